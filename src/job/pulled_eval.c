@@ -213,7 +213,7 @@ static size_t pulled_stretches(const mst_pulled_eval *self, const mst_view *view
     return n;
 }
 
-static void pulled_watch(void *arg, uint64_t step, const float *values)
+static void pulled_histograms(void *arg, uint64_t step, const float *values)
 {
     mst_pulled_eval *self = arg;
     const mst_params *params = self->options.params;
@@ -239,8 +239,11 @@ static void pulled_stop(void *arg)
 
 mst_worker_evaluation mst_pulled_eval_for_worker(mst_pulled_eval *self)
 {
-    return (mst_worker_evaluation){
-        .arg = self, .open = pulled_open, .run = pulled_run, .watch = pulled_watch, .stop = pulled_stop};
+    return (mst_worker_evaluation){.arg = self,
+                                   .open = pulled_open,
+                                   .run = pulled_run,
+                                   .histograms = pulled_histograms,
+                                   .stop = pulled_stop};
 }
 
 /* ---- results as JSON ---- */

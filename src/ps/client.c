@@ -1,21 +1,20 @@
-/* A worker's end of steps; contract in client.h.
+/* A worker's side of steps; contract in client.h.
  *
- * What a server has of a request's list (its part) is worked out once, when the list is pulled: the runs of
- * floats among the request's weights, which are also the runs of floats of its gradient. A push of plain
- * floats is sent from those runs where they lie; a reply that is one run of plain floats is received in its
- * place.
+ * A server's share of a request's list is computed once, when the list is pulled: the runs of floats among
+ * the request's weights, which are also the runs of floats of its gradient. A push of plain floats is sent
+ * directly from those runs; a reply that is one run of plain floats is received into its place.
  *
- * Pulls are numbered one after the other, so that a server's memory of the last MST_LISTS lists holds the
- * last MST_LISTS pulls; requests that pull nothing have numbers of their own, from PUSH_ONLY on.
+ * Pulls are numbered consecutively, so that the last MST_LISTS lists that a server keeps are those of the
+ * last MST_LISTS pulls; requests without a pull have numbers of their own, from PUSH_ONLY on.
  *
- * What is large travels in shares as well: a gradient from its end on, as the backward pass finishes it, and
- * weights from their beginning on, as the forward pass needs them. A part is some floats of a server's part
- * of the list, as they stand there; the STEP or VALUES that ends them brings the floats that are left.
+ * Large shares travel in parts: a gradient from its end on, as the backward pass finishes it, and weights
+ * from their beginning on, as the forward pass needs them. A part is some floats of a server's share, in
+ * their order; the STEP or VALUES at the end carries the rest.
  *
  * Invariants
  * 1. Between a send and the last reply a request is in flight: its buffers and weights belong to the net.
- * 2. A reply is taken once per server and request, and only with exactly the size its part has; of shares
- * each float is taken once, in order. */
+ * 2. A reply is accepted once per server and request, and only with the exact size of the share; each float
+ * of parts is accepted once, in order. */
 #include "ps/client.h"
 
 #include <inttypes.h>
@@ -27,26 +26,27 @@
 #include "base/clock.h"
 #include "ps/store.h"
 
-#define PUSH_ONLY  0x80000000u
-#define NUMBERS    0x40000000u /* of each kind, before they start again; a multiple of MST_LISTS */
-#define SMALL      (64 * 1024) /* bytes up to which the net may copy what the system does not take */
+#define PUSH_ONLY 0x80000000u
+#define NUMBERS   0x40000000u /* of each kind, before they repeat; a multiple of MST_LISTS */
+#define SMALL                                                                                                \
+    (64 * 1024) /* bytes up to which the net may copy a message that the system does not accept at once */
 #define RUN_PIECES (MST_PIECE_MAX - 2)
-#define SLACK      (MST_WORK_SIZE / sizeof(float)) /* after the weights: where a work item may land */
+#define SLACK      (MST_WORK_SIZE / sizeof(float)) /* after the weights: room for a work item */
 
 /* Floats [first, first + count) of a request's weights. */
 typedef struct run {
     uint64_t first, count;
 } run;
 
-/* What one server has of a request's list. */
+/* A server's share of a request's list. */
 typedef struct client_share {
-    run *runs; /* ascending; adjoining ones are one */
+    run *runs; /* ascending; adjoining ones are joined */
     size_t n_runs, run_capacity;
     uint64_t floats;
     uint64_t awaited;             /* floats of the reply */
-    uint64_t taken;               /* of them are here */
-    uint64_t to_push;             /* floats of the gradient; those behind have left as shares */
-    uint64_t early_bytes, flying; /* bytes in flight: of shares of a push that is to come; of the request */
+    uint64_t taken;               /* of them have arrived */
+    uint64_t to_push;             /* floats of the gradient; later ones have left as parts */
+    uint64_t early_bytes, flying; /* bytes in flight: of parts of the next push; of the request */
     bool waiting;
     uint8_t *out, *in; /* what is sent that does not lie elsewhere; what is received */
     size_t out_capacity, in_capacity;
@@ -64,10 +64,10 @@ typedef struct client_request {
     request_state state;
     mst_key_list list;
     bool pushable;   /* the servers know the list, and nothing was pushed for it yet */
-    uint32_t pull;   /* number of the pull that told them */
+    uint32_t pull;   /* number of its pull */
     uint32_t number; /* on the wire, of the request in flight */
     uint32_t n_waiting;
-    bool begun; /* the coordinator has answered something */
+    bool begun; /* an answer of the coordinator has begun to arrive */
     float *weights;
     size_t capacity;      /* floats of weights, the slack included */
     uint64_t floats;      /* of the list as it was pulled */
@@ -81,8 +81,8 @@ struct mst_client {
     uint32_t n_servers, width;
     client_request *requests;
     uint32_t n_pulls, n_push_only;
-    mst_key_list share;          /* scratch: a server's part of a list */
-    atomic_uint_fast64_t flying; /* sum over all shares; the owner writes, anybody reads */
+    mst_key_list share;          /* scratch: a server's share of a list */
+    atomic_uint_fast64_t flying; /* sum over all shares; the owner writes, any thread reads */
     bool lost;
     mst_error why;
 };
@@ -145,26 +145,26 @@ mst_key_list *mst_client_list(mst_client *self, uint32_t request)
     return &self->requests[request].list;
 }
 
-static uint64_t key_start_of(const mst_client *self, const mst_key_list *list)
+static uint64_t client_key_start_of(const mst_client *self, const mst_key_list *list)
 {
     return self->width == 0 ? 0 : (mst_key_list_range_floats(list) + self->width - 1) / self->width;
 }
 
-static uint64_t floats_of(const mst_client *self, const mst_key_list *list)
+static uint64_t client_floats_of(const mst_client *self, const mst_key_list *list)
 {
     if (self->width == 0)
         return mst_key_list_range_floats(list);
-    return (key_start_of(self, list) + list->n_keys) * self->width;
+    return (client_key_start_of(self, list) + list->n_keys) * self->width;
 }
 
 uint64_t mst_client_floats(const mst_client *self, uint32_t request)
 {
-    return floats_of(self, &self->requests[request].list);
+    return client_floats_of(self, &self->requests[request].list);
 }
 
 uint32_t mst_client_key_start(const mst_client *self, uint32_t request)
 {
-    return (uint32_t)key_start_of(self, &self->requests[request].list);
+    return (uint32_t)client_key_start_of(self, &self->requests[request].list);
 }
 
 float *mst_client_weights(mst_client *self, uint32_t request)
@@ -187,13 +187,13 @@ uint64_t mst_client_in_flight(const mst_client *self)
     return atomic_load_explicit(&self->flying, memory_order_relaxed);
 }
 
-static void fly(mst_client *self, uint64_t bytes)
+static void client_fly(mst_client *self, uint64_t bytes)
 {
     atomic_store_explicit(&self->flying, mst_client_in_flight(self) + bytes, memory_order_relaxed);
 }
 
-/* Bytes of the request, or of its answer, that are in flight no more. */
-static void land(mst_client *self, client_share *p, uint64_t bytes)
+/* Bytes of the request, or of its answer, have arrived. */
+static void client_land(mst_client *self, client_share *p, uint64_t bytes)
 {
     bytes = bytes < p->flying ? bytes : p->flying;
     p->flying -= bytes;
@@ -224,7 +224,7 @@ bool mst_client_has(const mst_client *self, uint32_t request, uint64_t first, ui
 
 /* ---- layout ---- */
 
-static mst_status add_run(client_share *p, uint64_t first, uint64_t count)
+static mst_status client_add_run(client_share *p, uint64_t first, uint64_t count)
 {
     run *last = p->n_runs > 0 ? &p->runs[p->n_runs - 1] : NULL;
     p->floats += count;
@@ -238,8 +238,9 @@ static mst_status add_run(client_share *p, uint64_t first, uint64_t count)
     return MST_OK;
 }
 
-/* Where a server's share of the list (self->share) stands among the request's weights. */
-static mst_status lay_share(mst_client *self, const mst_key_list *list, uint32_t first_key, client_share *p)
+/* Finds the runs of a server's share of the list (self->share) among the request's weights. */
+static mst_status client_lay_share(mst_client *self, const mst_key_list *list, uint32_t first_key,
+                                   client_share *p)
 {
     const mst_key_list *share = &self->share;
     uint64_t before = 0; /* floats of the list's ranges before r */
@@ -248,11 +249,12 @@ static mst_status lay_share(mst_client *self, const mst_key_list *list, uint32_t
     for (uint32_t i = 0, r = 0; i < share->n_ranges; i++) {
         while (list->ranges[r].first + list->ranges[r].count <= share->ranges[i].first)
             before += list->ranges[r++].count;
-        TRY(add_run(p, before + (share->ranges[i].first - list->ranges[r].first), share->ranges[i].count));
+        TRY(client_add_run(p, before + (share->ranges[i].first - list->ranges[r].first),
+                           share->ranges[i].count));
     }
     if (share->n_keys > 0)
-        TRY(add_run(p, (key_start_of(self, list) + first_key) * self->width,
-                    (uint64_t)share->n_keys * self->width));
+        TRY(client_add_run(p, (client_key_start_of(self, list) + first_key) * self->width,
+                           (uint64_t)share->n_keys * self->width));
     if (p->floats > UINT32_MAX)
         return mst_fail(MST_EUSAGE,
                         "a list of %" PRIu64 " floats of one server; at most %" PRIu32 " fit a message",
@@ -260,10 +262,10 @@ static mst_status lay_share(mst_client *self, const mst_key_list *list, uint32_t
     return MST_OK;
 }
 
-static mst_status make_weights(mst_client *self, client_request *s)
+static mst_status client_make_weights(mst_client *self, client_request *s)
 {
     uint64_t used = mst_key_list_range_floats(&s->list);
-    s->floats = floats_of(self, &s->list);
+    s->floats = client_floats_of(self, &s->list);
     if (s->floats + SLACK > s->capacity) {
         size_t capacity = (size_t)(s->floats + s->floats / 4 + SLACK);
         mst_free(s->weights);
@@ -273,16 +275,17 @@ static mst_status make_weights(mst_client *self, client_request *s)
             return mst_fail_memory();
         s->capacity = capacity;
     }
-    for (uint64_t i = used; self->width != 0 && i < key_start_of(self, &s->list) * self->width; i++)
+    for (uint64_t i = used; self->width != 0 && i < client_key_start_of(self, &s->list) * self->width; i++)
         s->weights[i] = 0.0f;
     return MST_OK;
 }
 
 /* ---- sending ---- */
 
-/* Where floats [from, to) of a server's part lie among the request's: run after run, from *i = 0, *before = 0
- * on; false: there are no more. */
-static bool next_run(const client_share *p, uint64_t from, uint64_t to, size_t *i, uint64_t *before, run *out)
+/* Iterates over the runs of floats [from, to) of a server's share among the request's floats, from *i = 0,
+ * *before = 0 on; false: there are no more. */
+static bool client_next_run(const client_share *p, uint64_t from, uint64_t to, size_t *i, uint64_t *before,
+                            run *out)
 {
     for (; *i < p->n_runs && *before < to; *before += p->runs[(*i)++].count) {
         uint64_t a = *before > from ? *before : from;
@@ -296,10 +299,10 @@ static bool next_run(const client_share *p, uint64_t from, uint64_t to, size_t *
     return false;
 }
 
-/* Floats [from, to) of the gradient as pieces, at most `most`: how many, or 0 when they have to be converted.
+/* Floats [from, to) of the gradient as at most `most` pieces: their number, or 0 if they must be converted.
  */
-static uint32_t pieces_of(const mst_client *self, const client_share *p, const float *g, uint64_t from,
-                          uint64_t to, mst_piece *pieces, uint32_t most)
+static uint32_t client_pieces_of(const mst_client *self, const client_share *p, const float *g, uint64_t from,
+                                 uint64_t to, mst_piece *pieces, uint32_t most)
 {
     run r;
     uint32_t n = 0;
@@ -307,7 +310,7 @@ static uint32_t pieces_of(const mst_client *self, const client_share *p, const f
     uint64_t before = 0;
     if (self->options.wire != MST_WIRE_FP32)
         return 0;
-    while (next_run(p, from, to, &i, &before, &r)) {
+    while (client_next_run(p, from, to, &i, &before, &r)) {
         if (n == most)
             return 0;
         pieces[n++] = (mst_piece){g + r.first, (size_t)r.count * sizeof *g};
@@ -316,26 +319,26 @@ static uint32_t pieces_of(const mst_client *self, const client_share *p, const f
 }
 
 /* Converts floats [from, to) of the gradient. */
-static void convert_runs(const mst_client *self, const client_share *p, const float *g, uint64_t from,
-                         uint64_t to, uint8_t *out)
+static void client_convert_runs(const mst_client *self, const client_share *p, const float *g, uint64_t from,
+                                uint64_t to, uint8_t *out)
 {
     run r;
     size_t i = 0;
     uint64_t before = 0;
-    while (next_run(p, from, to, &i, &before, &r)) {
+    while (client_next_run(p, from, to, &i, &before, &r)) {
         mst_wire_encode(self->options.wire, g + r.first, (size_t)r.count, out);
         out += r.count * mst_wire_size(self->options.wire);
     }
 }
 
 /* Sends server k floats [from, p->to_push) of the gradient. */
-static mst_status send_early(mst_client *self, const client_request *s, uint32_t k, const float *g,
-                             uint64_t from)
+static mst_status client_send_early(mst_client *self, const client_request *s, uint32_t k, const float *g,
+                                    uint64_t from)
 {
     client_share *p = &s->shares[k];
     mst_piece pieces[MST_PIECE_MAX];
     size_t size = mst_wire_size(self->options.wire);
-    uint32_t n = pieces_of(self, p, g, from, p->to_push, pieces, MST_PIECE_MAX);
+    uint32_t n = client_pieces_of(self, p, g, from, p->to_push, pieces, MST_PIECE_MAX);
     mst_message m = {.type = MST_PS_GRADIENT,
                      .flags = (uint32_t)self->options.wire << MST_STEP_WIRE_SHIFT,
                      .count = s->pull,
@@ -343,13 +346,13 @@ static mst_status send_early(mst_client *self, const client_request *s, uint32_t
     if (n == 0) {
         if (!mst_grow(&p->early, &p->early_capacity, (size_t)p->floats * size, 1))
             return mst_fail_memory();
-        convert_runs(self, p, g, from, p->to_push, p->early + from * size);
+        client_convert_runs(self, p, g, from, p->to_push, p->early + from * size);
         pieces[n++] = (mst_piece){p->early + from * size, (size_t)(p->to_push - from) * size};
     }
     TRY(mst_net_send(self->options.net, self->peers[k], &m, pieces, n, self));
     uint64_t bytes = (p->to_push - from) * size;
     p->early_bytes += bytes;
-    fly(self, bytes);
+    client_fly(self, bytes);
     p->to_push = from;
     return MST_OK;
 }
@@ -361,30 +364,31 @@ mst_status mst_client_push_early(mst_client *self, uint32_t request, const float
     if (self->lost)
         return mst_error_restore(&self->why);
     if (!s->pushable)
-        return mst_fail(MST_EUSAGE, "a push for request %" PRIu32 ", which holds no pulled weights", request);
+        return mst_fail(MST_EUSAGE, "a push for request %" PRIu32 ", which has no pulled weights", request);
     for (uint32_t k = 0; size != 0 && k < self->n_servers; k++) {
         client_share *p = &s->shares[k];
-        uint64_t low = 0; /* floats of this part that are not final */
+        uint64_t low = 0; /* floats of this share that are not final */
         for (size_t i = 0; i < p->n_runs && p->runs[i].first < from; i++) {
             uint64_t below = from - p->runs[i].first;
             low += below < p->runs[i].count ? below : p->runs[i].count;
         }
         while (p->floats > size && p->to_push >= low + size)
-            TRY(send_early(self, s, k, g, p->to_push - size));
+            TRY(client_send_early(self, s, k, g, p->to_push - size));
     }
     return MST_OK;
 }
 
-/* Sends server k its part: from is pushed for (NULL: nothing), to is pulled (NULL: nothing). */
-static mst_status send_share(mst_client *self, uint32_t k, const mst_push *push, const client_request *from,
-                             client_request *to, mst_message *m, client_share *reply)
+/* Sends server k its share of the push for `from` and of the pull of `to` (NULL: none). */
+static mst_status client_send_share(mst_client *self, uint32_t k, const mst_push *push,
+                                    const client_request *from, client_request *to, mst_message *m,
+                                    client_share *reply)
 {
     client_share *pushed = from != NULL ? &from->shares[k] : NULL;
     mst_step_head head = {0};
     uint32_t first_key = 0, n = 0;
     mst_piece pieces[MST_PIECE_MAX];
     if (pushed != NULL)
-        n = pieces_of(self, pushed, push->g, 0, pushed->to_push, pieces + 1, RUN_PIECES);
+        n = client_pieces_of(self, pushed, push->g, 0, pushed->to_push, pieces + 1, RUN_PIECES);
     bool convert = pushed != NULL && n == 0 && pushed->to_push > 0;
     size_t converted = convert ? (size_t)pushed->to_push * mst_wire_size(self->options.wire) : 0;
     size_t room = MST_STEP_HEAD + converted;
@@ -396,8 +400,8 @@ static mst_status send_share(mst_client *self, uint32_t k, const mst_push *push,
     }
     reply->awaited = reply->taken = 0;
     if (to != NULL) {
-        mst_placement_part(self->options.table, &to->list, k, &self->share, &first_key);
-        TRY(lay_share(self, &to->list, first_key, reply));
+        mst_placement_share(self->options.table, &to->list, k, &self->share, &first_key);
+        TRY(client_lay_share(self, &to->list, first_key, reply));
         room += mst_step_list_bound(&self->share);
         reply->awaited = reply->to_push = reply->floats;
         head.part_floats = reply->floats > self->options.part_floats ? self->options.part_floats : 0;
@@ -406,7 +410,7 @@ static mst_status send_share(mst_client *self, uint32_t k, const mst_push *push,
         return mst_fail_memory();
 
     if (convert)
-        convert_runs(self, pushed, push->g, 0, pushed->to_push, reply->out + MST_STEP_HEAD);
+        client_convert_runs(self, pushed, push->g, 0, pushed->to_push, reply->out + MST_STEP_HEAD);
     pieces[0] = (mst_piece){reply->out, MST_STEP_HEAD + converted};
     n++;
     if (to != NULL) {
@@ -420,21 +424,21 @@ static mst_status send_share(mst_client *self, uint32_t k, const mst_push *push,
         size += pieces[i].size;
     TRY(mst_net_send(self->options.net, self->peers[k], m, pieces, n, size > SMALL ? self : NULL));
     uint64_t fresh = size + reply->awaited * mst_wire_size(self->options.wire);
-    fly(self, fresh);
+    client_fly(self, fresh);
     reply->flying = fresh + (pushed != NULL ? pushed->early_bytes : 0);
     if (pushed != NULL)
         pushed->early_bytes = 0;
     return MST_OK;
 }
 
-static mst_status check_send(const mst_client *self, const mst_push *push, uint32_t pull)
+static mst_status client_check_send(const mst_client *self, const mst_push *push, uint32_t pull)
 {
     uint32_t n = self->options.n_requests, pushed = push != NULL ? push->request : n;
     uint32_t reply = pull != MST_NO_REQUEST ? pull : pushed;
     if (reply >= n || (push != NULL && (push->request >= n || push->request == pull)))
         return mst_fail(MST_EUSAGE,
-                        "a request that pushes and pulls requests a client of %" PRIu32
-                        " requests does not have, or one request",
+                        "a push and a pull of requests that a client of %" PRIu32
+                        " does not have, or of the same request",
                         n);
     if (self->requests[reply].state == REQUEST_FLIGHT)
         return mst_fail(MST_EUSAGE, "request %" PRIu32 " is in flight already", reply);
@@ -443,11 +447,11 @@ static mst_status check_send(const mst_client *self, const mst_push *push, uint3
     const client_request *s = &self->requests[push->request];
     uint32_t age = (self->n_pulls - s->pull) & (NUMBERS - 1);
     if (s->state != REQUEST_READY || !s->pushable)
-        return mst_fail(MST_EUSAGE, "a push for request %" PRIu32 ", which holds no pulled weights",
+        return mst_fail(MST_EUSAGE, "a push for request %" PRIu32 ", which has no pulled weights",
                         push->request);
     if (age >= MST_LISTS + (pull == MST_NO_REQUEST))
         return mst_fail(MST_EUSAGE,
-                        "a push for request %" PRIu32 ", pulled %" PRIu32 " pulls ago; servers remember %d",
+                        "a push for request %" PRIu32 ", pulled %" PRIu32 " pulls ago; servers keep %d lists",
                         push->request, age, MST_LISTS);
     return MST_OK;
 }
@@ -458,14 +462,14 @@ mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull
         return MST_OK;
     if (self->lost)
         return mst_error_restore(&self->why);
-    TRY(check_send(self, push, pull));
+    TRY(client_check_send(self, push, pull));
     client_request *from = push != NULL ? &self->requests[push->request] : NULL;
     client_request *to = pull != MST_NO_REQUEST ? &self->requests[pull] : NULL;
     client_request *reply = to != NULL ? to : from;
     mst_message m = {.type = MST_PS_STEP, .flags = (uint32_t)self->options.wire << MST_STEP_WIRE_SHIFT};
     m.count = MST_NO_REQUEST;
     if (to != NULL) {
-        TRY(make_weights(self, to));
+        TRY(client_make_weights(self, to));
         m.flags |= MST_STEP_PULL;
         m.request = self->n_pulls;
         self->n_pulls = (self->n_pulls + 1) & (NUMBERS - 1);
@@ -491,15 +495,15 @@ mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull
         to->pushable = true;
     }
     for (uint32_t k = 0; k < self->n_servers; k++)
-        TRY(send_share(self, k, push, from, to, &m, &reply->shares[k]));
+        TRY(client_send_share(self, k, push, from, to, &m, &reply->shares[k]));
     return MST_OK;
 }
 
 /* ---- receiving ---- */
 
-/* Which request and server a VALUES belongs to. */
-static mst_status find_share(mst_client *self, uint32_t peer, const mst_message *m, client_request **out,
-                             uint32_t *server)
+/* Finds the request and the server of a VALUES or WEIGHTS. */
+static mst_status client_find_share(mst_client *self, uint32_t peer, const mst_message *m,
+                                    client_request **out, uint32_t *server)
 {
     uint32_t k = 0, i = 0;
     while (k < self->n_servers && self->peers[k] != peer)
@@ -508,7 +512,7 @@ static mst_status find_share(mst_client *self, uint32_t peer, const mst_message 
            (self->requests[i].state != REQUEST_FLIGHT || self->requests[i].number != m->request))
         i++;
     if (k == self->n_servers || i == self->options.n_requests || !self->requests[i].shares[k].waiting)
-        return mst_fail(MST_EINPUT, "a %s for request %" PRIu32 ", which was not sent or is answered",
+        return mst_fail(MST_EINPUT, "a %s for request %" PRIu32 ", which was not sent or has been answered",
                         mst_ps_type_name(m->type), m->request);
     const client_share *p = &self->requests[i].shares[k];
     uint64_t wire = mst_wire_size(self->options.wire), left = (p->awaited - p->taken) * wire;
@@ -529,22 +533,22 @@ static mst_status find_share(mst_client *self, uint32_t peer, const mst_message 
     return MST_OK;
 }
 
-/* Floats of the reply that a message brings. */
-static uint64_t brought(const mst_client *self, const client_share *p, const mst_message *m)
+/* Floats of the reply that a message carries. */
+static uint64_t client_brought(const mst_client *self, const client_share *p, const mst_message *m)
 {
     return m->type == MST_PS_WEIGHTS ? m->size / mst_wire_size(self->options.wire) : p->awaited - p->taken;
 }
 
-/* Where plain floats can be received in their place, or NULL: one run, and behind it nothing of anybody else
- * where a work item follows. */
-static float *place_of(const mst_client *self, const client_request *s, const client_share *p,
-                       const mst_message *m)
+/* The place where plain floats can be received directly, or NULL: they are one run, and if a work item
+ * follows, no floats of another server lie behind it. */
+static float *client_place_of(const mst_client *self, const client_request *s, const client_share *p,
+                              const mst_message *m)
 {
-    uint64_t n = brought(self, p, m), before = 0;
+    uint64_t n = client_brought(self, p, m), before = 0;
     size_t i = 0;
     run r;
     if (self->options.wire != MST_WIRE_FP32 || n == 0 ||
-        !next_run(p, p->taken, p->taken + n, &i, &before, &r) || r.count != n)
+        !client_next_run(p, p->taken, p->taken + n, &i, &before, &r) || r.count != n)
         return NULL;
     if ((m->flags & MST_VALUES_WORK) && r.first + r.count != s->floats)
         return NULL;
@@ -555,9 +559,9 @@ mst_status mst_client_body(mst_client *self, uint32_t peer, const mst_message *m
 {
     client_request *s;
     uint32_t k;
-    TRY(find_share(self, peer, m, &s, &k));
+    TRY(client_find_share(self, peer, m, &s, &k));
     client_share *p = &s->shares[k];
-    *out = place_of(self, s, p, m);
+    *out = client_place_of(self, s, p, m);
     if (*out != NULL)
         return MST_OK;
     if (!mst_grow(&p->in, &p->in_capacity, (size_t)m->size, 1))
@@ -570,15 +574,15 @@ mst_status mst_client_message(mst_client *self, uint32_t peer, const mst_message
 {
     client_request *s;
     uint32_t k;
-    TRY(find_share(self, peer, m, &s, &k));
+    TRY(client_find_share(self, peer, m, &s, &k));
     client_share *p = &s->shares[k];
     const uint8_t *at = body;
     size_t size = mst_wire_size(self->options.wire);
-    uint64_t n = brought(self, p, m), before = 0;
-    if (n != 0 && (void *)place_of(self, s, p, m) != body) {
+    uint64_t n = client_brought(self, p, m), before = 0;
+    if (n != 0 && (void *)client_place_of(self, s, p, m) != body) {
         run r;
         size_t i = 0;
-        while (next_run(p, p->taken, p->taken + n, &i, &before, &r)) {
+        while (client_next_run(p, p->taken, p->taken + n, &i, &before, &r)) {
             mst_wire_decode(self->options.wire, at, (size_t)r.count, s->weights + r.first);
             at += r.count * size;
         }
@@ -590,10 +594,10 @@ mst_status mst_client_message(mst_client *self, uint32_t peer, const mst_message
         if (k == 0)
             s->reply.version = m->step;
         p->taken += n;
-        land(self, p, m->size);
+        client_land(self, p, m->size);
         return MST_OK;
     }
-    land(self, p, UINT64_MAX);
+    client_land(self, p, UINT64_MAX);
     if (k == 0) {
         s->reply.version = m->step;
         s->reply.dropped = (m->flags & MST_VALUES_DROPPED) != 0;
@@ -618,8 +622,8 @@ void mst_client_down(mst_client *self, uint32_t peer, const mst_error *why)
         }
 }
 
-/* Names the servers that owe the request an answer. */
-static mst_status fail_late(const mst_client *self, const client_request *s)
+/* Names the servers that have not answered the request. */
+static mst_status client_fail_late(const mst_client *self, const client_request *s)
 {
     char names[512];
     size_t used = 0;
@@ -639,13 +643,13 @@ mst_status mst_client_wait(mst_client *self, uint32_t request, uint64_t deadline
 {
     const client_request *s = &self->requests[request];
     if (s->state == REQUEST_IDLE)
-        return mst_fail(MST_EUSAGE, "request %" PRIu32 " waits for nothing", request);
+        return mst_fail(MST_EUSAGE, "request %" PRIu32 " is not in flight", request);
     while (s->state != REQUEST_READY) {
         if (self->lost)
             return mst_error_restore(&self->why);
         TRY(mst_net_poll(self->options.net, deadline_ns));
         if (s->state != REQUEST_READY && !self->lost && mst_now_ns() >= deadline_ns)
-            return fail_late(self, s);
+            return client_fail_late(self, s);
     }
     return MST_OK;
 }

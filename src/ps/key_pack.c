@@ -1,12 +1,12 @@
-/* Packing keys; format and contract in key_pack.h. Whole blocks of 32 go through a variant for the machine
- * (keys_impl.h); the last, shorter one is done here.
+/* Packing keys; format and contract in key_pack.h. A variant for the machine packs whole blocks of 32
+ * (key_pack_impl.h); the last, shorter block is packed here.
  *
  * Eight gaps of b bits fill b whole bytes, so that blocks of 32 have no padding. A gap is at most 32 bits and
  * begins at most 7 bits into a byte: a 64-bit word read or written at that byte holds it.
  *
- * Unpacking trusts nothing: a block's length is checked before it is read, and a sum of gaps that goes beyond
- * 32 bits shows as a key that is not larger than its gap. Keys that ascend are in [from, to) when the first
- * and the last are. */
+ * Unpacking checks everything: a block's length is checked before it is read, and a sum of gaps that goes
+ * beyond 32 bits shows as a key that is not larger than its gap. Keys that ascend are in [from, to) when the
+ * first and the last are. */
 #include "ps/key_pack.h"
 
 #include <endian.h>
@@ -16,25 +16,25 @@
 #include "base/isa.h"
 #include "ps/key_pack_impl.h"
 
-static inline uint64_t load64(const uint8_t *at)
+static inline uint64_t key_pack_load64(const uint8_t *at)
 {
     uint64_t x;
     memcpy(&x, at, sizeof x);
     return le64toh(x);
 }
 
-static inline void store64(uint8_t *at, uint64_t x)
+static inline void key_pack_store64(uint8_t *at, uint64_t x)
 {
     x = htole64(x);
     memcpy(at, &x, sizeof x);
 }
 
-static inline unsigned width_of(uint32_t gaps)
+static inline unsigned key_pack_width_of(uint32_t gaps)
 {
     return gaps == 0 ? 0 : 32 - (unsigned)__builtin_clz(gaps);
 }
 
-static inline size_t block_bytes(uint32_t n, unsigned b)
+static inline size_t key_pack_block_bytes(uint32_t n, unsigned b)
 {
     return ((size_t)n * b + 7) / 8;
 }
@@ -50,7 +50,8 @@ size_t mst_key_pack_bound(uint32_t n)
 /* ---- packing ---- */
 
 /* Gaps of b bits, `group` of which fit a word beside 7 bits. Writes up to 8 bytes beyond the end. */
-static inline void pack_gaps(const uint32_t *gaps, uint32_t n, unsigned b, unsigned group, uint8_t *out)
+static inline void key_pack_pack_gaps(const uint32_t *gaps, uint32_t n, unsigned b, unsigned group,
+                                      uint8_t *out)
 {
     uint64_t word = 0;
     unsigned fill = 0;
@@ -59,7 +60,7 @@ static inline void pack_gaps(const uint32_t *gaps, uint32_t n, unsigned b, unsig
         for (unsigned k = 1; k < group; k++)
             x |= (uint64_t)gaps[i + k] << k * b;
         word |= x << fill;
-        store64(out, word);
+        key_pack_store64(out, word);
         fill += group * b;
         out += fill / 8;
         word >>= fill & ~7u; /* at most 56 */
@@ -75,14 +76,14 @@ uint8_t *mst_key_pack_portable(const uint32_t *keys, size_t n_blocks, uint8_t *o
             gaps[i] = keys[i] - keys[(int)i - 1] - 1;
             all |= gaps[i];
         }
-        unsigned b = width_of(all);
+        unsigned b = key_pack_width_of(all);
         *out++ = (uint8_t)b;
         if (b <= 14)
-            pack_gaps(gaps, MST_KEY_PACK_BLOCK, b, 4, out);
+            key_pack_pack_gaps(gaps, MST_KEY_PACK_BLOCK, b, 4, out);
         else if (b <= 28)
-            pack_gaps(gaps, MST_KEY_PACK_BLOCK, b, 2, out);
+            key_pack_pack_gaps(gaps, MST_KEY_PACK_BLOCK, b, 2, out);
         else
-            pack_gaps(gaps, MST_KEY_PACK_BLOCK, b, 1, out);
+            key_pack_pack_gaps(gaps, MST_KEY_PACK_BLOCK, b, 1, out);
         out += 4 * b;
     }
     return out;
@@ -105,23 +106,24 @@ size_t mst_key_pack_with(mst_key_pack_fn *pack, const uint32_t *keys, uint32_t n
             gaps[i] = keys[i] - keys[(int)i - 1] - 1;
             all |= gaps[i];
         }
-        unsigned b = width_of(all);
+        unsigned b = key_pack_width_of(all);
         *out++ = (uint8_t)b;
-        pack_gaps(gaps, rest, b, 1, out);
-        out += block_bytes(rest, b);
+        key_pack_pack_gaps(gaps, rest, b, 1, out);
+        out += key_pack_block_bytes(rest, b);
     }
     return (size_t)(out - start);
 }
 
 /* ---- unpacking ---- */
 
-/* n gaps of b bits from bytes with 8 more behind them; the sum goes on from key. */
-static inline bool unpack_gaps(const uint8_t *in, uint32_t n, unsigned b, uint32_t key, uint32_t *keys)
+/* n gaps of b bits from bytes that 8 more follow; the sum starts at key. */
+static inline bool key_pack_unpack_gaps(const uint8_t *in, uint32_t n, unsigned b, uint32_t key,
+                                        uint32_t *keys)
 {
     uint64_t mask = ((uint64_t)1 << b) - 1;
     uint32_t wrapped = 0;
     for (uint32_t i = 0, bit = 0; i < n; i++, bit += b) {
-        uint32_t gap = (uint32_t)(load64(in + bit / 8) >> bit % 8 & mask);
+        uint32_t gap = (uint32_t)(key_pack_load64(in + bit / 8) >> bit % 8 & mask);
         key += gap + 1;
         wrapped |= key <= gap;
         keys[i] = key;
@@ -138,11 +140,11 @@ size_t mst_key_unpack_portable(const uint8_t **in, const uint8_t *end, size_t n_
             break;
         unsigned b = *at++;
         if (end - at >= 4 * (ptrdiff_t)b + 8) {
-            *wrapped |= unpack_gaps(at, MST_KEY_PACK_BLOCK, b, keys[-1], keys);
+            *wrapped |= key_pack_unpack_gaps(at, MST_KEY_PACK_BLOCK, b, keys[-1], keys);
         } else { /* the last: not followed by 8 bytes that may be read */
             uint8_t padded[4 * 32 + 8] = {0};
             memcpy(padded, at, 4 * b);
-            *wrapped |= unpack_gaps(padded, MST_KEY_PACK_BLOCK, b, keys[-1], keys);
+            *wrapped |= key_pack_unpack_gaps(padded, MST_KEY_PACK_BLOCK, b, keys[-1], keys);
         }
         at += 4 * b;
         *in = at;
@@ -150,15 +152,16 @@ size_t mst_key_unpack_portable(const uint8_t **in, const uint8_t *end, size_t n_
     return done;
 }
 
-/* The last, shorter block, which must end where the bytes do. */
-static mst_status unpack_rest(const uint8_t *in, size_t size, uint32_t n, uint32_t *keys, bool *wrapped)
+/* The last, shorter block, which must end with the bytes. */
+static mst_status key_pack_unpack_rest(const uint8_t *in, size_t size, uint32_t n, uint32_t *keys,
+                                       bool *wrapped)
 {
     uint8_t padded[4 * 32 + 8] = {0};
     unsigned b = *in++;
     memcpy(padded, in, size - 1);
     if (n * b % 8 != 0 && padded[size - 2] >> n * b % 8 != 0)
         return mst_fail(MST_EINPUT, "packed keys: the padding after the last key is not zero");
-    *wrapped |= unpack_gaps(padded, n, b, keys[-1], keys);
+    *wrapped |= key_pack_unpack_gaps(padded, n, b, keys[-1], keys);
     return MST_OK;
 }
 
@@ -186,19 +189,19 @@ mst_status mst_key_unpack_with(mst_key_unpack_fn *unpack, const uint8_t *in, siz
         if (*at > 32)
             return mst_fail(MST_EINPUT, "packed keys: gaps of %u bits; at most 32 are possible", *at);
         uint32_t count = missing < MST_KEY_PACK_BLOCK ? missing : MST_KEY_PACK_BLOCK;
-        if ((size_t)(end - at) - 1 < block_bytes(count, *at))
+        if ((size_t)(end - at) - 1 < key_pack_block_bytes(count, *at))
             return mst_fail(MST_EINPUT,
                             "packed keys: %zu bytes end before the last %" PRIu32 " of %" PRIu32 " keys",
                             size, missing, n);
     }
-    size_t rest_bytes = rest != 0 ? 1 + block_bytes(rest, *at) : 0;
+    size_t rest_bytes = rest != 0 ? 1 + key_pack_block_bytes(rest, *at) : 0;
     if ((size_t)(end - at) != rest_bytes)
         return mst_fail(MST_EINPUT, "packed keys: %zu bytes too many after %" PRIu32 " keys",
                         (size_t)(end - at) - rest_bytes, n);
     if (rest != 0)
-        TRY(unpack_rest(at, rest_bytes, rest, keys + n - rest, &wrapped));
+        TRY(key_pack_unpack_rest(at, rest_bytes, rest, keys + n - rest, &wrapped));
     if (wrapped)
-        return mst_fail(MST_EINPUT, "packed keys: gaps that lead beyond 32 bits");
+        return mst_fail(MST_EINPUT, "packed keys: the gaps exceed 32 bits");
     if (keys[0] < from || keys[n - 1] >= to)
         return mst_fail(MST_EINPUT,
                         "packed keys: %" PRIu32 " to %" PRIu32 " are not all in %" PRIu32

@@ -1,12 +1,12 @@
-/* Packing whole blocks of keys with AVX-512; see keys_impl.h.
+/* Packing whole blocks of keys with AVX-512; see key_pack_impl.h.
  *
  * Packing: a 32-bit word of a block of gaps of w bits, 17 <= w <= 32, holds bits of at most three gaps, which
  * permutes bring to the word's lane and shifts to their place (a shift by 32 or more leaves nothing). For
  * widths up to 16, neighbours are first joined to one number of twice the width; up to 8, eight of them are
  * joined to b whole bytes.
  *
- * Unpacking: a gap has bits of at most two neighbouring words. Blocks are read under a mask, so that nothing
- * behind them is touched. */
+ * Unpacking: a gap has bits of at most two neighbouring words. Blocks are read under a mask, so that no
+ * later byte is read. */
 #ifdef __x86_64__
 #include <immintrin.h>
 
@@ -158,5 +158,5 @@ AVX512 size_t mst_key_unpack_avx512(const uint8_t **in, const uint8_t *end, size
     return done;
 }
 #else
-typedef int mst_keys_avx512_unused; /* a file is not empty */
+typedef int mst_key_pack_avx512_unused; /* a file is not empty */
 #endif

@@ -1,4 +1,4 @@
-/* What key_pack.c and its variants share: packing and unpacking of whole blocks. Every variant writes and
+/* Shared by key_pack.c and its variants: packing and unpacking of whole blocks. Every variant writes and
  * reads the same bytes. */
 #ifndef MST_PS_KEY_PACK_IMPL_H
 #define MST_PS_KEY_PACK_IMPL_H

@@ -1,14 +1,15 @@
 /* Leases; contract in leases.h.
  *
- * The pool is a list of ranges not yet leased (at most one growing segment per worker plus what was returned)
- * and, per worker, a queue of ranges leased and not done. New segments are cut from the front of the epoch;
+ * The pool is a list of ranges not yet leased (at most one growing segment per worker plus returned ranges)
+ * and, per worker, a queue of ranges leased and not done. New segments are taken from the front of the epoch;
  * when the epoch has none left, the next epoch begins at once, unless it is beyond the limit: asynchronous
  * workers do not wait for each other at the end of an epoch.
  *
  * Invariants
  * 1. Every row of an epoch that has begun is done, or in exactly one range of the pool or of a worker.
  * 2. Ranges begin at multiples of the batch, or where a lease was taken back in the middle.
- * 3. leased_steps and leased_rows count what is leased or done; what is returned is taken off again. */
+ * 3. leased_steps and leased_rows count steps and rows that are leased or done; returned ones are subtracted.
+ */
 #include "ps/leases.h"
 
 #include <inttypes.h>
@@ -40,7 +41,7 @@ struct mst_leases {
     size_t n_done, done_capacity;
 };
 
-static bool ranges_insert(ranges *r, size_t at, const range *item)
+static bool leases_ranges_insert(ranges *r, size_t at, const range *item)
 {
     if (!mst_grow(&r->items, &r->capacity, r->n + 1, sizeof *r->items))
         return false;
@@ -50,18 +51,18 @@ static bool ranges_insert(ranges *r, size_t at, const range *item)
     return true;
 }
 
-static void ranges_remove(ranges *r, size_t at)
+static void leases_ranges_remove(ranges *r, size_t at)
 {
     r->n--;
     memmove(r->items + at, r->items + at + 1, (r->n - at) * sizeof *r->items);
 }
 
-static uint64_t rows_of(const mst_lease *lease)
+static uint64_t leases_rows_of(const mst_lease *lease)
 {
     return lease->to - lease->from;
 }
 
-static uint64_t steps_of(const mst_leases *self, uint64_t rows)
+static uint64_t leases_steps_of(const mst_leases *self, uint64_t rows)
 {
     return (rows + self->options.batch - 1) / self->options.batch;
 }
@@ -119,7 +120,7 @@ void mst_leases_destroy(mst_leases *self)
 
 /* ---- counting what is done ---- */
 
-static mst_status count_done(mst_leases *self, uint64_t epoch, uint64_t rows)
+static mst_status leases_count_done(mst_leases *self, uint64_t epoch, uint64_t rows)
 {
     size_t at = (size_t)(epoch - self->first_epoch), had = self->n_done;
     if (at >= had) {
@@ -145,22 +146,22 @@ void mst_leases_position(const mst_leases *self, uint64_t *epoch, uint64_t *rows
 
 /* ---- taking ---- */
 
-static bool epochs_left(const mst_leases *self)
+static bool leases_epochs_left(const mst_leases *self)
 {
     return self->next_epoch < self->options.epochs;
 }
 
 /* Puts the next segment of the epoch into the pool for a worker. */
-static mst_status cut_segment(mst_leases *self, uint32_t worker)
+static mst_status leases_cut_segment(mst_leases *self, uint32_t worker)
 {
     uint64_t left = self->options.epoch_rows - self->next_position;
-    /* near the end of an epoch segments shrink, so that all workers have some of what is left */
+    /* near the end of an epoch segments shrink, so that all workers get some of the rest */
     uint64_t fair = left / ((uint64_t)self->options.n_workers * 2) / self->options.lease_rows;
     uint64_t rows = (fair ? fair : 1) * self->options.lease_rows;
     rows = rows < self->options.segment_rows ? rows : self->options.segment_rows;
     rows = rows < left ? rows : left;
     range segment = {{self->next_epoch, self->next_position, self->next_position + rows}, worker};
-    if (!ranges_insert(&self->pool, self->pool.n, &segment))
+    if (!leases_ranges_insert(&self->pool, self->pool.n, &segment))
         return mst_fail_memory();
     self->next_position += rows;
     if (self->next_position == self->options.epoch_rows) {
@@ -170,9 +171,9 @@ static mst_status cut_segment(mst_leases *self, uint32_t worker)
     return MST_OK;
 }
 
-/* The range of the pool a worker should take from: what nobody owns (taken back) first, then its own, else
+/* The range of the pool that a worker takes from: one without an owner (taken back) first, then its own, else
  * NOBODY. */
-static size_t find_range(const mst_leases *self, uint32_t worker)
+static size_t leases_find_range(const mst_leases *self, uint32_t worker)
 {
     for (size_t i = 0; i < self->pool.n; i++)
         if (self->pool.items[i].owner == NOBODY)
@@ -183,11 +184,12 @@ static size_t find_range(const mst_leases *self, uint32_t worker)
     return SIZE_MAX;
 }
 
-static size_t longest_range(const mst_leases *self)
+static size_t leases_longest_range(const mst_leases *self)
 {
     size_t best = SIZE_MAX;
     for (size_t i = 0; i < self->pool.n; i++)
-        if (best == SIZE_MAX || rows_of(&self->pool.items[i].lease) > rows_of(&self->pool.items[best].lease))
+        if (best == SIZE_MAX ||
+            leases_rows_of(&self->pool.items[i].lease) > leases_rows_of(&self->pool.items[best].lease))
             best = i;
     return best;
 }
@@ -197,17 +199,17 @@ mst_status mst_leases_take(mst_leases *self, uint32_t worker, mst_lease *out, bo
     *got = false;
     if (self->leased_steps >= self->options.steps || self->leased_rows >= self->options.rows)
         return MST_OK;
-    size_t at = find_range(self, worker);
-    if (at == SIZE_MAX && epochs_left(self)) {
-        TRY(cut_segment(self, worker));
+    size_t at = leases_find_range(self, worker);
+    if (at == SIZE_MAX && leases_epochs_left(self)) {
+        TRY(leases_cut_segment(self, worker));
         at = self->pool.n - 1;
     } else if (at == SIZE_MAX) {
-        at = longest_range(self);
+        at = leases_longest_range(self);
     }
     if (at == SIZE_MAX)
         return MST_OK;
     range *from = &self->pool.items[at];
-    uint64_t rows = rows_of(&from->lease), most = self->options.lease_rows;
+    uint64_t rows = leases_rows_of(&from->lease), most = self->options.lease_rows;
     uint64_t steps_left = self->options.steps - self->leased_steps,
              rows_left = self->options.rows - self->leased_rows;
     most = steps_left < most / self->options.batch ? steps_left * self->options.batch : most;
@@ -215,13 +217,13 @@ mst_status mst_leases_take(mst_leases *self, uint32_t worker, mst_lease *out, bo
     rows = rows < most ? rows : most;
     range lease = {{from->lease.epoch, from->lease.from, from->lease.from + rows}, worker};
     ranges *held = &self->held[worker];
-    if (!ranges_insert(held, held->n, &lease))
+    if (!leases_ranges_insert(held, held->n, &lease))
         return mst_fail_memory();
     from->lease.from += rows;
-    if (rows_of(&from->lease) == 0)
-        ranges_remove(&self->pool, at);
+    if (leases_rows_of(&from->lease) == 0)
+        leases_ranges_remove(&self->pool, at);
     self->leased_rows += rows;
-    self->leased_steps += steps_of(self, rows);
+    self->leased_steps += leases_steps_of(self, rows);
     *out = lease.lease;
     *got = true;
     return MST_OK;
@@ -234,13 +236,13 @@ uint64_t mst_leases_done(mst_leases *self, uint32_t worker, uint64_t rows)
     ranges *held = &self->held[worker];
     while (rows > 0 && held->n > 0) {
         mst_lease *first = &held->items[0].lease;
-        uint64_t part = rows < rows_of(first) ? rows : rows_of(first);
-        if (count_done(self, first->epoch, part) != MST_OK)
-            break; /* short of memory for a counter: the rows count as repeats */
+        uint64_t part = rows < leases_rows_of(first) ? rows : leases_rows_of(first);
+        if (leases_count_done(self, first->epoch, part) != MST_OK)
+            break; /* no memory for a counter: the rows count as repeats */
         first->from += part;
         rows -= part;
-        if (rows_of(first) == 0)
-            ranges_remove(held, 0);
+        if (leases_rows_of(first) == 0)
+            leases_ranges_remove(held, 0);
     }
     return rows;
 }
@@ -255,12 +257,12 @@ mst_status mst_leases_return(mst_leases *self, uint32_t worker, uint64_t *rows)
     while (held->n > 0) {
         range back = held->items[0];
         back.owner = NOBODY;
-        if (!ranges_insert(&self->pool, 0, &back))
+        if (!leases_ranges_insert(&self->pool, 0, &back))
             return mst_fail_memory();
-        *rows += rows_of(&back.lease);
-        self->leased_rows -= rows_of(&back.lease);
-        self->leased_steps -= steps_of(self, rows_of(&back.lease));
-        ranges_remove(held, 0);
+        *rows += leases_rows_of(&back.lease);
+        self->leased_rows -= leases_rows_of(&back.lease);
+        self->leased_steps -= leases_steps_of(self, leases_rows_of(&back.lease));
+        leases_ranges_remove(held, 0);
     }
     return MST_OK;
 }
@@ -269,14 +271,14 @@ uint64_t mst_leases_held(const mst_leases *self, uint32_t worker)
 {
     uint64_t rows = 0;
     for (size_t i = 0; i < self->held[worker].n; i++)
-        rows += rows_of(&self->held[worker].items[i].lease);
+        rows += leases_rows_of(&self->held[worker].items[i].lease);
     return rows;
 }
 
 bool mst_leases_dry(const mst_leases *self)
 {
     return self->leased_steps >= self->options.steps || self->leased_rows >= self->options.rows ||
-           (self->pool.n == 0 && !epochs_left(self));
+           (self->pool.n == 0 && !leases_epochs_left(self));
 }
 
 bool mst_leases_finished(const mst_leases *self)
@@ -289,7 +291,7 @@ bool mst_leases_finished(const mst_leases *self)
 
 /* ---- checkpoints ---- */
 
-static bool append_ranges(json_t *todo, const ranges *r)
+static bool leases_append_ranges(json_t *todo, const ranges *r)
 {
     for (size_t i = 0; i < r->n; i++) {
         const mst_lease *l = &r->items[i].lease;
@@ -305,8 +307,8 @@ json_t *mst_leases_json(const mst_leases *self)
     json_t *todo = json_array();
     bool good = todo != NULL;
     for (uint32_t w = 0; good && w < self->options.n_workers; w++)
-        good = append_ranges(todo, &self->held[w]);
-    good = good && append_ranges(todo, &self->pool);
+        good = leases_append_ranges(todo, &self->held[w]);
+    good = good && leases_append_ranges(todo, &self->pool);
     if (!good) {
         json_decref(todo);
         return NULL;
@@ -315,14 +317,14 @@ json_t *mst_leases_json(const mst_leases *self)
                      "todo", todo);
 }
 
-static bool fits(const mst_leases *self, const mst_lease *l)
+static bool leases_fits(const mst_leases *self, const mst_lease *l)
 {
     bool begun =
         l->epoch < self->next_epoch || (l->epoch == self->next_epoch && l->to <= self->next_position);
     return begun && l->from < l->to && l->to <= self->options.epoch_rows;
 }
 
-static int by_place(const void *a, const void *b)
+static int leases_by_place(const void *a, const void *b)
 {
     const mst_lease *x = &((const range *)a)->lease, *y = &((const range *)b)->lease;
     if (x->epoch != y->epoch)
@@ -331,11 +333,11 @@ static int by_place(const void *a, const void *b)
 }
 
 /* Rows of begun epochs that are in no range are done. */
-static mst_status count_from_pool(mst_leases *self)
+static mst_status leases_count_from_pool(mst_leases *self)
 {
     const ranges *pool = &self->pool;
     if (pool->n > 0)
-        qsort(pool->items, pool->n, sizeof *pool->items, by_place);
+        qsort(pool->items, pool->n, sizeof *pool->items, leases_by_place);
     self->first_epoch = pool->n > 0 ? pool->items[0].lease.epoch : self->next_epoch;
     size_t i = 0;
     for (uint64_t epoch = self->first_epoch; epoch <= self->next_epoch; epoch++) {
@@ -345,10 +347,10 @@ static mst_status count_from_pool(mst_leases *self)
             if (l->from < end)
                 return mst_fail(MST_EINPUT, "the checkpoint's leases overlap");
             end = l->to;
-            done -= rows_of(l);
+            done -= leases_rows_of(l);
         }
         if (done > 0)
-            TRY(count_done(self, epoch, done));
+            TRY(leases_count_done(self, epoch, done));
     }
     return MST_OK;
 }
@@ -373,14 +375,14 @@ mst_status mst_leases_resume(const mst_lease_options *options, const json_t *jso
         range r = {.owner = NOBODY};
         if (json_unpack(item, "[I, I, I]", &e, &from, &to) == 0 && e >= 0 && from >= 0 && to >= 0)
             r.lease = (mst_lease){(uint64_t)e, (uint64_t)from, (uint64_t)to};
-        if (!fits(self, &r.lease) || self->next_epoch - r.lease.epoch > 1000000)
+        if (!leases_fits(self, &r.lease) || self->next_epoch - r.lease.epoch > 1000000)
             TRY_OUT(st,
                     mst_fail(MST_EINPUT, "the checkpoint's leases do not fit these data of %" PRIu64 " rows",
                              options->epoch_rows));
-        if (!ranges_insert(&self->pool, self->pool.n, &r))
+        if (!leases_ranges_insert(&self->pool, self->pool.n, &r))
             TRY_OUT(st, mst_fail_memory());
     }
-    TRY_OUT(st, count_from_pool(self));
+    TRY_OUT(st, leases_count_from_pool(self));
     *out = self;
     self = NULL;
 out:

@@ -1,13 +1,13 @@
-/* Leases: who trains on which rows of an epoch, when rows are not fixed to steps (asynchronous training,
- * backup workers). The coordinator's book of rows: every row of an epoch is leased once; what a worker leaves
- * undone when it dies goes to others.
+/* Leases: the rows of an epoch that each worker trains on, when rows are not fixed to steps (asynchronous
+ * training, or a quorum). Every row of an epoch is leased once; rows that a lost worker has not done go to
+ * other workers.
  *
- * Leases are whole batches of the epoch's order of rows, so that one worker alone takes the batches that
- * local training takes. A worker is given rows next to its last ones while there are some in its segment
- * (about a shuffle window, so that a worker's feed stays in one window), then a segment of its own, then part
- * of another's.
+ * Leases are whole batches of the epoch's order of rows, so that a single worker takes the same batches as
+ * local training. A worker receives the rows after its last ones while its segment has some (about a shuffle
+ * window, so that a worker's feed stays in one window), then a segment of its own, then rows of another
+ * worker's segment.
  *
- * Knows nothing of connections. Thread: one. */
+ * Thread: one. */
 #ifndef MST_PS_LEASES_H
 #define MST_PS_LEASES_H
 
@@ -21,7 +21,7 @@
 typedef struct mst_lease_options {
     uint64_t epoch_rows;   /* of every epoch; above 0 */
     uint32_t batch;        /* rows of a step */
-    uint64_t lease_rows;   /* about so many rows at a time; rounded to whole batches */
+    uint64_t lease_rows;   /* rows of a lease, about; rounded to whole batches */
     uint64_t segment_rows; /* see above */
     uint32_t n_workers;
     uint64_t epochs;      /* epochs from this number on do not begin */
@@ -46,7 +46,7 @@ mst_status mst_leases_take(mst_leases *self, uint32_t worker, mst_lease *out, bo
 /* The worker has trained on the next `rows` rows of its oldest lease(s). Rows it holds no lease for are
  * ignored (they were taken back) and returned as repeats. */
 uint64_t mst_leases_done(mst_leases *self, uint32_t worker, uint64_t rows);
-/* Takes back what the worker has not done; its rows go to others first of all. Returns how many. */
+/* Takes back the rows that the worker has not done, which are leased again first. *rows: how many. */
 mst_status mst_leases_return(mst_leases *self, uint32_t worker, uint64_t *rows);
 
 uint64_t mst_leases_held(const mst_leases *self, uint32_t worker); /* rows leased and not done */

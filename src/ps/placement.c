@@ -1,10 +1,10 @@
 /* Making and reading the partition table; contract in placement.h. Its JSON form is in placement_json.c.
  *
- * The load of a float is how many of the sampled batches carry it. Keys of the sparse view have that from the
- * sample; dense floats travel with every batch, and how many batches the sample holds is how often its most
- * frequent key occurs. The sparse view is cut where the load below the cut comes closest to a server's share.
- * Dense floats then fill the servers up to a common level, a cache line of weights at a time; each server
- * gets one run of them, so that a request names few ranges. */
+ * The load of a float is the number of sampled batches that carry it. For keys of the sparse view the sample
+ * gives it; dense floats travel with every batch, and the number of batches in the sample is taken as the
+ * count of its most frequent key. The sparse view is divided where the load below comes closest to a server's
+ * share. Dense floats then fill the servers up to a common level, a cache line of weights at a time; each
+ * server gets one run of them, so that a request has few ranges. */
 #include "ps/placement.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 /* ---- the sample ---- */
 
 /* Sorts keys by bytes, least significant first; scratch has room for n. */
-static void sort_keys(uint32_t *keys, uint32_t *scratch, size_t n)
+static void placement_sort_keys(uint32_t *keys, uint32_t *scratch, size_t n)
 {
     for (unsigned shift = 0; shift < 32; shift += 8) {
         size_t starts[256] = {0}, at = 0;
@@ -31,12 +31,12 @@ static void sort_keys(uint32_t *keys, uint32_t *scratch, size_t n)
             scratch[starts[keys[i] >> shift & 255]++] = keys[i];
         uint32_t *sorted = scratch;
         scratch = keys;
-        keys = sorted; /* an even number of passes: ends where it began */
+        keys = sorted; /* an even number of passes: the result is in the first array */
     }
 }
 
 /* How many of the ascending keys are below a key. */
-static size_t keys_below(const uint32_t *keys, size_t n, uint64_t key)
+static size_t placement_keys_below(const uint32_t *keys, size_t n, uint64_t key)
 {
     size_t low = 0;
     while (n > 0) {
@@ -52,7 +52,7 @@ static size_t keys_below(const uint32_t *keys, size_t n, uint64_t key)
 }
 
 /* The longest run of equal keys. */
-static uint64_t most_frequent(const uint32_t *sorted, size_t n)
+static uint64_t placement_most_frequent(const uint32_t *sorted, size_t n)
 {
     uint64_t most = 0, run = 0;
     for (size_t i = 0; i < n; i++) {
@@ -73,8 +73,8 @@ typedef struct sparse_load {
     uint32_t width;
 } sparse_load;
 
-/* Floats of dense ranges in the part of the sparse view that is below a key. */
-static uint64_t prefix_below(const sparse_load *load, uint64_t key)
+/* Floats of dense ranges inside the sparse view below a key. */
+static uint64_t placement_prefix_below(const sparse_load *load, uint64_t key)
 {
     uint64_t low = load->offset, high = load->offset + key * load->width, floats = 0;
     for (uint32_t i = 0; i < load->layout->n_ranges; i++) {
@@ -86,15 +86,16 @@ static uint64_t prefix_below(const sparse_load *load, uint64_t key)
     return floats;
 }
 
-static uint64_t load_below(const sparse_load *load, uint64_t key)
+static uint64_t placement_load_below(const sparse_load *load, uint64_t key)
 {
-    if (load->n == 0) /* nothing is known: all keys alike */
+    if (load->n == 0) /* no sample: all keys are alike */
         return key * load->width;
-    return keys_below(load->sample, load->n, key) * load->width + load->n_batches * prefix_below(load, key);
+    return placement_keys_below(load->sample, load->n, key) * load->width +
+           load->n_batches * placement_prefix_below(load, key);
 }
 
-/* Keys between two possible cuts: the fewest that fill whole lines. */
-static uint32_t cut_step(uint32_t width)
+/* Keys between two possible bounds: the fewest that fill whole lines. */
+static uint32_t placement_cut_step(uint32_t width)
 {
     uint32_t step = MST_TABLE_LINE;
     while (step > 1 && width % 2 == 0) {
@@ -104,13 +105,13 @@ static uint32_t cut_step(uint32_t width)
     return step;
 }
 
-/* The cut whose load below comes closest to target. */
-static uint64_t find_cut(const sparse_load *load, uint64_t target)
+/* The bound whose load below comes closest to target. */
+static uint64_t placement_find_cut(const sparse_load *load, uint64_t target)
 {
-    uint64_t step = cut_step(load->width), low = 0, high = (load->n_keys + step - 1) / step;
-    while (low < high) { /* the first cut that reaches the target */
+    uint64_t step = placement_cut_step(load->width), low = 0, high = (load->n_keys + step - 1) / step;
+    while (low < high) { /* the first bound that reaches the target */
         uint64_t middle = (low + high) / 2, key = middle * step;
-        if (load_below(load, key < load->n_keys ? key : load->n_keys) < target)
+        if (placement_load_below(load, key < load->n_keys ? key : load->n_keys) < target)
             low = middle + 1;
         else
             high = middle;
@@ -119,23 +120,24 @@ static uint64_t find_cut(const sparse_load *load, uint64_t target)
     if (low == 0)
         return 0;
     uint64_t before = (low - 1) * step;
-    return target - load_below(load, before) < load_below(load, key) - target ? before : key;
+    return target - placement_load_below(load, before) < placement_load_below(load, key) - target ? before
+                                                                                                  : key;
 }
 
-/* Cuts the view; loads (n_servers) receives what each server's keys carry. */
-static void cut_sparse(mst_placement *table, const sparse_load *load, uint64_t *loads)
+/* Divides the view; loads (n_servers) receives the load of each server's keys. */
+static void placement_cut_sparse(mst_placement *table, const sparse_load *load, uint64_t *loads)
 {
-    uint64_t total = load_below(load, load->n_keys), below = 0;
+    uint64_t total = placement_load_below(load, load->n_keys), below = 0;
     uint32_t n = table->n_servers;
     table->key_starts[0] = 0;
     for (uint32_t s = 0; s < n; s++) {
         uint64_t end = load->n_keys;
         if (s + 1 < n)
-            end = find_cut(load, total / n * (s + 1) + total % n * (s + 1) / n);
+            end = placement_find_cut(load, total / n * (s + 1) + total % n * (s + 1) / n);
         if (end < table->key_starts[s])
             end = table->key_starts[s];
         table->key_starts[s + 1] = (uint32_t)end;
-        uint64_t upto = load_below(load, end);
+        uint64_t upto = placement_load_below(load, end);
         loads[s] = load->n == 0 ? 0 : upto - below;
         below = upto;
     }
@@ -143,9 +145,9 @@ static void cut_sparse(mst_placement *table, const sparse_load *load, uint64_t *
 
 /* ---- dense floats ---- */
 
-/* Lines for each server, so that their loads end up as equal as can be; line_load: of one line. */
-static void share_lines(uint64_t *loads, uint32_t n_servers, uint64_t n_lines, uint64_t line_load,
-                        uint64_t *lines)
+/* Lines for each server, so that their loads are as equal as possible; line_load: of one line. */
+static void placement_share_lines(uint64_t *loads, uint32_t n_servers, uint64_t n_lines, uint64_t line_load,
+                                  uint64_t *lines)
 {
     uint64_t level = 0, rest = n_lines;
     /* The highest level that filling everybody up to, in whole lines, does not need more lines than there
@@ -180,8 +182,8 @@ static void share_lines(uint64_t *loads, uint32_t n_servers, uint64_t n_lines, u
 
 /* ---- partitions ---- */
 
-static mst_status add_partition(mst_placement *table, size_t *capacity, uint64_t first, uint64_t count,
-                                uint32_t server)
+static mst_status placement_add_partition(mst_placement *table, size_t *capacity, uint64_t first,
+                                          uint64_t count, uint32_t server)
 {
     if (!mst_grow(&table->partitions, capacity, table->n_partitions + 1, sizeof *table->partitions))
         return mst_fail_memory();
@@ -190,16 +192,16 @@ static mst_status add_partition(mst_placement *table, size_t *capacity, uint64_t
     return MST_OK;
 }
 
-/* Deals the dense floats [first, end) to the servers that still have lines to get, in server order. */
-static mst_status add_dense(mst_placement *table, size_t *capacity, uint64_t first, uint64_t end,
-                            uint64_t *lines)
+/* Assigns the dense floats [first, end) to the servers that need more lines, in server order. */
+static mst_status placement_add_dense(mst_placement *table, size_t *capacity, uint64_t first, uint64_t end,
+                                      uint64_t *lines)
 {
     for (uint32_t s = 0; s < table->n_servers && first < end; s++) {
         while (lines[s] > 0 && first < end) {
             uint64_t count = lines[s] * MST_TABLE_LINE;
             count = count < end - first ? count : end - first;
             count = count < MST_PARTITION_FLOATS ? count : MST_PARTITION_FLOATS;
-            TRY(add_partition(table, capacity, first, count, s));
+            TRY(placement_add_partition(table, capacity, first, count, s));
             first += count;
             lines[s] -= count / MST_TABLE_LINE;
         }
@@ -207,23 +209,23 @@ static mst_status add_dense(mst_placement *table, size_t *capacity, uint64_t fir
     return MST_OK;
 }
 
-static mst_status add_partitions(mst_placement *table, uint64_t *lines)
+static mst_status placement_add_partitions(mst_placement *table, uint64_t *lines)
 {
     size_t capacity = 0;
     if (table->width == 0)
-        return add_dense(table, &capacity, 0, table->size, lines);
+        return placement_add_dense(table, &capacity, 0, table->size, lines);
     uint64_t end = mst_placement_sparse_end(table);
-    TRY(add_dense(table, &capacity, 0, table->sparse_offset, lines));
+    TRY(placement_add_dense(table, &capacity, 0, table->sparse_offset, lines));
     for (uint32_t s = 0; s < table->n_servers; s++) {
         uint64_t from, to;
         mst_placement_key_floats(table, s, &from, &to);
         if (from < to)
-            TRY(add_partition(table, &capacity, from, to - from, s));
+            TRY(placement_add_partition(table, &capacity, from, to - from, s));
     }
-    return add_dense(table, &capacity, end, table->size, lines);
+    return placement_add_dense(table, &capacity, end, table->size, lines);
 }
 
-static mst_status find_sparse(const mst_params *params, const mst_grad *layout, uint64_t *n_keys)
+static mst_status placement_find_sparse(const mst_params *params, const mst_grad *layout, uint64_t *n_keys)
 {
     for (uint32_t i = 0; i < params->n_views; i++) {
         const mst_view *v = &params->views[i];
@@ -236,9 +238,11 @@ static mst_status find_sparse(const mst_params *params, const mst_grad *layout, 
                     layout->sparse_offset, layout->width);
 }
 
-/* Cuts the sparse view along the sample; *n_batches receives how many batches the sample seems to hold. */
-static mst_status make_sparse(mst_placement *table, const mst_grad *layout, uint64_t n_keys,
-                              const uint32_t *sample, size_t n, uint64_t *loads, uint64_t *n_batches)
+/* Divides the sparse view by the sample; *n_batches receives the estimated number of batches in the sample.
+ */
+static mst_status placement_make_sparse(mst_placement *table, const mst_grad *layout, uint64_t n_keys,
+                                        const uint32_t *sample, size_t n, uint64_t *loads,
+                                        uint64_t *n_batches)
 {
     for (size_t i = 0; i < n; i++)
         if (sample[i] >= n_keys)
@@ -252,17 +256,17 @@ static mst_status make_sparse(mst_placement *table, const mst_grad *layout, uint
     }
     if (n > 0)
         memcpy(sorted, sample, n * sizeof *sorted);
-    sort_keys(sorted, sorted + n, n);
+    placement_sort_keys(sorted, sorted + n, n);
     sparse_load load = {
         .layout = layout,
         .sample = sorted,
         .n = n,
-        .n_batches = most_frequent(sorted, n),
+        .n_batches = placement_most_frequent(sorted, n),
         .n_keys = n_keys,
         .offset = layout->sparse_offset,
         .width = layout->width,
     };
-    cut_sparse(table, &load, loads);
+    placement_cut_sparse(table, &load, loads);
     *n_batches = load.n_batches > 0 ? load.n_batches : 1;
     mst_free(sorted);
     return MST_OK;
@@ -281,14 +285,14 @@ mst_status mst_placement_make(mst_placement *table, const mst_params *params, co
     table->size = params->size;
     uint64_t dense = table->size;
     if (layout->width != 0 && !dense_model) {
-        TRY_OUT(st, find_sparse(params, layout, &n_keys));
+        TRY_OUT(st, placement_find_sparse(params, layout, &n_keys));
         table->sparse_offset = layout->sparse_offset;
         table->width = layout->width;
-        TRY_OUT(st, make_sparse(table, layout, n_keys, sample, n, loads, &n_batches));
+        TRY_OUT(st, placement_make_sparse(table, layout, n_keys, sample, n, loads, &n_batches));
         dense -= mst_placement_sparse_end(table) - table->sparse_offset;
     }
-    share_lines(loads, n_servers, dense / MST_TABLE_LINE, n_batches * MST_TABLE_LINE, lines);
-    TRY_OUT(st, add_partitions(table, lines));
+    placement_share_lines(loads, n_servers, dense / MST_TABLE_LINE, n_batches * MST_TABLE_LINE, lines);
+    TRY_OUT(st, placement_add_partitions(table, lines));
 out:
     if (st != MST_OK)
         mst_placement_fini(table);
@@ -305,7 +309,7 @@ void mst_placement_fini(mst_placement *table)
 /* ---- reading ---- */
 
 /* The partition that holds a float. */
-static uint32_t partition_of(const mst_placement *table, uint64_t at)
+static uint32_t placement_partition_of(const mst_placement *table, uint64_t at)
 {
     uint32_t low = 0, high = table->n_partitions;
     while (high - low > 1) {
@@ -318,14 +322,14 @@ static uint32_t partition_of(const mst_placement *table, uint64_t at)
     return low;
 }
 
-void mst_placement_part(const mst_placement *table, const mst_key_list *list, uint32_t server,
-                        mst_key_list *part, uint32_t *first_key)
+void mst_placement_share(const mst_placement *table, const mst_key_list *list, uint32_t server,
+                         mst_key_list *part, uint32_t *first_key)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < list->n_ranges; i++) {
         uint64_t first = list->ranges[i].first, end = first + list->ranges[i].count;
         uint32_t own = n; /* pieces of this range start here; neighbours become one */
-        for (uint32_t p = partition_of(table, first); p < table->n_partitions; p++) {
+        for (uint32_t p = placement_partition_of(table, first); p < table->n_partitions; p++) {
             const mst_partition *cut = &table->partitions[p];
             if (cut->first >= end)
                 break;
@@ -343,8 +347,9 @@ void mst_placement_part(const mst_placement *table, const mst_key_list *list, ui
     }
     size_t low = 0, high = 0;
     if (table->width != 0 && list->n_keys != 0) {
-        low = keys_below(list->keys, list->n_keys, table->key_starts[server]);
-        high = low + keys_below(list->keys + low, list->n_keys - low, table->key_starts[server + 1]);
+        low = placement_keys_below(list->keys, list->n_keys, table->key_starts[server]);
+        high =
+            low + placement_keys_below(list->keys + low, list->n_keys - low, table->key_starts[server + 1]);
     }
     part->n_ranges = n;
     part->n_keys = (uint32_t)(high - low);

@@ -1,13 +1,13 @@
-/* The partition table: which server has which floats of the flat vector. Made by the coordinator, told to
- * everybody.
+/* The partition table: which server has which floats of the flat vector. The coordinator makes it and sends
+ * it to all processes.
  *
  * Invariants
  * 1. Partitions are ascending and cover [0, size) without gaps or overlaps.
- * 2. The sparse view is cut into one range of keys per server, in server order, at multiples of 16 floats; so
- * the keys of a list that one server has are one run of it. Cuts are quantiles of the keys that batches were
- * seen to touch: bytes and applies are balanced, which equal ranges are not.
- * 3. Dense parts are cut into partitions of at most MST_PARTITION_FLOATS and dealt to the least loaded
- * server. */
+ * 2. The sparse view is divided into one range of keys per server, in server order, at multiples of 16
+ * floats; the keys of a list that one server has are therefore one run of it. The bounds are quantiles of the
+ * keys that sampled batches touch, which balances bytes and applies; equal ranges would not.
+ * 3. Dense ranges are divided into partitions of at most MST_PARTITION_FLOATS and assigned to the least
+ * loaded server. */
 #ifndef MST_PS_PLACEMENT_H
 #define MST_PS_PLACEMENT_H
 
@@ -37,7 +37,7 @@ typedef struct mst_placement {
 } mst_placement;
 
 /* layout: the model's gradient layout (ranges and sparse part). sample: keys as batches touch them (each key
- * once per batch, batches one after the other; any order), n of them; with none, keys are cut equally.
+ * once per batch, batches one after the other; any order), n of them; with none, keys are divided equally.
  * dense_model: the sparse view is treated as dense ranges (the whole vector travels). */
 mst_status mst_placement_make(mst_placement *table, const mst_params *params, const mst_grad *layout,
                               uint32_t n_servers, const uint32_t *sample, size_t n, bool dense_model);
@@ -47,10 +47,10 @@ void mst_placement_fini(mst_placement *table);
 json_t *mst_placement_json(const mst_placement *table);
 mst_status mst_placement_from_json(mst_placement *table, const json_t *json);
 
-/* The part of a list that a server has. The list has at most MST_RANGE_MAX ranges. ranges: clipped copies;
+/* The share of a list that a server has. The list has at most MST_RANGE_MAX ranges. ranges: clipped copies;
  * keys: points into list->keys (key_capacity 0). *first_key is the number of its first key in the list. */
-void mst_placement_part(const mst_placement *table, const mst_key_list *list, uint32_t server,
-                        mst_key_list *part, uint32_t *first_key);
+void mst_placement_share(const mst_placement *table, const mst_key_list *list, uint32_t server,
+                         mst_key_list *share, uint32_t *first_key);
 
 /* Floats of the flat vector that a server owns: its partitions, in order. */
 typedef struct mst_owned {

@@ -1,4 +1,4 @@
-/* What placement.c and placement_json.c share: where the sparse view and its servers' parts lie. */
+/* Shared by placement.c and placement_json.c: the positions of the sparse view and of its servers' ranges. */
 #ifndef MST_PS_PLACEMENT_IMPL_H
 #define MST_PS_PLACEMENT_IMPL_H
 
@@ -6,8 +6,8 @@
 
 #define MST_TABLE_LINE 16 /* floats: no partition shares a cache line of weights with another */
 
-/* Ranges a server's partitions may form, neighbours counted as one: with a model's ranges clipped to them, a
- * list still fits (MST_EXTENT_MAX). */
+/* Ranges that a server's partitions may form, with neighbours counted as one: with a model's ranges clipped
+ * to them, a list still fits (MST_EXTENT_MAX). */
 #define MST_TABLE_RUNS (MST_EXTENT_MAX - MST_RANGE_MAX)
 
 static inline uint64_t mst_placement_n_keys(const mst_placement *table)

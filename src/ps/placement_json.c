@@ -3,8 +3,8 @@
  *   {"version": 1, "size": floats, "servers": M, "partitions": [count, server, count, server, ...],
  *    "sparse": [offset, width, key_starts[0], ..., key_starts[M]]}
  *
- * Partitions follow each other without gaps, so that their counts say where they begin. Without a sparse view
- * there is no "sparse". Reading checks every invariant of placement.h. */
+ * Partitions follow each other without gaps, so that their counts determine their positions. Without a sparse
+ * view there is no "sparse". Reading checks every invariant of placement.h. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 #define SIZE_LIMIT ((uint64_t)1 << 32) /* floats: keys are 32 bits wide */
 
-static json_t *numbers_of_partitions(const mst_placement *table)
+static json_t *placement_numbers_of_partitions(const mst_placement *table)
 {
     json_t *array = json_array();
     for (uint32_t i = 0; array != NULL && i < table->n_partitions; i++)
@@ -25,7 +25,7 @@ static json_t *numbers_of_partitions(const mst_placement *table)
     return array;
 }
 
-static json_t *numbers_of_sparse(const mst_placement *table)
+static json_t *placement_numbers_of_sparse(const mst_placement *table)
 {
     json_t *array = json_array();
     int failed = array == NULL ||
@@ -42,11 +42,12 @@ static json_t *numbers_of_sparse(const mst_placement *table)
 json_t *mst_placement_json(const mst_placement *table)
 {
     json_t *json = json_object();
-    int failed = json == NULL || json_object_set_new(json, "version", json_integer(table->version)) != 0 ||
-                 json_object_set_new(json, "size", json_integer((json_int_t)table->size)) != 0 ||
-                 json_object_set_new(json, "servers", json_integer(table->n_servers)) != 0 ||
-                 json_object_set_new(json, "partitions", numbers_of_partitions(table)) != 0 ||
-                 (table->width != 0 && json_object_set_new(json, "sparse", numbers_of_sparse(table)) != 0);
+    int failed =
+        json == NULL || json_object_set_new(json, "version", json_integer(table->version)) != 0 ||
+        json_object_set_new(json, "size", json_integer((json_int_t)table->size)) != 0 ||
+        json_object_set_new(json, "servers", json_integer(table->n_servers)) != 0 ||
+        json_object_set_new(json, "partitions", placement_numbers_of_partitions(table)) != 0 ||
+        (table->width != 0 && json_object_set_new(json, "sparse", placement_numbers_of_sparse(table)) != 0);
     if (!failed)
         return json;
     json_decref(json);
@@ -55,9 +56,9 @@ json_t *mst_placement_json(const mst_placement *table)
 
 /* ---- reading ---- */
 
-/* An integer in [low, high]; `name` says which for the sentence. */
-static mst_status read_number(const json_t *value, const char *name, uint64_t low, uint64_t high,
-                              uint64_t *out)
+/* An integer in [low, high]; `name` is its name in the sentence. */
+static mst_status placement_read_number(const json_t *value, const char *name, uint64_t low, uint64_t high,
+                                        uint64_t *out)
 {
     if (!json_is_integer(value))
         return mst_fail(MST_EINPUT, "partition table: %s is not a whole number", name);
@@ -70,9 +71,9 @@ static mst_status read_number(const json_t *value, const char *name, uint64_t lo
     return MST_OK;
 }
 
-static mst_status read_partitions(mst_placement *table, const json_t *array)
+static mst_status placement_read_partitions(mst_placement *table, const json_t *array)
 {
-    size_t n = json_array_size(array); /* 0 also when it is no array */
+    size_t n = json_array_size(array); /* 0 also if it is no array */
     uint64_t at = 0, count = 0, server = 0;
     if (!json_is_array(array) || n % 2 != 0)
         return mst_fail(MST_EINPUT, "partition table: partitions are not an array of pairs (count, server)");
@@ -83,10 +84,10 @@ static mst_status read_partitions(mst_placement *table, const json_t *array)
     if (table->partitions == NULL)
         return mst_fail_memory();
     for (size_t i = 0; i < n; i += 2) {
-        TRY(read_number(json_array_get(array, i), "the count of a partition", MST_TABLE_LINE,
-                        table->size - at, &count));
-        TRY(read_number(json_array_get(array, i + 1), "the server of a partition", 0, table->n_servers - 1,
-                        &server));
+        TRY(placement_read_number(json_array_get(array, i), "the count of a partition", MST_TABLE_LINE,
+                                  table->size - at, &count));
+        TRY(placement_read_number(json_array_get(array, i + 1), "the server of a partition", 0,
+                                  table->n_servers - 1, &server));
         if (count % MST_TABLE_LINE != 0)
             return mst_fail(MST_EINPUT,
                             "partition table: a partition of %" PRIu64 " floats, not a multiple of %d", count,
@@ -101,7 +102,7 @@ static mst_status read_partitions(mst_placement *table, const json_t *array)
     return MST_OK;
 }
 
-static mst_status read_sparse(mst_placement *table, const json_t *array)
+static mst_status placement_read_sparse(mst_placement *table, const json_t *array)
 {
     uint64_t offset = 0, width = 1, start = 0, before = 0;
     uint32_t n = table->n_servers;
@@ -111,8 +112,8 @@ static mst_status read_sparse(mst_placement *table, const json_t *array)
         return mst_fail(MST_EINPUT,
                         "partition table: sparse is not an array of offset, width and %" PRIu32 " starts",
                         n + 1);
-    TRY(read_number(json_array_get(array, 0), "the sparse view's offset", 0, table->size, &offset));
-    TRY(read_number(json_array_get(array, 1), "the sparse view's width", 1, UINT32_MAX, &width));
+    TRY(placement_read_number(json_array_get(array, 0), "the sparse view's offset", 0, table->size, &offset));
+    TRY(placement_read_number(json_array_get(array, 1), "the sparse view's width", 1, UINT32_MAX, &width));
     if (offset % MST_TABLE_LINE != 0)
         return mst_fail(MST_EINPUT,
                         "partition table: the sparse view begins at %" PRIu64 ", not at a multiple of %d",
@@ -123,7 +124,8 @@ static mst_status read_sparse(mst_placement *table, const json_t *array)
         return mst_fail_memory();
     for (uint32_t s = 0; s <= n; s++) {
         uint64_t high = s == 0 ? 0 : n_keys < UINT32_MAX ? n_keys : UINT32_MAX;
-        TRY(read_number(json_array_get(array, s + 2), "where a server's keys begin", before, high, &start));
+        TRY(placement_read_number(json_array_get(array, s + 2), "where a server's keys begin", before, high,
+                                  &start));
         table->key_starts[s] = (uint32_t)start;
         before = start;
     }
@@ -141,7 +143,7 @@ static mst_status read_sparse(mst_placement *table, const json_t *array)
 }
 
 /* Partitions of the sparse view belong to the servers of its keys; others are not too large. */
-static mst_status check_servers(const mst_placement *table)
+static mst_status placement_check_servers(const mst_placement *table)
 {
     uint64_t low = table->size, high = low, from = 0, to = 0;
     uint32_t s = 0;
@@ -177,8 +179,8 @@ static mst_status check_servers(const mst_placement *table)
     return MST_OK;
 }
 
-/* No server's floats lie in so many places that a list of them would not fit. */
-static mst_status check_runs(const mst_placement *table)
+/* The floats of a server form few enough ranges for a key list. */
+static mst_status placement_check_runs(const mst_placement *table)
 {
     uint32_t runs[MST_SERVER_MAX] = {0};
     for (uint32_t i = 0; i < table->n_partitions; i++) {
@@ -198,10 +200,10 @@ mst_status mst_placement_from_json(mst_placement *table, const json_t *json)
     memset(table, 0, sizeof *table);
     if (!json_is_object(json))
         return mst_fail(MST_EINPUT, "partition table: not a JSON object");
-    TRY(read_number(json_object_get(json, "version"), "the version", 0, UINT32_MAX, &version));
-    TRY(read_number(json_object_get(json, "servers"), "the number of servers", 1, MST_SERVER_MAX,
-                    &n_servers));
-    TRY(read_number(json_object_get(json, "size"), "the size", 0, SIZE_LIMIT, &table->size));
+    TRY(placement_read_number(json_object_get(json, "version"), "the version", 0, UINT32_MAX, &version));
+    TRY(placement_read_number(json_object_get(json, "servers"), "the number of servers", 1, MST_SERVER_MAX,
+                              &n_servers));
+    TRY(placement_read_number(json_object_get(json, "size"), "the size", 0, SIZE_LIMIT, &table->size));
     if (table->size % MST_TABLE_LINE != 0) {
         uint64_t size = table->size;
         memset(table, 0, sizeof *table);
@@ -210,10 +212,10 @@ mst_status mst_placement_from_json(mst_placement *table, const json_t *json)
     }
     table->version = (uint32_t)version;
     table->n_servers = (uint32_t)n_servers;
-    TRY_OUT(st, read_partitions(table, json_object_get(json, "partitions")));
-    TRY_OUT(st, read_sparse(table, json_object_get(json, "sparse")));
-    TRY_OUT(st, check_servers(table));
-    TRY_OUT(st, check_runs(table));
+    TRY_OUT(st, placement_read_partitions(table, json_object_get(json, "partitions")));
+    TRY_OUT(st, placement_read_sparse(table, json_object_get(json, "sparse")));
+    TRY_OUT(st, placement_check_servers(table));
+    TRY_OUT(st, placement_check_runs(table));
 out:
     if (st != MST_OK)
         mst_placement_fini(table);

@@ -1,11 +1,10 @@
 /* Messages of the parameter server; contract in proto.h, layout in docs/WIRE.md.
  *
- * Everything is little-endian and read byte by byte, so that bodies may lie anywhere.
+ * Numbers are little-endian and read byte by byte, so that bodies need no alignment.
  *
  * Invariants
- * 1. A head that was decoded describes exactly the bytes of its message: whoever walks them by the head's
- * counts stays inside.
- * 2. Bytes that mean nothing are zero: what an older process would ignore, it refuses. */
+ * 1. A decoded head describes exactly the bytes of its message: a walk by the head's counts stays inside.
+ * 2. Unused bytes are zero, and a message with others is refused. */
 #include "ps/proto.h"
 
 #include <inttypes.h>
@@ -82,38 +81,38 @@ const char *mst_ps_type_name(uint16_t type)
 
 /* ---- numbers ---- */
 
-static void put32(uint8_t *out, uint32_t v)
+static void proto_put32(uint8_t *out, uint32_t v)
 {
     for (int i = 0; i < 4; i++)
         out[i] = (uint8_t)(v >> 8 * i);
 }
 
-static void put64(uint8_t *out, uint64_t v)
+static void proto_put64(uint8_t *out, uint64_t v)
 {
     for (int i = 0; i < 8; i++)
         out[i] = (uint8_t)(v >> 8 * i);
 }
 
-static uint32_t get32(const uint8_t *in)
+static uint32_t proto_get32(const uint8_t *in)
 {
     return in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24;
 }
 
-static uint64_t get64(const uint8_t *in)
+static uint64_t proto_get64(const uint8_t *in)
 {
-    return get32(in) | (uint64_t)get32(in + 4) << 32;
+    return proto_get32(in) | (uint64_t)proto_get32(in + 4) << 32;
 }
 
-static void put_double(uint8_t *out, double v)
+static void proto_put_double(uint8_t *out, double v)
 {
     uint64_t bits;
     memcpy(&bits, &v, sizeof bits);
-    put64(out, bits);
+    proto_put64(out, bits);
 }
 
-static double get_double(const uint8_t *in)
+static double proto_get_double(const uint8_t *in)
 {
-    uint64_t bits = get64(in);
+    uint64_t bits = proto_get64(in);
     double v;
     memcpy(&v, &bits, sizeof v);
     return v;
@@ -123,30 +122,30 @@ static double get_double(const uint8_t *in)
 
 void mst_work_encode(const mst_work *work, uint8_t *out)
 {
-    put32(out, work->kind);
-    put32(out + 4, work->share);
-    put32(out + 8, work->n_shares);
-    put32(out + 12, 0);
-    put64(out + 16, work->step);
-    put64(out + 24, work->epoch);
-    put64(out + 32, work->from);
-    put64(out + 40, work->to);
+    proto_put32(out, work->kind);
+    proto_put32(out + 4, work->share);
+    proto_put32(out + 8, work->n_shares);
+    proto_put32(out + 12, 0);
+    proto_put64(out + 16, work->step);
+    proto_put64(out + 24, work->epoch);
+    proto_put64(out + 32, work->from);
+    proto_put64(out + 40, work->to);
 }
 
 mst_status mst_work_decode(const uint8_t *in, size_t size, mst_work *out)
 {
     if (size < MST_WORK_SIZE)
         return mst_fail(MST_EINPUT, "a work item of %zu bytes; it has %d", size, MST_WORK_SIZE);
-    uint32_t kind = get32(in);
+    uint32_t kind = proto_get32(in);
     mst_work work = {
-        .share = get32(in + 4),
-        .n_shares = get32(in + 8),
-        .step = get64(in + 16),
-        .epoch = get64(in + 24),
-        .from = get64(in + 32),
-        .to = get64(in + 40),
+        .share = proto_get32(in + 4),
+        .n_shares = proto_get32(in + 8),
+        .step = proto_get64(in + 16),
+        .epoch = proto_get64(in + 24),
+        .from = proto_get64(in + 32),
+        .to = proto_get64(in + 40),
     };
-    if (kind < MST_WORK_SLICE || kind > MST_WORK_STOP || get32(in + 12) != 0)
+    if (kind < MST_WORK_SLICE || kind > MST_WORK_STOP || proto_get32(in + 12) != 0)
         return mst_fail(MST_EINPUT, "a work item of unknown kind %" PRIu32, kind);
     work.kind = (mst_work_kind)kind;
     if (work.from > work.to)
@@ -167,14 +166,14 @@ mst_status mst_work_decode(const uint8_t *in, size_t size, mst_work *out)
 
 void mst_step_head_encode(const mst_step_head *head, uint8_t *out)
 {
-    put_double(out, head->loss);
-    put_double(out + 8, head->weight);
-    put32(out + 16, head->rows);
-    put32(out + 20, head->push_floats);
-    put32(out + 24, head->pull_ranges);
-    put32(out + 28, head->pull_keys);
-    put32(out + 32, head->packed_bytes);
-    put32(out + 36, head->part_floats);
+    proto_put_double(out, head->loss);
+    proto_put_double(out + 8, head->weight);
+    proto_put32(out + 16, head->rows);
+    proto_put32(out + 20, head->push_floats);
+    proto_put32(out + 24, head->pull_ranges);
+    proto_put32(out + 28, head->pull_keys);
+    proto_put32(out + 32, head->packed_bytes);
+    proto_put32(out + 36, head->part_floats);
 }
 
 mst_status mst_step_head_decode(const mst_message *m, const uint8_t *body, mst_step_head *out)
@@ -183,22 +182,23 @@ mst_status mst_step_head_decode(const mst_message *m, const uint8_t *body, mst_s
     uint32_t wire = m->flags >> MST_STEP_WIRE_SHIFT;
     uint32_t known = MST_STEP_PUSH | MST_STEP_PULL | MST_STEP_EXHAUSTED;
     if (wire > MST_WIRE_FP16 || (m->flags & ((1u << MST_STEP_WIRE_SHIFT) - 1) & ~known) != 0)
-        return mst_fail(MST_EINPUT, "a %s with flags 0x%" PRIx32 ", which mean nothing", type, m->flags);
+        return mst_fail(MST_EINPUT, "a %s with flags 0x%" PRIx32 ", some of which are undefined", type,
+                        m->flags);
     if (m->size < MST_STEP_HEAD)
         return mst_fail(MST_EINPUT, "a %s of %" PRIu64 " bytes; its head alone has %d", type, m->size,
                         MST_STEP_HEAD);
     mst_step_head head = {
-        .loss = get_double(body),
-        .weight = get_double(body + 8),
-        .rows = get32(body + 16),
-        .push_floats = get32(body + 20),
-        .pull_ranges = get32(body + 24),
-        .pull_keys = get32(body + 28),
-        .packed_bytes = get32(body + 32),
-        .part_floats = get32(body + 36),
+        .loss = proto_get_double(body),
+        .weight = proto_get_double(body + 8),
+        .rows = proto_get32(body + 16),
+        .push_floats = proto_get32(body + 20),
+        .pull_ranges = proto_get32(body + 24),
+        .pull_keys = proto_get32(body + 28),
+        .packed_bytes = proto_get32(body + 32),
+        .part_floats = proto_get32(body + 36),
     };
     if (head.part_floats != 0 && ((m->flags & MST_STEP_PULL) == 0 || head.part_floats < MST_PART_MIN))
-        return mst_fail(MST_EINPUT, "a %s that wants its answer in parts of %" PRIu32 " floats", type,
+        return mst_fail(MST_EINPUT, "a %s that requests its answer in parts of %" PRIu32 " floats", type,
                         head.part_floats);
     if ((m->flags & MST_STEP_PUSH) == 0 && head.push_floats != 0)
         return mst_fail(MST_EINPUT, "a %s with %" PRIu32 " floats that pushes nothing", type,
@@ -227,8 +227,8 @@ size_t mst_step_list_encode(const mst_key_list *list, mst_step_head *head, uint8
 {
     uint8_t *at = out;
     for (uint32_t i = 0; i < list->n_ranges; i++, at += MST_RANGE_SIZE) {
-        put64(at, list->ranges[i].first);
-        put64(at + 8, list->ranges[i].count);
+        proto_put64(at, list->ranges[i].first);
+        proto_put64(at + 8, list->ranges[i].count);
     }
     size_t packed = mst_key_pack(list->keys, list->n_keys, at);
     head->pull_ranges = list->n_ranges;
@@ -296,7 +296,7 @@ mst_status mst_ps_clock_heard(mst_ps_clock *self, mst_net *net, uint32_t peer, c
     if (m->request != self->number || self->asked_ns == 0)
         return MST_OK;
     if (mst_observe_clock_receive(observe, self->asked_ns, body, m->size))
-        (void)mst_ps_clock_ask(self, net, peer); /* a connection that is gone is reported by itself */
+        (void)mst_ps_clock_ask(self, net, peer); /* a lost connection is reported separately */
     return MST_OK;
 }
 
@@ -308,7 +308,7 @@ mst_status mst_ps_send_json(mst_net *net, uint32_t peer, const mst_message *m, j
         return mst_fail_memory();
     mst_piece piece = {.data = text, .size = strlen(text)};
     mst_status st = mst_net_send(net, peer, m, &piece, 1, NULL);
-    free(text); /* jansson's, of malloc */
+    free(text); /* jansson allocates with malloc */
     return st;
 }
 

@@ -1,9 +1,9 @@
-/* Messages of the parameter server: who sends what to whom, and how it is laid out (docs/WIRE.md). Everything
- * that is sent once or a few times is JSON; what is sent per step is binary, little-endian, and checked here
- * before anybody uses it.
+/* Messages of the parameter server: sender, receiver and layout of each (docs/WIRE.md). Messages that are
+ * sent once or a few times are JSON; messages of a step are binary, little-endian, and checked here before
+ * use.
  *
- * Connections: every worker to every server, every server to server 0 (the coordinator). Workers do not talk
- * to each other. */
+ * Connections: every worker to every server, every server to server 0 (the coordinator). Workers are not
+ * connected to each other. */
 #ifndef MST_PS_PROTO_H
 #define MST_PS_PROTO_H
 
@@ -17,49 +17,48 @@
 
 typedef enum mst_ps_type {
     /* ---- start-up ---- */
-    MST_PS_JOB =
-        MST_NET_TYPES, /* coordinator to a worker or server that is up: JSON {"job", "options" ...} */
-    MST_PS_JOIN,       /* worker or server to coordinator: JSON: what it is and what it found in its data */
-    MST_PS_SETUP,      /* coordinator to server: JSON: model, optimizer, table, mode */
-    MST_PS_PART,    /* floats of the store; coordinator to server: restored ones; server to coordinator: saved
-                       ones.    step: first float; count: 0 weights, s + 1 optimizer slot s; body: fp32 */
-    MST_PS_READY,   /* server to coordinator: the store is complete */
-    MST_PS_WELCOME, /* coordinator to worker: JSON: table, where training stands; work follows */
+    MST_PS_JOB = MST_NET_TYPES, /* coordinator to a connected process: JSON {"resume", "options", ...} */
+    MST_PS_JOIN,                /* worker or server to coordinator: JSON: its options, model and data */
+    MST_PS_SETUP,               /* coordinator to server: JSON: model, table, steps, restore */
+    MST_PS_PART,    /* floats of the store; coordinator to server: restored; server to coordinator: saved.
+                       step: first float; count: 0 weights, s + 1 optimizer slot s; body: fp32 */
+    MST_PS_READY,   /* server to coordinator: the store is complete; flags MST_READY_* */
+    MST_PS_WELCOME, /* coordinator to worker: JSON: table, position of the training; work follows */
     /* ---- steps ---- */
     MST_PS_STEP,   /* worker to server: pushes a gradient, pulls weights, or both */
     MST_PS_VALUES, /* server to worker: the weights pulled */
     MST_PS_WORK,   /* coordinator to worker: one or more work items */
-    MST_PS_WANT,   /* worker to coordinator: wants work; count: how many rows it still holds */
-    MST_PS_CLOSE,  /* coordinator to servers: step m.step closes with the slots in the body's bitmap (u64
-                      words) */
+    MST_PS_WANT,   /* worker to coordinator: requests work; count: rows it still holds */
+    MST_PS_CLOSE,  /* coordinator to servers: step m.step closes with the pushes of the workers in the body's
+                      bitmap (u64 words) */
     MST_PS_GONE,   /* coordinator to servers: worker m.count is gone; its pushes from step m.step on do not
                       count. Server to coordinator: it has lost worker m.count; flags MST_GONE_* */
     /* ---- cuts: one consistent version over all servers ---- */
     MST_PS_CUT, /* coordinator to servers and workers: cut m.count, flags MST_CUT_*; to servers: bitmap of the
-                   workers that will mark; step: sync: the version it is about */
-    MST_PS_MARK,  /* worker to server: what follows comes after cut m.count; step and flags as above */
-    MST_PS_SAVED, /* server to coordinator: all parts of cut m.count are sent */
+                   workers that send markers; step: sync: the version of the cut */
+    MST_PS_MARK,  /* worker to server, the marker: later messages come after cut m.count; step and flags as
+                     above */
+    MST_PS_SAVED, /* server to coordinator: all floats of cut m.count are sent */
     /* ---- evaluation ---- */
-    MST_PS_CHIEF,     /* coordinator to worker: evaluate from now on */
-    MST_PS_EVAL_LIST, /* chief to server: the floats its evaluation sets touch; a STEP body without a push */
+    MST_PS_CHIEF,       /* coordinator to worker: this worker evaluates */
+    MST_PS_EVAL_LIST,   /* chief to server: the floats that its sets touch; a STEP body without a push */
     MST_PS_EVAL_VALUES, /* server to chief: their values at cut m.count; fp32 */
     MST_PS_EVAL_RESULT, /* chief to coordinator: JSON {"test": {...}, "valid": {...}}, or {"error"}; count:
                            the cut */
     /* ---- the end ---- */
-    MST_PS_REPORT, /* worker to coordinator: JSON: counts and times so far; flags: MST_REPORT_LAST */
-    MST_PS_STOP,   /* coordinator to workers: finish what is in flight, report, wait for the end */
-    MST_PS_END,    /* coordinator to everybody: JSON {"code", "text"}: leave with that */
-    MST_PS_FAIL,   /* anybody to coordinator: JSON {"code", "text"}: I cannot go on */
-    /* ---- parts of steps: what can travel before the rest is known ---- */
+    MST_PS_REPORT, /* worker to coordinator: JSON: counts and times so far; flags MST_REPORT_* */
+    MST_PS_STOP,   /* coordinator to workers: finish the requests in flight, report, wait for END */
+    MST_PS_END,    /* coordinator to all processes: JSON {"code", "text"}: the outcome of the job */
+    MST_PS_FAIL,   /* worker or server to coordinator: JSON {"code", "text"}: it cannot continue */
+    /* ---- parts of steps, which travel before the rest is computed ---- */
     MST_PS_GRADIENT, /* worker to server: part of the gradient for the list of request m.count, from its float
-                        m.step on; parts come from the end to the beginning, which a STEP brings */
-    MST_PS_WEIGHTS,  /* server to worker: part of the answer to m.request, from its float m.count on; parts
-                        come from the beginning to the end, which a VALUES brings; step as in VALUES */
-    /* ---- what is watched ---- */
-    MST_PS_LOG, /* worker or server to coordinator: a record (observe/record.h) of what it writes about itself
-                 */
-    MST_PS_CLOCK, /* worker or server to coordinator: what time is it? The answer has the same request, and a
-                     body of MST_CLOCK_ANSWER bytes */
+                        m.step on; parts are sent from the end to the beginning, which a STEP carries */
+    MST_PS_WEIGHTS, /* server to worker: part of the answer to m.request, from its float m.count on; parts are
+                       sent from the beginning to the end, which a VALUES carries; step as in VALUES */
+    /* ---- observation ---- */
+    MST_PS_LOG,   /* worker or server to coordinator: a record of its observer (observe/record.h) */
+    MST_PS_CLOCK, /* worker or server to coordinator: requests its time. The answer has the same request, and
+                     a body of MST_CLOCK_ANSWER bytes */
 } mst_ps_type;
 const char *mst_ps_type_name(uint16_t type);
 
@@ -69,15 +68,15 @@ const char *mst_ps_type_name(uint16_t type);
 #define MST_STEP_PUSH 1u /* m.count is the request whose list the gradient belongs to */
 #define MST_STEP_PULL 2u /* m.request names the list from now on */
 #define MST_STEP_EXHAUSTED                                                                                   \
-    4u /* no more rows in this epoch: the slot does not count until the next (sync, streams) */
+    4u /* no more rows in this epoch: the worker does not count until the next (sync, streams) */
 #define MST_STEP_WIRE_SHIFT 8 /* mst_wire of the floats, both ways */
 /* Flags of VALUES. m.step: steps applied on this server when the values were read. */
-#define MST_VALUES_DROPPED 1u /* the push that came with it was late and had no effect */
+#define MST_VALUES_DROPPED 1u /* the push of the request was late and had no effect */
 #define MST_VALUES_WORK    2u /* after the values: a work item (coordinator, sync) */
 /* Flags of CUT. */
 #define MST_CUT_EVAL 1u
 #define MST_CUT_SAVE 2u
-#define MST_CUT_LAST 4u /* nothing is trained any more */
+#define MST_CUT_LAST 4u /* training is over */
 /* Flags of GONE from a server to the coordinator. */
 #define MST_GONE_SILENT 1u /* the server dropped the worker because it was silent */
 /* Flags of READY. */
@@ -87,15 +86,14 @@ const char *mst_ps_type_name(uint16_t type);
 /* Flags of REPORT. */
 #define MST_REPORT_LAST 1u
 
-/* What a worker is to do. A slice is one synchronous step's global batch, of which the worker takes its
- * share; a lease is rows of its own, taken batch by batch; a grant is a number of rows of the worker's own
- * stream. */
+/* A work item. A slice is the global batch of one synchronous step, of which the worker takes its share; a
+ * lease is a range of rows, taken batch by batch; a grant is a number of rows of the worker's own stream. */
 typedef enum mst_work_kind {
     MST_WORK_SLICE = 1,
     MST_WORK_LEASE,
     MST_WORK_GRANT, /* from 0 to n */
-    MST_WORK_WAIT,  /* nothing now; more may come */
-    MST_WORK_STOP,  /* nothing any more */
+    MST_WORK_WAIT,  /* no work now; more may follow */
+    MST_WORK_STOP,  /* no more work */
 } mst_work_kind;
 
 #define MST_WORK_SIZE 48
@@ -107,7 +105,7 @@ typedef struct mst_work {
     uint64_t epoch, from, to; /* positions in the epoch's order of rows */
 } mst_work;
 void mst_work_encode(const mst_work *work, uint8_t *out); /* MST_WORK_SIZE bytes */
-/* Reads the first MST_WORK_SIZE of `size` bytes; what comes out has a share that mst_work_share can cut. */
+/* Reads the first MST_WORK_SIZE of `size` bytes; mst_work_share accepts the result. */
 mst_status mst_work_decode(const uint8_t *in, size_t size, mst_work *out);
 
 /* The share's rows, as positions. */
@@ -126,10 +124,10 @@ typedef struct mst_step_head {
     uint32_t rows;
     uint32_t push_floats;
     uint32_t pull_ranges, pull_keys, packed_bytes;
-    uint32_t part_floats; /* the answer may come in parts of so many floats; 0: in one message */
+    uint32_t part_floats; /* the answer may arrive in parts of so many floats; 0: in one message */
 } mst_step_head;
 void mst_step_head_encode(const mst_step_head *head, uint8_t *out);
-/* Checks the flags, and that the parts are those the flags speak of and add up to m->size exactly. */
+/* Checks the flags, and that the sections are those of the flags and add up to m->size exactly. */
 mst_status mst_step_head_decode(const mst_message *m, const uint8_t *body, mst_step_head *out);
 
 /* The list of a pull as it ends the body: ranges, then packed keys. encode sets the head's pull_* and
@@ -143,11 +141,11 @@ size_t mst_step_list_encode(const mst_key_list *list, mst_step_head *head, uint8
 mst_status mst_ps_json(const mst_message *m, const void *body, json_t **out);
 /* Sends JSON (takes the reference; NULL is MST_ENOMEM). */
 mst_status mst_ps_send_json(mst_net *net, uint32_t peer, const mst_message *m, json_t *json);
-/* Sends the records that `observe` (or NULL) has at hand to the coordinator. */
+/* Sends the records of `observe` (or NULL) to the coordinator. */
 struct mst_observe;
 mst_status mst_ps_send_log(mst_net *net, uint32_t peer, struct mst_observe *observe);
-/* The last question about the coordinator's clock (observe/job_clock.h); zeroed at first. heard takes an
- * answer, and asks again where more are needed at once. */
+/* The last request for the coordinator's time (observe/job_clock.h); zeroed at first. heard takes an answer,
+ * and repeats the request if more answers are needed at once. */
 typedef struct mst_ps_clock {
     uint32_t number;
     uint64_t asked_ns;

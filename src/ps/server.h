@@ -1,17 +1,17 @@
-/* A server of the parameter server: has partitions of the weights, applies what workers push, answers what
- * they pull. Server 0 is the coordinator too: it decides who takes part, which rows are trained on by whom,
- * which pushes count, when to evaluate, save and end; it keeps the run directory through its hooks.
+/* A server of the parameter server: it holds partitions of the weights, applies pushes and answers pulls.
+ * Server 0 is also the coordinator: it admits processes, assigns rows to workers, closes steps, and decides
+ * when to evaluate, save and end; the program keeps the run directory through its hooks.
  *
  * Synchronous steps: a server holds pushes until the step closes, adds them in worker order, applies, and
- * answers. With all workers needed, a step closes on each server when all pushes are there; with backup
- * workers the coordinator says which pushes count.
+ * answers. Without a quorum a step closes on each server when all pushes have arrived; with a quorum the
+ * coordinator decides which pushes count.
  *
  * A cut is one consistent version over all servers, taken for an evaluation or a checkpoint. Synchronous:
- * after a given step. Asynchronous: every worker marks its streams of messages; a server holds what comes
- * after a worker's mark until all workers have marked.
+ * after a given step. Asynchronous: every worker sends a marker to every server; a server holds the pushes
+ * that arrive after a worker's marker until all markers have arrived.
  *
- * Thread: one, the caller of mst_server_run; large requests are shared with apply threads. Waiting: in net
- * only, with deadlines: start_timeout for who must join, stall_timeout for a worker that owes a push. */
+ * Thread: one, the caller of mst_server_run; large requests use the apply threads. Waiting: in net only, with
+ * deadlines: start_timeout for processes that must join, stall_timeout for a worker that does not push. */
 #ifndef MST_PS_SERVER_H
 #define MST_PS_SERVER_H
 
@@ -132,12 +132,12 @@ struct mst_server_options {
     mst_shard_kind shard;
     json_t *join; /* sent to the coordinator, which compares it with its own; borrowed */
     json_t *job;  /* coordinator: sent to joining processes, {"resume": bool, "options", "files"}; borrowed */
-    const atomic_bool *stop; /* the job is to end, with a checkpoint; or NULL */
-    /* What this server writes about itself, which goes to the coordinator; that files its own. Or NULL. */
+    const atomic_bool *stop; /* set: the job ends, with a checkpoint; or NULL */
+    /* Its records go to the coordinator; the coordinator's own stay in its process. Or NULL. */
     struct mst_observe *observe;
 };
 
-/* Serves until the coordinator ends the job. MST_OK: it ended well. */
+/* Serves until the coordinator ends the job. MST_OK: the job succeeded. */
 mst_status mst_server_run(const mst_server_options *options, const mst_server_hooks *hooks);
 
 #endif

@@ -9,12 +9,12 @@ void mst_slices_fini(mst_slices *self)
     *self = (mst_slices){0};
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t slices_least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-static void advance_epoch(mst_slices *self)
+static void slices_advance_epoch(mst_slices *self)
 {
     if (self->position < self->epoch_rows || self->n_missed > 0)
         return;
@@ -24,16 +24,16 @@ static void advance_epoch(mst_slices *self)
 
 bool mst_slices_next(mst_slices *self, mst_slice *out)
 {
-    advance_epoch(self);
+    slices_advance_epoch(self);
     if (self->step >= self->steps || self->done_rows >= self->rows)
         return false;
-    uint64_t most = least(self->batch, self->rows - self->done_rows);
+    uint64_t most = slices_least(self->batch, self->rows - self->done_rows);
     mst_slice *missed = self->n_missed > 0 ? &self->missed[self->n_missed - 1] : NULL;
     bool again = missed != NULL && (self->position == self->epoch_rows || missed->epoch < self->epoch);
     if (!again && self->epoch >= self->epochs)
         return false;
     uint64_t from = again ? missed->from : self->position;
-    uint64_t to = least(from + most, again ? missed->to : self->epoch_rows);
+    uint64_t to = slices_least(from + most, again ? missed->to : self->epoch_rows);
     *out = (mst_slice){++self->step, again ? missed->epoch : self->epoch, from, to};
     self->done_rows += to - from;
     if (!again)

@@ -1,17 +1,15 @@
-/* A server's data: reading requests and remembering lists; contract in store.h. Applying is in store_apply.c,
- * reading weights in store_gather.c.
+/* A server's store: reading requests and keeping their lists; contract in store.h. store_apply.c applies
+ * pushes, store_gather.c reads weights.
  *
- * A worker's lists stand in a ring: the list of request r at r modulo MST_LISTS, with r beside it. Memory of
- * a list grows to the longest one seen at its place and is kept, so that steps allocate nothing in the long
- * run.
+ * A worker's lists are kept in a ring: the list of request r at r modulo MST_LISTS, with r beside it. The
+ * memory of a list grows to the longest one at its place and is kept, so that steps allocate nothing in the
+ * long run.
  *
  * Invariants
- * 1. Every float of a remembered list is owned by this server, and its ranges and keys ascend without
- * repeats.
- * 2. Room for a list is made only after the message's own size has been found to justify it: a packed key
- * takes at least 1/32 of a byte.
- * 3. A message that is refused changes no list but the one at the place it wanted to fill, which is then
- * unknown. */
+ * 1. Every float of a kept list is owned by this server, and its ranges and keys ascend without repeats.
+ * 2. Memory for a list is allocated only after the size of the message has been checked to justify it: a
+ * packed key takes at least 1/32 of a byte.
+ * 3. A message that is refused changes no list except the one at its own place, which is then unknown. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -22,7 +20,7 @@
 /* ---- the object ---- */
 
 /* The server's floats, with adjoining partitions joined, so that a range may cover several. */
-static mst_status join_owned(mst_store *self)
+static mst_status store_join_owned(mst_store *self)
 {
     const mst_placement *table = self->options.table;
     mst_owned owned;
@@ -68,7 +66,7 @@ mst_status mst_store_new(const mst_store_options *options, mst_store **out)
         st = mst_fail_memory();
         goto out;
     }
-    TRY_OUT(st, join_owned(self));
+    TRY_OUT(st, store_join_owned(self));
     if (options->n_threads > 1)
         TRY_OUT(st, mst_team_new(options->n_threads, &self->team));
     *out = self;
@@ -100,7 +98,7 @@ void mst_store_destroy(mst_store *self)
 
 /* ---- reading ---- */
 
-static uint64_t get64(const uint8_t *in)
+static uint64_t store_get64(const uint8_t *in)
 {
     uint64_t v = 0;
     for (int i = 7; i >= 0; i--)
@@ -108,12 +106,12 @@ static uint64_t get64(const uint8_t *in)
     return v;
 }
 
-static mst_status read_ranges(const mst_store *self, const uint8_t *in, uint32_t n, mst_key_list *list)
+static mst_status store_read_ranges(const mst_store *self, const uint8_t *in, uint32_t n, mst_key_list *list)
 {
-    uint64_t end = 0; /* of the range before */
+    uint64_t end = 0; /* of the previous range */
     uint32_t o = 0;
     for (uint32_t i = 0; i < n; i++, in += MST_RANGE_SIZE) {
-        mst_extent e = {.first = get64(in), .count = get64(in + 8)};
+        mst_extent e = {.first = store_get64(in), .count = store_get64(in + 8)};
         if (e.count == 0 || e.first < end || e.count > UINT64_MAX - e.first)
             return mst_fail(MST_EINPUT,
                             "range %" PRIu32 " of a list, %" PRIu64 " floats from %" PRIu64
@@ -134,10 +132,11 @@ static mst_status read_ranges(const mst_store *self, const uint8_t *in, uint32_t
     return MST_OK;
 }
 
-static mst_status read_list(mst_store *self, const mst_step_head *head, const uint8_t *in, mst_key_list *list)
+static mst_status store_read_list(mst_store *self, const mst_step_head *head, const uint8_t *in,
+                                  mst_key_list *list)
 {
     uint64_t n = head->pull_keys, most = self->key_to - self->key_from;
-    TRY(read_ranges(self, in, head->pull_ranges, list));
+    TRY(store_read_ranges(self, in, head->pull_ranges, list));
     in += (size_t)head->pull_ranges * MST_RANGE_SIZE;
     if (n > most)
         return mst_fail(MST_EINPUT, "a list of %" PRIu64 " keys; server %" PRIu32 " has %" PRIu64, n,
@@ -156,12 +155,12 @@ static mst_status read_list(mst_store *self, const mst_step_head *head, const ui
 }
 
 /* Fills a place with the list of a message; on failure it is unknown and empty. */
-static mst_status keep_list(mst_store *self, mst_store_list *place, uint32_t request,
-                            const mst_step_head *head, const uint8_t *in)
+static mst_status store_keep_list(mst_store *self, mst_store_list *place, uint32_t request,
+                                  const mst_step_head *head, const uint8_t *in)
 {
     place->known = false;
     place->list.n_ranges = place->list.n_keys = 0;
-    mst_status st = read_list(self, head, in, &place->list);
+    mst_status st = store_read_list(self, head, in, &place->list);
     if (st != MST_OK) {
         place->list.n_ranges = place->list.n_keys = 0;
         return st;
@@ -171,9 +170,9 @@ static mst_status keep_list(mst_store *self, mst_store_list *place, uint32_t req
     return MST_OK;
 }
 
-/* The list a push belongs to. */
-static mst_status find_list(const mst_store *self, uint32_t worker, uint32_t request,
-                            const mst_key_list **out)
+/* The list of a push. */
+static mst_status store_find_list(const mst_store *self, uint32_t worker, uint32_t request,
+                                  const mst_key_list **out)
 {
     const mst_store_list *ring = worker < self->options.n_workers ? self->lists[worker] : NULL;
     const mst_store_list *place = ring != NULL ? &ring[request % MST_LISTS] : NULL;
@@ -186,8 +185,8 @@ static mst_status find_list(const mst_store *self, uint32_t worker, uint32_t req
     return MST_OK;
 }
 
-static mst_status check_floats(const mst_store *self, uint32_t worker, uint32_t request, uint64_t floats,
-                               const mst_key_list *list)
+static mst_status store_check_floats(const mst_store *self, uint32_t worker, uint32_t request,
+                                     uint64_t floats, const mst_key_list *list)
 {
     uint64_t n = mst_key_list_floats(list, self->options.table->width);
     if (n != floats)
@@ -204,9 +203,9 @@ mst_status mst_store_part(const mst_store *self, uint32_t worker, const mst_mess
     const mst_key_list *list = NULL;
     uint32_t wire = m->flags >> MST_STEP_WIRE_SHIFT;
     if (wire > MST_WIRE_FP16 || (m->flags & ((1u << MST_STEP_WIRE_SHIFT) - 1)) != 0)
-        return mst_fail(MST_EINPUT, "a %s with flags 0x%" PRIx32 ", which mean nothing",
+        return mst_fail(MST_EINPUT, "a %s with flags 0x%" PRIx32 ", some of which are undefined",
                         mst_ps_type_name(m->type), m->flags);
-    TRY(find_list(self, worker, m->count, &list));
+    TRY(store_find_list(self, worker, m->count, &list));
     size_t size = mst_wire_size((mst_wire)wire);
     uint64_t floats = mst_key_list_floats(list, self->options.table->width), n = m->size / size;
     uint64_t end = parts->floats != 0 ? parts->from : floats;
@@ -225,13 +224,13 @@ mst_status mst_store_part(const mst_store *self, uint32_t worker, const mst_mess
     return MST_OK;
 }
 
-/* The push of a STEP; at: behind its head. */
-static mst_status read_push(const mst_store *self, uint32_t worker, const mst_message *m,
-                            const mst_store_parts *parts, void *values, const uint8_t *at,
-                            mst_store_request *r)
+/* The push of a STEP; at: after its head. */
+static mst_status store_read_push(const mst_store *self, uint32_t worker, const mst_message *m,
+                                  const mst_store_parts *parts, void *values, const uint8_t *at,
+                                  mst_store_request *r)
 {
     uint64_t floats = r->head.push_floats;
-    TRY(find_list(self, worker, m->count, &r->pushed));
+    TRY(store_find_list(self, worker, m->count, &r->pushed));
     if (parts != NULL) {
         if (parts->request != m->count || parts->wire != r->wire || floats != parts->from)
             return mst_fail(MST_EINPUT,
@@ -240,7 +239,7 @@ static mst_status read_push(const mst_store *self, uint32_t worker, const mst_me
                             worker, floats, m->count, parts->from, parts->request);
         floats = parts->floats;
     }
-    TRY(check_floats(self, worker, m->count, floats, r->pushed));
+    TRY(store_check_floats(self, worker, m->count, floats, r->pushed));
     r->pushed_request = m->count;
     r->values = at;
     if (parts != NULL) {
@@ -274,7 +273,7 @@ mst_status mst_store_read_last(mst_store *self, uint32_t worker, const mst_messa
     };
     const uint8_t *at = (const uint8_t *)body + MST_STEP_HEAD;
     if (m->flags & MST_STEP_PUSH) {
-        TRY(read_push(self, worker, m, parts, values, at, &r));
+        TRY(store_read_push(self, worker, m, parts, values, at, &r));
         at += head.push_floats * mst_wire_size(r.wire);
     }
     if (m->flags & MST_STEP_PULL) {
@@ -288,7 +287,7 @@ mst_status mst_store_read_last(mst_store *self, uint32_t worker, const mst_messa
         if (self->lists[worker] == NULL)
             return mst_fail_memory();
         mst_store_list *place = &self->lists[worker][m->request % MST_LISTS];
-        TRY(keep_list(self, place, m->request, &head, at));
+        TRY(store_keep_list(self, place, m->request, &head, at));
         r.pulled = &place->list;
     }
     *out = r;
@@ -308,13 +307,13 @@ mst_status mst_store_eval_list(mst_store *self, const mst_message *m, const void
     mst_step_head head;
     mst_message pull = *m;
     if ((m->flags & ~MST_STEP_PULL) != 0)
-        return mst_fail(MST_EINPUT, "message %s with flags 0x%" PRIx32 ", which mean nothing",
+        return mst_fail(MST_EINPUT, "message %s with flags 0x%" PRIx32 ", some of which are undefined",
                         mst_ps_type_name(m->type), m->flags);
     pull.flags = MST_STEP_PULL;
     TRY(mst_step_head_decode(&pull, body, &head));
     if (head.part_floats != 0)
-        return mst_fail(MST_EINPUT, "a %s that wants its answer in parts", mst_ps_type_name(m->type));
-    return keep_list(self, &self->eval, m->request, &head, (const uint8_t *)body + MST_STEP_HEAD);
+        return mst_fail(MST_EINPUT, "a %s that requests its answer in parts", mst_ps_type_name(m->type));
+    return store_keep_list(self, &self->eval, m->request, &head, (const uint8_t *)body + MST_STEP_HEAD);
 }
 
 size_t mst_store_eval_size(const mst_store *self)

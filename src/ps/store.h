@@ -1,10 +1,12 @@
-/* A server's data: its partitions of the weights and optimizer state, the lists its workers have asked for,
- * and the application of gradients. Knows nothing of connections; server.c feeds it.
+/* A server's store: its partitions of the weights and optimizer state, the key lists of its workers'
+ * requests, and the application of gradients. It has no connections: server_steps.c and server_answers.c call
+ * it.
  *
- * The store is reserved for the whole flat vector, so that keys need no translation; only owned partitions
- * are ever touched. A worker's last MST_LISTS lists are remembered, so that a push carries values only.
+ * Address space is reserved for the whole flat vector, so that keys need no translation; only owned
+ * partitions are ever touched. The last MST_LISTS lists of a worker are kept, so that a push carries values
+ * only.
  *
- * Thread: one caller. Large applies and gathers are shared with apply threads inside the call. */
+ * Thread: one caller. Large applies and gathers use the apply threads inside the call. */
 #ifndef MST_PS_STORE_H
 #define MST_PS_STORE_H
 
@@ -36,44 +38,44 @@ typedef struct mst_store_request {
     mst_wire wire;
     mst_step_head head;
     const void *values;         /* pushed floats as on the wire; NULL: no push */
-    const mst_key_list *pushed; /* their list, and the request that named it */
+    const mst_key_list *pushed; /* their list, and its request */
     uint32_t pushed_request;
     const mst_key_list *pulled; /* NULL: no pull */
 } mst_store_request;
 
-/* A push that comes in parts before its STEP: from the end of its values to the beginning, which the STEP
- * brings. All zero: no part has come. */
+/* A push that arrives in parts before its STEP: from the end of its values to the beginning, which the STEP
+ * carries. All zero: no part has arrived. */
 typedef struct mst_store_parts {
-    uint32_t request; /* that named the list */
+    uint32_t request; /* of the list */
     mst_wire wire;
     uint64_t floats; /* of the list */
-    uint64_t from;   /* floats [from, floats) are here */
+    uint64_t from;   /* floats [from, floats) have arrived */
 } mst_store_parts;
 
-/* Checks a GRADIENT by its header, before its body is received: *next is what `parts` will be when it is
- * there. Its floats belong at number next->from of the push's values, which have room for next->floats. A
- * failure's sentence says what is wrong with the message. */
+/* Checks a GRADIENT by its header, before its body is received: *next replaces `parts` once it has arrived.
+ * Its floats start at number next->from of the push's values, which have room for next->floats. The sentence
+ * of a failure describes the fault of the message. */
 mst_status mst_store_part(const mst_store *self, uint32_t worker, const mst_message *m,
                           const mst_store_parts *parts, mst_store_parts *next);
 
-/* Checks a STEP from a worker and remembers its pull list. The body must stay until the request was applied.
- * A failure's sentence says what is wrong with the message; the worker is then to be dropped. */
+/* Checks a STEP from a worker and keeps its pull list. The body must stay until the request is applied. The
+ * sentence of a failure describes the fault of the message; the caller then drops the worker. */
 mst_status mst_store_read(mst_store *self, uint32_t worker, const mst_message *m, const void *body,
                           mst_store_request *out);
-/* The same for a STEP whose push came in parts: the floats of the body are copied to the others, in values,
- * which is to stay until the request was applied. */
+/* The same for a STEP whose push arrived in parts: the floats of the body are copied to the others, in
+ * values, which must stay until the request is applied. */
 mst_status mst_store_read_last(mst_store *self, uint32_t worker, const mst_message *m, const void *body,
                                const mst_store_parts *parts, void *values, mst_store_request *out);
 
 /* Applies the mean gradient of n pushes (at most n_workers), each weighted with its rows, in the order given.
- * Pushes without rows count for nothing. MST_EINPUT, with nothing applied, when a push's list was replaced.
+ * Pushes without rows have no effect. MST_EINPUT, with nothing applied, when a push's list was replaced.
  */
 mst_status mst_store_apply(mst_store *self, const mst_store_request *const *requests, uint32_t n,
                            const mst_update *update);
 
 /* The same for the weights at [from, to) of the flat vector; keys belong to the piece whose `to` is
- * UINT64_MAX. An update's pieces are asked for one after the other, from 0 on: together they do what
- * mst_store_apply does, bit for bit. */
+ * UINT64_MAX. The pieces of an update are applied one after the other, from 0 on; together they equal
+ * mst_store_apply, bit for bit. */
 mst_status mst_store_apply_piece(mst_store *self, const mst_store_request *const *requests, uint32_t n,
                                  const mst_update *update, uint64_t from, uint64_t to);
 
@@ -81,24 +83,23 @@ mst_status mst_store_apply_piece(mst_store *self, const mst_store_request *const
 size_t mst_store_reply_size(const mst_store *self, const mst_store_request *request);
 void mst_store_reply(mst_store *self, const mst_store_request *request, void *out);
 
-/* Parts of an answer are of the ranges' floats, numbered as they stand in the values. */
-/* Where one lies in the flat vector; UINT64_MAX: there are not so many. */
+/* Parts of an answer consist of floats of the ranges, numbered as in the values. This is the position of one
+ * in the flat vector; UINT64_MAX: there are fewer. */
 uint64_t mst_store_reply_place(const mst_store_request *request, uint64_t number);
-/* Floats [first, first + count) of the values as they lie in the store: how many pieces they are, or 0 when
- * they are more than `most` or travel in another format than they are kept in. */
+/* Floats [first, first + count) of the values inside the store: the number of pieces, or 0 if there are more
+ * than `most` or they travel in a different format. */
 uint32_t mst_store_reply_pieces(const mst_store *self, const mst_store_request *request, uint64_t first,
                                 uint64_t count, mst_piece *pieces, uint32_t most);
-/* Reads those floats; and those from `first` on with the keys behind them. */
+/* Reads those floats; and those from `first` on, then the keys. */
 void mst_store_reply_part(mst_store *self, const mst_store_request *request, uint64_t first, uint64_t count,
                           void *out);
 void mst_store_reply_rest(mst_store *self, const mst_store_request *request, uint64_t first, void *out);
 
-/* mst_store_apply of one request and mst_store_reply, one after the other, in one walk over the weights where
- * that is faster. */
+/* mst_store_apply of one request, then mst_store_reply, in one walk over the weights if that is faster. */
 mst_status mst_store_step(mst_store *self, const mst_store_request *request, const mst_update *update,
                           void *out);
 
-/* Forgets the worker's lists (it is gone). Requests of it that were read before stay good. */
+/* Forgets the lists of a worker that is gone. Requests of it that were read before stay valid. */
 void mst_store_forget(mst_store *self, uint32_t worker);
 
 /* Evaluation: keeps a list (a STEP body with ranges and keys only; flags MST_STEP_PULL or none), and reads

@@ -1,17 +1,17 @@
-/* A server's data: applying the mean gradient of some pushes; contract in store.h.
+/* A server's store: applying the mean gradient of some pushes; contract in store.h.
  *
- * Two ways. Additive optimizers take every push by itself: w -= lr * factor * g, push after push. Others need
- * the mean of a weight's gradients first: the pushes are walked together, ranges by their bounds and keys in
- * a merge, and every chunk of means goes to the optimizer at once, so that no vector of means is ever stored.
- * Clipping walks twice: once for the norm, once to apply.
+ * Additive optimizers apply every push by itself: w -= lr * factor * g, push after push. Others need the mean
+ * of a weight's gradients first: the pushes are walked together, ranges by their bounds and keys in a merge,
+ * and every chunk of means goes to the optimizer at once, so that no vector of means is ever stored. Clipping
+ * walks twice: once for the norm, once to apply.
  *
- * Threads cut the flat vector and the keys into one part each, at quantiles of the largest push.
+ * The flat vector and the keys are divided into one share per thread, at quantiles of the largest push.
  *
  * Invariants
  * 1. A weight is read and written by one thread, and its gradients are added in the order of the pushes: the
  * result does not depend on the number of threads (with clipping the norm's last bits do).
- * 2. A push that is alone is not multiplied by anything but the learning rate; products and sums are rounded
- * separately, as in optim/rules.c. So one asynchronous worker computes what local computes. */
+ * 2. A single push is multiplied by the learning rate only; products and sums are rounded separately, as in
+ * optim/rules.c. One asynchronous worker therefore computes the same weights as local training. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -26,8 +26,8 @@
 #pragma GCC optimize("fp-contract=off")
 #endif
 
-#define WALK_MIN 4096 /* keys from which a walk is worth a thought */
-#define BLOCK    16   /* keys of a push that are applied before the pull catches up */
+#define WALK_MIN 4096 /* keys from which a walk may be faster */
+#define BLOCK    16   /* keys of a push that are applied before the pull follows */
 
 struct mst_store_push {
     const mst_key_list *list;
@@ -35,7 +35,7 @@ struct mst_store_push {
     uint64_t floats, range_floats;
     mst_wire wire;
     float factor; /* its rows over all rows */
-    bool plain;   /* values are floats where they lie */
+    bool plain;   /* values are aligned fp32 and used in place */
 };
 
 /* Reading position of one thread in one push. */
@@ -63,7 +63,7 @@ typedef struct apply {
 /* ---- reading pushes ---- */
 
 /* At least one and at most *n floats of a push from number `at` on, as floats; *n is set to how many. */
-static const float *floats_at(const apply *job, unsigned t, uint32_t p, uint64_t at, size_t *n)
+static const float *store_floats_at(const apply *job, unsigned t, uint32_t p, uint64_t at, size_t *n)
 {
     mst_store *self = job->store;
     const mst_store_push *push = &self->pushes[p];
@@ -84,7 +84,7 @@ static const float *floats_at(const apply *job, unsigned t, uint32_t p, uint64_t
 }
 
 /* Number of the first key of a list that is not below `key`. */
-static uint32_t first_key(const mst_key_list *list, uint64_t key)
+static uint32_t store_first_key(const mst_key_list *list, uint64_t key)
 {
     uint32_t from = 0, n = list->n_keys;
     while (n > 0) {
@@ -101,13 +101,14 @@ static uint32_t first_key(const mst_key_list *list, uint64_t key)
 
 /* ---- additive ---- */
 
-static void subtract_range(float *restrict w, const float *restrict g, size_t n, float by)
+static void store_subtract_range(float *restrict w, const float *restrict g, size_t n, float by)
 {
     for (size_t i = 0; i < n; i++)
         w[i] -= by * g[i];
 }
 
-static void subtract_keys(float *w, uint32_t width, const uint32_t *keys, const float *g, size_t n, float by)
+static void store_subtract_keys(float *w, uint32_t width, const uint32_t *keys, const float *g, size_t n,
+                                float by)
 {
     size_t near = n > MST_STORE_AHEAD ? n - MST_STORE_AHEAD : 0, i = 0;
     if (width == 1) {
@@ -122,36 +123,38 @@ static void subtract_keys(float *w, uint32_t width, const uint32_t *keys, const 
     for (; i < n; i++, g += width) {
         if (i < near)
             __builtin_prefetch(&w[(size_t)keys[i + MST_STORE_AHEAD] * width], 1, 2);
-        subtract_range(w + (size_t)keys[i] * width, g, width, by);
+        store_subtract_range(w + (size_t)keys[i] * width, g, width, by);
     }
 }
 
-/* Brings the lines from `line` up to that of `end` into the cache, in order: the processor runs far ahead of
- * loads that follow each other, and not of scattered ones. Returns the next line. */
-static const char *touch_lines(const char *line, const float *end)
+/* Brings the lines from `line` up to that of `end` into the cache, in order: the processor prefetches
+ * consecutive loads, and not scattered ones. Returns the next line. */
+static const char *store_touch_lines(const char *line, const float *end)
 {
     for (; line <= (const char *)end; line += 64)
         (void)*(const volatile char *)line;
     return line;
 }
 
-/* One push of single plain floats, and the pull behind it: applies a block of keys, then reads the pulled
- * keys up to there, while their lines are near. */
-static void walk_keys(const apply *job, unsigned t, float by)
+/* One push of single plain floats and its pull: applies a block of keys, then reads the pulled keys up to
+ * there while their lines are in the cache. */
+static void store_walk_keys(const apply *job, unsigned t, float by)
 {
     const mst_store *self = job->store;
     const mst_store_push *push = &self->pushes[0];
     const uint32_t *pushed = push->list->keys, *pulled = job->pull->keys;
     const float *g = (const float *)(const void *)push->values + push->range_floats;
     float *w = self->options.params->w + self->options.table->sparse_offset;
-    uint32_t p = first_key(push->list, job->key_cuts[t]), p_end = first_key(push->list, job->key_cuts[t + 1]);
-    uint32_t q = first_key(job->pull, job->key_cuts[t]), q_end = first_key(job->pull, job->key_cuts[t + 1]);
+    uint32_t p = store_first_key(push->list, job->key_cuts[t]),
+             p_end = store_first_key(push->list, job->key_cuts[t + 1]);
+    uint32_t q = store_first_key(job->pull, job->key_cuts[t]),
+             q_end = store_first_key(job->pull, job->key_cuts[t + 1]);
     uint32_t low = p < p_end ? pushed[p] : 0;
     low = q < q_end && pulled[q] < low ? pulled[q] : low;
     const char *line = (const char *)((uintptr_t)&w[low] / 64 * 64);
     while (p < p_end) {
         uint32_t block = p_end - p < BLOCK ? p_end : p + BLOCK, last = pushed[block - 1];
-        line = touch_lines(line, &w[last]);
+        line = store_touch_lines(line, &w[last]);
         for (; p < block; p++)
             w[pushed[p]] -= by * g[p];
         for (; q < q_end && pulled[q] <= last; q++)
@@ -160,8 +163,8 @@ static void walk_keys(const apply *job, unsigned t, float by)
     mst_store_read_keys(w, 1, pulled + q, q_end - q, job->out + (size_t)q * sizeof *w);
 }
 
-/* One push in thread t's part. */
-static void subtract_push(const apply *job, unsigned t, uint32_t p)
+/* One push in thread t's share. */
+static void store_subtract_push(const apply *job, unsigned t, uint32_t p)
 {
     const mst_store *self = job->store;
     const mst_store_push *push = &self->pushes[p];
@@ -177,31 +180,31 @@ static void subtract_push(const apply *job, unsigned t, uint32_t p)
         uint64_t to = end < job->float_cuts[t + 1] ? end : job->float_cuts[t + 1];
         while (from < to) {
             size_t n = (size_t)(to - from);
-            const float *g = floats_at(job, t, p, before + (from - first), &n);
-            subtract_range(w + from, g, n, by);
+            const float *g = store_floats_at(job, t, p, before + (from - first), &n);
+            store_subtract_range(w + from, g, n, by);
             from += n;
         }
     }
     if (job->pull != NULL) {
-        walk_keys(job, t, by);
+        store_walk_keys(job, t, by);
         return;
     }
     if (list->n_keys == 0)
         return;
     w += self->options.table->sparse_offset;
-    uint32_t key = first_key(list, job->key_cuts[t]), end = first_key(list, job->key_cuts[t + 1]);
+    uint32_t key = store_first_key(list, job->key_cuts[t]), end = store_first_key(list, job->key_cuts[t + 1]);
     while (key < end) {
         size_t n = (size_t)(end - key) * width;
-        const float *g = floats_at(job, t, p, push->range_floats + (uint64_t)key * width, &n);
-        subtract_keys(w, width, list->keys + key, g, n / width, by);
+        const float *g = store_floats_at(job, t, p, push->range_floats + (uint64_t)key * width, &n);
+        store_subtract_keys(w, width, list->keys + key, g, n / width, by);
         key += (uint32_t)(n / width);
     }
 }
 
 /* ---- means ---- */
 
-/* Makes g, which may be the thread's chunk, ready for the optimizer. */
-static const float *clipped(const apply *job, unsigned t, const float *g, size_t n)
+/* Prepares g, which may be the thread's chunk, for the optimizer. */
+static const float *store_clipped(const apply *job, unsigned t, const float *g, size_t n)
 {
     if (job->clip == 1.0f)
         return g;
@@ -211,7 +214,7 @@ static const float *clipped(const apply *job, unsigned t, const float *g, size_t
     return chunk;
 }
 
-static void take_range(apply *job, unsigned t, uint64_t at, const float *g, size_t n)
+static void store_take_range(apply *job, unsigned t, uint64_t at, const float *g, size_t n)
 {
     const mst_optimizer *optimizer = job->store->options.optimizer;
     mst_params *params = job->store->options.params;
@@ -222,10 +225,11 @@ static void take_range(apply *job, unsigned t, uint64_t at, const float *g, size
     }
     for (uint32_t s = 0; s < params->n_slots; s++)
         slots[s] = params->slots[s] + at;
-    optimizer->ops->apply_range(optimizer, job->update, params->w + at, slots, clipped(job, t, g, n), n);
+    optimizer->ops->apply_range(optimizer, job->update, params->w + at, slots, store_clipped(job, t, g, n),
+                                n);
 }
 
-static void take_keys(apply *job, unsigned t, const uint32_t *keys, const float *g, size_t n)
+static void store_take_keys(apply *job, unsigned t, const uint32_t *keys, const float *g, size_t n)
 {
     const mst_optimizer *optimizer = job->store->options.optimizer;
     const mst_placement *table = job->store->options.table;
@@ -238,11 +242,12 @@ static void take_keys(apply *job, unsigned t, const uint32_t *keys, const float 
     for (uint32_t s = 0; s < params->n_slots; s++)
         slots[s] = params->slots[s] + table->sparse_offset;
     optimizer->ops->apply_keys(optimizer, job->update, params->w + table->sparse_offset, slots, keys,
-                               clipped(job, t, g, n * table->width), n, table->width);
+                               store_clipped(job, t, g, n * table->width), n, table->width);
 }
 
 /* Adds n floats of a push to sums, or starts them. */
-static void add_floats(float *restrict sums, const float *restrict g, size_t n, float factor, bool start)
+static void store_add_floats(float *restrict sums, const float *restrict g, size_t n, float factor,
+                             bool start)
 {
     if (start)
         for (size_t i = 0; i < n; i++)
@@ -252,8 +257,8 @@ static void add_floats(float *restrict sums, const float *restrict g, size_t n, 
             sums[i] += factor * g[i];
 }
 
-/* Chunks are what the threads' buffers hold; a plain push that is alone and not clipped needs no buffer. */
-static size_t chunk_of(const apply *job)
+/* A chunk fits a thread's buffer; a single plain push without clipping needs no buffer. */
+static size_t store_chunk_of(const apply *job)
 {
     const mst_store *self = job->store;
     bool alone = job->n == 1 && self->pushes[0].plain && job->clip == 1.0f;
@@ -262,7 +267,7 @@ static size_t chunk_of(const apply *job)
 
 /* The next floats from `pos` on that some push has in a range, up to the next bound of any push: [*pos,
  * returned). *pos == end: there are none. */
-static uint64_t next_piece(const apply *job, unsigned t, uint64_t *pos, uint64_t end)
+static uint64_t store_next_piece(const apply *job, unsigned t, uint64_t *pos, uint64_t end)
 {
     mst_store *self = job->store;
     uint64_t from = end, to = end;
@@ -288,13 +293,13 @@ static uint64_t next_piece(const apply *job, unsigned t, uint64_t *pos, uint64_t
     return to;
 }
 
-static void mean_ranges(apply *job, unsigned t)
+static void store_mean_ranges(apply *job, unsigned t)
 {
     mst_store *self = job->store;
     float *sums = self->chunks + t * self->chunk;
     uint64_t pos = job->float_cuts[t], end = job->float_cuts[t + 1], to;
-    size_t most = chunk_of(job);
-    while (to = next_piece(job, t, &pos, end), pos < end) {
+    size_t most = store_chunk_of(job);
+    while (to = store_next_piece(job, t, &pos, end), pos < end) {
         while (pos < to) {
             size_t n = to - pos < most ? (size_t)(to - pos) : most;
             const float *mean = sums;
@@ -304,38 +309,40 @@ static void mean_ranges(apply *job, unsigned t)
                 const mst_store_cursor *c = &self->cursors[(size_t)t * self->options.n_workers + p];
                 if (c->range == list->n_ranges || list->ranges[c->range].first > pos)
                     continue;
-                const float *g = floats_at(job, t, p, c->before + (pos - list->ranges[c->range].first), &n);
+                const float *g =
+                    store_floats_at(job, t, p, c->before + (pos - list->ranges[c->range].first), &n);
                 if (job->n == 1 && self->pushes[p].factor == 1.0f)
                     mean = g;
                 else
-                    add_floats(sums, g, n, self->pushes[p].factor, start);
+                    store_add_floats(sums, g, n, self->pushes[p].factor, start);
                 start = false;
             }
-            take_range(job, t, pos, mean, n);
+            store_take_range(job, t, pos, mean, n);
             pos += n;
         }
     }
 }
 
 /* One push: its keys are distinct already. */
-static void single_keys(apply *job, unsigned t)
+static void store_single_keys(apply *job, unsigned t)
 {
     const mst_store *self = job->store;
     const mst_store_push *push = &self->pushes[0];
     uint32_t width = self->options.table->width;
-    uint32_t key = first_key(push->list, job->key_cuts[t]), end = first_key(push->list, job->key_cuts[t + 1]);
-    size_t most = chunk_of(job);
+    uint32_t key = store_first_key(push->list, job->key_cuts[t]),
+             end = store_first_key(push->list, job->key_cuts[t + 1]);
+    size_t most = store_chunk_of(job);
     while (key < end) {
         size_t n = (size_t)(end - key) * width;
         n = n < most ? n : most / width * width;
-        const float *g = floats_at(job, t, 0, push->range_floats + (uint64_t)key * width, &n);
-        take_keys(job, t, push->list->keys + key, g, n / width);
+        const float *g = store_floats_at(job, t, 0, push->range_floats + (uint64_t)key * width, &n);
+        store_take_keys(job, t, push->list->keys + key, g, n / width);
         key += (uint32_t)(n / width);
     }
 }
 
 /* A heap of (key, push), smallest first: equal keys come out in the order of the pushes. */
-static void sift_down(uint64_t *heap, uint32_t n, uint32_t at)
+static void store_sift_down(uint64_t *heap, uint32_t n, uint32_t at)
 {
     uint64_t moved = heap[at];
     for (;;) {
@@ -352,7 +359,7 @@ static void sift_down(uint64_t *heap, uint32_t n, uint32_t at)
     heap[at] = moved;
 }
 
-static void merged_keys(apply *job, unsigned t)
+static void store_merged_keys(apply *job, unsigned t)
 {
     mst_store *self = job->store;
     uint32_t width = self->options.table->width, n_heap = 0;
@@ -363,61 +370,61 @@ static void merged_keys(apply *job, unsigned t)
     size_t n = 0, most = self->chunk / width;
     for (uint32_t p = 0; p < job->n; p++) {
         const mst_key_list *list = self->pushes[p].list;
-        cursors[p].key = first_key(list, job->key_cuts[t]);
-        cursors[p].key_end = first_key(list, job->key_cuts[t + 1]);
+        cursors[p].key = store_first_key(list, job->key_cuts[t]);
+        cursors[p].key_end = store_first_key(list, job->key_cuts[t + 1]);
         if (cursors[p].key < cursors[p].key_end)
             heap[n_heap++] = (uint64_t)list->keys[cursors[p].key] << 32 | p;
     }
     for (uint32_t i = n_heap / 2; i-- > 0;)
-        sift_down(heap, n_heap, i);
+        store_sift_down(heap, n_heap, i);
     while (n_heap > 0) {
         uint32_t key = (uint32_t)(heap[0] >> 32), p = (uint32_t)heap[0];
         const mst_store_push *push = &self->pushes[p];
         mst_store_cursor *c = &cursors[p];
         bool start = n == 0 || keys[n - 1] != key;
         if (start && n == most) {
-            take_keys(job, t, keys, sums, n);
+            store_take_keys(job, t, keys, sums, n);
             n = 0;
         }
         if (start)
             keys[n++] = key;
         size_t count = width;
-        const float *g = floats_at(job, t, p, push->range_floats + (uint64_t)c->key * width, &count);
-        add_floats(sums + (n - 1) * width, g, width, push->factor, start);
+        const float *g = store_floats_at(job, t, p, push->range_floats + (uint64_t)c->key * width, &count);
+        store_add_floats(sums + (n - 1) * width, g, width, push->factor, start);
         if (++c->key < c->key_end)
             heap[0] = (uint64_t)push->list->keys[c->key] << 32 | p;
         else
             heap[0] = heap[--n_heap];
-        sift_down(heap, n_heap, 0);
+        store_sift_down(heap, n_heap, 0);
     }
     if (n > 0)
-        take_keys(job, t, keys, sums, n);
+        store_take_keys(job, t, keys, sums, n);
 }
 
 /* ---- threads ---- */
 
-static void run_part(void *arg, unsigned t)
+static void store_run_part(void *arg, unsigned t)
 {
     apply *job = arg;
     mst_store *self = job->store;
     memset(self->cursors + (size_t)t * self->options.n_workers, 0, job->n * sizeof *self->cursors);
     if (job->additive) {
         for (uint32_t p = 0; p < job->n; p++)
-            subtract_push(job, t, p);
+            store_subtract_push(job, t, p);
         return;
     }
     job->squares[t] = 0.0;
-    mean_ranges(job, t);
+    store_mean_ranges(job, t);
     if (self->options.table->width == 0)
         return;
     if (job->n == 1)
-        single_keys(job, t);
+        store_single_keys(job, t);
     else
-        merged_keys(job, t);
+        store_merged_keys(job, t);
 }
 
-/* Where the threads' parts begin: at quantiles of the push with most floats. */
-static void cut(apply *job)
+/* Divides the work among the threads, at quantiles of the push with most floats. */
+static void store_cut(apply *job)
 {
     const mst_store_push *most = &job->store->pushes[0];
     for (uint32_t p = 1; p < job->n; p++)
@@ -444,17 +451,17 @@ static void cut(apply *job)
     job->key_cuts[job->n_threads] = keys ? UINT64_MAX : 0;
 }
 
-static void run(apply *job)
+static void store_run(apply *job)
 {
     if (job->n_threads > 1)
-        mst_team_run(job->store->team, run_part, job);
+        mst_team_run(job->store->team, store_run_part, job);
     else
-        run_part(job, 0);
+        store_run_part(job, 0);
 }
 
 /* ---- from outside ---- */
 
-static mst_status make_room(mst_store *self, bool windows)
+static mst_status store_make_room(mst_store *self, bool windows)
 {
     size_t n = self->options.n_workers, n_all = n * self->options.n_threads;
     if (self->pushes == NULL)
@@ -479,19 +486,19 @@ void mst_store_apply_fini(mst_store *self)
     mst_free(self->windows);
 }
 
-/* Whether the floats can be used where they lie. */
-static bool is_plain(const mst_store_request *r)
+/* Whether the floats can be used in place. */
+static bool store_is_plain(const mst_store_request *r)
 {
     return r->wire == MST_WIRE_FP32 && (uintptr_t)r->values % sizeof(float) == 0;
 }
 
-/* Whether one walk that touches every line between the keys is faster than starting loads key by key: two
- * lines in a row cost less than one load that stands alone. */
-static bool walks(const mst_store *self, const mst_store_request *r)
+/* Whether one walk that touches every line between the keys is faster than a load per key: two consecutive
+ * lines cost less than one separate load. */
+static bool store_walks(const mst_store *self, const mst_store_request *r)
 {
     const mst_optimizer *optimizer = self->options.optimizer;
     if (r->values == NULL || r->head.rows == 0 || r->pulled == NULL || self->options.table->width != 1 ||
-        !is_plain(r) || !optimizer->ops->additive(optimizer))
+        !store_is_plain(r) || !optimizer->ops->additive(optimizer))
         return false;
     const mst_key_list *a = r->pushed, *b = r->pulled;
     if (a->n_keys < WALK_MIN || b->n_keys < WALK_MIN)
@@ -502,9 +509,10 @@ static bool walks(const mst_store *self, const mst_store_request *r)
     return (to - from) / 16 <= 2 * ((uint64_t)a->n_keys + b->n_keys);
 }
 
-/* State (a running mean) is not added up: the first push's values replace it, whatever the optimizer made of
- * them. */
-static void replace_state(mst_store *self, const mst_store_push *push, uint64_t low, uint64_t high)
+/* State (a running mean) is not added up: the values of the first push replace it after the optimizer has
+ * run.
+ */
+static void store_replace_state(mst_store *self, const mst_store_push *push, uint64_t low, uint64_t high)
 {
     const mst_params *params = self->options.params;
     size_t size = mst_wire_size(push->wire);
@@ -528,14 +536,14 @@ static void replace_state(mst_store *self, const mst_store_push *push, uint64_t 
 }
 
 /* The factor that brings the mean gradient, all of it, down to the limit. */
-static float clip_factor(apply *job, double limit)
+static float store_clip_factor(apply *job, double limit)
 {
     uint64_t to = job->to;
     double square = 0.0;
     job->to = UINT64_MAX;
     job->measure = true;
-    cut(job);
-    run(job);
+    store_cut(job);
+    store_run(job);
     for (unsigned t = 0; t < job->n_threads; t++)
         square += job->squares[t];
     job->measure = false;
@@ -543,10 +551,10 @@ static float clip_factor(apply *job, double limit)
     return mst_clip_factor(square, limit);
 }
 
-/* What lies at [from, to). pull: a request whose keys are to be read on the way, and where to. */
-static mst_status apply_pushes(mst_store *self, const mst_store_request *const *requests, uint32_t n,
-                               const mst_update *update, uint64_t from, uint64_t to, const mst_key_list *pull,
-                               uint8_t *out)
+/* Applies the update to [from, to). pull: a request whose keys are read in the same walk into out. */
+static mst_status store_apply_pushes(mst_store *self, const mst_store_request *const *requests, uint32_t n,
+                                     const mst_update *update, uint64_t from, uint64_t to,
+                                     const mst_key_list *pull, uint8_t *out)
 {
     const mst_optimizer *optimizer = self->options.optimizer;
     uint32_t width = self->options.table->width;
@@ -567,9 +575,9 @@ static mst_status apply_pushes(mst_store *self, const mst_store_request *const *
                             " floats belongs to",
                             r->worker, r->head.push_floats);
         rows += r->head.rows;
-        windows |= !is_plain(r);
+        windows |= !store_is_plain(r);
     }
-    TRY(make_room(self, windows));
+    TRY(store_make_room(self, windows));
     apply job = {
         .store = self,
         .update = update,
@@ -591,7 +599,7 @@ static mst_status apply_pushes(mst_store *self, const mst_store_request *const *
             .range_floats = mst_key_list_range_floats(r->pushed),
             .wire = r->wire,
             .factor = (float)((double)r->head.rows / (double)rows),
-            .plain = is_plain(r),
+            .plain = store_is_plain(r),
         };
         floats += r->head.push_floats;
     }
@@ -601,38 +609,38 @@ static mst_status apply_pushes(mst_store *self, const mst_store_request *const *
     double limit = optimizer->options.clip_norm;
     if (self->options.clip && limit > 0.0) {
         if (from == 0)
-            self->clip = clip_factor(&job, limit);
+            self->clip = store_clip_factor(&job, limit);
         job.clip = self->clip;
     }
-    cut(&job);
-    run(&job);
-    replace_state(self, &self->pushes[0], from, to);
+    store_cut(&job);
+    store_run(&job);
+    store_replace_state(self, &self->pushes[0], from, to);
     return MST_OK;
 }
 
 mst_status mst_store_apply(mst_store *self, const mst_store_request *const *requests, uint32_t n,
                            const mst_update *update)
 {
-    return apply_pushes(self, requests, n, update, 0, UINT64_MAX, NULL, NULL);
+    return store_apply_pushes(self, requests, n, update, 0, UINT64_MAX, NULL, NULL);
 }
 
 mst_status mst_store_apply_piece(mst_store *self, const mst_store_request *const *requests, uint32_t n,
                                  const mst_update *update, uint64_t from, uint64_t to)
 {
-    return apply_pushes(self, requests, n, update, from, to, NULL, NULL);
+    return store_apply_pushes(self, requests, n, update, from, to, NULL, NULL);
 }
 
 mst_status mst_store_step(mst_store *self, const mst_store_request *request, const mst_update *update,
                           void *out)
 {
-    if (walks(self, request)) {
+    if (store_walks(self, request)) {
         uint8_t *keys = (uint8_t *)out + mst_key_list_range_floats(request->pulled) * sizeof(float);
-        TRY(apply_pushes(self, &request, 1, update, 0, UINT64_MAX, request->pulled, keys));
+        TRY(store_apply_pushes(self, &request, 1, update, 0, UINT64_MAX, request->pulled, keys));
         mst_store_gather(self, request->pulled, request->wire, 0, mst_key_list_range_floats(request->pulled),
                          false, out);
         return MST_OK;
     }
-    TRY(apply_pushes(self, &request, 1, update, 0, UINT64_MAX, NULL, NULL));
+    TRY(store_apply_pushes(self, &request, 1, update, 0, UINT64_MAX, NULL, NULL));
     mst_store_reply(self, request, out);
     return MST_OK;
 }

@@ -1,8 +1,7 @@
-/* A server's data: reading the weights of a list; contract in store_impl.h.
+/* A server's store: reading the weights of a list; contract in store_impl.h.
  *
- * Keys ascend but are scattered over a store that is larger than any cache, so the loads are started some
- * keys ahead. Large lists are shared by the threads in equal parts, each writing its own part of the result.
- */
+ * Keys ascend but are scattered over a store that is larger than any cache, so loads are started some keys
+ * ahead. Large lists are divided among the threads in equal shares. */
 #include <string.h>
 
 #include "ps/store_impl.h"
@@ -37,7 +36,7 @@ void mst_store_read_keys(const float *w, uint32_t width, const uint32_t *keys, s
     }
 }
 
-static void keys_part(const gather *job, unsigned t)
+static void store_keys_part(const gather *job, unsigned t)
 {
     const mst_store *self = job->store;
     const mst_placement *table = self->options.table;
@@ -63,7 +62,7 @@ static void keys_part(const gather *job, unsigned t)
     }
 }
 
-static void ranges_part(const gather *job, unsigned t)
+static void store_ranges_part(const gather *job, unsigned t)
 {
     const float *w = job->store->options.params->w;
     uint64_t n = job->to - job->from, at = 0;
@@ -79,12 +78,12 @@ static void ranges_part(const gather *job, unsigned t)
     }
 }
 
-static void run_part(void *arg, unsigned t)
+static void store_run_part(void *arg, unsigned t)
 {
     const gather *job = arg;
-    ranges_part(job, t);
+    store_ranges_part(job, t);
     if (job->keys)
-        keys_part(job, t);
+        store_keys_part(job, t);
 }
 
 void mst_store_gather(mst_store *self, const mst_key_list *list, mst_wire wire, uint64_t from, uint64_t to,
@@ -95,9 +94,9 @@ void mst_store_gather(mst_store *self, const mst_key_list *list, mst_wire wire, 
     uint64_t key_floats = keys ? (uint64_t)list->n_keys * self->options.table->width : 0;
     job.n_threads = mst_store_threads(self, to - from + key_floats);
     if (job.n_threads > 1)
-        mst_team_run(self->team, run_part, &job);
+        mst_team_run(self->team, store_run_part, &job);
     else
-        run_part(&job, 0);
+        store_run_part(&job, 0);
 }
 
 /* ---- answers ---- */

@@ -1,4 +1,4 @@
-/* What store.c, store_apply.c and store_gather.c share; nobody else includes this. */
+/* Shared by store.c, store_apply.c and store_gather.c; no other file includes this. */
 #ifndef MST_PS_STORE_IMPL_H
 #define MST_PS_STORE_IMPL_H
 

@@ -42,8 +42,8 @@ static void *eval_main(void *arg)
                                    : evaluation->run(evaluation->arg, cut->values, &cut->result);
         if (cut->status != MST_OK)
             mst_error_save(&cut->error, cut->status);
-        else if (!cut->opening && evaluation->watch != NULL)
-            evaluation->watch(evaluation->arg, cut->step, cut->values);
+        else if (!cut->opening && evaluation->histograms != NULL)
+            evaluation->histograms(evaluation->arg, cut->step, cut->values);
         mst_spans_leave();
         cut->seconds = mst_seconds_since(start);
         if (mst_queue_push(self->done, cut, 0) != MST_OK) { /* closed: no result is expected */
@@ -142,7 +142,7 @@ static mst_status eval_send_list(mst_worker_eval *self)
     if (self->shares == NULL || self->first_keys == NULL || self->staging == NULL)
         return mst_fail_memory();
     for (uint32_t s = 0; s < n; s++) {
-        mst_placement_part(self->table, &self->list, s, &self->shares[s], &self->first_keys[s]);
+        mst_placement_share(self->table, &self->list, s, &self->shares[s], &self->first_keys[s]);
         TRY(eval_send_share(self, s, &self->shares[s]));
     }
     self->opened = true;

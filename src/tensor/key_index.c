@@ -44,46 +44,46 @@ void mst_key_index_destroy(mst_key_index *self)
     mst_free(self);
 }
 
-static inline const cell *cell_of(const mst_key_index *self, uint32_t key)
+static inline const cell *key_index_cell_of(const mst_key_index *self, uint32_t key)
 {
     return &self->cells[key / CELL_KEYS];
 }
 
-/* Brings a row's cells closer. */
-static inline void fetch_cells(const mst_key_index *self, const mst_row *row)
+/* Prefetches the cells of a row. */
+static inline void key_index_fetch_cells(const mst_key_index *self, const mst_row *row)
 {
     for (uint32_t i = 0; i < row->n_keys; i++)
-        __builtin_prefetch(cell_of(self, row->keys[i]));
+        __builtin_prefetch(key_index_cell_of(self, row->keys[i]));
 }
 
-static inline void fetch_row(const mst_row *row)
+static inline void key_index_fetch_row(const mst_row *row)
 {
     for (uint32_t i = 0; i < row->n_keys; i += 16)
         __builtin_prefetch(row->keys + i);
 }
 
-/* Row r is about to be read: its successors come closer, the farther one's keys, the nearer one's cells. */
-static inline void fetch_ahead(const mst_key_index *self, const mst_batch *batch, uint32_t r)
+/* Before row r is read: prefetches the keys of a later row and the cells of a nearer one. */
+static inline void key_index_fetch_ahead(const mst_key_index *self, const mst_batch *batch, uint32_t r)
 {
     if (r + 2 * ROWS_AHEAD < batch->n_rows)
-        fetch_row(&batch->rows[r + 2 * ROWS_AHEAD]);
+        key_index_fetch_row(&batch->rows[r + 2 * ROWS_AHEAD]);
     if (r + ROWS_AHEAD < batch->n_rows)
-        fetch_cells(self, &batch->rows[r + ROWS_AHEAD]);
+        key_index_fetch_cells(self, &batch->rows[r + ROWS_AHEAD]);
 }
 
 void mst_key_index_add(mst_key_index *self, const mst_batch *batch, uint32_t n_prefix)
 {
     for (uint32_t r = 0; r < batch->n_rows; r++) {
         const mst_row *row = &batch->rows[r];
-        fetch_ahead(self, batch, r);
+        key_index_fetch_ahead(self, batch, r);
         for (uint32_t i = 0; i < row->n_keys; i++)
             if (row->keys[i] >= n_prefix)
                 self->cells[row->keys[i] / CELL_KEYS].bits |= (uint32_t)1 << row->keys[i] % CELL_KEYS;
     }
 }
 
-/* Bits that are set, without an instruction of its own that the oldest machines lack. */
-static inline uint32_t count_bits(uint32_t x)
+/* Number of bits set, without an instruction that the oldest machines lack. */
+static inline uint32_t key_index_count_bits(uint32_t x)
 {
     x -= x >> 1 & 0x55555555;
     x = (x & 0x33333333) + (x >> 2 & 0x33333333);
@@ -97,7 +97,7 @@ mst_status mst_key_index_list(mst_key_index *self, mst_key_list *list)
         if (self->cells[c].bits == 0)
             continue; /* written to only where needed: untouched pages stay so */
         self->cells[c].below = n;
-        n += count_bits(self->cells[c].bits);
+        n += key_index_count_bits(self->cells[c].bits);
     }
     TRY(mst_key_list_room(list, n));
     list->n_keys = 0;
@@ -112,14 +112,14 @@ void mst_key_index_rows(const mst_key_index *self, const mst_batch *batch, uint3
 {
     for (uint32_t r = 0; r < batch->n_rows; r++) {
         const mst_row *row = &batch->rows[r];
-        fetch_ahead(self, batch, r);
+        key_index_fetch_ahead(self, batch, r);
         rows[r] = *row;
         rows[r].keys = keys;
         for (uint32_t i = 0; i < row->n_keys; i++) {
             uint32_t key = row->keys[i];
-            const cell *c = cell_of(self, key);
+            const cell *c = key_index_cell_of(self, key);
             uint32_t place =
-                key_start + c->below + count_bits(c->bits & (((uint32_t)1 << key % CELL_KEYS) - 1));
+                key_start + c->below + key_index_count_bits(c->bits & (((uint32_t)1 << key % CELL_KEYS) - 1));
             keys[i] = key < n_prefix ? key : place;
         }
         keys += row->n_keys;

@@ -1,16 +1,16 @@
 /* Localising a batch; contract in row_localiser.h.
  *
  * Rows lie at random places of a mapped file: each is fetched into the cache some rows ahead, and read once.
- * A table gives keys numbers in order of appearance; numbered keys are then sorted (by digits, least
- * significant first), which says where each number stands, and the rows' numbers are replaced by that.
- * Nothing here depends on how many keys the model has.
+ * A table numbers the keys in order of appearance; numbered keys are then sorted (by digits, least
+ * significant first), which gives the position of each number, and the rows' numbers are replaced by the
+ * positions. Nothing here depends on the number of keys of the model.
  *
- * The table has one slot per hash value and no second place: a key whose slot was taken by another gets a
- * second number, and sorting brings the two together. It is not cleared between batches: numbers go on
- * rising, and one below the batch's first is old. Whether a key is new is nothing a processor could guess, so
- * that the loop over keys has no branch. (Measured on click logs: sorting all entries takes a tenth longer; a
- * bitmap over all keys takes as long for batches of 1,000 rows and half as long again for 100, and grows with
- * the model.) */
+ * The table has one bucket per hash value and no chains: a key whose bucket another key has taken gets a
+ * second number, and sorting brings the two together. It is not cleared between batches: numbers keep rising,
+ * and one below the batch's first is old. A processor cannot predict whether a key is new, so that the loop
+ * over keys has no branch. (Measured on click logs: sorting all entries takes a tenth longer; a bitmap over
+ * all keys takes as long for batches of 1,000 rows and half as long again for 100, and grows with the model.)
+ */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -56,7 +56,7 @@ void mst_row_localiser_destroy(mst_row_localiser *self)
 }
 
 /* Room for n entries, which may all be different. */
-static mst_status make_room(mst_row_localiser *self, mst_row_bank *b, size_t n)
+static mst_status row_localiser_make_room(mst_row_localiser *self, mst_row_bank *b, size_t n)
 {
     unsigned bits = self->table_bits ? self->table_bits : TABLE_BITS;
     if (n > ENTRIES_MAX)
@@ -84,7 +84,7 @@ static mst_status make_room(mst_row_localiser *self, mst_row_bank *b, size_t n)
     return MST_OK;
 }
 
-static inline void fetch_row(const mst_row *row)
+static inline void row_localiser_fetch_row(const mst_row *row)
 {
     for (uint32_t i = 0; i < row->n_keys; i += LINE_KEYS)
         __builtin_prefetch(row->keys + i);
@@ -104,7 +104,7 @@ __attribute__((noinline)) static uint32_t number_keys(const mst_row_localiser *s
     for (uint32_t i = 0; i < n; i++) {
         uint64_t key = keys[i], high = key << 32;
         uint64_t *at = &table[key * 0x9E3779B97F4A7C15ull >> shift];
-        uint64_t number = *at - high; /* at least 2^32 when the slot is another key's */
+        uint64_t number = *at - high; /* at least 2^32 if another key has the bucket */
         uint64_t fresh = number - base >= current;
         number ^= (number ^ next) & -fresh;
         *at = high | number;
@@ -116,7 +116,7 @@ __attribute__((noinline)) static uint32_t number_keys(const mst_row_localiser *s
     return next;
 }
 
-static void sort_small(uint64_t *items, uint32_t n)
+static void row_localiser_sort_small(uint64_t *items, uint32_t n)
 {
     for (uint32_t i = 1; i < n; i++) {
         uint64_t item = items[i];
@@ -128,7 +128,8 @@ static void sort_small(uint64_t *items, uint32_t n)
 }
 
 /* Sorts by key; the sorted items are in the array returned. */
-static inline uint64_t *sort_passes(uint64_t *items, uint64_t *spare, uint32_t n, unsigned n_passes)
+static inline uint64_t *row_localiser_sort_passes(uint64_t *items, uint64_t *spare, uint32_t n,
+                                                  unsigned n_passes)
 {
     uint32_t starts[PASSES_MAX][DIGITS];
     memset(starts, 0, n_passes * sizeof *starts);
@@ -151,27 +152,27 @@ static inline uint64_t *sort_passes(uint64_t *items, uint64_t *spare, uint32_t n
     return items;
 }
 
-static uint64_t *sort_items(uint64_t *items, uint64_t *spare, uint32_t n, unsigned n_passes)
+static uint64_t *row_localiser_sort_items(uint64_t *items, uint64_t *spare, uint32_t n, unsigned n_passes)
 {
     if (n <= SMALL) {
-        sort_small(items, n);
+        row_localiser_sort_small(items, n);
         return items;
     }
     switch (n_passes) { /* constants: loops over passes unroll */
     case 1:
-        return sort_passes(items, spare, n, 1);
+        return row_localiser_sort_passes(items, spare, n, 1);
     case 2:
-        return sort_passes(items, spare, n, 2);
+        return row_localiser_sort_passes(items, spare, n, 2);
     case 3:
-        return sort_passes(items, spare, n, 3);
+        return row_localiser_sort_passes(items, spare, n, 3);
     default:
-        return sort_passes(items, spare, n, 4);
+        return row_localiser_sort_passes(items, spare, n, 4);
     }
 }
 
 /* Sorted items to distinct keys, and where each number stands among them. Returns how many there are. */
-static uint32_t rank_items(const uint64_t *sorted, uint32_t n, uint32_t base, uint32_t key_start,
-                           uint32_t *keys, uint32_t *ranks)
+static uint32_t row_localiser_rank_items(const uint64_t *sorted, uint32_t n, uint32_t base,
+                                         uint32_t key_start, uint32_t *keys, uint32_t *ranks)
 {
     uint32_t n_distinct = 0;
     uint64_t before = UINT64_MAX;
@@ -186,7 +187,7 @@ static uint32_t rank_items(const uint64_t *sorted, uint32_t n, uint32_t base, ui
 }
 
 /* Keys of a row below n_prefix; they come first. */
-static inline uint32_t prefix_keys(const mst_row *row, uint32_t n_prefix)
+static inline uint32_t row_localiser_prefix_keys(const mst_row *row, uint32_t n_prefix)
 {
     uint32_t i = 0;
     while (i < row->n_keys && row->keys[i] < n_prefix)
@@ -201,19 +202,19 @@ mst_status mst_row_localise(mst_row_localiser *self, unsigned index, const mst_b
     size_t n = 0;
     for (uint32_t r = 0; r < batch->n_rows; r++)
         n += batch->rows[r].n_keys;
-    TRY(make_room(self, b, n));
+    TRY(row_localiser_make_room(self, b, n));
 
     uint32_t base = self->next, next = base;
     uint32_t *numbers = b->keys;
     for (uint32_t r = 0; r < batch->n_rows && r < ROWS_AHEAD; r++)
-        fetch_row(&batch->rows[r]);
+        row_localiser_fetch_row(&batch->rows[r]);
     for (uint32_t r = 0; r < batch->n_rows; r++) {
         const mst_row *row = &batch->rows[r];
         if (r + ROWS_AHEAD < batch->n_rows)
-            fetch_row(&batch->rows[r + ROWS_AHEAD]);
+            row_localiser_fetch_row(&batch->rows[r + ROWS_AHEAD]);
         if (row->n_keys == 0)
             continue;
-        uint32_t prefix = prefix_keys(row, n_prefix);
+        uint32_t prefix = row_localiser_prefix_keys(row, n_prefix);
         for (uint32_t i = 0; i < prefix; i++)
             numbers[i] = row->keys[i];
         next = number_keys(self, row->keys + prefix, row->n_keys - prefix, base, next, numbers + prefix);
@@ -223,14 +224,15 @@ mst_status mst_row_localise(mst_row_localiser *self, unsigned index, const mst_b
 
     uint32_t n_items = next - base;
     TRY(mst_key_list_room(list, n_items));
-    list->n_keys = rank_items(sort_items(self->items, self->spare, n_items, self->n_passes), n_items, base,
-                              key_start, list->keys, self->ranks);
+    list->n_keys =
+        row_localiser_rank_items(row_localiser_sort_items(self->items, self->spare, n_items, self->n_passes),
+                                 n_items, base, key_start, list->keys, self->ranks);
 
     const uint32_t *ranks = self->ranks;
     numbers = b->keys;
     for (uint32_t r = 0; r < batch->n_rows; r++) {
         const mst_row *row = &batch->rows[r];
-        uint32_t i = prefix_keys(row, n_prefix), count = row->n_keys;
+        uint32_t i = row_localiser_prefix_keys(row, n_prefix), count = row->n_keys;
         rows[r] = *row;
         rows[r].keys = numbers;
         for (; i < count; i++)

@@ -37,7 +37,7 @@ static void check_parts(const mst_placement *t)
                 keys[whole.n_keys++] = (uint32_t)((uint64_t)end * i / 3);
     }
     for (uint32_t s = 0; s < t->n_servers; s++) {
-        mst_placement_part(t, &whole, s, &part, &first_key);
+        mst_placement_share(t, &whole, s, &part, &first_key);
         for (uint32_t i = 0; i < part.n_keys; i++)
             if (part.keys[i] < t->key_starts[s] || part.keys[i] >= t->key_starts[s + 1])
                 abort();

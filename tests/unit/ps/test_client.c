@@ -399,7 +399,7 @@ static void test_in_flight(void **state)
     assert_int_equal(mst_client_reply(c.client, 1)->version, 1);
     /* a list is pushed for once */
     assert_int_equal(mst_client_send(c.client, &push, MST_NO_REQUEST), MST_EUSAGE);
-    assert_string_equal(mst_error_text(), "a push for request 1, which holds no pulled weights");
+    assert_string_equal(mst_error_text(), "a push for request 1, which has no pulled weights");
     /* nothing at all */
     assert_int_equal(mst_client_send(c.client, NULL, MST_NO_REQUEST), MST_OK);
     assert_int_equal(c.n_queue, 0);
@@ -483,7 +483,7 @@ static void test_forgotten(void **state)
     }
     mst_push push = {.request = 0, .g = g_gradient, .rows = 1};
     assert_int_equal(mst_client_send(c.client, &push, 2), MST_EUSAGE);
-    assert_string_equal(mst_error_text(), "a push for request 0, pulled 16 pulls ago; servers remember 16");
+    assert_string_equal(mst_error_text(), "a push for request 0, pulled 16 pulls ago; servers keep 16 lists");
     assert_int_equal(mst_client_send(c.client, &push, MST_NO_REQUEST), MST_OK); /* just in time */
     wait_for(&c, 0);
     stop(&c);
@@ -534,7 +534,7 @@ static void test_wrong_replies(void **state)
     for (list->n_keys = 0; list->n_keys < 3; list->n_keys++)
         list->keys[list->n_keys] = list->n_keys; /* all on server 0 */
     mst_message m = {.type = MST_PS_VALUES, .size = 12};
-    refuse(&c, FIRST_PEER, m, "a VALUES for request 0, which was not sent or is answered");
+    refuse(&c, FIRST_PEER, m, "a VALUES for request 0, which was not sent or has been answered");
     assert_int_equal(mst_client_send(c.client, NULL, 0), MST_OK);
     m.request = c.queue[0].m.request;
     m.size = 13;
@@ -560,7 +560,7 @@ static void test_wrong_replies(void **state)
     assert_false(mst_client_ready(c.client, 0));
     m.flags = 0;
     m.size = 12;
-    refuse(&c, FIRST_PEER, m, "is answered"); /* a second answer of one server */
+    refuse(&c, FIRST_PEER, m, "has been answered"); /* a second answer of one server */
     c.mute = UINT32_MAX;
     wait_for(&c, 0);
     stop(&c);

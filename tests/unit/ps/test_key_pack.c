@@ -232,8 +232,8 @@ static void sentences(void **state)
     refuse(good, 7, 5, 259, 1000, "packed keys: 258 to 270 are not all in 259 to below 1000");
     refuse(wide, 10, 2, 0, 1000, "packed keys: gaps of 33 bits; at most 32 are possible");
     refuse(padding, 6, 2, 0, 1000, "packed keys: the padding after the last key is not zero");
-    refuse(beyond, 9, 2, 0, UINT32_MAX, "packed keys: gaps that lead beyond 32 bits");
-    refuse(far, 9, 2, 0, UINT32_MAX, "packed keys: gaps that lead beyond 32 bits");
+    refuse(beyond, 9, 2, 0, UINT32_MAX, "packed keys: the gaps exceed 32 bits");
+    refuse(far, 9, 2, 0, UINT32_MAX, "packed keys: the gaps exceed 32 bits");
 }
 
 /* A sum that goes around in the middle of whole blocks, where the last key is fine again. */

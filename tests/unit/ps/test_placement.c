@@ -97,7 +97,7 @@ static void check_parts(const mst_placement *t, const mst_key_list *list)
     uint32_t keys = 0, first_key;
     for (uint32_t s = 0; s < t->n_servers; s++) {
         uint64_t end = 0;
-        mst_placement_part(t, list, s, &part, &first_key);
+        mst_placement_share(t, list, s, &part, &first_key);
         assert_int_equal(part.key_capacity, 0);
         if (part.n_keys != 0) {
             assert_int_equal(first_key, keys);
@@ -260,7 +260,7 @@ static void carried(const mst_placement *t, const model *m, const uint32_t *samp
             (mst_extent){.first = m->layout.ranges[i].offset, .count = m->layout.ranges[i].size};
     for (uint32_t s = 0; s < t->n_servers; s++) {
         uint32_t first_key;
-        mst_placement_part(t, &ranges, s, &part, &first_key);
+        mst_placement_share(t, &ranges, s, &part, &first_key);
         floats[s] += n_batches * mst_key_list_range_floats(&part);
     }
 }

@@ -166,9 +166,9 @@ static void test_head_refused(void **state)
     assert_int_equal(decode(&empty, 0, 40, &out), MST_OK);
     refuse_head(&empty, 0, 39, "a STEP of 39 bytes; its head alone has 40");
     refuse_head(&empty, 0, 0, "a STEP of 0 bytes");
-    refuse_head(&empty, 8, 40, "flags 0x8, which mean nothing");
+    refuse_head(&empty, 8, 40, "flags 0x8, some of which are undefined");
     refuse_head(&empty, 3u << MST_STEP_WIRE_SHIFT, 40, "flags 0x300");
-    refuse_head(&empty, 1u << 31, 40, "which mean nothing");
+    refuse_head(&empty, 1u << 31, 40, "some of which are undefined");
     refuse_head(&(mst_step_head){.push_floats = 1}, MST_STEP_PULL, 44, "1 floats that pushes nothing");
     refuse_head(&(mst_step_head){.pull_keys = 1}, MST_STEP_PUSH, 40, "1 keys that pulls nothing");
     refuse_head(&(mst_step_head){.packed_bytes = 1}, 0, 41, "that pulls nothing");
@@ -177,7 +177,7 @@ static void test_head_refused(void **state)
     /* sums that would wrap in 32 bits */
     refuse_head(&(mst_step_head){.push_floats = 1u << 30}, MST_STEP_PUSH, 40, "add up to 4294967336");
 
-    refuse_head(&(mst_step_head){.part_floats = 1000}, 0, 40, "wants its answer in parts of 1000 floats");
+    refuse_head(&(mst_step_head){.part_floats = 1000}, 0, 40, "requests its answer in parts of 1000 floats");
     refuse_head(&(mst_step_head){.part_floats = 255}, MST_STEP_PULL, 40, "in parts of 255 floats");
     assert_int_equal(decode(&(mst_step_head){.part_floats = 256}, MST_STEP_PULL, 40, &out), MST_OK);
     assert_int_equal(out.part_floats, 256);

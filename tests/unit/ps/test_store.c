@@ -118,7 +118,7 @@ static void draw_list(fixture *f, mst_key_list *list, uint32_t server, uint32_t 
         at += n + 1 + draw(f, 60);
     }
     mst_key_list part;
-    mst_placement_part(&f->table, &whole, server, &part, &first);
+    mst_placement_share(&f->table, &whole, server, &part, &first);
     assert_int_equal(mst_key_list_room(list, part.n_keys), MST_OK);
     memcpy(list->keys, part.keys, part.n_keys * sizeof *part.keys);
     memcpy(list->ranges, part.ranges, part.n_ranges * sizeof *part.ranges);
@@ -599,7 +599,7 @@ static void test_watch(void **state)
     free(out);
     m.flags = MST_STEP_PUSH;
     assert_int_equal(mst_store_eval_list(f.shard, &m, f.bodies[0]), MST_EINPUT);
-    assert_string_equal(mst_error_text(), "message EVAL_LIST with flags 0x1, which mean nothing");
+    assert_string_equal(mst_error_text(), "message EVAL_LIST with flags 0x1, some of which are undefined");
     m.flags = 0;
     m.size--;
     assert_int_equal(mst_store_eval_list(f.shard, &m, f.bodies[0]), MST_EINPUT);

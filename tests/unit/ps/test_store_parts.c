@@ -159,9 +159,9 @@ static void wrong_parts_are_refused(void **state)
     refuse(f, 0, odd, "a part of 1201 bytes");
     odd = part_of(5, 600, 300, MST_WIRE_FP32);
     odd.flags = 3u << MST_STEP_WIRE_SHIFT;
-    refuse(f, 0, odd, "flags 0x300, which mean nothing");
+    refuse(f, 0, odd, "flags 0x300, some of which are undefined");
     odd.flags = MST_STEP_PUSH;
-    refuse(f, 0, odd, "flags 0x1, which mean nothing");
+    refuse(f, 0, odd, "flags 0x1, some of which are undefined");
 
     push_part(f, 5, g, 600, 300, MST_WIRE_FP32);
     refuse(f, 0, part_of(5, 600, 300, MST_WIRE_FP32), "where 600 floats are to come"); /* once more */
