@@ -31,7 +31,7 @@ void *mst_pages_reserve(size_t size, bool huge);
  * mst_pages_release(pages, reach). */
 void *mst_pages_reserve_guarded(size_t size, size_t reach, bool huge);
 void mst_pages_release(void *pages, size_t size);
-/* Makes the pages present now instead of at first touch; a wish, without effect on old kernels. */
+/* Makes the pages present now instead of at first touch; best effort: old kernels ignore it. */
 void mst_pages_populate(void *pages, size_t size);
 
 typedef struct mst_alloc_stats {

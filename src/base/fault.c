@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define SINK_BYTES ((size_t)64 << 20) /* what the pages of a guard alias once it was hit */
+#define SINK_BYTES ((size_t)64 << 20) /* the memory that pages of a guard alias after a hit */
 
 struct mst_fault_range {
     mst_fault_range *next;
@@ -26,7 +26,7 @@ struct mst_fault_range {
 };
 
 static struct {
-    pthread_mutex_t mutex; /* guards changes of the list, and what follows */
+    pthread_mutex_t mutex; /* guards changes of the list and the fields below */
     unsigned n_ranges;     /* in use */
     bool bus, segv;        /* our handler is installed */
     struct sigaction bus_before, segv_before;
@@ -102,8 +102,7 @@ static void fault_install(int number, bool *installed, struct sigaction *before)
         *installed = sigaction(number, NULL, before) == 0 && sigaction(number, &action, NULL) == 0;
 }
 
-/* Puts the handler back that was there before. Where somebody has put another in place of ours, which may
- * call ours in turn, both stay. */
+/* Restores the previous handler. If another handler has replaced ours, it may call ours, so both stay. */
 static void fault_uninstall(int number, bool *installed, const struct sigaction *before)
 {
     struct sigaction now;

@@ -1,12 +1,12 @@
-/* Memory whose use may fault, and what happens then instead of the process dying.
+/* Recovers from page faults in memory that other processes can change, instead of ending the process.
  *
  * A mapped file that another process truncates raises SIGBUS where its bytes were. Keys from a file that
  * another process overwrites index beyond the weights, and fault in the guard pages behind them (SIGSEGV). In
- * both cases the fault is made good with memory of zeros, the range remembers it, and the thread goes on;
- * whoever owns the range looks at it from time to time, and fails with a sentence.
+ * both cases zeroed memory is mapped at the fault, the range records it, and the thread continues. The owner
+ * of the range checks it from time to time and fails with a sentence.
  *
  * The handlers of SIGBUS and SIGSEGV are installed while there are ranges. Faults elsewhere go to the
- * handlers that were there before. Threads that use a range must not block these signals.
+ * previous handlers. Threads that use a range must not block these signals.
  *
  * Thread: any. */
 #ifndef MST_BASE_FAULT_H
@@ -30,7 +30,7 @@ void mst_fault_unwatch(mst_fault_range *range); /* before the range is unmapped;
 /* Whether there was a fault in the range. */
 bool mst_fault_hit(const mst_fault_range *range);
 
-/* Faults made good so far in this process: a look at it costs less than a look at every range. */
+/* Faults recovered so far in this process: cheaper to check than every range. */
 uint64_t mst_fault_count(void);
 
 #endif

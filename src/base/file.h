@@ -1,4 +1,4 @@
-/* Files: sequential input (plain, gzip, zlib or zstd, told apart by content), output that appears whole or
+/* Files: sequential input (plain, gzip, zlib or zstd, recognised by content), output that appears whole or
  * not at all, read-only mappings, and paths.
  *
  * Every failure names the file and, for input, the byte offset. Objects belong to one thread at a time. */
@@ -25,8 +25,8 @@ void mst_in_close(mst_in *in); /* NULL-safe */
  * is MST_EINPUT naming the path and the offset. Concatenated members/frames are read through. */
 mst_status mst_in_read(mst_in *in, void *buf, size_t n, size_t *got);
 
-/* Reads what is there, up to n bytes. wait_ms < 0: waits for the first byte, so *got is 0 only at the end;
- * otherwise waits for it at most wait_ms, and *got may be 0 before the end. */
+/* Reads the bytes that are available, up to n. wait_ms < 0: waits for the first byte, so *got is 0 only at
+ * the end; otherwise waits for it at most wait_ms, and *got may be 0 before the end. */
 mst_status mst_in_read_some(mst_in *in, void *buf, size_t n, int wait_ms, size_t *got);
 
 /* Once *stop is set, reading is MST_ESTOPPED, also while a read waits for a pipe; plain files that are
@@ -56,7 +56,7 @@ mst_status mst_out_write(mst_out *out, const void *data,
 mst_status mst_out_printf(mst_out *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 uint64_t mst_out_offset(const mst_out *out); /* bytes given so far */
 mst_status mst_out_commit(mst_out *out);     /* on failure the target is untouched; still needs close */
-/* Hands what is buffered to the operating system, where there is no compressor in between. */
+/* Passes buffered bytes to the operating system, unless a compressor holds them. */
 mst_status mst_out_flush(mst_out *out);
 void mst_out_close(mst_out *out); /* NULL-safe; without commit nothing is left behind */
 
@@ -80,15 +80,17 @@ typedef struct mst_map {
     mst_map_file *file;
 } mst_map;
 
-/* Maps a file: read-only, shared; MST_EINPUT when it is not a plain file. The file should not be changed in
- * place while it is mapped, but may be: its bytes then change under the reader, and bytes beyond a new end
- * read as zeros. So what is read must be checked after it was copied, or be harmless whatever it is. */
+/* Maps a file: read-only, shared; MST_EINPUT when it is not a plain file. Other processes should not change
+ * the file in place while it is mapped, but they can: its bytes then change under the reader, and bytes
+ * beyond a new end read as zeros. So copy data before checking it, unless every possible value is harmless.
+ */
 mst_status mst_map_open(const char *path, mst_map *out);
 /* MST_EINPUT, with a sentence that names the file, when it was cut or written to since it was opened. Takes a
  * microsecond. Any thread. */
 mst_status mst_map_check(const mst_map *map);
 void mst_map_close(mst_map *map);
-/* Makes [offset, offset + size) of the mapping present in one go, instead of a fault every few pages; a wish.
+/* Makes [offset, offset + size) of the mapping present in one go, instead of a fault every few pages; best
+ * effort.
  */
 void mst_map_populate(const mst_map *map, size_t offset, size_t size);
 

@@ -1,4 +1,4 @@
-/* Sequential input: plain, gzip, zlib or zstd, told apart by the first bytes; contract in file.h.
+/* Sequential input: plain, gzip, zlib or zstd, recognised by the first bytes; contract in file.h.
  *
  * One raw buffer is filled from the operating system; a decoder takes from it and writes straight to the
  * caller's memory. Plain reads larger than the buffer bypass it.
@@ -25,7 +25,7 @@
 #define RAW_SIZE   (256u << 10)
 #define PIPE_SIZE  (1 << 20)
 #define ZLIB_FIRST 0x78 /* of a zlib stream with a window of 32 KiB */
-#define ZLIB_LOOK  64   /* bytes that tell such a stream from a file that happens to begin alike */
+#define ZLIB_LOOK  64   /* bytes that distinguish such a stream from a file that happens to begin like one */
 #define LOOK_MS    100  /* how often a wait for a pipe looks whether it is to stop */
 
 typedef enum codec {
@@ -41,7 +41,7 @@ struct mst_in {
     bool standard; /* fd is standard input: not ours to close */
     codec codec;
     bool waits;              /* not a plain file: a read may take for ever */
-    bool some;               /* the read under way returns what is there */
+    bool some;               /* the current read returns the bytes available */
     int wait_ms;             /* how long it waits for that; < 0: for ever */
     const atomic_bool *stop; /* of this input; or NULL */
     bool whole;              /* is read to its end at once, and not stopped */
@@ -78,9 +78,8 @@ static bool is_set(const atomic_bool *stop)
     return stop != NULL && atomic_load_explicit(stop, memory_order_relaxed);
 }
 
-/* Returns when a read gives something at once (*ready), when the read under way has waited long enough, or
- * when asked to stop. A FIFO that nobody has opened for writing yet is not at its end: poll waits for that
- * too, where read would return 0. */
+/* Returns when a read would not block (*ready), when the current read has waited long enough, or on a request
+ * to stop. A FIFO without a writer yet is not at its end: poll waits for one, where read would return 0. */
 static mst_status in_await(const mst_in *in, bool *ready)
 {
     struct pollfd poll_fd = {.fd = in->fd, .events = POLLIN};
@@ -242,7 +241,7 @@ static mst_status read_inflated(mst_in *in, uint8_t *buf, size_t n, size_t *got)
         done += room - in->zlib.avail_out;
         if (rc == Z_STREAM_END) {
             in->frame_open = false;
-        } else if (rc == Z_BUF_ERROR) { /* no progress: only for want of input */
+        } else if (rc == Z_BUF_ERROR) { /* no progress: more input is needed */
             if (in->at_end)
                 return ends_early(in);
         } else if (rc == Z_MEM_ERROR) {
@@ -374,7 +373,7 @@ static bool in_undecided(const uint8_t *b, size_t n)
            (n < 4 && (b[0] & 0xf0) == 0x50 && memcmp(b + 1, skippable, n - 1) == 0);
 }
 
-/* Finds the codec from the first bytes, of which it asks for no more than it takes. */
+/* Finds the codec from as few of the first bytes as possible. */
 static mst_status in_detect(mst_in *in)
 {
     while (in_undecided(in->raw, in->raw_n) && !in->at_end)

@@ -6,8 +6,8 @@
 
 #include "base/status.h"
 
-/* Marks a function that gains from wide registers and is no kernel: compiled for each instruction set, chosen
- * when the program starts. */
+/* Marks a function outside the kernels that benefits from wide registers: compiled for each instruction set,
+ * chosen when the program starts. */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&    \
     !defined(__SANITIZE_THREAD__)
 #define MST_WIDE __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))

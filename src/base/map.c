@@ -72,7 +72,7 @@ mst_status mst_map_check(const mst_map *map)
     if (file == NULL)
         return MST_OK;
     const struct stat *then = &file->info;
-    /* another file under the same name, or none, leaves the mapped one as it is */
+    /* replacing or removing the file under its name does not affect the mapping */
     bool same = stat(file->path, &now) == 0 && now.st_dev == then->st_dev && now.st_ino == then->st_ino;
     if (same && now.st_size < then->st_size)
         return mst_fail(MST_EINPUT,

@@ -1,7 +1,7 @@
 /* Bounded queue between threads; contract in queue.h.
  *
  * A ring under one mutex, with one condition for "there is room" and one for "there is an item". Deadlines
- * are on the monotonic clock, so that setting the wall clock wakes nobody early or late.
+ * are on the monotonic clock, so setting the wall clock does not change them.
  *
  * Invariants, under the mutex
  * 1. n <= capacity; the items are ring[(first + i) % capacity], i in [0, n).
@@ -20,7 +20,7 @@ struct mst_queue {
     char *name;
     void **ring;
     size_t capacity;
-    pthread_mutex_t mutex; /* guards what follows */
+    pthread_mutex_t mutex; /* guards the fields below */
     pthread_cond_t room, items;
     size_t first, n;
     bool closed;

@@ -1,7 +1,7 @@
-/* A bounded queue of pointers: how ownership of a thing moves from one thread to another.
+/* A bounded queue of pointers, which moves ownership of items from one thread to another.
  *
- * Any number of threads may push and pop. Who has popped an item owns it; items still inside at destroy are
- * the caller's to pop first (mst_queue_destroy does not know how to free them). Every wait has a deadline. */
+ * Any number of threads may push and pop. The thread that pops an item owns it; items still inside at destroy
+ * are the caller's to pop first (mst_queue_destroy cannot free them). Every wait has a deadline. */
 #ifndef MST_BASE_QUEUE_H
 #define MST_BASE_QUEUE_H
 
@@ -23,12 +23,11 @@ void mst_queue_destroy(mst_queue *queue);
  * none came free, MST_ESTOPPED once the queue is closed; the item then stays the caller's. */
 mst_status mst_queue_push(mst_queue *queue, void *item, uint64_t deadline_ms);
 
-/* Takes the oldest item, waiting at most deadline_ms from now. After close, what is inside is handed out
- * first and then *item is NULL with MST_OK: the end. MST_ETIMEOUT when nothing came. *item is set only on
- * MST_OK. */
+/* Takes the oldest item, waiting at most deadline_ms from now. After close, the remaining items come first,
+ * then *item is NULL with MST_OK: the end. MST_ETIMEOUT when nothing came. *item is set only on MST_OK. */
 mst_status mst_queue_pop(mst_queue *queue, void **item, uint64_t deadline_ms);
 
-/* No more items: wakes everybody who waits. Any thread, any number of times. */
+/* Closes the queue: no more items. Wakes all waiting threads. Any thread, any number of times. */
 void mst_queue_close(mst_queue *queue);
 
 /* Items inside at this moment. */

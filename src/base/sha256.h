@@ -1,4 +1,4 @@
-/* SHA-256 (FIPS 180-4), to know a fetched file by its digest. */
+/* SHA-256 (FIPS 180-4), to verify fetched files. */
 #ifndef MST_BASE_SHA256_H
 #define MST_BASE_SHA256_H
 

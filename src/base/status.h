@@ -2,14 +2,14 @@
  *
  * A fallible function returns mst_status. Where a failure is decided, mst_fail() records one sentence (what,
  * where, what to do) for the calling thread; callers pass the code on and never add to the sentence. Code
- * decides on the returned value only. A thread that fails on behalf of another hands its sentence over with
- * mst_error_save and mst_error_restore. */
+ * decides on the returned value only. mst_error_save and mst_error_restore move a sentence from one thread to
+ * another. */
 #ifndef MST_BASE_STATUS_H
 #define MST_BASE_STATUS_H
 
 #include <stdarg.h>
 
-/* X(name, text): the code's name without the prefix, and what it means. */
+/* X(name, text): the code's name without the prefix, and its meaning. */
 #define MST_STATUS_MAP(X)                                                                                    \
     X(OK, "done")                                                                                            \
     X(EUSAGE, "wrong usage")                                                                                 \

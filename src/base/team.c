@@ -30,7 +30,8 @@ typedef struct member {
 struct mst_team {
     unsigned n;
     unsigned n_started; /* threads that exist, for destroy after a partial start */
-    unsigned spins; /* 0 where threads outnumber cores: spinning would take the core from who is awaited */
+    unsigned
+        spins; /* 0 where threads outnumber cores: spinning would take the core from the awaited thread */
     member *members;
     mst_team_fn *fn;
     void *arg;

@@ -9,8 +9,8 @@
  * memory is short. */
 char *mst_utf8_clean(const char *text);
 
-/* Length of the valid sequence at text, of at most n bytes; 0: not one. Overlong forms, surrogates and what
- * is beyond U+10FFFF are not valid. */
+/* Length of the valid sequence at text, of at most n bytes; 0: not one. Overlong forms, surrogates and code
+ * points beyond U+10FFFF are not valid. */
 size_t mst_utf8_length(const char *text, size_t n);
 
 /* Whether the whole text is valid and has no control characters (C0, DEL, C1). */

@@ -58,7 +58,7 @@ static mst_status bad_numbers(const char *text, uint32_t channels)
         text, channels, channels > 1 ? "s" : "", channels, channels > 1 ? "s" : "");
 }
 
-/* n numbers separated by commas; returns what follows them, NULL when they are not there. */
+/* Parses n numbers separated by commas; returns the text after them, NULL when there are fewer. */
 static const char *parse_numbers(const char *text, uint32_t n, float *out)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -156,7 +156,7 @@ out:
     return st;
 }
 
-/* Rows of chunks that lie evenly over the dataset. */
+/* Rows of chunks at even distances over the dataset. */
 static mst_status measure_chunks(const mst_augment *a, mst_dataset *d, sums *s)
 {
     uint64_t wanted = d->load_is_cheap ? SAMPLE_CHEAP : SAMPLE_COSTLY;

@@ -1,13 +1,13 @@
-/* Augmentation: what is done to images between the dataset and the model.
+/* Augmentation: changes to images between the dataset and the model.
  *
  *   --crop HxW      a part of each image: at random while training, the centre otherwise
  *   --crop-pad N    the part is cut out of the image with N black pixels added on every side
  *   --mirror        left and right exchanged in half of the rows; training only
  *   --normalise ... (x - mean) / deviation per channel, always
  *
- * The feed does it as it fills rows for a lane, into memory of the lane's own: datasets and caches hold
- * images as they are. What happens to a row is a function of (seed, epoch, row number) alone, whoever takes
- * it. Rows stay bytes unless they are normalised; a row that nothing happens to is not even copied. */
+ * The feed augments rows as it fills them for a lane, in the lane's memory: datasets and caches hold the
+ * original images. The change to a row is a function of (seed, epoch, row number) alone. Rows stay bytes
+ * unless they are normalised; an unchanged row is not copied. */
 #ifndef MST_DATA_AUGMENT_H
 #define MST_DATA_AUGMENT_H
 
@@ -26,10 +26,10 @@ extern const mst_option mst_augment_option_table[];
 
 /* Read-only once made; any thread. */
 typedef struct mst_augment {
-    bool any; /* false: rows are left as they are, and nothing else here is set */
+    bool any; /* false: rows are unchanged, and nothing else here is set */
     uint32_t channels;
     uint32_t in_height, in_width; /* of the dataset's images */
-    uint32_t height, width;       /* of what comes out: the model's input */
+    uint32_t height, width;       /* of the output, which is the model's input */
     uint32_t pad;
     bool mirror, normalise;
     float mean[MST_AUGMENT_CHANNELS], deviation[MST_AUGMENT_CHANNELS]; /* of numbers in [0, 1] where rows are
@@ -38,19 +38,17 @@ typedef struct mst_augment {
 } mst_augment;
 
 /* Checks the options against the dataset's images. "auto" reads a sample of the dataset (up to 65,536 rows
- * where loading is cheap, 512 elsewhere), the same one every time. MST_EUSAGE when the dataset's rows are no
+ * where loading is cheap, 512 elsewhere), the same one every time. MST_EUSAGE when the dataset's rows are not
  * images of known sides. */
 mst_status mst_augment_init(mst_augment *self, const mst_augment_options *options, mst_dataset *dataset,
                             uint64_t seed);
 
-/* The same where the images' sides are known and no dataset is at hand: name stands for it in sentences, and
- * "auto" is MST_EUSAGE. */
+/* The same for images of known sides without a dataset: name is for sentences, and "auto" is MST_EUSAGE. */
 mst_status mst_augment_init_for(mst_augment *self, const mst_augment_options *options, const char *name,
                                 uint32_t channels, uint32_t height, uint32_t width);
 
-/* What --normalise would have to be to have the same effect: "none" or numbers. For manifests and
- * checkpoints, so that evaluation and prediction do what training did. Freed with mst_free; NULL when memory
- * is short. */
+/* The value of --normalise with the same effect: "none" or numbers. For manifests and checkpoints, so that
+ * evaluation and prediction normalise like training. Freed with mst_free; NULL when memory is short. */
 char *mst_augment_normalise_text(const mst_augment *self);
 
 /* Numbers of a row before and after. */
@@ -63,9 +61,8 @@ static inline uint64_t mst_augment_out(const mst_augment *a)
     return (uint64_t)a->channels * a->height * a->width;
 }
 
-/* Changes the row to what is to be handed out; it may point into `memory` then, which holds mst_augment_out
- * floats. training: at random, by epoch and row number; otherwise the centre. The row has mst_augment_in
- * dense numbers. */
+/* Augments the row, which may then point into `memory` (mst_augment_out floats). training: at random, by
+ * epoch and row number; otherwise the centre. The row has mst_augment_in dense numbers. */
 void mst_augment_row(const mst_augment *self, bool training, uint64_t epoch, uint64_t number, void *memory,
                      mst_row *row);
 

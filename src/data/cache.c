@@ -4,16 +4,16 @@
  * Opening checks header, source key and table (checksums and every number in them), keeps copies of header
  * and table, and makes one mst_chunk per table entry that points into the mapping. Peeking at a chunk is then
  * a reference count; its body is checked once: its checksum, then the bounds of every record, key and label,
- * because a checksum only says that the file is as somebody wrote it. Loading gives a copy of the body that
+ * because a checksum only shows that the file is as it was written. Loading gives a copy of the body that
  * was checked after copying.
  *
- * Others may change the file at any time, so a peeked chunk's records can turn into anything after their
- * check: mst_chunk_row keeps rows within the chunk, the feed copies what can do harm, and the file is looked
- * at now and then.
+ * Other processes can change the file at any time, so a peeked chunk's records can change after their check:
+ * mst_chunk_row keeps rows within the chunk, the feed copies keys and labels, and the file is checked from
+ * time to time.
  *
  * Invariants
  * 1. No number of the file is used before it was checked against the size of the mapping, nor read twice.
- * 2. What load hands out obeys chunk.h: records lie within the body, keys ascend from n_dense to max_key,
+ * 2. Chunks from load obey chunk.h: records are within the body, keys ascend from n_dense to max_key,
  * labels lie in [min_label, max_label] and all numbers are finite.
  * 3. Peeked chunks live as long as the dataset: their references never reach zero before its destruction. */
 #include "data/cache.h"
@@ -198,7 +198,7 @@ static const cache_file *cache_file_of(const cache_dataset *d, uint32_t c)
     return &d->files[i];
 }
 
-/* A chunk of an entry, whose body is at `words`, with one reference. */
+/* Sets *c to the chunk of an entry with its body at `words` and one reference. */
 static void set_chunk(mst_chunk *c, const cache_entry *e, const uint32_t *words)
 {
     *c = (mst_chunk){
@@ -220,7 +220,7 @@ static void set_chunk(mst_chunk *c, const cache_entry *e, const uint32_t *words)
     };
 }
 
-/* The chunk's body and where it lies in the file. */
+/* The chunk's body and its offset in the file. */
 static const cache_entry *entry_of(const cache_dataset *d, uint32_t c, const cache_file **f,
                                    const uint8_t **body)
 {
@@ -230,7 +230,7 @@ static const cache_entry *entry_of(const cache_dataset *d, uint32_t c, const cac
     return e;
 }
 
-/* Checks rows that lie in the file or in a copy of its body. */
+/* Checks rows in the file or in a copy of its body. */
 static mst_status check_rows(const mst_chunk *chunk, const cache_file *f, const cache_entry *e)
 {
     if (mst_crc32c(0, chunk->words, cache_body_bytes(e)) != e->crc) {
@@ -366,7 +366,7 @@ static mst_status cache_open_file(cache_file *f, const char *path)
     return MST_OK;
 }
 
-/* Equal chunks are what makes a row's chunk a division; so all files but the last must end on a whole chunk.
+/* With equal chunks, a division finds a row's chunk; so all files but the last must end on a whole chunk.
  */
 static mst_status join_file(cache_dataset *d, const cache_file *f, bool first, bool last)
 {

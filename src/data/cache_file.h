@@ -1,5 +1,5 @@
-/* The cache file as it lies on disk, shared by its reader (cache.c) and its writer (cache_writer.c). Field by
- * field in docs/CACHE.md. Private to the cache.
+/* The format of cache files, shared by their reader (cache.c) and writer (cache_writer.c). docs/CACHE.md
+ * describes every field. Private to the cache.
  *
  * Order in the file: header, source key, chunk bodies, table. All numbers are little-endian; bodies and table
  * start on 64-byte boundaries. A body is the chunk's records and, when they differ in length, n_rows + 1 word
@@ -39,7 +39,7 @@ typedef struct cache_header {
     uint32_t header_size; /* sizeof(cache_header) */
     uint64_t file_size;
     uint64_t n_rows, n_features, n_entries, n_positive;
-    uint64_t source_bytes; /* mst_data_info.bytes of what the cache was made from */
+    uint64_t source_bytes; /* mst_data_info.bytes of the source */
     uint32_t n_dense, index_base;
     float min_label, max_label;
     uint32_t flags;

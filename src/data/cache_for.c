@@ -1,15 +1,14 @@
-/* The cache that `train --cache` makes and reuses: finds its path, decides whether it is still good, makes it
+/* The cache that `train --cache` makes and reuses: finds its path, decides whether it is valid, makes it
  * once.
  *
  * The path is a function of the source files' absolute names. The source key inside the cache lists names,
- * sizes, times and the options that shape rows; a cache with another key is replaced. Makers take turns by a
- * lock file next to the cache: whoever holds its flock looks again and makes the cache only when nobody else
- * has meanwhile. The kernel drops the lock of a process that dies.
+ * sizes, times and the options that shape rows; a cache with another key is replaced. Processes take turns by
+ * a lock file next to the cache: the holder of its flock checks again and makes the cache only when it is
+ * still missing. The kernel drops the lock of a process that dies.
  *
- * Waiting for the lock: flock has no deadline, so it is asked without blocking; between two questions the
- * process sleeps until inotify reports that somebody closed the lock file (the holder, done or dead), or for
- * at most RETRY_MS, because the event may come a moment before the lock is free and some file systems report
- * none. */
+ * Waiting for the lock: flock has no deadline, so it is called without blocking. Between two calls the
+ * process sleeps until inotify reports that a process closed the lock file, or for at most RETRY_MS, because
+ * the event may come before the lock is free and some file systems report none. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

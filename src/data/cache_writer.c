@@ -2,7 +2,7 @@
  * docs/CACHE.md.
  *
  * Rows wait in `pending`, which is itself a chunk, until there are chunk_rows of them. Incoming records of
- * pending's layout are appended as they are; a chunk that mixes layouts gets the layout that can hold both
+ * pending's layout are appended unchanged; a chunk that mixes layouts gets the layout that can hold both
  * (layout_join). chunk_rows is settled by the first rows: MST_CACHE_ROWS, or as many as fit CHUNK_BYTES.
  *
  * Invariants
@@ -115,7 +115,7 @@ static bool layout_same(row_layout a, row_layout b)
     return a.n_dense == b.n_dense && a.bytes == b.bytes && a.weights == b.weights && a.values == b.values;
 }
 
-/* The layout that holds rows of both: the shorter dense prefix, with values for what leaves the prefix. */
+/* The layout that holds rows of both: the shorter dense prefix, with values for the features beyond it. */
 static row_layout layout_join(row_layout a, row_layout b)
 {
     return (row_layout){

@@ -223,7 +223,7 @@ static size_t words_of(const pack_plan *p, size_t n_rows, size_t n_entries)
     return n_rows * (1 + p->weights + p->n_dense) + (p->values ? 2 * tail : tail);
 }
 
-/* Copies the records; false when p says no values and a tail value is not one. */
+/* Copies the records; false when p has no values and a tail value is not one. */
 static bool chunk_fill(const mst_chunk_builder *b, size_t from, size_t to, const pack_plan *p,
                        uint32_t *words, uint32_t *offsets)
 {
@@ -397,7 +397,7 @@ mst_status mst_chunk_check_wait(mst_chunk *chunk)
     while (!mst_chunk_checked(chunk)) {
         TRY(mst_chunk_check(chunk));
         if (!mst_chunk_checked(chunk))
-            sched_yield(); /* who is at it needs a fraction of a millisecond, and waits for nobody */
+            sched_yield(); /* the checking thread needs a fraction of a millisecond and does not wait */
     }
     return MST_OK;
 }

@@ -30,9 +30,9 @@ struct mst_chunk {
     uint64_t bytes_read; /* of the input that this chunk was made from */
     atomic_uint references;
     void (*destroy)(mst_chunk *self); /* called with the last reference */
-    /* Chunks that were peeked at (dataset.h): finds out whether the rows can be trusted. NULL: they can. */
+    /* Peeked chunks (dataset.h): checks that the rows are valid. NULL: they are. */
     mst_status (*check)(mst_chunk *self);
-    atomic_uint checked; /* 0: not yet; 1: somebody is at it; 2: the rows are good */
+    atomic_uint checked; /* 0: not yet; 1: a thread is checking; 2: the rows are valid */
     void *owner;         /* for check */
 };
 
@@ -42,11 +42,11 @@ static inline bool mst_chunk_checked(const mst_chunk *chunk)
     return chunk->check == NULL || atomic_load_explicit(&chunk->checked, memory_order_acquire) == 2;
 }
 
-/* Checks the chunk unless another thread is at it, which is MST_OK too: several threads can share the work of
- * checking many, and then wait for those still under way. After a failure the next call checks again. */
+/* Checks the chunk unless another thread is checking it, which is MST_OK too: several threads can share the
+ * work of checking many chunks and then wait for the rest. After a failure the next call checks again. */
 mst_status mst_chunk_check(mst_chunk *chunk);
 
-/* Returns when the chunk is checked, by whomever; fails as the check does. */
+/* Returns when any thread has checked the chunk; fails if the check does. */
 mst_status mst_chunk_check_wait(mst_chunk *chunk);
 
 static inline void mst_chunk_hold(mst_chunk *chunk)
@@ -60,7 +60,7 @@ static inline void mst_chunk_release(mst_chunk *chunk) /* NULL-safe */
         chunk->destroy(chunk);
 }
 
-/* A chunk of rows that are images of n_pixels bytes, for the caller to fill before anybody else sees it:
+/* A chunk of rows that are images of n_pixels bytes, for the caller to fill before it is shared:
  * every label with mst_chunk_image_label, and the bytes at mst_chunk_image (a weight goes right before them).
  * *out is the caller's to release. */
 mst_status mst_chunk_images_new(uint32_t n_rows, uint32_t n_pixels, bool weights, mst_chunk **out);
@@ -73,8 +73,8 @@ static inline uint32_t mst_chunk_head_words(const mst_chunk *c)
     return 1u + c->has_weights + (c->dense_bytes ? (c->n_dense + 3) / 4 : c->n_dense);
 }
 
-/* Where record i lies. Positions that lead outside the chunk, as those in a file can at any time, give a
- * record without keys. */
+/* The start of record i. A position outside the chunk, which a changed file can have, gives a record without
+ * keys. */
 static inline const uint32_t *mst_chunk_record(const mst_chunk *c, uint32_t i, uint32_t *length)
 {
     *length = c->stride;
@@ -120,8 +120,7 @@ typedef struct mst_chunk_builder {
     uint8_t *bytes; /* rows of images: row_bytes each, in place of entries */
     size_t byte_capacity;
     uint32_t row_bytes; /* 0: rows have entries */
-    uint32_t
-        max_dense; /* the longest dense prefix that pack makes; set by whoever packs, no limit after init */
+    uint32_t max_dense; /* the longest dense prefix that pack makes; unlimited after init */
 } mst_chunk_builder;
 
 void mst_chunk_builder_init(mst_chunk_builder *b);

@@ -1,7 +1,7 @@
 /* CIFAR's binary files as a random-access dataset: images of 3 x 32 x 32 bytes, planes red, green, blue.
  *
  * CIFAR-10: records of 3073 bytes, a label below 10 and the image. CIFAR-100: records of 3074 bytes, a coarse
- * label below 20, a fine one below 100, and the image; --cifar-label says which of them is the row's. */
+ * label below 20, a fine one below 100, and the image; --cifar-label selects the row's label. */
 #ifndef MST_DATA_CIFAR_H
 #define MST_DATA_CIFAR_H
 

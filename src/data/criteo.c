@@ -99,12 +99,12 @@ static inline uint32_t hash_key(const hasher *h, unsigned column, unsigned tag, 
     return h->reserved + (uint32_t)((XXH3_64bits_withSeed(&id, sizeof id, h->seed) >> 32) * h->range >> 32);
 }
 
-/* Writes keys[0..n), n <= N_LANES, to out in ascending order; keys[n..N_LANES) are UINT32_MAX, which is no
+/* Writes keys[0..n), n <= N_LANES, to out in ascending order; keys[n..N_LANES) are UINT32_MAX, which is not a
  * key. */
 static inline void rank_keys(const uint32_t *keys, unsigned n, uint32_t *out)
 {
-    int32_t
-        ordered[N_LANES]; /* signed numbers in the order of the unsigned keys: what vector units compare */
+    int32_t ordered[N_LANES]; /* signed numbers in the order of the unsigned keys, because vector units
+                                 compare signed numbers */
     for (unsigned i = 0; i < N_LANES; i++)
         ordered[i] = (int32_t)(keys[i] ^ 0x80000000u);
     for (unsigned i = 0; i < n; i++)
@@ -261,7 +261,7 @@ static json_t *criteo_origin(const mst_parse_context *context)
                      numeric[context->options->criteo_numeric]);
 }
 
-/* Fields of a row that are neither empty nor what their column holds. */
+/* Counts the fields of a row that are neither empty nor valid in their column. */
 static unsigned wrong_fields(const uint8_t *q, const uint8_t *line_end, unsigned tabs, unsigned *fields)
 {
     unsigned wrong = 0;

@@ -1,5 +1,5 @@
-/* A kind of data: how files of it are recognised and opened, and what the rest of the program may expect of
- * its rows. One const table per kind, listed in mst_data_kinds: the names of --format. */
+/* A kind of data: how files of it are recognised and opened, and the properties of its rows. One const table
+ * per kind, listed in mst_data_kinds: the names of --format. */
 #ifndef MST_DATA_DATA_KIND_H
 #define MST_DATA_DATA_KIND_H
 
@@ -23,10 +23,10 @@ typedef enum mst_data_capability {
     MST_DATA_INDEX_BASE = 1u << 5,  /* rows number their features from --index-base and may omit some */
 } mst_data_capability;
 
-/* What mst_dataset_open has found. */
+/* The input of mst_data_kind.open. */
 typedef struct mst_data_source {
     const mst_text_list *patterns; /* as given */
-    mst_text_list *paths;          /* the files that they stand for; empty for folders */
+    mst_text_list *paths;          /* the files that match them; empty for folders */
     const struct mst_data_options *options;
     mst_in *in;          /* the first of the paths that can be read only once, or NULL; open takes it */
     const uint8_t *head; /* read from `in` already */
@@ -41,11 +41,12 @@ struct mst_data_kind {
     unsigned capabilities; /* mst_data_capability bits */
 
     /* How sure the kind is that a file starting with these (decompressed) bytes is its own: 0 no, 1 could be,
-     * 2 is, MST_SNIFF_BINARY is a binary file of its own. file_size is 0 when it is not known. The highest
+     * 2 is, MST_SNIFF_BINARY is a binary file of this kind. file_size is 0 when unknown. The highest
      * wins; the order in mst_data_kinds breaks ties. NULL: never by content. */
     int (*sniff)(const uint8_t *head, size_t n, uint64_t file_size);
 
-    /* Whether every pattern names such a folder; unlabelled: folders need no classes. NULL: of files. */
+    /* Whether every pattern names such a folder; unlabelled: folders need no classes. NULL: the kind reads
+     * files. */
     bool (*claims)(const mst_text_list *patterns, bool unlabelled);
 
     /* *out is the caller's to destroy; set only on MST_OK. */

@@ -1,6 +1,6 @@
 /* Datasets: opens files by their content, and reads all chunks in order (contract: dataset.h).
  *
- * Folders are recognised by what they contain. For everything else, opening reads the first 64 KiB of the
+ * Folders are recognised by their contents. For everything else, opening reads the first 64 KiB of the
  * (decompressed) contents and asks every kind of data whether the file is its own. */
 #include "data/dataset.h"
 
@@ -19,7 +19,7 @@
 #include "data/text.h"
 #include "data/tfrecord.h"
 
-#define MAGIC_BYTES 64 /* enough to recognise what is no text */
+#define MAGIC_BYTES 64 /* enough to recognise binary files */
 
 /* ---- opening ---- */
 
@@ -37,7 +37,7 @@ static uint64_t sniffed_file_size(const sniffed *s)
     return mst_in_compressed(s->in) ? 0 : mst_in_file_size(s->in);
 }
 
-/* Finds what the first n bytes of the head are. */
+/* Recognises the first n bytes of the head. */
 static void sniffed_recognise(sniffed *s, size_t n)
 {
     s->no_rows = n == 0 || mst_data_no_rows(s->head, n);
@@ -91,7 +91,7 @@ static void sniff_close(sniffed *s)
     s->in = NULL;
 }
 
-/* Fails when a file cannot be of the kind that the dataset is; a file whose head is not decisive passes. */
+/* Fails when a file cannot be of the dataset's kind; a file with an inconclusive head passes. */
 static mst_status check_alike(const mst_data_kind *kind, const char *first, const char *path, sniffed *s)
 {
     mst_status st;
@@ -111,8 +111,8 @@ out:
     return st;
 }
 
-/* Finds what the files are. found->in is left open only when it can be read just once; other files of that
- * sort are not looked at. */
+/* Finds the kind of the files. found->in stays open only when it can be read just once; further such files
+ * are not read. */
 static mst_status dataset_detect(const mst_text_list *paths, bool live, sniffed *found, sniffed *other)
 {
     size_t i;

@@ -2,21 +2,21 @@
  *
  * Either it can be read at random (cache files, IDX, text with an index): n_rows and the chunk of every row
  * are known and chunk c may be loaded at any time from any thread. Or it is a stream (text, compressed files,
- * standard input): chunks come in file order, and the parsing is done by whoever calls.
+ * standard input): chunks come in file order, and the caller parses them.
  *
- * Reading a stream from several threads: mst_dataset_read hands out raw blocks in order under a lock, each
- * with its sequence number; mst_dataset_parse turns a block into a chunk without one. */
+ * Reading a stream from several threads: ops->read returns raw blocks in order, one call at a time;
+ * ops->parse turns a block into a chunk on any thread. chunk_ring.h does both. */
 #ifndef MST_DATA_DATASET_H
 #define MST_DATA_DATASET_H
 
 #include "data/format.h"
 
-/* What is known of a dataset before its rows are read (zero: unknown), and what a scan finds. */
+/* Facts about a dataset: those known before its rows are read (zero: unknown), and the results of a scan. */
 typedef struct mst_data_info {
     uint64_t n_rows;
     uint64_t n_features;     /* largest feature number + 1 */
     uint32_t n_dense;        /* features 0..n_dense-1 are present in every row (largest over chunks) */
-    uint64_t first_features; /* text: largest feature number + 1 in what was looked at to open it */
+    uint64_t first_features; /* text: largest feature number + 1 in the block read to open it */
     uint64_t n_entries;
     float min_label, max_label;
     uint64_t n_positive; /* rows with label > 0 */
@@ -34,8 +34,8 @@ typedef struct mst_raw_block mst_raw_block;
 typedef struct mst_dataset_ops {
     /* Random access: chunk c with one reference for the caller. NULL for streams. Any thread. */
     mst_status (*load)(mst_dataset *self, uint32_t c, mst_chunk **out);
-    /* Like load, but the rows must not be read before mst_chunk_check has found them good: so that several
-     * threads can share that work. NULL: load does nothing that could be put off. */
+    /* Like load, but the rows must not be read before mst_chunk_check succeeds, so that several threads can
+     * share that work. NULL: load has no work to defer. */
     mst_status (*peek)(mst_dataset *self, uint32_t c, mst_chunk **out);
     /* Stream: the next block, *out NULL at the end; one caller at a time. NULL for random access. */
     mst_status (*read)(mst_dataset *self, mst_raw_block **out);
@@ -43,9 +43,9 @@ typedef struct mst_dataset_ops {
     mst_status (*parse)(mst_dataset *self, mst_raw_block *block, mst_chunk_builder *builder, mst_chunk **out);
     /* Stream: gives a block back unparsed; any thread. NULL for random access. */
     void (*skip)(mst_dataset *self, mst_raw_block *block);
-    /* Stream: from here on cuts blocks so small that n_shards readers, each of which parses every n-th, get
-     * about the same number of rows, and the same blocks wherever the files are the same; goes back to the
-     * first row. MST_EUSAGE for what can be read only once. NULL: blocks are small enough as they are. */
+    /* Stream: from here on makes blocks so small that n_shards readers, each of which parses every n-th, get
+     * about the same number of rows, and the same blocks from equal files; rewinds. MST_EUSAGE for input that
+     * can be read only once. NULL: blocks are small enough. */
     mst_status (*deal)(mst_dataset *self, uint32_t n_shards);
     /* Stream: a read under way, and every later one, is MST_ESTOPPED soon; any thread. NULL: reading does not
      * wait for long. */
@@ -64,8 +64,8 @@ struct mst_dataset {
     const mst_format *format; /* the kind as a format; NULL when it is none */
     char *name;               /* for messages: the path, or "PATH and N more" */
     bool random;              /* load works; n_rows, n_chunks and chunk_rows are set */
-    bool live;                /* stream: rows come when somebody writes them; no row for long is no failure */
-    bool load_is_cheap;       /* load only makes pointers: no need to prefetch */
+    bool live;          /* stream: rows come when another process writes them; a long wait is not a failure */
+    bool load_is_cheap; /* load only makes pointers: no need to prefetch */
     uint32_t n_chunks;
     uint32_t chunk_rows; /* rows of every chunk but the last */
     /* The most rows that a window of the feed should hold, where loaded rows take much memory; 0: any number.
@@ -75,9 +75,9 @@ struct mst_dataset {
     int64_t
         labels_from; /* the label of class 0 in the files (--labels-from): labels of rows are less by it */
     mst_text_list left_out; /* TFRecord: features that no row uses, where no option chose them; owned */
-    char **class_names;     /* what classes 0, 1, ... are called; owned; NULL: not known */
+    char **class_names;     /* the names of classes 0, 1, ...; owned; NULL: unknown */
     uint32_t n_class_names;
-    json_t *origin; /* what keys mean (origin.h); owned; NULL: not known */
+    json_t *origin; /* the meaning of keys (origin.h); owned; NULL: unknown */
     mst_data_info info;
 };
 

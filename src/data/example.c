@@ -1,8 +1,8 @@
 /* The tf.Example walker and encoder (contract: example.h).
  *
- * Reading: every message level is a [at, end) pair that only shrinks; a length is compared with what is left
- * of its level before it is used. The shapes that real writers produce (one-byte lengths, key before value,
- * one list) are tried first; whatever differs from them goes through the general field reader.
+ * Reading: every message level is a [at, end) pair that only shrinks; a length is compared with the rest of
+ * its level before use. The shapes that common writers produce (one-byte lengths, key before value, one list)
+ * are tried first; the general field reader handles all others.
  *
  * Writing: lengths precede contents in protobuf, so sizes are computed first and the record is then written
  * once, front to back. */
@@ -138,7 +138,7 @@ void mst_example_walk_init(mst_example_walk *walk, const uint8_t *message, size_
     walk->problem = NULL;
 }
 
-/* The lists of a feature within an entry: the first of those that count is kept, with what follows it. */
+/* The lists of a feature within an entry: the first one that counts is kept, with the bytes after it. */
 static bool read_feature(const uint8_t *at, const uint8_t *end, const uint8_t *entry_end,
                          mst_example_feature *out, const char **problem)
 {

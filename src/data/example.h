@@ -1,4 +1,4 @@
-/* tf.Example on the wire: a walker that reads a message where it lies, and an encoder of TFRecord files.
+/* tf.Example on the wire: a walker that reads a message in place, and an encoder of TFRecord files.
  *
  *     Example  { Features features = 1; }
  *     Features { repeated Entry { string key = 1; Feature value = 2; } feature = 1; }      (a protobuf map)
@@ -7,9 +7,9 @@
  * The walker takes any field order, packed and unpacked lists, unknown fields, and fields that occur more
  * than once, as protobuf does: the last key of an entry counts, its values are merged, and so are lists of
  * one kind within a feature; a list of another kind replaces those before it. Of entries with the same key
- * the last counts, which is the caller's to see to. The walker is stricter than protobuf in that it refuses a
+ * the last counts; the caller must ensure that. The walker is stricter than protobuf in that it refuses a
  * known field of the wrong wire type, and groups. Invariants:
- *   1. No byte outside the message is read, whatever the message says.
+ *   1. No byte outside the message is read, whatever the message contains.
  *   2. Whatever the walker accepts, protobuf accepts and sees the same entries and lists in the same order.
  */
 #ifndef MST_DATA_EXAMPLE_H
@@ -52,7 +52,7 @@ static inline size_t mst_example_size(const mst_example_feature *feature)
 typedef struct mst_example_walk {
     const uint8_t *at, *end;             /* in the present Features part */
     const uint8_t *outer_at, *outer_end; /* in the Example */
-    const char *problem;                 /* NULL, or what is wrong: "the message is cut short" */
+    const char *problem;                 /* NULL, or the problem: "the message is cut short" */
 } mst_example_walk;
 
 void mst_example_walk_init(mst_example_walk *walk, const uint8_t *message, size_t n);
@@ -90,8 +90,7 @@ const uint8_t *mst_varint_slow(const uint8_t *at, const uint8_t *end, uint64_t *
 
 static inline const uint8_t *mst_varint(const uint8_t *at, const uint8_t *end, uint64_t *out)
 {
-    if (end - at >=
-        8) { /* up to 8 bytes without a branch on the length: lengths are what cannot be predicted */
+    if (end - at >= 8) { /* up to 8 bytes without a branch on the length: lengths cannot be predicted */
         uint64_t w;
         memcpy(&w, at, 8);
         uint64_t stops = ~w & 0x8080808080808080u;
@@ -113,7 +112,7 @@ static inline const uint8_t *mst_varint(const uint8_t *at, const uint8_t *end, u
 typedef enum mst_example_layout {
     MST_EXAMPLE_PAIRS, /* label: float; index: int64 list; value: float list, left out when all values are one
                         */
-    MST_EXAMPLE_COLUMNS, /* label: float; I1..: the dense features, float; C1..: the keys, int64, as they are
+    MST_EXAMPLE_COLUMNS, /* label: float; I1..: the dense features, float; C1..: the keys, int64, unchanged
                           */
 } mst_example_layout;
 

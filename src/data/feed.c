@@ -11,14 +11,12 @@
  * bounded by the ring, the window being built, those queued, and those that lanes hold.
  * 3. A window's rows and order never change after it is queued; it returns to the pool with its last
  * reference.
- * 4. The first failure in the order of the epoch is kept and ends production; lanes see it after the windows
- * that came before its own, whichever thread met it, and none of the rows of its own.
- * 5. current, the queue and the window to be produced next follow one upon another without a gap: together
- * they are what is at hand, and a range that begins inside it only moves `position` and drops what lies
- * before.
- * 6. Keys and labels that lanes are given were checked where nobody else can change them, unless any_keys
- * says that it does not matter. Dense numbers and values stay in the file: they can become wrong, but lead
- * nowhere.
+ * 4. The first failure in the order of the epoch is kept and ends production; lanes get it after all windows
+ * before it, and no rows of its own window.
+ * 5. current, the queue and the next window to be produced are consecutive. A range that begins inside these
+ * *ready* rows only moves `position` and drops the rows before it.
+ * 6. Keys and labels that lanes get were checked in memory that no other process can change, unless any_keys
+ * is set. Dense numbers and values stay in the file: they can become wrong, but they address nothing.
  * 7. No row at or beyond `to` is handed out, and no window that begins there is begun; `to` is at most
  * first_rows, and for random access at most the rows of the epoch. */
 #include "data/feed.h"
@@ -33,7 +31,7 @@
 #include "observe/spans.h"
 
 #define LOOK_NS   (20 * MST_MS) /* between looks at the files */
-#define LANE_HOLD 4             /* windows a lane's rows may lie in without growing */
+#define LANE_HOLD 4             /* windows that a lane's rows may come from without growing */
 
 /* ---- helpers under the mutex ---- */
 
@@ -174,7 +172,7 @@ out:
     return st;
 }
 
-/* Drops what a lane holds; under the mutex. */
+/* Drops the references of a lane; under the mutex. */
 static void drop_pieces(mst_feed *f, mst_feed_lane *l)
 {
     for (size_t p = 0; p < l->n_pieces; p++)
@@ -182,7 +180,7 @@ static void drop_pieces(mst_feed *f, mst_feed_lane *l)
     l->n_pieces = 0;
 }
 
-/* Drops what is produced and not handed out; under the mutex, with no thread at work. */
+/* Drops all windows that lanes have not taken; under the mutex, with no thread at work. */
 static void drop_windows(mst_feed *f)
 {
     if (f->current != NULL)
@@ -245,7 +243,7 @@ static uint64_t feed_end_of(const mst_feed *f, uint64_t to)
     return to < most ? to : most;
 }
 
-/* Under the mutex: handing out ends at `to`. What production needs for that is allowed, never taken back. */
+/* Under the mutex: handing out ends at `to`. Production may continue up to it; it never shrinks. */
 static void set_end(mst_feed *f, uint64_t to)
 {
     f->to = feed_end_of(f, to);
@@ -263,8 +261,8 @@ static void pop_window(mst_feed *f)
     f->queue = f->queue->next;
 }
 
-/* Under the mutex: makes `from` the next position if it lies in what is at hand (a stream: or ahead of it),
- * and says whether it did. */
+/* Under the mutex: makes `from` the next position if it is among the ready rows (a stream: or ahead of them),
+ * and returns whether it did. */
 static bool move_to(mst_feed *f, uint64_t from)
 {
     uint64_t begin = f->next_position, end = UINT64_MAX;
@@ -290,7 +288,7 @@ static bool move_to(mst_feed *f, uint64_t from)
     return true;
 }
 
-/* Under the mutex: drops everything and begins the epoch anew, at the window that holds `from`. */
+/* Under the mutex: drops everything and starts the epoch again, at the window that holds `from`. */
 static mst_status feed_restart(mst_feed *f, uint64_t epoch, uint64_t from)
 {
     mst_status st = MST_OK;
@@ -359,7 +357,7 @@ mst_status mst_feed_extend(mst_feed *f, uint64_t to)
     pthread_mutex_lock(&f->mutex);
     if (f->generation == 0)
         st = mst_fail(MST_EUSAGE, "%s: no epoch was started that could go on", f->dataset->name);
-    else if (feed_end_of(f, to) > f->to) /* else nobody is woken for it: workers extend with every step */
+    else if (feed_end_of(f, to) > f->to) /* else no thread is woken: workers extend with every step */
         set_end(f, to);
     pthread_mutex_unlock(&f->mutex);
     return st;
@@ -458,7 +456,7 @@ static void fill_rows(mst_row *rows, const mst_feed_window *w, uint32_t from, ui
     }
 }
 
-/* The same rows, of which the first is the lane's row `first`, as they are handed out. */
+/* Augments the same rows; the first is the lane's row `first`. */
 static void augment_rows(const mst_feed *f, const mst_feed_lane *l, const mst_feed_window *w, uint32_t from,
                          uint32_t n, uint32_t first)
 {
@@ -469,8 +467,8 @@ static void augment_rows(const mst_feed *f, const mst_feed_lane *l, const mst_fe
     }
 }
 
-/* Copies the keys of n mapped rows to `keys`, one row after the other. Nonzero when keys or labels are not
- * what the check of their chunk found them to be. */
+/* Copies the keys of n mapped rows to `keys`, one row after the other. Nonzero when keys or labels have
+ * changed since the check of their chunk. */
 MST_WIDE static uint32_t copy_keys(mst_row *rows, const mst_feed_window *w, uint32_t from, uint32_t n,
                                    uint32_t *keys)
 {
@@ -491,7 +489,7 @@ MST_WIDE static uint32_t copy_keys(mst_row *rows, const mst_feed_window *w, uint
     return bad;
 }
 
-/* Makes n rows, of which the first is the lane's row `first`, independent of what becomes of their file. */
+/* Makes n rows, from the lane's row `first` on, independent of changes to their file. */
 static mst_status feed_settle_rows(mst_feed *f, mst_feed_lane *l, const mst_feed_window *w, uint32_t from,
                                    uint32_t n, uint32_t first)
 {

@@ -1,8 +1,9 @@
-/* The feed: hands the rows of a dataset to training threads in an order that is a function of the seed alone.
+/* The feed: passes the rows of a dataset to training threads in an order that is a function of the seed
+ * alone.
  *
- * Order of an epoch: the chunks are permuted (random access) or come as they are (streams); consecutive
+ * Order of an epoch: the chunks are permuted (random access) or in file order (streams); consecutive
  * chunks of that order form a window of at least shuffle_rows rows; rows are permuted within their window.
- * Position p of the epoch is therefore a fixed row, and a slice [p, p+n) is the same rows whoever takes it. A
+ * Position p of the epoch is therefore a fixed row, and a slice [p, p+n) is the same rows for every worker. A
  * held-out fraction is chosen by row number and left out (or kept alone) before positions are counted.
  *
  * Chunks are loaded or parsed ahead by background threads, in order, at most a bounded number ahead.
@@ -13,7 +14,7 @@
  *   Leases: a worker is given ranges of positions: mst_feed_start_range, and mst_feed_extend where the next
  *     range continues the last. With random access a start anywhere costs one window, and nothing when its
  *     window is at hand.
- *   Shards: n_shards workers have rows of their own from the outset, in positions of their own. Random
+ *   Shards: each of n_shards workers has its own rows from the start, with positions of its own. Random
  *     access: chunk i of the epoch's order is shard i % n_shards's. Streams: block i of the stream is; the
  *     others are read, not parsed. */
 #ifndef MST_DATA_FEED_H
@@ -40,15 +41,15 @@ typedef struct mst_feed_options {
     uint32_t max_take;         /* the most rows one take asks for */
     uint64_t features;         /* a key at or beyond is MST_EINPUT; 0: no check */
     bool drop_unseen;          /* such keys are left out of their rows instead, which are counted */
-    /* Whoever takes rows can be given any keys and any labels. Else those of a mapped file, which others may
-     * overwrite at any time, are copied and checked first. */
+    /* Lanes accept any keys and labels. Otherwise those of a mapped file, which another process can overwrite
+     * at any time, are copied and checked first. */
     bool any_keys;
     uint32_t classes; /* labels: 0: any; 2: -1/0/1 only; C: whole numbers below C only */
     const atomic_bool
-        *stop; /* set by somebody else: take returns MST_ESTOPPED instead of waiting on; or NULL */
+        *stop; /* set by another thread: take returns MST_ESTOPPED instead of waiting; or NULL */
     uint32_t shard, n_shards; /* only this shard's rows; n_shards 0 or 1: all rows */
-    /* What is done to rows as they are filled; must outlive the feed. NULL: nothing. The dataset's images
-     * must have the sides it is for (MST_EINPUT). training: at random. */
+    /* Changes to rows as they are filled; must outlive the feed. NULL: none. The dataset's images must have
+     * its input sides (MST_EINPUT). training: at random. */
     const mst_augment *augment;
     bool training;
 } mst_feed_options;
@@ -66,11 +67,11 @@ void mst_feed_destroy(mst_feed *feed); /* NULL-safe; stops the background thread
 mst_status mst_feed_start(mst_feed *feed, uint64_t epoch, uint64_t position);
 
 /* Same, for the positions [from, to) only: take gives n_rows 0 at `to`, and nothing is loaded beyond the
- * window that holds to - 1. Goes on with what is at hand of the same epoch where it can: a window that holds
- * `from` is used as it is, and a stream is read on rather than again. */
+ * window that holds to - 1. Continues with ready rows of the same epoch where possible: a window that holds
+ * `from` is used again, and a stream is not rewound. */
 mst_status mst_feed_start_range(mst_feed *feed, uint64_t epoch, uint64_t from, uint64_t to);
 
-/* The range started last goes on to `to`, if that is further than before. Any thread, also while lanes take;
+/* Extends the last range to `to`, if that is further. Any thread, also while lanes take;
  * does not wait. MST_EUSAGE before the first start. */
 mst_status mst_feed_extend(mst_feed *feed, uint64_t to);
 
@@ -81,15 +82,14 @@ mst_status mst_feed_extend(mst_feed *feed, uint64_t to);
 #define MST_FEED_PATIENCE_S 600
 mst_status mst_feed_take(mst_feed *feed, unsigned lane, uint32_t n, mst_batch *batch, uint64_t *position);
 
-/* The two halves of take, for threads that share a lane: one claims, and then each fills the rows it needs
- * (disjoint parts may be filled at the same time; rows that nobody needs are not filled by anybody). Filling
- * also checks what of the dataset has not been checked yet; those who fill at the same time share that work,
- * and all see it fail. batch->rows is the same array from claim to claim. Claim works per window, not per
- * row: its cost does not grow with n. */
+/* The two halves of take, for threads that share a lane: one claims, then each fills the rows it needs
+ * (disjoint ranges may be filled at the same time). Filling also checks chunks that have not been checked
+ * yet; threads that fill at the same time share that work, and all of them get its failure. batch->rows is
+ * the same array from claim to claim. Claim works per window, not per row: its cost does not grow with n. */
 mst_status mst_feed_claim(mst_feed *feed, unsigned lane, uint32_t n, mst_batch *batch, uint64_t *position);
 mst_status mst_feed_fill(mst_feed *feed, unsigned lane, uint32_t from, uint32_t to);
 
-/* Claim for rows that may come late, of a live dataset (dataset.h): takes as many of n as are at hand, in
+/* Claim for a live dataset (dataset.h), where rows may come late: takes as many of n as are ready, in
  * whole units of `unit` rows; fewer when the epoch ends, or when no row has come for MST_FEED_PAUSE_S. Gives
  * no rows when there are none by deadline_ns. *more is false once the epoch has no rows left. Any other
  * dataset: mst_feed_claim, and *more is false when fewer than n were left. */

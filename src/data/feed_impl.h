@@ -1,4 +1,4 @@
-/* What feed.c, feed_live.c, feed_produce.c and feed_windows.c share; nobody else includes this. */
+/* Shared by feed.c, feed_live.c, feed_produce.c and feed_windows.c; private to them. */
 #ifndef MST_DATA_FEED_IMPL_H
 #define MST_DATA_FEED_IMPL_H
 
@@ -27,7 +27,7 @@ typedef struct mst_feed_window {
     uint64_t *first_rows; /* number of the first row of each chunk */
     size_t first_capacity;
     uint64_t epoch;
-    bool mapped;   /* chunks lie in files: labels are checked and keys copied when rows are filled */
+    bool mapped;   /* chunks are in mapped files: labels are checked and keys copied when rows are filled */
     size_t n_keys; /* of all rows of such chunks */
     bool unseen;   /* some rows have keys that are to be left out */
 } mst_feed_window;
@@ -44,7 +44,7 @@ typedef struct mst_feed_lane {
     uint32_t *keys; /* copies of mapped rows' keys; touched only where needed; or NULL */
     size_t key_capacity;
     atomic_size_t n_keys;     /* of rows filled since the last claim */
-    uint64_t look_ns, faults; /* when to look at the files again, and what fault count was seen then */
+    uint64_t look_ns, faults; /* when to check the files again, and the fault count of the last check */
     uint8_t *augmented; /* max_take rows of augmented_stride bytes, touched only where needed; or NULL */
 } mst_feed_lane;
 
@@ -54,11 +54,11 @@ typedef struct mst_feed_range {
     uint32_t first;
 } mst_feed_range;
 
-/* Random access: where the windows of an epoch lie. Changed by start only, while no thread is at work. */
+/* Random access: the windows of an epoch. Changed by start only, while no thread is at work. */
 typedef struct mst_feed_plan {
     uint32_t *kept;          /* rows of each chunk that `keep` keeps; NULL: all */
     uint32_t *order;         /* the epoch's chunks in order; the shard's own */
-    mst_feed_range *windows; /* n_windows, and one that says where the last ends */
+    mst_feed_range *windows; /* n_windows, and one that marks the end of the last */
     uint32_t n_order, n_windows;
     uint64_t epoch;
     uint64_t n_rows; /* of the epoch; at most first_rows */
@@ -72,8 +72,8 @@ struct mst_feed {
     pthread_t window_thread;
     bool window_started, leaving;
 
-    /* Production of the current epoch. generation grows with every start that does not go on with what is at
-     * hand; a thread that sees it change drops what it is doing. */
+    /* Production of the current epoch. generation grows with every start that does not continue with ready
+     * rows; a thread drops its work when it changes. */
     uint64_t generation, epoch;
     bool producing;     /* an epoch was started */
     bool busy;          /* the window thread is at work for a generation */
@@ -100,10 +100,10 @@ struct mst_feed {
     atomic_uint_fast64_t unseen; /* rows that lost keys */
 
     mst_feed_lane *lanes;
-    size_t augmented_stride; /* 0: rows are handed out as they are */
+    size_t augmented_stride; /* 0: rows are not changed */
 };
 
-/* Under the mutex: tells everybody that something changed. */
+/* Under the mutex: wakes all waiting threads. */
 void mst_feed_wake(mst_feed *f);
 /* Under the mutex: waits for a change, at most a second; callers look at their condition again, and at
  * deadlines. */
@@ -119,10 +119,10 @@ mst_status mst_feed_claim_rows(mst_feed *f, mst_feed_lane *l, uint32_t n, uint32
 /* Under the mutex: drops a reference; the last one returns the window to the pool. */
 void mst_feed_unref(mst_feed *f, mst_feed_window *w);
 
-/* Checks the chunks that nobody has checked yet, and waits for those that others are at. */
+/* Checks the chunks that no thread has checked yet, and waits for those that other threads are checking. */
 mst_status mst_feed_check_window(mst_feed_window *w);
 
-/* Under the mutex: whether a window is still to be produced for what may be handed out. */
+/* Under the mutex: whether another window is needed for the current range. */
 bool mst_feed_window_wanted(const mst_feed *f);
 
 /* Makes the plan of epoch 0: MST_ENOMEM. f->options and f->dataset are set. */

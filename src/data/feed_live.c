@@ -1,4 +1,4 @@
-/* Claims of rows of a live dataset, which come when somebody writes them (feed.h). */
+/* Claims of rows of a live dataset (feed.h). */
 #include "base/clock.h"
 #include "data/feed_impl.h"
 
@@ -12,7 +12,7 @@ static uint64_t rows_at_hand(const mst_feed *f)
     return n < left ? n : left;
 }
 
-/* Under the mutex: when rows at hand that do not make up a unit are handed out all the same. */
+/* Under the mutex: when ready rows are handed out although they do not fill a unit. */
 static uint64_t pause_over_ns(const mst_feed *f)
 {
     return rows_at_hand(f) > 0 ? f->arrived_ns + MST_FEED_PAUSE_S * MST_S : UINT64_MAX;

@@ -86,7 +86,7 @@ static bool has_unseen(const mst_feed_options *o, const mst_chunk *c)
     return o->features != 0 && c->n_entries != 0 && c->max_key >= o->features;
 }
 
-/* What to do about a label that is no class. */
+/* The advice for a label that is not a class. */
 static const char *labels_hint(const mst_feed *f, const mst_chunk *c, float label, char out[static 80])
 {
     uint32_t classes = f->options.classes;
@@ -215,8 +215,8 @@ mst_status mst_feed_check_window(mst_feed_window *w)
     return MST_OK;
 }
 
-/* Checks a queued window ahead of the lanes, as far as there is a core to spare and the window is still
- * wanted; what is wrong the lanes find too. */
+/* Checks a queued window ahead of the lanes, while a core is idle and the window is still needed; lanes find
+ * the same failures. */
 static void check_ahead(mst_feed *f, uint64_t generation, mst_feed_window *w)
 {
     bool go_on = true;

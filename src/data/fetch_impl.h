@@ -1,4 +1,4 @@
-/* What fetch.c and the data sets that need more than unpacking share; nobody else includes this. */
+/* Shared by fetch.c and the data sets that need conversion; private to them. */
 #ifndef MST_DATA_FETCH_IMPL_H
 #define MST_DATA_FETCH_IMPL_H
 
@@ -19,8 +19,8 @@ typedef struct mst_fetch_set {
     const char *name; /* for messages */
     const char *package, *archive;
     const char *inside;          /* the archive's folder, with a slash at its end */
-    const char *const *members;  /* what to unpack of it; fewer than MST_FETCH_MEMBERS, NULL-terminated */
-    const mst_fetch_file *files; /* what to put into the folder; ends with a name of NULL */
+    const char *const *members;  /* the members to unpack; fewer than MST_FETCH_MEMBERS, NULL-terminated */
+    const mst_fetch_file *files; /* the files of the folder; ends with a name of NULL */
     /* Makes the files out of the members, in their folder; NULL: they are the members. */
     mst_status (*convert)(const char *inside, const atomic_bool *stop);
 } mst_fetch_set;

@@ -1,4 +1,4 @@
-/* The fingerprint of training files: tells cheaply whether two processes were given the same data. */
+/* The fingerprint of training files: a cheap test of whether two processes have the same data. */
 #ifndef MST_DATA_FINGERPRINT_H
 #define MST_DATA_FINGERPRINT_H
 

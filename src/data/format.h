@@ -17,7 +17,7 @@
 #include "data/chunk.h"
 #include "data/data_kind.h"
 
-/* Which of the sets that may lie in one folder. */
+/* The sets that one folder may hold. */
 typedef enum mst_set { MST_SET_ALL, MST_SET_TRAINING, MST_SET_TEST } mst_set;
 
 /* How data is to be read; the table is mst_data_option_table. */
@@ -30,7 +30,7 @@ typedef struct mst_data_options {
     char *tf_label, *tf_index, *tf_value, *tf_weight; /* --tf-label ... : tf.Example feature names */
     char *tf_columns;     /* --tf-columns: fixed columns, e.g. "I1..I13,C1..C26"; empty: index/value pairs or
                              found */
-    int tf_keys;          /* --tf-keys auto|global|hash: what int64 columns hold; choice index */
+    int tf_keys;          /* --tf-keys auto|global|hash: the meaning of int64 columns; choice index */
     char *labels;         /* --labels FILE: IDX labels when not named as usual */
     int criteo_numeric;   /* --criteo-numeric bucket|log|both */
     int64_t hash_seed;    /* --hash-seed */
@@ -40,12 +40,12 @@ typedef struct mst_data_options {
     bool image_gray;      /* --image-gray: one channel instead of three */
     mst_text_list image_classes; /* --image-classes: the folders that are classes 0, 1, ...; empty: by name */
     bool labels_given;           /* --labels-from was given, also where it is the default */
-    /* No options, but what the rows are for: */
+    /* Not options, but the use of the rows: */
     bool live;          /* rows are wanted as they come: pipes are not read in whole blocks */
     uint32_t settle_ms; /* live: how long the first block, which settles the format, may take to fill */
     bool unlabelled;    /* labels are not looked at and need not be there; they are 0 then (predict) */
-    bool any_key;       /* keys at or beyond `features` are handed on: whoever takes the rows bounds them */
-    mst_set set;        /* which files of a folder that has a training and a test set are meant: IDX */
+    bool any_key;       /* keys at or beyond `features` are kept: the consumer of the rows bounds them */
+    mst_set set;        /* the files to read of a folder that has a training and a test set: IDX */
 } mst_data_options;
 enum { MST_TF_KEYS_AUTO, MST_TF_KEYS_GLOBAL, MST_TF_KEYS_HASH }; /* tf_keys */
 extern const mst_option mst_data_option_table[];
@@ -59,14 +59,15 @@ typedef struct mst_block {
     uint64_t offset, line; /* line is 1-based; counted for text formats only */
 } mst_block;
 
-/* What a format needs to parse blocks of one dataset; made once, shared read-only by the parsing threads. */
+/* The state that a format needs to parse blocks of one dataset; made once, shared read-only by the parsing
+ * threads. */
 typedef struct mst_parse_context {
     const mst_data_options *options;
     uint64_t features;    /* keys must be below, unless any_key; 0: any 32-bit key below 2^32 - 1 */
     bool any_key;         /* as in the options when the dataset was opened */
     uint32_t index_base;  /* libsvm: settled before parsing starts */
-    const void *prepared; /* what the format's prepare made */
-    /* Set by prepare where rows are images, encoded or raw, and what its dataset says of them. */
+    const void *prepared; /* made by the format's prepare */
+    /* Set by prepare where rows are images, encoded or raw; copied to the dataset. */
     uint32_t channels, height, width;
     bool encoded;
     uint64_t first_rows;           /* in the first block, where rows are images */
@@ -85,13 +86,13 @@ typedef struct mst_format {
      * prefix that can never become a record is MST_EINPUT. offset is for the message. NULL for text. */
     mst_status (*cut)(const mst_block *block, size_t *whole);
 
-    /* Once per dataset, before any parse: looks at the options and at the first block. NULL: nothing to
-     * prepare. What it sets as context->prepared is released with unprepare. May set context->index_base. */
+    /* Once per dataset, before any parse: checks the options and the first block. NULL: nothing to prepare.
+     * unprepare releases context->prepared. May set context->index_base. */
     mst_status (*prepare)(mst_parse_context *context, const mst_block *first);
     void (*unprepare)(const void *prepared);
 
-    /* What keys mean (origin.h), once prepared. New reference, NULL when memory is short. A NULL slot:
-     * numbers. */
+    /* The meaning of keys (origin.h), once prepared. New reference, NULL when memory is short. Without this
+     * function: numbers. */
     json_t *(*origin)(const mst_parse_context *context);
 
     /* Appends the block's rows to the builder. Any thread. */
@@ -110,13 +111,13 @@ mst_status mst_format_parse(const mst_format *format, const mst_parse_context *c
                             const mst_block *block, mst_chunk_builder *out);
 
 /* The dense prefix of a dataset: features that every row of its first block has. Later chunks may have less
- * of it, never more, so that models know their dense part before the rows are read. *features: the largest
- * feature number of that block + 1. Both are 0 when the block cannot be parsed: whoever reads it next says
- * why. */
+ * of it, never more, so the dense part of models is known before the rows are read. *features: the largest
+ * feature number of that block + 1. Both are 0 when the block cannot be parsed: the next parse of it fails
+ * with the reason. */
 uint32_t mst_first_dense(const mst_format *format, const mst_parse_context *context, const mst_block *first,
                          uint64_t *features);
 
-/* Numbers of features that stand in the data as they are must be below this. */
+/* Feature numbers in the data must be below this. */
 static inline uint64_t mst_key_limit(const mst_parse_context *context)
 {
     return context->features != 0 && !context->any_key ? context->features : UINT32_MAX;

@@ -13,7 +13,7 @@
 typedef mst_status mst_gen_make(const void *self, uint64_t first_row, uint32_t n, mst_chunk_builder *builder,
                                 mst_chunk **out);
 
-/* What every generator runs on: chunks made side by side by n_threads, handed to fn in order. */
+/* Runs a generator: n_threads make chunks in parallel, and fn gets them in order. */
 mst_status mst_gen_run(uint64_t first_row, uint64_t rows, uint32_t chunk_rows, unsigned n_threads,
                        mst_gen_make *make, const void *self, mst_chunk_fn *fn, void *arg);
 
@@ -88,8 +88,8 @@ typedef struct mst_gen_images_options {
 /* Rows of bytes. */
 mst_status mst_gen_images(const mst_gen_images_options *options, mst_chunk_fn *fn, void *arg);
 
-/* The same rows without their bytes: a file that says how to make them, some 100 bytes long, which is opened
- * like any other data and makes rows as they are loaded. Names end in .gen by custom. */
+/* The same rows without their bytes: a file of some 100 bytes with the options, which is opened like any
+ * other data and generates rows as they are loaded. Names end in .gen by custom. */
 mst_status mst_gen_images_save(const mst_gen_images_options *options, const char *path);
 extern const mst_data_kind mst_data_gen;
 /* *out is the caller's to destroy; set only on MST_OK. MST_EINPUT names path and line. Several files

@@ -1,5 +1,5 @@
-/* Fake photographs in classes (contract: gen.h), made as rows to be written, or as they are loaded from a
- * file that only says how.
+/* Fake photographs in classes (contract: gen.h), generated as rows to write, or while loading a file that
+ * holds only the options.
  *
  * A pattern is a grid of GRID x GRID numbers per channel, drawn from the class alone. A row's grid is its
  * class's times a contrast, plus coarse noise; it is interpolated linearly, along y into a line of GRID + 1
@@ -164,7 +164,7 @@ mst_status mst_gen_images(const mst_gen_images_options *o, mst_chunk_fn *fn, voi
     return st;
 }
 
-/* ---- files that say how ---- */
+/* ---- files of options ---- */
 
 mst_status mst_gen_images_save(const mst_gen_images_options *o, const char *path)
 {
@@ -197,7 +197,7 @@ static bool gen_parse_number(const char *text, uint64_t *out)
     return true;
 }
 
-/* One line "NAME VALUE"; false when it is no such line. */
+/* Parses a line "NAME VALUE"; false when it is not one. */
 static bool gen_parse_line(char *line, mst_gen_images_options *o, unsigned *seen)
 {
     static const char *const names[] = {"classes", "size", "rows", "first-row", "seed"};

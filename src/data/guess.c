@@ -14,7 +14,7 @@ size_t mst_text_mark(const uint8_t *head, size_t n)
 
 /* ---- known kinds ---- */
 
-enum { TAR_MAGIC = 257 }; /* where a tar archive says that it is one */
+enum { TAR_MAGIC = 257 }; /* the offset of a tar archive's magic */
 
 /* Whether at least half of the first rows could be the format's, and one is. */
 static bool most_lines(const mst_format *format, const uint8_t *head, size_t n)
@@ -67,7 +67,7 @@ bool mst_data_no_rows(const uint8_t *head, size_t n)
            !mst_sniff_line(&p, end, true, true, &line, &line_end);
 }
 
-/* ---- what is none ---- */
+/* ---- unknown files ---- */
 
 static const char rewrite[] = "write its rows as \"LABEL INDEX:VALUE ...\" (libsvm), in Python with "
                               "sklearn.datasets.dump_svmlight_file(X, y, FILE)";
@@ -75,7 +75,7 @@ static const char unpack[] = "unpack it and give the files in it";
 static const char not_data[] = "check that this is the file you meant";
 static const char twice[] = "unpack it once and give the result";
 
-/* Files that begin with bytes of their own. */
+/* Files with magic numbers. */
 static const struct {
     const char *bytes;
     unsigned offset, n;
@@ -147,7 +147,7 @@ static const char *wide_text(const uint8_t *head, size_t n, const char **advice)
     return NULL;
 }
 
-/* What binary bytes look like; NULL: nothing known. */
+/* The kind of file that binary bytes look like; NULL: unknown. */
 static const char *binary_kind(const uint8_t *head, size_t n, const char **advice)
 {
     for (size_t i = 0; i < sizeof magics / sizeof *magics; i++)

@@ -1,5 +1,5 @@
 /* Recognises files by their first bytes: the kind of data, or, for a file that muster does not read, a
- * sentence that names what it looks like and the remedy. */
+ * sentence that names its likely kind and a remedy. */
 #ifndef MST_DATA_GUESS_H
 #define MST_DATA_GUESS_H
 

@@ -2,10 +2,10 @@
  *
  * A file is: two zero bytes, a type byte, the number of dimensions, each dimension as big-endian u32, then
  * the items. Everything is read once, front to back, into the records of a resident dataset: unsigned bytes
- * as they are, numbers of all other types as floats.
+ * unchanged, numbers of all other types as floats.
  *
  * Invariants
- * 1. Before a plain file is read, its size equals what its header says. */
+ * 1. Before a plain file is read, its size is checked against its header. */
 #include "data/idx.h"
 
 #include <inttypes.h>
@@ -29,7 +29,7 @@ typedef struct idx_file {
     unsigned type, width, n_dimensions; /* width: bytes of a number */
     uint32_t n_items;
     uint64_t item;     /* numbers of an item */
-    uint32_t sides[3]; /* channels, height, width; 0: items are no images */
+    uint32_t sides[3]; /* channels, height, width; 0: items are not images */
 } idx_file;
 
 static unsigned type_width(unsigned type)
@@ -347,7 +347,8 @@ out:
     return st;
 }
 
-/* Tells files of items from files of labels, finds the labels, adds up the rows. *shape is the first file's.
+/* Separates files of items from files of labels, finds the labels, adds up the rows. *shape is the first
+ * file's.
  */
 static mst_status list_sources(const mst_text_list *paths, const mst_data_options *options,
                                idx_source *sources, size_t *n_sources, idx_file *shape, mst_data_info *info)

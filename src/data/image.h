@@ -18,16 +18,16 @@
 typedef struct mst_image {
     uint32_t height, width, channels;
     uint8_t *pixels;   /* freed with mst_free */
-    char warning[160]; /* what the decoder had to bear with; "": nothing */
+    char warning[160]; /* the decoder's warning; "": none */
 } mst_image;
 
 /* Whether the bytes begin as a JPEG or PNG file does. */
 bool mst_image_sniff(const uint8_t *data, size_t size);
 
-/* Decodes a JPEG or PNG file, told apart by content, to 3 channels or 1. Alpha is dropped, 16 bits become 8.
+/* Decodes a JPEG or PNG file, recognised by content, to 3 channels or 1. Alpha is dropped, 16 bits become 8.
  * A JPEG may come shrunk by 2, 4 or 8 as long as both sides stay at least `enough` (0: never): decoding then
- * costs a fraction. path is for messages. MST_EINPUT when the bytes are no image that can be read; a damaged
- * one that can still be shown is MST_OK with a warning. out->pixels is the caller's to free; set only on
+ * costs a fraction. path is for messages. MST_EINPUT when the bytes are not a readable image; a damaged one
+ * that can still be decoded is MST_OK with a warning. out->pixels is the caller's to free; set only on
  * MST_OK. */
 mst_status mst_image_decode(const char *path, const uint8_t *data, size_t size, uint32_t channels,
                             uint32_t enough, mst_image *out);
@@ -45,7 +45,7 @@ mst_status mst_image_jpeg(const char *path, const uint8_t *data, size_t size, ui
 mst_status mst_image_png(const char *path, const uint8_t *data, size_t size, uint32_t channels,
                          mst_image *out);
 
-/* Checks the sides that a file speaks of. */
+/* Checks the sides in a file's header. */
 mst_status mst_image_check_sides(const char *path, uint64_t height, uint64_t width);
 
 #endif

@@ -196,7 +196,7 @@ static mst_status add_class(images_dataset *d, const char *folder, const char *n
     return st;
 }
 
-/* Images whose classes nobody asks for: files, images in folders, and images in the folders of those. */
+/* Images without classes: files, images in folders, and images in subfolders. */
 static mst_status list_unlabelled(images_dataset *d, const mst_text_list *patterns)
 {
     mst_status st = MST_OK;

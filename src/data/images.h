@@ -3,9 +3,9 @@
  * resized and cut to --image-size around its centre, as bytes, plane after plane: red, green, blue, or
  * brightness alone.
  *
- * Loading a row reads and decodes its file, so the feed's threads do it ahead. A file that is no image that
- * can be read is MST_EINPUT naming it; what can be shown in part is used, and the first such file is named in
- * a warning. Orientation tags are not obeyed. */
+ * Loading a row reads and decodes its file, so the feed's threads do it ahead. A file that is not a readable
+ * image is MST_EINPUT naming it; a partly readable one is used, and a warning names the first. Orientation
+ * tags are ignored. */
 #ifndef MST_DATA_IMAGES_H
 #define MST_DATA_IMAGES_H
 

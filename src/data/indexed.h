@@ -19,7 +19,7 @@ mst_status mst_index_build(const char *path, const mst_format *format, uint64_t 
 bool mst_indexed_available(const mst_text_list *paths);
 
 /* Opens text files by their indexes. An index that is damaged, or was made for other contents or another
- * format, is MST_EINPUT with what to do. *out is the caller's to destroy; set only on MST_OK. options must
+ * format, is MST_EINPUT with a remedy. *out is the caller's to destroy; set only on MST_OK. options must
  * outlive it. */
 mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format,
                             const mst_data_options *options, mst_dataset **out);

@@ -1,5 +1,5 @@
 /* libsvm text: "label index:value index:value ... # comment", one row a line. To predict, the label may be
- * "?" or be left out; a blank line is no row even then: a row without features is "?".
+ * "?" or be left out; a blank line is never a row: a row without features is "?".
  *
  * Parsing number after number is bound by latency: where one starts is known only when the one before has
  * been read. So the fast path works in two steps. The first lists the positions of all characters that are
@@ -143,7 +143,7 @@ ALWAYS_INLINE void marks_fill(marks *m, const uint8_t *p, const uint8_t *end)
     for (uint32_t base = 0; base < MARKED_BYTES && end - p >= 64 + 8; base += 64, p += 64) {
         uint64_t bits = others64(p);
         unsigned count = (unsigned)__builtin_popcountll(bits);
-        for (int j = 0; j < 16; j++, bits &= bits - 1) /* what is written beyond count is overwritten */
+        for (int j = 0; j < 16; j++, bits &= bits - 1) /* words beyond count are overwritten */
             out[j] = base + (bits ? (uint32_t)__builtin_ctzll(bits) : 64);
         for (unsigned j = 16; j < count; j++, bits &= bits - 1)
             out[j] = base + (uint32_t)__builtin_ctzll(bits);
@@ -249,8 +249,8 @@ ALWAYS_INLINE void marks_skip(marks *m, const uint8_t *p)
         m->next++;
 }
 
-/* Passes over what stands in a label's place where a row has none: "?", or nothing before its features. False
- * when it is something else. */
+/* Skips the place of a missing label: "?", or nothing before the features. False when it is something else.
+ */
 static bool no_label(const uint8_t **p, const uint8_t *end)
 {
     const uint8_t *stop = mst_token_end(*p, end), *colon = memchr(*p, ':', (size_t)(stop - *p));

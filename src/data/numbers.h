@@ -80,7 +80,7 @@ static const double mst_powers_of_ten[23] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5, 
                                              1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
 /* A decimal number at p, as in [+-]12.5e-3: returns where it ends, NULL when there is none. Too large for
- * double: an infinity, which the caller refuses along with what is too large for float. */
+ * double: infinity, which the caller refuses like numbers too large for float. */
 static inline const uint8_t *mst_number_real(const uint8_t *p, const uint8_t *end, double *out)
 {
     enum { KEPT = 40 }; /* significant digits passed on; more cannot change a float */

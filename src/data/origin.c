@@ -25,7 +25,8 @@ static void origin_entry_text(const json_t *value, char *out, size_t size)
     free(text); /* jansson's allocation */
 }
 
-/* has, had: what rows of each origin are, "read with --hash-seed 3"; what: that which differs in meaning. */
+/* has, had: a description of the rows of each origin, "read with --hash-seed 3"; what: the thing with
+ * different meanings. */
 static mst_status refuse_rows(const char *name, const char *has, const char *model, const char *had,
                               const char *what)
 {
@@ -49,7 +50,7 @@ static mst_status origin_refuse(const char *name, const json_t *mine, const char
                        strstr(before, "--labels-from") != NULL ? "labels" : "feature numbers");
 }
 
-/* What rows of such "keys" have. */
+/* A description of rows with such "keys". */
 static void keys_text(const json_t *keys, char *out, size_t size)
 {
     const char *text = json_string_value(keys);

@@ -1,13 +1,13 @@
-/* The origin of rows: what a feature's number means. A model is for rows of one origin: on others it
- * computes, and its figures mean nothing.
+/* The origin of rows: the meaning of feature numbers. A model fits rows of one origin: on others its results
+ * are meaningless.
  *
- * An origin is a JSON object. "keys" says where numbers come from:
- *   "numbers"                      they stand in the data: libsvm, TFRecord with numbers, images, generated
- * rows "criteo", "vw", "tfrecord"     they are hashes of what the data holds, made as that format makes them
- * Further entries, each there where it matters: "features" (that keys are hashed into), "hash-seed",
+ * An origin is a JSON object. "keys" is the source of the numbers:
+ *   "numbers"                      they are in the data: libsvm, TFRecord with numbers, images, generated
+ * rows "criteo", "vw", "tfrecord"     they are hashes of values in the data, as that format makes them
+ * Further entries, present where they matter: "features" (that keys are hashed into), "hash-seed",
  * "criteo-numeric", "index-base" (libsvm), "columns" (TFRecord: names and kinds, in order), "generated", and
  * "labels-from", the label of class 0 in the files. Two
- * origins fit when "keys" and all entries that both have are equal. NULL: not known, which fits everything.
+ * origins fit when "keys" and all entries that both have are equal. NULL: unknown, which fits everything.
  */
 #ifndef MST_DATA_ORIGIN_H
 #define MST_DATA_ORIGIN_H
@@ -26,8 +26,8 @@ json_t *mst_origin_numbers(void);
 /* The origin in an object of any content, borrowed; NULL when it has none that is one. */
 const json_t *mst_origin_in(const json_t *object);
 
-/* MST_EINPUT, with a sentence that names the difference, when the rows of `name` do not fit what `model` (in
- * words: the checkpoint's path, "the training data") is for. */
+/* MST_EINPUT, with a sentence that names the difference, when the rows of `name` do not fit `model` (in
+ * words: the checkpoint's path, "the training data"). */
 mst_status mst_origin_check(const json_t *origin, const char *model, const json_t *rows, const char *name);
 
 #endif

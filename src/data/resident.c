@@ -16,7 +16,7 @@ typedef struct resident_chunk {
     struct resident_store *store;
 } resident_chunk;
 
-/* What chunks point into; lives until the last chunk is released. */
+/* The memory of the chunks; lives until the last chunk is released. */
 typedef struct resident_store {
     atomic_uint n_chunks;
     uint32_t *words;

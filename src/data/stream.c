@@ -1,20 +1,19 @@
 /* The stream dataset: bytes of the files to blocks of whole records (read), and blocks to chunks (parse).
  *
- * read fills a buffer with what was left of the block before and with new bytes, cuts it after its last whole
- * record and keeps the rest for the next one. Records do not continue from file to file. Buffers are used
- * again: parse and skip put them on a list from which read takes them.
+ * read fills a buffer with the rest of the previous block and with new bytes, ends the block after its last
+ * whole record and keeps the rest for the next one. Records do not continue from file to file. Buffers are
+ * used again: parse and skip put them on a list from which read takes them.
  *
- * Live input (a pipe whose rows are wanted as they come) is not read in full blocks: a block is the whole
- * records that are there.
+ * Live input (a pipe whose rows are needed as they arrive) is not read in full blocks: a block is the whole
+ * records that are available.
  *
  * Invariants
  * 1. A block never holds bytes of two files, so path, offset and line of its first byte describe all of it.
  * 2. Everything but the list of free blocks belongs to the thread in read or rewind (one at a time:
  * dataset.h); the context is read-only once open has returned, so parse needs no lock but the list's.
- * 3. `first` is the block that open has read; until read hands it out, the stream is at its start.
- * 4. Where blocks of what is not live are cut follows from the bytes of the files and block_bytes alone, not
- * from the buffers at hand: workers that each parse every n-th block of the same file parse every record
- * once. */
+ * 3. `first` is the block that open has read; until read returns it, the stream is at its start.
+ * 4. The ends of blocks of input that is not live depend on the bytes of the files and block_bytes alone, not
+ * on the buffers: workers that each parse every n-th block of the same file parse every record once. */
 #include "data/stream.h"
 
 #include <pthread.h>
@@ -46,7 +45,7 @@ typedef struct stream {
     size_t file;        /* the next to open, or the open one */
     mst_in *in;         /* NULL: none open */
     bool in_live;       /* `in` is read as it comes */
-    bool in_done;       /* `in` has nothing more; what is left is in carry */
+    bool in_done;       /* `in` is at its end; the remaining bytes are in carry */
     uint64_t offset, line, sequence;
     uint8_t *carry;
     size_t n_carry, carry_capacity;
@@ -166,7 +165,7 @@ static mst_status keep(stream *s, const uint8_t *data, size_t n)
     return MST_OK;
 }
 
-/* A byte order mark in front of text is no part of it. */
+/* A byte order mark before text is not part of it. */
 static mst_status skip_mark(stream *s)
 {
     static const uint8_t all[] = {0xef, 0xbb, 0xbf};
@@ -229,8 +228,8 @@ static mst_status stream_find_cut(stream *s, mst_raw_block *raw, size_t n, size_
     return MST_OK;
 }
 
-/* Live: waits for bytes unless a whole record is there already, then takes what else is there; the first
- * block of the stream waits settle_ms for that. Sets in_done at the end. */
+/* Live: waits for bytes unless a whole record is available, then takes all available bytes; the first block
+ * of the stream waits settle_ms for more. Sets in_done at the end. */
 static mst_status read_live(stream *s, uint8_t *bytes, size_t room, bool has_record, size_t *n)
 {
     size_t got = 1;
@@ -249,8 +248,8 @@ static mst_status read_live(stream *s, uint8_t *bytes, size_t room, bool has_rec
     return MST_OK;
 }
 
-/* Fills raw from the open file; raw->block.size is 0 when the file has no more. `room` bytes are looked at,
- * block_bytes or twice what is left over; for a long record it grows to one byte more than a record may have:
+/* Fills raw from the open file; raw->block.size is 0 when the file has no more. `room` bytes are examined,
+ * block_bytes or twice the carried bytes; for a long record it grows to one byte more than a record may have:
  * when even that is full without a whole record, the record is too long. */
 static mst_status stream_fill(stream *s, mst_raw_block *raw)
 {
@@ -463,7 +462,7 @@ static mst_status settle_images(stream *s)
     if (bytes >= s->most_bytes)
         return MST_OK;
     s->most_bytes = s->block_bytes = bytes < MIN_DEALT_BLOCK ? MIN_DEALT_BLOCK : (size_t)bytes;
-    if (s->once != NULL) /* the first block stays as it is */
+    if (s->once != NULL) /* the first block does not change */
         return MST_OK;
     block_give_back(s, s->first);
     s->first = NULL;

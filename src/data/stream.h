@@ -1,5 +1,5 @@
 /* The stream dataset: files of one format, read one after the other in blocks of whole records, plain or
- * compressed, or from what can be read only once: standard input and pipes. */
+ * compressed, or from input that can be read only once: standard input and pipes. */
 #ifndef MST_DATA_STREAM_H
 #define MST_DATA_STREAM_H
 
@@ -9,7 +9,7 @@
 #define MST_STREAM_BLOCK      (1u << 20)  /* bytes read at a time, unless dealt (dataset.h) */
 #define MST_STREAM_MAX_RECORD (64u << 20) /* a longer record is an error */
 
-/* A run of whole records on its way from read to parse. Owned by whoever holds it; parse takes it back. */
+/* A run of whole records on its way from read to parse. Owned by its holder; parse takes it back. */
 struct mst_raw_block {
     mst_block block;
     uint64_t sequence; /* 0, 1, 2 ... in file order since the last rewind */
@@ -19,14 +19,14 @@ struct mst_raw_block {
 };
 
 /* Opens paths (expanded already); MST_EUSAGE when one that is read only once is named twice. The first block
- * is read here, so that the format can settle what it needs to know (mst_format.prepare). opened, if not
- * NULL, is the first of the paths that is read only once, after `head` was read from it; it is closed by the
- * stream, whatever happens. *out is the caller's to destroy; set only on MST_OK. options must outlive it. */
+ * is read here, so that the format can prepare itself (mst_format.prepare). opened, if not
+ * NULL, is the first of the paths that is read only once, after `head` was read from it; the stream closes
+ * it, on failure too. *out is the caller's to destroy; set only on MST_OK. options must outlive it. */
 mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
                            const mst_data_options *options, mst_in *opened, const uint8_t *head,
                            size_t n_head, mst_dataset **out);
 
-/* Whether what is at path is gone once it is read: "-", a pipe, a device. */
+/* Whether the input at path can be read only once: "-", a pipe, a device. */
 bool mst_path_reads_once(const char *path);
 
 /* For a stream that can be read only once, the name of the input that makes it so, "standard input" for "-";
@@ -36,7 +36,7 @@ const char *mst_stream_reads_once(const mst_dataset *dataset);
 /* "PATH", or "PATH and N more": mst_dataset.name. The caller frees; NULL when memory is short. */
 char *mst_paths_name(const mst_text_list *paths);
 
-/* Bytes on disk of all the paths; what cannot be looked at counts 0. */
+/* Bytes on disk of all the paths; those without a known size count 0. */
 uint64_t mst_paths_bytes(const mst_text_list *paths);
 
 /* A path as messages name it: "standard input" for "-". */

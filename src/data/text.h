@@ -1,8 +1,8 @@
 /* Lines and tokens of the text formats.
  *
- * A line ends with '\n' or with the data. Blanks are space, tab and carriage return (so that CRLF files read
- * alike). A line is a row unless it is blank or its first other character is '#': the one rule that parsers
- * and the index (data/indexed.c) share. */
+ * A line ends with '\n' or with the data. Blanks are space, tab and carriage return (so that CRLF files parse
+ * too). A line is a row unless it is blank or its first other character is '#': the one rule that parsers and
+ * the index (data/indexed.c) share. */
 #ifndef MST_DATA_TEXT_H
 #define MST_DATA_TEXT_H
 
@@ -65,7 +65,7 @@ static inline uint64_t mst_count_newlines(const uint8_t *p, size_t n)
     return count;
 }
 
-/* A token for a message: at most 40 characters, what cannot be printed as '?'. */
+/* A token for a message: at most 40 characters, with '?' for unprintable ones. */
 typedef struct mst_token_text {
     char text[48];
 } mst_token_text;

@@ -4,16 +4,15 @@
  * CRCs are always checked. Rows come in one of three layouts, settled once per dataset (tfrecord_layout.c):
  *   pairs    int64 list `index` and float list `value` (absent: all ones), names by option;
  *   columns  float columns become the dense features 0..k-1 (a column of w floats takes w features; absent:
- * zeros), in the order of --tf-columns or by name (I2 before I10); int64 and bytes columns become keys. As
- * --tf-keys says, a key is the int64 itself, a feature number of the whole data set (global), or a hash of
- * column and value into [k, features) (hash). `auto`: global when, in the first block, every column's values
- * lie above those of the column before it and none is below k; otherwise hash. Without --tf-columns every
- * feature of numbers or text is a column;
- *   images   one bytes feature is the row: a JPEG or PNG file, or raw pixels, height x width x depth bytes as
- * int64 features of these names say. Chosen over columns where there is such a feature, unless --tf-columns
- * names other ones.
- * The label is one float or int64 (ignored when predicting); the weight likewise. Of a feature that occurs
- * twice in a record the last one counts, as in protobuf.
+ * zeros), in the order of --tf-columns or by name (I2 before I10); int64 and bytes columns become keys. By
+ * --tf-keys, a key is the int64 itself, a feature number of the whole data set (global), or a hash of column
+ * and value into [k, features) (hash). `auto`: global when, in the first block, every column's values lie
+ * above those of the column before it and none is below k; otherwise hash. Without --tf-columns every feature
+ * of numbers or text is a column; images   one bytes feature is the row: a JPEG or PNG file, or raw pixels,
+ * height x width x depth bytes, given by int64 features of these names. Chosen over columns where there is
+ * such a feature, unless --tf-columns names other ones. The label is one float or int64 (ignored when
+ * predicting); the weight likewise. Of a feature that occurs twice in a record the last one counts, as in
+ * protobuf.
  *
  * Finding a feature by name: writers keep their order from record to record more often than not, so the name
  * at position i is first compared with the one found at position i of the record before; only then is it
@@ -113,7 +112,7 @@ mst_status mst_tfrecord_next(const mst_block *block, const uint8_t **at, const u
 
 /* ---- one record ---- */
 
-/* The record being parsed and what holds for the whole block. */
+/* The record being parsed, and facts about the whole block. */
 typedef struct tf_parser {
     const mst_tf_layout *layout;
     const mst_block *block;
@@ -131,7 +130,7 @@ typedef struct tf_parser {
 
 #define FAIL(p, ...) mst_block_fail(&mst_format_tfrecord, (p)->block, (p)->record, __VA_ARGS__)
 
-/* Names come from options or from the file; what is printed is bounded. */
+/* Names come from options or from the file; the printed length is bounded. */
 #define NAME(name) (int)((name)->size < 80 ? (name)->size : 80), (name)->text
 
 static mst_status fail_key(const tf_parser *p, const mst_tf_name *name, uint64_t key)
@@ -467,8 +466,8 @@ __attribute__((noinline)) static mst_status read_side(const tf_parser *p, const 
                       NAME(name), (double)side, name->width);
 }
 
-/* again: the record has a feature twice, and find_last has seen it. Otherwise p->twice says so afterwards,
- * and no row was made. */
+/* again: the record has a feature twice, and find_last has run. Otherwise p->twice is set in that case, and
+ * no row was made. */
 static mst_status parse_example(tf_parser *p, const uint8_t *message, size_t n, bool again)
 {
     const mst_tf_layout *layout = p->layout;

@@ -36,7 +36,7 @@ typedef struct mst_tf_name {
     uint32_t base, width;
 } mst_tf_name;
 
-/* What is known before parsing starts; read-only afterwards. */
+/* Facts settled before parsing starts; read-only afterwards. */
 typedef struct mst_tf_layout {
     bool columns; /* fixed columns; otherwise index/value pairs */
     bool hashed;  /* category keys are hashes; otherwise they are feature numbers as they stand */

@@ -97,7 +97,7 @@ out:
     return st;
 }
 
-/* Names what is left out, unless the user chose the columns. */
+/* Lists the features left out, unless the user chose the columns. */
 static mst_status note_left_out(mst_tf_layout *l, const mst_tf_survey *s)
 {
     mst_status st = MST_OK;
@@ -187,7 +187,7 @@ static mst_status check_no_image(const mst_tf_survey *s, const mst_block *block)
     return MST_OK;
 }
 
-/* The features that hold the sides of raw images: each must be in every record what it is in the first. */
+/* The features that hold the sides of raw images: each must be the same in every record. */
 static mst_status add_sides(mst_tf_layout *l, const mst_tf_survey *s)
 {
     for (size_t i = 0; i < s->names->n_names; i++) {
@@ -235,7 +235,7 @@ static mst_status settle_image(mst_tf_layout *l, const mst_tf_survey *s, const m
 
 /* ---- columns given ---- */
 
-/* Length of the part before the digits that end the text; *number is what they spell. */
+/* Length of the part before the digits that end the text; *number is their value. */
 static size_t split_number(const char *text, size_t size, uint32_t *number)
 {
     size_t n = size;
@@ -313,7 +313,7 @@ static mst_status columns_given(mst_tf_layout *l, const char *text)
     return MST_OK;
 }
 
-/* What a column holds: as --tf-columns says, or as the survey saw. */
+/* The type of a column: from --tf-columns, or from the survey. */
 static mst_status settle_kind(mst_tf_name *name, const mst_tf_survey *s, const mst_block *block)
 {
     size_t i = mst_tf_find_text(s->names, name->text, name->size);
@@ -472,7 +472,7 @@ static mst_status nothing_to_use(const mst_tf_layout *l, const mst_block *block)
         block->path, l->left_out.items[0], l->left_out.n > 1 ? " (one of several)" : "");
 }
 
-/* Adds what rows are made of, and names the rest. */
+/* Adds the features of rows, and lists the rest. */
 static mst_status tf_layout_settle_rows(mst_tf_layout *l, const mst_tf_survey *s, const mst_tf_name *image,
                                         mst_parse_context *context, const mst_block *first)
 {

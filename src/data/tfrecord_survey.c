@@ -168,7 +168,7 @@ static mst_status find_last(mst_tf_survey *s, const uint8_t *data, size_t n)
         size_t i = s->names->n_names;
         mst_tf_name *ignored;
         if (f == NULL && feature.kind != MST_EXAMPLE_NONE &&
-            i < MST_TFRECORD_NAMES) { /* more cannot be used; add_name says so if they are wanted */
+            i < MST_TFRECORD_NAMES) { /* more cannot be used; add_name fails if they are needed */
             TRY(mst_tf_add_name(s->names, (const char *)feature.name, feature.name_size, &ignored));
             f = &s->findings[i];
             *f = (mst_tf_finding){.min = INT64_MAX, .max = INT64_MIN, .text = true};

@@ -1,5 +1,5 @@
-/* Tables of feature names, and the survey of a TFRecord dataset's first block: which features there are, of
- * what kind and width, and what their values look like. Private to tfrecord_layout.c. */
+/* Tables of feature names, and the survey of a TFRecord dataset's first block: the features, their kinds and
+ * widths, and facts about their values. Private to tfrecord_layout.c. */
 #ifndef MST_DATA_TFRECORD_SURVEY_H
 #define MST_DATA_TFRECORD_SURVEY_H
 
@@ -8,7 +8,7 @@
 
 enum { MST_TF_HEIGHT, MST_TF_WIDTH, MST_TF_DEPTH, MST_TF_SIDES };
 
-/* What the first block shows of a feature; parallel to the survey's names. */
+/* Facts about a feature in the first block; parallel to the survey's names. */
 typedef struct mst_tf_finding {
     mst_example_kind kind; /* NONE: no value yet */
     bool mixed;            /* of more than one kind */
@@ -17,11 +17,11 @@ typedef struct mst_tf_finding {
     int64_t min, max;      /* of its int64 values; min > max: none */
     bool text;             /* bytes: all values are text */
     bool encoded;          /* bytes: the first value is a JPEG or PNG file */
-    bool raw;              /* bytes: the first value is as long as the sides of the record's image say */
-    size_t length;         /* bytes: of the first value ... */
-    uint64_t record;       /* ... which is in the record of this number, from 1; 0: no value yet */
+    bool raw;        /* bytes: the first value has the length that the sides of the record's image give */
+    size_t length;   /* bytes: of the first value ... */
+    uint64_t record; /* ... which is in the record of this number, from 1; 0: no value yet */
     int64_t sides[MST_TF_SIDES]; /* ... of the image of that record */
-    uint32_t last;               /* where it occurs last in the record at hand: that one counts */
+    uint32_t last;               /* its last occurrence in the current record, which counts */
 } mst_tf_finding;
 
 typedef struct mst_tf_survey {
@@ -49,7 +49,7 @@ static inline bool mst_tf_side_possible(int side, int64_t length)
     return length >= 0 && length <= (side == MST_TF_DEPTH ? 255 : MST_IMAGE_SIDE_MAX);
 }
 
-/* Which side of an image a feature speaks of; MST_TF_SIDES: none. */
+/* The side of an image that a feature holds; MST_TF_SIDES: none. */
 int mst_tf_side_of(const mst_example_feature *feature);
 
 /* Looks at all records of the block. s->names and s->findings are the caller's, empty. */

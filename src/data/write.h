@@ -33,15 +33,15 @@ extern const mst_row_writer_ops *const mst_row_writers[]; /* NULL-terminated */
 extern const mst_row_writer_ops mst_row_writer_libsvm, mst_row_writer_vw, mst_row_writer_criteo;
 
 /* By name; MST_EUSAGE listing the names when unknown. name NULL: by the path's suffix (.gz and .zst passed
- * over); MST_EUSAGE when it says nothing. */
+ * over); MST_EUSAGE for an unknown suffix. */
 mst_status mst_row_writer_find(const char *name, const char *path, const mst_row_writer_ops **out);
 
-/* source_key: what a cache gets as such (cache.h), or NULL; other formats have no place for it. *out is the
+/* source_key: of a cache (cache.h), or NULL; other formats ignore it. *out is the
  * caller's to destroy; set only on MST_OK. */
 mst_status mst_row_writer_new(const mst_row_writer_ops *ops, const char *path, const char *source_key,
                               mst_row_writer **out);
 mst_status mst_row_writer_add(mst_row_writer *writer, const mst_chunk *chunk);
-/* info: what is known of the rows' source; may be NULL. */
+/* info: facts about the rows' source; may be NULL. */
 mst_status mst_row_writer_commit(mst_row_writer *writer, const mst_data_info *info);
 void mst_row_writer_destroy(mst_row_writer *writer); /* NULL-safe; without commit nothing is left behind */
 

@@ -110,7 +110,7 @@ static inline char *put_float(char *p, float v)
     return p + mst_float_text(v, p);
 }
 
-/* ---- what the formats share ---- */
+/* ---- shared by the formats ---- */
 
 typedef struct text_rows {
     mst_row_writer base;
@@ -158,7 +158,7 @@ static mst_status text_room(text_rows *w, uint64_t n_features, char **at)
     return MST_OK;
 }
 
-/* Adds up the values of `key` from entry *j on and steps over them: libsvm readers want each index once. An
+/* Adds up the values of `key` from entry *j on and steps over them: libsvm readers expect each index once. An
  * entry that would make the sum infinite stays. */
 static float text_add_repeats(const mst_row *row, uint32_t key, uint32_t *j, float sum)
 {

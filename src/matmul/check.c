@@ -18,7 +18,7 @@
 #include "tensor/dnnl_ops.h"
 
 #define ROUNDING    (2 * 0x1p-24)
-#define CAUGHT      8.0                 /* times t: the size of an error that the result speaks of */
+#define CAUGHT      8.0                 /* times t: the size of the errors that the result bounds */
 #define STREAM      ((uint64_t)1 << 63) /* of random numbers: beyond all rows */
 #define STREAM_ROWS 1024
 

@@ -1,4 +1,4 @@
-/* Who owns which block of A, B and C, who needs it, and how many bytes move in all.
+/* The layout of A, B and C over ranks: owners of blocks, ranks that need them, and the bytes that move.
  *
  * C (m x n) is cut into n_rows x n_cols blocks, the k dimension into n_panels panels. In step p the panel of
  * A (one piece per block row) and the panel of B (one piece per block column) go to the ranks that own a
@@ -6,8 +6,8 @@
  *
  * together: the ranks are a grid of p x q, C has one block per rank, and a piece lies on one of the ranks
  * that need it: A's piece of panel p in block row i on rank (i, p mod q), B's in block column j on
- * (p mod p_rows, j). round-robin: blocks of block x block, each dealt to the next rank in the order of their
- * numbers, A, B and C each by itself: what comes of not looking at which factors meet.
+ * (p mod p_rows, j). round-robin: blocks of block x block, each assigned to the next rank in order of their
+ * numbers, for A, B and C independently: a layout that ignores which factors meet.
  *
  * All functions are pure. */
 #ifndef MST_MATMUL_LAYOUT_H

@@ -1,6 +1,5 @@
-/* How much memory a rank may take: the least of what it was told, its resource limits, its control group's
- * share and the host's memory over the ranks on it. A margin is kept for what MPI, oneDNN and the C library
- * take for themselves. */
+/* The memory limit of a rank: the least of --memory, its resource limits, its control group's share and the
+ * host's memory divided by the ranks on it. A margin is kept for MPI, oneDNN and the C library. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

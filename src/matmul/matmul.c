@@ -227,7 +227,7 @@ static mst_status take_memory(mst_matmul *self)
     return self->o.check || self->o.what == MST_MATMUL_VERIFY ? mst_mm_check_begin(self) : MST_OK;
 }
 
-/* Rank 0 creates the file and tells the others its name. */
+/* Rank 0 creates the file and sends its name to the others. */
 static mst_status open_output(mst_matmul *self)
 {
     char name[4096] = "";
@@ -282,7 +282,7 @@ static mst_status run_product(mst_matmul *self, mst_matmul_result *out)
     return MST_OK;
 }
 
-/* What every rank did, on every rank. */
+/* The figures of every rank, on every rank. */
 static mst_status matmul_gather(mst_matmul *self, mst_matmul_result *out)
 {
     typedef struct said {

@@ -38,18 +38,18 @@ typedef struct mst_matmul_options {
     uint64_t block;         /* 0: chosen */
     uint32_t grid[2];       /* 0: chosen */
     mst_matmul_placement placement;
-    uint64_t memory; /* bytes per rank; 0: what the system allows */
+    uint64_t memory; /* bytes per rank; 0: as much as the system allows */
     bool check;
     const atomic_bool *stop; /* never NULL */
-    /* Called by the working thread now and then; done and total are floating-point operations of this rank.
-     * NULL: nobody looks. */
+    /* Called by the working thread from time to time; done and total are floating-point operations of this
+     * rank. NULL: not called. */
     void (*progress)(void *arg, double done, double total);
     void *arg;
     /* Test hook: element spoil - 1 of C, in C order, is made wrong after the product; 0: none. */
     uint64_t spoil;
 } mst_matmul_options;
 
-/* What each rank (the fullest) keeps in memory, in bytes. */
+/* The memory of a rank (the largest), in bytes. */
 typedef struct mst_matmul_plan {
     mst_layout layout;
     bool keeps_a, keeps_b;           /* its share is in memory; else made or read again whenever needed */
@@ -72,10 +72,10 @@ typedef struct mst_matmul_rank {
 typedef struct mst_matmul_result {
     double trace;                  /* traces */
     double norm;                   /* Frobenius norm of C */
-    double fill_seconds;           /* making or reading what is kept in memory, before the clock starts */
+    double fill_seconds;           /* making or reading the matrices in memory, before the clock starts */
     double seconds, check_seconds; /* of the product or the trace, by the slowest rank; of the check */
     bool checked;
-    double check_share;   /* largest difference found, as a share of what rounding may cause: at most 1 */
+    double check_share;   /* largest difference found, relative to the largest rounding error: at most 1 */
     double check_error;   /* an element of C that is wrong by more than that ... */
     double check_escapes; /* ... passes with at most this probability */
     uint64_t moved;       /* bytes between ranks, counted */
@@ -88,7 +88,7 @@ typedef struct mst_matmul mst_matmul;
 /* *out is the caller's to destroy; set only on MST_OK. The texts of options must outlive it. */
 mst_status mst_matmul_new(const mst_matmul_options *options, mst_matmul **out);
 const mst_matmul_plan *mst_matmul_plan_of(const mst_matmul *self);
-/* Who looks at the progress, as in the options. Between new and run. */
+/* Sets the progress function, as in the options. Between new and run. */
 void mst_matmul_watch(mst_matmul *self, void (*progress)(void *arg, double done, double total), void *arg);
 mst_status mst_matmul_run(mst_matmul *self, mst_matmul_result *out);
 /* Whether the failure of run is known to this rank alone: the others may wait for it for ever. */
@@ -96,8 +96,8 @@ bool mst_matmul_alone(const mst_matmul *self);
 /* NULL-safe. An output file that was not finished is removed. */
 void mst_matmul_destroy(mst_matmul *self);
 
-/* Removes an output file that this process is writing to, unfinished. Any thread, for those who end the
- * process while the working thread hangs. */
+/* Removes an output file that this process is writing to, unfinished. Any thread, for ending the process
+ * while the working thread hangs. */
 void mst_matmul_abandon(void);
 
 #endif

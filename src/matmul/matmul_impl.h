@@ -27,7 +27,7 @@ typedef struct mst_mm_piece {
     mst_mpi_request requests[CHILDREN_MAX + 1];
 } mst_mm_piece;
 
-/* What one step works on; there are two, so that the next step's travel while this one's are multiplied. */
+/* The pieces of one step; there are two, so that the next step's travel while this one's are multiplied. */
 typedef struct mst_mm_pieces {
     mst_mm_piece *a, *b; /* layout.n_rows, layout.n_cols */
     mst_mm_pages buffer;
@@ -67,11 +67,11 @@ mst_status mst_mm_poll(mst_matmul *self, mst_mm_pieces *pieces, bool *arrived, b
 mst_status mst_mm_arrive(mst_matmul *self, mst_mm_pieces *pieces); /* waits for its data */
 mst_status mst_mm_finish(mst_matmul *self,
                          mst_mm_pieces *pieces); /* waits until nothing of it is under way */
-/* Waits for n requests; what names them. */
+/* Waits for n requests; `what` names them in sentences. */
 mst_status mst_mm_wait(mst_matmul *self, uint32_t n, mst_mpi_request *requests, const char *what);
 mst_status mst_mm_stopped(const mst_matmul *self);
 
-/* Where A's piece (i, panel) of this rank's share lies, when it is kept; likewise B's. */
+/* A's piece (i, panel) of this rank's share, when it is kept in memory; likewise B's. */
 float *mst_mm_kept_a(const mst_matmul *self, uint32_t i, uint32_t panel);
 float *mst_mm_kept_b(const mst_matmul *self, uint32_t panel, uint32_t j);
 
@@ -88,7 +88,7 @@ void mst_mm_trace_plan(mst_matmul *self, uint64_t block);
 /* matmul.c */
 void mst_mm_progress(mst_matmul *self, double flops);
 mst_status mst_mm_pages_take(mst_mm_pages *out, uint64_t bytes, const char *what);
-/* All ranks: MST_OK when all were given MST_OK. Once they have agreed on a failure nobody asks again. */
+/* All ranks: MST_OK when all were given MST_OK. After a common failure there is no further agreement. */
 mst_status mst_mm_agree(mst_matmul *self, mst_status st);
 
 #endif

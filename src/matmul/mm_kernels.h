@@ -12,7 +12,7 @@
 #include "base/isa.h"
 
 #define MST_MM_LANES 8   /* vectors that `times` multiplies at once */
-#define MST_MM_TILE  256 /* sides of what `trace` takes, at most */
+#define MST_MM_TILE  256 /* the largest sides for `trace` */
 
 typedef struct mst_mm_tile {
     const float *a, *b; /* a: rows x cols; b: cols x rows; both with the distance of rows below */

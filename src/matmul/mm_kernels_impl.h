@@ -2,9 +2,9 @@
  * LANES, MM_ISA and MM_SET defined.
  *
  * trace: a tile of LANES x LANES of b is turned in registers (log2(LANES) rounds of interleaving, after which
- * vector i holds what was column i), multiplied with that of a, and added in double: products of two floats
- * are exact there. The next tile is fetched into the second-level cache a row at a time meanwhile, because
- * rows of a tile are short and lie far apart, which no hardware prefetcher follows. */
+ * vector i holds column i), multiplied with that of a, and added in double: products of two floats are exact
+ * there. The next tile is fetched into the second-level cache a row at a time meanwhile, because rows of a
+ * tile are short and lie far apart, which no hardware prefetcher follows. */
 #include <string.h>
 #ifdef __SSE2__
 #include <immintrin.h>
@@ -48,7 +48,7 @@ static inline void store(float *to, vec v)
 #define SECOND(a)  __builtin_shufflevector(a, a, 2, 3)
 #endif
 
-/* A half as doubles. GCC makes two conversions of what is one instruction of AVX2 and AVX-512. */
+/* A half as doubles. GCC makes two conversions, where AVX2 and AVX-512 have one instruction. */
 #if defined(__AVX512F__)
 #define WIDEN(x) ((wide)_mm512_cvtps_pd((__m256)(x)))
 #elif defined(__AVX2__)
@@ -220,7 +220,7 @@ typedef double lanes __attribute__((vector_size(MST_MM_LANES * 8)));
 static void times(const float *t, size_t rows, size_t cols, const double *x, double *y)
 {
     size_t r = 0;
-    for (; r + 4 <= rows; r += 4) { /* four rows share what is loaded of x */
+    for (; r + 4 <= rows; r += 4) { /* four rows share each load of x */
         lanes sum[4] = {{0}};
         const float *a = t + r * cols;
         for (size_t c = 0; c < cols; c++) {

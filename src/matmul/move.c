@@ -2,7 +2,7 @@
  *
  * A piece goes down a binomial tree whose root is its owner: rank v of those that need it (the owner is 0)
  * gets it from v with its lowest bit cleared, and passes it on to v + 1, v + 2, v + 4 ... below that bit. All
- * of it is isend and irecv, driven by whoever calls mst_mm_poll between two parts of a multiplication, so the
+ * transfers are isend and irecv, driven by calls of mst_mm_poll between two parts of a multiplication, so the
  * next step's pieces travel while this one's are multiplied.
  *
  * Invariants
@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "matmul/matmul_impl.h"
 
-#define TAG_STEPS  4 /* steps told apart; even, so that those with one tag use the same pieces */
+#define TAG_STEPS  4 /* distinct steps; even, so that those with one tag use the same pieces */
 #define TAG_PIECES 4096
 
 mst_status mst_mm_stopped(const mst_matmul *self)
@@ -24,7 +24,7 @@ mst_status mst_mm_stopped(const mst_matmul *self)
     return mst_fail(MST_ESTOPPED, "the multiplication was not finished, and nothing is kept of it");
 }
 
-/* ---- where things lie ---- */
+/* ---- places of blocks ---- */
 
 float *mst_mm_kept_a(const mst_matmul *self, uint32_t i, uint32_t panel)
 {
@@ -216,7 +216,7 @@ static mst_status wait_pieces(mst_matmul *self, mst_mm_pieces *pieces, bool whol
         TRY(mst_mm_poll(self, pieces, &arrived, &done));
         if (arrived && (done || !wholly))
             break;
-        bool a, b; /* others may wait for what passes through here */
+        bool a, b; /* others may wait for pieces that pass through here */
         TRY(mst_mm_poll(self, other, &a, &b));
         TRY(mst_mm_stopped(self));
         if (mst_now_ns() - start > WAIT_S * MST_S)

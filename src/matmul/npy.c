@@ -2,8 +2,8 @@
  *
  * A file is the magic "\x93NUMPY", two bytes of version, the header's length (2 bytes in version 1, else 4),
  * the header, which is a Python dictionary in text with the keys descr, fortran_order and shape, and the
- * elements. The dictionary is read by a walker that knows just those three; whatever else stands there is
- * refused. A cursor never passes its end: every look goes through peek. */
+ * elements. The parser accepts only those three keys. The cursor never passes its end: every access goes
+ * through peek. */
 #include "matmul/npy.h"
 
 #include <ctype.h>
@@ -33,7 +33,7 @@ static mst_status npy_broken(const cursor *c, const char *what)
                     what);
 }
 
-/* The next character that is no blank, without taking it; '\0' at the end. */
+/* The next character that is not a blank, without taking it; '\0' at the end. */
 static char npy_peek(cursor *c)
 {
     while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\t' || *c->at == '\r'))
@@ -274,7 +274,7 @@ void mst_npy_close(mst_npy_in *self)
     *self = (mst_npy_in){.fd = -1};
 }
 
-/* Elements as they lie in the file, as float32 at out[0], out[step], ... */
+/* Converts elements of the file to float32 at out[0], out[step], ... */
 static mst_status npy_convert(const mst_npy_in *self, const void *from, size_t n, float *out, size_t step)
 {
     if (self->header.item == 4) {
@@ -294,7 +294,7 @@ static mst_status npy_convert(const mst_npy_in *self, const void *from, size_t n
                            self->path);
 }
 
-/* n elements that lie together in the file. */
+/* n adjacent elements of the file. */
 static mst_status npy_read_run(const mst_npy_in *self, uint64_t first, uint64_t n, void *buffer, float *out,
                                size_t step)
 {

@@ -1,12 +1,12 @@
 /* NumPy's .npy files: the header, rectangles of a matrix read out of one, and a matrix written by several
  * processes into one.
  *
- * Read are versions 1 to 3 of the format, little-endian float32 and float64, two dimensions, C or Fortran
+ * It reads versions 1 to 3 of the format, little-endian float32 and float64, two dimensions, C or Fortran
  * order. Elements come out as float32 in C order; a float64 is rounded, and one too large for a float32 is an
- * error. Written is version 1, float32, C order.
+ * error. It writes version 1, float32, C order.
  *
  * Thread: an open file may be read by several threads at once (pread); the rest belongs to one thread.
- * Errors: MST_EINPUT naming the file and what is wrong with it, MST_EIO, MST_ENOMEM. */
+ * Errors: MST_EINPUT naming the file and the problem, MST_EIO, MST_ENOMEM. */
 #ifndef MST_MATMUL_NPY_H
 #define MST_MATMUL_NPY_H
 
@@ -21,8 +21,8 @@
 typedef struct mst_npy_header {
     uint64_t rows, cols;
     uint32_t item; /* bytes of an element: 4 or 8 */
-    bool fortran;  /* columns lie together, not rows */
-    uint64_t at;   /* where the first element lies in the file */
+    bool fortran;  /* columns are contiguous, not rows */
+    uint64_t at;   /* offset of the first element */
 } mst_npy_header;
 
 /* The header at the beginning of a file of file_size bytes, of which the first n are data. path is for
@@ -65,8 +65,8 @@ mst_status mst_npy_join(const char *path, const char *temporary, uint64_t rows, 
 /* A rectangle in C order. */
 mst_status mst_npy_write(mst_npy_out *self, uint64_t row, uint64_t col, uint64_t rows, uint64_t cols,
                          const float *data);
-mst_status mst_npy_sync(mst_npy_out *self);   /* what was written is on the disk */
-mst_status mst_npy_commit(mst_npy_out *self); /* by the owner, after everybody's sync: the target is there */
+mst_status mst_npy_sync(mst_npy_out *self);   /* the written data is on disk */
+mst_status mst_npy_commit(mst_npy_out *self); /* by the owner, after all processes' sync: the target exists */
 /* Without commit the owner removes the temporary file. Safe on one that was never opened (zeroed, fd -1). */
 void mst_npy_end(mst_npy_out *self);
 

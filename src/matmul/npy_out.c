@@ -1,9 +1,9 @@
 /* Writing a .npy file by several processes; contract in npy.h.
  *
  * Invariants
- * 1. Until commit's rename the target is untouched; the owner's end unlinks what was not renamed.
+ * 1. Until commit's rename the target is untouched; the owner's end unlinks a file that was not renamed.
  * 2. The temporary file has its full size from the start, so that a full disk shows early where the file
- *    system can reserve, and every rectangle has its place whoever writes it. */
+ *    system can reserve, and every rectangle has a fixed place. */
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -153,7 +153,7 @@ mst_status mst_npy_commit(mst_npy_out *self)
     } else {
         self->owner = false;
         int folder = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (folder >= 0) { /* the name on the disk: a wish, as some file systems have no such call */
+        if (folder >= 0) { /* sync of the name: best effort, because some file systems lack the call */
             fsync(folder);
             close(folder);
         }

@@ -32,7 +32,7 @@ mst_status mst_mm_fill(mst_matmul *self)
     return MST_OK;
 }
 
-/* C's block (i, j) of this pass; *at is where it lies, and moves on to the next one of this rank. */
+/* C's block (i, j) of this pass; *at is its place, and advances to the next one of this rank. */
 typedef struct c_block {
     mst_index_range rows, cols;
     float *data;

@@ -98,7 +98,7 @@ void mst_mm_trace_plan(mst_matmul *self, uint64_t block)
 
 /* ---- one pair ---- */
 
-/* A tile of a pair and what the pair has yet to give. */
+/* A tile of a pair, and the rest of the pair. */
 typedef struct tile_walk {
     const float *a, *b; /* rows x cols; cols x rows */
     uint64_t rows, cols, row, col;
@@ -122,7 +122,7 @@ static bool tile_walk_next(tile_walk *w, mst_mm_tile *tile, size_t *rows, size_t
     return true;
 }
 
-/* The sum of a pair; after: where the next pair lies, NULL when none follows. */
+/* The sum of a pair; after: the next pair, NULL when there is none. */
 static double sum_pair(const mst_mm_kernels *kernels, const float *a, const float *b, trace_pair p,
                        const mst_mm_tile *after)
 {
@@ -141,7 +141,7 @@ static double sum_pair(const mst_mm_kernels *kernels, const float *a, const floa
     return sum;
 }
 
-/* By one thread: what is fetched here is small, or one of several. */
+/* By one thread: the data is small, or one of several threads fetches. */
 static mst_status trace_fetch(mst_matmul *self, const mst_matrix *matrix, mst_index_range rows,
                               mst_index_range cols, float *out)
 {
@@ -242,7 +242,7 @@ static mst_status sum_together(mst_matmul *self)
     TRY_OUT(st, mst_mm_pages_take(&self->share_a, self->batch * TILE_BYTES(rows, cols), "A"));
     TRY_OUT(st, mst_mm_pages_take(&self->share_b, self->batch * TILE_BYTES(rows, cols), "B"));
     uint64_t at = 0;
-    do { /* once also where there are no pairs: agreeing is everybody's */
+    do { /* once also without pairs: all ranks take part in the agreement */
         w.pairs =
             (mst_index_range){pairs.first + at, pairs.n - at < self->batch ? pairs.n - at : self->batch};
         TRY_OUT(st, sum_batch(&w));

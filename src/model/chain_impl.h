@@ -1,4 +1,4 @@
-/* What the files of nets share (chain.c, chain_parse.c, net_model.c, known_nets.c). */
+/* Shared by the files of nets (chain.c, chain_parse.c, net_model.c, known_nets.c). */
 #ifndef MST_MODEL_CHAIN_IMPL_H
 #define MST_MODEL_CHAIN_IMPL_H
 

@@ -1,12 +1,12 @@
-/* Reading net files (layer.h says what they look like).
+/* Parses net files (layer.h describes the format).
  *
- *   input 3x32x32                    what comes in, where the data does not say
- *   defaults init=glorot             options of the layers below that have them and do not say otherwise
+ *   input 3x32x32                    the input, where the data does not give it
+ *   defaults init=glorot             default options of the layers below that have them
  *   conv1: conv 6 kernel=5 pad=2     a layer: its name, kind, main option, other options
  *   linear classes                   as many as the data has classes
  *
- * Every layer is made, given its options and asked for its shape as its line is read, so that an error names
- * the line that causes it. Nothing here allocates by what a file says beyond the file's own size. */
+ * Every layer is made, gets its options and computes its shape when its line is read, so an error names the
+ * line that causes it. Allocations are bounded by the size of the file. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ typedef struct chain_parser {
     uint32_t n_classes;
     const mst_layer_ops *const *kinds; /* besides the built-in ones; or NULL */
     mst_chain *chain;
-    mst_dims at; /* what comes out of the layers so far; c 0: not known */
+    mst_dims at; /* the output of the layers so far; c 0: unknown */
     bool in_known;
     char *words[WORDS_MAX];
     size_t n_words;
@@ -50,7 +50,7 @@ static mst_status chain_fail_line(const chain_parser *p, const char *format, ...
     return mst_fail(MST_EINPUT, "%s:%u: %s", p->source, p->line, text);
 }
 
-/* Puts the line in front of a sentence that knows nothing of it. */
+/* Adds the line to a sentence. */
 static mst_status at_line(const chain_parser *p, mst_status st)
 {
     char text[MST_ERROR_MAX];
@@ -60,7 +60,7 @@ static mst_status at_line(const chain_parser *p, mst_status st)
     return chain_fail_line(p, "%s", strncmp(text, "--", 2) == 0 ? text + 2 : text);
 }
 
-/* Splits a line at blanks; what follows a # is not read. */
+/* Splits a line at blanks; a # starts a comment. */
 static mst_status chain_split(chain_parser *p, char *line)
 {
     p->n_words = 0;

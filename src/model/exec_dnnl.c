@@ -1,17 +1,18 @@
 /* Executor dnnl: large nets on oneDNN, with threads inside its primitives (contract in executor.h).
  *
  * Flow of a pass: rows as plain numbers into tensor 0, stage after stage to the scores, loss, stages
- * backwards. The flat vector stays the truth: weights are read, and gradients added, where strategies have
- * them.
+ * backwards. The flat vector stays authoritative: weights are read, and gradients added, in the strategies'
+ * memory.
  *
  * Invariants
  * 1. Primitives are made for max_rows images. A smaller batch is filled up with images of zeros, whose
  *    d(loss)/d(score) is zero, so that they add nothing to any gradient; layers that compute with their own
  *    plain functions see the real rows only, and rows beyond are zeroed behind them.
  * 2. Batch norm would count those zeros: a chain that has one is trained by a plan made for the number of
- *    rows at hand. Two plans are kept, for max_rows and for the last other number, as epochs end alike.
- * 3. Weights of a convolution are brought into the layouts of its operations right before use, in every pass:
- *    nobody tells when they change, and it costs a thousandth of the pass. */
+ *    rows at hand. Two plans are kept, for max_rows and for the last other number, because all epochs end
+ * with the same number.
+ * 3. Weights of a convolution are reordered into the layouts of its operations right before use, in every
+ * pass: there is no notice of their changes, and it costs a thousandth of the pass. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -26,7 +27,7 @@ typedef struct dnnl_replica {
     mst_dnnl_plan *other; /* for another number of rows; or NULL */
 } dnnl_replica;
 
-/* What the stages of a pass need to know. */
+/* The arguments of the stages of a pass. */
 typedef struct dnnl_pass {
     mst_dnnl_plan *plan;
     uint32_t n; /* rows */
@@ -132,8 +133,8 @@ static mst_status stage_forward(const dnnl_pass *r, const mst_dnnl_stage *s)
 
 /* ---- backward ---- */
 
-/* dw writes a gradient of its own layout, unless that is plain. It is brought into the flat one, or by way of
- * plain_room added to it. */
+/* dw writes a gradient of its own layout, unless that is plain. It is reordered into the flat one, or added
+ * to it through plain_room. */
 static mst_status conv_gradient(const dnnl_pass *r, const mst_dnnl_stage *s)
 {
     const mst_layer *layer = s->layer;
@@ -412,7 +413,7 @@ static mst_status dnnl_open(const mst_chain *chain, const mst_kernels *kernels, 
     return MST_OK;
 }
 
-/* Layers that it does not know are computed with their own functions. */
+/* Unsupported layers are computed with their own functions. */
 static mst_status dnnl_can(const mst_chain *chain)
 {
     (void)chain;

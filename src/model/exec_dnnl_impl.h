@@ -11,7 +11,7 @@ typedef struct mst_dnnl_tensor {
     const mst_dnnl_layout *layout;
     size_t size; /* bytes */
     float *data, *diff;
-    /* What backward passes still want to know of it: stages that compute in place ask. */
+    /* Whether backward passes still need it, for stages that compute in place. */
     enum { MST_DNNL_FREE, MST_DNNL_SIGN, MST_DNNL_EXACT } guard;
 } mst_dnnl_tensor;
 
@@ -51,7 +51,7 @@ typedef struct mst_dnnl_plan {
     uint32_t first_back; /* the backward pass ends with this stage: nothing before has parameters */
     /* Rooms that stages use one after the other. */
     size_t weight_size, gradient_size, plain_size;
-    float *weight_room;   /* a convolution's weights in the layout that an operation wants */
+    float *weight_room;   /* a convolution's weights in the layout of an operation */
     float *gradient_room; /* their gradient in the layout that dw writes */
     float
         *plain_room; /* the same as plain numbers where it is to be added, the gradient of a bias behind it */

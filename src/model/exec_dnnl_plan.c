@@ -1,19 +1,18 @@
 /* Executor dnnl, set-up: a chain of layers becomes stages, tensors between them, and one block of memory.
  *
- * Layouts: convolutions choose theirs, everything else takes what comes, and reorders stand where the two
- * differ: before layers that want plain numbers (inner products, layers that are not built in, the scores)
- * and before convolutions. Inner products use their weights where they lie, whatever their size; convolutions
- * have theirs brought into shape before use, in one room for all.
+ * Layouts: convolutions choose theirs, all other layers accept any, and reorders are inserted where the two
+ * differ: before layers that need plain numbers (inner products, layers that are not built in, the scores)
+ * and before convolutions. Inner products use their weights in place, whatever their size; weights of
+ * convolutions are reordered before use, in one shared buffer.
  *
  * Memory for training (inference keeps no tensors and has two at a time):
- *   tensors      all outputs of layers that do not compute in place; relu and dropout do, and relu rides on
- *                the convolution or inner product before it
- *   gradients    of two neighbouring tensors at a time: even ones at one end of a region, odd ones at the
- *                other, so that it is as large as the largest pair
- * One-tower AlexNet at 128 images, in MB: input 77, conv1 99, pool1 24 (and 6 for where its maxima were),
- * conv2 72, pool2 17 + 4, conv3 33, conv4 22, conv5 22, pool5 5 + 5 as plain numbers, inner products 5,
- * dropout's factors 7: 398. Gradients: conv1 and pool1, 123. Rooms for weights 11. Together 532, beside 244
- * of weights and 244 of gradient: 1.02 GB. */
+ *   tensors      all outputs of layers that do not compute in place; relu and dropout do, and relu is fused
+ * with the convolution or inner product before it gradients    of two neighbouring tensors at a time: even
+ * ones at one end of a region, odd ones at the other, so that it is as large as the largest pair One-tower
+ * AlexNet at 128 images, in MB: input 77, conv1 99, pool1 24 (and 6 for where its maxima were), conv2 72,
+ * pool2 17 + 4, conv3 33, conv4 22, conv5 22, pool5 5 + 5 as plain numbers, inner products 5, dropout's
+ * factors 7: 398. Gradients: conv1 and pool1, 123. Rooms for weights 11. Together 532, beside 244 of weights
+ * and 244 of gradient: 1.02 GB. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -218,7 +217,7 @@ static mst_status add_plain(mst_dnnl_plan *plan, const mst_layer *layer)
     bool here = layer->ops == &mst_layer_dropout && plan->tensors[last_tensor(plan)].guard != MST_DNNL_EXACT;
     TRY(plain_layout(plan, &layer->out, &y));
     mst_dnnl_stage *s = add_stage(plan, MST_DNNL_STAGE_PLAIN, layer, here ? NULL : y);
-    if (layer->ops != &mst_layer_dropout) /* whose backward pass looks at neither x nor y */
+    if (layer->ops != &mst_layer_dropout) /* whose backward pass uses neither x nor y */
         plan->tensors[s->y].guard = MST_DNNL_EXACT;
     if (plan->training && layer->ops->state_size != NULL)
         s->kept_size = layer->ops->state_size(layer, plan->n);

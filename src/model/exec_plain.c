@@ -1,7 +1,7 @@
-/* Executor plain: the layers' own functions, one after the other, on plain rows. What others are compared
- * with, and what computes kinds of layers that no other executor knows.
+/* Executor plain: the layers' own functions, one after the other, on plain rows. Other executors are compared
+ * with it, and it computes kinds of layers that no other executor supports.
  *
- * Training keeps every layer's output for the way back, whose gradients alternate between two buffers;
+ * Training keeps every layer's output for the backward pass, whose gradients alternate between two buffers;
  * inference alternates outputs between the same two. */
 #include <string.h>
 

@@ -1,15 +1,14 @@
 /* Executor tile: small nets, a vector's worth of images at a time, side by side in its lanes.
  *
- * What small nets suffer from is everything but arithmetic: calls that are longer than their work, changes of
- * layout, vectors that a plane of 10 x 10 does not fill. With one image per lane every layer is whole vectors
- * whatever its shape, nothing is ever laid out anew but the rows that come in, and a tile of LeNet (16
- * images) stays in the second-level cache from the first convolution to the last gradient.
- * tile_kernels_impl.h says how the kernels are built.
+ * Overhead dominates small nets: calls that take longer than their work, changes of layout, vectors that a
+ * plane of 10 x 10 does not fill. With one image per lane every layer is whole vectors whatever its shape,
+ * only the input rows change their layout, and a tile of LeNet (16 images) stays in the second-level cache
+ * from the first convolution to the last gradient. tile_kernels_impl.h describes the kernels.
  *
  * A batch is computed tile after tile, forward and backward. Invariants:
- * 1. On the way back, the gradient of an array takes the array's place: the operation that reads x leaves
- *    d(loss)/d(x) there, already multiplied by the derivative of the activation that x came out of. So an
- *    operation adds to the gradient of its weights first, and needs nothing of its y but the gradient.
+ * 1. In the backward pass, the gradient of an array replaces the array: the operation that reads x writes
+ * d(loss)/d(x) there, already multiplied by the derivative of the activation that produced x. So an operation
+ * adds to the gradient of its weights first, and needs nothing of its y but the gradient.
  * 2. Gradients are functions of batch and weights: tiles add to them in their order. Those of fully connected
  *    layers go straight to the ranges; those of convolutions are kept by lane and added up after the last
  *    tile.
@@ -105,7 +104,7 @@ static const float *bias_of(const tile_op *op, const mst_weights *w)
     return op->layer->n_params > 1 ? w->ranges[op->layer->first_range + 1] : NULL;
 }
 
-/* The weights in the orders that the kernels want them. */
+/* The weights in the order of the kernels. */
 static void pack_weights(const tile_replica *self, const tile_op *op, const mst_weights *w)
 {
     const mst_tile_kernels *tile = self->tile;

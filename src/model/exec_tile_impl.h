@@ -1,4 +1,4 @@
-/* What the two files of the tile executor share: the plan (exec_tile_plan.c) and its execution (exec_tile.c).
+/* Shared by the two files of the tile executor: the plan (exec_tile_plan.c) and its execution (exec_tile.c).
  */
 #ifndef MST_MODEL_EXEC_TILE_IMPL_H
 #define MST_MODEL_EXEC_TILE_IMPL_H
@@ -26,7 +26,7 @@ typedef struct tile_op {
     size_t in_size, out_size;
     mst_tile_act act_in, act; /* that x and y came out of */
     bool back;                /* whether the gradient must go on to x */
-    float *x, *y;             /* y is replaced by its gradient on the way back */
+    float *x, *y;             /* the backward pass replaces y by its gradient */
     float *packed, *packed_back;
     float *gw, *gb;         /* sums of a convolution's gradients, by lane */
     float *factors;         /* of dropout */

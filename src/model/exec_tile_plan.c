@@ -1,7 +1,7 @@
-/* The plan of the tile executor: which operations a chain comes to, and memory for them.
+/* The plan of the tile executor: the operations of a chain, and memory for them.
  *
- * An activation belongs to the operation before it, so that it is applied while the numbers are at hand, and
- * its derivative when the gradient of that array is written. */
+ * An activation belongs to the operation before it, so that it is applied while the numbers are in registers,
+ * and its derivative when the gradient of that array is written. */
 #include <string.h>
 
 #include "base/alloc.h"

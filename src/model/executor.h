@@ -45,7 +45,7 @@ typedef struct mst_executor {
     mst_status (*forward)(mst_replica *self, const mst_batch *batch, const mst_weights *w, float *scores);
 } mst_executor;
 
-/* Rows as plain numbers, (n, c, h, w): bytes as byte/255, keys at their place, what a row lacks as zero. */
+/* Rows as plain numbers, (n, c, h, w): bytes as byte/255, keys at their index, absent features as zero. */
 void mst_replica_load(const mst_replica *self, const mst_row *rows, uint32_t n, float *x);
 
 /* Softmax cross-entropy of the scores (n_rows x classes): adds to sum, and sets d to scale *

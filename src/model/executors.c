@@ -1,4 +1,4 @@
-/* Registry of executors, and what they share; contract in executor.h. */
+/* Registry of executors and shared functions; contract in executor.h. */
 #include "model/executor.h"
 
 #include <stdio.h>

@@ -1,11 +1,10 @@
-/* Layers: what a net is made of. One const table per kind, in mst_layers; a net file names them, `muster
+/* Layers of nets. One const table per kind, in mst_layers; a net file names them, `muster
  * list` shows them, and the contract tests loop over them (finite differences, plain against fast
  * implementations).
  *
- * A layer is described once (mst_layer: options, shapes, parameters) and never changes after that. How it is
- * computed is the business of an executor (executor.h): the fast ones know the built-in kinds; for every
- * other kind they call the table's plain functions, which work on rows of plain numbers: image after image,
- * (n, c, h, w). */
+ * A layer is described once (mst_layer: options, shapes, parameters) and never changes after that. An
+ * executor computes it (executor.h): the fast ones support the built-in kinds; for every other kind they call
+ * the table's plain functions, which work on rows of plain numbers: image after image, (n, c, h, w). */
 #ifndef MST_MODEL_LAYER_H
 #define MST_MODEL_LAYER_H
 
@@ -69,7 +68,7 @@ typedef struct mst_layer {
     uint32_t first_range;             /* its parameters are ranges one after the other */
 } mst_layer;
 
-/* What a pass needs to know besides numbers. */
+/* The arguments of a pass besides numbers. */
 typedef struct mst_pass {
     bool training; /* dropout drops, batch norm uses the batch's own mean and variance */
     uint64_t seed, step,
@@ -80,11 +79,11 @@ struct mst_layer_ops {
     const char *name, *help;
     size_t size;               /* of the derived struct */
     const mst_option *options; /* key=value words of the net file; or NULL */
-    size_t options_at;         /* where they lie in the derived struct */
+    size_t options_at;         /* their offset in the derived struct */
     const char
         *main_option; /* the option that a bare first number sets: "conv 6" is "conv filters=6"; or NULL */
 
-    /* Checks options and self->in, sets self->out and the parameters. The sentence says what does not fit. */
+    /* Checks options and self->in, sets self->out and the parameters. A failure names what does not fit. */
     mst_status (*shape)(mst_layer *self);
     uint64_t (*flops)(const mst_layer *self); /* of one image, forward, a multiply-add counting as two */
     size_t (*state_size)(const mst_layer *self,
@@ -107,7 +106,7 @@ extern const mst_layer_ops *const mst_layers[]; /* NULL-terminated */
 
 /* A chain of layers, ending in one number per class; softmax and cross-entropy follow by themselves. */
 typedef struct mst_chain {
-    char *text; /* the net file; what checkpoints keep */
+    char *text; /* the net file, as checkpoints keep it */
     mst_dims in;
     uint32_t n_layers;
     mst_layer *layers[MST_NET_LAYERS];
@@ -115,10 +114,10 @@ typedef struct mst_chain {
 } mst_chain;
 
 /* Reads a net: one layer a line, "NAME: KIND [NUMBER] [option=value ...]" or without a name (conv1, conv2,
- * ... are given then), "input CxHxW" first where the data does not say, "defaults option=value ..." for the
- * layers below, # comments; the value "classes" is n_classes. Infers shapes from `in` (c 0: not known; c x 1
- * x 1: as many numbers in a row, which an input line may make an image) and checks that the end has n_classes
- * numbers (0: any). Errors name source and line. *out is the caller's to destroy. */
+ * ... are given then), "input CxHxW" first where the data does not give it, "defaults option=value ..." for
+ * the layers below, # comments; the value "classes" is n_classes. Infers shapes from `in` (c 0: unknown; c x
+ * 1 x 1: as many numbers in a row, which an input line may make an image) and checks that the end has
+ * n_classes numbers (0: any). Errors name source and line. *out is the caller's to destroy. */
 mst_status mst_chain_parse(const char *text, const char *source, const mst_dims *in, uint32_t n_classes,
                            mst_chain **out);
 /* Same for a net that may have further kinds of layers (NULL-terminated; or NULL), which must outlive the
@@ -136,7 +135,7 @@ uint64_t mst_chain_flops(const mst_chain *chain); /* of one image, forward */
 /* Nets that come with muster: "lenet", "alexnet", ...; NULL-terminated. */
 typedef struct mst_known_net {
     const char *name, *help, *text;
-    mst_dims in; /* what it was made for */
+    mst_dims in; /* the input it was designed for */
     uint32_t n_classes;
 } mst_known_net;
 extern const mst_known_net mst_known_nets[];

@@ -1,6 +1,6 @@
-/* Convolution. y[o] = b[o] + sum over the channels i of o's group and the kernel of w[o][i] * x[i], the
- * kernel not being flipped, as everywhere in deep learning; the input is padded with zeros. Weights lie as
- * PyTorch has them: (out, in / groups, kh, kw). */
+/* Convolution. y[o] = b[o] + sum over the channels i of o's group and the kernel of w[o][i] * x[i], without
+ * flipping the kernel, as usual in deep learning; the input is padded with zeros. Weights have PyTorch's
+ * order: (out, in / groups, kh, kw). */
 #include "base/racy.h"
 #include "model/layer_impl.h"
 

@@ -1,5 +1,5 @@
-/* Dropout: in training, each unit is zero with probability rate, and what stays is multiplied with
- * 1 / (1 - rate), so that inference has nothing to do.
+/* Dropout: in training, each unit is zero with probability rate, and the others are multiplied by 1 / (1 -
+ * rate), so that inference has nothing to do.
  *
  * Which units drop is a function of (seed, step, row in the global batch, layer, unit): a batch drops the
  * same ones however it is divided among threads and workers. The stream of a row gives unit u its u-th word.
@@ -37,7 +37,7 @@ static size_t dropout_state_size(const mst_layer *self, uint32_t n)
     return n * mst_dims_size(&self->in) * sizeof(float);
 }
 
-/* FNV-1a: tells the layers of a net apart. */
+/* FNV-1a: distinguishes the layers of a net. */
 static uint64_t name_hash(const char *name)
 {
     uint64_t hash = 0xcbf29ce484222325u;

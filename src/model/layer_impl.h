@@ -1,5 +1,5 @@
-/* What the built-in layers share: options of weights, sizes of windows. Executors include it to look into the
- * layers that they compute themselves. */
+/* Shared by the built-in layers: options of weights, sizes of windows. Executors include it for the layers
+ * that they compute themselves. */
 #ifndef MST_MODEL_LAYER_IMPL_H
 #define MST_MODEL_LAYER_IMPL_H
 
@@ -57,7 +57,7 @@ typedef struct mst_window {
 /* The size that a side of n comes out with; MST_EINPUT, naming the layer, when the window does not fit. */
 mst_status mst_window_out(const mst_layer *self, const mst_window *window, mst_dims *out);
 
-/* The part of a window at output (oy, ox) that lies within the image: rows [y0, y1) and columns [x0, x1) of
+/* The area of a window at output (oy, ox) within the image: rows [y0, y1) and columns [x0, x1) of
  * the input, and where the window starts, which may be negative. */
 typedef struct mst_window_area {
     int64_t top, left;
@@ -119,7 +119,7 @@ typedef struct mst_batchnorm {
     } options;
 } mst_batchnorm; /* params: weight, bias; running_mean and running_var are state */
 
-/* What dropout multiplies the units of row `row` of the batch with: 0, or 1 / (1 - rate). A function of the
+/* Dropout's factors for the units of row `row` of the batch: 0, or 1 / (1 - rate). A function of the
  * layer's name, the pass, and the row alone. n units from the first. */
 void mst_dropout_row(const mst_layer *self, const mst_pass *pass, uint64_t row, uint64_t n, float *factors);
 

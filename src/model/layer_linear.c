@@ -1,5 +1,5 @@
-/* Inner product: y = W x + b over all numbers of an image, which are taken as one row (c, h, w). Weights lie
- * as PyTorch has them: (out, in). */
+/* Inner product: y = W x + b over all numbers of an image, taken as one row (c, h, w). Weights have PyTorch's
+ * order: (out, in). */
 #include "base/racy.h"
 #include "model/layer_impl.h"
 

@@ -1,4 +1,4 @@
-/* Registry of layers, and what the built-in ones share (layer_impl.h). */
+/* Registry of layers and functions of the built-in ones (layer_impl.h). */
 #include <string.h>
 
 #include "model/layer_impl.h"

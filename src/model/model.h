@@ -23,12 +23,12 @@ typedef struct mst_model_options {
     double pos_weight; /* --pos-weight: weight of rows with a positive label (logreg) */
     /* nets: */
     char *net;            /* --net FILE, with --model net */
-    char *image;          /* --image CxHxW, where the data does not say it; or NULL */
-    int activation;       /* --activation: in place of the relu of nets that come with muster; 0: as it is */
-    int init;             /* --init: where the net does not say otherwise; 0: as it is */
+    char *image;          /* --image CxHxW, where the data does not give it; or NULL */
+    int activation;       /* --activation: in place of the relu of built-in nets; 0: unchanged */
+    int init;             /* --init: where the net does not set it; 0: unchanged */
     char *hidden;         /* --hidden N,N,...: of mlp */
     char *executor;       /* --executor; NULL: auto */
-    const char *net_text; /* the net itself, in place of --net and what the model's name stands for; borrowed
+    const char *net_text; /* the text of the net, in place of --net and of the model's own; borrowed
                              until mst_model_new returns */
     const struct mst_layer_ops *const *kinds; /* of layers that the net may have besides the built-in ones;
                                                  NULL-terminated; must outlive the model; or NULL */
@@ -36,7 +36,7 @@ typedef struct mst_model_options {
 extern const mst_option mst_model_option_table[];
 #define MST_MODEL_OPTION_OF_NET (MST_OPTION_FACT_FREE << 1) /* a fact: the option describes a net */
 
-/* What the data looks like to a model. */
+/* The shape of the data. */
 typedef struct mst_shape {
     uint64_t n_features;
     uint32_t n_dense;   /* the longest dense prefix any row may have */
@@ -51,7 +51,7 @@ typedef struct mst_loss_sum {
     uint64_t rows;
 } mst_loss_sum;
 
-/* Where the model's weights lie: ranges[i] is dense range i of its gradient layout, sparse is key 0. */
+/* Pointers to the model's weights: ranges[i] is dense range i of its gradient layout, sparse is key 0. */
 typedef struct mst_weights {
     float *ranges[MST_RANGE_MAX];
     float *sparse;
@@ -61,9 +61,9 @@ typedef struct mst_weights {
 } mst_weights;
 
 /* A step as strategies see it (DESIGN.md, "A step"): the model calls need(range) before it reads a dense
- * range and ready(range) when that range's gradient is final. The step or either slot may be NULL (local:
+ * range and ready(range) when that range's gradient is final. The step or either function may be NULL (local:
  * nothing to do). Random numbers of a step (dropout) are keyed by seed, number, and the row's place in the
- * global batch: whoever computes a share says where it starts. */
+ * global batch, of which first_row is the start of this share. */
 typedef struct mst_step {
     mst_status (*need)(struct mst_step *self, uint32_t range);
     mst_status (*ready)(struct mst_step *self, uint32_t range);
@@ -96,7 +96,7 @@ typedef struct mst_model_ops {
     size_t size;           /* of the derived struct */
     unsigned capabilities; /* mst_model_capability bits */
 
-    /* Checks the shape against the model (one sentence when it does not fit) and keeps what it needs. */
+    /* Checks the shape against the model (one sentence when it does not fit) and copies what it needs. */
     mst_status (*init)(mst_model *self, const mst_model_options *options, const mst_shape *shape);
     void (*fini)(mst_model *self); /* also after a failed init; NULL: nothing to do */
     /* Declares views. */
@@ -118,8 +118,8 @@ typedef struct mst_model_ops {
     mst_status (*compute)(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
                           float scale, mst_grad *grad, mst_step *step, mst_loss_sum *sum);
 
-    /* Runs fn(arg, 0..n-1) on the threads that compute with the scratch uses, while it is not in use. NULL:
-     * it has none of its own. */
+    /* Runs fn(arg, 0..n-1) on the threads that compute uses with the scratch, while it is idle. NULL: it has
+     * no threads. */
     void (*each)(const mst_model *self, void *scratch, unsigned n, void (*fn)(void *arg, unsigned i),
                  void *arg);
 
@@ -136,8 +136,8 @@ typedef struct mst_model_ops {
     /* One step of the same by several threads, in two phases with a barrier between them; both or neither are
      * NULL. coefficients: of the rows of a thread's share; their part of the dense ranges' gradient, times
      * scale, is added to grad. scatter: adds scale * coefs[i] * x_i over all rows of the step to the sparse
-     * weights of keys [from_key, to_key), row by row: every key gets its updates in row order, whoever owns
-     * it. Keys below the dense prefix belong to the dense ranges. */
+     * weights of keys [from_key, to_key), row by row: every key gets its updates in row order, whichever
+     * thread owns it. Keys below the dense prefix belong to the dense ranges. */
     void (*coefficients)(const mst_model *self, const mst_batch *share, const mst_weights *w, float scale,
                          float *coefs, mst_grad *grad, mst_loss_sum *sum);
     void (*scatter)(const mst_model *self, const mst_batch *batch, const float *coefs, float scale,
@@ -169,15 +169,15 @@ mst_status mst_model_new(const mst_model_options *options, const mst_shape *shap
                          mst_model **out);
 void mst_model_destroy(mst_model *self); /* NULL-safe */
 
-/* What a thread needs to compute on batches of up to max_rows rows. n_threads: that it may use in a batch,
- * where mst_model_threads. training false: forward only. *out is the caller's, to be freed with the model
- * still there. */
+/* The memory that a thread needs to compute on batches of up to max_rows rows. n_threads: threads for one
+ * batch, where mst_model_threads. training false: forward only. *out is the caller's, to be freed before the
+ * model. */
 mst_status mst_model_scratch_new(const mst_model *self, uint32_t max_rows, unsigned n_threads, bool training,
                                  void **out);
 void mst_model_scratch_free(const mst_model *self, void *scratch); /* NULL-safe */
 
-/* The model uses several threads in one batch by itself: strategies then make one scratch with all threads
- * instead of one for each. */
+/* The model uses several threads for one batch: strategies then make one scratch with all threads instead of
+ * one per thread. */
 static inline bool mst_model_threads(const mst_model *self)
 {
     return self->threads;
@@ -196,16 +196,16 @@ const struct mst_chain *mst_model_chain(const mst_model *self);
  * reference, or NULL when memory is short. */
 json_t *mst_model_graph(const mst_model *self, const mst_params *params);
 
-/* The text of the net that the name of a model (one with MST_MODEL_NET) and its options stand for, without
- * --init. Freed with mst_free. */
+/* The text of the net of a model (one with MST_MODEL_NET) with its options, without --init. Freed with
+ * mst_free. */
 mst_status mst_net_text(const char *model, const mst_model_options *options, char **out);
 
-/* What a score means: a single one is the logit of the second of two classes; of n, one is each class's (out
- * may be scores). */
+/* Scores to probabilities: a single score is the logit of the second of two classes; of n scores, each is a
+ * class's logit (out may be scores). */
 double mst_probability(double margin);
 void mst_probabilities(const float *scores, uint32_t n, float *out);
 
-/* The weights as they lie in the store. */
+/* Pointers to the weights in the store. */
 void mst_model_weights(const mst_model *self, const mst_params *params, mst_weights *out);
 
 #endif

@@ -56,7 +56,7 @@ static void graph_add_layer(json_t *nodes, const mst_layer *layer, const mst_par
     json_decref(options);
 }
 
-/* A model that is no chain: all its parameters act on the rows at once. */
+/* A model without layers: all its parameters act on the rows at once. */
 static void add_whole(json_t *nodes, const mst_model *self, const mst_params *params, char before[NAME])
 {
     json_t *inputs = json_pack("[s]", before);

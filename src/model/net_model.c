@@ -128,7 +128,7 @@ mst_status mst_net_text(const char *model, const mst_model_options *options, cha
 
 /* ---- the model ---- */
 
-/* What comes in: as the data has it, or as --image says, or a row of numbers. */
+/* The input: from the data, from --image, or a row of numbers. */
 static mst_status input_dims(const mst_model_options *options, const mst_shape *shape, mst_dims *out)
 {
     bool known = shape->c != 0;
@@ -250,7 +250,7 @@ static void net_close(const mst_model *self, void *scratch)
     ((const net_model *)self)->executor->close(scratch);
 }
 
-/* A share without rows: state stays what it is. */
+/* A share without rows: state stays unchanged. */
 MST_RACY static void keep_state(const mst_range *range, const float *w)
 {
     for (uint64_t i = 0; i < range->size; i++)

@@ -2,7 +2,7 @@
  *
  * Two layouts, chosen by the number of features alone so that every process agrees:
  *   up to 4096 features   "weight" [classes, features]: rows are expanded to dense and go through matrix
- * kernels more                  "weight" [features, classes]: a key's weights lie together, rows stay sparse
+ * kernels more                  "weight" [features, classes]: a key's weights are adjacent, rows stay sparse
  * (width = classes) "bias" [classes]. Gradient layout: range 0 is the whole weight (dense) or the dense
  * prefix's part of it (sparse), range 1 the bias. */
 #include <string.h>
@@ -75,8 +75,7 @@ static size_t softmax_scratch_size(const mst_model *self, uint32_t max_rows)
     return TILE_ROWS * row * sizeof(float);
 }
 
-/* Brings a row's dense part closer: rows lie in shuffled order, and the hardware does not see where the next
- * one is. */
+/* Prefetches a row's dense part: rows are in shuffled order, so hardware prefetching does not work. */
 static void prefetch_dense(const mst_row *row)
 {
     const char *data = row->bytes ? (const char *)row->bytes : (const char *)row->dense;

@@ -6,7 +6,7 @@
  * Lanes without an image hold zeros in the input and zero gradients at the end of the net.
  *
  * Backward passes replace activations by gradients in place: a kernel that passes a gradient back reads dy,
- * and writes over x, multiplied by the derivative of the activation x came out of (which is a function of x
+ * and writes over x, multiplied by the derivative of the activation that produced x (which is a function of x
  * alone). Arrays begin on 64-byte boundaries; weights may lie anywhere. Results differ between instruction
  * sets in the last bits only. Weights are read in functions that are racy (base/racy.h). */
 #ifndef MST_MODEL_TILE_KERNELS_H
@@ -35,8 +35,8 @@ typedef struct mst_tile_window {
     uint32_t groups; /* of channels; 1 for pooling */
 } mst_tile_window;
 
-/* Whether every number of the input lies in exactly one window: pooling then needs no scratch on the way
- * back. */
+/* Whether every number of the input lies in exactly one window: pooling then needs no scratch in the backward
+ * pass. */
 static inline bool mst_tile_window_exact(const mst_tile_window *g)
 {
     return g->pad_h == 0 && g->pad_w == 0 && g->stride_h == g->kernel_h && g->stride_w == g->kernel_w &&

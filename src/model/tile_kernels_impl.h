@@ -1,8 +1,8 @@
 /* The tile kernels' source, compiled once per instruction set: tile_kernels_<isa>.c defines LANES (floats per
  * vector, images per tile), TILE_ISA and TILE_SET and includes this file. Written with GNU vector types, so
- * that one text serves all; the parts are headers for the sake of their length and are included here only.
+ * that one source serves all; the headers are split by topic and included here only.
  *
- * What makes them fast: an output vector (16 images) is one register, and a block of up to BLOCK outputs that
+ * Why they are fast: an output vector (16 images) is one register, and a block of up to BLOCK outputs that
  * read the same input is computed together: one load of the input, then per output one multiply-add with its
  * weight broadcast from memory. Weights are packed so that those of a block lie side by side. With BLOCK
  * independent sums the latency of the multiply-add is hidden, and the only limit left is its throughput. */
@@ -66,7 +66,7 @@ INLINE vec relu_vec(vec x)
     return select_vec(x < splat(0.0f), splat(0.0f), x); /* not a number stays that */
 }
 
-/* d * act'(.), where y is what the activation gave. */
+/* d * act'(.), where y is the activation's output. */
 INLINE vec act_slope(mst_tile_act act, vec y, vec d)
 {
     switch (act) {

@@ -12,7 +12,7 @@ const mst_optimizer_ops *const mst_optimizers[] = {
 
 #define AT(field) offsetof(mst_optim_options, field)
 
-/* Upper bounds are what a float holds with room to spare. */
+/* Upper bounds are well within the range of a float. */
 const mst_option mst_optim_option_table[] = {
     {.name = "optimizer",
      .type = MST_OPTION_CHOICE,
@@ -148,7 +148,7 @@ const mst_option mst_optim_option_table[] = {
     {.name = NULL},
 };
 
-/* NaN fails every comparison, so checks are written as what must hold. */
+/* NaN fails every comparison, so checks state the condition that must hold. */
 static mst_status check_at_least_zero(const char *name, double value)
 {
     if (value >= 0 && isfinite((float)value))
@@ -156,7 +156,7 @@ static mst_status check_at_least_zero(const char *name, double value)
     return mst_fail(MST_EUSAGE, "--%s is %g; it must be a number from 0 up", name, value);
 }
 
-/* Values are used as floats: what rounds to zero there is zero. */
+/* Values are used as floats: a value that rounds to zero is zero. */
 static mst_status check_above_zero(const char *name, double value)
 {
     if ((float)value > 0 && isfinite((float)value))

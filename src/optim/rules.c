@@ -22,7 +22,7 @@
 #define RACY   __attribute__((no_sanitize("thread")))
 #define INLINE static inline __attribute__((always_inline, no_sanitize("thread")))
 
-/* What a rule needs in one step, in the precision it computes in. */
+/* The numbers that a rule needs in one step, in the precision of its computation. */
 typedef struct numbers {
     float lr, l1, l2;
     float keep1, add1;  /* momentum: mu; adam: beta1, 1 - beta1 */
@@ -63,7 +63,7 @@ INLINE void over_keys(rule *one, const numbers *c, float *restrict w, float *res
 {
     if (width == 1) {
         for (size_t i = 0; i < n; i++) {
-            if (a != NULL) { /* without state the processor runs far enough ahead by itself */
+            if (a != NULL) { /* without state the processor prefetches far enough */
                 size_t soon = keys[i + AHEAD < n ? i + AHEAD : i];
                 __builtin_prefetch(&w[soon], 1);
                 __builtin_prefetch(&a[soon], 1);

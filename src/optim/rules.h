@@ -1,4 +1,4 @@
-/* The rules that optim.c registers; what each computes is stated in optim.h. */
+/* The rules that optim.c registers; optim.h states the formulas. */
 #ifndef MST_OPTIM_RULES_H
 #define MST_OPTIM_RULES_H
 

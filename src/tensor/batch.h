@@ -1,4 +1,4 @@
-/* A batch: rows as a model sees them, wherever their numbers lie.
+/* A batch: rows as a model sees them, wherever their numbers are stored.
  *
  * A row is a dense prefix plus a sparse tail: features [0, n_dense) are all present, as floats or as bytes
  * that stand for byte/255; features from n_dense on are (key, value) pairs in ascending key order, where a
@@ -18,7 +18,7 @@ typedef struct mst_row {
     const float *values;  /* n_keys, or NULL: all one */
     uint32_t n_dense, n_keys;
     float label;  /* as found in the data: -1/0/+1, or a class number */
-    float weight; /* importance; 1 unless the data says otherwise */
+    float weight; /* importance; 1 unless the data sets it */
 } mst_row;
 
 typedef struct mst_batch {

@@ -1,15 +1,15 @@
 /* oneDNN 2.x behind dnnl_ops.h.
  *
- * Every operation is made the same way: a descriptor, a primitive descriptor with the scratch memory ours to
- * give, the primitive, and one memory object per argument whose layout is asked from the descriptor. Memory
- * objects carry no buffer of their own; binding sets their pointer. */
+ * Every operation is made the same way: a descriptor, a primitive descriptor with scratch memory supplied by
+ * us, the primitive, and one memory object per argument with the layout that the descriptor reports. Memory
+ * objects have no buffer; binding sets their pointer. */
 #include "tensor/dnnl_ops.h"
 
 #include <oneapi/dnnl/dnnl.h>
 #include <string.h>
 #ifdef _OPENMP
 #include <omp.h>
-#else /* a compiler with an OpenMP of its own, which is not oneDNN's */
+#else /* a compiler whose OpenMP runtime differs from oneDNN's */
 int omp_get_max_threads(void);
 void omp_set_num_threads(int n);
 #endif
@@ -210,8 +210,8 @@ static mst_status dnnl_add_memory(mst_dnnl_op *op, int exec_arg, const dnnl_memo
     return MST_OK;
 }
 
-/* The operation from its descriptor pd, which it takes over; args: bits of mst_dnnl_arg, of which those that
- * the primitive does not have are left out. */
+/* Makes the operation from its descriptor pd and takes ownership of it. args: bits of mst_dnnl_arg; arguments
+ * that the primitive lacks are ignored. */
 static mst_status op_new(mst_dnnl *self, dnnl_primitive_desc_t pd, unsigned args, const char *what,
                          mst_dnnl_op **out)
 {
@@ -260,7 +260,7 @@ static mst_status op_from(mst_dnnl *self, const void *desc, const_dnnl_primitive
     return op_new(self, pd, args, what, out);
 }
 
-/* Attributes with what follows the operation: relu, or nothing. */
+/* Attributes with the post-operation: relu or none. */
 static mst_status fused_attr(const mst_dnnl *self, bool relu, dnnl_primitive_attr_t *out)
 {
     dnnl_post_ops_t ops = NULL;
@@ -369,7 +369,7 @@ static mst_status conv_dw(mst_dnnl *self, const mst_dnnl_window *c, const conv_d
                    "a convolution's weight gradient", out);
 }
 
-/* Told by oneDNN's name for how it is computed. */
+/* Decided by the name of oneDNN's implementation. */
 static bool dnnl_slow(const mst_dnnl_op *op)
 {
     const char *name = "";

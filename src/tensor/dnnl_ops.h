@@ -1,13 +1,13 @@
-/* oneDNN, as much of it as the executor dnnl needs: the one place that calls it and knows its version.
+/* The part of oneDNN that the executor dnnl needs. Only this file calls oneDNN and depends on its version.
  *
  * An mst_dnnl makes layouts (how a tensor lies in memory) and operations (a primitive with its arguments) at
- * set-up and owns them. An operation says which layout it wants for each argument; the caller binds buffers
+ * set-up and owns them. An operation reports the layout it needs for each argument; the caller binds buffers
  * in those layouts and runs it. Running an operation allocates nothing here; its scratch memory is one block
  * for all of them, because they run one after the other.
  *
  * Thread: one thread at a time. Primitives are made for the number of OpenMP threads of the calling thread
  * and must run with the same number: mst_dnnl_enter before anything else here, mst_dnnl_leave after.
- * Errors: MST_ENOMEM, or MST_EUNSUPPORTED with oneDNN's name for what it could not do. */
+ * Errors: MST_ENOMEM, or MST_EUNSUPPORTED with oneDNN's name of the unsupported operation. */
 #ifndef MST_TENSOR_DNNL_OPS_H
 #define MST_TENSOR_DNNL_OPS_H
 
@@ -21,7 +21,7 @@ typedef struct mst_dnnl mst_dnnl;
 typedef struct mst_dnnl_layout mst_dnnl_layout;
 typedef struct mst_dnnl_op mst_dnnl_op;
 
-/* What an operation reads and writes; d: the gradient with respect to it. */
+/* Arguments of an operation; d: the gradient with respect to it. */
 typedef enum mst_dnnl_arg {
     MST_DNNL_X,
     MST_DNNL_W,
@@ -31,7 +31,7 @@ typedef enum mst_dnnl_arg {
     MST_DNNL_DW,
     MST_DNNL_DB,
     MST_DNNL_DY,
-    MST_DNNL_KEPT, /* what forward keeps for backward */
+    MST_DNNL_KEPT, /* data that forward keeps for backward */
     MST_DNNL_MEAN,
     MST_DNNL_VARIANCE,
     MST_DNNL_SCALE,
@@ -124,7 +124,7 @@ mst_status mst_dnnl_reorder(mst_dnnl *self, const mst_dnnl_layout *x, const mst_
 /* The layout of an argument; NULL when the operation has no such argument. */
 const mst_dnnl_layout *mst_dnnl_op_layout(const mst_dnnl_op *op, mst_dnnl_arg arg);
 
-/* Where an argument lies until bound again; an argument the operation does not have is ignored. */
+/* Binds an argument to a buffer until it is bound again; ignored when the operation has no such argument. */
 void mst_dnnl_bind(mst_dnnl_op *op, mst_dnnl_arg arg, const void *data);
 
 /* Once, after all operations are made: the scratch memory they share. Returns its size through *size (may be

@@ -34,8 +34,8 @@ typedef struct mst_grad {
     uint32_t width;         /* floats per key; 0: no sparse part */
     uint32_t n_owners;
     mst_contributions *owners; /* n_owners */
-    /* The dense ranges hold nothing that counts: what is added to them first overwrites them, and clears
-     * this. For models that can (mst_model.overwrites); never set otherwise. */
+    /* The dense ranges hold no data: the first addition overwrites them and clears this. For models that can
+     * (mst_model.overwrites); never set otherwise. */
     bool fresh;
 } mst_grad;
 
@@ -47,7 +47,7 @@ void mst_grad_fini(mst_grad *grad);
 /* Zeroes the dense ranges and empties the lists. */
 void mst_grad_clear(mst_grad *grad);
 
-/* Empties the lists, and has the dense ranges overwritten by what comes first. */
+/* Empties the lists; the first addition to a dense range overwrites it. */
 void mst_grad_renew(mst_grad *grad);
 
 /* Makes room for n more contributions in every list; call once per batch, before appending. */
@@ -56,7 +56,7 @@ mst_status mst_grad_room(mst_grad *grad, size_t n);
 /* Thread t's of n slices of a dense range, cut at multiples of 16 floats so that no two share a line. */
 void mst_grad_slice(uint64_t size, unsigned t, unsigned n, uint64_t *from, uint64_t *to);
 
-/* Adds thread t's slices of another gradient's dense ranges; state is no gradient and stays. */
+/* Adds thread t's slices of another gradient's dense ranges; state is not a gradient and stays. */
 void mst_grad_add_slices(mst_grad *grad, const mst_grad *more, unsigned t, unsigned n);
 
 /* Spreads neighbouring keys over owners in runs of 16 (one cache line of weights has one owner). */

@@ -1,5 +1,5 @@
 /* Floats on the wire: fp32, bf16 or fp16. Rounding is to nearest, ties to even; fp16 saturates at its largest
- * finite value (an infinite or NAN float stays what it is). Vectorised where the machine can. */
+ * finite value (infinity and NaN are kept). Vectorised where the machine can. */
 #ifndef MST_TENSOR_HALF_H
 #define MST_TENSOR_HALF_H
 

@@ -20,14 +20,14 @@ typedef struct mst_linear {
     float *bias; /* NULL: none */
 } mst_linear;
 
-/* Where some keys are to be found instead: those below `prefix`, and those of some lines of 16 keys (a cache
- * line of weights). A line's slot is a hash of it; what does not fit is not mapped. */
+/* Maps some keys to other places: those below `prefix`, and those of some lines of 16 keys (a cache line of
+ * weights). The hash of a line is its index; lines that collide are not mapped. */
 #define MST_MAP_BITS 10
 typedef struct mst_key_map {
     uint32_t prefix, prefix_delta;       /* keys below prefix: add prefix_delta */
     uint32_t factor;                     /* of the hash; odd */
     uint32_t lines[1u << MST_MAP_BITS];  /* key / 16, or MST_MAP_NONE */
-    uint32_t deltas[1u << MST_MAP_BITS]; /* what to add to a key of that line */
+    uint32_t deltas[1u << MST_MAP_BITS]; /* the number to add to a key of that line */
 } mst_key_map;
 #define MST_MAP_NONE UINT32_MAX /* no key has this line */
 

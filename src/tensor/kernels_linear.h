@@ -1,19 +1,19 @@
 /* Part of kernels_impl.h: linear models on rows with a dense prefix and a sparse tail.
  *
  * Sparse loops are scalar on purpose: gathers and scatters are no faster than scalar loads and stores on the
- * machines of interest, and a scalar loop is right when a key repeats within a row. What counts there is
- * latency: weights lie in 135 MB of memory, so the lines of a row are prefetched some rows ahead.
+ * machines of interest, and a scalar loop is right when a key repeats within a row. Latency dominates: the
+ * weights take 135 MB of memory, so the lines of a row are prefetched some rows ahead.
  *
- * Keys of the sparse part are not compared with anything: they may lie in a mapped file that somebody
- * overwrites, and any 32-bit number leads into the weights or into the guard behind them (tensor/params.h). A
+ * Keys of the sparse part are not compared with anything: they may be in a mapped file that another process
+ * overwrites, and any 32-bit number addresses the weights or the guard behind them (tensor/params.h). A
  * comparison per key costs 13% of the rate at batch 1. */
 
 /* How many rows ahead weights are prefetched, and how many the records themselves. */
 #define WEIGHTS_AHEAD 4 /* below MST_DESCEND_SCRATCH */
 #define RECORDS_AHEAD 8
 
-/* A row's numbers and keys lie in one record, or apart when its batch was localised; the keys, written just
- * before, are then at hand. */
+/* A row's numbers and keys are in one record, or separate when its batch was localised; the keys are then in
+ * the cache, because they were just written. */
 INLINE void prefetch_record(const mst_row *row)
 {
     const char *first = (const char *)(row->dense ? (const void *)row->dense : (const void *)row->keys);
@@ -233,7 +233,7 @@ static void scatter_dense(const mst_row *rows, uint32_t n, const float *coefs, f
 static void scatter_keys(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t from_key,
                          uint32_t to_key, float *sparse)
 {
-    mst_row ahead[WEIGHTS_AHEAD]; /* a ring of rows whose weights are on their way */
+    mst_row ahead[WEIGHTS_AHEAD]; /* a ring of rows whose weights are being prefetched */
     if (from_key >= to_key)
         return;
     for (uint32_t i = 0; i < n + WEIGHTS_AHEAD; i++) {
@@ -342,7 +342,7 @@ INLINE vec logistic_lanes(vec m, vec y, vec v, vec *coef)
     vec hinge = select_vec(z < splat(0.0f), -z, splat(0.0f));
     vec loss = v * (hinge + log1p_unit(e));
     ivec number = (ivec)abs_vec(m) <= 0x7f800000;
-    return select_vec(number, loss, m); /* a margin that is no number shows in the loss */
+    return select_vec(number, loss, m); /* a NaN margin shows in the loss */
 }
 
 static double logistic(const mst_row *rows, uint32_t n, const float *m, float pos_weight, float *coefs)

@@ -2,8 +2,8 @@
  *
  * Every view's end is rounded up to a cache line, so the next view, and the spare floats after the last,
  * start on one. Huge pages make random access to a large model faster, but a touched weight then costs 2 MB;
- * they are asked for only while the whole store is a modest part of this machine's memory, so that a sparse
- * model larger than memory still pays for what it touches alone. */
+ * they are used only while the whole store is a small part of this machine's memory, so that a sparse model
+ * larger than memory uses memory only for the weights it touches. */
 #include "tensor/params.h"
 
 #include <inttypes.h>
@@ -70,7 +70,7 @@ static bool wants_huge_pages(uint64_t floats)
     return pages > 0 && page > 0 && floats * sizeof(float) <= (uint64_t)pages * (uint64_t)page / 4;
 }
 
-/* Reserves w with a guard, if a view needs one; without it where there is no address space for that. */
+/* Reserves w, with a guard if a view needs one and there is address space for it. */
 static float *reserve_weights(mst_params *params, uint64_t floats, bool huge)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (params_bytes(floats) + page - 1) / page * page,

@@ -3,8 +3,8 @@
  *
  * Invariants
  * 1. Views start on 64-byte boundaries (multiples of 16 floats) and do not overlap; gaps are never read.
- * 2. Memory is reserved lazily and zero at first: weights nobody touches cost nothing.
- * 3. w may be followed by a guard, which is no part of it.
+ * 2. Memory is reserved lazily and zero at first: untouched weights cost nothing.
+ * 3. w may be followed by a guard, which is not part of it.
  * 4. `spare` floats beyond D are scratch of the local strategy (replicas of hot weights), never checkpointed.
  */
 #ifndef MST_TENSOR_PARAMS_H
@@ -41,8 +41,8 @@ typedef struct mst_params {
     uint64_t size, spare;       /* size: D, the end of the last view rounded up to a multiple of 16 floats */
     uint32_t n_views, n_slots;
     mst_view views[MST_VIEW_MAX];
-    /* Where a view has one float per key: behind w lie pages without access, so far that no 32-bit key of the
-     * view leads beyond them (base/fault.h). NULL: none, and keys must be below the view's size. */
+    /* Where a view has one float per key: w is followed by inaccessible pages, so many that no 32-bit key of
+     * the view is beyond them (base/fault.h). NULL: none, and keys must be below the view's size. */
     struct mst_fault_range *guard;
     size_t reach; /* bytes from w on, guard included; 0: none */
 } mst_params;
@@ -56,7 +56,7 @@ mst_status mst_params_add(mst_params *params, const char *name, mst_view_kind ki
 mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spare);
 void mst_params_fini(mst_params *params);
 
-/* Whether some key led into the guard, which then took what was written. */
+/* Whether some key pointed into the guard, which then received the write. */
 bool mst_params_strayed(const mst_params *params);
 
 /* Makes the pages of w and state present. For training on a store that is backed by huge pages (nothing
