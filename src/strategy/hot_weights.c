@@ -1,11 +1,11 @@
 /* Hot weights; contract in hot_weights.h.
  *
- * Per thread two arrays of equal layout: `mine`, which it trains on, and `base`, the shared value it last
- * saw. To publish: shared += mine - base; mine = base = shared, under a lock that is held for less than a
- * microsecond. No update is lost here, unlike in the unlocked part.
+ * Each thread has two arrays of the same layout: `mine`, which it trains on, and `base`, the shared value
+ * that it saw last. To publish: shared += mine - base; mine = base = shared, under a lock that is held for
+ * less than a microsecond. No update is lost here, unlike in the unlocked part.
  *
- * The unit is a line of 16 keys, since what threads take from each other is cache lines: where popular keys
- * lie side by side, none of them need be popular enough by itself.
+ * The unit is a line of 16 keys, because threads compete for cache lines: adjacent keys can make a line
+ * popular although none of them is popular alone.
  *
  * Layout of each array, in floats: [dense ranges, each on its own lines][popular lines]. */
 #include "strategy/hot_weights.h"
@@ -18,9 +18,9 @@
 
 #define LINE        16                                     /* keys */
 #define STRIDE      (MST_HOT_DENSE + MST_HOT_LINES * LINE) /* floats of one array */
-#define POPULAR     64  /* a line is popular when at least one row in so many touches it */
+#define POPULAR     64  /* a line is popular if at least one row in so many touches it */
 #define TRIES       16  /* hash factors tried for a map that drops few lines */
-#define SAMPLE_ROWS 512 /* rows that popularity is judged by */
+#define SAMPLE_ROWS 512 /* rows of the sample */
 
 typedef struct popular {
     uint32_t line, count;
@@ -33,7 +33,7 @@ struct mst_hot_weights {
     mst_grad layout;
     uint32_t range_at[MST_RANGE_MAX]; /* place of each dense range in the arrays */
     uint32_t n_dense;                 /* floats taken by the dense ranges */
-    uint32_t prefix, prefix_at;       /* keys below `prefix` lie in a dense range, from prefix_at on */
+    uint32_t prefix, prefix_at;       /* keys below `prefix` are in a dense range, from prefix_at on */
     uint32_t n_lines;
     uint32_t lines[MST_HOT_LINES];
     mst_key_map *maps; /* n_threads */
@@ -45,8 +45,8 @@ struct mst_hot_weights {
     _Alignas(64) atomic_flag busy[2]; /* dense, lines */
 };
 
-/* Thread t's array; it begins at a multiple of 16 floats in the spare part. */
-static float *mine_of(const mst_hot_weights *hot, unsigned t)
+/* The array of thread t; it begins at a multiple of 16 floats in the spare part. */
+static float *hot_mine(const mst_hot_weights *hot, unsigned t)
 {
     return hot->params->w + hot->params->size + (uint64_t)t * STRIDE;
 }
@@ -96,7 +96,7 @@ mst_status mst_hot_weights_new(const mst_model *model, mst_params *params, unsig
     }
     for (unsigned t = 0; t < n_threads; t++) {
         for (uint32_t i = 0; i < layout.n_ranges; i++)
-            hot->weights[t].ranges[i] = mine_of(hot, t) + range_at[i];
+            hot->weights[t].ranges[i] = hot_mine(hot, t) + range_at[i];
         hot->weights[t].sparse = params->w + layout.sparse_offset;
     }
     atomic_flag_clear(&hot->busy[0]);
@@ -131,9 +131,9 @@ static int by_line(const void *a, const void *b)
     return x->line < y->line ? -1 : x->line > y->line;
 }
 
-/* Counts how often each line occurs in the sample; returns how many are popular, sorted to the front of
- * counts. Short of memory: none, which is slower but right. */
-static uint32_t count_lines(mst_hot_weights *hot, const mst_batch *sample)
+/* Counts the occurrences of each line in the sample; returns the number of popular lines, sorted to the front
+ * of counts. Without memory there are none, which is slower but correct. */
+static uint32_t hot_count_lines(mst_hot_weights *hot, const mst_batch *sample)
 {
     size_t n = 0, distinct = 0;
     uint32_t n_rows = sample->n_rows < SAMPLE_ROWS ? sample->n_rows : SAMPLE_ROWS;
@@ -160,8 +160,8 @@ static uint32_t count_lines(mst_hot_weights *hot, const mst_batch *sample)
     return (uint32_t)n;
 }
 
-/* Puts the lines into the map's slots, the popular ones first; returns the rows that miss out. */
-static uint64_t place_lines(mst_hot_weights *hot, uint32_t n, uint32_t factor, mst_key_map *map)
+/* Puts the lines into the map, the popular ones first; returns the rows of lines that do not fit. */
+static uint64_t hot_place_lines(mst_hot_weights *hot, uint32_t n, uint32_t factor, mst_key_map *map)
 {
     uint64_t missed = 0;
     hot->n_lines = 0;
@@ -174,31 +174,32 @@ static uint64_t place_lines(mst_hot_weights *hot, uint32_t n, uint32_t factor, m
             continue;
         }
         map->lines[slot] = line;
-        map->deltas[slot] = hot->n_lines * LINE - line * LINE; /* thread 0's array begins at 0; see aim_map */
+        map->deltas[slot] =
+            hot->n_lines * LINE - line * LINE; /* thread 0's array begins at 0; see hot_aim_map */
         hot->lines[hot->n_lines++] = line;
     }
     return missed;
 }
 
-/* Chooses the lines and fills the first map, with the hash factor that leaves out the least. */
-static void choose_lines(mst_hot_weights *hot, const mst_batch *sample)
+/* Chooses the lines and fills the first map, with the hash factor that leaves out the fewest rows. */
+static void hot_choose_lines(mst_hot_weights *hot, const mst_batch *sample)
 {
-    uint32_t n = count_lines(hot, sample), best = 0x9E3779B1u;
+    uint32_t n = hot_count_lines(hot, sample), best = 0x9E3779B1u;
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0, factor = best; i < TRIES && least > 0; i++, factor = factor * 0x85EBCA6Bu) {
-        uint64_t missed = place_lines(hot, n, factor, &hot->maps[0]);
+        uint64_t missed = hot_place_lines(hot, n, factor, &hot->maps[0]);
         if (missed < least) {
             least = missed;
             best = factor;
         }
     }
-    place_lines(hot, n, best, &hot->maps[0]);
+    hot_place_lines(hot, n, best, &hot->maps[0]);
 }
 
-/* Makes a map whose lines lie at the beginning of an array lead to thread t's array. */
-static void aim_map(const mst_hot_weights *hot, unsigned t, mst_key_map *map)
+/* Points a map, whose lines begin at the start of an array, at the array of thread t. */
+static void hot_aim_map(const mst_hot_weights *hot, unsigned t, mst_key_map *map)
 {
-    uint32_t mine = (uint32_t)(mine_of(hot, t) - hot->params->w - (ptrdiff_t)hot->layout.sparse_offset);
+    uint32_t mine = (uint32_t)(hot_mine(hot, t) - hot->params->w - (ptrdiff_t)hot->layout.sparse_offset);
     map->prefix = hot->prefix;
     map->prefix_delta = mine + hot->prefix_at;
     for (uint32_t slot = 0; slot < 1u << MST_MAP_BITS; slot++)
@@ -209,7 +210,7 @@ static void aim_map(const mst_hot_weights *hot, unsigned t, mst_key_map *map)
 void mst_hot_weights_begin(mst_hot_weights *hot, const mst_batch *sample)
 {
     const float *w = hot->params->w;
-    choose_lines(hot, sample);
+    hot_choose_lines(hot, sample);
     memset(hot->shared, 0, STRIDE * sizeof(float));
     for (uint32_t i = 0; i < hot->layout.n_ranges; i++)
         memcpy(hot->shared + hot->range_at[i], w + hot->layout.ranges[i].offset,
@@ -220,8 +221,8 @@ void mst_hot_weights_begin(mst_hot_weights *hot, const mst_batch *sample)
     for (unsigned t = hot->n_threads; t-- > 0;) { /* map 0 last: the others are copies of it */
         if (t > 0)
             hot->maps[t] = hot->maps[0];
-        aim_map(hot, t, &hot->maps[t]);
-        memcpy(mine_of(hot, t), hot->shared, STRIDE * sizeof(float));
+        hot_aim_map(hot, t, &hot->maps[t]);
+        memcpy(hot_mine(hot, t), hot->shared, STRIDE * sizeof(float));
         memcpy(hot->base + (size_t)t * STRIDE, hot->shared, STRIDE * sizeof(float));
     }
 }
@@ -229,7 +230,7 @@ void mst_hot_weights_begin(mst_hot_weights *hot, const mst_batch *sample)
 void mst_hot_weights_end(mst_hot_weights *hot)
 {
     float *w = hot->params->w;
-    /* A line may reach into the dense prefix, whose own copy is the right one: lines first. */
+    /* lines first: a line may reach into the dense prefix, whose own copy is the valid one */
     for (uint32_t i = 0; i < hot->n_lines; i++)
         memcpy(w + hot->layout.sparse_offset + (uint64_t)hot->lines[i] * LINE,
                hot->shared + hot->n_dense + i * LINE, LINE * sizeof(float));
@@ -248,19 +249,19 @@ const mst_weights *mst_hot_weights_of(const mst_hot_weights *hot, unsigned t)
     return &hot->weights[t];
 }
 
-static void lock(atomic_flag *flag)
+static void hot_lock(atomic_flag *flag)
 {
     for (unsigned spins = 0; atomic_flag_test_and_set_explicit(flag, memory_order_acquire); spins++)
         if (spins > 200)
-            sched_yield(); /* its holder may have lost its core */
+            sched_yield(); /* the thread that holds it may be descheduled */
 }
 
-static void publish(mst_hot_weights *hot, unsigned t, uint32_t from, uint32_t n, atomic_flag *busy)
+static void hot_publish(mst_hot_weights *hot, unsigned t, uint32_t from, uint32_t n, atomic_flag *busy)
 {
-    float *restrict mine = mine_of(hot, t) + from;
+    float *restrict mine = hot_mine(hot, t) + from;
     float *restrict base = hot->base + (size_t)t * STRIDE + from;
     float *restrict shared = hot->shared + from;
-    lock(busy);
+    hot_lock(busy);
     for (uint32_t i = 0; i < n; i++) {
         float now = shared[i] + (mine[i] - base[i]);
         shared[i] = now;
@@ -272,10 +273,10 @@ static void publish(mst_hot_weights *hot, unsigned t, uint32_t from, uint32_t n,
 
 void mst_hot_weights_publish_dense(mst_hot_weights *hot, unsigned t)
 {
-    publish(hot, t, 0, hot->n_dense, &hot->busy[0]);
+    hot_publish(hot, t, 0, hot->n_dense, &hot->busy[0]);
 }
 
 void mst_hot_weights_publish_lines(mst_hot_weights *hot, unsigned t)
 {
-    publish(hot, t, hot->n_dense, hot->n_lines * LINE, &hot->busy[1]);
+    hot_publish(hot, t, hot->n_dense, hot->n_lines * LINE, &hot->busy[1]);
 }

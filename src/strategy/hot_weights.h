@@ -1,13 +1,13 @@
 /* Hot weights: private copies of the weights that nearly every row touches, one set per asynchronous thread.
  *
- * Threads that update shared weights without locks are slowed down by the few cache lines they all write: the
- * dense prefix and the bias (every row), and the lines that hold the most popular keys (Zipf). Each thread
- * therefore works on its own copy of those, and now and then adds what it changed to the shared copy and
- * takes over what others changed. Everything else stays shared and unlocked.
+ * Threads that update shared weights without locks are slowed down by the few cache lines that all of them
+ * write: the dense prefix and the bias (every row), and the lines of the most popular keys (Zipf). So each
+ * thread works on its own copy of those. At intervals it adds its changes to a shared copy and takes over the
+ * changes of others. All other weights stay shared and unlocked.
  *
- * Copies live in the spare part of the parameter vector, so that a translated key reaches them like any other
- * weight: kernels do not know about them. While a hot set is in use the store's own values of hot weights are
- * stale; end writes them back. */
+ * Copies are in the spare part of the parameter vector, so that a translated key reaches them like any other
+ * weight, and kernels need no special case. While hot weights are in use, the values in the store are stale;
+ * end writes the copies back. */
 #ifndef MST_STRATEGY_HOT_WEIGHTS_H
 #define MST_STRATEGY_HOT_WEIGHTS_H
 
@@ -16,7 +16,7 @@
 #include "model/model.h"
 
 #define MST_HOT_LINES 256  /* lines of 16 keys at most */
-#define MST_HOT_DENSE 1024 /* dense range floats at most; larger models have no hot set */
+#define MST_HOT_DENSE 1024 /* floats of dense ranges at most; larger models have no hot weights */
 
 typedef struct mst_hot_weights mst_hot_weights;
 
@@ -28,14 +28,14 @@ mst_status mst_hot_weights_new(const mst_model *model, mst_params *params, unsig
                                mst_hot_weights **out);
 void mst_hot_weights_destroy(mst_hot_weights *hot); /* NULL-safe */
 
-/* Chooses the popular lines from a sample of rows and copies their weights out. One thread, before the others
+/* Chooses the popular lines from a sample of rows and copies their weights. One thread, before the others
  * start. */
 void mst_hot_weights_begin(mst_hot_weights *hot, const mst_batch *sample);
 
 /* Writes hot weights back to the store. One thread, after the others have published for the last time. */
 void mst_hot_weights_end(mst_hot_weights *hot);
 
-/* The weights thread t computes on, and the map that takes keys to their private places. */
+/* The weights that thread t computes on, and the map from keys to their private positions. */
 const mst_weights *mst_hot_weights_of(const mst_hot_weights *hot, unsigned t);
 const mst_key_map *mst_hot_weights_map(const mst_hot_weights *hot, unsigned t);
 

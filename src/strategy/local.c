@@ -1,17 +1,17 @@
-/* Strategy local: N threads of this process on one store. sync in local_sync.c, async in local_async.c.
+/* Strategy local: N threads of this process on one store; sync in local_sync.c, async in local_async.c.
  *
- * Where the optimizer is plain SGD and the model can update in place, that is what happens; it is the same
- * update to rounding as the general way through a gradient. */
+ * With plain SGD and a model that can update in place, steps update in place. The result equals that of the
+ * general way through a gradient up to rounding. */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "strategy/local_impl.h"
 
-#define SPAN_ROWS  1024 /* rows taken at a time when batches are smaller */
-#define TIMED_ROWS 64   /* of a step whose phases are timed, unless its rows are a net's */
+#define CLAIM_ROWS 1024 /* rows claimed at a time if batches are smaller */
+#define TIMED_ROWS 64   /* rows of a step from which its phases are timed, except for nets */
 
-static mst_local_way choose_way(const mst_local *self, const mst_model_ops *model)
+static mst_local_way local_choose_way(const mst_local *self, const mst_model_ops *model)
 {
     if (!self->additive)
         return MST_LOCAL_GENERAL;
@@ -22,20 +22,20 @@ static mst_local_way choose_way(const mst_local *self, const mst_model_ops *mode
     return MST_LOCAL_GENERAL;
 }
 
-/* Rows of the largest batch that the model sees at once. */
-static uint32_t rows_at_once(const mst_local *self)
+/* Rows of the largest batch that the model computes at once. */
+static uint32_t local_rows_at_once(const mst_local *self)
 {
     if (self->way == MST_LOCAL_DESCEND)
         return self->base.max_take;
     return self->base.options.mode == MST_MODE_ASYNC ? self->batch : (self->batch + self->n - 1) / self->n;
 }
 
-static mst_status init_worker(mst_local *self, mst_local_worker *w, const mst_grad *layout)
+static mst_status local_init_worker(mst_local *self, mst_local_worker *w, const mst_grad *layout)
 {
     const mst_model *model = self->base.env.model;
     uint32_t max_take = self->base.max_take;
-    TRY(mst_model_scratch_new(model, rows_at_once(self), self->inner, true, &w->scratch));
-    w->lrs = mst_calloc(self->span_steps, sizeof *w->lrs);
+    TRY(mst_model_scratch_new(model, local_rows_at_once(self), self->inner, true, &w->scratch));
+    w->lrs = mst_calloc(self->claim_steps, sizeof *w->lrs);
     if (self->hot != NULL)
         w->rows = mst_calloc(max_take, sizeof *w->rows);
     if (w->lrs == NULL || (self->hot != NULL && w->rows == NULL))
@@ -55,11 +55,11 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     self->n = mst_model_threads(env->model) ? 1 : (unsigned)options->threads;
     self->inner = (unsigned)options->threads / self->n;
     self->batch = (uint32_t)options->batch;
-    self->span_steps = self->batch < SPAN_ROWS ? SPAN_ROWS / self->batch : 1;
+    self->claim_steps = self->batch < CLAIM_ROWS ? CLAIM_ROWS / self->batch : 1;
     self->additive = env->optimizer->ops->additive(env->optimizer);
-    self->way = choose_way(self, model);
+    self->way = local_choose_way(self, model);
     self->timed = self->batch >= TIMED_ROWS || mst_model_chain(env->model) != NULL;
-    base->max_take = self->batch * self->span_steps;
+    base->max_take = self->batch * self->claim_steps;
     base->any_keys = self->way != MST_LOCAL_GENERAL && env->params->guard != NULL;
     base->n_lanes = options->mode == MST_MODE_ASYNC ? self->n : 1;
     mst_model_weights(env->model, env->params, &self->weights);
@@ -79,7 +79,7 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     mst_grad layout = {0};
     model->layout(env->model, env->params, &layout);
     for (unsigned t = 0; t < self->n; t++)
-        TRY(init_worker(self, &self->workers[t], &layout));
+        TRY(local_init_worker(self, &self->workers[t], &layout));
     return MST_OK;
 }
 

@@ -1,14 +1,14 @@
 /* Strategy local, asynchronous: every thread takes batches of its own and updates the shared weights without
- * locks (Hogwild), working on private copies of the hottest weights (hot_weights.h) where the model descends
- * in place. */
+ * locks (Hogwild). If the model updates in place, threads work on private copies of hot weights
+ * (hot_weights.h). */
 #include "base/alloc.h"
 #include "strategy/local_impl.h"
 
 #define PUBLISH_DENSE 64  /* rows between exchanges of the dense ranges and the bias */
 #define PUBLISH_LINES 256 /* rows between exchanges of the popular lines */
 
-/* Claims up to span_steps steps of the budget; 0 rows when it is used up. */
-static uint32_t claim_rows(mst_local *self, uint64_t *first_step)
+/* Claims up to claim_steps steps of the budget; 0 rows if it is used up. */
+static uint32_t local_claim_steps(mst_local *self, uint64_t *first_step)
 {
     const mst_budget *b = self->budget;
     if (mst_local_out_of_time(b) || atomic_load(&self->ended) || atomic_load(&self->failed))
@@ -16,7 +16,7 @@ static uint32_t claim_rows(mst_local *self, uint64_t *first_step)
     uint64_t at = atomic_load(&self->steps_claimed), most;
     do {
         most = mst_span_most_steps(self->progress->steps + at + 1);
-        most = most < self->span_steps ? most : self->span_steps;
+        most = most < self->claim_steps ? most : self->claim_steps;
     } while (!atomic_compare_exchange_weak(&self->steps_claimed, &at, at + most));
     if (at >= b->steps)
         return 0;
@@ -28,15 +28,15 @@ static uint32_t claim_rows(mst_local *self, uint64_t *first_step)
     return (uint32_t)(rows < b->rows - row ? rows : b->rows - row);
 }
 
-/* Rows with hot keys translated, or for batch 1, where that happens on the way, room for it. */
-static mst_status map_span(mst_local *self, unsigned t, mst_batch *span, mst_weights *weights)
+/* Translates the hot keys of the rows; for batch 1, which translates during the step, provides the memory. */
+static mst_status local_map_claim(mst_local *self, unsigned t, mst_batch *claim, mst_weights *weights)
 {
     mst_local_worker *w = &self->workers[t];
     const mst_key_map *map = mst_hot_weights_map(self->hot, t);
     size_t n_keys = 0, longest = 0;
-    for (uint32_t i = 0; i < span->n_rows; i++) {
-        n_keys += span->rows[i].n_keys;
-        longest = span->rows[i].n_keys > longest ? span->rows[i].n_keys : longest;
+    for (uint32_t i = 0; i < claim->n_rows; i++) {
+        n_keys += claim->rows[i].n_keys;
+        longest = claim->rows[i].n_keys > longest ? claim->rows[i].n_keys : longest;
     }
     size_t need = self->batch == 1 ? longest * MST_DESCEND_SCRATCH : n_keys;
     if (!mst_grow(&w->keys, &w->key_capacity, need, sizeof *w->keys))
@@ -47,29 +47,29 @@ static mst_status map_span(mst_local *self, unsigned t, mst_batch *span, mst_wei
         weights->map_scratch = w->keys;
         return MST_OK;
     }
-    self->base.env.model->kernels->translate(span->rows, span->n_rows, map, w->rows, w->keys);
-    span->rows = w->rows;
+    self->base.env.model->kernels->translate(claim->rows, claim->n_rows, map, w->rows, w->keys);
+    claim->rows = w->rows;
     return MST_OK;
 }
 
-static mst_status async_descend(mst_local *self, unsigned t, const mst_batch *rows, uint64_t first_step)
+static mst_status local_async_descend(mst_local *self, unsigned t, const mst_batch *rows, uint64_t first_step)
 {
     const mst_model *model = self->base.env.model;
     mst_local_worker *w = &self->workers[t];
-    mst_batch span = *rows;
+    mst_batch claim = *rows;
     mst_weights weights;
-    uint64_t n_steps = mst_local_steps(self, span.n_rows);
+    uint64_t n_steps = mst_local_steps(self, claim.n_rows);
     for (uint64_t i = 0; i < n_steps; i++)
         w->lrs[i] = mst_local_lr(self, first_step + i);
     if (self->hot == NULL) {
-        model->ops->descend(model, w->scratch, &span, self->batch, &self->weights, w->lrs, &w->loss);
+        model->ops->descend(model, w->scratch, &claim, self->batch, &self->weights, w->lrs, &w->loss);
         return MST_OK;
     }
-    TRY(map_span(self, t, &span, &weights));
+    TRY(local_map_claim(self, t, &claim, &weights));
     uint32_t block_steps = self->batch < PUBLISH_DENSE ? PUBLISH_DENSE / self->batch : 1, since_lines = 0;
     for (uint64_t step = 0; step < n_steps; step += block_steps) {
         mst_batch block =
-            mst_batch_part(&span, (uint32_t)(step * self->batch), (uint32_t)(block_steps * self->batch));
+            mst_batch_part(&claim, (uint32_t)(step * self->batch), (uint32_t)(block_steps * self->batch));
         model->ops->descend(model, w->scratch, &block, self->batch, &weights, w->lrs + step, &w->loss);
         mst_hot_weights_publish_dense(self->hot, t);
         since_lines += block.n_rows;
@@ -82,13 +82,13 @@ static mst_status async_descend(mst_local *self, unsigned t, const mst_batch *ro
     return MST_OK;
 }
 
-/* The general path: this thread's gradient, applied to the shared weights without locks. */
-static mst_status async_steps(mst_local *self, unsigned t, const mst_batch *span, uint64_t first_step)
+/* The general way: the gradient of this thread, applied to the shared weights without locks. */
+static mst_status local_async_steps(mst_local *self, unsigned t, const mst_batch *claim, uint64_t first_step)
 {
     const mst_model *model = self->base.env.model;
     mst_local_worker *w = &self->workers[t];
-    for (uint32_t from = 0; from < span->n_rows; from += self->batch, first_step++) {
-        mst_batch batch = mst_batch_part(span, from, self->batch);
+    for (uint32_t from = 0; from < claim->n_rows; from += self->batch, first_step++) {
+        mst_batch batch = mst_batch_part(claim, from, self->batch);
         mst_update u = {.lr = mst_local_lr(self, first_step), .step = first_step};
         mst_step at = mst_local_step(self, first_step, 0);
         if (self->timed)
@@ -112,8 +112,8 @@ static mst_status async_steps(mst_local *self, unsigned t, const mst_batch *span
     return MST_OK;
 }
 
-/* The longest of the threads' first spans: near the end of an epoch some find no rows left. */
-static const mst_batch *longest_first(const mst_local *self)
+/* The longest of the threads' first claims: near the end of an epoch some threads find no rows. */
+static const mst_batch *local_longest_first(const mst_local *self)
 {
     const mst_batch *longest = &self->workers[0].first;
     for (unsigned t = 1; t < self->n; t++)
@@ -126,47 +126,47 @@ void mst_local_async_thread(void *arg, unsigned t)
 {
     mst_local *self = arg;
     mst_local_worker *w = &self->workers[t];
-    mst_batch span = {0};
+    mst_batch claim = {0};
     uint64_t first_step = 0;
-    bool begun = self->hot == NULL; /* with hot weights, a first span is the sample they are chosen from */
+    bool begun = self->hot == NULL; /* with hot weights, a first claim is the sample for choosing them */
     mst_local_begin(self, t);
     for (;;) {
         mst_span_enter(MST_PHASE_PREPARE);
-        uint32_t want = claim_rows(self, &first_step);
+        uint32_t want = local_claim_steps(self, &first_step);
         mst_status st = MST_OK;
         uint64_t position = 0;
         bool more = true;
-        span.n_rows = 0;
+        claim.n_rows = 0;
         if (want != 0)
-            st = mst_feed_claim_by(self->feed, t, want, self->batch, self->budget->deadline_ns, &span,
+            st = mst_feed_claim_by(self->feed, t, want, self->batch, self->budget->deadline_ns, &claim,
                                    &position, &more);
         if (st == MST_OK)
-            st = mst_feed_fill(self->feed, t, 0, span.n_rows);
+            st = mst_feed_fill(self->feed, t, 0, claim.n_rows);
         if (!begun) {
-            w->first = span;
+            w->first = claim;
             mst_span_enter(MST_PHASE_BARRIER_WAIT);
             mst_team_barrier(self->team);
             if (t == 0)
-                mst_hot_weights_begin(self->hot, longest_first(self));
+                mst_hot_weights_begin(self->hot, local_longest_first(self));
             mst_team_barrier(self->team);
             begun = true;
         }
         if (st == MST_OK && !more)
             atomic_store(&self->ended, true);
-        mst_span_together(first_step, mst_local_steps(self, span.n_rows));
+        mst_span_together(first_step, mst_local_steps(self, claim.n_rows));
         mst_span_enter(MST_PHASE_COMPUTE);
-        if (st == MST_OK && span.n_rows != 0)
-            st = self->way == MST_LOCAL_DESCEND ? async_descend(self, t, &span, first_step)
-                                                : async_steps(self, t, &span, first_step);
+        if (st == MST_OK && claim.n_rows != 0)
+            st = self->way == MST_LOCAL_DESCEND ? local_async_descend(self, t, &claim, first_step)
+                                                : local_async_steps(self, t, &claim, first_step);
         if (st != MST_OK) {
             mst_local_fail(self, w, st);
             break;
         }
-        if (span.n_rows == 0)
+        if (claim.n_rows == 0)
             break;
-        atomic_fetch_add(&self->steps_done, mst_local_steps(self, span.n_rows));
-        atomic_fetch_add(&self->rows_done, span.n_rows);
-        mst_span_steps(mst_local_steps(self, span.n_rows), span.n_rows);
+        atomic_fetch_add(&self->steps_done, mst_local_steps(self, claim.n_rows));
+        atomic_fetch_add(&self->rows_done, claim.n_rows);
+        mst_span_steps(mst_local_steps(self, claim.n_rows), claim.n_rows);
     }
     mst_local_end(t);
 }

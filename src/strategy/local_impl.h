@@ -1,4 +1,4 @@
-/* What the files of strategy local share (local.c, local_update.c, local_sync.c, local_async.c); nobody else
+/* Shared by the files of strategy local (local.c, local_update.c, local_sync.c, local_async.c); no other file
  * includes this. */
 #ifndef MST_STRATEGY_LOCAL_IMPL_H
 #define MST_STRATEGY_LOCAL_IMPL_H
@@ -9,17 +9,17 @@
 #include "strategy/localise.h"
 #include "strategy/strategy.h"
 
-/* What one thread works with. */
+/* The state of one thread. */
 typedef struct mst_local_worker {
     _Alignas(64) void *scratch;
-    float *lrs; /* learning rates of a span's steps */
+    float *lrs; /* learning rates of the steps of a claim */
     mst_grad grad;
     mst_localiser localiser;
     mst_row *rows; /* async with hot weights: rows with translated keys */
     uint32_t *keys;
     size_t key_capacity;
-    mst_batch first; /* async with hot weights: the first span of a run */
-    double square;   /* sync: this owner's part of the gradient's squared norm */
+    mst_batch first; /* async with hot weights: the first claim of a run */
+    double square;   /* sync: this owner's share of the gradient's squared norm */
     mst_loss_sum loss;
     mst_status status;
     mst_error error;
@@ -35,11 +35,11 @@ typedef enum mst_local_way {
 typedef struct mst_local {
     mst_strategy base;
     unsigned n;     /* threads that take rows */
-    unsigned inner; /* threads that each of them may use in a batch: all, where the model has use for them */
-    uint32_t batch, span_steps;
+    unsigned inner; /* threads that each of them may use within a batch: all, if the model can use them */
+    uint32_t batch, claim_steps;
     mst_local_way way;
     bool additive;
-    bool timed; /* a step is long enough for its phases to be timed one by one; else they count as compute */
+    bool timed; /* a step is long enough to time its phases one by one; else they count as compute */
     mst_team *team;
     mst_local_worker *workers;
     mst_hot_weights *hot; /* async, n > 1, descend; or NULL */
@@ -48,16 +48,15 @@ typedef struct mst_local {
     uint32_t *splits; /* two-phase: owner t has keys [splits[t], splits[t + 1]) */
     bool split;       /* splits are chosen */
 
-    /* The run under way. */
+    /* The run under way: */
     mst_feed *feed;
     const mst_budget *budget;
     mst_progress *progress;
-    mst_batch span;                                   /* sync: claimed by thread 0 */
+    mst_batch claim;                                  /* sync: claimed by thread 0 */
     bool over;                                        /* sync: set by thread 0, read by all after a barrier */
     atomic_uint_fast64_t steps_claimed, rows_claimed; /* async: of the budget */
     atomic_uint_fast64_t steps_done, rows_done;
-    atomic_bool
-        unfilled; /* sync: rows of a step could not be made readable; all see it at the next barrier */
+    atomic_bool unfilled; /* sync: rows of a step could not be read; all threads see it at the next barrier */
     atomic_bool ended, failed;
 } mst_local;
 
@@ -66,7 +65,7 @@ static inline float mst_local_lr(const mst_local *self, uint64_t step)
     return mst_learning_rate(&self->base.env.optimizer->options, step);
 }
 
-/* Step `number` as the model sees it, on a share that starts at a row of the batch. */
+/* Step `number` for the model, on a share that starts at a row of the batch. */
 static inline mst_step mst_local_step(const mst_local *self, uint64_t number, uint64_t first_row)
 {
     return (mst_step){.seed = self->base.env.seed, .number = number, .first_row = first_row};
@@ -84,7 +83,7 @@ static inline void mst_local_phase(const mst_local *self, mst_phase phase)
         mst_span_enter(phase);
 }
 
-/* A barrier of all threads, and the phase that begins behind it. */
+/* A barrier of all threads, and the phase after it. */
 static inline void mst_local_barrier(mst_local *self, mst_phase then)
 {
     mst_local_phase(self, MST_PHASE_BARRIER_WAIT);
@@ -106,24 +105,24 @@ static inline void mst_local_end(unsigned t)
         mst_spans_detach();
 }
 
-/* Keeps thread w's failure and makes all threads leave. */
+/* Records the failure of thread w and ends all threads. */
 void mst_local_fail(mst_local *self, mst_local_worker *w, mst_status st);
 
 /* The budget's stop flag is set or its deadline has passed. */
 bool mst_local_out_of_time(const mst_budget *budget);
 
-/* The threads' functions, for mst_team_run. */
+/* Thread functions for mst_team_run. */
 void mst_local_sync_thread(void *self, unsigned t);
 void mst_local_async_thread(void *self, unsigned t);
 
 /* ---- the update (local_update.c) ---- */
 
-/* Sums the contributions of `sources` that owner t of the sync threads has (n_sources 1: of that source
- * alone) per key, in source order, into thread t's localiser. */
+/* Sums the contributions of `sources` for owner t of the sync threads (n_sources 1: all of that source) per
+ * key, in the order of sources, into the localiser of thread t. */
 mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources, mst_local_worker *sources);
 
-/* Adds the threads' dense gradients to thread 0's, in order; owner t's slices only. State keeps thread 0's
- * value. */
+/* Adds the threads' dense gradients to thread 0's, in order; only the slices of owner t. State keeps the
+ * value of thread 0. */
 void mst_local_sum_dense(mst_local *self, unsigned t);
 
 /* Squared norm of what owner t of n has: its slices of the dense ranges of grad, state left out, and the
@@ -132,14 +131,14 @@ double mst_local_square(const mst_grad *grad, const mst_localiser *l, unsigned t
 /* What the gradient is multiplied with under --clip-norm. */
 float mst_local_clip(const mst_local *self, double square);
 
-/* Before a step's gradient is computed into thread t's. */
+/* Prepares the gradient of thread t for a step. */
 void mst_local_begin_grad(const mst_local *self, mst_local_worker *w);
 
-/* One thread that takes rows: all of mst_local_apply_dense, by the threads that its model computes with. */
+/* With one thread that takes rows: all of mst_local_apply_dense, by the threads of its model. */
 void mst_local_apply_alone(mst_local *self, mst_local_worker *w, float clip, const mst_update *u);
 
-/* Applies owner t of n's slices of the dense ranges of grad, where state is replaced; and thread t's
- * localised sums. */
+/* Applies the slices of owner t of n of the dense ranges of grad, where state is replaced; and the localised
+ * sums of thread t. */
 void mst_local_apply_dense(mst_local *self, mst_grad *grad, unsigned t, unsigned n, float clip,
                            const mst_update *u);
 void mst_local_apply_sparse(mst_local *self, unsigned t, float clip, const mst_update *u);

@@ -1,40 +1,41 @@
 /* Strategy local, synchronous: all threads share every batch.
  *
- * Phase A: thread t computes on its fixed share of the rows. Phase B: owner t adds what the threads found, in
- * thread order, and updates the weights it owns. Nobody writes a weight of another, and every sum has a fixed
- * order: the result repeats bit for bit for the same number of threads.
+ * Phase A: thread t computes on its fixed share of the rows. Phase B: owner t adds the results of all
+ * threads, in thread order, and updates the weights that it owns. No thread writes a weight of another, and
+ * every sum has a fixed order: the result repeats bit for bit for the same number of threads.
  *
- * Two ways of owning. In general, threads emit (key, value) contributions to lists by owner, a hash of the
- * key. Where the model can update in place, nothing is emitted: owner t scatters all rows of the batch, but
- * only their keys in its range. Ranges are quantiles of the first batch's keys; rows keep their keys
- * ascending, so a row's part is one slice, and as every key gets its updates in row order the result does not
- * depend on where the cuts lie.
+ * There are two kinds of owners. In general, threads emit (key, value) contributions to lists by owner, a
+ * hash of the key. If the model can update in place, nothing is emitted: owner t goes through all rows of the
+ * batch, but updates only the keys in its range. Ranges are quantiles of the keys of the first batch. Keys of
+ * a row ascend, so its keys in a range are one slice; every key gets its updates in row order, so the result
+ * does not depend on the ranges.
  *
- * A model that has threads of its own inside a batch (mst_model_threads) makes the team one thread; the
- * update is then divided among the model's.
+ * With a model that has threads of its own inside a batch (mst_model_threads), the team is one thread, and
+ * the update is divided among the threads of the model.
  *
- * Thread 0 claims the next rows while the others are in phase B: rows are not looked at after phase A in
- * general, and in place only until the last step of the span. */
+ * Thread 0 claims the next rows while the others are in phase B: in general rows are not read after phase A,
+ * and in place only until the last step of the claim. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "strategy/local_impl.h"
 
-#define SAMPLE_KEYS 8192 /* from which the owners' ranges are cut */
+#define SAMPLE_KEYS 8192 /* sample for the ranges of the owners */
 
-/* Thread t's part of n rows. */
-static mst_batch share_of(const mst_local *self, const mst_batch *batch, unsigned t)
+/* The share of thread t. */
+static mst_batch local_share(const mst_local *self, const mst_batch *batch, unsigned t)
 {
     uint32_t from = (uint32_t)((uint64_t)batch->n_rows * t / self->n);
     uint32_t to = (uint32_t)((uint64_t)batch->n_rows * (t + 1) / self->n);
     return (mst_batch){.rows = batch->rows + from, .n_rows = to - from};
 }
 
-/* Makes thread t's share of the span's rows readable. On failure no thread goes beyond the next barrier. */
-static void fill_share(mst_local *self, unsigned t, mst_batch *share)
+/* Makes thread t's share of the claimed rows readable. After a failure all threads stop at the next barrier.
+ */
+static void local_fill_share(mst_local *self, unsigned t, mst_batch *share)
 {
-    uint32_t from = (uint32_t)(share->rows - self->span.rows);
+    uint32_t from = (uint32_t)(share->rows - self->claim.rows);
     mst_status st = mst_feed_fill(self->feed, 0, from, from + share->n_rows);
     if (st != MST_OK) {
         mst_local_fail(self, &self->workers[t], st);
@@ -45,19 +46,19 @@ static void fill_share(mst_local *self, unsigned t, mst_batch *share)
 
 /* ---- the general way ---- */
 
-static mst_status general_step(mst_local *self, unsigned t, const mst_batch *batch, uint64_t step)
+static mst_status local_general_step(mst_local *self, unsigned t, const mst_batch *batch, uint64_t step)
 {
     const mst_model *model = self->base.env.model;
     const mst_optimizer *optimizer = self->base.env.optimizer;
     mst_local_worker *w = &self->workers[t];
-    mst_batch share = share_of(self, batch, t);
+    mst_batch share = local_share(self, batch, t);
     mst_update u = {.lr = mst_local_lr(self, step), .step = step};
     mst_step at = mst_local_step(self, step, (uint64_t)(share.rows - batch->rows));
 
     if (self->timed)
         mst_span_step(step);
     mst_local_phase(self, MST_PHASE_PREPARE);
-    fill_share(self, t, &share);
+    local_fill_share(self, t, &share);
     mst_local_phase(self, MST_PHASE_COMPUTE);
     mst_local_begin_grad(self, w);
     mst_status st = model->ops->compute(model, w->scratch, &share, &self->weights,
@@ -97,9 +98,9 @@ static int by_key(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Cuts the keys into ranges that occur about equally often in the batch. Short of memory: all keys to one
- * owner. */
-static void choose_splits(mst_local *self, const mst_batch *batch)
+/* Divides the keys into ranges that occur about equally often in the batch. Without memory one owner gets all
+ * keys. */
+static void local_choose_splits(mst_local *self, const mst_batch *batch)
 {
     uint32_t n = 0, *sample = mst_calloc(SAMPLE_KEYS, sizeof *sample);
     for (uint32_t i = 0; sample != NULL && i < batch->n_rows; i++)
@@ -109,25 +110,25 @@ static void choose_splits(mst_local *self, const mst_batch *batch)
         qsort(sample, n, sizeof *sample, by_key);
     self->splits[0] = 0;
     self->splits[self->n] = UINT32_MAX;
-    for (unsigned t = 1; t < self->n; t++) /* on a multiple of 16: a line of weights has one owner */
+    for (unsigned t = 1; t < self->n; t++) /* at a multiple of 16: a line of weights has one owner */
         self->splits[t] = n > 0 ? sample[(uint64_t)n * t / self->n] & ~15u : UINT32_MAX;
     mst_free(sample);
     self->split = true;
 }
 
-static void two_phase_step(mst_local *self, unsigned t, const mst_batch *batch, uint64_t step)
+static void local_two_phase_step(mst_local *self, unsigned t, const mst_batch *batch, uint64_t step)
 {
     const mst_model *model = self->base.env.model;
     mst_local_worker *w = &self->workers[t];
-    mst_batch share = share_of(self, batch, t);
+    mst_batch share = local_share(self, batch, t);
     mst_update u = {.lr = mst_local_lr(self, step), .step = step};
     float scale = 1.0f / (float)batch->n_rows;
-    bool first = !self->split; /* the same for all: it changes between the barriers below */
+    bool first = !self->split; /* the same for all threads: it changes between the barriers below */
 
     if (self->timed)
         mst_span_step(step);
     mst_local_phase(self, MST_PHASE_PREPARE);
-    fill_share(self, t, &share);
+    local_fill_share(self, t, &share);
     mst_local_phase(self, MST_PHASE_COMPUTE);
     mst_grad_clear(&w->grad);
     model->ops->coefficients(model, &share, &self->weights, scale, self->coefs + (share.rows - batch->rows),
@@ -138,7 +139,7 @@ static void two_phase_step(mst_local *self, unsigned t, const mst_batch *batch, 
 
     if (first) {
         if (t == 0)
-            choose_splits(self, batch);
+            local_choose_splits(self, batch);
         mst_local_barrier(self, MST_PHASE_APPLY);
     }
     mst_local_sum_dense(self, t);
@@ -147,53 +148,53 @@ static void two_phase_step(mst_local *self, unsigned t, const mst_batch *batch, 
                         self->splits[t + 1]);
 }
 
-/* ---- spans ---- */
+/* ---- claims ---- */
 
-/* Thread 0: claims the next span of rows within the budget. */
-static mst_status claim_span(mst_local *self)
+/* Thread 0: claims the next rows within the budget. */
+static mst_status local_claim(mst_local *self)
 {
     const mst_budget *b = self->budget;
     mst_progress *p = self->progress;
     uint64_t done = atomic_load(&self->steps_done), steps = b->steps - done,
              rows = b->rows - atomic_load(&self->rows_done), most = mst_span_most_steps(p->steps + done + 1);
-    most = most < self->span_steps ? most : self->span_steps;
+    most = most < self->claim_steps ? most : self->claim_steps;
     uint64_t want = (uint64_t)self->batch * (steps < most ? steps : most), position;
     want = want < rows ? want : rows;
     self->over = true;
     if (want == 0 || mst_local_out_of_time(b))
         return MST_OK;
     bool more;
-    TRY(mst_feed_claim_by(self->feed, 0, (uint32_t)want, self->batch, b->deadline_ns, &self->span, &position,
+    TRY(mst_feed_claim_by(self->feed, 0, (uint32_t)want, self->batch, b->deadline_ns, &self->claim, &position,
                           &more));
     p->epoch_ended = !more;
-    if (self->span.n_rows != 0)
-        p->position = position + self->span.n_rows;
-    self->over = self->span.n_rows == 0;
+    if (self->claim.n_rows != 0)
+        p->position = position + self->claim.n_rows;
+    self->over = self->claim.n_rows == 0;
     return MST_OK;
 }
 
-static void claim_or_fail(mst_local *self)
+static void local_claim_or_fail(mst_local *self)
 {
-    mst_status st = claim_span(self);
+    mst_status st = local_claim(self);
     if (st != MST_OK)
         mst_local_fail(self, &self->workers[0], st);
 }
 
-/* One thread: nobody to share with. */
-static void descend_span(mst_local *self, const mst_batch *span, uint64_t step)
+/* One thread, which shares with no other. */
+static void local_descend(mst_local *self, const mst_batch *claim, uint64_t step)
 {
     const mst_model *model = self->base.env.model;
     mst_local_worker *w = &self->workers[0];
-    uint64_t n_steps = mst_local_steps(self, span->n_rows);
+    uint64_t n_steps = mst_local_steps(self, claim->n_rows);
     for (uint64_t i = 0; i < n_steps; i++)
         w->lrs[i] = mst_local_lr(self, step + 1 + i);
-    mst_status st = mst_feed_fill(self->feed, 0, 0, span->n_rows);
+    mst_status st = mst_feed_fill(self->feed, 0, 0, claim->n_rows);
     if (st != MST_OK) {
         mst_local_fail(self, w, st);
         return;
     }
     mst_span_enter(MST_PHASE_COMPUTE);
-    model->ops->descend(model, w->scratch, span, self->batch, &self->weights, w->lrs, &w->loss);
+    model->ops->descend(model, w->scratch, claim, self->batch, &self->weights, w->lrs, &w->loss);
 }
 
 void mst_local_sync_thread(void *arg, unsigned t)
@@ -202,39 +203,39 @@ void mst_local_sync_thread(void *arg, unsigned t)
     uint64_t step = self->progress->steps;
     mst_local_begin(self, t);
     if (t == 0)
-        claim_or_fail(self);
+        local_claim_or_fail(self);
     for (;;) {
         mst_span_enter(MST_PHASE_BARRIER_WAIT);
-        mst_team_barrier(self->team); /* the claim is visible, and nobody uses rows of the span before */
+        mst_team_barrier(self->team); /* the claim is visible, and no thread uses rows of the previous one */
         mst_span_enter(self->way == MST_LOCAL_DESCEND || self->timed ? MST_PHASE_PREPARE : MST_PHASE_COMPUTE);
         if (self->over || atomic_load(&self->failed))
             break;
-        mst_batch span = self->span;
-        uint64_t n_steps = mst_local_steps(self, span.n_rows);
+        mst_batch claim = self->claim;
+        uint64_t n_steps = mst_local_steps(self, claim.n_rows);
         mst_span_together(step + 1, n_steps);
         if (self->way == MST_LOCAL_DESCEND)
-            descend_span(self, &span, step);
+            local_descend(self, &claim, step);
         for (uint64_t i = 0; i < n_steps && self->way != MST_LOCAL_DESCEND; i++) {
-            mst_batch batch = mst_batch_part(&span, (uint32_t)(i * self->batch), self->batch);
+            mst_batch batch = mst_batch_part(&claim, (uint32_t)(i * self->batch), self->batch);
             mst_status st = MST_OK;
             if (i > 0)
-                mst_local_barrier(self, MST_PHASE_PREPARE); /* every owner has updated its weights */
+                mst_local_barrier(self, MST_PHASE_PREPARE); /* all owners have updated their weights */
             if (self->way == MST_LOCAL_TWO_PHASE)
-                two_phase_step(self, t, &batch, step + 1 + i);
+                local_two_phase_step(self, t, &batch, step + 1 + i);
             else
-                st = general_step(self, t, &batch, step + 1 + i);
+                st = local_general_step(self, t, &batch, step + 1 + i);
             if (st != MST_OK)
                 mst_local_fail(self, &self->workers[t], st);
         }
         step += n_steps;
         if (self->way == MST_LOCAL_TWO_PHASE)
-            mst_local_barrier(self, MST_PHASE_APPLY); /* rows are read until here */
+            mst_local_barrier(self, MST_PHASE_APPLY); /* the last read of the rows */
         if (t == 0) {
             atomic_fetch_add(&self->steps_done, n_steps);
-            atomic_fetch_add(&self->rows_done, span.n_rows);
-            mst_span_steps(n_steps, span.n_rows);
+            atomic_fetch_add(&self->rows_done, claim.n_rows);
+            mst_span_steps(n_steps, claim.n_rows);
             mst_span_enter(MST_PHASE_PREPARE);
-            claim_or_fail(self);
+            local_claim_or_fail(self);
         }
     }
     mst_local_end(t);

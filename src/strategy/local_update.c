@@ -57,15 +57,15 @@ float mst_local_clip(const mst_local *self, double square)
     return mst_clip_factor(square, self->base.env.optimizer->options.clip_norm);
 }
 
-/* State pointers as the optimizer takes them, for weights from `at` on. */
-static void slots_at(const mst_params *params, uint64_t at, float **slots)
+/* State pointers for the optimizer, for weights from `at` on. */
+static void local_slots_at(const mst_params *params, uint64_t at, float **slots)
 {
     for (uint32_t s = 0; s < params->n_slots; s++)
         slots[s] = params->slots[s] + at;
 }
 
-/* Asynchronous threads: the last one wins. */
-MST_RACY static void replace(float *w, const float *values, size_t n)
+/* With asynchronous threads the last write wins. */
+MST_RACY static void local_replace(float *w, const float *values, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         w[i] = values[i];
@@ -84,10 +84,10 @@ void mst_local_apply_dense(mst_local *self, mst_grad *grad, unsigned t, unsigned
         float *g = grad->ranges[r].g + from, *slots[MST_SLOT_MAX];
         uint64_t at = grad->ranges[r].offset + from;
         if (grad->ranges[r].state) {
-            replace(params->w + at, g, to - from);
+            local_replace(params->w + at, g, to - from);
             continue;
         }
-        slots_at(params, at, slots);
+        local_slots_at(params, at, slots);
         mst_clip_scale(g, to - from, clip);
         optimizer->ops->apply_range(optimizer, u, params->w + at, slots, g, to - from);
     }
@@ -101,24 +101,24 @@ void mst_local_begin_grad(const mst_local *self, mst_local_worker *w)
         mst_grad_clear(&w->grad);
 }
 
-/* An update in as many parts as a model has threads. */
-typedef struct parted {
+/* An update that is divided among the threads of a model. */
+typedef struct local_shares {
     mst_local *self;
     mst_local_worker *w;
     float clip;
     const mst_update *u;
-} parted;
+} local_shares;
 
-static void apply_part(void *arg, unsigned i)
+static void local_apply_share(void *arg, unsigned i)
 {
-    const parted *p = arg;
+    const local_shares *p = arg;
     mst_local_apply_dense(p->self, &p->w->grad, i, p->self->inner, p->clip, p->u);
 }
 
 void mst_local_apply_alone(mst_local *self, mst_local_worker *w, float clip, const mst_update *u)
 {
-    parted p = {.self = self, .w = w, .clip = clip, .u = u};
-    mst_model_each(self->base.env.model, w->scratch, self->inner, apply_part, &p);
+    local_shares p = {.self = self, .w = w, .clip = clip, .u = u};
+    mst_model_each(self->base.env.model, w->scratch, self->inner, local_apply_share, &p);
 }
 
 void mst_local_apply_sparse(mst_local *self, unsigned t, float clip, const mst_update *u)
@@ -130,7 +130,7 @@ void mst_local_apply_sparse(mst_local *self, unsigned t, float clip, const mst_u
     float *slots[MST_SLOT_MAX];
     if (grad->width == 0)
         return;
-    slots_at(params, grad->sparse_offset, slots);
+    local_slots_at(params, grad->sparse_offset, slots);
     mst_clip_scale(l->sums, (size_t)l->n * grad->width, clip);
     optimizer->ops->apply_keys(optimizer, u, params->w + grad->sparse_offset, slots, l->keys, l->sums, l->n,
                                grad->width);

@@ -16,7 +16,7 @@ void mst_localiser_fini(mst_localiser *l)
 mst_status mst_localiser_begin(mst_localiser *l, size_t n, uint32_t width)
 {
     size_t want = 1024;
-    while (want - want / 4 < n) /* at most three quarters full, also when no key repeats */
+    while (want - want / 4 < n) /* at most three quarters full, even if no key repeats */
         want *= 2;
     if (want > l->table_size) {
         mst_free(l->table);
@@ -38,8 +38,8 @@ mst_status mst_localiser_begin(mst_localiser *l, size_t n, uint32_t width)
     return MST_OK;
 }
 
-/* The key's slot; a fresh one has another stamp. */
-static inline struct mst_local_slot *slot_of(const mst_localiser *l, uint32_t key)
+/* The bucket of a key; an unused one has another stamp. */
+static inline struct mst_local_bucket *localiser_bucket(const mst_localiser *l, uint32_t key)
 {
     size_t mask = l->table_size - 1;
     size_t i = (size_t)((uint64_t)key * 0x9E3779B97F4A7C15ull >> 32) & mask;
@@ -48,21 +48,21 @@ static inline struct mst_local_slot *slot_of(const mst_localiser *l, uint32_t ke
     return &l->table[i];
 }
 
-static inline void claim_slot(mst_localiser *l, struct mst_local_slot *slot, uint32_t key)
+static inline void localiser_claim(mst_localiser *l, struct mst_local_bucket *bucket, uint32_t key)
 {
-    *slot = (struct mst_local_slot){.key = key, .stamp = l->stamp, .index = l->n};
+    *bucket = (struct mst_local_bucket){.key = key, .stamp = l->stamp, .index = l->n};
     l->keys[l->n++] = key;
 }
 
-static void add_single(mst_localiser *l, const mst_contributions *list)
+static void localiser_add_single(mst_localiser *l, const mst_contributions *list)
 {
     for (size_t i = 0; i < list->n; i++) {
-        struct mst_local_slot *slot = slot_of(l, list->keys[i]);
-        if (slot->stamp == l->stamp) {
-            l->sums[slot->index] += list->values[i];
+        struct mst_local_bucket *bucket = localiser_bucket(l, list->keys[i]);
+        if (bucket->stamp == l->stamp) {
+            l->sums[bucket->index] += list->values[i];
         } else {
             l->sums[l->n] = list->values[i];
-            claim_slot(l, slot, list->keys[i]);
+            localiser_claim(l, bucket, list->keys[i]);
         }
     }
 }
@@ -70,18 +70,18 @@ static void add_single(mst_localiser *l, const mst_contributions *list)
 void mst_localiser_add(mst_localiser *l, const mst_contributions *list, uint32_t width)
 {
     if (width == 1) {
-        add_single(l, list);
+        localiser_add_single(l, list);
         return;
     }
     for (size_t i = 0; i < list->n; i++) {
-        struct mst_local_slot *slot = slot_of(l, list->keys[i]);
+        struct mst_local_bucket *bucket = localiser_bucket(l, list->keys[i]);
         const float *value = list->values + i * width;
-        if (slot->stamp != l->stamp) {
+        if (bucket->stamp != l->stamp) {
             memcpy(l->sums + (size_t)l->n * width, value, width * sizeof *value);
-            claim_slot(l, slot, list->keys[i]);
+            localiser_claim(l, bucket, list->keys[i]);
             continue;
         }
-        float *sum = l->sums + (size_t)slot->index * width;
+        float *sum = l->sums + (size_t)bucket->index * width;
         for (uint32_t c = 0; c < width; c++)
             sum[c] += value[c];
     }

@@ -1,6 +1,6 @@
-/* Localising: the distinct keys of a list of contributions, numbered 0..k-1 in order of first appearance,
- * with the contributions summed per key. One object per thread, reused; grows to the largest batch and then
- * allocates nothing. */
+/* Localising: the distinct keys of a list of contributions, numbered 0..k-1 in the order of first appearance,
+ * and the sum of the contributions of each key. One object per thread, reused; it grows to the largest batch
+ * and then allocates nothing. */
 #ifndef MST_STRATEGY_LOCALISE_H
 #define MST_STRATEGY_LOCALISE_H
 
@@ -9,9 +9,9 @@
 #include "tensor/grad.h"
 
 typedef struct mst_localiser {
-    struct mst_local_slot {
+    struct mst_local_bucket {
         uint32_t key, stamp, index;
-    } * table; /* open addressing; a slot is in use when its stamp is the current one */
+    } * table; /* open addressing; a bucket is in use if it has the current stamp */
     size_t table_size;
     uint32_t stamp;
     uint32_t *keys; /* n distinct keys */

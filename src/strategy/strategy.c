@@ -209,12 +209,12 @@ const mst_option mst_strategy_option_table[] = {
 static mst_status resolve_ps(mst_strategy_options *o)
 {
     if (o->servers == 0)
-        o->servers = o->workers; /* each hosts a share of the model */
+        o->servers = o->workers; /* each worker hosts a share of the model */
     if (o->quorum > o->workers)
         return mst_fail(MST_EUSAGE, "--quorum %lld: there are only %lld workers", (long long)o->quorum,
                         (long long)o->workers);
     if (o->quorum > 0 && o->mode != MST_MODE_SYNC)
-        return mst_fail(MST_EUSAGE, "--quorum is for --mode sync: other modes wait for nobody");
+        return mst_fail(MST_EUSAGE, "--quorum is for --mode sync: other modes do not wait for workers");
     if (o->pipeline > 0 && o->mode == MST_MODE_SYNC)
         return mst_fail(MST_EUSAGE,
                         "--pipeline is for --mode async and ssp: a synchronous step needs the one before it");

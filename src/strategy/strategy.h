@@ -39,8 +39,8 @@ typedef struct mst_strategy_options {
     int64_t staleness;        /* --staleness S: ssp: steps that a worker may be ahead of the slowest */
     int64_t pipeline;         /* --pipeline K: async, ssp: requests in flight beyond the first */
     int wire;                 /* --wire fp32|bf16|fp16: mst_wire */
-    bool dense_model;         /* --dense-model: the whole vector travels with every step */
-    int64_t part;             /* --part N: floats of a part of what is large; 0: nothing travels in parts */
+    bool dense_model;         /* --dense-model: every step transfers the whole vector */
+    int64_t part;             /* --part N: floats of a part of a dense push or pull; 0: no parts */
     int shard;                /* --shard auto|static|local */
     double peer_timeout, start_timeout, stall_timeout; /* seconds */
     /* allreduce: workers are the ranks of the MPI job; besides --wire and the timeouts: */
@@ -53,15 +53,15 @@ typedef struct mst_strategy_env {
     const mst_optimizer *optimizer;
     mst_params *params;
     uint64_t seed;           /* of the training */
-    struct mst_comm *comm;   /* allreduce: to the other ranks (allreduce_comm.h); must outlive the strategy */
-    struct mst_spans *spans; /* observe/spans.h: what the training threads are timed in; NULL: nothing */
+    struct mst_comm *comm;   /* allreduce: to the other ranks (comm_thread.h); must outlive the strategy */
+    struct mst_spans *spans; /* observe/spans.h: spans of the training threads; NULL: none */
 } mst_strategy_env;
 
-/* What run may do before it returns. */
+/* Limits of one call of run. */
 typedef struct mst_budget {
     uint64_t steps, rows;    /* at most this many more */
     uint64_t deadline_ns;    /* on the monotonic clock; UINT64_MAX: none */
-    const atomic_bool *stop; /* set by somebody else; or NULL */
+    const atomic_bool *stop; /* set by another thread; or NULL */
 } mst_budget;
 
 typedef struct mst_strategy mst_strategy;
@@ -76,11 +76,10 @@ typedef struct mst_strategy_ops {
      * epoch_ended and loss of *progress. MST_ESTOPPED only from the feed. */
     mst_status (*run)(mst_strategy *self, mst_feed *feed, const mst_budget *budget, mst_progress *progress);
     void (*fini)(mst_strategy *self);
-    /* After the last run: what each of several processes did, as in mst_job_summary.workers; a new reference.
-     * NULL: there is one process. */
+    /* After the last run: the report of each process, as in mst_job_summary.workers; a new reference. NULL:
+     * there is one process. */
     mst_status (*report)(mst_strategy *self, json_t **out);
-    /* Between runs: the dense ranges of the last step's gradient; NULL: there is none. The slot may be NULL.
-     */
+    /* Between runs: the dense ranges of the last step's gradient, or NULL. The function may be NULL. */
     const mst_grad *(*gradient)(const mst_strategy *self);
 } mst_strategy_ops;
 
@@ -88,7 +87,7 @@ struct mst_strategy {
     const mst_strategy_ops *ops;
     mst_strategy_options options; /* resolved: threads and batches are set */
     mst_strategy_env env;
-    /* Set by init, for the feed the loop makes. */
+    /* Set by init, for the feed: */
     unsigned n_lanes;       /* threads that take rows */
     uint32_t max_take;      /* most rows of one take */
     bool any_keys;          /* rows may have any keys (mst_feed_options) */

@@ -12,7 +12,7 @@ old_is_there() {
 }
 
 resumable() {
-  ! grep -q 'No space left on device; .* is whole: .*continue with: muster train --run run --resume' err || told=yes
+  ! grep -q 'No space left on device; .* is complete: .*continue with: muster train --run run --resume' err || told=yes
   "$muster" model show run >/dev/null 2>err || fail "$1: the checkpoint before does not load"
   rm -rf run
   cp -r before run
@@ -24,7 +24,7 @@ every MUSTER_FAIL_WRITE run_is_whole train small.libsvm --run new --valid 0.2 --
 "$muster" train small.cache --run run --quiet >/dev/null 2>&1
 cp -r run before
 every MUSTER_FAIL_WRITE resumable train --run run --resume --epochs 3 --checkpoint-every 1 --keep 1 --quiet
-[ "${told:-no}" = yes ] || fail "a full disk: it never says how to go on from the checkpoint before"
+[ "${told:-no}" = yes ] || fail "a full disk: the error never names the earlier checkpoint"
 
 "$muster" data convert small.cache --to libsvm --out want 2>/dev/null
 every MUSTER_FAIL_WRITE file_is_whole data convert small.cache --to libsvm --out new
