@@ -1,4 +1,4 @@
-/* What several runs say together, in sentences: the beginning of a report of more than one. */
+/* The comparison of several runs in sentences, at the start of their report. */
 #include <math.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "base/figure.h"
 #include "report/report_impl.h"
 
-/* The run with the greatest value, n when none has one. */
+/* The run with the greatest value; n: no run has one. */
 static size_t comparison_greatest(const mst_report *self, double (*of)(const mst_run_figures *f))
 {
     size_t best = self->n;
@@ -38,7 +38,7 @@ static const char *comparison_set_name(const mst_run_figures *f)
     return strcmp(f->set, "test") == 0 ? "test" : "validation";
 }
 
-/* COMPUTE stands for computing and waiting for a core together, which the table beside it tells apart. */
+/* COMPUTE stands for computing and waiting for a core together; the table has a column for each. */
 static const char *comparison_bottleneck_words(size_t kind)
 {
     return kind == MST_BOTTLENECK_COMPUTE ? "the cores" : mst_bottleneck_title((mst_bottleneck)kind);
@@ -94,7 +94,7 @@ static bool comparison_same_real(const mst_run_data *a, const mst_run_data *b, c
     return mst_run_data_real(a, "data", key, NULL) == mst_run_data_real(b, "data", key, NULL);
 }
 
-/* As far as the manifests tell; the same rows may come in several formats. */
+/* By the manifests; the same rows may come in several formats. */
 static bool comparison_same_data(const mst_run_data *a, const mst_run_data *b)
 {
     char *test_a = mst_run_data_option(a, "test"), *test_b = mst_run_data_option(b, "test");
@@ -130,7 +130,8 @@ void mst_report_comparison(const mst_report *self, mst_string *out)
                           mst_figure_short(self->figures[fast].rows_per_s, a));
     bool alike = comparison_all_on_same_data(self);
     if (!alike && (right < self->n || low < self->n))
-        mst_string_format(out, "%sThe runs are of different data: their errors and losses do not compare.",
+        mst_string_format(out,
+                          "%sThe runs trained on different data: their errors and losses cannot be compared.",
                           fast < self->n ? " " : "");
     else if (right < self->n)
         mst_string_format(out, "%s%s reached the lowest %s error, %.2f%%, after %s of training.",

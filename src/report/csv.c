@@ -61,8 +61,8 @@ typedef struct field {
     bool quoted; /* "" stands for one quote in it */
 } field;
 
-/* The next field of the line [*p, end); *p moves behind its comma, or to NULL behind the last, after which
- * there are only empty ones. */
+/* The next field of the line [*p, end); *p moves past its comma, or to NULL after the last field, and
+ * later fields are empty. */
 static field csv_next_field(const char **p, const char *end)
 {
     field f = {.at = *p != NULL ? *p : ""};
@@ -203,7 +203,7 @@ mst_status mst_csv_take(mst_csv *self, const char *data, size_t size, size_t *us
 
 /* ---- the file ---- */
 
-/* Reads [offset, size) of the file by blocks, as far as lines are whole. */
+/* Reads the complete lines of [offset, size) of the file by blocks. */
 static mst_status csv_read_grown(mst_csv *self, int fd, uint64_t size, char *block)
 {
     while (self->offset < size && !self->full) {
@@ -212,10 +212,10 @@ static mst_status csv_read_grown(mst_csv *self, int fd, uint64_t size, char *blo
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return mst_fail(MST_EIO, "%s: cannot be read at byte %llu: %s", self->path,
+            return mst_fail(MST_EIO, "%s: cannot read at byte %llu: %s", self->path,
                             (unsigned long long)self->offset, strerror(errno));
         if (got == 0)
-            break; /* cut back meanwhile: the next update sees it */
+            break; /* truncated in the meantime: the next update handles it */
         if (self->skipping) {
             const char *end = memchr(block, '\n', (size_t)got);
             self->offset += end != NULL ? (size_t)(end - block) + 1 : (size_t)got;
@@ -226,8 +226,8 @@ static mst_status csv_read_grown(mst_csv *self, int fd, uint64_t size, char *blo
         self->offset += used;
         TRY(st);
         if (used == 0 && (size_t)got < BLOCK)
-            break;       /* a line that is not whole yet */
-        if (used == 0) { /* no newline in all of it: no line of ours is that long */
+            break;       /* an incomplete line */
+        if (used == 0) { /* no newline: muster writes no line of that length */
             self->n_bad++;
             self->skipping = true;
             self->offset += (size_t)got;
@@ -246,7 +246,7 @@ mst_status mst_csv_update(mst_csv *self, bool *changed)
     if (fd < 0 && errno != ENOENT && errno != ENOTDIR)
         return mst_fail(MST_EIO, "%s: cannot be opened: %s", self->path, strerror(errno));
     self->present = fd >= 0;
-    if (fd < 0) { /* what was read of it stays */
+    if (fd < 0) { /* the rows already read stay */
         return MST_OK;
     }
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
@@ -272,7 +272,7 @@ out:
     return st;
 }
 
-/* ---- looking ---- */
+/* ---- access ---- */
 
 size_t mst_csv_column(const mst_csv *self, const char *name)
 {

@@ -1,10 +1,10 @@
 /* A CSV file that may still be growing, read into memory and followed.
  *
- * Columns are found by name. Only whole lines are read: what stands behind the last newline is left for the
- * next update. Numbers are doubles, NAN where a field is empty or not a number; the columns that the caller
+ * Columns are found by name. Only complete lines are read; text after the last newline waits for the next
+ * update. Numbers are doubles, NAN where a field is empty or not a number; the columns that the caller
  * names as text are kept as text. A line with a wrong number of fields is skipped and counted, as is one
- * longer than a megabyte. A file that was replaced or cut back (another inode, or shorter) is read again from
- * the start. One thread. */
+ * longer than a megabyte. A file that was replaced or truncated (another inode, or shorter) is read again
+ * from the start. One thread. */
 #ifndef MST_REPORT_CSV_H
 #define MST_REPORT_CSV_H
 
@@ -40,17 +40,17 @@ typedef struct mst_csv {
 mst_status mst_csv_init(mst_csv *self, const char *path, const char *const *text_columns);
 void mst_csv_fini(mst_csv *self);
 
-/* Reads what has come since the last time. No file: MST_OK, and the table is empty. *changed, when not NULL,
- * is set when rows came or went. MST_EIO, MST_ENOMEM; the table is usable in any case. */
+/* Reads new lines. No file: MST_OK, and the table is empty. *changed, if not NULL, is set when rows were
+ * added or dropped. MST_EIO, MST_ENOMEM; the table is usable in any case. */
 mst_status mst_csv_update(mst_csv *self, bool *changed);
 
-/* The same from bytes in memory: whole lines are taken, *used says how many bytes they were. */
+/* The same from bytes in memory; *used: the bytes of the complete lines. */
 mst_status mst_csv_take(mst_csv *self, const char *data, size_t size, size_t *used);
 
 size_t mst_csv_column(const mst_csv *self, const char *name);
-/* NAN for column MST_CSV_NONE, for text and for what is not finite. */
+/* NAN for column MST_CSV_NONE, for text and for values that are not finite. */
 double mst_csv_value(const mst_csv *self, size_t row, size_t column);
-/* The same, but infinity where the file says so. */
+/* The same, but infinite values are returned. */
 double mst_csv_any_value(const mst_csv *self, size_t row, size_t column);
 /* "" for column MST_CSV_NONE and for numbers. Valid until the next update. */
 const char *mst_csv_text(const mst_csv *self, size_t row, size_t column);

@@ -11,7 +11,7 @@
 
 #include "base/alloc.h"
 
-/* The last interval of a process may be a sliver, over which a rate means little: no peak, no point. */
+/* The last interval of a process may be too short for a meaningful rate: no peak, no point. */
 #define PEAK_MIN_S 0.2
 #define SLIVER     0.2 /* of the usual distance of points in rows */
 #define COUNTED    0.9 /* of the rows in spans.csv, those of the same steps in the manifest at least */
@@ -73,7 +73,8 @@ static mst_status figures_find_evaluations(const mst_run_data *run, const char *
     return MST_OK;
 }
 
-/* Seconds of [from, to] within the windows; *at is where to go on, as intervals come in order of time. */
+/* Seconds of [from, to] within the windows; *at: the first window to look at, since intervals are in order of
+ * time. */
 static double figures_overlap(const window *windows, size_t n, size_t *at, double from, double to)
 {
     double sum = 0;
@@ -338,8 +339,8 @@ bool mst_run_has_set(const mst_run_data *run, const char *set)
     return false;
 }
 
-/* The column at the set's last evaluation, whatever stands there, and the best of all of them; at: training
- * seconds at the best. */
+/* The column at the set's last evaluation, even if it is not finite, and the best of all of them; at:
+ * training seconds at the best. */
 static void figures_last_and_best(const mst_run_data *run, const char *set, const char *column,
                                   bool high_is_good, double *last, double *best, double *at)
 {
@@ -380,8 +381,8 @@ static double figures_last_of(const mst_csv *csv, const char *column)
     return NAN;
 }
 
-/* Passes over the data by the rows, where these fit the epochs that were counted: of rows that were left out
- * or held back the manifest does not tell. */
+/* Passes over the data by the rows, if these fit the epochs that were counted: the manifest does not record
+ * rows that were skipped or held out. */
 static double figures_count_passes(const mst_run_data *run, const mst_run_figures *f)
 {
     double per_epoch = mst_run_data_option_real(run, "steps-per-epoch");
@@ -400,7 +401,7 @@ static double figures_some(double count)
     return count > 0 ? count : NAN;
 }
 
-/* The processes of the last piece: those of earlier ones have left folders, too. */
+/* The processes of the last piece: earlier pieces have folders as well. */
 static void figures_count_parties(const mst_run_data *run, double workers, double ranks, double servers,
                                   mst_run_figures *f)
 {
@@ -436,7 +437,7 @@ mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out)
         .cpu_s = NAN,
     };
     double ignored, workers = 0, ranks = 0, servers = 0;
-    /* metrics.csv has a line a second, the manifest is written now and then: the greater is the newer */
+    /* metrics.csv has a line per second, the manifest is written less often: the greater value is newer */
     f.steps = fmax(mst_run_data_real(run, "progress", "step", NULL), figures_last_of(&run->metrics, "step"));
     f.rows = fmax(mst_run_data_real(run, "progress", "rows", NULL), figures_last_of(&run->metrics, "rows"));
     f.epochs =
@@ -486,7 +487,7 @@ double mst_process_lost(const mst_run_data *run, const char *process)
         if (strcmp(what, "death") == 0)
             at = mst_csv_value(m, i, time) - mst_run_data_begin(run);
         else if (strcmp(what, "join") == 0)
-            at = NAN; /* it came back */
+            at = NAN; /* it joined again */
     }
     return at;
 }
@@ -515,7 +516,7 @@ void mst_costs_count(const mst_run_data *run, const mst_process_data *process, m
     for (size_t i = 0; i < json_array_size(workers); i++) {
         const json_t *worker = json_array_get(workers, i), *index = json_object_get(worker, "worker");
         double rows = figures_counted(worker, "rows");
-        /* much less than spans.csv has: of a run that was resumed, since then only */
+        /* much less than in spans.csv: the manifest of a resumed run counts from there */
         if (!json_is_integer(index) || json_integer_value(index) != process->index ||
             !(rows > COUNTED * costs->rows))
             continue;
@@ -528,7 +529,7 @@ void mst_costs_count(const mst_run_data *run, const mst_process_data *process, m
     }
 }
 
-/* Rows between two lines of metrics.csv that tell of training, on average; 0: not known. */
+/* The mean number of rows between two lines of metrics.csv about training; 0: not known. */
 static double figures_mean_gap(const mst_csv *metrics)
 {
     size_t rows = mst_csv_column(metrics, "rows"), n = 0;
@@ -560,7 +561,7 @@ mst_status mst_curve(const mst_run_data *run, const char *column, const char *se
         double at = mst_csv_value(m, i, x), value = mst_csv_value(m, i, y);
         if (isnan(at) || isnan(value) || (*set != '\0' && strcmp(mst_csv_text(m, i, of), set) != 0))
             continue;
-        /* a mean over the few steps between an evaluation and the line before it, or after, says little */
+        /* a mean over the few steps between an evaluation and its neighbouring line is mostly noise */
         double advance = mst_csv_value(m, i, rows) - newest_rows;
         if (of_training && p.n > 1 && fabs(advance) < gap)
             continue;

@@ -1,14 +1,14 @@
-/* Figures of a run that was read: what its hosts and processes used, where their time went, how well it did.
+/* Figures of a run that was read: resources of its hosts and processes, their time by phase, its results.
  *
- * All of it is NAN where the files do not say. Nothing here fails but for memory. */
+ * A figure that the files do not have is NAN. The only failure is MST_ENOMEM. */
 #ifndef MST_REPORT_FIGURES_H
 #define MST_REPORT_FIGURES_H
 
 #include "report/run_read.h"
 
-/* ---- use of resources ---- */
+/* ---- resources ---- */
 
-/* What is measured: of the host first, then of the process. */
+/* Measured of the host first, then of the process. */
 typedef enum mst_load_kind {
     MST_LOAD_HOST_CPU,
     MST_LOAD_HOST_MEMORY,
@@ -47,7 +47,7 @@ typedef struct mst_points {
 void mst_points_fini(mst_points *self);
 mst_status mst_points_new(size_t n, mst_points *out);
 
-/* x: seconds since the run began; y in the unit of the mean. Empty when the files do not say. */
+/* x: seconds since the run began; y in the unit of the mean. Empty if the files have no such samples. */
 mst_status mst_load_points(const mst_run_data *run, const mst_process_data *process, mst_load_kind kind,
                            mst_points *out);
 
@@ -80,14 +80,14 @@ unsigned mst_cost_colour(mst_cost_kind kind); /* that of the cause it belongs to
 typedef struct mst_costs {
     double seconds, thread_seconds; /* of the lines that count; of all threads together */
     double phase[MST_COSTS];        /* thread seconds */
-    double evaluate_beside;         /* evaluation by a thread beside those, while they wait or train */
+    double evaluate_beside;         /* evaluation by another thread, while these wait or train */
     double steps, rows, bytes_in, bytes_out, dropped_rows;
     double staleness_mean, staleness_max; /* NAN: none */
 } mst_costs;
 void mst_costs_of(const mst_process_data *process, double from, double to, mst_costs *out);
 
 /* From the beginning of the first interval in which a training process ended a step to the end of the last
- * one; false when spans.csv tells of none. */
+ * one; false if spans.csv has none. */
 bool mst_training_window(const mst_run_data *run, double *from, double *to);
 
 /* ---- the run as a whole ---- */
@@ -96,12 +96,12 @@ typedef struct mst_run_figures {
     const char *state, *end, *model, *strategy, *mode; /* "" when not known; live with the manifest */
     double steps, rows, epochs;                        /* epochs: whole ones */
     double passes;                  /* over the data, with the part of the last one; NAN: not known */
-    double train_s, eval_s, save_s; /* wall time, apart from each other */
+    double train_s, eval_s, save_s; /* wall time; they do not overlap */
     double rows_per_s, steps_per_s; /* of training time */
     double n_workers, n_servers, n_threads, batch;
     /* of the last evaluation of the test set, or valid; the loss may be infinite */
     double test_loss, test_accuracy, test_auc, test_top5;
-    bool loss_is_nan;                          /* it was written, but as no number: training diverged */
+    bool loss_is_nan;                          /* the file has nan: training diverged */
     double best_loss, best_accuracy, best_auc; /* over all of them that are finite */
     double best_accuracy_s;                    /* training seconds at that */
     const char *set;                           /* "test", "valid", or "": nothing was evaluated */
@@ -110,14 +110,14 @@ typedef struct mst_run_figures {
 } mst_run_figures;
 mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out);
 
-/* Seconds of training that the rows of that process are to be divided by, so that its rate compares with the
- * run's: those of the run, or fewer where the process was there for less. costs: all of the process's. */
+/* Seconds of training for the rate of that process, comparable with the run's: those of the run, or fewer if
+ * the process existed for less. costs: all of the process's. */
 double mst_process_train_s(const mst_run_data *run, const mst_run_figures *figures,
                            const mst_process_data *process, const mst_costs *costs);
 
-/* Puts the steps, rows and bytes in that the manifest of a run that is over counts for the process, where it
- * does: the spans.csv of one that was killed lacks what came after its last report. costs: all of the
- * process's. */
+/* Replaces steps, rows and bytes by those of the process in the manifest of a run that is over, if it has
+ * them: the spans.csv of a killed process lacks the time after its last report. costs: all of the process's.
+ */
 void mst_costs_count(const mst_run_data *run, const mst_process_data *process, mst_costs *costs);
 
 /* Seconds since the run began at which that process was lost for good; NAN: it was not. */
@@ -130,8 +130,8 @@ typedef enum mst_axis { MST_AXIS_TIME, MST_AXIS_STEPS, MST_AXIS_ROWS, MST_AXES }
  * of that set's evaluations only, or "": of every line. Time is training time. */
 mst_status mst_curve(const mst_run_data *run, const char *column, const char *set, mst_axis axis,
                      mst_points *out);
-/* The column at the set's last evaluation (set "": on the last line), whatever stands there; NAN: no number.
- */
+/* The column at the set's last evaluation (set "": on the last line), even if it is not finite; NAN: no
+ * number. */
 double mst_run_last(const mst_run_data *run, const char *column, const char *set);
 /* Whether the run has an evaluation of that set. */
 bool mst_run_has_set(const mst_run_data *run, const char *set);

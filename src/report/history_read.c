@@ -47,7 +47,7 @@ const json_t *mst_segment_files(const mst_segment *segment)
     return history_side(json_object_get(segment->record, "files"), 1);
 }
 
-/* Undoes what a segment changed. */
+/* Undoes the changes of a segment. */
 static mst_status history_go_back(const mst_segment *segment, mst_history *out)
 {
     const char *group, *name;
@@ -77,7 +77,7 @@ static mst_crew_strategy history_strategy_of(const json_t *options)
     return MST_CREW_UNKNOWN;
 }
 
-/* Who started a segment that does not say so; last: it is the one that the manifest tells of. */
+/* The starter of a segment that does not record it; last: the one that the manifest describes. */
 static const char *history_find_starter(const mst_run_data *run, const mst_crew *crew, bool last)
 {
     const char *launcher = mst_run_data_text(run, "mpi", "launcher", NULL);
@@ -200,7 +200,7 @@ static bool history_counted(const mst_segment *segment, const char *name)
     return false;
 }
 
-/* Servers and the global batch only where both segments have such. */
+/* Servers and the global batch only if both segments have them. */
 static void history_add_counts(const mst_segment *segment, mst_string *out)
 {
     const mst_crew *now = &segment->crew, *was = segment->before != NULL ? &segment->before->crew : now;

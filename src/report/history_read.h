@@ -13,7 +13,7 @@ typedef enum mst_crew_strategy {
     MST_CREW_ALLREDUCE
 } mst_crew_strategy;
 
-/* What a segment ran with, whichever options say so. NAN: not known. */
+/* The processes of a segment, from whichever options set them. NAN: not known. */
 typedef struct mst_crew {
     mst_crew_strategy strategy;
     bool sync;
@@ -47,7 +47,7 @@ void mst_history_fini(mst_history *self);
 /* The first of the last segments that ran with the same processes. */
 const mst_segment *mst_history_same_crew(const mst_history *self);
 
-/* "batch 100 -> 1000, files a -> b": what a segment changed; nothing where it changed nothing. Workers,
+/* "batch 100 -> 1000, files a -> b": the changes of a segment; nothing if there are none. Workers,
  * servers and batches are those it ran with. */
 void mst_segment_changes(const mst_segment *segment, mst_string *out);
 /* "It was resumed 2 times, last after step 300 (batch 100 -> 1000)."; nothing of a run that was not. */

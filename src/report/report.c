@@ -1,4 +1,4 @@
-/* The report: what all its forms share, and the plain ones; contract in report.h. */
+/* The report: what all its forms share, and Markdown, CSV, JSON and SVG files (report.h). */
 #include "report/report.h"
 
 #include <math.h>
@@ -99,7 +99,7 @@ static void command_add_option(const mst_crew *crew, const char *name, const jso
     mst_free(text);
 }
 
-/* Every option that is not what it is by default; all that are set where defaults are not known. */
+/* Every option that differs from its default; every option that is set if defaults are not known. */
 static void command_add_options(const mst_crew *crew, const json_t *options, const json_t *defaults,
                                 mst_string *out)
 {
@@ -131,7 +131,7 @@ static void command_add_resumed(const mst_segment *segment, const json_t *files,
     }
 }
 
-/* The folder of a run that is trained again in several pieces, and the steps of this one. */
+/* The run directory of a repetition in several pieces, and the steps of this piece. */
 static void command_add_piece(const mst_run_data *run, const mst_segment *segment, bool resumed,
                               mst_string *out)
 {
@@ -144,7 +144,7 @@ static void command_add_piece(const mst_run_data *run, const mst_segment *segmen
                       mst_figure_count(segment->to_step, to));
 }
 
-/* The command lines that train the same again. */
+/* The command lines that repeat the training. */
 static char *command_new(const mst_run_data *run, const mst_history *history, const json_t *defaults)
 {
     mst_string out = {0};
@@ -164,7 +164,7 @@ static char *command_new(const mst_run_data *run, const mst_history *history, co
         if (history->n > 1)
             command_add_piece(run, s, i > 0, &out);
         if (strcmp(s->crew.by, "roles") == 0)
-            mst_string_format(&out, "%s its processes were started one by one, with --role",
+            mst_string_format(&out, "%s its processes were started one at a time, with --role",
                               history->n > 1 ? ";" : "  #");
     }
     if (out.failed)
@@ -251,7 +251,7 @@ static void report_add_how(const mst_run_figures *f, mst_string *out)
         mst_string_format(out, " (%s)", f->mode);
 }
 
-/* Processes that were lost while the others went on. */
+/* Processes that were lost while the others continued. */
 static void report_add_lost(const mst_run_data *run, mst_string *out)
 {
     char after[40];
@@ -290,9 +290,9 @@ void mst_report_course(const mst_report *self, size_t run, mst_string *out)
     mst_history_sentence(&self->histories[run], out);
     const char *error = mst_run_data_text(data, "error", NULL);
     if (strcmp(f->state, "running") == 0)
-        mst_string_add(out, " It is running, or was cut off.");
+        mst_string_add(out, " It is running, or was interrupted.");
     else if (strcmp(f->state, "failed") == 0)
-        mst_string_format(out, " It failed: %s.", error != NULL ? error : "no reason was written down");
+        mst_string_format(out, " It failed: %s.", error != NULL ? error : "no reason is recorded");
     else if (f->end[0] != '\0')
         mst_string_format(out, " It ended: %s.", f->end);
     report_add_lost(data, out);
@@ -364,7 +364,7 @@ mst_status mst_report_markdown(const mst_report *self, mst_string *out)
     TRY(mst_sheets_markdown(sheets, N_SHEETS, self, out));
     bool begun = false;
     for (size_t i = 0; i < self->n; i++) {
-        if (self->commands[i][0] == '\0') /* no manifest says */
+        if (self->commands[i][0] == '\0') /* without a manifest */
             continue;
         mst_string_add(out, begun ? "" : "## How to reproduce\n\n```\n");
         mst_string_add(out, self->commands[i]);

@@ -12,7 +12,7 @@ struct mst_report {
     mst_run_data *const *runs;
     size_t n;
     const json_t *defaults;
-    char **labels; /* names of the runs, made different from each other */
+    char **labels; /* unique names of the runs */
     mst_run_figures *figures;
     mst_verdict *verdicts;
     mst_history *histories;
@@ -21,7 +21,7 @@ struct mst_report {
 
 /* ---- tables (report_tables.c); the caller ends with mst_sheet_fini ---- */
 
-/* X(name, function): the order in which Markdown, CSV and JSON have them. */
+/* X(name): in the order of Markdown, CSV and JSON. */
 #define MST_REPORT_SHEETS(X)                                                                                 \
     X(overview)                                                                                              \
     X(history)                                                                                               \
@@ -41,16 +41,16 @@ MST_REPORT_SHEETS(X)
 
 /* ---- plots (report_plots.c) ---- */
 
-/* Called for each plot of the report in turn; the plot and what it points at live as long as the call. group:
+/* Called for each plot of the report in turn; the plot and its data live as long as the call. group:
  * "curves", "hosts", "processes"; of: the host or process, or ""; axis: of curves, else -1. */
 typedef mst_status mst_plot_fn(void *arg, const char *group, const char *of, int axis, const mst_plot *plot);
 mst_status mst_report_plots(const mst_report *self, const char *group, mst_plot_fn *fn, void *arg);
 
 /* ---- texts (report.c) ---- */
 
-/* What was trained and how it ended, in sentences; the summary has the verdict's too. */
+/* The training and how it ended, in sentences; the summary adds the verdict's. */
 void mst_report_course(const mst_report *self, size_t run, mst_string *out);
-/* One paragraph: what was trained, how it ended, the best figures, the bottleneck. */
+/* One paragraph: the training, how it ended, the best figures, the bottleneck. */
 void mst_report_summary(const mst_report *self, size_t run, mst_string *out);
 /* Of several runs: the fastest, the most accurate, the bottlenecks; nothing of one run (comparison.c). */
 void mst_report_comparison(const mst_report *self, mst_string *out);

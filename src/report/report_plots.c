@@ -1,9 +1,9 @@
-/* The plots of a report: curves of all runs together, and what hosts and processes used, the same host or
- * process of several runs in one plot.
+/* The plots of a report: curves of all runs, and resources of hosts and processes; the same host or process
+ * of several runs shares a plot.
  *
- * Colour is the run where there are several; with one run it tells in from out. What comes out of a pair
- * (in and out, read and write) is solid, then dashed. Marks of one run lie across its plots; those of several
- * are in a lane for each, so that nobody has to guess whose an evaluation was. */
+ * With several runs the colour is the run, and the second of a pair (in and out, read and written) is dashed.
+ * With one run the colour distinguishes the pair. Marks of one run lie across its plots; with several, each
+ * run has a lane for its marks. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static void canvas_fini(canvas *c)
     mst_free(c->texts);
 }
 
-/* Keeps the text as long as the plot; NULL when memory is short. Takes it. */
+/* Takes the text and keeps it as long as the plot; NULL when memory is short. */
 static const char *canvas_keep(canvas *c, char *text)
 {
     if (text == NULL || !mst_grow(&c->texts, &c->texts_capacity, c->n_texts + 1, sizeof *c->texts)) {
@@ -77,7 +77,7 @@ static mst_status canvas_add_series(canvas *c, size_t run, const char *what, uns
     return mst_series_reduce(&c->series[c->n_series - 1]);
 }
 
-/* A plot of nothing but zeros says nothing. */
+/* A plot of zeros is left out. */
 static bool canvas_is_worth_it(const canvas *c)
 {
     for (size_t s = 0; s < c->n_series; s++)
@@ -124,7 +124,7 @@ static const struct {
     {"error", "error", MST_FIGURE_SHARE, true},
     {"loss", "loss", MST_FIGURE_PLAIN, true},
     {"area under the ROC curve", "auc", MST_FIGURE_PLAIN, true},
-    {"error, best of five", "top5", MST_FIGURE_SHARE, true},
+    {"top-5 error", "top5", MST_FIGURE_SHARE, true},
     {"training loss", "train_loss", MST_FIGURE_PLAIN, false},
     {"learning rate", "lr", MST_FIGURE_PLAIN, false},
 };
@@ -145,7 +145,7 @@ static mst_status canvas_add_curve(canvas *c, size_t run, size_t k, const char *
     return canvas_add_series(c, run, named && *set != '\0' ? set : NULL, part, curves[k].evaluated, &points);
 }
 
-/* Where a run was resumed, and with what. */
+/* Where a run was resumed, with the changes. */
 static mst_status canvas_add_resumes(canvas *c, size_t run, mst_axis axis)
 {
     const mst_history *h = &c->report->histories[run];
@@ -204,7 +204,7 @@ static mst_status canvas_draw_curve(canvas *c, size_t k, mst_axis axis)
     return canvas_is_worth_it(c) && !dull ? c->fn(c->arg, c->group, "", (int)axis, &plot) : MST_OK;
 }
 
-/* process: "" for a host, which everything concerns. */
+/* process: "" for a host, which has the marks of all processes. */
 static mst_status canvas_add_marks(canvas *c, size_t run, const char *process)
 {
     const mst_run_data *data = c->report->runs[run];
@@ -252,7 +252,7 @@ static const struct {
 };
 #define PROCESS_KINDS (MST_LOAD_CPU - MST_LOAD_HOST_CPU)
 
-/* The process of the run that stands for the host or has the name: the first with lines. NULL: none. */
+/* The first process of the run with samples that is on the host or has the name; NULL: none. */
 static const mst_process_data *canvas_find_process(const mst_run_data *run, const char *of, bool host)
 {
     for (size_t i = 0; i < run->n_processes; i++) {
@@ -287,7 +287,7 @@ static mst_status canvas_draw_use(canvas *c, size_t k, const char *of, bool host
     }
     const char *label = uses[k].pair < 0 ? uses[k].first : uses[k].title;
     mst_plot plot = {.title = !host && uses[k].kind == MST_LOAD_HOST_NET_IN ? "messages" : uses[k].title,
-                     .x_label = "time since the start",
+                     .x_label = "time since start",
                      .y_label = label,
                      .x_unit = MST_FIGURE_SECONDS,
                      .y_unit = uses[k].unit,

@@ -1,5 +1,5 @@
-/* The tables of a report: one function each, in the order of MST_REPORT_SHEETS. A report of one run and one
- * of several have the same tables; the first column names the run, and the process where there is one. */
+/* The tables of a report: one function each, in the order of MST_REPORT_SHEETS. Reports of one run and of
+ * several have the same tables; the first column names the run and, if there is one, the process. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "options/option_tables.h"
 #include "report/report_impl.h"
 
-#define NO_SAVE_S 1e-6 /* what looking at the clock takes where nothing is saved */
+#define NO_SAVE_S 1e-6 /* the cost of reading the clock when nothing is saved */
 
 static mst_status sheet_finish(const mst_sheet *sheet)
 {
@@ -114,7 +114,7 @@ mst_status mst_report_sheet_accuracy(const mst_report *self, mst_sheet *out)
 mst_status mst_report_sheet_verdict(const mst_report *self, mst_sheet *out)
 {
     *out = (mst_sheet){
-        .title = "Where a worker's time goes, by cause",
+        .title = "Worker time by cause",
         .key = "verdict",
         .note = "Computing includes preparing rows, sending and applying, but not waiting for a core."};
     mst_sheet_column_add(out, "run", "run", false);
@@ -133,7 +133,7 @@ mst_status mst_report_sheet_verdict(const mst_report *self, mst_sheet *out)
 
 mst_status mst_report_sheet_advice(const mst_report *self, mst_sheet *out)
 {
-    *out = (mst_sheet){.title = "What would help", .key = "advice"};
+    *out = (mst_sheet){.title = "Advice", .key = "advice"};
     mst_sheet_column_add(out, self->n > 1 ? "run and change" : "change", "change", false);
     mst_sheet_column_add(out, "rows/s", "predicted_gain", true);
     mst_sheet_column_add(out, "why", "text", false);
@@ -184,17 +184,17 @@ mst_status mst_report_sheet_cost(const mst_report *self, mst_sheet *out)
 {
     *out = (mst_sheet){.title = "Time",
                        .key = "cost",
-                       .note = "Threads waited: the part of the training threads' time in which they waited "
-                               "for rows, for weights or for each other."};
+                       .note = "Waiting: the share of the training threads' time spent waiting for rows, for "
+                               "weights or for each other."};
     mst_sheet_column_add(out, "run", "run", false);
     mst_sheet_column_add(out, "training", "train_s", true);
     mst_sheet_column_add(out, "evaluation", "eval_s", true);
     mst_sheet_column_add(out, "saving", "save_s", true);
-    mst_sheet_column_add(out, "together", "total_s", true);
-    mst_sheet_column_add(out, "evaluation, of all", "eval_share", true);
-    mst_sheet_column_add(out, "threads waited", "wait_share", true);
-    mst_sheet_column_add(out, "a step", "step_s", true);
-    mst_sheet_column_add(out, "an epoch", "epoch_s", true);
+    mst_sheet_column_add(out, "total", "total_s", true);
+    mst_sheet_column_add(out, "evaluation share", "eval_share", true);
+    mst_sheet_column_add(out, "waiting", "wait_share", true);
+    mst_sheet_column_add(out, "per step", "step_s", true);
+    mst_sheet_column_add(out, "per epoch", "epoch_s", true);
     for (size_t i = 0; i < self->n; i++) {
         const mst_run_figures *f = &self->figures[i];
         double total = f->train_s + (isnan(f->eval_s) ? 0 : f->eval_s) + (isnan(f->save_s) ? 0 : f->save_s);
@@ -222,11 +222,10 @@ mst_status mst_report_sheet_cost(const mst_report *self, mst_sheet *out)
 
 mst_status mst_report_sheet_phases(const mst_report *self, mst_sheet *out)
 {
-    *out =
-        (mst_sheet){.title = "Where each process's time went",
-                    .key = "phases",
-                    .note = "Of the time of the threads that train or serve; evaluation by a thread of its "
-                            "own, which they wait for or train beside, is no part of it."};
+    *out = (mst_sheet){.title = "Time of each process by phase",
+                       .key = "phases",
+                       .note = "Shares of the time of threads that train or serve. Evaluation by a separate "
+                               "thread is not included."};
     mst_sheet_column_add(out, "process", "process", false);
     mst_sheet_column_add(out, "thread time", "thread_s", true);
     for (int k = 0; k < MST_COSTS; k++)
@@ -314,7 +313,7 @@ mst_status mst_report_sheet_workers(const mst_report *self, mst_sheet *out)
     mst_sheet_column_add(out, "rows/s", "rows_per_s", true);
     mst_sheet_column_add(out, "computing", "compute_share", true);
     mst_sheet_column_add(out, "waiting for others", "wait_share", true);
-    mst_sheet_column_add(out, "for rows", "read_share", true);
+    mst_sheet_column_add(out, "waiting for rows", "read_share", true);
     mst_sheet_column_add(out, "received", "bytes_in", true);
     mst_sheet_column_add(out, "sent", "bytes_out", true);
     mst_sheet_column_add(out, "staleness", "staleness_mean", true);
@@ -384,7 +383,7 @@ static void sheet_add_loads(mst_sheet *out, const mst_load *loads, mst_load_kind
     }
 }
 
-/* Files that are there need not have figures in them. */
+/* A file may exist without figures. */
 static bool loads_have_any(const mst_load *loads)
 {
     bool any = false;
@@ -427,10 +426,10 @@ static bool host_is_seen(const mst_run_data *run, size_t p)
 mst_status mst_report_sheet_hosts(const mst_report *self, mst_sheet *out)
 {
     *out =
-        (mst_sheet){.title = "Use of each host",
+        (mst_sheet){.title = "Resources of each host",
                     .key = "hosts",
-                    .note = "In and out are the network interfaces but loopback; training leaves the time of "
-                            "evaluations out."};
+                    .note = "In and out: all network interfaces except loopback. Training excludes the time "
+                            "of evaluations."};
     sheet_add_load_columns(out, true);
     for (size_t i = 0; i < self->n; i++)
         for (size_t p = 0; p < self->runs[i]->n_processes; p++) {
@@ -444,10 +443,10 @@ mst_status mst_report_sheet_hosts(const mst_report *self, mst_sheet *out)
 
 mst_status mst_report_sheet_processes(const mst_report *self, mst_sheet *out)
 {
-    *out = (mst_sheet){
-        .title = "Use by each process",
-        .key = "processes",
-        .note = "In and out are messages of training; training leaves the time of evaluations out."};
+    *out =
+        (mst_sheet){.title = "Resources of each process",
+                    .key = "processes",
+                    .note = "In and out: messages of training. Training excludes the time of evaluations."};
     sheet_add_load_columns(out, false);
     for (size_t i = 0; i < self->n; i++)
         for (size_t p = 0; p < self->runs[i]->n_processes; p++) {
@@ -473,21 +472,21 @@ static bool options_are_alike(const mst_report *self, const char *title, const c
     return true;
 }
 
-/* Of one run, an option that is not set is not worth a line. */
+/* A report of one run leaves out options that are not set. */
 static bool sheet_option_is_unset(const json_t *value, bool several)
 {
     bool empty = json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0);
     return !several && empty;
 }
 
-/* Of runs that were resumed: each piece, and what changed with it. */
+/* Each piece of runs that were resumed, with its changes. */
 mst_status mst_report_sheet_history(const mst_report *self, mst_sheet *out)
 {
     *out =
         (mst_sheet){.title = "History",
                     .key = "history",
-                    .note = "A line for each time that the run was started or resumed; options that changed "
-                            "are given with their values before and after."};
+                    .note = "One line for each start or resume. Changed options have their values before and "
+                            "after."};
     mst_sheet_column_add(out, "piece", "piece", false);
     mst_sheet_column_add(out, "from step", "from_step", true);
     mst_sheet_column_add(out, "to step", "to_step", true);
@@ -523,7 +522,8 @@ mst_status mst_report_sheet_history(const mst_report *self, mst_sheet *out)
     return sheet_finish(out);
 }
 
-/* One run: what is not by default. Several: what differs between them, one line for each run and option. */
+/* One run: options that differ from their defaults. Several: options that differ between runs, one line for
+ * each run and option. */
 mst_status mst_report_sheet_options(const mst_report *self, mst_sheet *out)
 {
     *out = (mst_sheet){.title = self->n > 1 ? "Options that differ" : "Options", .key = "options"};

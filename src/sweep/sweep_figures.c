@@ -185,7 +185,7 @@ static mst_status sweep_read_run(const mst_sweep_report *self, const mst_sweep_c
         st = mst_run_data_new(path, &run);
         if (st == MST_OK)
             st = sweep_take_run(&self->metric, run, out);
-        st = st == MST_ENOMEM ? st : MST_OK; /* what cannot be read is not known */
+        st = st == MST_ENOMEM ? st : MST_OK; /* a run that cannot be read has no figures */
     }
     mst_run_data_destroy(run);
     mst_free(path);
@@ -305,7 +305,7 @@ void mst_sweep_report_destroy(mst_sweep_report *self)
     mst_free(self);
 }
 
-/* ---- looking ---- */
+/* ---- access ---- */
 
 const char *mst_sweep_label(const mst_sweep_report *self, const mst_sweep_config *config, const char *axis)
 {

@@ -1,6 +1,6 @@
-/* The forms of a sweep's report; contract in sweep_report.h.
+/* The sentences of a sweep's report, and the report as Markdown, CSV and JSON (sweep_report.h).
  *
- * Invariant: text that comes out of a file goes through mst_string_html, _markdown or _csv. */
+ * Invariant: text from a file is written by mst_string_markdown or mst_string_csv. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static void sweep_find_best_quality(const mst_sweep_report *self, mst_sweep_choi
     char more[40], value[48], beside[48] = "";
     bool target = strcmp(self->metric_name, "target_s") == 0, loss = target && !self->metric_given;
     mst_sweep_figure figure = loss ? MST_SWEEP_LOSS : MST_SWEEP_METRIC;
-    if (target && self->metric_given) /* the shortest time to the target, which is told anyway */
+    if (target && self->metric_given) /* the shortest time to the target, which has its own sentence */
         return;
     const char *name = loss ? "loss" : self->metric_name;
     bool high = !loss && self->metric.high_is_good;
@@ -75,7 +75,7 @@ static void sweep_find_quickest(const mst_sweep_report *self, mst_sweep_choice *
     }
     const mst_sweep_config *c = &self->configs[out->config];
     sweep_spread_text(&c->stats[MST_SWEEP_SPEED], more, sizeof more);
-    snprintf(out->sentence, sizeof out->sentence, "Most rows a second: %.200s, %s (%s of training)%s%s",
+    snprintf(out->sentence, sizeof out->sentence, "Most rows per second: %.200s, %s (%s of training)%s%s",
              sweep_config_name(self, out->config), mst_figure_count(c->stats[MST_SWEEP_SPEED].mean, a),
              mst_figure_seconds(c->stats[MST_SWEEP_TIME].mean, b), more,
              self->jobs > 1 ? "; runs shared the machine" : "");
@@ -85,7 +85,7 @@ void mst_sweep_choices(const mst_sweep_report *self, mst_sweep_choice out[MST_SW
 {
     out[1].config = out[2].config = self->n_configs;
     sweep_find_fastest(self, &out[0]);
-    if (self->sweep->search == NULL) /* a search trains the others for as long as it takes to see */
+    if (self->sweep->search == NULL) /* a search does not train the others to the end */
         sweep_find_best_quality(self, &out[1]);
     if (!self->has_target)
         sweep_find_quickest(self, &out[2]);
@@ -107,7 +107,7 @@ void mst_sweep_report_best(const mst_sweep_report *self, mst_string *out)
     }
 }
 
-/* "; 200,000 rows each": how long a run is; or may be, with a target. */
+/* "; 200,000 rows each": the length of a run, or its limit if there is a target. */
 static void sweep_add_limit(const char *name, const char *value, bool at_most, mst_string *out)
 {
     char *end = NULL, text[40];
@@ -119,7 +119,7 @@ static void sweep_add_limit(const char *name, const char *value, bool at_most, m
                           (int)strlen(name) - (number == 1.0), name); /* names are plurals */
 }
 
-/* The last that a search tried of a candidate; NULL: nothing. */
+/* The last try of a candidate by the search; NULL: none. */
 static const json_t *sweep_last_try(const json_t *search, const char *name)
 {
     const json_t *found = NULL;
@@ -136,7 +136,7 @@ static const json_t *sweep_last_try(const json_t *search, const char *name)
     return found;
 }
 
-/* What became of a search's candidates: none is trained further than it takes to see. */
+/* The outcomes of a search's candidates, most of which are not trained to the end. */
 static void sweep_add_candidates(const mst_sweep_report *self, size_t total, mst_string *out)
 {
     size_t tried = 0, reached = 0, limited = 0, failed = 0;
@@ -186,7 +186,7 @@ void mst_sweep_counts(const mst_sweep_report *self, mst_string *out)
         mst_string_format(
             out,
             " Up to %u runs ran at the same time: times, rates and CPU figures are not those of a "
-            "run that has the machine to itself.",
+            "run alone on the machine.",
             self->jobs);
 }
 

@@ -1,7 +1,7 @@
-/* What came out of a sweep: figures of every run, their mean and spread over repeats, tables, plots, and the
- * best configuration; as HTML, Markdown, CSV and JSON.
+/* The report of a sweep: figures of every run, their mean and spread over repeats, tables, plots, and the
+ * best configuration, as HTML, Markdown, CSV and JSON.
  *
- * Reads the runs' folders only; runs that are not done are named with their state. One thread. */
+ * Reads run directories only; runs that are not done are listed with their state. One thread. */
 #ifndef MST_SWEEP_SWEEP_REPORT_H
 #define MST_SWEEP_SWEEP_REPORT_H
 
@@ -23,7 +23,7 @@ mst_status mst_sweep_report_csv(const mst_sweep_report *self, mst_string *out);
 /* New reference; NULL with MST_ENOMEM recorded. */
 json_t *mst_sweep_report_json(const mst_sweep_report *self);
 
-/* Sentences: the best configurations, each with its command; "" when nothing is done. */
+/* Sentences: the best configurations, each with its command; "" if no run is done. */
 void mst_sweep_report_best(const mst_sweep_report *self, mst_string *out);
 
 /* SWEEP/report.html, report.md, runs.csv, report.csv; each appears whole. */

@@ -42,7 +42,7 @@ const char *mst_sweep_figure_title(mst_sweep_figure figure);
 const char *mst_sweep_figure_key(mst_sweep_figure figure);
 mst_figure_unit mst_sweep_figure_unit(mst_sweep_figure figure);
 
-#define MST_SWEEP_WORKERS_MAX 64 /* whose work is told one by one */
+#define MST_SWEEP_WORKERS_MAX 64 /* whose work is listed separately */
 
 typedef struct mst_sweep_run {
     bool known; /* the run is done and was read */
@@ -75,14 +75,13 @@ struct mst_sweep_report {
     const char *axes[16]; /* that vary, but for the seed */
     size_t n_axes;
     bool has_target;
-    bool metric_given; /* the file has metric: */
-    const char
-        *metric_name; /* what decides which is best: metric: of the file, else time to target or loss */
-    mst_sweep_metric metric; /* the same; MST_SWEEP_METRIC is its value */
+    bool metric_given;       /* the file has metric: */
+    const char *metric_name; /* decides which is best: metric: of the file, else time to target or loss */
+    mst_sweep_metric metric; /* MST_SWEEP_METRIC is its value */
     unsigned jobs;           /* the most runs that ran at the same time */
 };
 
-/* What the grid says of a configuration on an axis; "" where the axis does not count for it. */
+/* The value of a configuration on an axis; "" if the axis does not apply to it. */
 const char *mst_sweep_label(const mst_sweep_report *self, const mst_sweep_config *config, const char *axis);
 /* An option of a configuration as a number; the default of a training where it is not set. NAN: none. */
 double mst_sweep_option(const mst_sweep_report *self, const mst_sweep_config *config, const char *option);
@@ -95,7 +94,7 @@ size_t mst_sweep_best(const mst_sweep_report *self, mst_sweep_figure figure, boo
 
 mst_figure_unit mst_sweep_metric_unit(const mst_sweep_report *self);
 
-/* The best by the metric; of a search, what it found. n_configs: none. */
+/* The best by the metric, or the result of a search. n_configs: none. */
 size_t mst_sweep_winner(const mst_sweep_report *self);
 
 /* One of the best configurations, and the sentence about it. */

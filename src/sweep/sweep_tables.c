@@ -1,5 +1,5 @@
 /* Tables of a sweep's report: one function each, in the order of MST_SWEEP_SHEETS. A line is a configuration;
- * figures are means over its repeats, with the standard deviation behind where there are several. */
+ * figures are means over its repeats, followed by the standard deviation if there are several. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,9 +38,9 @@ mst_status mst_sweep_sheet_results(const mst_sweep_report *self, mst_sheet *out)
     *out = (mst_sheet){
         .title = "Results",
         .key = "results",
-        .note = "Iterations are the sum over workers; training time is until the last worker was "
-                "done, without evaluations. Behind \xc2\xb1: the standard deviation over repeats. Best: by "
-                "the metric of the sweep, or as the search found."};
+        .note = "Iterations: the sum over workers. Training time: until the last worker was done, without "
+                "evaluations. After \xc2\xb1: the standard deviation over repeats. Best: by the metric of "
+                "the sweep, or by the search."};
     mst_sheet_column_add(out, "configuration", "configuration", false);
     sweep_sheet_add_columns(columns, n, out);
     if (!shown)
@@ -75,9 +75,9 @@ mst_status mst_sweep_sheet_resources(const mst_sweep_report *self, mst_sheet *ou
     const size_t n = sizeof columns / sizeof *columns;
     *out = (mst_sheet){.title = "CPU, memory and network",
                        .key = "resources",
-                       .note = "Of all processes of a run together. Network: bytes of messages that workers "
-                               "sent and received, over the training time; in one process they do not leave "
-                               "the machine."};
+                       .note =
+                           "Sums over all processes of a run. Network: bytes that workers sent and received, "
+                           "over the training time; messages within one process use no network."};
     mst_sheet_column_add(out, "configuration", "configuration", false);
     sweep_sheet_add_columns(columns, n, out);
     for (size_t i = 0; i < self->n_configs; i++) {
@@ -99,10 +99,9 @@ mst_status mst_sweep_sheet_workload(const mst_sweep_report *self, mst_sheet *out
     for (size_t i = 0; i < self->n_configs; i++)
         most = self->configs[i].n_workers > most ? self->configs[i].n_workers : most;
     size_t shown = most < sizeof titles / sizeof *titles ? most : sizeof titles / sizeof *titles;
-    *out = (mst_sheet){
-        .title = "Workload per worker",
-        .key = "workload",
-        .note = "Rows that each worker trained on, mean over repeats; most over least: 1 is even."};
+    *out = (mst_sheet){.title = "Workload per worker",
+                       .key = "workload",
+                       .note = "Rows of each worker, mean over repeats. Most over least: 1 is even."};
     mst_sheet_column_add(out, "configuration", "configuration", false);
     for (size_t w = 0; w < shown; w++)
         mst_sheet_column_add(out, titles[w], titles[w], true);
@@ -139,7 +138,7 @@ static bool sweep_sheet_is_dropped(const json_t *round, const char *who)
     return false;
 }
 
-/* What followed on a try of a round. stopped: why nobody goes on after it; NULL: others do, or may. */
+/* The outcome of a try of a round. stopped: why no candidate continues after it; NULL: some do, or may. */
 static const char *sweep_sheet_decision(const json_t *round, const json_t *one, const char *stopped)
 {
     const char *sentence = json_string_value(json_object_get(one, "sentence"));
@@ -148,10 +147,10 @@ static const char *sweep_sheet_decision(const json_t *round, const json_t *one, 
     if (json_is_true(json_object_get(one, "reached")))
         return "reached the target";
     if (json_is_true(json_object_get(one, "over")))
-        return "out: its limit ended it";
+        return "ended by its limit";
     if (sweep_sheet_is_dropped(round, json_string_value(json_object_get(one, "name"))))
         return "dropped: in the worse half";
-    return stopped != NULL ? stopped : "goes on";
+    return stopped != NULL ? stopped : "continues";
 }
 
 static double sweep_sheet_number_or(const json_t *value, double otherwise)
@@ -167,19 +166,19 @@ mst_status mst_sweep_sheet_search(const mst_sweep_report *self, mst_sheet *out)
     size_t i, k;
     if (stopped == NULL && json_object_get(search, "why") != NULL)
         stopped = "stopped: the search had ended";
-    *out = (mst_sheet){.title = "The search",
-                       .key = "search",
-                       .note = "Every round doubles the training time, of which nobody is given more than "
-                               "the target has taken somebody; after a round in which nobody reached it, the "
-                               "better half goes on. Value: at the round's end; nearest: of all evaluations "
-                               "so far."};
+    *out = (mst_sheet){
+        .title = "The search",
+        .key = "search",
+        .note = "Each round doubles the training time, up to the shortest time in which a candidate "
+                "has reached the target. If none reached it, the better half continues. Value: "
+                "at the end of the round. Nearest: over all evaluations so far."};
     mst_sheet_column_add(out, "candidate", "candidate", false);
     mst_sheet_column_add(out, "round", "round", true);
     mst_sheet_column_add(out, "time given", "budget_s", true);
     mst_sheet_column_add(out, "trained", "train_s", true);
     mst_sheet_column_add(out, "value", "value", true);
     mst_sheet_column_add(out, "nearest", "nearest", true);
-    mst_sheet_column_add(out, "what followed", "decision", false);
+    mst_sheet_column_add(out, "outcome", "decision", false);
     json_array_foreach(rounds, i, round)
     {
         bool last = i + 1 == json_array_size(rounds);
@@ -201,7 +200,7 @@ mst_status mst_sweep_sheet_search(const mst_sweep_report *self, mst_sheet *out)
 
 mst_status mst_sweep_sheet_problems(const mst_sweep_report *self, mst_sheet *out)
 {
-    *out = (mst_sheet){.title = "Runs that are missing", .key = "problems"};
+    *out = (mst_sheet){.title = "Missing runs", .key = "problems"};
     mst_sheet_column_add(out, "run", "run", false);
     mst_sheet_column_add(out, "state", "state", false);
     mst_sheet_column_add(out, "why", "why", false);
@@ -212,8 +211,8 @@ mst_status mst_sweep_sheet_problems(const mst_sweep_report *self, mst_sheet *out
         mst_sheet_text(out, cell->name);
         mst_sheet_text(out, mst_cell_state_name(cell->state));
         mst_sheet_text(out, cell->sentence != NULL         ? cell->sentence
-                            : cell->state == MST_CELL_DONE ? "its folder cannot be read"
-                                                           : "has not been run yet");
+                            : cell->state == MST_CELL_DONE ? "cannot read its folder"
+                                                           : "has not run yet");
     }
     return sweep_sheet_finish(out);
 }
@@ -222,10 +221,10 @@ mst_status mst_sweep_sheet_left_out(const mst_sweep_report *self, mst_sheet *out
 {
     size_t n;
     const char *why;
-    *out = (mst_sheet){.title = "Left out of the grid", .key = "left_out"};
+    *out = (mst_sheet){.title = "Omitted from the grid", .key = "left_out"};
     mst_sheet_column_add(out, "why", "why", false);
     mst_sheet_column_add(out, "runs", "runs", true);
-    mst_sheet_column_add(out, "the first", "first", false);
+    mst_sheet_column_add(out, "first run", "first", false);
     for (size_t i = 0; i < self->sweep->n; i++) {
         if (!mst_sweep_left_out(self->sweep, i, &n, &why))
             continue;

@@ -281,7 +281,7 @@ expect 0 sweep search.yaml --auto
 has "Search: batch100 reached test_loss<=0.58 after"
 has "--batch=100"
 grep -q 'ended short of it' err || fail "the search does not say what it tried"
-grep -q 'out: its limit ended it' sweeps/search/report.md || fail "the report does not say what followed"
+grep -q 'ended by its limit' sweeps/search/report.md || fail "the report has no outcome"
 grep -q '^3 of 3 candidates tried: 1 reached the target, 0 cut short, 2 ended by a limit; ' sweeps/search/report.md ||
   fail "the report does not count the candidates"
 grep -q 'at most 40,000 rows each' sweeps/search/report.md || fail "the report does not say that rows are a limit"
@@ -334,7 +334,7 @@ assert not second["reached"] and not second["over"], cut
 nearest = [r["tries"][0]["nearest"] for r in stuck["rounds"]]
 assert nearest == sorted(nearest, reverse=True) and nearest[-1] == nearest[-3], nearest
 text = open("sweeps/cut/report.md").read()
-assert "stopped: another had reached the target" in text and "| goes on |" not in text, text
+assert "stopped: another had reached the target" in text and "| continues |" not in text, text
 assert "2 of 2 candidates tried: 1 reached the target, 1 cut short" in text, text
 text = open("sweeps/stuck/report.md").read()
 assert text.count("stopped: came no nearer in 2 rounds") == 1, text

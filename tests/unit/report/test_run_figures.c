@@ -220,7 +220,8 @@ static void test_other_data(void **state)
     extend_manifest("b", "\"data\": {\"source\": \"digits.tsv\"}");
     text = markdown_of(names, 2);
     assert_null(strstr(text, "reached the lowest"));
-    assert_non_null(strstr(text, "The runs are of different data: their errors and losses do not compare."));
+    assert_non_null(
+        strstr(text, "The runs trained on different data: their errors and losses cannot be compared."));
     mst_free(text);
 }
 
