@@ -158,7 +158,7 @@ static mst_status read_options(const matmul_options *o, const mst_text_list *fil
         return mst_fail(MST_EUSAGE,
                         "no matrices: give A.npy and B.npy, or --m (and --n, --k) to generate them");
     if (o->by_product && !o->trace)
-        return mst_fail(MST_EUSAGE, "--by-product is a way to find a trace: give --trace, too");
+        return mst_fail(MST_EUSAGE, "--by-product computes a trace: give --trace, too");
     if (o->trace && (o->out != NULL || o->verify != NULL))
         return mst_fail(MST_EUSAGE, "--trace makes no C: leave out --%s", o->out != NULL ? "out" : "verify");
     if (o->out != NULL && o->verify != NULL)
@@ -264,7 +264,7 @@ static void fill_facts(mst_table *t, const mst_matmul_options *o, const mst_matm
     if (r->checked) {
         char text[128];
         real(t, "check seconds", r->check_seconds, "%.3f");
-        real(t, "check difference", r->check_share, "%.3g of what rounding may cause");
+        real(t, "check difference", r->check_share, "%.3g of the possible rounding error");
         snprintf(text, sizeof text, "wrong by over %.3g: passes with probability below %.1g", r->check_error,
                  r->check_escapes);
         mst_table_text(t, "check bound");

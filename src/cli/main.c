@@ -184,7 +184,7 @@ int main(int argc, char **argv)
             mst_rank_exit_end(EXIT_FAILURE);
             return EXIT_FAILURE;
         }
-        st = mst_fail(MST_EIO, "standard output: cannot be written: %s", strerror(reason));
+        st = mst_fail(MST_EIO, "cannot write standard output: %s", strerror(reason));
     }
     mst_rank_exit_claim();
     mst_error error;

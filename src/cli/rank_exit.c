@@ -67,7 +67,7 @@ static void *start_main(void *arg)
     mst_mpi_launched(&launch);
     int n =
         snprintf(line, sizeof line,
-                 "muster: rank %d of %d: MPI has not started within %.1f s; has every rank begun, and can "
+                 "muster: rank %d of %d: MPI has not started within %.1f s; have all ranks started, and can "
                  "the hosts reach each other?\n",
                  launch.rank, launch.size, start_ms / 1000.0);
     ssize_t written = write(STDERR_FILENO, line, n > 0 && (size_t)n < sizeof line ? (size_t)n : 0);

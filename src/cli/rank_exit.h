@@ -1,8 +1,8 @@
-/* How a rank of an MPI job ends: one place for all commands that run under MPI.
+/* The end of a rank of an MPI job, for all commands that run under MPI.
  *
- * When another rank is dead, MPI hangs and the launcher kills what is left: the rank says whom it lost and
- * ends with exit code 3, at once, from the watch's thread. Otherwise main has the last word, and then MPI
- * ends, which may hang, too. Whoever speaks first, of the watch's thread and main, speaks alone. */
+ * When a rank is lost, MPI hangs and the launcher kills the others: each of them prints the lost rank and
+ * ends with exit code 3 at once, on the rank monitor's thread. Otherwise main prints the error and then ends
+ * MPI, which may hang, too. Only the first of the two threads to get here prints. */
 #ifndef MST_CLI_RANK_EXIT_H
 #define MST_CLI_RANK_EXIT_H
 
@@ -12,27 +12,26 @@
 #include "base/status.h"
 #include "ranks/rank_monitor.h"
 
-/* Before MPI is started: a start that takes longer than that (and 10 s), since some rank never began, ends
- * the process with a sentence and exit code 3; and where MPI itself aborts the process later, as it does
- * after deaths, the watch has the time to say who is dead. Does nothing in a process that no MPI launcher
- * started. */
+/* Before MPI is started: a start that takes longer than that (and 10 s), because some rank did not start,
+ * ends the process with an error and exit code 3. If MPI itself aborts the process later, as it does after
+ * the loss of a rank, the rank monitor gets the time to name the lost rank. Does nothing in a process that no
+ * MPI launcher started. */
 void mst_rank_exit_prepare(uint32_t start_timeout_ms);
 
-/* For mst_rank_monitor_options.lost and mst_job_lost. arg: the run's folder, to resume it from, when it has
- * one (const char *); or NULL. Any thread; does not return. Waits a moment before it ends the process: the
- * others have to say it, too, before their launcher kills them. */
+/* For mst_rank_monitor_options.lost and mst_job_lost. arg: the run directory (const char *), or NULL. Any
+ * thread; does not return. Waits a moment before it ends the process, so that the others can print the loss,
+ * too, before their launcher kills them. */
 void mst_rank_exit_lost(void *arg, mst_rank_loss reason, const char *sentence);
 
-/* A failure that only this rank knows of: says it, tells the others through the watch, and ends the process
- * with the failure's exit code. In that order: a launcher kills what is left as soon as one of them has
- * ended. */
+/* A failure of this rank alone: prints it, reports it to the others through the rank monitor, and ends the
+ * process with its exit code. In that order: a launcher kills the other ranks as soon as one has ended. */
 _Noreturn void mst_rank_exit_failed(mst_rank_monitor *monitor, const mst_error *error);
 
-/* main, before it says how the command ended: does not return where mst_rank_exit_lost has begun. */
+/* For main, before it prints the error of the command: does not return if mst_rank_exit_lost has begun. */
 void mst_rank_exit_claim(void);
 
-/* main, at the very end, and whoever leaves in its place: ends MPI, if that was started, within a deadline.
- * Returns when there is nothing of MPI any more; else the process ends here, with that exit code. */
+/* For main at its end: ends MPI, if it was started, within a deadline. Returns if MPI has ended; otherwise
+ * the process ends here with that exit code. */
 void mst_rank_exit_end(int code);
 
 #endif

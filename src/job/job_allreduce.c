@@ -136,7 +136,7 @@ static void rank0_on_progress(void *arg, const mst_train_status *status)
     rank0_callbacks *l = arg;
     int by;
     bool save;
-    mst_allreduce_wished(l->training->strategy, &by, &save);
+    mst_allreduce_requested(l->training->strategy, &by, &save);
     requests_poll(NULL);
     if (by >= 0 && !atomic_exchange(&requests.stop, true))
         snprintf(l->summary->stopped_by, sizeof l->summary->stopped_by, "rank %d", by);
@@ -194,10 +194,10 @@ static mst_status rank_follow(const mst_job_config *config, mst_comm *comm, mst_
     training->strategy->env.spans = mst_observe_spans(training->observe);
     mst_spans_attach(training->strategy->env.spans, 0, MST_PHASE_IDLE);
     mst_rank_log_send(comm, training->observe);
-    mst_allreduce_wishes own = {.stop = config->train->stop,
-                                .save_wanted = config->train->save_wanted,
-                                .at = rank_on_step,
-                                .at_arg = training->observe};
+    mst_allreduce_requests own = {.stop = config->train->stop,
+                                  .save_wanted = config->train->save_wanted,
+                                  .at = rank_on_step,
+                                  .at_arg = training->observe};
     mst_status st = mst_allreduce_join(training->strategy, &own);
     if (st == MST_OK)
         st = mst_allreduce_follow(training->strategy, training->data.feed);
@@ -215,7 +215,7 @@ static mst_status rank_train(const mst_job_config *config, mst_comm *comm, mst_t
     TRY(ranks_share_start(comm, training, &step, &observed));
     if (mst_comm_mpi(comm)->rank != 0)
         return rank_follow(config, comm, training, step, observed);
-    mst_allreduce_wishes own = {.stop = config->train->stop, .save_wanted = config->train->save_wanted};
+    mst_allreduce_requests own = {.stop = config->train->stop, .save_wanted = config->train->save_wanted};
     TRY(mst_allreduce_join(training->strategy, &own));
     rank0_callbacks l = {callbacks, training, summary};
     mst_train_callbacks heard = {

@@ -48,7 +48,7 @@ typedef enum phase {
 /* A member of the job, or the keeper of a host's copy of the program (which has no member in the plan). */
 typedef struct actor {
     const mst_launch_member *member; /* NULL: a keeper */
-    const mst_host *host;     /* NULL: this one */
+    const mst_host *host;            /* NULL: this one */
     mst_child *child;
     bool copied; /* of a keeper: its host has the program */
     bool late;   /* it did not start in time */
@@ -104,7 +104,7 @@ static void job_on_grace(uv_timer_t *timer)
     launch *l = timer->data;
     for (uint32_t i = 0; l->phase == PHASE_FINISH && i < l->job->plan->n_members; i++)
         if (l->actors[i].child->running)
-            mst_launch_note(l->job->sink, "launch: %s still runs though %s has ended, and is asked to end",
+            mst_launch_note(l->job->sink, "launch: %s still runs though %s has ended; it is asked to end",
                             l->actors[i].child->name, l->actors[0].child->name);
     job_stop_all(l);
 }
@@ -120,7 +120,8 @@ static void job_on_stop(void *arg, int number)
 {
     launch *l = arg;
     char name[32];
-    mst_launch_note(l->job->sink, "launch: %s: asking all processes to end, for %d s; again kills them",
+    mst_launch_note(l->job->sink,
+                    "launch: %s: asking all processes to end within %d s; a second signal kills them",
                     mst_signal_name(number, name, sizeof name), (int)l->job->grace_s);
     job_stop_all(l);
 }
@@ -312,7 +313,7 @@ static void job_on_start_deadline(uv_timer_t *timer)
             continue;
         if (l->phase == PHASE_COPY) {
             job_break(l, mst_fail(MST_ETIMEOUT,
-                                  "launch: %s has not taken the program within %d s; is it reachable by "
+                                  "launch: %s has not received the program within %d s; is it reachable by "
                                   "'%s %s'?",
                                   a->host->name, (int)l->job->start_s, l->job->ssh, a->host->name));
             mst_child_kill(a->child);

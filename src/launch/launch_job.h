@@ -1,5 +1,4 @@
-/* A job's processes from start to end, with all that can happen in between: what `muster launch` does once it
- * knows what is wanted. */
+/* The processes of a job from start to end: `muster launch`, once the plan is made. */
 #ifndef MST_LAUNCH_LAUNCH_JOB_H
 #define MST_LAUNCH_LAUNCH_JOB_H
 
@@ -20,17 +19,17 @@ typedef struct mst_launch_job {
     const char *command;        /* what was typed up to --, for hints */
     const mst_text_list *words; /* "train" and what follows */
     const char *ssh;            /* words that reach a host */
-    const char
-        *copy_folder; /* where the hosts get the program, with the host's number behind; NULL: it is there */
+    const char *copy_folder;    /* folder of the hosts' copies of the program, with the host's number added;
+                                   NULL: no copies */
     const mst_launch_sink *sink;
     uint32_t grace_s; /* for processes to end in */
-    uint32_t start_s; /* for other hosts to begin, and to take a copy */
+    uint32_t start_s; /* for other hosts to start, and to receive a copy */
 } mst_launch_job;
 
 /* Returns when no process is left, at most two graces after the first failure, the first signal or the end
- * of server 0. A
- * failure's sentence says which process failed first and why, and its status has that process's exit code; a
- * job that ended well is told in a line on standard error. Signals of this process are caught meanwhile. */
+ * of server 0. The sentence of a failure names the process that
+ * failed first and its error, and the status has that process's exit code. A job that ended well is reported
+ * in a note. Signals of this process are caught meanwhile. */
 mst_status mst_launch_job_run(const mst_launch_job *job);
 
 #endif

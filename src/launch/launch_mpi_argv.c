@@ -67,7 +67,7 @@ mst_status mst_mpi_launcher_find(mst_mpi_kind kind, mst_mpi_launcher *out)
         }
     }
     if (lonely != NULL)
-        return mst_fail(MST_EUSAGE, "launch --mpi: the plug-in %s is there, but %s is not on the PATH",
+        return mst_fail(MST_EUSAGE, "launch --mpi: the plug-in %s is installed, but %s is not on the PATH",
                         lonely, strcmp(lonely, "mpich") == 0 ? "mpiexec.hydra or mpiexec" : "mpirun");
     if (broken != NULL)
         return mst_fail(MST_EUSAGE, "launch --mpi: %s", broken);
@@ -76,7 +76,7 @@ mst_status mst_mpi_launcher_find(mst_mpi_kind kind, mst_mpi_launcher *out)
                                     "and build it again");
     return mst_fail(MST_EUSAGE,
                     "launch --mpi: there is no plug-in %s: muster was built without it; 'muster "
-                    "list' shows those there are",
+                    "list' shows the plug-ins",
                     kind_names[kind]);
 }
 
@@ -209,7 +209,7 @@ mst_status mst_mpi_launcher_words(const mst_mpi_job *job, const mst_mpi_launcher
     snprintf(ranks, sizeof ranks, "%u", plan->n_workers);
     snprintf(grace, sizeof grace, "%u", job->grace_s);
     if (getcwd(folder, sizeof folder) == NULL)
-        return mst_fail(MST_EIO, "launch: this folder's name cannot be had");
+        return mst_fail(MST_EIO, "launch: the current folder has no name");
     TRY_OUT(st, mst_local_env(variables, env));
     TRY_OUT(st, mst_text_list_add(argv, launcher->program));
     if (job->args != NULL)

@@ -70,7 +70,7 @@ static mst_status read_hosts(const char *path, mst_plan *plan)
     size_t size, capacity = 0, line = 0;
     TRY(mst_file_read_all(path, FILE_BYTES_MAX, &data, &size));
     if (strlen(data) != size)
-        TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: a list of hosts has no zero bytes", path));
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: the list of hosts has a zero byte", path));
     rest = data;
     while (rest != NULL) {
         char *text = strsep(&rest, "\n");
@@ -91,7 +91,7 @@ static mst_status read_hosts(const char *path, mst_plan *plan)
         plan->hosts[plan->n_hosts++] = host;
     }
     if (plan->n_hosts == 0)
-        st = mst_fail(MST_EUSAGE, "%s: names no hosts; one goes on each line", path);
+        st = mst_fail(MST_EUSAGE, "%s: names no hosts; write one per line", path);
 out:
     mst_free(data);
     return st;
@@ -111,8 +111,8 @@ static mst_status next_host(const mst_plan_wish *wish, mst_plan *plan, size_t *a
             return MST_OK;
         }
     }
-    return mst_fail(MST_EUSAGE, "%s: the hosts have fewer slots than the %u workers that are asked for",
-                    wish->hosts_file, wish->n_workers);
+    return mst_fail(MST_EUSAGE, "%s: the hosts have fewer slots than --workers %u needs", wish->hosts_file,
+                    wish->n_workers);
 }
 
 static mst_status place(const mst_plan_wish *wish, mst_plan *plan)
@@ -178,7 +178,7 @@ mst_status mst_plan_make(const mst_plan_wish *wish, mst_plan *out)
     if (wish->hosts_file != NULL) {
         TRY_OUT(st, read_hosts(wish->hosts_file, &plan));
         if (plan.n_hosts < wish->max_hosts)
-            TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: names %zu hosts; --deploy wants %u", wish->hosts_file,
+            TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: names %zu hosts; --deploy needs %u", wish->hosts_file,
                                  plan.n_hosts, wish->max_hosts));
         /* In turn from the first one on: the others get nothing. */
         uint32_t most = wish->max_hosts > 0           ? wish->max_hosts
@@ -186,8 +186,8 @@ mst_status mst_plan_make(const mst_plan_wish *wish, mst_plan *out)
                                                       : wish->n_workers;
         plan.n_hosts = plan.n_hosts < most ? plan.n_hosts : most;
         if (wish->port + listening - 1 > 65535)
-            TRY_OUT(st, mst_fail(MST_EUSAGE, "--port %u: %u ports from there on end beyond 65535", wish->port,
-                                 listening));
+            TRY_OUT(st, mst_fail(MST_EUSAGE, "--port %u: the last of %u ports would be above 65535",
+                                 wish->port, listening));
     }
     TRY_OUT(st, place(wish, &plan));
     TRY_OUT(st, make_cluster(wish, &plan));

@@ -1,5 +1,4 @@
-/* What `muster launch` is to start, and where: hosts, placement, addresses. Pure bookkeeping, no process is
- * touched. */
+/* The plan of a job: hosts, placement and addresses of its processes. Starts nothing. */
 #ifndef MST_LAUNCH_LAUNCH_PLAN_H
 #define MST_LAUNCH_LAUNCH_PLAN_H
 
@@ -15,7 +14,7 @@
 /* A line of the hosts file: HOST [slots=N] [address=A]. */
 typedef struct mst_host {
     char name[MST_HOST_MAX];    /* what ssh is given: host or user@host */
-    char address[MST_HOST_MAX]; /* what the others connect to: the host, unless the file says address=A */
+    char address[MST_HOST_MAX]; /* the host that others connect to, unless the file has address=A */
     uint32_t slots;             /* workers it may have; 0: any number */
     uint32_t n_workers;         /* it got */
 } mst_host;
@@ -36,20 +35,21 @@ typedef struct mst_plan {
     mst_cluster cluster;
 } mst_plan;
 
-/* A job as asked for; hosts_file NULL: everything here. n_servers 0: every worker hosts a share. max_hosts 0:
- * as many as the file has; else that many are wanted and used. */
+/* A job as requested. hosts_file NULL: all processes on this host. n_servers 0: every worker holds a share of
+ * the weights. max_hosts 0: all hosts of the file; else exactly that many. */
 typedef struct mst_plan_wish {
     const char *hosts_file, *job;
     uint32_t n_servers, n_workers, max_hosts;
     uint16_t port; /* server I of hosts listens at port + I */
 } mst_plan_wish;
 
-/* Servers go to the hosts in turn from the first one on, and so do workers; a host without a free slot is
- * passed over. *out is the caller's to fini; set only on MST_OK. MST_EUSAGE names the file and the line. */
+/* Servers are placed on the hosts in turn, from the first one on, and so are workers; a host without a free
+ * slot is skipped. *out is the caller's to fini; set only on MST_OK. MST_EUSAGE names the file and the line.
+ */
 mst_status mst_plan_make(const mst_plan_wish *wish, mst_plan *out);
 void mst_plan_fini(mst_plan *plan); /* safe on zeroes */
 
-/* How many workers the hosts of a file have room for; those whose slots are not given count as one. */
+/* The number of workers that the hosts of a file have slots for; a host without slots=N counts as one. */
 mst_status mst_plan_slots(const char *hosts_file, uint32_t *out);
 
 /* "1 server and 3 workers"; out is returned. */

@@ -58,7 +58,7 @@ mst_status mst_own_program(char *out, size_t size)
     }
     ssize_t n = readlink("/proc/self/exe", out, size - 1);
     if (n <= 0)
-        return mst_fail(MST_EIO, "/proc/self/exe does not tell where this program is");
+        return mst_fail(MST_EIO, "the path of this program cannot be read from /proc/self/exe");
     out[n] = '\0';
     return MST_OK;
 }
@@ -68,7 +68,7 @@ mst_status mst_random_hex(size_t n, char *out)
     for (size_t i = 0; i < n; i++) {
         unsigned char byte;
         if (getrandom(&byte, 1, 0) != 1)
-            return mst_fail(MST_EIO, "the system has no random numbers for a secret");
+            return mst_fail(MST_EIO, "the system returned no random bytes for a secret");
         snprintf(out + 2 * i, 3, "%02x", byte);
     }
     return MST_OK;
@@ -97,7 +97,7 @@ mst_status mst_remote_argv(const char *command, const char *host, mst_text_list 
     mst_free(words);
     TRY(st);
     if (out->n == 0)
-        return mst_fail(MST_EUSAGE, "--ssh: an empty command starts nothing");
+        return mst_fail(MST_EUSAGE, "--ssh: the command is empty");
     TRY(mst_text_list_add(out, host));
     TRY(mst_text_list_add(out, "sh"));
     return mst_text_list_end(out);
@@ -156,7 +156,7 @@ static mst_status remote_script(const mst_variable *variables, const char *const
     TRY(add_text(
         out,
         "\n[ -x \"$p\" ] || p=$(command -v muster) || { echo 'muster: this host has neither '\"$p\"' nor "
-        "muster on its PATH; --copy brings it' >&2; exit 1; }\n"
+        "muster on its PATH; --copy copies it' >&2; exit 1; }\n"
         "echo '" MST_REMOTE_STARTED "' >&2\nexec \"$p\""));
     for (size_t i = 1; argv[i] != NULL; i++) {
         TRY(add_text(out, " "));
@@ -186,7 +186,7 @@ mst_status mst_remote_copy_script(const char *program, const char *folder, mst_s
     mst_map map = {0};
     TRY(mst_map_open(program, &map));
     if (map.size > COPY_MAX)
-        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: larger than %zu bytes, and not copied", program, COPY_MAX));
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: larger than %zu bytes; it is not copied", program, COPY_MAX));
     /* mkdir fails on what is there already, so that nobody can have prepared the folder. */
     TRY_OUT(st, add_text(out, "umask 077\nd="));
     TRY_OUT(st, add_quoted(out, folder));

@@ -1,9 +1,9 @@
 /* Starting a program on another host through ssh, or through any command that is given a host and a command
  * line and connects its standard streams to it (`scripts/netlab exec`).
  *
- * The other side is always asked for `sh`, alone; what it is to do goes to its standard input. So the
- * environment, and with it the job's secret, is on nobody's command line, and it makes no difference whether
- * the words pass through another shell on the way (ssh) or not. */
+ * The command on the other host is always `sh`; the script goes to its standard input. So the environment,
+ * and with it the job's secret, is on no command line, and it makes no difference whether the words pass
+ * through another shell on the way (ssh) or not. */
 #ifndef MST_LAUNCH_LAUNCH_REMOTE_H
 #define MST_LAUNCH_LAUNCH_REMOTE_H
 
@@ -14,14 +14,14 @@
 #include "base/status.h"
 #include "launch/supervisor.h"
 
-/* Printed on standard error by the other side before the program begins; the listener takes it out. */
+/* Printed on standard error by the other side before the program begins; the supervisor removes the line. */
 #define MST_REMOTE_STARTED "muster-remote: started"
 /* Printed on standard output when the program has been copied. */
 #define MST_REMOTE_COPIED "muster-remote: copied"
 
 #define MST_REMOTE_SSH "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5"
 
-/* A text that grows; NULL data after memory ran out, which the functions below then say. */
+/* A text that grows. */
 typedef struct mst_script {
     char *data;
     size_t n, capacity;
@@ -36,12 +36,12 @@ typedef struct mst_variable {
     const char *name, *value;
 } mst_variable;
 
-/* Puts the program into folder/muster, says so, and removes the folder when its standard input ends. folder
- * is made by it, and has no letters that a shell would read. out is the caller's to fini, also on
- * failure. */
+/* Writes the program to folder/muster, prints MST_REMOTE_COPIED, and removes the folder when its standard
+ * input ends. The script makes the folder, whose name has no characters that a shell would interpret. out is
+ * the caller's to fini, also on failure. */
 mst_status mst_remote_copy_script(const char *program, const char *folder, mst_script *out);
 
-/* This process's environment with the variables in it (a value of NULL takes one out), NULL at the end. The
+/* This process's environment with the variables set (NULL value: unset), NULL at the end. The
  * caller ends the list. */
 mst_status mst_local_env(const mst_variable *variables, mst_text_list *out);
 
@@ -49,14 +49,14 @@ mst_status mst_local_env(const mst_variable *variables, mst_text_list *out);
 mst_status mst_start_anywhere(mst_child *child, const char *ssh, const char *host,
                               const mst_variable *variables, const char *const *words);
 
-/* Where this program is. MST_EIO when the system does not tell. MUSTER_LAUNCH_BINARY takes its place in
+/* The path of this program. MST_EIO if the system does not have it. MUSTER_LAUNCH_BINARY takes its place in
  * tests. */
 mst_status mst_own_program(char *out, size_t size);
 
 /* n random bytes as 2 n hexadecimal digits and a NUL: secrets and names. */
 mst_status mst_random_hex(size_t n, char *out);
 
-/* Adds NULL behind the list's items, so that items can be given as an argv. */
+/* Adds NULL after the items, so that items can be used as an argv. */
 mst_status mst_text_list_end(mst_text_list *list);
 
 #endif

@@ -74,7 +74,7 @@ static mst_status survey_add_host(mst_link_survey *s, const char *address)
         }
     }
     if (s->n_nodes == HOSTS_MAX)
-        return mst_fail(MST_EUSAGE, "%s: names more than %d hosts; take a smaller file to measure links",
+        return mst_fail(MST_EUSAGE, "%s: names more than %d hosts; use a smaller file to measure links",
                         s->file, HOSTS_MAX);
     node *n = &s->nodes[s->n_nodes++];
     memcpy(n->host, host, sizeof host);
@@ -102,7 +102,7 @@ static mst_status survey_make_pairs(mst_link_survey *s)
                 s->pairs[s->n_pairs++] = (pair){.from = i, .to = j, .rtt_us = NAN, .gbit_per_s = NAN};
     }
     if (s->n_pairs == 0)
-        return mst_fail(MST_EUSAGE, "%s: has one process on one host, and no link to measure", s->file);
+        return mst_fail(MST_EUSAGE, "%s: has one process on one host; there is no link to measure", s->file);
     return MST_OK;
 }
 

@@ -1,7 +1,7 @@
 /* Runs of a sweep as processes: each a `muster train` or `muster launch` of its own, several at a time.
  *
- * Signals of this process are caught from new to destroy: the first SIGINT, SIGTERM or SIGHUP asks the
- * runs to save and end, a second one kills them. Nothing is left behind, also when this process is
+ * Signals of this process are caught from new to destroy: the first SIGINT, SIGTERM or SIGHUP makes the
+ * runs save and end, a second one kills them. No process is left behind, also if this process is
  * killed (supervisor.h). Thread: one. */
 #ifndef MST_LAUNCH_SWEEP_RUNS_H
 #define MST_LAUNCH_SWEEP_RUNS_H
@@ -22,15 +22,15 @@ typedef struct mst_runner_progress {
     void (*show)(void *arg, const char *text);
 } mst_runner_progress;
 
-/* timeout_s: what a run may take; it is then asked to end, and killed MST_RUNNER_GRACE_S later. jobs: the
- * most runs at a time. *out is the caller's to destroy; set only on MST_OK. */
+/* timeout_s: of one run; it is then requested to end, and killed MST_RUNNER_GRACE_S later. jobs: runs at a
+ * time. *out is the caller's to destroy; set only on MST_OK. */
 #define MST_RUNNER_GRACE_S 25
 mst_status mst_runner_new(const mst_sweep *sweep, double timeout_s, unsigned jobs,
                           const mst_runner_progress *progress, mst_runner **out);
 void mst_runner_destroy(mst_runner *self); /* NULL-safe */
 
 /* Starts the cell's command, with one more word (NULL: none), where fewer than `jobs` are running. what:
- * shown before its name, "[3/24] "; left_s: an estimate for all that is left, shown at the end, or NAN. Its
+ * shown before its name, "[3/24] "; left_s: an estimate for all runs left, or NAN. Its
  * output goes to SWEEP/logs/NAME.log. */
 mst_status mst_runner_start(mst_runner *self, mst_sweep_cell *cell, mst_runner_how how, const char *word,
                             const char *what, double left_s);
@@ -48,7 +48,7 @@ void mst_runner_stop(mst_runner *self);
 /* Whether a signal has requested to stop. */
 bool mst_runner_stopped(const mst_runner *self);
 
-/* How a cell whose folder may hold something has to be started. */
+/* How to start a cell whose folder may exist. */
 mst_runner_how mst_runner_how_to(const mst_sweep *sweep, const mst_sweep_cell *cell);
 
 #endif

@@ -137,10 +137,11 @@ static mst_status load(const char *path, int flags, void **handle, const mst_mpi
     const mst_mpi_ops *ops = dlsym(h, MST_MPI_SYMBOL);
     const mst_mpi_host **place = dlsym(h, MST_MPI_HOST_SYMBOL);
     if (ops == NULL || place == NULL || ops->abi != MST_MPI_ABI) {
-        mst_status st = mst_fail(MST_EUNSUPPORTED,
-                                 "%s is of another version of muster (its table is of version %u, not %u); "
-                                 "install both together",
-                                 path, ops != NULL ? ops->abi : 0, MST_MPI_ABI);
+        mst_status st =
+            mst_fail(MST_EUNSUPPORTED,
+                     "%s belongs to another version of muster (its table has version %u, not %u); "
+                     "install both together",
+                     path, ops != NULL ? ops->abi : 0, MST_MPI_ABI);
         dlclose(h);
         return st;
     }
@@ -311,7 +312,7 @@ mst_status mst_mpi_start(const char *plugin, mst_mpi **out)
         one_state = st == MST_OK ? STARTED : FAILED;
         one_thread = pthread_self();
     } else if (one_state != STARTED) {
-        st = mst_fail(MST_EUSAGE, "MPI can be started once in a process, and it %s already",
+        st = mst_fail(MST_EUSAGE, "MPI can be started only once in a process; it %s already",
                       one_state == FAILED ? "failed to start" : "was ended");
     }
     pthread_mutex_unlock(&one_lock);
@@ -449,8 +450,8 @@ mst_status mst_mpi_wait(mst_mpi *self, uint32_t n, mst_mpi_request *requests, ui
             return MST_OK;
         if (mst_now_ns() >= deadline_ns)
             return mst_fail(MST_ETIMEOUT,
-                            "rank %d waited in vain for %s: %u of %u messages are still under way",
-                            self->rank, what, left, n);
+                            "rank %d waited too long for %s: %u of %u messages have not arrived", self->rank,
+                            what, left, n);
         if (finished > 0)
             mst_mpi_busy(&backoff);
         else

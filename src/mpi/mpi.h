@@ -1,17 +1,17 @@
-/* mpi: what muster uses of MPI, through a plug-in per implementation.
+/* mpi: the part of MPI that muster uses, through a plug-in per implementation.
  *
  * No part of muster is linked against MPI. src/mpi/plugin.c is compiled once per implementation found at
  * build time (muster_mpi_openmpi.so, muster_mpi_mpich.so) and fills in one table of functions with plain
  * types, mst_mpi_ops; mst_mpi_start loads the plug-in that belongs to the launcher which started this
- * process, as the launcher's variables say, and makes sure that MPI sees as many ranks as the launcher
- * promised (an implementation under a foreign launcher starts each process as a job of its own).
+ * process, by the launcher's variables, and checks that MPI has as many ranks as the launcher
+ * started (an implementation under a foreign launcher starts each process as a job of its own).
  *
  * Thread: MPI is used by one thread of a process, the one that called mst_mpi_start; every function of the
  * table is called by it. Any thread may read rank, size and names.
  * Waiting: of the table only the collectives and `start` wait, for all ranks of the communicator: a caller
  * that must not hang uses the rank monitor (ranks/rank_monitor.h). mst_mpi_wait and mst_mpi_part have a
  * deadline. Errors: the functions of the table return MST_OK or fail with a sentence that names the MPI
- * function and what MPI says of it. */
+ * function and MPI's error. */
 #ifndef MST_MPI_MPI_H
 #define MST_MPI_MPI_H
 
@@ -115,8 +115,9 @@ typedef struct mst_mpi {
 mst_status mst_mpi_start(const char *plugin, mst_mpi **out);
 /* Whether mst_mpi_start is under way: MPI waits there, for ever, for ranks that never begin. Any thread. */
 bool mst_mpi_starting(void);
-/* Good-bye: returns when all ranks have called it. They have finished then, and none of them uses MPI again
- * but for more good-byes and the end. MST_ETIMEOUT by the deadline: keep the rank monitor until it returns.
+/* Disconnects: returns when all ranks have called it. They have finished then, and none of them uses MPI
+ * again except for further calls of this function and the end. MST_ETIMEOUT by the deadline: keep the rank
+ * monitor until it returns.
  */
 mst_status mst_mpi_part(mst_mpi *self, uint64_t deadline_ns);
 /* The end, after mst_mpi_part; a process that fails does not call it. MPICH's own end hangs for ever over

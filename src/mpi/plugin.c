@@ -129,8 +129,8 @@ static mst_status plugin_start(int *rank, int *size)
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     if (provided < MPI_THREAD_FUNNELED)
         return fail(MST_EUNSUPPORTED,
-                    "this MPI allows no threads beside the one that uses it (MPI_THREAD_FUNNELED); build it "
-                    "with threads");
+                    "this MPI does not support other threads (MPI_THREAD_FUNNELED); build it with thread "
+                    "support");
     CHECK(MPI_Comm_dup, (MPI_COMM_WORLD, &all));
     mst_status st = comm_add(all, &number);
     if (st != MST_OK)
@@ -223,7 +223,7 @@ static mst_status plugin_free_comm(mst_mpi_comm number)
         return MST_OK;
     comm *c = comm_get(number);
     if (number == 0)
-        return fail(MST_EUSAGE, "mpi: the communicator of all ranks stays");
+        return fail(MST_EUSAGE, "mpi: the communicator of all ranks cannot be freed");
     if (c == NULL)
         return MST_EUSAGE;
     c->used = false;
@@ -248,8 +248,8 @@ static mst_status plugin_comm_rank(mst_mpi_comm number, int *rank, int *size)
 static mst_status check_message(const comm *c, size_t bytes, int rank)
 {
     if (bytes > INT_MAX)
-        return fail(MST_EUSAGE, "mpi: a message of %zu bytes must be cut; at most %d fit into one", bytes,
-                    INT_MAX);
+        return fail(MST_EUSAGE, "mpi: a message of %zu bytes is too long; at most %d bytes fit into one",
+                    bytes, INT_MAX);
     if (rank >= c->size || (rank < 0 && rank != MST_MPI_ANY))
         return fail(MST_EUSAGE, "mpi: there is no rank %d; there are %d", rank, c->size);
     return MST_OK;

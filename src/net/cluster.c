@@ -28,7 +28,7 @@ static bool is_host_letter(char c, bool in_brackets)
 static const char *unix_fault(const char *rest)
 {
     if (*rest != '@' && *rest != '/')
-        return "must go on with @NAME or /PATH after unix:";
+        return "needs @NAME or /PATH after unix:";
     if (rest[1] == '\0')
         return "has no name after unix:";
     return strlen(rest) > UNIX_MAX ? "is longer than the 107 bytes of a Unix socket's name" : NULL;
@@ -55,9 +55,9 @@ const char *mst_address_fault(const char *text, bool bare_host_will_do)
     if (end == host)
         return *text == '\0' ? "is empty" : *text == ':' ? "has no host before its port" : "is not a host";
     if (*host == '-')
-        return "begins with a dash, which no host does"; /* nor may it pass for an option of ssh */
+        return "begins with a dash; a host name does not"; /* nor may it pass for an option of ssh */
     if (end - host > HOST_MAX)
-        return "has a host of more than 253 letters";
+        return "has a host of more than 253 characters";
     if (brackets && *end != ']')
         return "lacks the closing bracket of an IPv6 host";
     end += brackets;
@@ -131,8 +131,8 @@ static mst_status check_list(const mst_cluster *c, const mst_text_list *list, co
                              const char *reason)
 {
     if (list->n > MST_CLUSTER_MAX)
-        return mst_fail(MST_EUSAGE, "%s: %s has %zu entries; %d is the most", c->source, key, list->n,
-                        MST_CLUSTER_MAX);
+        return mst_fail(MST_EUSAGE, "%s: %s has %zu entries; at most %d are possible", c->source, key,
+                        list->n, MST_CLUSTER_MAX);
     for (size_t i = 0; i < list->n; i++) {
         const char *fault = mst_address_fault(list->items[i], bare);
         if (fault != NULL)
@@ -304,8 +304,7 @@ mst_status mst_cluster_check_index(const mst_cluster *c, mst_role role, uint32_t
     bool server = role == MST_ROLE_SERVER;
     uint32_t n = server ? c->n_servers : c->n_workers;
     if (server && c->colocated)
-        return mst_fail(MST_EUSAGE,
-                        "%s: names no servers, so that every worker hosts one: there is no server %u to be",
+        return mst_fail(MST_EUSAGE, "%s: names no servers, so every worker hosts one; there is no server %u",
                         c->source, index);
     if (index < n)
         return MST_OK;

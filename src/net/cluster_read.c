@@ -63,13 +63,13 @@ static mst_status set_job(mst_cluster *c, const char *job, const char *from)
 {
     size_t n = strlen(job);
     if (n >= sizeof c->job)
-        return mst_fail(MST_EUSAGE, "%s: the job's name %s is longer than %zu letters", from, job,
+        return mst_fail(MST_EUSAGE, "%s: the job's name %s is longer than %zu characters", from, job,
                         sizeof c->job - 1);
     for (const char *p = job; *p != '\0'; p++)
         if (!isalnum((unsigned char)*p) && strchr("._-", *p) == NULL)
             return mst_fail(MST_EUSAGE,
-                            "%s: the job's name %s has other letters than a-z, 0-9, dot, dash and "
-                            "underscore",
+                            "%s: the job's name %s may have a-z, 0-9, dot, dash and underscore "
+                            "only",
                             from, job);
     memcpy(c->job, job, n + 1);
     return MST_OK;
@@ -82,8 +82,8 @@ static mst_status set_secret(mst_cluster *c, const char *text, const char *from)
     while (n > 0 && isspace((unsigned char)text[n - 1]))
         n--;
     if (n < SECRET_MIN || n > MST_SECRET_MAX)
-        return mst_fail(MST_EUSAGE, "%s: a secret has %d to %d letters; this one has %zu", from, SECRET_MIN,
-                        MST_SECRET_MAX, n);
+        return mst_fail(MST_EUSAGE, "%s: a secret has %d to %d characters; this one has %zu", from,
+                        SECRET_MIN, MST_SECRET_MAX, n);
     mst_free(c->secret);
     c->secret = mst_strndup(text, n);
     return c->secret != NULL ? MST_OK : mst_fail_memory();
@@ -103,7 +103,7 @@ static mst_status read_secret(mst_cluster *c, const char *file, const char *besi
     if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
         TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: secret-file %s is not a file", c->source, path));
     if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0)
-        mst_warn("%s: the secret can be read by others; chmod 600 keeps it", path);
+        mst_warn("%s: the secret can be read by others; run chmod 600 on the file", path);
     TRY_OUT(st, mst_file_read_all(path, 4096, &data, &size));
     if (strlen(data) != size)
         TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: a secret is one line of text; this has a zero byte", path));
@@ -219,7 +219,7 @@ static mst_status load_object(const char *source, const char *text, json_t **out
     if (value == NULL && json_error_code(&error) == json_error_out_of_memory)
         return mst_fail_memory();
     if (value == NULL)
-        return mst_fail(MST_EUSAGE, "%s: not valid JSON at letter %d: %s", source, error.position,
+        return mst_fail(MST_EUSAGE, "%s: not valid JSON at character %d: %s", source, error.position,
                         error.text);
     if (!json_is_object(value)) {
         json_decref(value);
@@ -239,7 +239,7 @@ static mst_status take_list(const char *source, const char *where, json_t *objec
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *text = json_string_value(json_array_get(list, i));
         if (text == NULL)
-            return mst_fail(MST_EUSAGE, "%s: %s%s: entry %zu is not a text", source, where, key, i + 1);
+            return mst_fail(MST_EUSAGE, "%s: %s%s: entry %zu is not a string", source, where, key, i + 1);
         if (out->n > MST_CLUSTER_MAX)
             return mst_fail(MST_EUSAGE, "%s: %s%s has more than %d entries", source, where, key,
                             MST_CLUSTER_MAX);
@@ -337,9 +337,10 @@ mst_status mst_cluster_read_tf(const char *text, const mst_cluster_env *env, mst
     TRY_OUT(st, take_list(c.source, "cluster.", cluster, "chief", &s.workers));
     TRY_OUT(st, take_list(c.source, "cluster.", cluster, "master", &s.workers));
     if (s.workers.n > 1)
-        TRY_OUT(st, mst_fail(MST_EUSAGE,
-                             "%s: cluster.chief and cluster.master name %zu processes; one is the most",
-                             c.source, s.workers.n));
+        TRY_OUT(st,
+                mst_fail(MST_EUSAGE,
+                         "%s: cluster.chief and cluster.master name %zu processes; at most one is possible",
+                         c.source, s.workers.n));
     bool has_chief = s.workers.n == 1;
     TRY_OUT(st, take_list(c.source, "cluster.", cluster, "worker", &s.workers));
     TRY_OUT(st, take_list(c.source, "cluster.", cluster, "ps", &s.servers));

@@ -98,7 +98,7 @@ static void differ(mst_shake *h, const char *it, const char *this, const char *t
 static void broke(mst_shake *h, const char *what)
 {
     char here[MST_SHAKE_SENTENCE + 160];
-    snprintf(here, sizeof here, "%s is not a muster process, or a broken one: %s", h->address, what);
+    snprintf(here, sizeof here, "%s is not a muster process, or it failed: %s", h->address, what);
     fail(h, here);
 }
 
@@ -249,7 +249,7 @@ static int body_length(mst_shake *h)
     uint8_t kind = h->in[6];
     uint16_t length = mst_get_u16(h->in + 8);
     if (mst_get_u32(h->in) != MST_WIRE_MAGIC || h->in[7] != 0 || mst_get_u16(h->in + 10) != 0) {
-        broke(h, "its first bytes are no handshake");
+        broke(h, "its first bytes are not a handshake");
         return -1;
     }
     bool same = mst_get_u16(h->in + 4) == h->wire, listener_has_challenged = h->named;

@@ -1,10 +1,10 @@
 /* Engine inproc: threads of one process; contract in net.h.
  *
- * One mutex for the whole process guards names, links and queues. Bodies are copied outside of it, straight from
- * the sender's pieces to the receiver's memory (or from a copy, if the sender does not wait for `sent`). A net
- * that polls sleeps on its eventfd.
+ * One mutex for the whole process guards names, links and queues. Bodies are copied outside of it, straight
+ * from the sender's pieces to the receiver's memory (or from a copy, if the sender does not wait for `sent`).
+ * A net that polls sleeps on its eventfd.
  *
- * A link has two ends, one peer in each net. A message waits in the receiver's end. The end of a link marks the
+ * A link has two ends, one peer in each net. A message waits in the receiver's end. Ending a link marks the
  * other end, which hands out what arrived before and then reports down.
  *
  * Invariants, under the mutex
@@ -352,7 +352,7 @@ static void dial(inpeer *p, uint64_t now)
     const inname *name = find_name(p->address);
     if (name == NULL) {
         if (now >= p->deadline_ns)
-            dial_failed(p, mst_fail(MST_ETIMEOUT, "%s was not reached within %.1f s: nobody listens there",
+            dial_failed(p, mst_fail(MST_ETIMEOUT, "%s was not reached within %.1f s: no thread listens",
                                     p->address, (double)(now - p->start_ns) * 1e-9));
         return;
     }
@@ -597,8 +597,8 @@ static mst_status inproc_send(mst_net *net, uint32_t peer, const mst_message *m,
     else if (p->state != IN_UP || p->other == NULL)
         st = mst_fail(MST_EPEER, "%s is not connected", p->name);
     else if (p->stats.queued > n->options.max_queue)
-        st = mst_fail(MST_ETIMEOUT, "%s has not taken %" PRIu64 " bytes that wait for it already", p->name,
-                      p->stats.queued);
+        st = mst_fail(MST_ETIMEOUT, "%s has not received %" PRIu64 " bytes that were sent to it before",
+                      p->name, p->stats.queued);
     leave(); /* the other end may go meanwhile, so it is looked at again */
     TRY(st);
     x = message_new(&message, pieces, n_pieces, token);
@@ -650,8 +650,8 @@ static mst_status inproc_flush(mst_net *net, uint64_t deadline_ns)
                 slow = n->peers[i];
         if (slow != NULL && late)
             st = mst_fail(MST_ETIMEOUT,
-                          "%s has not taken all that was sent to it: %" PRIu64 " bytes wait here", slow->name,
-                          slow->stats.queued);
+                          "%s has not received everything that was sent to it: %" PRIu64 " bytes wait here",
+                          slow->name, slow->stats.queued);
         n->flushing = slow != NULL && !late;
         leave();
         if (slow == NULL || late)

@@ -1,4 +1,4 @@
-/* Engine mpi: ranks of one MPI job; contract in net.h, frames and lanes in mpi_net_impl.h.
+/* Engine mpi: ranks of one MPI job; contract in net.h, frames and channels in mpi_net_impl.h.
  *
  * Addresses are "mpi:RANK". The thread that owns the net is the one that uses MPI (mpi/mpi.h), and there is
  * one net in a process. MPI knows no connections, so a link is made by four frames: HELLO to the rank that
@@ -103,7 +103,7 @@ static void set_state(mst_mpi_net *n, mst_mpi_peer *p, mst_mpi_state state)
 static mst_status peer_new(mst_mpi_net *n, int rank, mst_mpi_state state, uint32_t *number)
 {
     mst_mpi_peer *p = NULL;
-    if (mst_mpi_lane_of(n, rank) == NULL ||
+    if (mst_mpi_channel_of(n, rank) == NULL ||
         !mst_grow(&n->peers, &n->peers_capacity, n->n_peers + 1, sizeof *n->peers) ||
         (p = mst_zalloc(sizeof *p)) == NULL)
         return mst_fail_memory();
@@ -143,23 +143,23 @@ uint32_t mst_mpi_peer_of(const mst_mpi_net *n, int rank, uint64_t link)
 /* A frame of net's own. */
 static mst_status say(mst_mpi_net *n, int rank, uint64_t link, uint16_t type, const void *body, size_t size)
 {
-    mst_mpi_lane *lane = mst_mpi_lane_of(n, rank);
+    mst_mpi_channel *channel = mst_mpi_channel_of(n, rank);
     mst_message m = {.type = type, .size = size};
     mst_piece piece = {.data = body, .size = size};
-    if (lane == NULL)
+    if (channel == NULL)
         return mst_fail_memory();
-    return mst_mpi_lane_send(n, lane, MST_PEER_NONE, link, &m, &piece, size > 0, NULL);
+    return mst_mpi_channel_send(n, channel, MST_PEER_NONE, link, &m, &piece, size > 0, NULL);
 }
 
 /* The last frame of a link; what waits behind messages that are under way is forgotten. */
 static void say_last(mst_mpi_net *n, uint32_t number, uint16_t type, const char *sentence)
 {
     mst_mpi_peer *p = n->peers[number];
-    mst_mpi_lane *lane = mst_mpi_lane_of(n, p->rank);
+    mst_mpi_channel *channel = mst_mpi_channel_of(n, p->rank);
     size_t length = strnlen(sentence, MST_WIRE_OWN_MAX - 1);
-    if (p->final_out || lane == NULL)
+    if (p->final_out || channel == NULL)
         return;
-    mst_mpi_lane_forget(n, lane, number);
+    mst_mpi_channel_forget(n, channel, number);
     p->final_out = say(n, p->rank, p->link, type, sentence, length) == MST_OK;
 }
 
@@ -281,7 +281,7 @@ static void take_answer(mst_mpi_net *n, uint32_t number, const mst_message *m, c
 
 /* ---- endings ---- */
 
-static void take_farewell(mst_mpi_net *n, uint32_t number, const mst_message *m, const uint8_t *body)
+static void take_disconnect(mst_mpi_net *n, uint32_t number, const mst_message *m, const uint8_t *body)
 {
     mst_mpi_peer *p = n->peers[number];
     p->final_in = true;
@@ -314,7 +314,7 @@ mst_status mst_mpi_control(mst_mpi_net *n, int rank, const mst_message *m, uint6
             come_up(n, number);
         break;
     case MST_MPI_FAREWELL:
-        take_farewell(n, number, m, body);
+        take_disconnect(n, number, m, body);
         break;
     case MST_MPI_CLOSED:
         n->peers[number]->final_in = true;
@@ -357,12 +357,12 @@ static bool settle(mst_mpi_net *n)
 static void close_peer(mst_mpi_net *n, uint32_t number, const char *sentence)
 {
     mst_mpi_peer *p = n->peers[number];
-    mst_mpi_lane *lane = mst_mpi_lane_of(n, p->rank);
+    mst_mpi_channel *channel = mst_mpi_channel_of(n, p->rank);
     if (p->state == MST_MPI_UP || p->state == MST_MPI_JOINING)
         say_last(n, number, MST_MPI_FAREWELL, sentence);
     set_state(n, p, MST_MPI_DOWN);
-    if (lane != NULL)
-        (void)mst_mpi_lane_detach(n, lane, number); /* what is late by a second stays with MPI */
+    if (channel != NULL)
+        (void)mst_mpi_channel_detach(n, channel, number); /* what is late by a second stays with MPI */
 }
 
 /* ---- life ---- */
@@ -370,8 +370,8 @@ static void close_peer(mst_mpi_net *n, uint32_t number, const char *sentence)
 /* Whether all that was said last has arrived, on both sides. */
 static bool is_quiet(const mst_mpi_net *n)
 {
-    for (size_t i = 0; i < n->n_lanes; i++)
-        if (mst_mpi_lane_busy(n->lanes[i]))
+    for (size_t i = 0; i < n->n_channels; i++)
+        if (mst_mpi_channel_busy(n->channels[i]))
             return false;
     for (size_t i = 0; i < n->n_peers; i++)
         if (n->peers[i]->was_up && n->peers[i]->final_out && !n->peers[i]->final_in)
@@ -391,14 +391,14 @@ static void mpi_destroy(mst_net *net)
         close_peer(n, i, "");
     while (!is_quiet(n) && mst_now_ns() < until && !atomic_load(&g_lost)) {
         any = false;
-        if (mst_mpi_lanes_turn(n, &any) != MST_OK)
+        if (mst_mpi_channels_turn(n, &any) != MST_OK)
             break;
         if (any)
             mst_mpi_busy(&backoff);
         else
             mst_mpi_idle(&backoff);
     }
-    mst_mpi_lanes_free(n);
+    mst_mpi_channels_free(n);
     for (size_t i = 0; i < n->n_peers; i++)
         mst_free(n->peers[i]);
     mst_free(n->peers);
@@ -414,7 +414,7 @@ static mst_status mpi_create(const mst_net_options *options, const mst_net_event
     mst_mpi *mpi;
     TRY(mst_mpi_start(NULL, &mpi));
     if (atomic_exchange(&g_there, true))
-        return mst_fail(MST_EUSAGE, "net mpi: there is one in this process already; MPI serves one alone");
+        return mst_fail(MST_EUSAGE, "net mpi: this process has one already; MPI serves only one");
     mst_mpi_net *n = mst_zalloc(sizeof *n);
     if (n == NULL) {
         atomic_store(&g_there, false);
@@ -427,7 +427,7 @@ static mst_status mpi_create(const mst_net_options *options, const mst_net_event
     n->mpi = mpi;
     n->secret = mst_strdup(options->secret != NULL ? options->secret : "");
     n->scratch = mst_alloc(MST_MPI_SEGMENT);
-    bool room = mst_mpi_lanes_room(n, 0);
+    bool room = mst_mpi_channels_room(n, 0);
     if (n->requests != NULL)
         n->requests[0] = MST_MPI_NONE;
     if (n->secret == NULL || n->scratch == NULL || !room) {
@@ -444,7 +444,7 @@ static mst_status parse_address(const mst_mpi_net *n, const char *address, int *
     const char *digits = address + 4;
     size_t length = strncmp(address, "mpi:", 4) == 0 ? strspn(digits, "0123456789") : 0;
     if (length == 0 || length > 9 || digits[length] != '\0')
-        return mst_fail(MST_EUSAGE, "%s is no address among ranks of MPI: those are mpi:0 to mpi:%d", address,
+        return mst_fail(MST_EUSAGE, "%s is not the address of a rank; addresses are mpi:0 to mpi:%d", address,
                         n->mpi->size - 1);
     *rank = atoi(digits);
     if (*rank >= n->mpi->size)
@@ -510,14 +510,14 @@ static mst_status mpi_send(mst_net *net, uint32_t peer, const mst_message *m, co
     if (p->state != MST_MPI_UP)
         return mst_fail(MST_EPEER, "%s is not connected", p->name);
     if (p->stats.queued > n->options.max_queue)
-        return mst_fail(MST_ETIMEOUT, "%s has not taken %" PRIu64 " bytes that wait for it already", p->name,
-                        p->stats.queued);
+        return mst_fail(MST_ETIMEOUT, "%s has not received %" PRIu64 " bytes that were sent to it before",
+                        p->name, p->stats.queued);
     mst_message message = *m;
     message.size = 0;
     for (uint32_t i = 0; i < n_pieces; i++)
         message.size += pieces[i].size;
-    mst_mpi_lane *lane = mst_mpi_lane_of(n, p->rank); /* there since it was connected */
-    TRY(mst_mpi_lane_send(n, lane, peer, p->link, &message, pieces, n_pieces, token));
+    mst_mpi_channel *channel = mst_mpi_channel_of(n, p->rank); /* there since it was connected */
+    TRY(mst_mpi_channel_send(n, channel, peer, p->link, &message, pieces, n_pieces, token));
     uint64_t bytes = MST_WIRE_HEADER + message.size;
     p->stats.bytes_out += bytes;
     p->stats.messages_out++;
@@ -539,7 +539,7 @@ static mst_status look(mst_mpi_net *n, bool *any)
     if (atomic_load_explicit(&g_lost, memory_order_relaxed))
         return fail_lost();
     n->polling = true;
-    mst_status st = mst_mpi_lanes_turn(n, any);
+    mst_status st = mst_mpi_channels_turn(n, any);
     *any |= settle(n);
     n->polling = false;
     return st;
@@ -581,7 +581,7 @@ static mst_status mpi_flush(mst_net *net, uint64_t deadline_ns)
             return MST_OK;
         if (mst_now_ns() >= deadline_ns)
             return mst_fail(MST_ETIMEOUT,
-                            "%s has not taken all that was sent to it: %" PRIu64 " bytes wait here",
+                            "%s has not received everything that was sent to it: %" PRIu64 " bytes wait here",
                             slow->name, slow->stats.queued);
         TRY(look(n, &any));
         if (any)
@@ -609,7 +609,7 @@ static void mpi_name_of(const mst_net *net, uint32_t peer, char *out, size_t siz
 
 const mst_net_engine mst_net_mpi = {
     .name = "mpi",
-    .help = "ranks of an MPI job (mpirun, mpiexec, srun); an idle process looks every 500 us",
+    .help = "ranks of an MPI job (mpirun, mpiexec, srun); an idle process polls every 500 us",
     .detects_death = false,
     .survives_death = false,
     .sleeps = false,

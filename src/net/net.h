@@ -1,13 +1,13 @@
-/* net: messages between processes (or threads), whatever carries them. One const table per engine, in
+/* net: messages between processes (or threads) over any engine. One const table per engine, in
  * mst_net_engines; all pass one contract suite (tests/contract/test_net.c).
  *
  * An mst_net is one process's end: it listens, connects, and exchanges messages with peers. A message is a
  * fixed header and a body of up to max_body bytes. Messages between two ends arrive whole, once and in the
  * order they were sent, or the peer is reported down.
  *
- * Thread: one owner thread makes every call but mst_net_wake; ownership may move when the caller orders it.
+ * Thread: one owner thread makes every call but mst_net_wake; the caller may pass ownership on.
  * Events are called inside mst_net_poll only, on the owner thread; they may call anything here but poll and
- * destroy. Waiting: only poll waits. Nothing else blocks; a send that finds the peer's queue full says so.
+ * destroy. Waiting: only poll waits. Nothing else blocks; a send fails if the peer's queue is full.
  * Failure: a peer that closes, dies, breaks the format, is silent for peer_timeout_ms or cannot be reached by
  * its deadline is reported down once, with a sentence that names it, and its number is never used again. */
 #ifndef MST_NET_NET_H
@@ -28,15 +28,15 @@ const char *mst_role_name(mst_role role);
 
 #define MST_JOB_MAX 40
 
-/* Who a process is; travels in the handshake (docs/WIRE.md). */
+/* The identity of a process; part of the handshake (docs/WIRE.md). */
 typedef struct mst_identity {
     mst_role role;
     uint32_t index;
-    uint64_t incarnation;  /* random per process: tells a restarted process from the one before */
+    uint64_t incarnation;  /* random per process: distinguishes a restarted process from the one before */
     char job[MST_JOB_MAX]; /* "" fits any */
 } mst_identity;
 
-/* A message's header. Types below MST_NET_TYPES are net's own (heartbeats, farewells). */
+/* A message's header. Types below MST_NET_TYPES are net's own (heartbeat, disconnect). */
 #define MST_NET_TYPES 16
 typedef struct mst_message {
     uint16_t type;
@@ -57,16 +57,16 @@ typedef struct mst_piece {
 
 /* Why a peer is down: code decides on this, people read the sentence. */
 typedef enum mst_net_reason {
-    MST_NET_DIED,    /* the connection ended without a farewell, or was never made */
+    MST_NET_DIED,    /* the connection ended without a DISCONNECT, or was never made */
     MST_NET_SILENT,  /* nothing arrived from the peer for peer_timeout_ms */
     MST_NET_CLOSED,  /* the peer left */
-    MST_NET_REFUSED, /* the peer dropped this end and told it why (mst_net_drop), or refused to connect */
+    MST_NET_REFUSED, /* the peer dropped this end with a sentence (mst_net_drop), or refused to connect */
     MST_NET_STOPPED, /* the peer dropped this end because this end was silent: stopped, or cut off */
 } mst_net_reason;
 
 typedef struct mst_net_loss {
     mst_net_reason reason;
-    double silent_s; /* SILENT: how long the peer was; STOPPED: how long this process was */
+    double silent_s; /* SILENT: the silence of the peer; STOPPED: that of this process */
     mst_error error; /* text is a whole sentence that names the peer */
 } mst_net_loss;
 
@@ -77,21 +77,21 @@ typedef enum mst_net_doing {
 } mst_net_doing;
 
 typedef struct mst_net_events {
-    /* The peer has proved who it is. Before this no message of it is read. */
+    /* The peer has proved its identity. No message of it is read before. */
     void (*up)(void *arg, uint32_t peer, const mst_identity *who);
-    /* Once for every peer that was up, and for every connect that failed. The error's code is MST_EUSAGE when
-     * a connect met a process of another secret, job or version. */
+    /* Once for every peer that was up, and for every connect that failed. The error's code is MST_EUSAGE if a
+     * connect reached a process of another secret, job or version. */
     void (*down)(void *arg, uint32_t peer, const mst_net_loss *why);
-    /* A header with a body has arrived: *out is where its m->size bytes go; they must stay until message or
-     * down. A failure drops the peer, which hears the sentence. */
+    /* A header with a body has arrived: *out is the memory for its m->size bytes, valid until message or
+     * down. A failure drops the peer, which receives the sentence. */
     mst_status (*body)(void *arg, uint32_t peer, const mst_message *m, void **out);
-    /* The whole message is here; body is what `body` named, NULL when m->size is 0. A failure drops the peer,
-     * which hears the sentence. */
+    /* The whole message has arrived; body is the memory that `body` returned, NULL if m->size is 0. A failure
+     * drops the peer, which receives the sentence. */
     mst_status (*message)(void *arg, uint32_t peer, const mst_message *m, void *body);
     /* The pieces of the send with this token may change now. Not called for peers that went down. */
     void (*sent)(void *arg, uint32_t peer, void *token);
-    /* What poll is about to do, which takes time. Called often, so it is to be cheap; may call nothing here.
-     * NULL: nobody asks. An engine that cannot tell these apart (mpi) does not call it. */
+    /* What poll is about to do. Called often, so it must be cheap; it may call nothing here. May be NULL. An
+     * engine that cannot distinguish these (mpi) does not call it. */
     void (*doing)(void *arg, mst_net_doing what);
 } mst_net_events;
 
@@ -109,15 +109,15 @@ typedef struct mst_net_stats {
     uint64_t bytes_in, bytes_out, messages_in,
         messages_out; /* headers included, heartbeats and handshakes not */
     uint64_t queued;  /* bytes not yet taken by the system */
-    uint64_t rate; /* bytes/s that the path to the peer was seen to carry; of all: the fastest; 0: unknown */
-    char link[16]; /* the interface that leads there; "": none, or unknown */
+    uint64_t rate;    /* highest bytes/s measured on the path to the peer; of all: the fastest; 0: unknown */
+    char link[16];    /* the interface that leads there; "": none, or unknown */
 } mst_net_stats;
 
 typedef struct mst_net mst_net;
 
 typedef struct mst_net_engine {
     const char *name, *help;
-    bool detects_death;  /* a dead process is reported down by itself, not only by silence */
+    bool detects_death;  /* the death of a process is detected at once, not only by silence */
     bool survives_death; /* the others go on */
     bool sleeps;         /* poll waits without using the processor */
     mst_status (*create)(const mst_net_options *options, const mst_net_events *events, void *arg,
@@ -140,8 +140,8 @@ struct mst_net {
 };
 
 extern const mst_net_engine mst_net_inproc, mst_net_tcp, mst_net_mpi;
-/* Engine mpi: a rank is dead, as somebody else found out: polls fail with MST_EPEER and this sentence from
- * now on. Any thread. */
+/* Engine mpi: a rank is lost, by the rank monitor: polls fail with MST_EPEER and this sentence from here on.
+ * Any thread. */
 void mst_net_mpi_lost(const char *sentence);
 extern const mst_net_engine *const mst_net_engines[]; /* NULL-terminated */
 
@@ -162,7 +162,7 @@ static inline mst_status mst_net_listen(mst_net *net, const char *address, char 
     return net->engine->listen(net, address, bound, bound_size);
 }
 
-/* Begins to connect and goes on trying until the deadline, so that processes may start in any order; `up` or
+/* Begins to connect and retries until the deadline, so that processes may start in any order; `up` or
  * `down` follows. */
 static inline mst_status mst_net_connect(mst_net *net, const char *address, uint64_t deadline_ns,
                                          uint32_t *peer)
@@ -171,18 +171,17 @@ static inline mst_status mst_net_connect(mst_net *net, const char *address, uint
 }
 
 /* Sends a message whose body is the pieces, one after the other; m->size is set from them. The pieces must
- * not change before `sent` is called with the token; token NULL: they were copied or taken before send
- * returned (for small messages: what cannot be taken at once is copied). A message may go out within send; in
- * the event of a message it may wait until further ones of that peer, which are here already, are handled.
- * MST_EPEER when the peer is not up, MST_ETIMEOUT when more than max_queue bytes are waiting already: nothing
- * was sent then. */
+ * not change before `sent` is called with the token; token NULL: they were copied or sent before send
+ * returned (for small messages). A message may be sent within send; within the event of a message it may wait
+ * until further messages of that peer that have arrived are handled. MST_EPEER when the peer is not up,
+ * MST_ETIMEOUT when more than max_queue bytes are waiting already: nothing was sent then. */
 static inline mst_status mst_net_send(mst_net *net, uint32_t peer, const mst_message *m,
                                       const mst_piece *pieces, uint32_t n_pieces, void *token)
 {
     return net->engine->send(net, peer, m, pieces, n_pieces, token);
 }
 
-/* Tells the peer why (its `down` has the sentence) and closes. No `down` is called here. */
+/* Sends the sentence to the peer (for its `down`) and closes. No `down` is called here. */
 static inline void mst_net_drop(mst_net *net, uint32_t peer, const char *sentence)
 {
     net->engine->drop(net, peer, sentence);
@@ -202,7 +201,7 @@ static inline void mst_net_wake(mst_net *net)
 }
 
 /* Waits until everything sent has left, handling events meanwhile; MST_ETIMEOUT names the peer that does not
- * take it. */
+ * receive it. */
 static inline mst_status mst_net_flush(mst_net *net, uint64_t deadline_ns)
 {
     return net->engine->flush(net, deadline_ns);

@@ -104,7 +104,7 @@ static void judge_silence(mst_tcp_peer *p, uint64_t now)
     }
     char text[64];
     snprintf(text, sizeof text, "it was silent for %.1f s", (double)silent * 1e-9);
-    mst_tcp_peer_farewell(p, silent, text);
+    mst_tcp_peer_disconnect(p, silent, text);
     p->why->silent_s = (double)silent * 1e-9;
     mst_tcp_peer_fail(
         p, MST_NET_SILENT, MST_EPEER,
@@ -228,7 +228,7 @@ static void tcp_destroy(mst_net *net)
     for (size_t i = 0; i < t->n_peers; i++) {
         mst_tcp_peer *p = t->peers[i];
         if (p->state == MST_TCP_UP)
-            mst_tcp_peer_farewell(p, 0, "");
+            mst_tcp_peer_disconnect(p, 0, "");
         if (p->state != MST_TCP_DOWN)
             mst_tcp_peer_end(p, false);
         p->report = false;
@@ -402,8 +402,8 @@ static mst_status flush(mst_tcp *t, uint64_t deadline)
             return MST_OK;
         if (now >= deadline)
             return mst_fail(MST_ETIMEOUT,
-                            "%s has not taken all that was sent to it: %" PRIu64 " bytes wait here", p->name,
-                            p->stats.queued);
+                            "%s has not received everything that was sent to it: %" PRIu64 " bytes wait here",
+                            p->name, p->stats.queued);
         uint64_t until = deadline;
         if (in_system && deadline - now > pause) {
             until = now + pause;
@@ -465,7 +465,7 @@ static void tcp_drop(mst_net *net, uint32_t peer, const char *sentence)
     mst_tcp_enter(t);
     mst_tcp_peer *p = peer_at(t, peer);
     if (p != NULL && p->state == MST_TCP_UP)
-        mst_tcp_peer_farewell(p, 0, sentence != NULL ? sentence : "");
+        mst_tcp_peer_disconnect(p, 0, sentence != NULL ? sentence : "");
     if (p != NULL && p->state != MST_TCP_DOWN)
         mst_tcp_peer_end(p, false);
     if (p != NULL)

@@ -21,10 +21,10 @@ typedef struct mst_tcp_address {
     socklen_t length;
 } mst_tcp_address;
 
-/* MST_EUSAGE says what is wrong with the text. */
+/* MST_EUSAGE names the error in the text. */
 mst_status mst_tcp_address_parse(const char *text, mst_tcp_address *out);
 
-/* Only this machine can be at the other end. */
+/* The other end can only be on this machine. */
 bool mst_tcp_is_local(const struct sockaddr_storage *sa);
 
 /* "10.0.0.3:51234", "[::1]:5000", "unix:/path", "unix:@name"; "a Unix socket" for the nameless end of one. */

@@ -1,11 +1,11 @@
-/* What tcp.c, tcp_peer.c and tcp_join.c share; nobody else includes this.
+/* Shared by tcp.c, tcp_peer.c, tcp_join.c and tcp_rate.c only.
  *
- * Who does what: tcp.c is the engine (loop, chores, pulse), tcp_peer.c a proven connection (reading, writing,
- * ending), tcp_join.c the way there (listening, strangers, dialing).
+ * tcp.c is the engine (loop, chores, pulse), tcp_peer.c a proven connection (reading, writing, ending),
+ * tcp_join.c the steps before that (listening, handshakes, dialing).
  *
  * Locking: t->mutex guards everything below. The owner holds it in every call, also while it waits in the
- * loop, and lets it go only around the calls of events. So whoever else gets it (the pulse) knows that the
- * owner is elsewhere. */
+ * loop, and releases it only around calls of events. So the pulse gets it only while the owner is elsewhere.
+ */
 #ifndef MST_NET_TCP_IMPL_H
 #define MST_NET_TCP_IMPL_H
 
@@ -30,7 +30,7 @@ typedef struct mst_tcp_peer mst_tcp_peer;
 typedef struct mst_tcp_fd {
     uv_poll_t poll;
     int fd, events;
-    /* broken: the system reports an error, and the loop looks at the descriptor no more. */
+    /* broken: the system reports an error, and the loop no longer polls the descriptor. */
     void (*ready)(void *owner, int events, bool broken);
     void *owner;
 } mst_tcp_fd;
@@ -55,7 +55,7 @@ typedef enum mst_tcp_state {
 
 typedef struct mst_tcp_dial mst_tcp_dial;
 
-/* Lives until the net's end, so that its figures can be asked for; what a connection needs goes before. */
+/* Lives until the net's end, for its figures; the memory of the connection is freed before. */
 struct mst_tcp_peer {
     mst_tcp *net;
     uint32_t number;
@@ -65,8 +65,8 @@ struct mst_tcp_peer {
     mst_frames *in;
     mst_net_loss *why; /* UP: room for the reason; DOWN: the reason, until it is reported */
     bool report;       /* DOWN: `down` is still to be called */
-    bool write_broken; /* the system refuses writes; the reads have the last word on why */
-    bool corked;       /* what is sent waits for the answers to messages that are here already */
+    bool write_broken; /* the system refuses writes; reads find the reason */
+    bool corked;       /* messages wait for the answers to messages that have arrived */
     bool is_unix;
     bool listed;        /* in net->todo */
     mst_tcp_peer *next; /* in net->todo */
@@ -97,7 +97,7 @@ struct mst_tcp {
     uint64_t visible; /* events called, over all polls */
     uint64_t due_ns;  /* when chores are next to be done */
     uint64_t left_ns; /* when the owner left poll; 0: never */
-    uint64_t away_ns; /* time in which nobody listened: not held against peers */
+    uint64_t away_ns; /* time in which the owner did not poll: does not count as silence of peers */
     mst_tcp_peer **peers;
     size_t n_peers, peers_capacity;
     mst_tcp_peer *todo; /* to be reported, released or looked at outside of any event */
@@ -107,7 +107,7 @@ struct mst_tcp {
     mst_tcp_listener *listeners;
     mst_tcp_stranger *strangers; /* newest first */
     unsigned n_strangers;
-    uint64_t refusal_ns; /* when a refused stranger was last worth a line */
+    uint64_t refusal_ns; /* when a refused connection was last logged */
     mst_net_stats total;
     bool async_made, timer_made, loop_made, pulse_made;
     pthread_t pulse;
@@ -132,11 +132,11 @@ mst_status mst_tcp_fd_new(mst_tcp *t, int fd, void (*ready)(void *, int, bool), 
 void mst_tcp_fd_want(mst_tcp_fd *w, int events); /* UV_READABLE, UV_WRITABLE */
 void mst_tcp_fd_close(mst_tcp_fd *w);            /* NULL-safe; ready is not called any more */
 
-/* How long this process stood still as a whole just now: it sent nothing, not even heartbeats, for longer
- * than peers wait. 0: it did not. */
+/* How long this whole process did not run just now, without even heartbeats, if that is longer than the
+ * peers' timeout; else 0. */
 uint64_t mst_tcp_still(mst_tcp *t);
 
-/* The time on which silence is judged: a long absence of the owner counts for little. */
+/* The clock of silence: a long absence of the owner counts little. */
 static inline uint64_t mst_tcp_attentive(const mst_tcp *t, uint64_t now_ns)
 {
     return now_ns - t->away_ns;
@@ -172,8 +172,8 @@ static inline void mst_tcp_doing(mst_tcp *t, mst_net_doing what)
 /* A peer with the next number, DIALING. NULL: no memory. */
 mst_tcp_peer *mst_tcp_peer_new(mst_tcp *t);
 
-/* The connection in w is proven to be who's; n bytes beyond the handshake were read already. Takes w over,
- * calls `up`. MST_ENOMEM: nothing was done. */
+/* The connection in w has proved the identity who; n bytes beyond the handshake were read already. Takes w
+ * over, calls `up`. MST_ENOMEM: nothing was done. */
 mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, const mst_identity *who, const char *address,
                            const void *bytes, size_t n);
 
@@ -189,12 +189,12 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
 /* Writes what waits, as far as the system takes it. Any thread that has the mutex. */
 void mst_tcp_peer_write(mst_tcp_peer *p);
 
-/* Heartbeat when nothing else was said for a while; any thread that has the mutex. Returns when it is next
+/* Sends a heartbeat if nothing was sent for a while; any thread that has the mutex. Returns when it is next
  * due. */
 uint64_t mst_tcp_peer_beat(mst_tcp_peer *p, uint64_t now_ns);
 
-/* Tells the other side that this is the end, and why ("": nothing special), if a message can still go out. */
-void mst_tcp_peer_farewell(mst_tcp_peer *p, uint64_t silent_ns, const char *sentence);
+/* Sends DISCONNECT with the reason ("": none), if a message can still be sent. */
+void mst_tcp_peer_disconnect(mst_tcp_peer *p, uint64_t silent_ns, const char *sentence);
 
 /* Outside of any event: reads what is left, reports and releases, as p's flags ask. */
 void mst_tcp_peer_settle(mst_tcp_peer *p);

@@ -1,5 +1,5 @@
-/* What the system knows of a TCP connection; apart, because <linux/tcp.h> and libuv's headers exclude each
- * other. */
+/* Figures of the system about a TCP connection; in its own file because <linux/tcp.h> and libuv's headers
+ * exclude each other. */
 #ifndef MST_NET_TCP_INFO_H
 #define MST_NET_TCP_INFO_H
 
@@ -11,7 +11,7 @@ typedef struct mst_tcp_delivery {
     bool sender_limited;    /* there was not more to send, so that the path may carry more */
 } mst_tcp_delivery;
 
-/* False: the system does not say. Any thread. */
+/* False: the system has none. Any thread. */
 bool mst_tcp_delivery_of(int fd, mst_tcp_delivery *out);
 
 #endif

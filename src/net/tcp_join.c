@@ -539,16 +539,18 @@ static void dial_chores(mst_tcp_dial *d, uint64_t now)
     mst_tcp_peer *p = d->peer;
     if (now >= d->deadline_ns && now > d->start_ns) {
         if (d->resolving)
-            snprintf(d->reason, sizeof d->reason, "the name is still being looked up");
+            snprintf(d->reason, sizeof d->reason, "the name is not resolved yet");
         else if (d->socket != NULL)
             snprintf(d->reason, sizeof d->reason, "%s",
-                     d->connected ? "it answers, but not the handshake" : "nothing answers");
+                     d->connected ? "it accepts the connection but does not answer the handshake"
+                                  : "nothing answers");
         mst_tcp_peer_fail(p, MST_NET_DIED, MST_ETIMEOUT, "%s was not reached within %.1f s: %s", d->text,
                           (double)(now - d->start_ns) * 1e-9, d->reason);
         return;
     }
     if (d->socket != NULL && now >= d->try_until_ns)
-        dial_again(d, d->connected ? "it answers, but not the handshake" : "nothing answers");
+        dial_again(d, d->connected ? "it accepts the connection but does not answer the handshake"
+                                   : "nothing answers");
     else if (d->retry_ns != 0 && now >= d->retry_ns)
         dial_try(d);
     if (p->dial != d) /* over */

@@ -171,7 +171,7 @@ static void fail_stopped(mst_tcp_peer *p, uint64_t silent_ns)
                       p->why->silent_s, p->name);
 }
 
-/* The connection ended without a farewell. A process that stood still for longer than peers wait knows why.
+/* The connection ended without a DISCONNECT. A process that stood still for longer than peers wait knows why.
  */
 static void fail_died(mst_tcp_peer *p, const char *how)
 {
@@ -212,7 +212,7 @@ static mst_status on_message(void *arg, const mst_message *m, void *body)
 static mst_status on_own(void *arg, const mst_message *m, const uint8_t *body)
 {
     mst_tcp_peer *p = arg;
-    if (m->type != MST_WIRE_FAREWELL)
+    if (m->type != MST_WIRE_DISCONNECT)
         return MST_OK;
     char text[MST_WIRE_OWN_MAX + 1];
     memcpy(text, body, (size_t)m->size);
@@ -243,7 +243,7 @@ static bool take(mst_tcp_peer *p, size_t n)
     if (st != MST_OK && p->state == MST_TCP_UP) {
         char text[MST_WIRE_OWN_MAX];
         snprintf(text, sizeof text, "%s", mst_error_text());
-        mst_tcp_peer_farewell(p, 0, text);
+        mst_tcp_peer_disconnect(p, 0, text);
         mst_tcp_peer_fail(p, MST_NET_DIED, MST_EPEER, "%s was dropped: %s", p->name, text);
     }
     if (p->state != MST_TCP_UP)
@@ -471,8 +471,8 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
         return mst_fail(MST_EUSAGE, "net tcp: a message of type %u in %u pieces cannot be sent", m->type,
                         n_pieces);
     if (p->stats.queued > t->options.max_queue)
-        return mst_fail(MST_ETIMEOUT, "%s has not taken %" PRIu64 " bytes that wait for it already", p->name,
-                        p->stats.queued);
+        return mst_fail(MST_ETIMEOUT, "%s has not received %" PRIu64 " bytes that were sent to it before",
+                        p->name, p->stats.queued);
     uint8_t header[MST_WIRE_HEADER];
     struct iovec iov[MST_PIECE_MAX + 1] = {{.iov_base = header, .iov_len = MST_WIRE_HEADER}};
     mst_message message = *m;
@@ -497,7 +497,7 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
         break_writes(p);
         if (o != NULL)
             out_free(t, o);
-        return mst_fail(MST_EPEER, "%s does not take messages any more (%s)", p->name, strerror(errno));
+        return mst_fail(MST_EPEER, "%s no longer receives messages (%s)", p->name, strerror(errno));
     }
     if ((uint64_t)n < size) {
         if (o == NULL && (o = out_rest(p, header, pieces, n_pieces, size, (uint64_t)n, NULL)) == NULL) {
@@ -542,14 +542,14 @@ uint64_t mst_tcp_peer_beat(mst_tcp_peer *p, uint64_t now_ns)
     return now_ns + MST_TCP_HEARTBEAT;
 }
 
-void mst_tcp_peer_farewell(mst_tcp_peer *p, uint64_t silent_ns, const char *sentence)
+void mst_tcp_peer_disconnect(mst_tcp_peer *p, uint64_t silent_ns, const char *sentence)
 {
     uncork(p);
     if (p->write_broken || (p->out != NULL && p->out->done > 0))
         return;
     uint8_t header[MST_WIRE_HEADER], scratch[4096];
     size_t length = strlen(sentence) < MST_WIRE_OWN_MAX ? strlen(sentence) : MST_WIRE_OWN_MAX;
-    mst_header_encode(&(mst_message){.type = MST_WIRE_FAREWELL,
+    mst_header_encode(&(mst_message){.type = MST_WIRE_DISCONNECT,
                                      .flags = silent_ns > 0 ? MST_WIRE_YOUR_SILENCE : 0,
                                      .step = silent_ns,
                                      .size = length},

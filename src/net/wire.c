@@ -29,18 +29,18 @@ void mst_header_encode(const mst_message *m, uint8_t out[MST_WIRE_HEADER])
 mst_status mst_header_decode(const uint8_t *bytes, size_t n, uint64_t max_body, mst_message *out)
 {
     if (n < MST_WIRE_HEADER)
-        return mst_fail(MST_EINPUT, "a message header is %d bytes, only %zu came", MST_WIRE_HEADER, n);
+        return mst_fail(MST_EINPUT, "a message header has %d bytes; only %zu arrived", MST_WIRE_HEADER, n);
     uint32_t magic = mst_get_u32(bytes), reserved = mst_get_u32(bytes + 20);
     uint16_t version = mst_get_u16(bytes + 4), type = mst_get_u16(bytes + 6);
     uint64_t size = mst_get_u64(bytes + 32);
     if (magic != MST_WIRE_MAGIC)
         return mst_fail(MST_EINPUT, "a message starts with 0x%08x instead of \"MSTR\"", magic);
     if (version != MST_WIRE_VERSION)
-        return mst_fail(MST_EINPUT, "a message of wire version %u came, this is version %d", version,
+        return mst_fail(MST_EINPUT, "a message has wire version %u; this process has version %d", version,
                         MST_WIRE_VERSION);
     if (reserved != 0)
         return mst_fail(MST_EINPUT, "a message has 0x%08x in the reserved field", reserved);
-    if (type < MST_NET_TYPES && type != MST_WIRE_HEARTBEAT && type != MST_WIRE_FAREWELL)
+    if (type < MST_NET_TYPES && type != MST_WIRE_HEARTBEAT && type != MST_WIRE_DISCONNECT)
         return mst_fail(MST_EINPUT, "a message has the unknown type %u", type);
     if (type == MST_WIRE_HEARTBEAT && size != 0)
         return mst_fail(MST_EINPUT, "a heartbeat has a body of %llu bytes", (unsigned long long)size);

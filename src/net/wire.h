@@ -20,8 +20,8 @@
 
 /* Net's own types of messages. */
 #define MST_WIRE_HEARTBEAT    1   /* no body: "I am here" */
-#define MST_WIRE_FAREWELL     2   /* body: why, as text; the last message of a connection */
-#define MST_WIRE_YOUR_SILENCE 1u  /* flag of a farewell: the receiver was silent for `step` nanoseconds */
+#define MST_WIRE_DISCONNECT   2   /* body: why, as text; the last message of a connection */
+#define MST_WIRE_YOUR_SILENCE 1u  /* flag of a DISCONNECT: the receiver was silent for `step` nanoseconds */
 #define MST_WIRE_OWN_MAX      512 /* bytes of body of net's own messages */
 
 static inline void mst_put_u16(uint8_t *at, uint16_t v)

@@ -135,10 +135,10 @@ static mst_status allreduce_join(mst_comm *comm, void *arg)
     return MST_OK;
 }
 
-mst_status mst_allreduce_join(mst_strategy *base, const mst_allreduce_wishes *wishes)
+mst_status mst_allreduce_join(mst_strategy *base, const mst_allreduce_requests *requests)
 {
     mst_allreduce *self = (mst_allreduce *)base;
-    self->wishes = *wishes;
+    self->requests = *requests;
     return mst_comm_call(self->comm, allreduce_join, self);
 }
 
@@ -250,18 +250,17 @@ static mst_status order_gather_tails(mst_comm *comm, void *arg)
         mst_comm_gather(comm, &e->tail, sizeof e->tail, all, true, MST_COMM_TAG_TAIL, "the end of an order");
     for (uint32_t r = 1; st == MST_OK && self->rank == 0 && r < self->n_ranks; r++) {
         if (all[r].steps != e->tail.steps || all[r].claimed != e->tail.claimed)
-            st = mst_fail(
-                MST_EPEER,
-                "rank %u took %llu rows in %llu steps where rank 0 took %llu in %llu: do both read the "
-                "same data?",
-                r, (unsigned long long)all[r].claimed, (unsigned long long)all[r].steps,
-                (unsigned long long)e->tail.claimed, (unsigned long long)e->tail.steps);
+            st = mst_fail(MST_EPEER,
+                          "rank %u took %llu rows in %llu steps, rank 0 took %llu in %llu; do both read the "
+                          "same data?",
+                          r, (unsigned long long)all[r].claimed, (unsigned long long)all[r].steps,
+                          (unsigned long long)e->tail.claimed, (unsigned long long)e->tail.steps);
         e->tail.loss += all[r].loss;
         e->tail.weight += all[r].weight;
         e->tail.rows += all[r].rows;
         if (all[r].stop != 0 && self->stopped_by < 0)
             self->stopped_by = (int)r;
-        self->save_wished = self->save_wished || all[r].save != 0;
+        self->save_requested = self->save_requested || all[r].save != 0;
     }
     mst_free(all);
     return st;
@@ -284,8 +283,8 @@ static mst_status order_carry_out(mst_allreduce *self, mst_feed *feed, execution
     if (self->reduction == MST_REDUCTION_ONLY) /* nothing was computed: rows are counted nevertheless */
         e->tail.rows = self->rank == 0 ? e->tail.claimed : 0;
     if (self->rank != 0) {
-        e->tail.stop = self->wishes.stop != NULL && atomic_load(self->wishes.stop);
-        e->tail.save = self->wishes.save_wanted != NULL && self->wishes.save_wanted();
+        e->tail.stop = self->requests.stop != NULL && atomic_load(self->requests.stop);
+        e->tail.save = self->requests.save_wanted != NULL && self->requests.save_wanted();
     }
     TRY(mst_comm_call(self->comm, order_gather_tails, e));
     mst_span_bytes(e->counts.bytes_in - self->spanned.bytes_in,
@@ -340,12 +339,12 @@ static mst_status allreduce_run(mst_strategy *base, mst_feed *feed, const mst_bu
     return MST_OK;
 }
 
-void mst_allreduce_wished(mst_strategy *base, int *stopped_by, bool *save)
+void mst_allreduce_requested(mst_strategy *base, int *stopped_by, bool *save)
 {
     mst_allreduce *self = (mst_allreduce *)base;
     *stopped_by = self->stopped_by;
-    *save = self->save_wished;
-    self->save_wished = false;
+    *save = self->save_requested;
+    self->save_requested = false;
 }
 
 /* ---- the end ---- */
@@ -438,8 +437,8 @@ mst_status mst_allreduce_follow(mst_strategy *base, mst_feed *feed)
         self->followed.started = !e.epoch_ended;
         self->followed.epoch = o->epoch;
         self->followed.position = o->position + e.tail.claimed;
-        if (self->wishes.at != NULL)
-            self->wishes.at(self->wishes.at_arg, o->step + e.tail.steps);
+        if (self->requests.at != NULL)
+            self->requests.at(self->requests.at_arg, o->step + e.tail.steps);
     }
     reporting r = {self, NULL};
     report_count(self);

@@ -1,10 +1,10 @@
-/* Strategy allreduce, as a job sees it: every rank of an MPI job holds all weights and applies the same
+/* Strategy allreduce: every rank of an MPI job holds all weights and applies the same
  * updates; gradients are added up over the ranks.
  *
  * Rank 0 runs the training loop: every call of the strategy's run becomes orders to all ranks, "so many steps
- * from here", and the others follow (mst_allreduce_follow). So whatever ends, saves or evaluates is rank 0's
- * decision alone. A wish to stop or to save that reaches another rank travels to rank 0 with the loss at the
- * end of an order.
+ * from here", and the others follow (mst_allreduce_follow). So rank 0 alone decides when to end, save or
+ * evaluate. A request to stop or to save that another rank gets is sent to rank 0 with the loss at the end of
+ * an order.
  *
  *   all ranks   mst_strategy_new with env.comm, a feed, mst_allreduce_join
  *   rank 0      run, run, ... then report, which ends the others
@@ -22,23 +22,23 @@
 #include "strategy/comm_thread.h"
 #include "strategy/strategy.h"
 
-/* What a rank wants of the training; any thread. */
-typedef struct mst_allreduce_wishes {
+/* Requests that a rank gets (signals), and its progress; any thread. */
+typedef struct mst_allreduce_requests {
     const atomic_bool *stop;   /* or NULL */
     bool (*save_wanted)(void); /* true once for every wish; or NULL */
     /* Ranks other than 0, after every order: the step that training has reached. Or NULL. */
     void (*at)(void *arg, uint64_t step);
     void *at_arg;
-} mst_allreduce_wishes;
+} mst_allreduce_requests;
 
 /* On all ranks, before anything is trained: weights and optimizer state become rank 0's, and the ways of
- * reducing are chosen by measuring. Waits for all ranks to come here, as long as they live. */
-mst_status mst_allreduce_join(mst_strategy *self, const mst_allreduce_wishes *wishes);
+ * reducing are chosen by measuring. Waits for all ranks while none is lost. */
+mst_status mst_allreduce_join(mst_strategy *self, const mst_allreduce_requests *requests);
 
-/* On ranks other than 0: does what rank 0 orders, until that ends the training. */
+/* On ranks other than 0: carries out the orders of rank 0 until it ends the training. */
 mst_status mst_allreduce_follow(mst_strategy *self, mst_feed *feed);
 
-/* On rank 0, of what other ranks have wished since the last call: *stopped_by a rank, or -1. */
-void mst_allreduce_wished(mst_strategy *self, int *stopped_by, bool *save);
+/* On rank 0: the requests of other ranks since the last call; *stopped_by is a rank, or -1. */
+void mst_allreduce_requested(mst_strategy *self, int *stopped_by, bool *save);
 
 #endif

@@ -78,9 +78,9 @@ typedef struct mst_allreduce {
     mst_allreduce_now now;
     mst_allreduce_position followed;
     double step_seconds; /* of late steps */
-    mst_allreduce_wishes wishes;
+    mst_allreduce_requests requests;
     int stopped_by; /* the rank that requested to stop; -1: none */
-    bool save_wished;
+    bool save_requested;
     mst_allreduce_counts counts;
     mst_reduce_counts before;  /* at the start */
     mst_reduce_counts spanned; /* already in the spans; the training thread's */

@@ -207,8 +207,8 @@ static void test_stopped(void **state)
     end_close(&server);
 }
 
-/* A process that was stopped and continues learns that it was the silent one: from the other end's farewell,
- * or by its own clock where a message was under way and no farewell could follow it. */
+/* A process that was stopped and continues learns that it was the silent one: from the other end's
+ * DISCONNECT, or by its own clock where a message was under way and no DISCONNECT could follow it. */
 static void test_was_stopped(void **state)
 {
     (void)state;
@@ -508,10 +508,10 @@ static void test_bad_frames(void **state)
         PUMP(&server, NULL, server.n_down == down);
         assert_non_null(strstr(server.why.text, "worker 7 (127.0.0.1:"));
         assert_non_null(strstr(server.why.text, breaks[i].says));
-        ssize_t n = recv(fd, answer, sizeof answer - 1, 0); /* a farewell that says the same */
+        ssize_t n = recv(fd, answer, sizeof answer - 1, 0); /* a DISCONNECT with the same */
         assert_true(n > MST_WIRE_HEADER);
         answer[n] = '\0';
-        assert_int_equal(mst_get_u16(answer + 6), MST_WIRE_FAREWELL);
+        assert_int_equal(mst_get_u16(answer + 6), MST_WIRE_DISCONNECT);
         assert_non_null(strstr((char *)answer + MST_WIRE_HEADER, breaks[i].says));
         close(fd);
     }

@@ -77,9 +77,9 @@ refused 2 "ports are chosen by --port" launch --hosts hosts -- train
 : >hosts
 refused 2 "names no hosts" launch --hosts hosts -- train
 printf 'a slots=1\nb slots=1\n' >hosts
-refused 2 "fewer slots than the 3 workers" launch --hosts hosts --workers 3 -- train
-refused 2 "names 2 hosts; --deploy wants 3" launch --hosts hosts --deploy cluster2 -- train
-refused 2 "end beyond 65535" launch --hosts hosts --port 65535 --servers 2 -- train
+refused 2 "fewer slots than --workers 3 needs" launch --hosts hosts --workers 3 -- train
+refused 2 "names 2 hosts; --deploy needs 3" launch --hosts hosts --deploy cluster2 -- train
+refused 2 "would be above 65535" launch --hosts hosts --port 65535 --servers 2 -- train
 
 # What launch decides cannot be said otherwise behind --.
 for option in --role=worker "--index 1" "--cluster c.yaml"; do
@@ -266,7 +266,7 @@ nothing_left
 begin --grace 1000 -- train
 wait_for out "worker 0 | up"
 kill -INT "$pid"
-wait_for err "again kills them"
+wait_for err "a second signal kills them"
 kill -INT "$pid"
 finish 1
 nothing_left
@@ -324,7 +324,7 @@ launch 1 --hosts silent --start-timeout 1 --grace 0 --ssh "$ssh" --logs none -- 
 tail -n 1 err | grep -qE "failed first \(not started in time\): silent has not answered within 1 s; is it reachable by" ||
   fail "a silent host is not named"
 launch 1 --copy --hosts silent --start-timeout 1 --grace 0 --ssh "$ssh" --logs none -- train
-tail -n 1 err | grep -qE "silent has not taken the program within 1 s" || fail "a silent host is not named: copy"
+tail -n 1 err | grep -qE "silent has not received the program within 1 s" || fail "a silent host is not named: copy"
 nothing_left
 # SIGUSR1 goes through the channel too, as a letter that muster knows.
 PLAY_server_0='echo up; read -rn 1 letter; echo "got $letter"' PLAY='' \

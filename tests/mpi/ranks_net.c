@@ -466,8 +466,7 @@ static void test_addresses(void **state)
     snprintf(other, sizeof other, "mpi:%d", mpi->rank == 0);
     end_open(&e, &mst_net_mpi, &o);
     assert_int_equal(mst_net_new(&mst_net_mpi, &o, &end_events, &e, &second), MST_EUSAGE);
-    assert_string_equal(mst_error_text(),
-                        "net mpi: there is one in this process already; MPI serves one alone");
+    assert_string_equal(mst_error_text(), "net mpi: this process has one already; MPI serves only one");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(mst_net_listen(e.net, bad[i], NULL, 0), MST_EUSAGE);
         assert_int_equal(mst_net_connect(e.net, bad[i], mst_now_ns(), &peer), MST_EUSAGE);

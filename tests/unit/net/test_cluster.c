@@ -142,7 +142,8 @@ static void yaml_is_checked(void **state)
     yaml_refused("servers: [a:1]\nworkers: ['-oProxyCommand=x']\n", "begins with a dash");
     yaml_refused("servers: [a:1]\nworkers: ['a b']\n", "is not host:port");
     yaml_refused("workers: [b\n", "not valid YAML");
-    yaml_refused("servers: [a:1]\nworkers: [b]\njob: a/b\n", "other letters");
+    yaml_refused("servers: [a:1]\nworkers: [b]\njob: a/b\n",
+                 "may have a-z, 0-9, dot, dash and underscore only");
     yaml_refused("servers: [a:1]\nworkers: [b]\njob: 0123456789012345678901234567890123456789\n",
                  "longer than 39");
     char *many = malloc(1 << 16);
@@ -150,7 +151,7 @@ static void yaml_is_checked(void **state)
     for (int i = 0; i < 1024; i++)
         n += (size_t)sprintf(many + n, ", b%d", i);
     strcpy(many + n, "]\n");
-    yaml_refused(many, "workers has 1025 entries; 1024 is the most");
+    yaml_refused(many, "workers has 1025 entries; at most 1024 are possible");
     free(many);
 }
 
@@ -197,7 +198,7 @@ static void json(void **state)
     mst_free(text);
     mst_cluster_fini(&again);
     mst_cluster_fini(&c);
-    json_refused("{", "not valid JSON at letter");
+    json_refused("{", "not valid JSON at character");
     json_refused("[]", "must be a JSON object");
     json_refused("{\"server\": []}", "unknown key server (did you mean servers?)");
     json_refused("{\"wrokers\": []}", "unknown key wrokers (did you mean workers?)");
@@ -205,7 +206,7 @@ static void json(void **state)
     json_refused("{\"colour\": []}", "unknown key colour");
     assert_null(strstr(mst_error_text(), "did you mean"));
     json_refused("{\"workers\": \"a\"}", "workers must be a list");
-    json_refused("{\"workers\": [\"a\", 3]}", "workers: entry 2 is not a text");
+    json_refused("{\"workers\": [\"a\", 3]}", "workers: entry 2 is not a string");
     json_refused("{\"workers\": [\"a:1\"], \"job\": 3}", "job must be a text");
     json_refused("{\"workers\": [\"a:1\"], \"workers\": [\"b:1\"]}", "not valid JSON");
 }

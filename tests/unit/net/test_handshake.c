@@ -227,7 +227,7 @@ static void test_garbage(void **state)
     assert_int_equal(d.h.state, MST_SHAKE_FAILED);
     assert_string_equal(
         d.h.text,
-        "127.0.0.1:5000 is not a muster process, or a broken one: its first bytes are no handshake");
+        "127.0.0.1:5000 is not a muster process, or it failed: its first bytes are not a handshake");
 
     /* A message that is not due, and one that is too long. */
     start(&d, MST_ROLE_WORKER, 0, true);

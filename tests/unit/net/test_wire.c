@@ -43,21 +43,21 @@ static void test_refusals(void **state)
     (void)state;
     uint8_t good[MST_WIRE_HEADER], bad[MST_WIRE_HEADER];
     mst_header_encode(&(mst_message){.type = 16, .size = 1000}, good);
-    refused(good, sizeof good - 1, "only 39 came");
+    refused(good, sizeof good - 1, "only 39 arrived");
     static const struct {
         size_t at;
         uint8_t value;
         const char *says;
     } changes[] = {
         {0, 'X', "instead of \"MSTR\""},
-        {4, 3, "wire version 3 came, this is version 2"},
+        {4, 3, "wire version 3; this process has version 2"},
         {20, 1, "reserved field"},
         {6, 15, "unknown type 15"},
         {6, 0, "unknown type 0"},
         {32, 0xe9, "a body of 1001 bytes, at most 1000"},
         {39, 0xff, "at most 1000"},
         {6, MST_WIRE_HEARTBEAT, "a heartbeat has a body of 1000 bytes"},
-        {6, MST_WIRE_FAREWELL, "at most 512"},
+        {6, MST_WIRE_DISCONNECT, "at most 512"},
     };
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         memcpy(bad, good, sizeof bad);
@@ -147,7 +147,7 @@ static void test_any_split(void **state)
         n += put(bytes + n, (uint16_t)(16 + i), i, sizes[i]);
         n += put(bytes + n, MST_WIRE_HEARTBEAT, 0, 0);
         if (i % 4 == 0)
-            n += put(bytes + n, MST_WIRE_FAREWELL, i, 512 - i);
+            n += put(bytes + n, MST_WIRE_DISCONNECT, i, 512 - i);
     }
     sink whole = {0};
     mst_rng rng;

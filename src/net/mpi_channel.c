@@ -1,13 +1,13 @@
 /* Lanes of engine mpi: frames and bodies to and from one rank; format in mpi_net_impl.h.
  *
- * All requests lie in one array, a fixed number per lane, so that one call of MPI tests them all: the receive
- * of the next frame, those of the body's segments, and the sends. The next frame is received only when the
- * body before it is here, which keeps the order and tells MPI to hold the sender back.
+ * All requests lie in one array, a fixed number per channel, so that one call of MPI tests them all: the
+ * receive of the next frame, those of the body's segments, and the sends. The next frame is received only
+ * when the body before it is here, which keeps the order and tells MPI to hold the sender back.
  *
  * Invariants
  * 1. What MPI reads or writes stays until its request is done: out-messages are freed then, bodies of links
- *    that end meanwhile are received to the end first (mst_mpi_lane_busy).
- * 2. Messages leave a lane in the order they were queued, and are reported sent in that order.
+ *    that end meanwhile are received to the end first (mst_mpi_channel_busy).
+ * 2. Messages leave a channel in the order they were queued, and are reported sent in that order.
  * 3. The request of a slot is none when the slot is free. */
 #include <inttypes.h>
 #include <string.h>
@@ -19,81 +19,81 @@
 #define IN_SLOT  1
 #define OUT_SLOT (1 + MST_MPI_IN_SLOTS)
 
-static mst_mpi_request *slots_of(const mst_mpi_net *n, size_t lane)
+static mst_mpi_request *slots_of(const mst_mpi_net *n, size_t channel)
 {
-    return n->requests + 1 + lane * MST_MPI_SLOTS;
+    return n->requests + 1 + channel * MST_MPI_SLOTS;
 }
 
-static mst_mpi_request *lane_slots(const mst_mpi_net *n, const mst_mpi_lane *lane)
+static mst_mpi_request *channel_slots(const mst_mpi_net *n, const mst_mpi_channel *channel)
 {
     size_t i = 0;
-    while (n->lanes[i] != lane)
+    while (n->channels[i] != channel)
         i++;
     return slots_of(n, i);
 }
 
-static mst_status expect_head(mst_mpi_net *n, mst_mpi_lane *lane, mst_mpi_request *slots)
+static mst_status expect_head(mst_mpi_net *n, mst_mpi_channel *channel, mst_mpi_request *slots)
 {
-    return n->mpi->ops->irecv(0, lane->head, MST_MPI_HEAD, lane->rank, MST_MPI_TAG_HEAD, &slots[0]);
+    return n->mpi->ops->irecv(0, channel->head, MST_MPI_HEAD, channel->rank, MST_MPI_TAG_HEAD, &slots[0]);
 }
 
-static void lane_free(mst_mpi_lane *lane)
+static void channel_free(mst_mpi_channel *channel)
 {
-    if (lane == NULL)
+    if (channel == NULL)
         return;
-    mst_free(lane->head);
-    mst_free(lane);
+    mst_free(channel->head);
+    mst_free(channel);
 }
 
-bool mst_mpi_lanes_room(mst_mpi_net *n, size_t n_lanes)
+bool mst_mpi_channels_room(mst_mpi_net *n, size_t n_channels)
 {
-    size_t slots = 1 + n_lanes * MST_MPI_SLOTS;
-    return mst_grow(&n->lanes, &n->lanes_capacity, n_lanes + 1, sizeof *n->lanes) &&
+    size_t slots = 1 + n_channels * MST_MPI_SLOTS;
+    return mst_grow(&n->channels, &n->channels_capacity, n_channels + 1, sizeof *n->channels) &&
            mst_grow(&n->requests, &n->requests_capacity, slots, sizeof *n->requests) &&
            mst_grow(&n->done, &n->done_capacity, slots, sizeof *n->done);
 }
 
-mst_mpi_lane *mst_mpi_lane_of(mst_mpi_net *n, int rank)
+mst_mpi_channel *mst_mpi_channel_of(mst_mpi_net *n, int rank)
 {
-    for (size_t i = 0; i < n->n_lanes; i++)
-        if (n->lanes[i]->rank == rank)
-            return n->lanes[i];
-    if (!mst_mpi_lanes_room(n, n->n_lanes + 1))
+    for (size_t i = 0; i < n->n_channels; i++)
+        if (n->channels[i]->rank == rank)
+            return n->channels[i];
+    if (!mst_mpi_channels_room(n, n->n_channels + 1))
         return NULL;
-    mst_mpi_lane *lane = mst_zalloc(sizeof *lane);
-    if (lane == NULL || (lane->head = mst_alloc(MST_MPI_HEAD)) == NULL) {
-        lane_free(lane);
+    mst_mpi_channel *channel = mst_zalloc(sizeof *channel);
+    if (channel == NULL || (channel->head = mst_alloc(MST_MPI_HEAD)) == NULL) {
+        channel_free(channel);
         return NULL;
     }
-    lane->rank = rank;
-    lane->out_last = &lane->out;
-    mst_mpi_request *own = slots_of(n, n->n_lanes);
+    channel->rank = rank;
+    channel->out_last = &channel->out;
+    mst_mpi_request *own = slots_of(n, n->n_channels);
     for (int i = 0; i < MST_MPI_SLOTS; i++)
         own[i] = MST_MPI_NONE;
-    if (expect_head(n, lane, own) != MST_OK) {
-        lane_free(lane);
+    if (expect_head(n, channel, own) != MST_OK) {
+        channel_free(channel);
         return NULL;
     }
-    n->lanes[n->n_lanes++] = lane;
-    return lane;
+    n->channels[n->n_channels++] = channel;
+    return channel;
 }
 
-bool mst_mpi_lane_busy(const mst_mpi_lane *lane)
+bool mst_mpi_channel_busy(const mst_mpi_channel *channel)
 {
-    return lane->out != NULL || lane->in.active;
+    return channel->out != NULL || channel->in.active;
 }
 
 /* What is still under way stays: MPI may read or write it. */
-void mst_mpi_lanes_free(mst_mpi_net *n)
+void mst_mpi_channels_free(mst_mpi_net *n)
 {
-    for (size_t i = 0; i < n->n_lanes; i++) {
+    for (size_t i = 0; i < n->n_channels; i++) {
         mst_mpi_request *slots = slots_of(n, i);
-        if (mst_mpi_lane_busy(n->lanes[i]))
+        if (mst_mpi_channel_busy(n->channels[i]))
             continue;
         (void)n->mpi->ops->cancel(&slots[0]);
-        lane_free(n->lanes[i]);
+        channel_free(n->channels[i]);
     }
-    mst_free(n->lanes);
+    mst_free(n->channels);
     mst_free(n->requests);
     mst_free(n->done);
 }
@@ -133,29 +133,29 @@ static bool next_segment(mst_mpi_out *out, mst_piece *segment, int *tag)
 }
 
 /* Gives MPI as much as there are free slots for. */
-static mst_status push_out(mst_mpi_net *n, mst_mpi_lane *lane, mst_mpi_request *slots)
+static mst_status push_out(mst_mpi_net *n, mst_mpi_channel *channel, mst_mpi_request *slots)
 {
-    for (int i = 0; i < MST_MPI_OUT_SLOTS && lane->next_out != NULL; i++) {
+    for (int i = 0; i < MST_MPI_OUT_SLOTS && channel->next_out != NULL; i++) {
         mst_piece segment;
         int tag;
         if (slots[OUT_SLOT + i].opaque != 0)
             continue;
-        while (lane->next_out != NULL && !next_segment(lane->next_out, &segment, &tag)) {
-            lane->next_out->posted = true;
-            lane->next_out = lane->next_out->next;
+        while (channel->next_out != NULL && !next_segment(channel->next_out, &segment, &tag)) {
+            channel->next_out->posted = true;
+            channel->next_out = channel->next_out->next;
         }
-        if (lane->next_out == NULL)
+        if (channel->next_out == NULL)
             break;
-        TRY(n->mpi->ops->isend(0, segment.data, segment.size, lane->rank, tag, &slots[OUT_SLOT + i]));
+        TRY(n->mpi->ops->isend(0, segment.data, segment.size, channel->rank, tag, &slots[OUT_SLOT + i]));
         if (slots[OUT_SLOT + i].opaque == 0) /* done at once */
             continue;
-        lane->owners[i] = lane->next_out;
-        lane->next_out->n_under_way++;
+        channel->owners[i] = channel->next_out;
+        channel->next_out->n_under_way++;
     }
-    while (lane->next_out != NULL && lane->next_out->begun &&
-           lane->next_out->n_pieces == lane->next_out->at) {
-        lane->next_out->posted = true;
-        lane->next_out = lane->next_out->next;
+    while (channel->next_out != NULL && channel->next_out->begun &&
+           channel->next_out->n_pieces == channel->next_out->at) {
+        channel->next_out->posted = true;
+        channel->next_out = channel->next_out->next;
     }
     return MST_OK;
 }
@@ -180,7 +180,7 @@ static mst_mpi_out *out_new(uint32_t peer, uint64_t link, const mst_message *m, 
     memset(out->head, 0, MST_MPI_FIXED);
     mst_message header = *m;
     if (m->type < MST_NET_TYPES) {
-        header.type = MST_WIRE_FAREWELL;
+        header.type = MST_WIRE_DISCONNECT;
         mst_put_u32(out->head + 60, m->type);
     }
     mst_header_encode(&header, out->head);
@@ -202,50 +202,50 @@ static mst_mpi_out *out_new(uint32_t peer, uint64_t link, const mst_message *m, 
     return out;
 }
 
-mst_status mst_mpi_lane_send(mst_mpi_net *n, mst_mpi_lane *lane, uint32_t peer, uint64_t link,
-                             const mst_message *m, const mst_piece *pieces, uint32_t n_pieces, void *token)
+mst_status mst_mpi_channel_send(mst_mpi_net *n, mst_mpi_channel *channel, uint32_t peer, uint64_t link,
+                                const mst_message *m, const mst_piece *pieces, uint32_t n_pieces, void *token)
 {
     mst_mpi_out *out = out_new(peer, link, m, pieces, n_pieces, token);
     if (out == NULL)
         return mst_fail_memory();
-    *lane->out_last = out;
-    lane->out_last = &out->next;
-    if (lane->next_out == NULL)
-        lane->next_out = out;
+    *channel->out_last = out;
+    channel->out_last = &out->next;
+    if (channel->next_out == NULL)
+        channel->next_out = out;
     count_queued(n, out, true);
-    return push_out(n, lane, lane_slots(n, lane));
+    return push_out(n, channel, channel_slots(n, channel));
 }
 
-void mst_mpi_lane_forget(mst_mpi_net *n, mst_mpi_lane *lane, uint32_t peer)
+void mst_mpi_channel_forget(mst_mpi_net *n, mst_mpi_channel *channel, uint32_t peer)
 {
-    for (mst_mpi_out **at = &lane->out; *at != NULL;) {
+    for (mst_mpi_out **at = &channel->out; *at != NULL;) {
         mst_mpi_out *out = *at;
         if (out->peer != peer || out->begun) {
             at = &out->next;
             continue;
         }
         *at = out->next;
-        if (lane->next_out == out)
-            lane->next_out = out->next;
+        if (channel->next_out == out)
+            channel->next_out = out->next;
         count_queued(n, out, false);
         mst_free(out);
     }
-    lane->out_last = &lane->out;
-    while (*lane->out_last != NULL)
-        lane->out_last = &(*lane->out_last)->next;
+    channel->out_last = &channel->out;
+    while (*channel->out_last != NULL)
+        channel->out_last = &(*channel->out_last)->next;
 }
 
 /* Messages at the front that have left; their peers hear of it. */
-static bool report_sent(mst_mpi_net *n, mst_mpi_lane *lane)
+static bool report_sent(mst_mpi_net *n, mst_mpi_channel *channel)
 {
     bool any = false;
-    while (lane->out != NULL && lane->out->posted && lane->out->n_under_way == 0) {
-        mst_mpi_out *out = lane->out;
+    while (channel->out != NULL && channel->out->posted && channel->out->n_under_way == 0) {
+        mst_mpi_out *out = channel->out;
         uint32_t peer = out->peer;
         void *token = out->token;
-        lane->out = out->next;
-        if (lane->out == NULL)
-            lane->out_last = &lane->out;
+        channel->out = out->next;
+        if (channel->out == NULL)
+            channel->out_last = &channel->out;
         count_queued(n, out, false);
         mst_free(out);
         any = true;
@@ -258,10 +258,10 @@ static bool report_sent(mst_mpi_net *n, mst_mpi_lane *lane)
 /* ---- receiving ---- */
 
 /* Posts receives for what is still to come of the body. */
-static mst_status pull_in(mst_mpi_net *n, mst_mpi_lane *lane)
+static mst_status pull_in(mst_mpi_net *n, mst_mpi_channel *channel)
 {
-    mst_mpi_in *in = &lane->in;
-    mst_mpi_request *slots = lane_slots(n, lane);
+    mst_mpi_in *in = &channel->in;
+    mst_mpi_request *slots = channel_slots(n, channel);
     for (int i = 0; i < MST_MPI_IN_SLOTS && in->at < in->n_pieces; i++) {
         if (slots[IN_SLOT + i].opaque != 0)
             continue;
@@ -275,7 +275,7 @@ static mst_status pull_in(mst_mpi_net *n, mst_mpi_lane *lane)
             return MST_OK;
         uint64_t left = in->sizes[in->at] - in->at_offset;
         size_t size = (size_t)(left < MST_MPI_SEGMENT ? left : MST_MPI_SEGMENT);
-        TRY(n->mpi->ops->irecv(0, in->discard ? n->scratch : in->body + in->filled, size, lane->rank,
+        TRY(n->mpi->ops->irecv(0, in->discard ? n->scratch : in->body + in->filled, size, channel->rank,
                                MST_MPI_TAG_BODY, &slots[IN_SLOT + i]));
         in->at_offset += size;
         in->filled += size;
@@ -285,10 +285,10 @@ static mst_status pull_in(mst_mpi_net *n, mst_mpi_lane *lane)
 }
 
 /* The whole message is here. */
-static mst_status deliver(mst_mpi_net *n, mst_mpi_lane *lane)
+static mst_status deliver(mst_mpi_net *n, mst_mpi_channel *channel)
 {
-    mst_mpi_in in = lane->in;
-    lane->in.active = false;
+    mst_mpi_in in = channel->in;
+    channel->in.active = false;
     mst_mpi_peer *p = in.discard ? NULL : n->peers[in.peer];
     if (p != NULL && p->state == MST_MPI_UP) {
         uint64_t bytes = MST_WIRE_HEADER + in.m.size;
@@ -299,7 +299,7 @@ static mst_status deliver(mst_mpi_net *n, mst_mpi_lane *lane)
         if (n->events.message(n->arg, in.peer, &in.m, in.body) != MST_OK)
             mst_mpi_refuse(n, in.peer);
     }
-    return expect_head(n, lane, lane_slots(n, lane));
+    return expect_head(n, channel, channel_slots(n, channel));
 }
 
 /* Reads what the frame says of its own size; false: it is none of muster's. */
@@ -320,24 +320,24 @@ static bool read_sizes(const uint8_t *head, mst_mpi_in *in, uint64_t size, uint6
 }
 
 /* A frame has come. */
-static mst_status take_head(mst_mpi_net *n, mst_mpi_lane *lane)
+static mst_status take_head(mst_mpi_net *n, mst_mpi_channel *channel)
 {
-    const uint8_t *head = lane->head;
-    mst_mpi_in *in = &lane->in;
+    const uint8_t *head = channel->head;
+    mst_mpi_in *in = &channel->in;
     mst_message m;
     uint64_t within = 0, link = mst_get_u64(head + 40);
-    uint32_t peer = mst_mpi_peer_of(n, lane->rank, link);
+    uint32_t peer = mst_mpi_peer_of(n, channel->rank, link);
     *in = (mst_mpi_in){.active = true, .discard = true, .peer = peer};
     if (mst_header_decode(head, MST_WIRE_HEADER, UINT64_MAX, &m) != MST_OK ||
         !read_sizes(head, in, m.size, &within))
-        return mst_fail(MST_EPEER, "mpi:%d sent something that is no message of muster", lane->rank);
+        return mst_fail(MST_EPEER, "mpi:%d sent a message that is not of muster", channel->rank);
     in->m = m;
     if (m.type < MST_NET_TYPES) {
         m.type = (uint16_t)mst_get_u32(head + 60);
-        mst_status st = mst_mpi_control(n, lane->rank, &m, link, head + MST_MPI_FIXED);
+        mst_status st = mst_mpi_control(n, channel->rank, &m, link, head + MST_MPI_FIXED);
         in->active = false;
         TRY(st);
-        return expect_head(n, lane, lane_slots(n, lane));
+        return expect_head(n, channel, channel_slots(n, channel));
     }
     if (peer != MST_PEER_NONE &&
         mst_header_decode(head, MST_WIRE_HEADER, n->options.max_body, &m) != MST_OK) {
@@ -353,63 +353,63 @@ static mst_status take_head(mst_mpi_net *n, mst_mpi_lane *lane)
     if (!in->discard && in->body != NULL && within > 0)
         memcpy(in->body, head + MST_MPI_FIXED, (size_t)within);
     in->filled = within;
-    TRY(pull_in(n, lane));
-    return in->n_under_way == 0 ? deliver(n, lane) : MST_OK;
+    TRY(pull_in(n, channel));
+    return in->n_under_way == 0 ? deliver(n, channel) : MST_OK;
 }
 
-mst_status mst_mpi_lane_detach(mst_mpi_net *n, mst_mpi_lane *lane, uint32_t peer)
+mst_status mst_mpi_channel_detach(mst_mpi_net *n, mst_mpi_channel *channel, uint32_t peer)
 {
-    mst_mpi_in *in = &lane->in;
+    mst_mpi_in *in = &channel->in;
     if (!in->active || in->discard || in->peer != peer)
         return MST_OK;
     if (in->n_under_way > 0)
-        TRY(mst_mpi_wait(n->mpi, MST_MPI_IN_SLOTS, lane_slots(n, lane) + IN_SLOT, mst_now_ns() + MST_S,
+        TRY(mst_mpi_wait(n->mpi, MST_MPI_IN_SLOTS, channel_slots(n, channel) + IN_SLOT, mst_now_ns() + MST_S,
                          "the rest of a message of a rank that was dropped"));
     in->n_under_way = 0;
     in->discard = true;
-    TRY(pull_in(n, lane));
-    return in->n_under_way == 0 ? deliver(n, lane) : MST_OK;
+    TRY(pull_in(n, channel));
+    return in->n_under_way == 0 ? deliver(n, channel) : MST_OK;
 }
 
 /* ---- turns ---- */
 
-static mst_status lane_turn(mst_mpi_net *n, size_t number, bool *any)
+static mst_status channel_turn(mst_mpi_net *n, size_t number, bool *any)
 {
-    mst_mpi_lane *lane = n->lanes[number];
+    mst_mpi_channel *channel = n->channels[number];
     const bool *done = n->done + 1 + number * MST_MPI_SLOTS;
     bool head = done[0], body = false, out = false;
     for (int i = 0; i < MST_MPI_IN_SLOTS; i++) {
         body |= done[IN_SLOT + i];
-        lane->in.n_under_way -= done[IN_SLOT + i];
+        channel->in.n_under_way -= done[IN_SLOT + i];
     }
     for (int i = 0; i < MST_MPI_OUT_SLOTS; i++)
         if (done[OUT_SLOT + i]) {
             out = true;
-            lane->owners[i]->n_under_way--;
+            channel->owners[i]->n_under_way--;
         }
     *any |= head || body;
     if (out)
-        TRY(push_out(n, lane, slots_of(n, number)));
-    if (lane->out != NULL)
-        *any |= report_sent(n, lane);
+        TRY(push_out(n, channel, slots_of(n, number)));
+    if (channel->out != NULL)
+        *any |= report_sent(n, channel);
     if (body) {
-        TRY(pull_in(n, lane));
-        if (lane->in.n_under_way == 0)
-            TRY(deliver(n, lane));
+        TRY(pull_in(n, channel));
+        if (channel->in.n_under_way == 0)
+            TRY(deliver(n, channel));
     }
-    return head ? take_head(n, lane) : MST_OK;
+    return head ? take_head(n, channel) : MST_OK;
 }
 
-mst_status mst_mpi_lanes_turn(mst_mpi_net *n, bool *any)
+mst_status mst_mpi_channels_turn(mst_mpi_net *n, bool *any)
 {
     uint32_t n_done = 0;
-    size_t n_lanes = n->n_lanes; /* an event may add one */
-    TRY(n->mpi->ops->test_some((uint32_t)(1 + n_lanes * MST_MPI_SLOTS), n->requests, n->done, &n_done));
+    size_t n_channels = n->n_channels; /* an event may add one */
+    TRY(n->mpi->ops->test_some((uint32_t)(1 + n_channels * MST_MPI_SLOTS), n->requests, n->done, &n_done));
     if (n_done == 0)
         return MST_OK;
     bool hello = n->done[0];
-    for (size_t i = 0; i < n_lanes; i++)
-        TRY(lane_turn(n, i, any));
+    for (size_t i = 0; i < n_channels; i++)
+        TRY(channel_turn(n, i, any));
     if (!hello)
         return MST_OK;
     *any = true;
