@@ -128,7 +128,7 @@ typedef struct reply_buffer {
 
 typedef struct server {
     mst_net *net;
-    mst_store *shard;
+    mst_store *store;
     uint8_t *body;
     size_t body_capacity;
     reply_buffer *free;
@@ -170,14 +170,14 @@ static mst_status server_message(void *arg, uint32_t peer, const mst_message *m,
 {
     server *s = arg;
     mst_store_request r;
-    TRY(mst_store_read(s->shard, 0, m, body, &r));
-    size_t size = mst_store_reply_size(s->shard, &r);
+    TRY(mst_store_read(s->store, 0, m, body, &r));
+    size_t size = mst_store_reply_size(s->store, &r);
     reply_buffer *b = s->free != NULL ? s->free : mst_zalloc(sizeof *b);
     if (b == NULL || !mst_grow(&b->data, &b->capacity, size, 1))
         return mst_fail(MST_ENOMEM, "no memory for a reply");
     s->free = b->next;
     s->step += r.values != NULL;
-    TRY(mst_store_step(s->shard, &r, &(mst_update){.lr = 0.01f, .step = s->step}, b->data));
+    TRY(mst_store_step(s->store, &r, &(mst_update){.lr = 0.01f, .step = s->step}, b->data));
     mst_message reply = {.type = MST_PS_VALUES, .request = m->request, .step = s->step};
     mst_piece piece = {.data = b->data, .size = size};
     mst_status st = mst_net_send(s->net, peer, &reply, &piece, 1, size > SMALL_REPLY ? b : NULL);
@@ -237,7 +237,7 @@ static void serve(const char *address, int tell, unsigned n_threads)
     mst_params_populate(&params);
     mst_store_options options = {
         .optimizer = &optimizer, .params = &params, .table = &table, .n_workers = 1, .n_threads = n_threads};
-    need(mst_store_new(&options, &s.shard));
+    need(mst_store_new(&options, &s.store));
     pin(1); /* the loop; apply threads go where there is room */
     mst_net_options net = {.self = {.role = MST_ROLE_SERVER, .incarnation = 1},
                            .max_body = 1u << 30,
@@ -251,7 +251,7 @@ static void serve(const char *address, int tell, unsigned n_threads)
     while (!s.left)
         need(mst_net_poll(s.net, mst_now_ns() + MST_S));
     mst_net_destroy(s.net);
-    mst_store_destroy(s.shard);
+    mst_store_destroy(s.store);
     mst_placement_fini(&table);
     mst_params_fini(&params);
     mst_free(s.body);

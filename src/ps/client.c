@@ -48,7 +48,7 @@ typedef struct client_share {
     uint64_t to_push;             /* floats of the gradient; later ones have left as parts */
     uint64_t early_bytes, flying; /* bytes in flight: of parts of the next push; of the request */
     bool waiting;
-    uint8_t *out, *in; /* what is sent that does not lie elsewhere; what is received */
+    uint8_t *out, *in; /* bytes to send that are stored nowhere else; bytes received */
     size_t out_capacity, in_capacity;
     uint8_t *early; /* converted shares of the gradient, each at its place */
     size_t early_capacity;
@@ -63,7 +63,7 @@ typedef enum request_state {
 typedef struct client_request {
     request_state state;
     mst_key_list list;
-    bool pushable;   /* the servers know the list, and nothing was pushed for it yet */
+    bool pushable;   /* the servers have the list, and it had no push yet */
     uint32_t pull;   /* number of its pull */
     uint32_t number; /* on the wire, of the request in flight */
     uint32_t n_waiting;

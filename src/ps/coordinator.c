@@ -139,7 +139,7 @@ mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_messa
         if (worker)
             return mst_fail(MST_EPEER, "READY, which a worker never sends");
         return mst_members_ready(s, index);
-    case MST_PS_PART:
+    case MST_PS_FLOATS:
     case MST_PS_SAVED:
         return worker ? mst_fail(MST_EPEER, "%s, which a worker never sends", mst_ps_type_name(m->type))
                       : mst_cuts_piece(s, m, body);

@@ -17,9 +17,9 @@ typedef struct mst_coordinator mst_coordinator;
 mst_status mst_coordinator_new(mst_server *s, mst_coordinator **out);
 void mst_coordinator_destroy(mst_coordinator *co); /* NULL-safe */
 mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_message *m, const void *body);
-/* Does what time and flags call for; after every poll. */
+/* Checks time limits and the stop flag, then looks; after every poll. */
 mst_status mst_coordinator_tick(mst_server *s);
-/* Does what follows from a change: what is due, cuts, rows, the end. */
+/* Acts on a change: reports progress, begins cuts, offers rows, ends the job. */
 mst_status mst_coordinator_look(mst_server *s);
 void mst_coordinator_broadcast_end(mst_server *s);
 const char *mst_coordinator_run_path(const mst_server *s); /* of the run, for sentences */

@@ -159,7 +159,7 @@ mst_status mst_cuts_taken(mst_server *s)
 mst_status mst_cuts_piece(mst_server *s, const mst_message *m, const void *body)
 {
     static const float zeros[1u << 14];
-    uint64_t count = m->flags & MST_PART_ZERO ? m->request : m->size / sizeof(float), at = 0;
+    uint64_t count = m->flags & MST_FLOATS_ZERO ? m->request : m->size / sizeof(float), at = 0;
     if (s->co->cuts.saving && s->cut.taken < s->co->cuts.save_cut)
         return cuts_keep_early(s, m, body);
     if (m->type == MST_PS_SAVED)
@@ -167,7 +167,7 @@ mst_status mst_cuts_piece(mst_server *s, const mst_message *m, const void *body)
     if (!s->co->cuts.saving || m->count > s->model.params->n_slots || m->size % sizeof(float) != 0 ||
         m->step > s->table.size || count > s->table.size - m->step)
         return mst_fail(MST_EPEER, "a server sent floats that were not requested");
-    if (!(m->flags & MST_PART_ZERO))
+    if (!(m->flags & MST_FLOATS_ZERO))
         return s->hooks->checkpoint->write(s->hooks->arg, m->count, m->step, count, body);
     while (at < count) {
         uint64_t n = count - at < (1u << 14) ? count - at : 1u << 14;
@@ -270,7 +270,7 @@ mst_status mst_cuts_result(mst_server *s, const mst_message *m, const json_t *js
     return mst_coordinator_look(s);
 }
 
-/* ---- what is due ---- */
+/* ---- due evaluations and checkpoints ---- */
 
 mst_status mst_cuts_due(mst_server *s, unsigned *due)
 {

@@ -1,5 +1,5 @@
-/* Evaluations and checkpoints, which are taken at a cut. One cut is under way at a time; what becomes due
- * meanwhile waits for its end. */
+/* Evaluations and checkpoints, which are taken at a cut. One cut is under way at a time; an evaluation
+ * or checkpoint that becomes due meanwhile waits for its end. */
 #ifndef MST_PS_COORDINATOR_CUTS_H
 #define MST_PS_COORDINATOR_CUTS_H
 
@@ -25,7 +25,7 @@ typedef struct mst_cut_plan {
     uint32_t eval_cut, save_cut;
     bool at_step; /* sync: a step is complete and not answered, so that no server is beyond it */
     mst_early_piece *early, **early_tail;
-    uint32_t n_saved;        /* servers whose floats are all here */
+    uint32_t n_saved;        /* servers whose floats have all arrived */
     uint64_t evaluated_step; /* UINT64_MAX: none yet */
     uint64_t saved_step;
 } mst_cut_plan;
@@ -50,7 +50,7 @@ mst_status mst_cuts_name_chief(mst_server *s, uint32_t worker);
 void mst_cuts_replace_chief(mst_server *s);
 /* EVAL_RESULT, from the chief. */
 mst_status mst_cuts_result(mst_server *s, const mst_message *m, const json_t *json);
-/* PART or SAVED, from another server. */
+/* FLOATS or SAVED, from another server. */
 mst_status mst_cuts_piece(mst_server *s, const mst_message *m, const void *body);
 /* Keeps or discards the checkpoint of the best weights, once its floats and the verdict have arrived. */
 mst_status mst_cuts_settle_best(mst_server *s);

@@ -46,7 +46,7 @@ static inline bool mst_alive(const mst_coordinator *co, uint32_t worker)
 /* mst_coordinator_look when a synchronous step is complete and not answered: no server is beyond it, so that
  * a cut may begin. */
 mst_status mst_coordinator_look_at_step(mst_server *s);
-/* Workers finish what is in flight; the last evaluation and checkpoint follow. */
+/* Workers finish the requests in flight; the last evaluation and checkpoint follow. */
 mst_status mst_coordinator_stop(mst_server *s);
 
 #endif

@@ -25,7 +25,7 @@ static mst_status restore_send_pieces(mst_server *s, uint32_t server)
         mst_body *piece = mst_body_take(&s->bodies, PIECE_FLOATS * sizeof(float));
         if (piece == NULL)
             return mst_fail_memory();
-        mst_message m = {.type = MST_PS_PART, .count = r->next.slot, .step = first};
+        mst_message m = {.type = MST_PS_FLOATS, .count = r->next.slot, .step = first};
         mst_status st =
             s->hooks->checkpoint->read(s->hooks->arg, r->next.slot, first, count, (float *)piece->data);
         if (st != MST_OK) {

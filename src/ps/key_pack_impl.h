@@ -10,7 +10,7 @@
 #define MST_KEY_PACK_BLOCK 32
 #define MST_KEY_PACK_SLACK 128 /* bytes beyond a block that packing may overwrite */
 
-/* Packs n_blocks blocks; keys[-1] is the key before the first. Returns the end of what was written. */
+/* Packs n_blocks blocks; keys[-1] is the key before the first. Returns the end of the bytes written. */
 typedef uint8_t *mst_key_pack_fn(const uint32_t *keys, size_t n_blocks, uint8_t *out);
 
 /* Unpacks at most n_blocks blocks to keys, whose keys[-1] is set, and stops before a block that does not lie

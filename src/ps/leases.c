@@ -118,7 +118,7 @@ void mst_leases_destroy(mst_leases *self)
     mst_free(self);
 }
 
-/* ---- counting what is done ---- */
+/* ---- counting rows that are done ---- */
 
 static mst_status leases_count_done(mst_leases *self, uint64_t epoch, uint64_t rows)
 {

@@ -37,7 +37,7 @@ typedef struct mst_leases mst_leases;
 /* Starts at a position of an epoch. */
 mst_status mst_leases_new(const mst_lease_options *options, uint64_t epoch, uint64_t position,
                           mst_leases **out);
-/* Starts from what mst_leases_json wrote. MST_EINPUT when it does not fit. */
+/* Starts from the result of mst_leases_json. MST_EINPUT if it does not fit. */
 mst_status mst_leases_resume(const mst_lease_options *options, const json_t *json, mst_leases **out);
 void mst_leases_destroy(mst_leases *self); /* NULL-safe */
 

@@ -150,8 +150,8 @@ static void placement_share_lines(uint64_t *loads, uint32_t n_servers, uint64_t 
                                   uint64_t *lines)
 {
     uint64_t level = 0, rest = n_lines;
-    /* The highest level that filling everybody up to, in whole lines, does not need more lines than there
-     * are; the rest goes one by one to the least loaded. */
+    /* The highest level up to which all servers can be filled, in whole lines, with the lines that there are;
+     * the rest goes one by one to the least loaded. */
     uint64_t low = 0, high = n_lines * line_load;
     for (uint32_t s = 0; s < n_servers; s++)
         high = loads[s] + n_lines * line_load > high ? loads[s] + n_lines * line_load : high;

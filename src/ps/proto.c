@@ -26,8 +26,8 @@ const char *mst_ps_type_name(uint16_t type)
         return "JOIN";
     case MST_PS_SETUP:
         return "SETUP";
-    case MST_PS_PART:
-        return "PART";
+    case MST_PS_FLOATS:
+        return "FLOATS";
     case MST_PS_READY:
         return "READY";
     case MST_PS_WELCOME:
@@ -46,8 +46,8 @@ const char *mst_ps_type_name(uint16_t type)
         return "GONE";
     case MST_PS_CUT:
         return "CUT";
-    case MST_PS_MARK:
-        return "MARK";
+    case MST_PS_MARKER:
+        return "MARKER";
     case MST_PS_SAVED:
         return "SAVED";
     case MST_PS_CHIEF:
@@ -212,8 +212,8 @@ mst_status mst_step_head_decode(const mst_message *m, const uint8_t *body, mst_s
     uint64_t size = MST_STEP_HEAD + (uint64_t)head.push_floats * mst_wire_size((mst_wire)wire) +
                     (uint64_t)head.pull_ranges * MST_RANGE_SIZE + head.packed_bytes;
     if (size != m->size)
-        return mst_fail(MST_EINPUT, "a %s of %" PRIu64 " bytes whose parts add up to %" PRIu64, type, m->size,
-                        size);
+        return mst_fail(MST_EINPUT, "a %s of %" PRIu64 " bytes whose sections add up to %" PRIu64, type,
+                        m->size, size);
     *out = head;
     return MST_OK;
 }
@@ -287,8 +287,8 @@ mst_status mst_ps_clock_answer(mst_net *net, uint32_t peer, const mst_message *m
     return mst_net_send(net, peer, &answer, &piece, 1, NULL);
 }
 
-mst_status mst_ps_clock_heard(mst_ps_clock *self, mst_net *net, uint32_t peer, const mst_message *m,
-                              const void *body, mst_observe *observe)
+mst_status mst_ps_clock_take(mst_ps_clock *self, mst_net *net, uint32_t peer, const mst_message *m,
+                             const void *body, mst_observe *observe)
 {
     if (m->size != MST_CLOCK_ANSWER)
         return mst_fail(MST_EINPUT, "a CLOCK of %" PRIu64 " bytes; an answer has %d", m->size,

@@ -20,8 +20,8 @@ typedef enum mst_ps_type {
     MST_PS_JOB = MST_NET_TYPES, /* coordinator to a connected process: JSON {"resume", "options", ...} */
     MST_PS_JOIN,                /* worker or server to coordinator: JSON: its options, model and data */
     MST_PS_SETUP,               /* coordinator to server: JSON: model, table, steps, restore */
-    MST_PS_PART,    /* floats of the store; coordinator to server: restored; server to coordinator: saved.
-                       step: first float; count: 0 weights, s + 1 optimizer slot s; body: fp32 */
+    MST_PS_FLOATS,  /* floats of the store; coordinator to server: restored; server to coordinator: saved.
+                     step: first float; count: 0 weights, s + 1 optimizer slot s; body: fp32 */
     MST_PS_READY,   /* server to coordinator: the store is complete; flags MST_READY_* */
     MST_PS_WELCOME, /* coordinator to worker: JSON: table, position of the training; work follows */
     /* ---- steps ---- */
@@ -36,9 +36,9 @@ typedef enum mst_ps_type {
     /* ---- cuts: one consistent version over all servers ---- */
     MST_PS_CUT, /* coordinator to servers and workers: cut m.count, flags MST_CUT_*; to servers: bitmap of the
                    workers that send markers; step: sync: the version of the cut */
-    MST_PS_MARK,  /* worker to server, the marker: later messages come after cut m.count; step and flags as
-                     above */
-    MST_PS_SAVED, /* server to coordinator: all floats of cut m.count are sent */
+    MST_PS_MARKER, /* worker to server: later messages come after cut m.count; step and flags as
+                    above */
+    MST_PS_SAVED,  /* server to coordinator: all floats of cut m.count are sent */
     /* ---- evaluation ---- */
     MST_PS_CHIEF,       /* coordinator to worker: this worker evaluates */
     MST_PS_EVAL_LIST,   /* chief to server: the floats that its sets touch; a STEP body without a push */
@@ -81,8 +81,8 @@ const char *mst_ps_type_name(uint16_t type);
 #define MST_GONE_SILENT 1u /* the server dropped the worker because it was silent */
 /* Flags of READY. */
 #define MST_READY_EVAL_LIST 1u /* the server has the evaluation list of worker m.count */
-/* Flags of PART. */
-#define MST_PART_ZERO 1u /* no body: m.request floats are zero */
+/* Flags of FLOATS. */
+#define MST_FLOATS_ZERO 1u /* no body: m.request floats are zero */
 /* Flags of REPORT. */
 #define MST_REPORT_LAST 1u
 
@@ -144,8 +144,8 @@ mst_status mst_ps_send_json(mst_net *net, uint32_t peer, const mst_message *m, j
 /* Sends the records of `observe` (or NULL) to the coordinator. */
 struct mst_observe;
 mst_status mst_ps_send_log(mst_net *net, uint32_t peer, struct mst_observe *observe);
-/* The last request for the coordinator's time (observe/job_clock.h); zeroed at first. heard takes an answer,
- * and repeats the request if more answers are needed at once. */
+/* The last request for the coordinator's time (observe/job_clock.h); zeroed at first. mst_ps_clock_take takes
+ * an answer, and repeats the request if more answers are needed at once. */
 typedef struct mst_ps_clock {
     uint32_t number;
     uint64_t asked_ns;
@@ -153,8 +153,8 @@ typedef struct mst_ps_clock {
 mst_status mst_ps_clock_ask(mst_ps_clock *self, mst_net *net, uint32_t peer);
 mst_status mst_ps_clock_answer(mst_net *net, uint32_t peer, const mst_message *m,
                                struct mst_observe *observe);
-mst_status mst_ps_clock_heard(mst_ps_clock *self, mst_net *net, uint32_t peer, const mst_message *m,
-                              const void *body, struct mst_observe *observe);
+mst_status mst_ps_clock_take(mst_ps_clock *self, mst_net *net, uint32_t peer, const mst_message *m,
+                             const void *body, struct mst_observe *observe);
 /* Sends a message without a body. */
 mst_status mst_ps_send(mst_net *net, uint32_t peer, const mst_message *m);
 

@@ -1,7 +1,7 @@
 /* A server's life: messages, the loop, the end; contract in server.h.
  *
  * Start-up. Server 0 listens and waits for JOINs. The other servers connect to it, receive JOB, send JOIN and
- * wait for SETUP, which brings the model and the table; restored floats follow as PARTs; READY answers.
+ * wait for SETUP, which brings the model and the table; restored floats follow as FLOATS; READY answers.
  * Workers connect to every server at once and send nothing until the coordinator welcomes them. */
 #include "ps/server.h"
 
@@ -73,7 +73,7 @@ static mst_status server_take_from_coordinator(mst_server *s, const mst_message 
                                        : server_take_end(s, json);
         json_decref(json);
         return st;
-    case MST_PS_PART:
+    case MST_PS_FLOATS:
         return mst_server_setup_restored(s, m, body);
     case MST_PS_CLOSE:
     case MST_PS_CUT:
@@ -90,13 +90,13 @@ static mst_status server_take_from_coordinator(mst_server *s, const mst_message 
     }
 }
 
-/* MARK and EVAL_LIST. */
+/* MARKER and EVAL_LIST. */
 static mst_status server_take_from_worker(mst_server *s, uint32_t worker, const mst_message *m,
                                           const void *body)
 {
     if (s->store == NULL)
         return mst_fail(MST_EPEER, "%s before this server is set up", mst_ps_type_name(m->type));
-    return m->type == MST_PS_MARK ? mst_cut_marked(s, worker, m) : mst_cut_eval_list(s, worker, m, body);
+    return m->type == MST_PS_MARKER ? mst_cut_marked(s, worker, m) : mst_cut_eval_list(s, worker, m, body);
 }
 
 /* ---- messages ---- */
@@ -157,7 +157,7 @@ static mst_status server_take_message(mst_server *s, uint32_t peer, const mst_me
     } else {
         if (s->index != 0 && server == 0)
             st = server_take_from_coordinator(s, m, data);
-        else if (worker != UINT32_MAX && (m->type == MST_PS_MARK || m->type == MST_PS_EVAL_LIST))
+        else if (worker != UINT32_MAX && (m->type == MST_PS_MARKER || m->type == MST_PS_EVAL_LIST))
             st = server_take_from_worker(s, worker, m, data);
         else if (s->co != NULL)
             st = mst_coordinator_message(s, peer, m, data);

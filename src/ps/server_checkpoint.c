@@ -89,11 +89,11 @@ static mst_status checkpoint_send_pieces(mst_server *s)
     while (p->in_flight < WINDOW && !mst_float_cursor_at_end(&p->next, &s->owned, n_slots)) {
         uint64_t count, first = mst_float_cursor_piece(&p->next, &s->owned, PIECE_FLOATS, &count);
         const float *from = p->copy + p->next.done;
-        mst_message m = {.type = MST_PS_PART, .count = p->next.slot, .step = first};
+        mst_message m = {.type = MST_PS_FLOATS, .count = p->next.slot, .step = first};
         mst_piece piece = {from, count * sizeof *from};
         bool zero = checkpoint_all_zero(from, count);
         if (zero) {
-            m.flags = MST_PART_ZERO;
+            m.flags = MST_FLOATS_ZERO;
             m.request = (uint32_t)count;
         }
         mst_status st = mst_net_send(s->net, s->servers[0], &m, &piece, !zero, zero ? NULL : p);

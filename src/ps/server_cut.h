@@ -24,7 +24,7 @@ typedef struct mst_server_cut {
 
 /* CUT, from the coordinator; markers: NULL if it comes with a worker's marker. */
 mst_status mst_cut_announced(mst_server *s, const mst_message *m, const uint64_t *markers);
-/* MARK, from a worker. */
+/* MARKER, from a worker. */
 mst_status mst_cut_marked(mst_server *s, uint32_t worker, const mst_message *m);
 /* EVAL_LIST, from the chief. */
 mst_status mst_cut_eval_list(mst_server *s, uint32_t worker, const mst_message *m, const void *body);

@@ -1,4 +1,4 @@
-/* A server's connections: which peer is which process, who may connect, and the loss of a connection. */
+/* A server's connections: the process of every peer, admission of a connection, and its loss. */
 #ifndef MST_PS_SERVER_PEERS_H
 #define MST_PS_SERVER_PEERS_H
 

@@ -34,7 +34,7 @@ mst_status mst_records_clock(mst_server *s, uint32_t peer, const mst_message *m,
         return mst_unless_gone(mst_ps_clock_answer(s->net, peer, m, s->options.observe));
     if (s->co != NULL || peer != s->servers[0])
         return mst_fail(MST_EPEER, "CLOCK, which only the coordinator answers");
-    return mst_ps_clock_heard(&s->records.clock, s->net, peer, m, body, s->options.observe);
+    return mst_ps_clock_take(&s->records.clock, s->net, peer, m, body, s->options.observe);
 }
 
 void mst_records_trace_queue(mst_server *s)
@@ -106,8 +106,8 @@ mst_phase mst_server_phase_of(uint16_t type)
     case MST_PS_GONE:
         return MST_PHASE_APPLY;
     case MST_PS_CUT:
-    case MST_PS_MARK:
-    case MST_PS_PART:
+    case MST_PS_MARKER:
+    case MST_PS_FLOATS:
     case MST_PS_SAVED:
         return MST_PHASE_CHECKPOINT;
     default:

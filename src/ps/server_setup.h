@@ -16,7 +16,7 @@ typedef struct mst_server_setup {
 
 /* Makes the store from the model and the table. */
 mst_status mst_server_make_store(mst_server *s);
-/* JOB: joins. SETUP: makes model and store. PART: restored floats. */
+/* JOB: joins. SETUP: makes model and store. FLOATS: restored floats. */
 mst_status mst_server_setup_job(mst_server *s, const json_t *json);
 mst_status mst_server_setup_model(mst_server *s, const json_t *json);
 mst_status mst_server_setup_restored(mst_server *s, const mst_message *m, const void *body);

@@ -59,6 +59,6 @@ void mst_store_gather(mst_store *self, const mst_key_list *list, mst_wire wire, 
 /* Weights of n keys as floats; out may lie anywhere. w: of key 0. */
 void mst_store_read_keys(const float *w, uint32_t width, const uint32_t *keys, size_t n, uint8_t *out);
 
-void mst_store_apply_fini(mst_store *self); /* frees what store_apply.c made */
+void mst_store_apply_fini(mst_store *self); /* frees the memory of store_apply.c */
 
 #endif

@@ -29,7 +29,7 @@ static mst_status worker_too_late(void)
     return mst_fail(MST_EPEER, "the job has ended already; this worker is too late");
 }
 
-/* Polls until done; every few seconds a log line names what is missing. */
+/* Polls until done; every few seconds a log line names the missing processes. */
 static mst_status worker_wait_start(mst_worker *self, bool (*done)(const mst_worker *self),
                                     const char *for_what, uint64_t patience_ms)
 {

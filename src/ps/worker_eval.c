@@ -269,8 +269,8 @@ mst_status mst_worker_eval_values(mst_worker_eval *self, uint32_t server, const 
 
 void mst_worker_eval_announce(mst_worker_eval *self, uint32_t cut)
 {
-    if (cut > self->asked)
-        self->asked = cut;
+    if (cut > self->announced)
+        self->announced = cut;
 }
 
 /* ---- results ---- */
@@ -315,9 +315,9 @@ mst_status mst_worker_eval_attend(mst_worker_eval *self)
         eval_cut_destroy(cut);
         TRY(st);
     }
-    if (self->opened && self->empty && self->asked > self->answered) {
-        self->answered = self->asked;
-        return eval_send_result(self, self->asked, json_object());
+    if (self->opened && self->empty && self->announced > self->answered) {
+        self->answered = self->announced;
+        return eval_send_result(self, self->announced, json_object());
     }
     return MST_OK;
 }

@@ -47,7 +47,7 @@ typedef struct mst_worker_eval {
     uint32_t key_start;
     uint64_t floats;
     mst_eval_cut *cuts[MST_WORKER_CUTS];
-    uint32_t asked,
+    uint32_t announced,
         answered; /* the last cuts to evaluate that were announced and answered, for an empty list */
 } mst_worker_eval;
 

@@ -154,7 +154,7 @@ static mst_status worker_take_work(mst_worker *self, const mst_message *m, const
 static void worker_send_markers(mst_worker *self, const mst_message *cut)
 {
     mst_worker_link *link = &self->link;
-    mst_message m = {.type = MST_PS_MARK, .flags = cut->flags, .count = cut->count, .step = cut->step};
+    mst_message m = {.type = MST_PS_MARKER, .flags = cut->flags, .count = cut->count, .step = cut->step};
     for (uint32_t s = 0; s < link->n_servers; s++) {
         mst_status st = link->up[s] ? mst_ps_send(link->net, link->peers[s], &m) : MST_OK;
         if (st != MST_OK)
@@ -209,7 +209,7 @@ static mst_status worker_on_message(void *arg, uint32_t peer, const mst_message 
         self->eval.chief = true;
         return MST_OK;
     case MST_PS_CLOCK:
-        return mst_ps_clock_heard(&self->report.clock, self->link.net, peer, m, body, observe);
+        return mst_ps_clock_take(&self->report.clock, self->link.net, peer, m, body, observe);
     case MST_PS_STOP:
         self->rows.stopped = true;
         mst_observe_end_interval(observe); /* no training follows */

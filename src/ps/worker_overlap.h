@@ -18,7 +18,7 @@
 typedef enum mst_overlap_phase {
     MST_OVERLAP_IDLE,
     MST_OVERLAP_RUN,
-    MST_OVERLAP_END, /* the training thread wants the net back */
+    MST_OVERLAP_END, /* the training thread requests the net */
     MST_OVERLAP_QUIT,
 } mst_overlap_phase;
 

@@ -62,13 +62,13 @@ static void drop(staged *s)
     *s = (staged){0};
 }
 
-static void part(mst_store *shard, mst_message m, uint32_t worker, const uint8_t *body, staged *s)
+static void part(mst_store *store, mst_message m, uint32_t worker, const uint8_t *body, staged *s)
 {
     mst_store_parts next;
     m.type = MST_PS_GRADIENT;
     if (s->parts.floats != 0 && (m.step & 1)) /* where the next part belongs */
         m.step = s->parts.from - m.size / mst_wire_size(s->parts.wire);
-    if (mst_store_part(shard, worker, &m, &s->parts, &next) != MST_OK)
+    if (mst_store_part(store, worker, &m, &s->parts, &next) != MST_OK)
         return;
     size_t size = mst_wire_size(next.wire);
     if (s->values == NULL && (s->values = malloc(next.floats * size)) == NULL)
@@ -78,7 +78,7 @@ static void part(mst_store *shard, mst_message m, uint32_t worker, const uint8_t
 }
 
 /* The answer in parts of the size wished for, and the rest. */
-static void answer_parts(mst_store *shard, const mst_store_request *r)
+static void answer_parts(mst_store *store, const mst_store_request *r)
 {
     uint64_t all = r->pulled != NULL ? mst_key_list_range_floats(r->pulled) : 0, at = 0;
     uint64_t n = r->head.part_floats % 64 + 1;
@@ -87,10 +87,10 @@ static void answer_parts(mst_store *shard, const mst_store_request *r)
         uint8_t *out = malloc(n * mst_wire_size(r->wire));
         if (out == NULL)
             abort();
-        mst_store_reply_part(shard, r, at, n, out);
+        mst_store_reply_part(store, r, at, n, out);
         if (mst_key_list_below(r->pulled, mst_store_reply_place(r, at)) != at)
             abort();
-        uint32_t n_pieces = mst_store_reply_pieces(shard, r, at, n, pieces, MST_PIECE_MAX);
+        uint32_t n_pieces = mst_store_reply_pieces(store, r, at, n, pieces, MST_PIECE_MAX);
         size_t before = 0;
         for (uint32_t i = 0; i < n_pieces; before += pieces[i++].size)
             if (memcmp(out + before, pieces[i].data, pieces[i].size) != 0)
@@ -99,19 +99,19 @@ static void answer_parts(mst_store *shard, const mst_store_request *r)
     }
     if (r->pulled == NULL)
         return;
-    uint8_t *rest = malloc(mst_store_reply_size(shard, r) - at * mst_wire_size(r->wire) + 1);
+    uint8_t *rest = malloc(mst_store_reply_size(store, r) - at * mst_wire_size(r->wire) + 1);
     if (rest == NULL)
         abort();
-    mst_store_reply_rest(shard, r, at, rest);
+    mst_store_reply_rest(store, r, at, rest);
     free(rest);
 }
 
-static void step(mst_store *shard, const mst_message *m, uint32_t worker, const uint8_t *body, staged *s)
+static void step(mst_store *store, const mst_message *m, uint32_t worker, const uint8_t *body, staged *s)
 {
     mst_store_request r;
     const mst_store_request *one = &r;
     bool in_parts = s->values != NULL && (m->flags & MST_STEP_PUSH);
-    if (mst_store_read_last(shard, worker, m, body, in_parts ? &s->parts : NULL, in_parts ? s->values : NULL,
+    if (mst_store_read_last(store, worker, m, body, in_parts ? &s->parts : NULL, in_parts ? s->values : NULL,
                             &r) != MST_OK) {
         if (in_parts)
             drop(s);
@@ -119,30 +119,30 @@ static void step(mst_store *shard, const mst_message *m, uint32_t worker, const 
     }
     const mst_update u = {.lr = 0.1f, .step = 1};
     if (r.values != NULL && in_parts) {
-        check(mst_store_apply_piece(shard, &one, 1, &u, 0, N_KEYS * 2 + N_DENSE / 2));
-        check(mst_store_apply_piece(shard, &one, 1, &u, N_KEYS * 2 + N_DENSE / 2, UINT64_MAX));
+        check(mst_store_apply_piece(store, &one, 1, &u, 0, N_KEYS * 2 + N_DENSE / 2));
+        check(mst_store_apply_piece(store, &one, 1, &u, N_KEYS * 2 + N_DENSE / 2, UINT64_MAX));
     } else if (r.values != NULL) {
-        check(mst_store_apply(shard, &one, 1, &u));
+        check(mst_store_apply(store, &one, 1, &u));
     }
-    size_t size = mst_store_reply_size(shard, &r);
+    size_t size = mst_store_reply_size(store, &r);
     void *reply = malloc(size + 1);
     if (reply == NULL)
         abort();
-    mst_store_reply(shard, &r, reply);
+    mst_store_reply(store, &r, reply);
     free(reply);
-    answer_parts(shard, &r);
+    answer_parts(store, &r);
     if (in_parts)
         drop(s);
 }
 
-static void watch(mst_store *shard, const mst_message *m, const uint8_t *body)
+static void watch(mst_store *store, const mst_message *m, const uint8_t *body)
 {
-    if (mst_store_eval_list(shard, m, body) != MST_OK)
+    if (mst_store_eval_list(store, m, body) != MST_OK)
         return;
-    void *values = malloc(mst_store_eval_size(shard) + 1);
+    void *values = malloc(mst_store_eval_size(store) + 1);
     if (values == NULL)
         abort();
-    mst_store_eval_values(shard, values);
+    mst_store_eval_values(store, values);
     free(values);
 }
 
@@ -172,14 +172,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             .n_ranges = 1, .ranges = {{.offset = params.views[1].offset, .size = N_DENSE}}, .width = 2};
         check(mst_placement_make(&table, &params, &layout, 2, NULL, 0, false));
     }
-    mst_store *shard;
+    mst_store *store;
     mst_store_options options = {.optimizer = &optimizer,
                                  .params = &params,
                                  .table = &table,
                                  .server = 1,
                                  .n_workers = N_WORKERS,
                                  .n_threads = 1};
-    check(mst_store_new(&options, &shard));
+    check(mst_store_new(&options, &store));
     staged pushes[4] = {0};
     input in = {data, size};
     while (in.left > 0) {
@@ -200,17 +200,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         m.size = n;
         if ((what & 0x27) == 0x21) {
             m.step = floats;
-            part(shard, m, what >> 3 & 3, body, &pushes[what >> 3 & 3]);
+            part(store, m, what >> 3 & 3, body, &pushes[what >> 3 & 3]);
         } else if ((what & 3) == 3)
             work(body, n);
         else if ((what & 3) == 2)
-            watch(shard, &m, body);
+            watch(store, &m, body);
         else
-            step(shard, &m, what >> 3 & 3, body, &pushes[what >> 3 & 3]);
+            step(store, &m, what >> 3 & 3, body, &pushes[what >> 3 & 3]);
         free(body);
     }
     for (int i = 0; i < 4; i++)
         drop(&pushes[i]);
-    mst_store_destroy(shard);
+    mst_store_destroy(store);
     return 0;
 }

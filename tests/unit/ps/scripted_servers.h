@@ -235,7 +235,7 @@ static mst_status script_message(void *arg, uint32_t peer, const mst_message *m,
         if (s->wanted != NULL)
             s->wanted(s, m);
         break;
-    case MST_PS_MARK:
+    case MST_PS_MARKER:
         s->n_marks[e->server]++;
         s->mark_count = m->count;
         s->mark_step = m->step;
@@ -327,7 +327,7 @@ static inline void script_start(script *s, const mst_model_options *model, const
     for (uint32_t i = 0; i < s->n_servers; i++) {
         char bound[64];
         mst_net_options net = script_net_options(MST_ROLE_SERVER, i);
-        mst_store_options shard = {.optimizer = &s->optimizer,
+        mst_store_options store = {.optimizer = &s->optimizer,
                                    .params = &s->assembly.params,
                                    .table = &s->table,
                                    .server = i,
@@ -337,7 +337,7 @@ static inline void script_start(script *s, const mst_model_options *model, const
         s->peers[i] = MST_PEER_NONE;
         snprintf(s->names[i], sizeof s->names[i], "script-%d-%u-%u", (int)getpid(), number, i);
         s->addresses[i] = s->names[i];
-        SCRIPT_MUST(mst_store_new(&shard, &s->shards[i]));
+        SCRIPT_MUST(mst_store_new(&store, &s->shards[i]));
         SCRIPT_MUST(mst_net_new(&mst_net_inproc, &net, &events, &script_ends[i], &s->nets[i]));
         SCRIPT_MUST(mst_net_listen(s->nets[i], s->names[i], bound, sizeof bound));
     }

@@ -148,7 +148,7 @@ static void test_head_round_trip(void **state)
         assert_int_equal(back.packed_bytes, 13);
         assert_int_equal(decode(&head, BOTH | wire << MST_STEP_WIRE_SHIFT, size + 1, &back), MST_EINPUT);
         assert_int_equal(decode(&head, BOTH | wire << MST_STEP_WIRE_SHIFT, size - 1, &back), MST_EINPUT);
-        assert_non_null(strstr(mst_error_text(), "whose parts add up to"));
+        assert_non_null(strstr(mst_error_text(), "whose sections add up to"));
     }
 }
 

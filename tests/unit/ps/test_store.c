@@ -17,12 +17,12 @@
 
 enum { N_KEYS = 5000, N_DENSE = 700, BODY = 1 << 20 };
 
-/* A store with a sparse view and a dense one, cut among servers, and one server's shard. */
+/* A store with a sparse view and a dense one, cut among servers, and one server's store. */
 typedef struct fixture {
     mst_params params;
     mst_optimizer optimizer;
     mst_placement table;
-    mst_store *shard;
+    mst_store *store;
     uint64_t dense; /* offset of the dense view */
     uint8_t *bodies[4];
     mst_key_list lists[4];
@@ -86,14 +86,14 @@ static void start(fixture *f, const setup *s)
                                  .n_threads = s->n_threads,
                                  .large = s->n_threads > 1 ? 1 : 0,
                                  .clip = s->clip};
-    assert_int_equal(mst_store_new(&options, &f->shard), MST_OK);
+    assert_int_equal(mst_store_new(&options, &f->store), MST_OK);
     for (int i = 0; i < 4; i++)
         assert_non_null(f->bodies[i] = malloc(BODY + 1));
 }
 
 static void stop(fixture *f)
 {
-    mst_store_destroy(f->shard);
+    mst_store_destroy(f->store);
     mst_placement_fini(&f->table);
     mst_params_fini(&f->params);
     for (int i = 0; i < 4; i++) {
@@ -176,13 +176,13 @@ static void check_pull(const setup *s, mst_wire wire)
     draw_list(&f, &f.lists[0], s->server, 3);
     mst_message m = make_step(&f, f.bodies[0], 5, NULL, 0, 0, 0, &f.lists[0], wire);
     mst_store_request r;
-    assert_int_equal(mst_store_read(f.shard, 0, &m, f.bodies[0], &r), MST_OK);
+    assert_int_equal(mst_store_read(f.store, 0, &m, f.bodies[0], &r), MST_OK);
     assert_null(r.values);
     assert_int_equal(r.pulled->n_keys, f.lists[0].n_keys);
     uint64_t n = positions(&f, &f.lists[0], g_at);
-    assert_int_equal(mst_store_reply_size(f.shard, &r), n * mst_wire_size(wire));
+    assert_int_equal(mst_store_reply_size(f.store, &r), n * mst_wire_size(wire));
     uint8_t *out = f.bodies[1] + 1; /* unaligned */
-    mst_store_reply(f.shard, &r, out);
+    mst_store_reply(f.store, &r, out);
     for (uint64_t i = 0; i < n; i++) {
         uint8_t expected[4];
         mst_wire_encode(wire, &f.params.w[g_at[i]], 1, expected);
@@ -261,10 +261,10 @@ static mst_status apply_pieces(fixture *f, const mst_store_request *const *reque
 {
     uint64_t from = 0;
     for (uint64_t to = f->dense; to < f->dense + N_DENSE; to += 97) {
-        TRY(mst_store_apply_piece(f->shard, requests, n, u, from, to));
+        TRY(mst_store_apply_piece(f->store, requests, n, u, from, to));
         from = to;
     }
-    return mst_store_apply_piece(f->shard, requests, n, u, from, UINT64_MAX);
+    return mst_store_apply_piece(f->store, requests, n, u, from, UINT64_MAX);
 }
 
 static void check_push(const setup *s, const push_case *c)
@@ -295,18 +295,18 @@ static void check_push(const setup *s, const push_case *c)
         for (uint32_t p = 0; p < c->n; p++) {
             uint8_t *body = f.bodies[p] + c->unaligned;
             mst_message m = make_step(&f, body, round, NULL, 0, 0, 0, &f.lists[p], c->wire);
-            assert_int_equal(mst_store_read(f.shard, p, &m, body, &requests[p]), MST_OK);
+            assert_int_equal(mst_store_read(f.store, p, &m, body, &requests[p]), MST_OK);
             uint64_t n = positions(&f, &f.lists[p], g_at);
             for (uint64_t i = 0; i < n; i++)
                 g_floats[p][i] = draw_float(&f);
             m = make_step(&f, body, round, g_floats[p], n, round, c->rows[p], NULL, c->wire);
-            assert_int_equal(mst_store_read(f.shard, p, &m, body, &requests[p]), MST_OK);
+            assert_int_equal(mst_store_read(f.store, p, &m, body, &requests[p]), MST_OK);
             assert_non_null(requests[p].values);
             mst_wire_decode(c->wire, body + MST_STEP_HEAD, n, g_floats[p]);
             decoded[p] = g_floats[p];
             order[p] = &requests[p];
         }
-        assert_int_equal(round == 0 ? mst_store_apply(f.shard, order, c->n, &u)
+        assert_int_equal(round == 0 ? mst_store_apply(f.store, order, c->n, &u)
                                     : apply_pieces(&f, order, c->n, &u),
                          MST_OK);
         apply_plainly(&f, decoded, c->rows, c->n, &u, w, slots, s->clip ? s->clip_norm : 0);
@@ -430,18 +430,18 @@ static void test_step(void **state)
             for (uint32_t k = 0; k < f.params.n_slots; k++)
                 memset(f.params.slots[k], 0, bytes);
             mst_message m = make_step(&f, body, 0, NULL, 0, 0, 0, &f.lists[0], cases[c].wire);
-            assert_int_equal(mst_store_read(f.shard, way, &m, body, &r[way]), MST_OK);
+            assert_int_equal(mst_store_read(f.store, way, &m, body, &r[way]), MST_OK);
             m = make_step(&f, body, 1, g_floats[0], n, 0, 1, &f.lists[1], cases[c].wire);
-            assert_int_equal(mst_store_read(f.shard, way, &m, body, &r[way]), MST_OK);
-            assert_non_null(values[way] = calloc(1, mst_store_reply_size(f.shard, &r[way])));
+            assert_int_equal(mst_store_read(f.store, way, &m, body, &r[way]), MST_OK);
+            assert_non_null(values[way] = calloc(1, mst_store_reply_size(f.store, &r[way])));
             if (way == 0) {
-                assert_int_equal(mst_store_apply(f.shard, &one, 1, &u), MST_OK);
-                mst_store_reply(f.shard, &r[way], values[way]);
+                assert_int_equal(mst_store_apply(f.store, &one, 1, &u), MST_OK);
+                mst_store_reply(f.store, &r[way], values[way]);
                 memcpy(after, f.params.w, bytes);
             } else {
-                assert_int_equal(mst_store_step(f.shard, &r[way], &u, values[way]), MST_OK);
+                assert_int_equal(mst_store_step(f.store, &r[way], &u, values[way]), MST_OK);
                 assert_memory_equal(after, f.params.w, bytes);
-                assert_memory_equal(values[0], values[1], mst_store_reply_size(f.shard, &r[way]));
+                assert_memory_equal(values[0], values[1], mst_store_reply_size(f.store, &r[way]));
             }
         }
         free(values[0]);
@@ -468,37 +468,37 @@ static void test_ring(void **state)
     const float g[] = {1, 2};
     for (uint32_t request = 100; request < 100 + MST_LISTS; request++) {
         mst_message m = make_step(&f, f.bodies[0], request, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
-        assert_int_equal(mst_store_read(f.shard, 0, &m, f.bodies[0], &r), MST_OK);
+        assert_int_equal(mst_store_read(f.store, 0, &m, f.bodies[0], &r), MST_OK);
     }
     mst_message push = make_step(&f, f.bodies[1], 1u << 31, g, 2, 100, 1, NULL, MST_WIRE_FP32);
-    assert_int_equal(mst_store_read(f.shard, 0, &push, f.bodies[1], &held), MST_OK);
+    assert_int_equal(mst_store_read(f.store, 0, &push, f.bodies[1], &held), MST_OK);
     assert_ptr_not_equal(held.pushed, NULL);
     assert_int_equal(held.pushed_request, 100);
     /* a push and a pull that need the same place */
     mst_message both = make_step(&f, f.bodies[0], 116, g, 2, 100, 1, &list, MST_WIRE_FP32);
-    assert_int_equal(mst_store_read(f.shard, 0, &both, f.bodies[0], &r), MST_EINPUT);
+    assert_int_equal(mst_store_read(f.store, 0, &both, f.bodies[0], &r), MST_EINPUT);
     assert_string_equal(mst_error_text(),
                         "worker 0 pulls with request 116 a list in place of the one it pushes for, of "
                         "request 100");
     /* the 17th replaces the first, also under a push that was read before */
     mst_message m = make_step(&f, f.bodies[0], 116, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
-    assert_int_equal(mst_store_read(f.shard, 0, &m, f.bodies[0], &r), MST_OK);
-    assert_int_equal(mst_store_read(f.shard, 0, &push, f.bodies[1], &r), MST_EINPUT);
+    assert_int_equal(mst_store_read(f.store, 0, &m, f.bodies[0], &r), MST_OK);
+    assert_int_equal(mst_store_read(f.store, 0, &push, f.bodies[1], &r), MST_EINPUT);
     assert_string_equal(mst_error_text(),
                         "worker 0 pushes for its request 100, whose list is not known to server 0");
     const mst_store_request *one = &held;
     float before = f.params.w[1];
-    assert_int_equal(mst_store_apply(f.shard, &one, 1, &(mst_update){.lr = 1}), MST_EINPUT);
+    assert_int_equal(mst_store_apply(f.store, &one, 1, &(mst_update){.lr = 1}), MST_EINPUT);
     assert_string_equal(mst_error_text(), "worker 0 replaced a list that its push of 2 floats belongs to");
     assert_true(f.params.w[1] == before);
     /* another worker's lists are its own */
     push.count = 116;
-    assert_int_equal(mst_store_read(f.shard, 1, &push, f.bodies[1], &r), MST_EINPUT);
-    assert_int_equal(mst_store_read(f.shard, 0, &push, f.bodies[1], &held), MST_OK);
-    mst_store_forget(f.shard, 1);
-    mst_store_forget(f.shard, 0);
-    assert_int_equal(mst_store_read(f.shard, 0, &push, f.bodies[1], &r), MST_EINPUT);
-    assert_int_equal(mst_store_apply(f.shard, &one, 1, &(mst_update){.lr = 1}), MST_OK);
+    assert_int_equal(mst_store_read(f.store, 1, &push, f.bodies[1], &r), MST_EINPUT);
+    assert_int_equal(mst_store_read(f.store, 0, &push, f.bodies[1], &held), MST_OK);
+    mst_store_forget(f.store, 1);
+    mst_store_forget(f.store, 0);
+    assert_int_equal(mst_store_read(f.store, 0, &push, f.bodies[1], &r), MST_EINPUT);
+    assert_int_equal(mst_store_apply(f.store, &one, 1, &(mst_update){.lr = 1}), MST_OK);
     assert_true(f.params.w[1] == before - 1);
     stop(&f);
 }
@@ -506,7 +506,7 @@ static void test_ring(void **state)
 static void refuse(fixture *f, const mst_message *m, const char *sentence)
 {
     mst_store_request r;
-    assert_int_equal(mst_store_read(f->shard, 0, m, f->bodies[0], &r), MST_EINPUT);
+    assert_int_equal(mst_store_read(f->store, 0, m, f->bodies[0], &r), MST_EINPUT);
     if (strstr(mst_error_text(), sentence) == NULL)
         fail_msg("\"%s\" has not \"%s\"", mst_error_text(), sentence);
 }
@@ -526,13 +526,13 @@ static void test_refused(void **state)
     mst_key_list list = {.n_keys = 2, .keys = keys, .n_ranges = 1, .ranges = {{end - 2, 2}}};
     uint8_t *body = f.bodies[0];
     mst_message m = make_step(&f, body, 1, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
-    assert_int_equal(mst_store_read(f.shard, 0, &m, body, &r), MST_OK);
-    assert_int_equal(mst_store_read(f.shard, 2, &m, body, &r), MST_EINPUT);
+    assert_int_equal(mst_store_read(f.store, 0, &m, body, &r), MST_OK);
+    assert_int_equal(mst_store_read(f.store, 2, &m, body, &r), MST_EINPUT);
     assert_string_equal(mst_error_text(), "a STEP of worker 2; there are 2");
 
     list.n_keys = 3;
     m = make_step(&f, body, 1, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
-    assert_int_equal(mst_store_read(f.shard, 0, &m, body, &r), MST_EINPUT);
+    assert_int_equal(mst_store_read(f.store, 0, &m, body, &r), MST_EINPUT);
     /* a refused list leaves its place unknown */
     const float g[8] = {0};
     m = make_step(&f, body, 2, g, 4, 1, 1, NULL, MST_WIRE_FP32);
@@ -540,7 +540,7 @@ static void test_refused(void **state)
 
     list.n_keys = 2;
     m = make_step(&f, body, 1, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
-    assert_int_equal(mst_store_read(f.shard, 0, &m, body, &r), MST_OK);
+    assert_int_equal(mst_store_read(f.store, 0, &m, body, &r), MST_OK);
     m = make_step(&f, body, 2, g, 5, 1, 1, NULL, MST_WIRE_FP32);
     refuse(&f, &m, "worker 0 pushes 5 floats for its request 1, whose list has 4");
 
@@ -582,34 +582,34 @@ static void test_watch(void **state)
     fixture f;
     (void)state;
     start(&f, &plain);
-    assert_int_equal(mst_store_eval_size(f.shard), 0);
+    assert_int_equal(mst_store_eval_size(f.store), 0);
     draw_list(&f, &f.lists[0], 0, 2);
     mst_message m = make_step(&f, f.bodies[0], 0, NULL, 0, 0, 0, &f.lists[0], MST_WIRE_FP32);
     m.type = MST_PS_EVAL_LIST;
-    assert_int_equal(mst_store_eval_list(f.shard, &m, f.bodies[0]), MST_OK);
+    assert_int_equal(mst_store_eval_list(f.store, &m, f.bodies[0]), MST_OK);
     m.flags = 0;
-    assert_int_equal(mst_store_eval_list(f.shard, &m, f.bodies[0]), MST_OK);
+    assert_int_equal(mst_store_eval_list(f.store, &m, f.bodies[0]), MST_OK);
     uint64_t n = positions(&f, &f.lists[0], g_at);
-    assert_int_equal(mst_store_eval_size(f.shard), n * sizeof(float));
+    assert_int_equal(mst_store_eval_size(f.store), n * sizeof(float));
     float *out = malloc(n * sizeof *out);
     assert_non_null(out);
-    mst_store_eval_values(f.shard, out);
+    mst_store_eval_values(f.store, out);
     for (uint64_t i = 0; i < n; i++)
         assert_true(out[i] == f.params.w[g_at[i]]);
     free(out);
     m.flags = MST_STEP_PUSH;
-    assert_int_equal(mst_store_eval_list(f.shard, &m, f.bodies[0]), MST_EINPUT);
+    assert_int_equal(mst_store_eval_list(f.store, &m, f.bodies[0]), MST_EINPUT);
     assert_string_equal(mst_error_text(), "message EVAL_LIST with flags 0x1, some of which are undefined");
     m.flags = 0;
     m.size--;
-    assert_int_equal(mst_store_eval_list(f.shard, &m, f.bodies[0]), MST_EINPUT);
+    assert_int_equal(mst_store_eval_list(f.store, &m, f.bodies[0]), MST_EINPUT);
     stop(&f);
 }
 
 static void test_wrong_options(void **state)
 {
     fixture f;
-    mst_store *shard;
+    mst_store *store;
     (void)state;
     start(&f, &plain);
     mst_store_options options = {.optimizer = &f.optimizer,
@@ -618,17 +618,17 @@ static void test_wrong_options(void **state)
                                  .server = 2,
                                  .n_workers = 1,
                                  .n_threads = 1};
-    assert_int_equal(mst_store_new(&options, &shard), MST_EUSAGE);
+    assert_int_equal(mst_store_new(&options, &store), MST_EUSAGE);
     options.server = 0;
     options.n_threads = 0;
-    assert_int_equal(mst_store_new(&options, &shard), MST_EUSAGE);
+    assert_int_equal(mst_store_new(&options, &store), MST_EUSAGE);
     options.n_threads = 1;
     f.table.size += 16;
-    assert_int_equal(mst_store_new(&options, &shard), MST_EUSAGE);
+    assert_int_equal(mst_store_new(&options, &store), MST_EUSAGE);
     f.table.size -= 16;
     mst_store_request r = {.values = g_floats, .head = {.rows = 1}};
     const mst_store_request *all[3] = {&r, &r, &r};
-    assert_int_equal(mst_store_apply(f.shard, all, 3, &(mst_update){.lr = 1}), MST_EUSAGE);
+    assert_int_equal(mst_store_apply(f.store, all, 3, &(mst_update){.lr = 1}), MST_EUSAGE);
     assert_string_equal(mst_error_text(), "3 pushes for one update; there are 2 workers");
     stop(&f);
 }
@@ -645,7 +645,7 @@ static void test_short_memory(void **state)
     uint64_t n = positions(&f, &f.lists[0], g_at);
     memset(g_floats, 0, sizeof g_floats);
     for (uint64_t k = 1; !whole; k++) {
-        mst_store *shard = NULL;
+        mst_store *store = NULL;
         mst_store_request r;
         const mst_store_request *one = &r;
         mst_store_options options = {.optimizer = &f.optimizer,
@@ -657,18 +657,18 @@ static void test_short_memory(void **state)
         mst_message pull = make_step(&f, f.bodies[0], 0, NULL, 0, 0, 0, &f.lists[0], MST_WIRE_BF16);
         mst_message push = make_step(&f, f.bodies[1], 1, g_floats[0], n, 0, 1, NULL, MST_WIRE_BF16);
         mst_alloc_fail_at(k);
-        mst_status st = mst_store_new(&options, &shard);
+        mst_status st = mst_store_new(&options, &store);
         if (st == MST_OK)
-            st = mst_store_read(shard, 0, &pull, f.bodies[0], &r);
+            st = mst_store_read(store, 0, &pull, f.bodies[0], &r);
         if (st == MST_OK)
-            st = mst_store_read(shard, 0, &push, f.bodies[1], &r);
+            st = mst_store_read(store, 0, &push, f.bodies[1], &r);
         if (st == MST_OK)
-            st = mst_store_apply(shard, &one, 1, &(mst_update){.lr = 1});
+            st = mst_store_apply(store, &one, 1, &(mst_update){.lr = 1});
         mst_alloc_fail_at(0);
         whole = st == MST_OK;
         if (!whole)
             assert_int_equal(st, MST_ENOMEM);
-        mst_store_destroy(shard);
+        mst_store_destroy(store);
         assert_true(k < 100);
     }
     mst_store_destroy(NULL);

@@ -18,7 +18,7 @@ typedef struct fixture {
     mst_params params;
     mst_optimizer optimizer;
     mst_placement table;
-    mst_store *shard;
+    mst_store *store;
     mst_key_list list;
     uint8_t body[MST_STEP_HEAD + 4 * N + 64];
     uint8_t values[4 * N];
@@ -37,7 +37,7 @@ static fixture *start(void)
     assert_int_equal(mst_placement_make(&f->table, &f->params, &layout, 1, NULL, 0, false), MST_OK);
     mst_store_options options = {
         .optimizer = &f->optimizer, .params = &f->params, .table = &f->table, .n_workers = 2, .n_threads = 1};
-    assert_int_equal(mst_store_new(&options, &f->shard), MST_OK);
+    assert_int_equal(mst_store_new(&options, &f->store), MST_OK);
     for (int i = 0; i < N; i++)
         f->params.w[i] = (float)i;
     f->list.n_ranges = 2;
@@ -48,7 +48,7 @@ static fixture *start(void)
 
 static void stop(fixture *f)
 {
-    mst_store_destroy(f->shard);
+    mst_store_destroy(f->store);
     mst_placement_fini(&f->table);
     mst_params_fini(&f->params);
     free(f);
@@ -75,7 +75,7 @@ static mst_status step(fixture *f, uint32_t request, const float *g, uint32_t n,
     mst_step_head_encode(&head, f->body);
     m.size = size;
     bool staged = g != NULL && f->parts.floats != 0;
-    return mst_store_read_last(f->shard, 0, &m, f->body, staged ? &f->parts : NULL, staged ? f->values : NULL,
+    return mst_store_read_last(f->store, 0, &m, f->body, staged ? &f->parts : NULL, staged ? f->values : NULL,
                                r);
 }
 
@@ -92,7 +92,7 @@ static void push_part(fixture *f, uint32_t request, const float *g, uint64_t fir
 {
     mst_message m = part_of(request, first, n, wire);
     mst_store_parts next;
-    assert_int_equal(mst_store_part(f->shard, 0, &m, &f->parts, &next), MST_OK);
+    assert_int_equal(mst_store_part(f->store, 0, &m, &f->parts, &next), MST_OK);
     assert_int_equal(next.from, first);
     assert_int_equal(next.floats, 900);
     mst_wire_encode(wire, g + first, n, f->values + first * mst_wire_size(wire));
@@ -119,7 +119,7 @@ static void parts_make_a_push(void **state)
             }
             assert_int_equal(step(f, 5, g, parts ? 70 : 900, (mst_wire)wire, &r), MST_OK);
             assert_int_equal(r.head.push_floats, 900);
-            assert_int_equal(mst_store_apply(f->shard, &one, 1, &u), MST_OK);
+            assert_int_equal(mst_store_apply(f->store, &one, 1, &u), MST_OK);
             if (parts)
                 assert_memory_equal(f->params.w, whole, sizeof whole);
             else
@@ -133,7 +133,7 @@ static void parts_make_a_push(void **state)
 static void refuse(fixture *f, uint32_t worker, mst_message m, const char *sentence)
 {
     mst_store_parts next;
-    assert_int_equal(mst_store_part(f->shard, worker, &m, &f->parts, &next), MST_EINPUT);
+    assert_int_equal(mst_store_part(f->store, worker, &m, &f->parts, &next), MST_EINPUT);
     if (strstr(mst_error_text(), sentence) == NULL)
         fail_msg("%s", mst_error_text());
 }
@@ -176,7 +176,7 @@ static void wrong_parts_are_refused(void **state)
     assert_int_equal(step(f, 5, g, 600, MST_WIRE_BF16, &r), MST_EINPUT);
     assert_int_equal(step(f, 5, g, 900, MST_WIRE_FP32, &r), MST_EINPUT);
     assert_int_equal(step(f, 5, g, 600, MST_WIRE_FP32, &r), MST_OK);
-    mst_store_forget(f->shard, 0);
+    mst_store_forget(f->store, 0);
     refuse(f, 0, part_of(5, 300, 300, MST_WIRE_FP32), "whose list is not known");
     stop(f);
 }
@@ -190,21 +190,21 @@ static void answers_in_parts_are_the_answer(void **state)
     (void)state;
     assert_int_equal(step(f, 1, NULL, 0, MST_WIRE_FP32, &r), MST_OK);
     assert_int_equal(r.head.part_floats, 256);
-    assert_int_equal(mst_store_reply_size(f->shard, &r), sizeof whole);
-    mst_store_reply(f->shard, &r, whole);
+    assert_int_equal(mst_store_reply_size(f->store, &r), sizeof whole);
+    mst_store_reply(f->store, &r, whole);
     for (int i = 0; i < 900; i++)
         assert_true(whole[i] == (float)(i < 400 ? i : i + 100));
-    mst_store_reply_part(f->shard, &r, 350, 100, part);
+    mst_store_reply_part(f->store, &r, 350, 100, part);
     assert_memory_equal(part, whole + 350, 100 * sizeof *part);
-    mst_store_reply_rest(f->shard, &r, 350, part);
+    mst_store_reply_rest(f->store, &r, 350, part);
     assert_memory_equal(part, whole + 350, 550 * sizeof *part);
-    assert_int_equal(mst_store_reply_pieces(f->shard, &r, 350, 100, pieces, 3), 2);
+    assert_int_equal(mst_store_reply_pieces(f->store, &r, 350, 100, pieces, 3), 2);
     assert_ptr_equal(pieces[0].data, f->params.w + 350);
     assert_int_equal(pieces[0].size, 50 * sizeof *part);
     assert_ptr_equal(pieces[1].data, f->params.w + 500);
     assert_int_equal(pieces[1].size, 50 * sizeof *part);
-    assert_int_equal(mst_store_reply_pieces(f->shard, &r, 350, 100, pieces, 1), 0);
-    assert_int_equal(mst_store_reply_pieces(f->shard, &r, 350, 50, pieces, 1), 1);
+    assert_int_equal(mst_store_reply_pieces(f->store, &r, 350, 100, pieces, 1), 0);
+    assert_int_equal(mst_store_reply_pieces(f->store, &r, 350, 50, pieces, 1), 1);
     assert_int_equal(mst_store_reply_place(&r, 0), 0);
     assert_int_equal(mst_store_reply_place(&r, 400), 500);
     assert_int_equal(mst_store_reply_place(&r, 900), UINT64_MAX);
@@ -212,7 +212,7 @@ static void answers_in_parts_are_the_answer(void **state)
     assert_int_equal(mst_key_list_below(r.pulled, 501), 401);
     assert_int_equal(mst_key_list_below(r.pulled, UINT64_MAX), 900);
     assert_int_equal(step(f, 2, NULL, 0, MST_WIRE_BF16, &r), MST_OK);
-    assert_int_equal(mst_store_reply_pieces(f->shard, &r, 0, 10, pieces, 3), 0);
+    assert_int_equal(mst_store_reply_pieces(f->store, &r, 0, 10, pieces, 3), 0);
     stop(f);
 }
 
