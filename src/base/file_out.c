@@ -199,7 +199,7 @@ mst_status mst_out_patch(mst_out *out, uint64_t offset, const void *data, size_t
     if (out->failed)
         return out_failed(out, out->failed);
     if (out->packed != NULL || out->standard)
-        return mst_fail(MST_EUSAGE, "%s: only a plain, uncompressed file can be changed after the fact",
+        return mst_fail(MST_EUSAGE, "%s: only a plain, uncompressed file can be changed after it is written",
                         out->path);
     if (n > out->given || offset > out->given - n)
         return mst_fail(MST_EUSAGE, "%s: bytes %llu to %llu are not written yet", out->path,

@@ -43,7 +43,7 @@ mst_status mst_map_open(const char *path, mst_map *out)
     if (fstat(fd, &file->info) != 0)
         TRY_OUT(st, mst_fail(MST_EIO, "%s: cannot be examined: %s", path, strerror(errno)));
     if (!S_ISREG(file->info.st_mode))
-        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: is not a plain file, which it must be here", path));
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: is not a plain file", path));
     size_t size = (size_t)file->info.st_size;
     if (size > 0) {
         data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);

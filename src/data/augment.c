@@ -132,7 +132,7 @@ static mst_status measure_stream(const mst_augment *a, mst_dataset *d, sums *s)
     const char *once = mst_stream_reads_once(d);
     if (once != NULL)
         return mst_fail(MST_EUSAGE,
-                        "%s can be read only once, and --normalise auto looks at its images first: give the "
+                        "%s can be read only once, and --normalise auto reads its images first: give the "
                         "means and deviations, or a file",
                         once);
     double wanted = (double)SAMPLE_COSTLY * a->in_height * a->in_width;

@@ -102,7 +102,7 @@ static mst_status read_rows(const char *path, mst_cifar_kind kind, bool coarse, 
             goto out;
         }
         if (!labels_fit(kind, labels)) {
-            st = mst_fail(MST_EINPUT, "%s at byte %" PRIu64 ": %s is no label of CIFAR-%d", path, at,
+            st = mst_fail(MST_EINPUT, "%s at byte %" PRIu64 ": %s is not a label of CIFAR-%d", path, at,
                           kind == MST_CIFAR_100 ? "this pair" : "this", (int)kind);
             goto out;
         }

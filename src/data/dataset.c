@@ -165,11 +165,10 @@ static mst_status settle_labels(const mst_data_options *options, mst_dataset *d)
         return MST_OK;
     }
     if (cached && (from != 0 || options->labels_given) && from != d->labels_from)
-        return mst_fail(
-            MST_EUSAGE,
-            "--labels-from %lld: %s was made with --labels-from %lld, and its labels stay as they "
-            "are: convert its source again",
-            (long long)from, d->name, (long long)d->labels_from);
+        return mst_fail(MST_EUSAGE,
+                        "--labels-from %lld: %s was made with --labels-from %lld, and its labels cannot "
+                        "change: convert its source again",
+                        (long long)from, d->name, (long long)d->labels_from);
     if (cached)
         return MST_OK;
     if (from != 0 && mst_dataset_has(d, MST_DATA_OWN_CLASSES))

@@ -356,7 +356,7 @@ mst_status mst_feed_extend(mst_feed *f, uint64_t to)
     mst_status st = MST_OK;
     pthread_mutex_lock(&f->mutex);
     if (f->generation == 0)
-        st = mst_fail(MST_EUSAGE, "%s: no epoch was started that could go on", f->dataset->name);
+        st = mst_fail(MST_EUSAGE, "%s: no epoch has been started", f->dataset->name);
     else if (feed_end_of(f, to) > f->to) /* else no thread is woken: workers extend with every step */
         set_end(f, to);
     pthread_mutex_unlock(&f->mutex);
@@ -404,7 +404,8 @@ static mst_status feed_advance(mst_feed *f, bool *more)
         if (begun == 0)
             begun = now;
         if (!f->dataset->live && now - begun > MST_FEED_PATIENCE_S * MST_S)
-            return mst_fail(MST_ETIMEOUT, "%s: no rows came for %d s", f->dataset->name, MST_FEED_PATIENCE_S);
+            return mst_fail(MST_ETIMEOUT, "%s: no rows arrived for %d s", f->dataset->name,
+                            MST_FEED_PATIENCE_S);
         TRY(mst_feed_wait_rows(f, UINT64_MAX));
     }
 }

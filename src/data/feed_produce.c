@@ -122,12 +122,11 @@ static mst_status fail_unseen(const mst_feed *f, mst_chunk *c, uint64_t first_ro
             at = first_row + i;
         }
     }
-    return mst_fail(
-        MST_EINPUT,
-        "%s: row %llu%s has feature %llu, but the model has features %u to %llu; a model that takes "
-        "it has to be started with a larger --features",
-        f->dataset->name, (unsigned long long)at, whose, (unsigned long long)feature + base, base,
-        (unsigned long long)features - 1 + base);
+    return mst_fail(MST_EINPUT,
+                    "%s: row %llu%s has feature %llu, but the model has features %u to %llu; start a new "
+                    "training with a larger --features",
+                    f->dataset->name, (unsigned long long)at, whose, (unsigned long long)feature + base, base,
+                    (unsigned long long)features - 1 + base);
 }
 
 static mst_status check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_row)
@@ -138,7 +137,7 @@ static mst_status check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_ro
     if (f->augmented_stride != 0) {
         if (c->n_rows > 0 &&
             (c->n_dense != mst_augment_in(o->augment) || c->n_entries != (uint64_t)c->n_rows * c->n_dense))
-            return mst_fail(MST_EINPUT, "%s: rows from %llu on%s are no images of %u x %u x %u", name,
+            return mst_fail(MST_EINPUT, "%s: rows from %llu on%s are not images of %u x %u x %u", name,
                             (unsigned long long)first_row, whose, o->augment->channels, o->augment->in_height,
                             o->augment->in_width);
     } else if (has_unseen(o, c) && !o->drop_unseen) {

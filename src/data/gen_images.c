@@ -258,7 +258,7 @@ static mst_status read_file(const char *path, mst_gen_images_options *o)
         }
     }
     if ((seen & 7) != 7) {
-        st = mst_fail(MST_EINPUT, "%s: a file of generated images must say classes, size and rows", path);
+        st = mst_fail(MST_EINPUT, "%s: a file of generated images must give classes, size and rows", path);
         goto out;
     }
     if (gen_check_options(o) != MST_OK)
@@ -329,7 +329,7 @@ static mst_status gen_join(gen_dataset *d, const char *path, const mst_gen_image
     const mst_gen_images_options *first = &d->files[0].maker.o;
     if (d->n_files > 0 && (first->classes != o->classes || first->channels != o->channels ||
                            first->height != o->height || first->width != o->width))
-        return mst_fail(MST_EINPUT, "%s: its classes or its sides are not those of the files before it",
+        return mst_fail(MST_EINPUT, "%s: its classes or sides differ from those of the files before it",
                         path);
     if (!last && o->rows % rows != 0)
         return mst_fail(MST_EINPUT, "%s: with other files after it its rows must be a multiple of %u", path,

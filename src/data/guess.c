@@ -274,7 +274,7 @@ mst_status mst_data_unknown(const char *path, const uint8_t *head, size_t n)
     if (!text && strstr(path, "tfrecord") != NULL)
         return mst_fail(MST_EINPUT,
                         "%s is named like a TFRecord file, but the checksum of its first record's length is "
-                        "wrong: it is damaged, or no TFRecord file",
+                        "wrong: it is damaged, or not a TFRecord file",
                         path);
     if (!text)
         return mst_fail(MST_EINPUT, "%s is in none of the known formats (%s); name one with --format", path,
@@ -282,7 +282,7 @@ mst_status mst_data_unknown(const char *path, const uint8_t *head, size_t n)
     const uint8_t *p = head + mark, *line = p, *line_end = head + n;
     mst_sniff_line(&p, head + n, true, true, &line, &line_end);
     return mst_fail(MST_EINPUT,
-                    "%s:%llu: \"%s\" is no row of a known format (%s); name the format with --format", path,
-                    (unsigned long long)(1 + mst_count_newlines(head, (size_t)(line - head))),
+                    "%s:%llu: \"%s\" is not a row of a known format (%s); name the format with --format",
+                    path, (unsigned long long)(1 + mst_count_newlines(head, (size_t)(line - head))),
                     mst_token_show(line, line_end).text, names);
 }

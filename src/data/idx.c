@@ -90,11 +90,11 @@ static mst_status file_open(const char *path, idx_file *f)
     for (unsigned d = 1; d < f->n_dimensions; d++) {
         f->item *= idx_big32(head + 4 * d);
         if (f->item > MAX_ITEM)
-            return mst_fail(MST_EINPUT, "%s: its header speaks of items of more than %" PRIu64 " numbers",
+            return mst_fail(MST_EINPUT, "%s: its header describes items of more than %" PRIu64 " numbers",
                             path, MAX_ITEM);
     }
     if (f->item == 0)
-        return mst_fail(MST_EINPUT, "%s: its header speaks of items of no numbers", path);
+        return mst_fail(MST_EINPUT, "%s: its header describes items of no numbers", path);
     if (f->n_dimensions == 3 || f->n_dimensions == 4) {
         const uint8_t *last = head + 4 * (f->n_dimensions - 2);
         f->sides[0] = f->n_dimensions == 4 ? idx_big32(head + 4) : 1;
@@ -104,11 +104,12 @@ static mst_status file_open(const char *path, idx_file *f)
     uint64_t expected = mst_in_offset(f->in) + f->n_items * f->item * f->width;
     uint64_t size = mst_in_file_size(f->in);
     if (!mst_in_compressed(f->in) && size != 0 && size < expected)
-        return mst_fail(MST_EINPUT, "%s: cut off: %" PRIu64 " bytes, where its header speaks of %" PRIu64,
+        return mst_fail(MST_EINPUT, "%s: cut off: %" PRIu64 " bytes, where its header requires %" PRIu64,
                         path, size, expected);
     if (!mst_in_compressed(f->in) && size != 0 && size > expected)
-        return mst_fail(MST_EINPUT, "%s: %" PRIu64 " bytes too many after the items its header speaks of",
-                        path, size - expected);
+        return mst_fail(MST_EINPUT,
+                        "%s: %" PRIu64 " bytes too many after the items that its header describes", path,
+                        size - expected);
     return MST_OK;
 }
 
@@ -118,7 +119,8 @@ static mst_status idx_read_exactly(idx_file *f, void *to, size_t n)
     TRY(mst_in_read(f->in, to, n, &got));
     if (got < n)
         return mst_fail(MST_EINPUT,
-                        "%s: cut off at byte %" PRIu64 ", before the end of the items its header speaks of",
+                        "%s: cut off at byte %" PRIu64
+                        ", before the end of the items that its header describes",
                         f->path, mst_in_offset(f->in));
     return MST_OK;
 }
@@ -129,7 +131,7 @@ static mst_status expect_end(idx_file *f)
     size_t got;
     TRY(mst_in_read(f->in, &byte, 1, &got));
     if (got != 0)
-        return mst_fail(MST_EINPUT, "%s: more bytes after the items its header speaks of", f->path);
+        return mst_fail(MST_EINPUT, "%s: more bytes after the items that its header describes", f->path);
     return MST_OK;
 }
 
@@ -237,7 +239,7 @@ static mst_status usual_labels(const char *images, char **out)
         }
         mst_free(candidate);
     }
-    st = mst_fail(MST_EINPUT, "%s: its labels are not there (%.*s): name their file with --labels", images,
+    st = mst_fail(MST_EINPUT, "%s: its labels are missing (%.*s): name their file with --labels", images,
                   (int)length, named);
     mst_free(named);
     return st;
@@ -285,7 +287,7 @@ static void idx_choose_set(const mst_text_list *patterns, mst_set set, mst_text_
                 paths->items[n++] = paths->items[j];
         }
         paths->n = n;
-        mst_info("%s: of the files in it those of the %s set are read; name files to read others", folder,
+        mst_info("%s: only the files of its %s set are read; name files to read others", folder,
                  set == MST_SET_TEST ? "test" : "training");
     }
 }

@@ -89,7 +89,7 @@ static mst_status list_folder(const char *path, bool folders, mst_text_list *out
         else if (folders ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode))
             st = mst_text_list_add(out, entry->d_name);
         else if (!folders && !S_ISDIR(info.st_mode))
-            st = mst_fail(MST_EINPUT, "%s: is named like an image, and is not a file", file);
+            st = mst_fail(MST_EINPUT, "%s: is named like an image but is not a file", file);
         mst_free(file);
     }
     closedir(folder);
@@ -242,9 +242,9 @@ static mst_status check_strangers(const char *folder, const mst_text_list *class
         if (path == NULL)
             st = mst_fail_memory();
         else if (!known && has_images(path, false))
-            st =
-                mst_fail(MST_EINPUT, "%s: this folder of images is none of the %zu classes (--image-classes)",
-                         path, classes->n);
+            st = mst_fail(MST_EINPUT,
+                          "%s: this folder of images is not one of the %zu classes (--image-classes)", path,
+                          classes->n);
         mst_free(path);
     }
     mst_text_list_fini(&found);
@@ -259,8 +259,8 @@ static void warn_of_empty(const images_dataset *d, const mst_text_list *names)
         while (i < d->files.n && d->labels[i] != j)
             i++;
         if (i == d->files.n)
-            mst_warn("%s: its folder %s has no images, and is class %zu all the same", d->base.name,
-                     names->items[j], j);
+            mst_warn("%s: its folder %s has no images but is still class %zu", d->base.name, names->items[j],
+                     j);
     }
 }
 
@@ -281,7 +281,7 @@ static mst_status list_images(images_dataset *d, const mst_text_list *folders, c
     if (classes->n == 0)
         warn_of_empty(d, &names);
     if (d->files.n == 0)
-        st = mst_fail(MST_EINPUT, "%s: no images in it; they are looked for as %s/CLASS/NAME.jpg or .png",
+        st = mst_fail(MST_EINPUT, "%s: no images in it; they are expected as %s/CLASS/NAME.jpg or .png",
                       folders->items[0], folders->items[0]);
     d->base.class_names = names.items;
     d->base.n_class_names = (uint32_t)names.n;
@@ -312,8 +312,8 @@ mst_status mst_image_rows_decode(mst_image_rows *self, const char *path, const u
     mst_status st;
     TRY_OUT(st, mst_image_decode(path, data, size, self->channels, self->enough, &image));
     if (image.warning[0] != '\0' && !atomic_flag_test_and_set(&self->warned))
-        mst_warn("%s: %s; the image is used as far as it can be read, and others like it are not named", path,
-                 image.warning);
+        mst_warn("%s: %s; the readable part of the image is used; further images like it are not reported",
+                 path, image.warning);
     st = mst_image_fit(&image, self->shorter, self->height, self->width, planes);
 out:
     mst_free(image.pixels);

@@ -174,7 +174,7 @@ static mst_status check_no_image(const mst_tf_survey *s, const mst_block *block)
             if (!mst_tf_side_possible(k, side[k]))
                 return mst_fail(MST_EINPUT,
                                 "%s: the %s of the image in record %" PRIu64 " is %" PRId64
-                                ", which cannot be; --tf-columns chooses other features to use",
+                                ", which is impossible; --tf-columns chooses other features to use",
                                 block->path, names[k], f->record, side[k]);
         return mst_fail(MST_EINPUT,
                         "%s: feature \"%s\" of record %" PRIu64
@@ -322,7 +322,7 @@ static mst_status settle_kind(mst_tf_name *name, const mst_tf_survey *s, const m
     if (f == NULL && name->kind == MST_EXAMPLE_NONE)
         return mst_fail(MST_EINPUT,
                         "%s: the first %" PRIu64 " records have no feature \"%s\" (--tf-columns); %s:bytes, "
-                        "%s:int64 or %s:float says what it holds elsewhere",
+                        "%s:int64 or %s:float gives its type",
                         block->path, s->n_records, name->text, name->text, name->text, name->text);
     if (f == NULL)
         return MST_OK;
@@ -330,7 +330,7 @@ static mst_status settle_kind(mst_tf_name *name, const mst_tf_survey *s, const m
         return mst_fail(MST_EINPUT, "%s: feature \"%s\" is of different kinds in the first records",
                         block->path, name->text);
     if (name->kind != MST_EXAMPLE_NONE && name->kind != f->kind)
-        return mst_fail(MST_EINPUT, "%s: feature \"%s\" holds %s, and --tf-columns says %s", block->path,
+        return mst_fail(MST_EINPUT, "%s: feature \"%s\" holds %s, but --tf-columns says %s", block->path,
                         name->text, kind_names[f->kind], kind_names[name->kind]);
     if (f->varying)
         return mst_fail(
@@ -431,7 +431,7 @@ static mst_status settle_keys(mst_tf_layout *l, size_t first_column, const mst_t
         text |= l->names[c].kind == MST_EXAMPLE_BYTES;
     }
     if (keys == MST_TF_KEYS_GLOBAL && text)
-        return mst_fail(MST_EUSAGE, "%s: columns of bytes are no feature numbers: use --tf-keys hash",
+        return mst_fail(MST_EUSAGE, "%s: columns of bytes are not feature numbers: use --tf-keys hash",
                         block->path);
     l->hashed = categories &&
                 (keys == MST_TF_KEYS_HASH ||

@@ -169,7 +169,8 @@ mst_status mst_row_writer_find(const char *name, const char *path, const mst_row
     }
     if (name != NULL)
         return write_unknown(name);
-    return mst_fail(MST_EUSAGE, "the name %s does not say which format to write: name it with --to", path);
+    return mst_fail(MST_EUSAGE, "the name %s does not determine the format to write: name it with --to",
+                    path);
 }
 
 mst_status mst_row_writer_new(const mst_row_writer_ops *ops, const char *path, const char *source_key,

@@ -60,7 +60,7 @@ mst_status mst_mm_check_begin(mst_matmul *self)
     self->d = mst_calloc(l->m, MST_MM_LANES * sizeof *self->d);
     self->norms = mst_calloc(l->m + 1, sizeof *self->norms);
     if (self->x == NULL || self->z == NULL || self->d == NULL || self->norms == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the vectors of the check; --no-check does without");
+        return mst_fail(MST_ENOMEM, "no memory for the vectors of the check; --no-check skips it");
     for (uint64_t j = 0; j < l->n; j += STREAM_ROWS) {
         size_t n = (size_t)(l->n - j < STREAM_ROWS ? l->n - j : STREAM_ROWS) * MST_MM_LANES;
         self->kernels->generate(self->o.seed, STREAM + j / STREAM_ROWS, 0, n, part);
@@ -192,11 +192,11 @@ static mst_status check_judge(mst_matmul *self, mst_matmul_result *out)
         return mst_fail(MST_EINPUT,
                         "row %" PRIu64
                         " of the product cannot be checked: it, or a factor, has elements that "
-                        "are not finite or overflow a float32; --no-check goes without",
+                        "are not finite or overflow a float32; --no-check skips the check",
                         worst);
     return mst_fail(MST_EINPUT,
                     "%s is not the product of A and B: the randomised check finds row %" PRIu64
-                    " off by %.3g times what rounding may cause%s",
+                    " off by %.3g times the largest rounding error%s",
                     self->o.what == MST_MATMUL_VERIFY ? self->o.c : "the result", worst, largest,
                     self->o.what == MST_MATMUL_VERIFY ? "" : "; this is a fault of the machine or of muster");
 }

@@ -21,7 +21,7 @@ mst_status mst_mm_stopped(const mst_matmul *self)
 {
     if (!atomic_load_explicit(self->o.stop, memory_order_relaxed))
         return MST_OK;
-    return mst_fail(MST_ESTOPPED, "the multiplication was not finished, and nothing is kept of it");
+    return mst_fail(MST_ESTOPPED, "the multiplication was not finished; no result is kept");
 }
 
 /* ---- places of blocks ---- */

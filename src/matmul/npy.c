@@ -103,7 +103,7 @@ static mst_status read_shape(cursor *c, mst_npy_header *out)
     while (!npy_take(c, ')')) {
         uint64_t side;
         if (!take_number(c, &side))
-            return npy_broken(c, "has a shape that is no row of numbers below 2^40");
+            return npy_broken(c, "has a shape that is not a list of numbers below 2^40");
         if (n < 2)
             sides[n] = side;
         n++;
@@ -141,7 +141,7 @@ static mst_status read_order(cursor *c, mst_npy_header *out)
 {
     char word[WORD_MAX];
     if (!take_word(c, word) || (strcmp(word, "True") != 0 && strcmp(word, "False") != 0))
-        return npy_broken(c, "says neither True nor False for fortran_order");
+        return npy_broken(c, "has neither True nor False for fortran_order");
     out->fortran = word[0] == 'T';
     return MST_OK;
 }
@@ -165,7 +165,7 @@ static mst_status read_dictionary(cursor *c, mst_npy_header *out)
         else
             return npy_broken(c, "has a key beside descr, fortran_order and shape");
         if ((seen & bit) != 0)
-            return npy_broken(c, "says something twice");
+            return npy_broken(c, "has a key twice");
         seen |= bit;
         TRY(bit == 1 ? read_dtype(c, out) : bit == 2 ? read_order(c, out) : read_shape(c, out));
         if (!npy_take(c, ',') && npy_peek(c) != '}')
@@ -173,7 +173,7 @@ static mst_status read_dictionary(cursor *c, mst_npy_header *out)
     }
     if (seen != 7)
         return npy_broken(c, "lacks descr, fortran_order or shape");
-    return npy_peek(c) == '\0' && c->at == c->end ? MST_OK : npy_broken(c, "goes on after its dictionary");
+    return npy_peek(c) == '\0' && c->at == c->end ? MST_OK : npy_broken(c, "continues after its dictionary");
 }
 
 mst_status mst_npy_parse(const char *path, const uint8_t *data, size_t n, uint64_t file_size,
@@ -182,10 +182,12 @@ mst_status mst_npy_parse(const char *path, const uint8_t *data, size_t n, uint64
     mst_npy_header header = {0};
     cursor c = {.path = path};
     if (n < MAGIC_SIZE + 4 || memcmp(data, MAGIC, MAGIC_SIZE) != 0)
-        return mst_fail(MST_EINPUT, "%s: is no .npy file: it does not begin as numpy.save begins one", path);
+        return mst_fail(MST_EINPUT, "%s: is not a .npy file: it does not begin with the magic of numpy.save",
+                        path);
     unsigned version = data[MAGIC_SIZE];
     if (version < 1 || version > 3)
-        return mst_fail(MST_EINPUT, "%s: is a .npy file of version %u; known are 1 to 3", path, version);
+        return mst_fail(MST_EINPUT, "%s: is a .npy file of version %u; versions 1 to 3 are supported", path,
+                        version);
     size_t begin = version == 1 ? MAGIC_SIZE + 4 : MAGIC_SIZE + 6;
     if (n < begin)
         return npy_broken(&c, "is cut off");
@@ -199,7 +201,7 @@ mst_status mst_npy_parse(const char *path, const uint8_t *data, size_t n, uint64
     TRY(read_dictionary(&c, &header));
     header.at = begin + length;
     if (header.rows == 0 || header.cols == 0)
-        return mst_fail(MST_EINPUT, "%s: is a matrix of %llu x %llu: there is nothing in it", path,
+        return mst_fail(MST_EINPUT, "%s: is an empty matrix of %llu x %llu", path,
                         (unsigned long long)header.rows, (unsigned long long)header.cols);
     uint64_t room = (file_size > header.at ? file_size - header.at : 0) / header.item;
     if (header.rows > room / header.cols)
@@ -251,7 +253,7 @@ mst_status mst_npy_open(const char *path, mst_npy_in *out)
         goto out;
     }
     if (!S_ISREG(info.st_mode)) {
-        st = mst_fail(MST_EINPUT, "%s: is no plain file; matrices are read at any place, not in order", path);
+        st = mst_fail(MST_EINPUT, "%s: is not a plain file, and matrices need random access", path);
         goto out;
     }
     uint64_t size = (uint64_t)info.st_size;

@@ -139,7 +139,7 @@ mst_status mst_npy_write(mst_npy_out *self, uint64_t row, uint64_t col, uint64_t
 
 mst_status mst_npy_sync(mst_npy_out *self)
 {
-    return fsync(self->fd) == 0 ? MST_OK : npy_out_failed(self, "brought to the disk");
+    return fsync(self->fd) == 0 ? MST_OK : npy_out_failed(self, "synced");
 }
 
 mst_status mst_npy_commit(mst_npy_out *self)

@@ -105,7 +105,7 @@ static mst_status read_input(chain_parser *p)
 {
     mst_dims said, *at = &p->at;
     if (p->chain->n_layers > 0)
-        return chain_fail_line(p, "input must stand before the first layer");
+        return chain_fail_line(p, "input must come before the first layer");
     if (p->in_known)
         return chain_fail_line(p, "the input is given twice");
     if (p->n_words != 2 || !mst_dims_parse(p->words[1], &said))
@@ -233,7 +233,7 @@ static mst_status name_layer(const chain_parser *p, const char *given, mst_layer
     if (length == 0 || length >= sizeof layer->name || !isalpha((unsigned char)*given) ||
         strspn(given, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != length)
         return chain_fail_line(
-            p, "\"%s\" is no name: a letter, then letters, digits, _ and -, at most %zu together", given,
+            p, "\"%s\" is not a name: a letter, then letters, digits, _ and -, at most %zu together", given,
             sizeof layer->name - 1);
     if (name_taken(p->chain, given))
         return chain_fail_line(p, "there is a layer %s already", given);
@@ -306,11 +306,11 @@ static mst_status read_layer(chain_parser *p)
     if (ops == NULL)
         ops = find_kind(p->kinds, p->words[at]);
     if (ops == NULL)
-        return chain_fail_line(p, "\"%s\" is no kind of layer: see `muster list layers`", p->words[at]);
+        return chain_fail_line(p, "\"%s\" is not a kind of layer: see `muster list layers`", p->words[at]);
     if (p->at.c == 0)
-        return chain_fail_line(
-            p, "what comes in is not known: put a line \"input CxHxW\" before the first layer, "
-               "or give --input CxHxW");
+        return chain_fail_line(p,
+                               "the input is not known: put a line \"input CxHxW\" before the first layer, "
+                               "or give --input CxHxW");
     if (p->chain->n_layers == MST_NET_LAYERS)
         return chain_fail_line(p, "a net has at most %d layers", MST_NET_LAYERS);
     TRY(mst_layer_new(ops, &layer));
@@ -355,7 +355,7 @@ static mst_status check_end(const chain_parser *p)
                         "\"linear classes\"",
                         p->source, last->line, (unsigned long long)size, p->n_classes);
     if (size < 2)
-        return mst_fail(MST_EINPUT, "%s:%u: the net ends with one number: a net tells classes apart",
+        return mst_fail(MST_EINPUT, "%s:%u: the net ends with one number: a net needs two classes or more",
                         p->source, last->line);
     return MST_OK;
 }

@@ -73,9 +73,9 @@ static mst_status conv_shape(mst_layer *self)
     int64_t kh = conv->options.kernel_h ? conv->options.kernel_h : conv->options.kernel;
     int64_t kw = conv->options.kernel_w ? conv->options.kernel_w : conv->options.kernel;
     if (filters < 1)
-        return mst_fail(MST_EINPUT, "%s: say how many filters it has: conv 6 kernel=5", self->name);
+        return mst_fail(MST_EINPUT, "%s: give its number of filters: conv 6 kernel=5", self->name);
     if (kh < 1 || kw < 1)
-        return mst_fail(MST_EINPUT, "%s: say how large its kernel is: conv %lld kernel=5", self->name,
+        return mst_fail(MST_EINPUT, "%s: give the size of its kernel: conv %lld kernel=5", self->name,
                         (long long)filters);
     if (self->in.c % (uint64_t)groups != 0 || filters % groups != 0)
         return mst_fail(MST_EINPUT, "%s: %lld groups divide %u channels and %lld filters unevenly",

@@ -22,7 +22,7 @@ static mst_status linear_shape(mst_layer *self)
     mst_linear_layer *linear = (mst_linear_layer *)self;
     uint64_t in = mst_dims_size(&self->in), out = (uint64_t)linear->options.outputs;
     if (out < 1)
-        return mst_fail(MST_EINPUT, "%s: say how many outputs it has: linear 120", self->name);
+        return mst_fail(MST_EINPUT, "%s: give its number of outputs: linear 120", self->name);
     self->out = (mst_dims){.c = (uint32_t)out, .h = 1, .w = 1};
     mst_layer_weights(self, &linear->options.weights, 2, (uint64_t[]){out, in}, in, out, out);
     return MST_OK;

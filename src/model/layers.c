@@ -55,7 +55,7 @@ mst_status mst_window_out(const mst_layer *self, const mst_window *window, mst_d
             MST_EINPUT, "%s: a kernel of %ux%u does not fit its input of %ux%ux%u%s", self->name, window->kh,
             window->kw, self->in.c, self->in.h, self->in.w,
             self->in.h == 1 && self->in.w == 1
-                ? "; where rows are images, say their size: \"input CxHxW\" in the net, or --image CxHxW"
+                ? "; where rows are images, give their size: \"input CxHxW\" in the net, or --image CxHxW"
                 : "");
     out->h = (uint32_t)((h - window->kh) / window->stride + 1);
     out->w = (uint32_t)((w - window->kw) / window->stride + 1);

@@ -1,5 +1,6 @@
 /* The kernels' source, compiled once per instruction set: kernels_<isa>.c defines LANES (floats per vector),
- * KERNELS_ISA and KERNELS_NAME and includes this file. Written with GNU vector types, so that one source serves all; the headers are split by topic and included here only. */
+ * KERNELS_ISA and KERNELS_NAME and includes this file. Written with GNU vector types, so that one source
+ * serves all; the headers are split by topic and included here only. */
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>

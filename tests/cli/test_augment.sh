@@ -122,16 +122,16 @@ if command -v python3 >/dev/null; then
   same "one image" "$(cat out)" "$(printf 'new/cat/1.png\tcat')"
   expect 0 predict names flat other new/bee/1.png --what name --names
   same "images" "$(tr '\t\n' '= ' <out)" "flat/b.png=bee flat/c.png=cat other/zebra/1.png=cat new/bee/1.png=bee "
-  refused 1 "other/zebra: this folder of images is none of the 3 classes" eval names other
+  refused 1 "other/zebra: this folder of images is not one of the 3 classes" eval names other
   expect 0 train train --model mlp --hidden 8 --image-size 8x8 --steps 1 --no-save
-  grep -q "train: its folder none has no images, and is class 3 all the same" err ||
+  grep -q "train: its folder none has no images but is still class 3" err ||
     fail "nothing is said of a class folder without images"
   rmdir train/none
   ln -s nowhere train/cat/link.png
   refused 1 "train/cat/link.png: cannot be read" train train --model mlp --image-size 8x8
   rm train/cat/link.png
   mkfifo train/cat/pipe.png
-  refused 1 "train/cat/pipe.png: is named like an image, and is not a file" train train --model mlp --image-size 8x8
+  refused 1 "train/cat/pipe.png: is named like an image but is not a file" train train --model mlp --image-size 8x8
   rm train/cat/pipe.png
 
   # A cache knows how its images were read: folders are read alike, in training and after it.
@@ -145,7 +145,7 @@ fi
 
 # ---- a folder of IDX files: training and test set are distinguished; unused labels ----
 expect 0 train d --test d --model lenet-small --batch 20 --steps 3 --run folder
-grep -q "d: of the files in it those of the training set are read; name files to read others" err ||
+grep -q "d: only the files of its training set are read; name files to read others" err ||
   fail "nothing is said of the files that are left out"
 grep -q '"rows": 600' folder/manifest.json || fail "the training set of a folder is not its 600 training images"
 expect 0 eval folder d --json

@@ -25,8 +25,8 @@ refused 1 "big_endian.npy: has dtype >f4; must be little-endian float32" matmul 
 refused 1 "int32.npy: has dtype <i4" matmul "$golden/int32.npy" "$golden/b.npy"
 refused 1 "vector.npy: has 1 dimension, a matrix has 2" matmul "$golden/vector.npy" "$golden/b.npy"
 refused 1 "cube.npy: has 3 dimensions, a matrix has 2" matmul "$golden/cube.npy" "$golden/b.npy"
-refused 1 "empty.npy: is a matrix of 0 x 5" matmul "$golden/empty.npy" "$golden/b.npy"
-refused 1 "is no .npy file" matmul "$golden/../make_npy.py" "$golden/b.npy"
+refused 1 "empty.npy: is an empty matrix of 0 x 5" matmul "$golden/empty.npy" "$golden/b.npy"
+refused 1 "is not a .npy file" matmul "$golden/../make_npy.py" "$golden/b.npy"
 refused 1 "the first must have as many columns as the second has rows" matmul "$golden/b.npy" "$golden/a.npy"
 head -c 150 "$golden/a.npy" >cut.npy
 refused 1 "cut.npy: is cut off" matmul cut.npy "$golden/b.npy"

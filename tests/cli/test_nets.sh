@@ -158,7 +158,7 @@ same "turns of spinning" "$(unset GOMP_SPINCOUNT; OMP_WAIT_POLICY=active spins)"
 
 # Rows of text: the size of images is given.
 expect 0 data convert $images --rows 100 --to libsvm --out d.libsvm
-refused 1 "say their size" train d.libsvm --model lenet --features 784 --classes 10
+refused 1 "give their size" train d.libsvm --model lenet --features 784 --classes 10
 expect 0 train d.libsvm --model lenet --image 1x28x28 --classes 10 --rows 50 --run t
 
 # ---- errors ----

@@ -158,7 +158,7 @@ static void test_bad(void **state)
     write_file("label.bin", data, 3 * RECORD);
     free(data);
     assert_int_equal(open_one("label.bin", "cifar10", &d), MST_EINPUT);
-    expect_text("label.bin at byte 6146: this is no label of CIFAR-10");
+    expect_text("label.bin at byte 6146: this is not a label of CIFAR-10");
     write_file("empty.bin", "", 0);
     assert_int_equal(open_one("empty.bin", "cifar10", &d), MST_EINPUT);
     expect_text("empty.bin is empty");

@@ -422,10 +422,9 @@ static void rows_are_checked(void **state)
     (void)state;
     check_odd(&(odd_row){57, 5000, 1}, 5001, 2, NULL);
     check_odd(&(odd_row){57, 5000, 1}, 0, 2, NULL);
-    check_odd(
-        &(odd_row){57, 5000, 1}, 5000, 2,
-        "fake.data: row 57 has feature 5000, but the model has features 0 to 4999; a model that takes it has "
-        "to be started with a larger --features");
+    check_odd(&(odd_row){57, 5000, 1}, 5000, 2,
+              "fake.data: row 57 has feature 5000, but the model has features 0 to 4999; start a new "
+              "training with a larger --features");
     check_odd(&(odd_row){57, FAKE_KEY, 7}, 0, 0, NULL);
     check_odd(&(odd_row){57, FAKE_KEY, -1}, 0, 2, NULL);
     check_odd(&(odd_row){57, FAKE_KEY, 2}, 0, 2,

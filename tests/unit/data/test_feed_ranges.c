@@ -255,7 +255,7 @@ static void ends_of_ranges(void **state)
         mst_feed *feed = feed_new(d, &o);
         fake_rewind(&d->base);
         assert_int_equal(mst_feed_extend(feed, 10), MST_EUSAGE);
-        assert_string_equal(mst_error_text(), "fake.data: no epoch was started that could go on");
+        assert_string_equal(mst_error_text(), "fake.data: no epoch has been started");
         part.n = 0;
         assert_int_equal(mst_feed_start_range(feed, 0, 100, 100), MST_OK);
         assert_int_equal(take_range(feed, 9, 100, &part), MST_OK);

@@ -150,7 +150,7 @@ static void test_bad(void **state)
 {
     (void)state;
     expect_bad("hello", "does not begin with \"muster generated images 1\"");
-    expect_bad("muster generated images 1\nclasses 50\n", "must say classes, size and rows");
+    expect_bad("muster generated images 1\nclasses 50\n", "must give classes, size and rows");
     expect_bad("muster generated images 1\nclasses 1\n", "bad.gen:2:");
     expect_bad("muster generated images 1\nclasses 5\nclasses 5\n", "bad.gen:3:");
     expect_bad("muster generated images 1\nclasses 5\nsize 3x4\nrows 0\n", "bad.gen:4:");

@@ -69,7 +69,7 @@ static void unknown_formats(void **state)
         SAMPLE("\xff\xd8\xff\xe0", "x looks like a single image"),
         SAMPLE("@relation iris\n@attribute a numeric\n", "x looks like an ARFF file"),
         SAMPLE("# nothing\n\n  # at all\n", "x has no rows: every line is blank or a comment"),
-        SAMPLE("\n# first\nhello world\nmore\n", "x:3: \"hello world\" is no row of a known format"),
+        SAMPLE("\n# first\nhello world\nmore\n", "x:3: \"hello world\" is not a row of a known format"),
         SAMPLE("\x7f"
                "OLD\0\1\2",
                "x is in none of the known formats (libsvm, "),

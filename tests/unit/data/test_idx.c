@@ -233,7 +233,7 @@ static void bad_files(void **state)
     expect_failure("x-images-idx3", path_of("absent"), MST_EINPUT, "absent");
 
     write_idx("x-images-idx3", 8, 3, three, zeros, 11);
-    expect_failure("x-images-idx3", NULL, MST_EINPUT, "cut off: 27 bytes, where its header speaks of 28");
+    expect_failure("x-images-idx3", NULL, MST_EINPUT, "cut off: 27 bytes, where its header requires 28");
     write_idx("x-images-idx3", 8, 3, three, zeros, 14);
     expect_failure("x-images-idx3", NULL, MST_EINPUT, "2 bytes too many");
     write_idx("x-images-idx3.gz", 8, 3, three, zeros, 11);

@@ -376,7 +376,7 @@ static void test_classes(void **state)
     mst_dataset_destroy(d);
     options.image_classes.n = 3;
     assert_int_equal(open_folder("set", &options, &d), MST_EINPUT);
-    expect_text("set/bee: this folder of images is none of the 3 classes (--image-classes)");
+    expect_text("set/bee: this folder of images is not one of the 3 classes (--image-classes)");
 }
 
 static char warnings[2048];

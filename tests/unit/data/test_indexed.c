@@ -158,7 +158,7 @@ static void what_cannot_be_indexed(void **state)
     assert_int_equal(mst_index_build("-", NULL, NULL), MST_EINPUT);
     assert_int_equal(mst_index_build(in_folder("absent"), NULL, NULL), MST_EINPUT);
     assert_int_equal(mst_index_build(write_file("odd", "what is this\n", 13), NULL, NULL), MST_EINPUT);
-    assert_non_null(strstr(mst_error_text(), "odd:1: \"what is this\" is no row of a known format"));
+    assert_non_null(strstr(mst_error_text(), "odd:1: \"what is this\" is not a row of a known format"));
     const char *path = write_rows("full.txt", 0, 10);
     mst_out_fail_at(1);
     assert_int_equal(mst_index_build(path, NULL, NULL), MST_EIO);

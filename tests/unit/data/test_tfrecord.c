@@ -396,7 +396,7 @@ static void keys_by_option(void **state)
     put_string(&f->features, "b", "red");
     end_record(&f->file, &f->features);
     f->options.tf_columns = "a,b";
-    expect_failure(0, MST_EUSAGE, "x.tfrecord: columns of bytes are no feature numbers: use --tf-keys hash");
+    expect_failure(0, MST_EUSAGE, "x.tfrecord: columns of bytes are not feature numbers: use --tf-keys hash");
     f->options.tf_keys = 0;
     assert_int_equal(read_file(0), MST_OK);
     assert_int_equal(f->builder.n_entries, 2);
@@ -535,9 +535,9 @@ static void bad_options(void **state)
     expect_failure(
         0, MST_EINPUT,
         "x.tfrecord: the first 1 records have no feature \"I2\" (--tf-columns); I2:bytes, I2:int64 or "
-        "I2:float says what it holds elsewhere");
+        "I2:float gives its type");
     f->options.tf_columns = "I1:int64";
-    expect_failure(0, MST_EINPUT, "x.tfrecord: feature \"I1\" holds float, and --tf-columns says int64");
+    expect_failure(0, MST_EINPUT, "x.tfrecord: feature \"I1\" holds float, but --tf-columns says int64");
     f->options.tf_columns = "I1,I1";
     expect_failure(0, MST_EUSAGE, "the --tf-... options name the feature \"I1\" twice");
     f->options.tf_columns = "I2..I1";

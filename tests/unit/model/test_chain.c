@@ -134,14 +134,14 @@ static const struct {
     {"relu\nconvolution 5\n",
      {1, 4, 4},
      0,
-     "a.net:2: \"convolution\" is no kind of layer: see `muster list layers`"},
-    {"conv 6\n", {1, 4, 4}, 0, "a.net:1: conv1: say how large its kernel is: conv 6 kernel=5"},
-    {"conv kernel=3\n", {1, 4, 4}, 0, "a.net:1: conv1: say how many filters it has: conv 6 kernel=5"},
+     "a.net:2: \"convolution\" is not a kind of layer: see `muster list layers`"},
+    {"conv 6\n", {1, 4, 4}, 0, "a.net:1: conv1: give the size of its kernel: conv 6 kernel=5"},
+    {"conv kernel=3\n", {1, 4, 4}, 0, "a.net:1: conv1: give its number of filters: conv 6 kernel=5"},
     {"\nc: conv 6 kernel=9", {1, 4, 4}, 0, "a.net:2: c: a kernel of 9x9 does not fit its input of 1x4x4"},
     {"conv 6 kernel=9",
      {16, 1, 1},
      0,
-     "a.net:1: conv1: a kernel of 9x9 does not fit its input of 16x1x1; where rows are images, say their "
+     "a.net:1: conv1: a kernel of 9x9 does not fit its input of 16x1x1; where rows are images, give their "
      "size: "
      "\"input CxHxW\" in the net, or --image CxHxW"},
     {"conv 6 kernel=3 groups=4",
@@ -166,24 +166,24 @@ static const struct {
      {1, 4, 4},
      0,
      "a.net:1: init magic: not one of glorot, he, uniform, normal, constant"},
-    {"linear", {1, 4, 4}, 0, "a.net:1: linear1: say how many outputs it has: linear 120"},
+    {"linear", {1, 4, 4}, 0, "a.net:1: linear1: give its number of outputs: linear 120"},
     {"maxpool 2 pad=2", {1, 4, 4}, 0, "a.net:1: maxpool1: pad=2 is more than half of its kernel of 2"},
     {"a: relu\na: relu", {1, 4, 4}, 0, "a.net:2: there is a layer a already"},
     {"a:", {1, 4, 4}, 0, "a.net:1: \"a:\" is followed by no layer"},
     {"1a: relu",
      {1, 4, 4},
      0,
-     "a.net:1: \"1a\" is no name: a letter, then letters, digits, _ and -, at most 31 together"},
+     "a.net:1: \"1a\" is not a name: a letter, then letters, digits, _ and -, at most 31 together"},
     {"a.b: relu",
      {1, 4, 4},
      0,
-     "a.net:1: \"a.b\" is no name: a letter, then letters, digits, _ and -, at most 31 together"},
+     "a.net:1: \"a.b\" is not a name: a letter, then letters, digits, _ and -, at most 31 together"},
     {"relu",
      {0, 0, 0},
      0,
-     "a.net:1: what comes in is not known: put a line \"input CxHxW\" before the first layer, or give "
+     "a.net:1: the input is not known: put a line \"input CxHxW\" before the first layer, or give "
      "--input CxHxW"},
-    {"relu\ninput 1x4x4", {1, 4, 4}, 0, "a.net:2: input must stand before the first layer"},
+    {"relu\ninput 1x4x4", {1, 4, 4}, 0, "a.net:2: input must come before the first layer"},
     {"input 1x4x4\ninput 1x4x4", {1, 4, 4}, 0, "a.net:2: the input is given twice"},
     {"input 4x4x4x4",
      {0, 0, 0},
@@ -205,7 +205,7 @@ static const struct {
     {"defaults bias=false\n\xef\xbb\xbfrelu",
      {1, 4, 4},
      0,
-     "a.net:2: \"\xef\xbb\xbfrelu\" is no kind of layer: see `muster list layers`"},
+     "a.net:2: \"\xef\xbb\xbfrelu\" is not a kind of layer: see `muster list layers`"},
     {"input 99999x9999x9999",
      {0, 0, 0},
      0,
@@ -220,7 +220,7 @@ static const struct {
      {1, 4, 4},
      10,
      "a.net:2: the net ends with 9 numbers, but there are 10 classes: end it with \"linear classes\""},
-    {"linear 1", {1, 4, 4}, 0, "a.net:1: the net ends with one number: a net tells classes apart"},
+    {"linear 1", {1, 4, 4}, 0, "a.net:1: the net ends with one number: a net needs two classes or more"},
     {"linear 16M", {1, 1000, 1000}, 0, "a.net:1: linear1: it has more than 2^32 - 1 parameters"},
     {"conv 16M kernel=1",
      {1, 10, 10},
@@ -451,7 +451,7 @@ static void options_of_nets(void **state)
     o.image = NULL;
     expect_model_refused(&o, &rows, MST_EINPUT,
                          "lenet:4: avgpool1: a kernel of 2x2 does not fit its input of 6x1x1; where rows are "
-                         "images, say their size: \"input CxHxW\" in the net, or --image CxHxW");
+                         "images, give their size: \"input CxHxW\" in the net, or --image CxHxW");
     o.hidden = "3";
     expect_model_refused(&o, &images, MST_EUSAGE, "--hidden is for --model mlp");
     o = (mst_model_options){.model = model_index("mlp"), .hidden = "3,,4"};
