@@ -1,4 +1,4 @@
-/* What the files of the public interface (include/muster/muster.h) share; nobody else includes this. */
+/* Shared by the files of the public interface (include/muster/muster.h); no other file includes this. */
 #ifndef MST_API_API_IMPL_H
 #define MST_API_API_IMPL_H
 
@@ -9,11 +9,11 @@
 
 /* ---- nets (api_net.c) ---- */
 
-/* Counted: options, trainers and models hold what they were given. Once held it does not change, so threads
- * may read it at once. */
+/* Reference-counted: options, trainers and models hold it. It does not change once it is held, so several
+ * threads may read it. */
 struct muster_net {
     atomic_uint references;
-    bool fixed; /* somebody holds it */
+    bool fixed; /* it is held, and cannot change */
     char *text;
     const mst_layer_ops **kinds; /* NULL-terminated; each is a kind of api_net.c */
     size_t n_kinds, kind_capacity;
@@ -23,7 +23,7 @@ muster_net *mst_api_net_hold(muster_net *net); /* NULL-safe; fixes it */
 
 /* ---- readers (api_reader.c) ---- */
 
-/* Checks what a reader says of itself; name is for the sentence. */
+/* Checks the description of a reader; name is for the sentence. */
 mst_status mst_api_reader_check(const char *name, const muster_reader *reader);
 /* The reader as a dataset, which is the caller's to destroy; both are copied. */
 mst_status mst_api_reader_open(const char *name, const muster_reader *reader, mst_dataset **out);
@@ -45,8 +45,8 @@ struct muster_options {
 
 mst_status mst_api_options_copy(const muster_options *from, muster_options **out);
 
-/* What a function of the program's own returned: MST_OK, or a failure with a sentence, made up here when the
- * program recorded none. Before the call the sentence must have been emptied with mst_api_forget. */
+/* The status of a function of the program: MST_OK, or a failure with a sentence, which this function makes up
+ * if the program recorded none. mst_api_forget must have cleared the sentence before the call. */
 mst_status mst_api_answer(muster_status status, const char *who);
 void mst_api_forget(void);
 

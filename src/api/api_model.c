@@ -1,8 +1,8 @@
 /* Trained models of the public interface; contract in muster/muster.h.
  *
- * Rows are handed to the model where they lie, unless a linear model knows less of a dense prefix than they
- * have: those are packed first, as a file's would be. Images go through the augmentation of training, without
- * what is random in it, into memory of the model's own. */
+ * The model reads rows in place. If a linear model has a shorter dense prefix than the rows, they are packed
+ * first, as rows of a file would be. Images go through the augmentation of the training, without its random
+ * part, into memory of the model object. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -25,7 +25,7 @@ struct muster_model {
     float *images;       /* ROWS of them, augmented */
 };
 
-static mst_status load(muster_model *self, const char *path)
+static mst_status model_load(muster_model *self, const char *path)
 {
     mst_status st;
     char *checkpoint = NULL;
@@ -50,7 +50,7 @@ static mst_status load(muster_model *self, const char *path)
         goto out;
     if (mst_augment_out(&self->augment) != model->shape.n_features)
         TRY_OUT(st, mst_fail(MST_EINPUT,
-                             "%s: its augmentation makes images of %u x %u x %u, and the model takes %" PRIu64
+                             "%s: the augmentation makes images of %u x %u x %u, and the model takes %" PRIu64
                              " numbers",
                              checkpoint, self->augment.channels, self->augment.height, self->augment.width,
                              model->shape.n_features));
@@ -70,7 +70,7 @@ muster_status muster_model_load(const char *path, muster_net *net, muster_model 
         return muster_fail(MUSTER_ENOMEM, "%s: no memory for a model", path);
     self->net = mst_api_net_hold(net);
     mst_chunk_builder_init(&self->builder);
-    mst_status st = load(self, path);
+    mst_status st = model_load(self, path);
     if (st != MST_OK) {
         muster_model_free(self);
         return (muster_status)st;
@@ -116,7 +116,7 @@ const float *muster_model_weight(const muster_model *self, const char *name, uin
 
 /* ---- predicting ---- */
 
-static mst_status check_row(const muster_model *self, const muster_row *row, size_t number)
+static mst_status model_check_row(const muster_model *self, const muster_row *row, size_t number)
 {
     uint64_t from = row->n_dense, features = muster_model_features(self);
     const mst_augment *a = &self->augment;
@@ -150,7 +150,7 @@ static mst_status check_row(const muster_model *self, const muster_row *row, siz
     return MST_OK;
 }
 
-static mst_row row_in_place(const muster_row *row)
+static mst_row model_row_in_place(const muster_row *row)
 {
     return (mst_row){
         .dense = row->bytes == NULL ? row->dense : NULL,
@@ -163,7 +163,7 @@ static mst_row row_in_place(const muster_row *row)
     };
 }
 
-static mst_status add_row(mst_chunk_builder *b, const muster_row *row)
+static mst_status model_add_row(mst_chunk_builder *b, const muster_row *row)
 {
     TRY(mst_chunk_builder_room(b, (size_t)row->n_dense + row->n_keys));
     for (uint32_t k = 0; k < row->n_dense; k++)
@@ -173,7 +173,7 @@ static mst_status add_row(mst_chunk_builder *b, const muster_row *row)
     return mst_chunk_builder_end_row(b, 0.0f, 1.0f);
 }
 
-static mst_status score(muster_model *self, const muster_row *rows, uint32_t n)
+static mst_status model_score(muster_model *self, const muster_row *rows, uint32_t n)
 {
     const mst_model *model = self->assembly.model;
     mst_chunk *chunk = NULL;
@@ -184,14 +184,14 @@ static mst_status score(muster_model *self, const muster_row *rows, uint32_t n)
         mst_chunk_builder_clear(&self->builder);
         self->builder.max_dense = model->shape.n_dense;
         for (uint32_t i = 0; i < n; i++)
-            TRY(add_row(&self->builder, &rows[i]));
+            TRY(model_add_row(&self->builder, &rows[i]));
         TRY(mst_chunk_builder_pack(&self->builder, 0, n, &chunk));
     }
     for (uint32_t i = 0; i < n; i++) {
         if (pack)
             mst_chunk_row(chunk, i, &self->rows[i]);
         else
-            self->rows[i] = row_in_place(&rows[i]);
+            self->rows[i] = model_row_in_place(&rows[i]);
         if (self->augment.any)
             mst_augment_row(&self->augment, false, 0, i, self->images + i * mst_augment_out(&self->augment),
                             &self->rows[i]);
@@ -202,7 +202,7 @@ static mst_status score(muster_model *self, const muster_row *rows, uint32_t n)
     return st;
 }
 
-static void probabilities_of(const float *scores, uint32_t n, float *out)
+static void model_probabilities(const float *scores, uint32_t n, float *out)
 {
     if (n > 1) {
         mst_probabilities(scores, n, out);
@@ -213,16 +213,16 @@ static void probabilities_of(const float *scores, uint32_t n, float *out)
     out[1] = (float)p;
 }
 
-static mst_status predict(muster_model *self, const muster_row *rows, size_t n_rows, float *out)
+static mst_status model_predict(muster_model *self, const muster_row *rows, size_t n_rows, float *out)
 {
     uint32_t n_scores = self->assembly.model->n_scores, classes = muster_model_classes(self);
     for (size_t i = 0; i < n_rows; i++)
-        TRY(check_row(self, &rows[i], i));
+        TRY(model_check_row(self, &rows[i], i));
     for (size_t from = 0; from < n_rows; from += ROWS) {
         uint32_t n = n_rows - from < ROWS ? (uint32_t)(n_rows - from) : ROWS;
-        TRY(score(self, rows + from, n));
+        TRY(model_score(self, rows + from, n));
         for (uint32_t i = 0; i < n; i++)
-            probabilities_of(self->scores + (size_t)i * n_scores, n_scores, out + (from + i) * classes);
+            model_probabilities(self->scores + (size_t)i * n_scores, n_scores, out + (from + i) * classes);
     }
     return MST_OK;
 }
@@ -230,5 +230,5 @@ static mst_status predict(muster_model *self, const muster_row *rows, size_t n_r
 muster_status muster_model_predict(muster_model *self, const muster_row *rows, size_t n_rows,
                                    float *probabilities)
 {
-    return (muster_status)predict(self, rows, n_rows, probabilities);
+    return (muster_status)model_predict(self, rows, n_rows, probabilities);
 }

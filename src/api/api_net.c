@@ -1,9 +1,9 @@
-/* Nets of the public interface: lines of a net file, and kinds of layers that a program brings along, each
- * behind a table of layer.h whose functions call the program's.
+/* Nets of the public interface: lines of a net file, and kinds of layers of the program, each with a table of
+ * layer.h whose functions call those of the program.
  *
  * Invariants
- * 1. A kind begins with its table, so that a layer finds the kind that it is of.
- * 2. Options of such a kind are real numbers in a row behind the layer. */
+ * 1. A kind begins with its table, so that a layer finds its kind.
+ * 2. The options of such a kind are real numbers, in an array after the layer. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ _Static_assert((int)MUSTER_INIT_GLOROT == (int)MST_INIT_GLOROT &&
 typedef struct own_kind {
     mst_layer_ops ops;
     muster_layer user;
-    char *name;                                   /* and its options, cut into words */
+    char *name;                                   /* and its options, split into words */
     mst_option options[MUSTER_LAYER_OPTIONS + 1]; /* names and defaults point into the copy */
     char *words;
 } own_kind;
@@ -84,7 +84,7 @@ static mst_status own_shape(mst_layer *self)
     TRY(mst_api_answer(kind->user.shape(&info, &shape), self->name));
     if (shape.out.c == 0 || shape.out.h == 0 || shape.out.w == 0 || shape.n_params > MST_LAYER_PARAMS)
         return mst_fail(MST_EINPUT,
-                        "%s: its shape function must say what comes out, and at most %d parameters",
+                        "%s: its shape function must set the output shape and at most %d parameters",
                         self->name, MST_LAYER_PARAMS);
     self->out = (mst_dims){shape.out.c, shape.out.h, shape.out.w};
     self->n_params = shape.n_params;
@@ -204,12 +204,12 @@ static bool is_name(const char *text)
 {
     return isalpha((unsigned char)*text) &&
            text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")] == '\0' &&
-           strlen(text) < 24; /* a number behind it makes the name of a layer */
+           strlen(text) < 24; /* a number after it makes the name of a layer */
 }
 
 static mst_status check_open(const muster_net *net)
 {
-    return net->fixed ? mst_fail(MST_EUSAGE, "the net is in use by options or a model, and cannot change")
+    return net->fixed ? mst_fail(MST_EUSAGE, "the net is in use by options or a model and cannot change")
                       : MST_OK;
 }
 
@@ -263,7 +263,7 @@ muster_net *mst_api_net_hold(muster_net *net)
 {
     if (net == NULL)
         return NULL;
-    if (!net->fixed) /* or several threads would write it */
+    if (!net->fixed) /* else several threads would write it */
         net->fixed = true;
     atomic_fetch_add_explicit(&net->references, 1, memory_order_relaxed);
     return net;

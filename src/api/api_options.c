@@ -1,5 +1,5 @@
-/* Options of the public interface: the settings of a training (train/settings.h), and what only a program can
- * give: readers and a net; contract in muster/muster.h. */
+/* Options of the public interface: the settings of a training (train/settings.h), and the readers and the net
+ * of the program; contract in muster/muster.h. */
 #include <string.h>
 
 #include "api/api_impl.h"
@@ -56,7 +56,7 @@ muster_status muster_options_load(muster_options *self, const char *path)
     return (muster_status)mst_options_load_yaml(self->settings.groups, self->settings.n_groups, path);
 }
 
-static const char *keep_text(muster_options *self, char *text)
+static const char *options_keep_text(muster_options *self, char *text)
 {
     mst_free(self->text);
     self->text = text;
@@ -75,12 +75,12 @@ const char *muster_options_get(muster_options *self, const char *name)
     }
     char *text = value != NULL ? mst_option_text(value) : NULL;
     json_decref(all);
-    return keep_text(self, text);
+    return options_keep_text(self, text);
 }
 
 const char *muster_options_help(muster_options *self)
 {
-    return keep_text(self, mst_options_help(self->settings.groups, self->settings.n_groups));
+    return options_keep_text(self, mst_options_help(self->settings.groups, self->settings.n_groups));
 }
 
 /* ---- data ---- */
@@ -90,7 +90,7 @@ muster_status muster_options_add_file(muster_options *self, const char *path)
     return (muster_status)mst_text_list_add(&self->settings.files, path);
 }
 
-static mst_status add_reader(muster_options *self, const char *name, const muster_reader *reader)
+static mst_status options_add_reader(muster_options *self, const char *name, const muster_reader *reader)
 {
     TRY(mst_api_reader_check(name, reader));
     for (size_t i = 0; i < self->n_readers; i++)
@@ -108,7 +108,7 @@ static mst_status add_reader(muster_options *self, const char *name, const muste
 
 muster_status muster_options_add_reader(muster_options *self, const char *name, const muster_reader *reader)
 {
-    return (muster_status)add_reader(self, name, reader);
+    return (muster_status)options_add_reader(self, name, reader);
 }
 
 muster_status muster_options_set_net(muster_options *self, muster_net *net)
@@ -120,8 +120,8 @@ muster_status muster_options_set_net(muster_options *self, muster_net *net)
 
 /* ---- copies ---- */
 
-/* The same values, and the same of them given by the user. */
-static mst_status copy_values(const mst_settings *from, mst_settings *to)
+/* Copies the values, and which of them the user has set. */
+static mst_status options_copy_values(const mst_settings *from, mst_settings *to)
 {
     const char *title;
     json_t *all = mst_options_json(from->groups, from->n_groups), *values;
@@ -143,9 +143,9 @@ mst_status mst_api_options_copy(const muster_options *from, muster_options **out
 {
     muster_options *copy = NULL;
     TRY(options_new(&copy));
-    mst_status st = copy_values(&from->settings, &copy->settings);
+    mst_status st = options_copy_values(&from->settings, &copy->settings);
     for (size_t i = 0; st == MST_OK && i < from->n_readers; i++)
-        st = add_reader(copy, from->readers[i].name, &from->readers[i].reader);
+        st = options_add_reader(copy, from->readers[i].name, &from->readers[i].reader);
     if (st != MST_OK) {
         muster_options_free(copy);
         return st;

@@ -1,12 +1,12 @@
-/* A program's reader as a dataset (data/dataset.h): with a known number of rows at random, else as a stream.
+/* A reader of the program as a dataset (data/dataset.h): with random access if its number of rows is known,
+ * else as a stream.
  *
- * Rows without keys are written by the program straight into the records of a chunk; rows with keys go
- * through the builder, which sorts them and finds out whether their values are all one. A stream's chunk is
- * made when its block is read, since the program is asked for rows by one thread at a time; parsing hands it
- * over.
+ * Rows without keys are written by the program directly into the records of a chunk. Rows with keys go
+ * through the builder, which sorts them and finds out whether all values are one. A chunk of a stream is made
+ * when its block is read, because only one thread at a time may call the program; parsing hands it over.
  *
  * Invariants
- * 1. What chunk a row is in follows from what the reader says of itself: the same in every process of a job.
+ * 1. The chunk of a row follows from the description of the reader: it is the same in every process of a job.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -17,7 +17,7 @@
 #include "base/alloc.h"
 
 #define CHUNK_ROWS  1024
-#define CHUNK_BYTES (1u << 20) /* about; a chunk has at least one row */
+#define CHUNK_BYTES (1u << 20) /* approximately; a chunk has at least one row */
 
 typedef struct reader_dataset {
     mst_dataset base;
@@ -25,7 +25,7 @@ typedef struct reader_dataset {
     /* Stream: */
     bool open, ended;
     void *cursor;
-    uint64_t next; /* row to come */
+    uint64_t next; /* next row */
 } reader_dataset;
 
 mst_status mst_api_reader_check(const char *name, const muster_reader *r)
@@ -34,7 +34,7 @@ mst_status mst_api_reader_check(const char *name, const muster_reader *r)
     if (name == NULL || name[0] == '\0')
         return mst_fail(MST_EUSAGE, "a reader needs a name");
     if (r->read == NULL)
-        return mst_fail(MST_EUSAGE, "reader %s has no function to read with", name);
+        return mst_fail(MST_EUSAGE, "reader %s has no read function", name);
     if (r->n_dense == 0 && r->max_keys == 0)
         return mst_fail(MST_EUSAGE, "reader %s: rows need dense numbers or keys", name);
     if (features < r->n_dense || features > UINT32_MAX || (r->max_keys > 0 && features <= r->n_dense))
@@ -43,7 +43,7 @@ mst_status mst_api_reader_check(const char *name, const muster_reader *r)
     if (r->n_dense > 1u << 28 || r->max_keys > 1u << 28)
         return mst_fail(MST_EUSAGE, "reader %s: rows of more than 2^28 numbers", name);
     if (r->bytes && r->max_keys > 0)
-        return mst_fail(MST_EUSAGE, "reader %s: bytes go without keys only", name);
+        return mst_fail(MST_EUSAGE, "reader %s: rows of bytes cannot have keys", name);
     if (r->n_classes < 2 || r->n_classes > 1u << 24)
         return mst_fail(MST_EUSAGE, "reader %s: n_classes must be at least 2", name);
     bool image = r->channels != 0 || r->height != 0 || r->width != 0;
@@ -53,8 +53,8 @@ mst_status mst_api_reader_check(const char *name, const muster_reader *r)
     return MST_OK;
 }
 
-/* What a row must be whatever is trained on it: where a number is none, training would fail much later. */
-static mst_status check_values(const reader_dataset *d, uint64_t number, const muster_row *row)
+/* Checks requirements of every training: with a number that is NAN, training would fail much later. */
+static mst_status reader_check_values(const reader_dataset *d, uint64_t number, const muster_row *row)
 {
     const char *name = d->base.name;
     if (!(isfinite(row->label) && row->label == floorf(row->label)))
@@ -72,8 +72,9 @@ static mst_status check_values(const reader_dataset *d, uint64_t number, const m
     return MST_OK;
 }
 
-/* Asks the program for a row, whose places are set. */
-static mst_status ask(const reader_dataset *d, void *cursor, uint64_t number, muster_row *row, bool *end)
+/* Reads a row from the program into prepared memory. */
+static mst_status reader_read_row(const reader_dataset *d, void *cursor, uint64_t number, muster_row *row,
+                                  bool *end)
 {
     const muster_reader *r = &d->reader;
     char who[160];
@@ -92,17 +93,17 @@ static mst_status ask(const reader_dataset *d, void *cursor, uint64_t number, mu
         return mst_fail(MST_EINPUT, "reader %s: it ends at row %" PRIu64 " of %" PRIu64, d->base.name, number,
                         r->n_rows);
     if (row->n_keys > r->max_keys)
-        return mst_fail(MST_EINPUT, "reader %s: row %" PRIu64 " has %u keys; it said at most %u",
+        return mst_fail(MST_EINPUT, "reader %s: row %" PRIu64 " has %u keys; the reader declares at most %u",
                         d->base.name, number, row->n_keys, r->max_keys);
     if (!isfinite(row->weight) || row->weight < 0.0f)
         return mst_fail(MST_EINPUT, "reader %s: row %" PRIu64 " has weight %g", d->base.name, number,
                         (double)row->weight);
-    return *end ? MST_OK : check_values(d, number, row);
+    return *end ? MST_OK : reader_check_values(d, number, row);
 }
 
 /* ---- rows without keys ---- */
 
-static uint32_t record_words(const muster_reader *r)
+static uint32_t reader_record_words(const muster_reader *r)
 {
     return 2 + (r->bytes ? (r->n_dense + 3) / 4 : r->n_dense);
 }
@@ -113,11 +114,11 @@ static void plain_destroy(mst_chunk *self)
 }
 
 /* n rows from `first`, fewer at the end of a stream. */
-static mst_status make_plain(const reader_dataset *d, void *cursor, uint64_t first, uint32_t n, bool *end,
-                             mst_chunk **out)
+static mst_status reader_make_plain(const reader_dataset *d, void *cursor, uint64_t first, uint32_t n,
+                                    bool *end, mst_chunk **out)
 {
     const muster_reader *r = &d->reader;
-    uint32_t stride = record_words(r), i = 0;
+    uint32_t stride = reader_record_words(r), i = 0;
     mst_chunk *chunk = mst_zalloc(sizeof *chunk + (size_t)n * stride * 4);
     if (chunk == NULL)
         return mst_fail_memory();
@@ -127,7 +128,7 @@ static mst_status make_plain(const reader_dataset *d, void *cursor, uint64_t fir
         float *numbers = (float *)record;
         muster_row row = {.dense = r->bytes ? NULL : numbers + 2,
                           .bytes = r->bytes ? (unsigned char *)(record + 2) : NULL};
-        mst_status st = ask(d, cursor, first + i, &row, end);
+        mst_status st = reader_read_row(d, cursor, first + i, &row, end);
         if (st != MST_OK) {
             mst_free(chunk);
             return st;
@@ -157,8 +158,8 @@ static mst_status make_plain(const reader_dataset *d, void *cursor, uint64_t fir
 
 /* ---- rows with keys ---- */
 
-static mst_status add_row(const reader_dataset *d, uint64_t number, const muster_row *row,
-                          mst_chunk_builder *b)
+static mst_status reader_add_row(const reader_dataset *d, uint64_t number, const muster_row *row,
+                                 mst_chunk_builder *b)
 {
     const muster_reader *r = &d->reader;
     TRY(mst_chunk_builder_room(b, (size_t)r->n_dense + row->n_keys));
@@ -174,8 +175,8 @@ static mst_status add_row(const reader_dataset *d, uint64_t number, const muster
     return mst_chunk_builder_end_row(b, row->label, row->weight);
 }
 
-static mst_status make_keyed(const reader_dataset *d, void *cursor, uint64_t first, uint32_t n, bool *end,
-                             mst_chunk **out)
+static mst_status reader_make_keyed(const reader_dataset *d, void *cursor, uint64_t first, uint32_t n,
+                                    bool *end, mst_chunk **out)
 {
     const muster_reader *r = &d->reader;
     mst_status st = MST_OK;
@@ -195,10 +196,10 @@ static mst_status make_keyed(const reader_dataset *d, void *cursor, uint64_t fir
         memset(dense, 0, r->n_dense * sizeof *dense);
         for (uint32_t k = 0; k < r->max_keys; k++)
             values[k] = 1.0f;
-        TRY_OUT(st, ask(d, cursor, first + i, &row, end));
+        TRY_OUT(st, reader_read_row(d, cursor, first + i, &row, end));
         if (*end)
             break;
-        TRY_OUT(st, add_row(d, first + i, &row, &b));
+        TRY_OUT(st, reader_add_row(d, first + i, &row, &b));
     }
     st = mst_chunk_builder_pack(&b, 0, i, out);
 out:
@@ -209,12 +210,12 @@ out:
     return st;
 }
 
-static mst_status make(const reader_dataset *d, void *cursor, uint64_t first, uint32_t n, bool *end,
-                       mst_chunk **out)
+static mst_status reader_make(const reader_dataset *d, void *cursor, uint64_t first, uint32_t n, bool *end,
+                              mst_chunk **out)
 {
     mst_api_forget();
-    return d->reader.max_keys > 0 ? make_keyed(d, cursor, first, n, end, out)
-                                  : make_plain(d, cursor, first, n, end, out);
+    return d->reader.max_keys > 0 ? reader_make_keyed(d, cursor, first, n, end, out)
+                                  : reader_make_plain(d, cursor, first, n, end, out);
 }
 
 /* ---- random access ---- */
@@ -224,13 +225,13 @@ static mst_status reader_load(mst_dataset *self, uint32_t c, mst_chunk **out)
     const reader_dataset *d = (const reader_dataset *)self;
     uint64_t first = (uint64_t)c * self->chunk_rows, left = d->reader.n_rows - first;
     bool end = false;
-    return make(d, d->reader.arg, first, left < self->chunk_rows ? (uint32_t)left : self->chunk_rows, &end,
-                out);
+    return reader_make(d, d->reader.arg, first, left < self->chunk_rows ? (uint32_t)left : self->chunk_rows,
+                       &end, out);
 }
 
 /* ---- streams: a raw block is a finished chunk ---- */
 
-static void close_cursor(reader_dataset *d)
+static void reader_close_cursor(reader_dataset *d)
 {
     if (d->open && d->reader.close != NULL)
         d->reader.close(d->cursor);
@@ -238,7 +239,7 @@ static void close_cursor(reader_dataset *d)
     d->next = 0;
 }
 
-static mst_status open_cursor(reader_dataset *d)
+static mst_status reader_open_cursor(reader_dataset *d)
 {
     char who[160];
     d->cursor = d->reader.arg;
@@ -251,16 +252,16 @@ static mst_status open_cursor(reader_dataset *d)
     return MST_OK;
 }
 
-static mst_status stream_read(mst_dataset *self, mst_raw_block **out)
+static mst_status reader_stream_read(mst_dataset *self, mst_raw_block **out)
 {
     reader_dataset *d = (reader_dataset *)self;
     *out = NULL;
     if (!d->open)
-        TRY(open_cursor(d));
+        TRY(reader_open_cursor(d));
     if (d->ended)
         return MST_OK;
     mst_chunk *chunk = NULL;
-    mst_status st = make(d, d->cursor, d->next, self->chunk_rows, &d->ended, &chunk);
+    mst_status st = reader_make(d, d->cursor, d->next, self->chunk_rows, &d->ended, &chunk);
     if (st != MST_OK || chunk->n_rows == 0) {
         mst_chunk_release(chunk);
         return st;
@@ -270,8 +271,8 @@ static mst_status stream_read(mst_dataset *self, mst_raw_block **out)
     return MST_OK;
 }
 
-static mst_status stream_parse(mst_dataset *self, mst_raw_block *block, mst_chunk_builder *builder,
-                               mst_chunk **out)
+static mst_status reader_stream_parse(mst_dataset *self, mst_raw_block *block, mst_chunk_builder *builder,
+                                      mst_chunk **out)
 {
     (void)self;
     (void)builder;
@@ -279,15 +280,15 @@ static mst_status stream_parse(mst_dataset *self, mst_raw_block *block, mst_chun
     return MST_OK;
 }
 
-static void stream_skip(mst_dataset *self, mst_raw_block *block)
+static void reader_stream_skip(mst_dataset *self, mst_raw_block *block)
 {
     (void)self;
     mst_chunk_release((mst_chunk *)block);
 }
 
-static mst_status stream_rewind(mst_dataset *self)
+static mst_status reader_stream_rewind(mst_dataset *self)
 {
-    close_cursor((reader_dataset *)self);
+    reader_close_cursor((reader_dataset *)self);
     return MST_OK;
 }
 
@@ -296,22 +297,22 @@ static mst_status stream_rewind(mst_dataset *self)
 static void reader_destroy(mst_dataset *self)
 {
     reader_dataset *d = (reader_dataset *)self;
-    close_cursor(d);
+    reader_close_cursor(d);
     mst_free(self->name);
     mst_free(d);
 }
 
 static const mst_data_kind reader_kind = {.name = "reader", .capabilities = MST_DATA_FIXED_ROWS};
 static const mst_dataset_ops random_ops = {.load = reader_load, .destroy = reader_destroy};
-static const mst_dataset_ops stream_ops = {.read = stream_read,
-                                           .parse = stream_parse,
-                                           .skip = stream_skip,
-                                           .rewind = stream_rewind,
+static const mst_dataset_ops stream_ops = {.read = reader_stream_read,
+                                           .parse = reader_stream_parse,
+                                           .skip = reader_stream_skip,
+                                           .rewind = reader_stream_rewind,
                                            .destroy = reader_destroy};
 
-static uint32_t chunk_rows(const muster_reader *r)
+static uint32_t reader_chunk_rows(const muster_reader *r)
 {
-    uint64_t bytes = r->max_keys > 0 ? 8ull * (r->n_dense + r->max_keys) : 4ull * record_words(r);
+    uint64_t bytes = r->max_keys > 0 ? 8ull * (r->n_dense + r->max_keys) : 4ull * reader_record_words(r);
     uint64_t rows = CHUNK_BYTES / bytes;
     return rows < 1 ? 1 : rows > CHUNK_ROWS ? CHUNK_ROWS : (uint32_t)rows;
 }
@@ -320,7 +321,7 @@ mst_status mst_api_reader_open(const char *name, const muster_reader *r, mst_dat
 {
     reader_dataset *d = mst_zalloc(sizeof *d);
     char *copy = mst_strdup(name);
-    uint32_t rows = chunk_rows(r);
+    uint32_t rows = reader_chunk_rows(r);
     uint64_t n_chunks = (r->n_rows + rows - 1) / rows;
     mst_status st = MST_OK;
     if (d == NULL || copy == NULL)
@@ -348,7 +349,7 @@ mst_status mst_api_reader_open(const char *name, const muster_reader *r, mst_dat
                  .max_label = (float)(r->n_classes - 1),
                  .labels_integral = true,
                  .index_base = UINT32_MAX,
-                 .scanned = true, /* the program says so, and the feed holds every row to it */
+                 .scanned = true, /* as the program describes it; the feed checks every row */
                  .channels = r->channels,
                  .height = r->height,
                  .width = r->width},

@@ -52,17 +52,17 @@ mst_status mst_api_answer(muster_status status, const char *who)
     if (status == MUSTER_OK)
         return MST_OK;
     if ((unsigned)status > MUSTER_EUNSUPPORTED)
-        return mst_fail(MST_EINPUT, "%s failed with %d, which is no status", who, (int)status);
+        return mst_fail(MST_EINPUT, "%s failed with %d, which is not a status", who, (int)status);
     return mst_error_text()[0] != '\0' ? st : mst_fail(st, "%s failed: %s", who, mst_status_text(st));
 }
 
-/* The one sink of the process (log.h), as the program wants to be called. */
+/* The log sink of the process (log.h), which calls the function of the program. */
 static struct {
     muster_log_sink *sink;
     void *arg;
 } g_sink;
 
-static void pass_on(void *arg, mst_log_level level, const char *line)
+static void api_log_line(void *arg, mst_log_level level, const char *line)
 {
     (void)arg;
     g_sink.sink(g_sink.arg, (muster_log_level)level, line);
@@ -72,5 +72,5 @@ void muster_log_set(muster_log_sink *sink, void *arg, muster_log_level level)
 {
     g_sink.sink = sink;
     g_sink.arg = arg;
-    mst_log_set(sink != NULL ? pass_on : NULL, NULL, (mst_log_level)level);
+    mst_log_set(sink != NULL ? api_log_line : NULL, NULL, (mst_log_level)level);
 }

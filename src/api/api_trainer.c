@@ -1,5 +1,5 @@
-/* Trainers of the public interface: a copy of the options, settled, and the training loop or the job that
- * they ask for; contract in muster/muster.h. */
+/* Trainers of the public interface: a settled copy of the options, and the training loop or the job that they
+ * ask for; contract in muster/muster.h. */
 #include <string.h>
 
 #include "api/api_impl.h"
@@ -8,7 +8,7 @@
 #include "job/job.h"
 #include "train/training.h"
 
-#define LOOK_NS (200 * MST_MS) /* between two calls of a callback that did not ask for steps */
+#define LOOK_NS (200 * MST_MS) /* between two calls of a callback without a number of steps */
 
 struct muster_trainer {
     muster_options *options;
@@ -18,20 +18,20 @@ struct muster_trainer {
     bool ran;
     mst_train_summary summary;
     /* During run: */
-    uint64_t every, told_step, told_ns;
+    uint64_t every, reported_step, reported_ns;
     muster_callback *callback;
     void *arg;
 };
 
-/* ---- what the program hears ---- */
+/* ---- callbacks ---- */
 
-static muster_result result_of(const mst_result *r)
+static muster_result trainer_result(const mst_result *r)
 {
     return (muster_result){
         .rows = r->rows, .loss = r->loss, .accuracy = r->accuracy, .auc = r->auc, .top5 = r->top5};
 }
 
-static muster_progress progress_of(muster_event event, const mst_train_status *s)
+static muster_progress trainer_progress(muster_event event, const mst_train_status *s)
 {
     return (muster_progress){
         .event = event,
@@ -47,44 +47,44 @@ static muster_progress progress_of(muster_event event, const mst_train_status *s
     };
 }
 
-static void tell(muster_trainer *self, const muster_progress *p)
+static void trainer_call_back(muster_trainer *self, const muster_progress *p)
 {
     if (self->callback(self->arg, p) != 0)
         atomic_store(&self->stop, true);
 }
 
-static void on_progress(void *arg, const mst_train_status *s)
+static void trainer_on_progress(void *arg, const mst_train_status *s)
 {
     muster_trainer *self = arg;
     uint64_t now = mst_now_ns();
-    bool due = self->every > 0 ? s->step / self->every > self->told_step / self->every
-                               : s->step > self->told_step && now - self->told_ns >= LOOK_NS;
+    bool due = self->every > 0 ? s->step / self->every > self->reported_step / self->every
+                               : s->step > self->reported_step && now - self->reported_ns >= LOOK_NS;
     if (!due)
         return;
-    self->told_step = s->step;
-    self->told_ns = now;
-    muster_progress p = progress_of(MUSTER_EVENT_STEPS, s);
-    tell(self, &p);
+    self->reported_step = s->step;
+    self->reported_ns = now;
+    muster_progress p = trainer_progress(MUSTER_EVENT_STEPS, s);
+    trainer_call_back(self, &p);
 }
 
-static void on_evaluated(void *arg, const mst_train_status *s, const char *set, const mst_result *r)
+static void trainer_on_evaluated(void *arg, const mst_train_status *s, const char *set, const mst_result *r)
 {
-    muster_progress p = progress_of(MUSTER_EVENT_EVALUATED, s);
+    muster_progress p = trainer_progress(MUSTER_EVENT_EVALUATED, s);
     p.set = set;
-    p.result = result_of(r);
-    tell(arg, &p);
+    p.result = trainer_result(r);
+    trainer_call_back(arg, &p);
 }
 
-static void on_saved(void *arg, const mst_train_status *s, const char *path)
+static void trainer_on_saved(void *arg, const mst_train_status *s, const char *path)
 {
-    muster_progress p = progress_of(MUSTER_EVENT_SAVED, s);
+    muster_progress p = trainer_progress(MUSTER_EVENT_SAVED, s);
     p.path = path;
-    tell(arg, &p);
+    trainer_call_back(arg, &p);
 }
 
 /* ---- making ---- */
 
-static mst_status open_reader(void *arg, const mst_text_list *files, mst_dataset **out)
+static mst_status trainer_open_reader(void *arg, const mst_text_list *files, mst_dataset **out)
 {
     const muster_options *options = arg;
     for (size_t f = 0; f < files->n; f++)
@@ -100,18 +100,18 @@ static mst_status open_reader(void *arg, const mst_text_list *files, mst_dataset
     return MST_OK;
 }
 
-/* The program's net takes the place of options that name or change one. */
-static mst_status use_net(muster_options *options)
+/* Uses the net of the program in place of options that name or change one. */
+static mst_status trainer_use_net(muster_options *options)
 {
     mst_settings *s = &options->settings;
     if (options->net == NULL)
         return MST_OK;
     const char *name = mst_options_set_with(s->groups, s->n_groups, MST_MODEL_OPTION_OF_NET);
     if (name != NULL)
-        return mst_fail(MST_EUSAGE, "--%s is of no use: the program brings its own net", name);
+        return mst_fail(MST_EUSAGE, "--%s has no effect: the program has its own net", name);
     if (mst_options_is_set(s->groups, s->n_groups, "model") &&
         !mst_model_has(mst_models[s->model.model], MST_MODEL_NET_FILE))
-        return mst_fail(MST_EUSAGE, "--model %s is of no use: the program brings its own net",
+        return mst_fail(MST_EUSAGE, "--model %s has no effect: the program has its own net",
                         mst_models[s->model.model]->name);
     TRY(mst_options_set(s->groups, s->n_groups, "model", "net"));
     s->model.net_text = options->net->text;
@@ -119,17 +119,17 @@ static mst_status use_net(muster_options *options)
     return MST_OK;
 }
 
-static mst_status set_up(muster_trainer *self)
+static mst_status trainer_set_up(muster_trainer *self)
 {
     muster_options *options = self->options;
     mst_settings *s = &options->settings;
-    TRY(use_net(options));
+    TRY(trainer_use_net(options));
     TRY(mst_settings_settle(s, false));
     if (s->train.cache && options->n_readers > 0)
-        return mst_fail(MST_EUSAGE, "--cache is for files: the program reads rows of its own");
+        return mst_fail(MST_EUSAGE, "--cache is for files, but the program reads rows itself");
     self->config = mst_settings_config(s);
     self->config.stop = &self->stop;
-    self->config.open_own = open_reader;
+    self->config.open_own = trainer_open_reader;
     self->config.open_arg = options;
     return mst_settings_local(s) ? mst_training_new(&self->config, &self->loop) : MST_OK;
 }
@@ -142,7 +142,7 @@ muster_status muster_trainer_new(const muster_options *options, muster_trainer *
     atomic_init(&self->stop, false);
     mst_status st = mst_api_options_copy(options, &self->options);
     if (st == MST_OK)
-        st = set_up(self);
+        st = trainer_set_up(self);
     if (st != MST_OK) {
         muster_trainer_free(self);
         return (muster_status)st;
@@ -167,7 +167,7 @@ void muster_trainer_stop(muster_trainer *self)
 
 /* ---- running ---- */
 
-static void fill_summary(const muster_trainer *self, bool has_run, muster_summary *out)
+static void trainer_fill_summary(const muster_trainer *self, bool has_run, muster_summary *out)
 {
     const mst_train_summary *s = &self->summary;
     *out = (muster_summary){.has_run = has_run, .end = "", .run = s->run, .checkpoint = s->checkpoint};
@@ -179,11 +179,11 @@ static void fill_summary(const muster_trainer *self, bool has_run, muster_summar
     out->rows = s->status.rows;
     out->train_seconds = s->status.train_seconds;
     out->train_loss = s->status.train_loss;
-    out->test = result_of(&s->test);
-    out->valid = result_of(&s->valid);
+    out->test = trainer_result(&s->test);
+    out->valid = trainer_result(&s->valid);
 }
 
-static mst_status run_job(muster_trainer *self, const mst_train_callbacks *callbacks, bool *has_run)
+static mst_status trainer_run_job(muster_trainer *self, const mst_train_callbacks *callbacks, bool *has_run)
 {
     mst_job_summary summary;
     mst_status st =
@@ -203,22 +203,22 @@ muster_status muster_trainer_run(muster_trainer *self, uint64_t every, muster_ca
     if (self->ran)
         return muster_fail(
             MUSTER_EUSAGE,
-            "this trainer has run: make a new one, with the option resume to go on with its run");
+            "this trainer has run; to continue its run, create a new one with the option resume");
     self->ran = true;
     self->every = every;
     self->callback = callback;
     self->arg = arg;
-    self->told_ns = mst_now_ns();
+    self->reported_ns = mst_now_ns();
     if (callback != NULL) {
-        callbacks.progress = on_progress;
-        callbacks.evaluated = on_evaluated;
-        callbacks.saved = on_saved;
+        callbacks.progress = trainer_on_progress;
+        callbacks.evaluated = trainer_on_evaluated;
+        callbacks.saved = trainer_on_saved;
         if (self->loop != NULL)
             mst_training_report_every(self->loop, every);
     }
     mst_status st = self->loop != NULL ? mst_training_run(self->loop, &callbacks, &self->summary)
-                                       : run_job(self, &callbacks, &has_run);
+                                       : trainer_run_job(self, &callbacks, &has_run);
     if (st == MST_OK && summary != NULL)
-        fill_summary(self, has_run, summary);
+        trainer_fill_summary(self, has_run, summary);
     return (muster_status)st;
 }

@@ -57,7 +57,7 @@ static void usage_is_checked(void **state)
     r.max_keys = 3;
     refused(muster_options_add_reader(o, "a", &r), MUSTER_EUSAGE, "n_features");
     r.read = NULL;
-    refused(muster_options_add_reader(o, "a", &r), MUSTER_EUSAGE, "no function");
+    refused(muster_options_add_reader(o, "a", &r), MUSTER_EUSAGE, "no read function");
     muster_options_free(o);
 }
 
