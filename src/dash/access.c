@@ -1,4 +1,4 @@
-/* Who may look (access.h). */
+/* Access to the page (access.h). */
 #include "dash/access.h"
 
 #include <arpa/inet.h>
@@ -52,7 +52,7 @@ mst_status mst_address_parse(const char *text, mst_address *out)
         from++;
         n -= 2;
     } else if (memchr(text, ':', n) != NULL) {
-        goto bad; /* which colon would be the port's? */
+        goto bad; /* ambiguous: which colon precedes the port? */
     }
     if (!access_parse_port(colon + 1, &a.port) || n >= sizeof a.host || memchr(from, '[', n) != NULL ||
         memchr(from, ']', n) != NULL)
@@ -150,7 +150,7 @@ static bool access_host_of(const char *header, char *out, size_t size, bool *v6)
         if (!isalnum((unsigned char)from[i]) && strchr(*v6 ? ":." : ".-_", from[i]) == NULL)
             return false;
     memcpy(out, from, n);
-    if (n > 1 && out[n - 1] == '.') /* a name's last dot says nothing */
+    if (n > 1 && out[n - 1] == '.') /* a trailing dot has no meaning */
         n--;
     out[n] = '\0';
     return true;

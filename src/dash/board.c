@@ -1,10 +1,11 @@
 /* The runs that are shown (board.h).
  *
- * Design: looking through folders costs a few calls for each, so it is done every other second; a run that is
- * over is read every five. The verdict is made when a run has ended, and every third second before that.
+ * Design: a scan of folders takes a few system calls for each, so it runs every other second; a run that is
+ * over is read every five seconds. The verdict is made when a run has ended, and every third second before
+ * that.
  *
- * Invariant: a run whose folder is gone stays on the board with what was read of it; one whose folder was
- * replaced is dropped and read as another. */
+ * Invariant: a run whose folder was removed stays on the board with the data already read; one whose folder
+ * was replaced is dropped and read as a new run. */
 #include "dash/board.h"
 
 #include <dirent.h>
@@ -30,7 +31,7 @@
 #define OVER_NS    (5 * MST_S)
 #define JUDGE_NS   (3 * MST_S)
 #define DEPTH      3 /* SWEEPS/NAME/runs/RUN */
-#define UNREAD_MAX 3 /* notes on what cannot be read */
+#define UNREAD_MAX 3 /* notes on folders that cannot be read */
 
 /* ---- runs ---- */
 
@@ -63,7 +64,7 @@ static uint64_t board_folder_inode(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode) ? (uint64_t)info.st_ino : 0;
 }
 
-/* Appends the run at path. A folder of which nothing can be read yet is left for later: MST_OK. */
+/* Appends the run at path. A folder without readable files is tried again later: MST_OK. */
 static mst_status board_add_run(mst_board *self, const char *path)
 {
     mst_status st = MST_OK;
@@ -101,7 +102,7 @@ static mst_status board_drop_run(mst_board *self, size_t i)
     return mst_text_list_add(&self->dropped, id);
 }
 
-/* Runs of the same name are told apart by their paths. */
+/* Runs with the same name are labelled by their paths. */
 static mst_status board_label_runs(mst_board *self)
 {
     for (size_t i = 0; i < self->n; i++) {
@@ -129,10 +130,10 @@ typedef struct candidate {
 typedef struct candidates {
     candidate *items;
     size_t n, capacity;
-    mst_text_list unread; /* sentences about what cannot be looked at */
+    mst_text_list unread; /* sentences about folders that cannot be read */
 } candidates;
 
-/* *error: why it cannot be read, though something is there; else left as it is. */
+/* *error: why an existing folder cannot be read; otherwise unchanged. */
 static bool board_has_file(const char *folder, const char *name, int64_t *written, int *error)
 {
     struct stat info;
@@ -226,7 +227,7 @@ static mst_status board_add_notes(mst_board *self, const mst_text_list *unread, 
     for (size_t i = 0; i < unread->n && i < UNREAD_MAX; i++)
         TRY(mst_text_list_add(&self->notes, unread->items[i]));
     if (self->n == 0 && unread->n == 0)
-        TRY(board_note(self, mst_sprintf("No run yet in %s%s; runs appear here when they begin.",
+        TRY(board_note(self, mst_sprintf("No run yet in %s%s; runs appear here when they start.",
                                          self->roots.items[0], self->roots.n > 1 ? " and the others" : "")));
     if (more > 0)
         TRY(board_note(self,
@@ -251,7 +252,7 @@ static mst_status board_scan(mst_board *self)
                 st = board_drop_run(self, k--);
         if (self->n >= MST_BOARD_RUNS)
             more++;
-        else if (st == MST_OK && !board_on_board(self, found.items[i].path)) /* a folder may be named twice */
+        else if (st == MST_OK && !board_on_board(self, found.items[i].path)) /* a folder may be given twice */
             st = board_add_run(self, found.items[i].path);
     }
     if (st == MST_OK && self->n != before)
@@ -356,11 +357,11 @@ static mst_status board_look_at(mst_board *self, mst_board_run *run, bool gone, 
         bool judge = !run->looked || (grew && now - run->judged_ns >= JUDGE_NS) ||
                      (grew && run->view.life != MST_LIFE_LIVE);
         TRY(mst_run_view_init(run->data, gone, judge, &view));
-        if (!judge && run->view.has_verdict) { /* the last one still holds */
+        if (!judge && run->view.has_verdict) { /* the last one is still valid */
             view.verdict = run->view.verdict;
             view.has_verdict = true;
         }
-        /* a run that has just ended is judged as a whole */
+        /* the verdict of a run that has just ended covers all of it */
         if (!judge && view.life != run->view.life && run->looked) {
             TRY(mst_verdict_of(run->data, &view.verdict));
             view.has_verdict = judge = true;
@@ -459,7 +460,7 @@ void mst_board_destroy(mst_board *self)
     mst_free(self);
 }
 
-/* ---- looking ---- */
+/* ---- access ---- */
 
 static json_t *board_texts_json(const mst_text_list *list)
 {

@@ -1,7 +1,7 @@
-/* The runs that are shown: those of the folders that were named, and those that appear in them.
+/* The board: the runs that are shown, from the given folders, including those that appear later.
  *
- * A named folder is a run, or holds runs, at most two folders deep. Everything is read from files by
- * mst_board_update, on the caller's thread; nothing waits and nothing in a run is written. */
+ * A given folder is a run, or contains runs at most two folders deep. mst_board_update reads everything from
+ * files on the caller's thread; it waits for nothing and writes nothing. */
 #ifndef MST_DASH_BOARD_H
 #define MST_DASH_BOARD_H
 
@@ -11,21 +11,21 @@
 
 typedef struct mst_board mst_board;
 
-#define MST_BOARD_RUNS 200 /* the newest; a note says when there are more */
+#define MST_BOARD_RUNS 200 /* the newest; a note mentions any others */
 
 typedef struct mst_board_run {
-    unsigned id; /* ascending, never used again */
+    unsigned id; /* ascending, never reused */
     char *path, *label;
     mst_run_data *data;
     mst_run_view view; /* of the last update */
     mst_point_table *tables;
     size_t n_tables, tables_capacity;
-    double begin;          /* what the tables count from */
-    uint64_t inode;        /* of the folder: another one is another run */
+    double begin;          /* the zero of times in the tables */
+    uint64_t inode;        /* of the folder: a new inode is a new run */
     uint64_t due_ns;       /* when it is read again */
     uint64_t judged_ns;    /* when its verdict was made */
     char *text;            /* the view as JSON with "id", in one line */
-    mst_string delta;      /* events since the update before; empty: nothing changed */
+    mst_string delta;      /* events since the previous update; empty: no change */
     bool appeared, looked; /* looked: there is a view */
 } mst_board_run;
 
@@ -35,8 +35,8 @@ struct mst_board {
     size_t n, capacity;
     unsigned last_id;
     mst_text_list dropped; /* ids of runs that were replaced, of the last update, as text */
-    mst_text_list notes;   /* sentences about the folders; of the last look */
-    uint64_t scan_ns;      /* when folders are looked through again */
+    mst_text_list notes;   /* sentences about the folders, from the last scan */
+    uint64_t scan_ns;      /* time of the next scan of folders */
     bool curves;           /* whether points of curves are kept */
 };
 
@@ -46,7 +46,7 @@ mst_status mst_board_new(const mst_text_list *paths, bool curves, mst_board **ou
 void mst_board_destroy(mst_board *self); /* NULL-safe */
 
 /* Reads what is due: live runs each time, others every few seconds. Afterwards each run's delta has the
- * events for those who follow. MST_ENOMEM only. */
+ * events for the listeners. MST_ENOMEM only. */
 mst_status mst_board_update(mst_board *self);
 
 /* Everything about a run, as events. */

@@ -1,13 +1,13 @@
 /* The page's server (http.h).
  *
- * Design: one thread, and no locks: libmicrohttpd's sockets are polled together with the clock. A listener to
- * events is a connection whose answer never ends; while there is nothing for it, it is suspended, and each
- * tick wakes it. What a listener is sent is decided in sse.c, what a request gets in routes.c.
+ * Design: one thread and no locks: the sockets of libmicrohttpd are polled together with the clock. A
+ * listener is a connection to /events whose response never ends; it is suspended while there is no data, and
+ * each tick resumes it. sse.c decides what a listener receives, routes.c how a request is answered.
  *
  * Invariants
- * 1. Connections, listeners and what waits for a listener are bounded; a connection that moves nothing for
- * the timeout is closed. A listener is sent something every second, so a dead one is found.
- * 2. Every answer has the content policy, and none may be kept or be part of another site's page. */
+ * 1. Connections, listeners and the data queued for a listener are bounded; a connection without traffic for
+ * the timeout is closed. A listener receives data every second, so a dead one is found.
+ * 2. Every response has the content policy; none may be cached or embedded in another site's page. */
 #include "dash/http.h"
 
 #include "base/alloc.h"
@@ -69,7 +69,7 @@ mst_status mst_http_run(mst_http *self, const atomic_bool *stop)
 #define LISTENERS   32
 #define TIMEOUT_S   20
 #define TICK_NS     MST_S
-#define STOP_MS     200 /* how soon *stop is seen */
+#define STOP_MS     200 /* the longest delay until *stop is noticed */
 #define TICK_SHARE  10  /* reading takes at most one in so many */
 #define HEADERS_MAX ((size_t)32 << 10)
 #define BLOCK       ((size_t)32 << 10)
@@ -90,7 +90,7 @@ struct mst_http {
     char cookie[32]; /* its name */
     mst_guard guard;
     listener *listeners[LISTENERS];
-    mst_string common; /* events of the last tick for everybody */
+    mst_string common; /* events of the last tick for all listeners */
     bool stopping;
 };
 
@@ -246,12 +246,12 @@ static enum MHD_Result http_handle(void *arg, struct MHD_Connection *connection,
     mst_http *self = arg;
     mst_string text = {0};
     (void)version, (void)body, (void)body_size;
-    if (*state == NULL) { /* headers only; MHD asks again when the request is whole */
+    if (*state == NULL) { /* headers only; libmicrohttpd calls again when the request is complete */
         *state = &seen;
         if (strcmp(method, "GET") == 0)
             return MHD_YES;
     }
-    if (*body_size > 0) { /* nobody sends one with a GET; it is not looked at */
+    if (*body_size > 0) { /* a body of a GET request is ignored */
         *body_size = 0;
         return MHD_YES;
     }
@@ -305,7 +305,7 @@ static mst_status http_make_url(mst_http *self, const mst_address *address)
     char own[256] = "";
     const char *host = address->host;
     if (*host == '\0' || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0) {
-        gethostname(own, sizeof own - 1); /* it listens everywhere; this is where it is */
+        gethostname(own, sizeof own - 1); /* it listens on every interface: use the name of this host */
         host = own;
     }
     bool v6 = strchr(host, ':') != NULL;
@@ -355,7 +355,7 @@ mst_status mst_http_new(mst_board *board, const mst_http_options *options, mst_h
         HEADERS_MAX, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
     if (self->daemon == NULL)
         TRY_OUT(st, mst_fail(MST_EIO, "libmicrohttpd could not start: %s", strerror(errno)));
-    self->fd = -1; /* it closes it */
+    self->fd = -1; /* the daemon closes it */
     *out = self;
     self = NULL;
 out:

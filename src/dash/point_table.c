@@ -2,7 +2,7 @@
  *
  * Invariants
  * 1. n <= MST_TABLE_POINTS, whatever the file holds.
- * 2. A point, once there, changes only when the table starts over or is joined; then sent is 0. */
+ * 2. A point changes only when the table is reset or joined; then sent is 0. */
 #include "dash/point_table.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
-/* Points of curves, taken from a CSV file of a run as it grows, and thinned so that a long run takes no more
- * room than a short one: a table of at most MST_TABLE_POINTS points, each the mean of `stride` lines.
+/* Points of curves from a growing CSV file of a run, in bounded memory: a table of at most MST_TABLE_POINTS
+ * points, each the mean of `stride` lines.
  *
- * When a table is full, neighbours are joined and the stride doubles; whoever follows the table is then given
- * all of it again. One thread; the CSV table must outlive this one. */
+ * When a table is full, neighbours are joined and the stride doubles; listeners then receive the whole table
+ * again. One thread; the CSV table must outlive this one. */
 #ifndef MST_DASH_POINT_TABLE_H
 #define MST_DASH_POINT_TABLE_H
 
@@ -30,7 +30,7 @@ typedef struct mst_point_table {
     unsigned counts[MST_TABLE_COLUMNS];
     double *points; /* n x columns */
     size_t n, capacity;
-    size_t sent; /* points that followers have; 0 after everything changed */
+    size_t sent; /* points that listeners have; 0 after a reset or a join */
     ino_t inode;
 } mst_point_table;
 
@@ -39,11 +39,11 @@ mst_status mst_point_table_init(mst_point_table *self, mst_table_kind kind, cons
                                 const mst_csv *csv, double begin);
 void mst_point_table_fini(mst_point_table *self);
 
-/* Takes the lines that the CSV table has got since. MST_ENOMEM only. */
+/* Takes the new lines of the CSV table. MST_ENOMEM only. */
 mst_status mst_point_table_update(mst_point_table *self);
 
 /* {"table": NAME, "from": FROM, "columns": [...], "data": [[...], ...]}, a list for each column: the points
- * from `from` on, which replace whatever a follower has from there on. */
+ * from `from` on, which replace those that a listener has from there on. */
 void mst_point_table_json(const mst_point_table *self, size_t from, mst_string *out);
 
 #endif

@@ -1,8 +1,8 @@
 /* Prometheus' text format (prometheus.h).
  *
- * Design: the lines of a metric stand together under its HELP and TYPE, so each metric is a function of a run
- * or of a process and a row in a table; what is not known has no line, and a metric without lines has no head
- * either. Labels name the run as the page does, and the process, its role and its host. */
+ * Design: the lines of a metric follow its HELP and TYPE, so each metric is a function of a run or process
+ * and a row in a table. Unknown values have no line, and a metric without lines has no head. Labels are the
+ * name of the run as on the page, and the process, its role and its host. */
 #include "dash/prometheus.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ static void prometheus_add_label(mst_string *out, const char *name, const char *
     mst_free(clean);
 }
 
-/* Collects a metric's lines; its head is written with the first one. */
+/* Collects the lines of a metric; the first one writes its head. */
 typedef struct metric {
     mst_string *out;
     const char *name, *type, *help;
@@ -109,13 +109,13 @@ static const struct {
     {"muster_run_epochs", "gauge", "Passes over the data.", run_epochs},
     {"muster_run_training_seconds_total", "counter", "Time of training, without evaluations.", run_train},
     {"muster_run_evaluation_seconds_total", "counter", "Time of evaluations.", run_eval},
-    {"muster_run_rows_per_second", "gauge", RECENT("Rows a second of all workers"), run_rate},
+    {"muster_run_rows_per_second", "gauge", RECENT("Rows per second of all workers"), run_rate},
     {"muster_run_wait_ratio", "gauge", "Share of the workers' time spent waiting, recently.", run_waits},
     {"muster_run_progress_ratio", "gauge", "Share of the run that is done, by its first limit.",
      run_progress},
-    {"muster_run_training_loss", "gauge", "Newest loss on rows trained on.", run_train_loss},
+    {"muster_run_training_loss", "gauge", "Newest training loss.", run_train_loss},
     {"muster_run_learning_rate", "gauge", "Newest learning rate.", run_lr},
-    {"muster_run_start_time_seconds", "gauge", "When the run began, in seconds since 1970.", run_begin},
+    {"muster_run_start_time_seconds", "gauge", "Start of the run, in seconds since 1970.", run_begin},
     {"muster_run_workers", "gauge", "Workers of the run.", run_workers},
     {"muster_run_servers", "gauge", "Servers of the run.", run_servers},
 };
@@ -146,7 +146,7 @@ static void prometheus_add_quality(const mst_board *board, mst_string *out)
                                         "muster_run_top5_accuracy"};
     static const char *const helps[] = {"Loss of the last evaluation.", "Accuracy of the last evaluation.",
                                         "Area under the ROC curve of the last evaluation.",
-                                        "Accuracy, best of five, of the last evaluation."};
+                                        "Top-5 accuracy of the last evaluation."};
     for (int k = 0; k < 4; k++) {
         metric m = {out, names[k], "gauge", helps[k], false};
         for (size_t i = 0; i < board->n; i++) {
@@ -212,12 +212,13 @@ static const struct {
      process_live},
     {"muster_process_cpu_seconds_total", "counter", "Processor time of the process.", process_cpu},
     {"muster_process_resident_memory_bytes", "gauge", "Resident memory of the process.", process_memory},
-    {"muster_process_disk_read_bytes_total", "counter", "Bytes that it had disks read.", process_disk_read},
-    {"muster_process_disk_written_bytes_total", "counter", "Bytes that it had disks write.",
+    {"muster_process_disk_read_bytes_total", "counter", "Bytes that the process read from disks.",
+     process_disk_read},
+    {"muster_process_disk_written_bytes_total", "counter", "Bytes that the process wrote to disks.",
      process_disk_write},
-    {"muster_process_steps_total", "counter", "Steps that the process has ended.", process_steps},
+    {"muster_process_steps_total", "counter", "Steps that the process has completed.", process_steps},
     {"muster_process_rows_total", "counter", "Rows that the process has trained on.", process_rows},
-    {"muster_process_rows_per_second", "gauge", RECENT("Rows a second"), process_rate},
+    {"muster_process_rows_per_second", "gauge", RECENT("Rows per second"), process_rate},
     {"muster_process_received_bytes_total", "counter", "Bytes of messages received.", process_in},
     {"muster_process_sent_bytes_total", "counter", "Bytes of messages sent.", process_sent},
     {"muster_process_dropped_rows_total", "counter", "Rows pushed too late and dropped.", process_dropped},
@@ -225,9 +226,9 @@ static const struct {
     {"muster_host_cpu_seconds_total", "counter", "Processor time of the process's host, all programs.",
      process_host_cpu},
     {"muster_host_memory_used_bytes", "gauge", "Memory in use on the process's host.", process_host_memory},
-    {"muster_host_received_bytes_total", "counter", "Bytes in over all interfaces but loopback.",
+    {"muster_host_received_bytes_total", "counter", "Bytes received on all interfaces except loopback.",
      process_host_in},
-    {"muster_host_sent_bytes_total", "counter", "Bytes out over all interfaces but loopback.",
+    {"muster_host_sent_bytes_total", "counter", "Bytes sent on all interfaces except loopback.",
      process_host_out},
 };
 
@@ -241,7 +242,7 @@ static void prometheus_add_processes(const mst_board *board, mst_string *out)
                                       process_metrics[k].fn(&board->runs[i]->view.processes[p]));
     }
     metric m = {out, "muster_process_phase_seconds_total", "counter",
-                "Time of the process's threads by what they did.", false};
+                "Time of the process's threads by phase.", false};
     for (size_t i = 0; i < board->n; i++)
         for (size_t p = 0; p < board->runs[i]->view.n_processes; p++) {
             const mst_process_view *v = &board->runs[i]->view.processes[p];

@@ -1,4 +1,4 @@
-/* The runs of a board in Prometheus' text format, version 0.0.4: what /metrics answers with. */
+/* The runs of a board in Prometheus' text format, version 0.0.4: the response to /metrics. */
 #ifndef MST_DASH_PROMETHEUS_H
 #define MST_DASH_PROMETHEUS_H
 

@@ -1,7 +1,7 @@
-/* What a request is answered with (routes.h).
+/* The decision about a request (routes.h).
  *
- * Order: the method, the host, the token, and only then the path, so that whoever may not look learns nothing
- * of what is there. */
+ * Order: method, host, token, and then the path, so that a request without access learns nothing about paths.
+ */
 #include "dash/routes.h"
 
 #include <string.h>
@@ -25,10 +25,10 @@ static bool route_may_look(const mst_guard *guard, const mst_request *r)
 mst_decision mst_route_request(const mst_guard *guard, const mst_request *r)
 {
     if (r->method == NULL || strcmp(r->method, "GET") != 0)
-        return route_refuse(405, "Only GET is answered here.");
+        return route_refuse(405, "Only GET requests are allowed.");
     if (!mst_host_allowed(r->host, guard->names))
         return route_refuse(
-            421, "This page does not answer to that name. Use the address that muster dash printed, "
+            421, "The page is not available under this host name. Use the address that muster dash printed, "
                  "or start it with --allow-host NAME.");
     if (guard->token != NULL && !route_may_look(guard, r))
         return route_refuse(401,
@@ -44,5 +44,5 @@ mst_decision mst_route_request(const mst_guard *guard, const mst_request *r)
     for (const mst_asset *a = mst_assets; a->path != NULL; a++)
         if (strcmp(r->path, a->path) == 0)
             return (mst_decision){.route = MST_ROUTE_ASSET, .status = 200, .asset = a};
-    return route_refuse(404, "There is nothing here; the page is at /.");
+    return route_refuse(404, "There is no such page; the page is at /.");
 }

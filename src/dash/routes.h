@@ -1,4 +1,4 @@
-/* What a request is answered with, decided without touching it: by its method, path and headers alone.
+/* The decision about a request, from its method, path and headers alone.
  *
  * Paths are compared with a fixed list: none ever reaches the file system. */
 #ifndef MST_DASH_ROUTES_H
@@ -13,7 +13,7 @@ typedef enum mst_route {
     MST_ROUTE_EVENTS,  /* server-sent events */
     MST_ROUTE_METRICS, /* for Prometheus */
     MST_ROUTE_STATE,   /* everything but curves, as JSON */
-    MST_ROUTE_WELCOME, /* the token came in the address: keep it in a cookie and go to / */
+    MST_ROUTE_WELCOME, /* the token is in the address: store it in a cookie and redirect to / */
 } mst_route;
 
 typedef struct mst_request { /* NULL: not there */
@@ -21,8 +21,8 @@ typedef struct mst_request { /* NULL: not there */
 } mst_request;
 
 typedef struct mst_guard {
-    const char *token;          /* NULL: none is asked for */
-    const mst_text_list *names; /* more hosts that may be asked for */
+    const char *token;          /* NULL: none is required */
+    const mst_text_list *names; /* further host names that requests may use */
 } mst_guard;
 
 typedef struct mst_decision {
@@ -34,7 +34,7 @@ typedef struct mst_decision {
 
 mst_decision mst_route_request(const mst_guard *guard, const mst_request *request);
 
-/* Goes with every answer. */
+/* In every response. */
 extern const char mst_content_policy[];
 
 #endif

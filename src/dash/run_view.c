@@ -1,10 +1,10 @@
-/* What is shown of a run (run_view.h).
+/* The view of a run (run_view.h).
  *
- * Design: how a run lives is what its manifest says, unless it says "running" and nothing was written for a
- * while: a killed run cannot say so itself. What was written last is seen by the files' times, not by the
- * times in them, which are of the coordinator's clock. Where all its processes were on this host and none has
- * its number any more, it need not be quiet for long. How a process lives is its last mark, or the run's
- * end, or its silence while others go on. */
+ * Design: the state of a run is that of its manifest, unless it is "running" and nothing was written for a
+ * while: a killed run cannot update its manifest. The last write is the newest modification time of the
+ * files; times in them are of the coordinator's clock. If all its processes were on this host and none of
+ * their ids exists, a shorter silence is enough. The state of a process follows from its last mark, from the
+ * end of the run, or from its silence while others continue. */
 #include "dash/run_view.h"
 
 #include <errno.h>
@@ -17,11 +17,11 @@
 
 #include "base/alloc.h"
 
-#define SILENT_S     15.0 /* at least; or this many lines that did not come: */
+#define SILENT_S     15.0 /* at least; or this many missing lines: */
 #define SILENT_LINES 5.0
-#define LOST_S       3.0 /* of a run whose processes are not there any more; it may just be ending */
+#define LOST_S       3.0 /* of a run whose processes are gone; it may be about to end */
 #define ENDED_S      1.0 /* between the mark of a run's end and its manifest */
-#define STATS_MAX    32  /* processes whose files' times are looked at */
+#define STATS_MAX    32  /* processes whose files' times are read */
 
 const char *mst_life_name(mst_life life)
 {
@@ -69,7 +69,7 @@ static double view_silent_after(const mst_run_data *data)
     return every > 0 ? fmax(SILENT_S, SILENT_LINES * every) : SILENT_S;
 }
 
-/* Whether no process of the run is there any more, as far as this host can tell. */
+/* Whether all processes of the run were on this host and none exists. */
 static bool view_all_lost(const mst_run_data *data)
 {
     char host[256] = "";
@@ -164,7 +164,7 @@ static mst_status view_process(const mst_run_view *v, mst_process_view *p)
     p->steps_per_s = p->now.seconds > 0 && s > 0 ? p->now.steps / s : NAN;
     double every = mst_run_data_option_real(v->data, "resources-every");
     if (v->life == MST_LIFE_LIVE && v->end - p->last > MST_VIEW_RECENT_S + (every > 0 ? every : 0))
-        p->rows_per_s = p->steps_per_s = 0; /* it has written nothing in the time that is shown */
+        p->rows_per_s = p->steps_per_s = 0;              /* it has written nothing in the time shown */
     if (over && p->process->role == MST_PROCESS_LOCAL) { /* the only one that trains */
         p->rows_per_s = v->figures.rows_per_s;
         p->steps_per_s = v->figures.steps_per_s;
@@ -195,8 +195,8 @@ static double view_newest(const mst_csv *csv, const char *column)
     return NAN;
 }
 
-/* A newest loss that is not finite is on no curve. Every line has a loss but those of evaluations before
- * which nothing was trained on. */
+/* A newest loss that is not finite is on no curve. Every line has a loss, except evaluations before the first
+ * trained row. */
 static void view_take_odd_loss(mst_run_view *v)
 {
     const mst_csv *m = &v->data->metrics;
@@ -213,7 +213,7 @@ static void view_take_odd_loss(mst_run_view *v)
     }
 }
 
-/* How much of a limit is used up; NAN: there is none. */
+/* The used share of a limit; NAN: there is none. */
 static double view_used(double done, double limit)
 {
     return limit > 0 && done >= 0 ? fmin(1, done / limit) : NAN;
@@ -233,7 +233,7 @@ static double view_share_done(const mst_run_view *v)
     return v->life == MST_LIFE_FINISHED ? 1 : share;
 }
 
-/* Rates over the processes that train; of one that has ended, in a run that goes on, they are none. */
+/* Rates over the processes that train; a process that has ended in a live run has none. */
 static void view_sum_up(mst_run_view *v)
 {
     double waits = 0, threads = 0;
@@ -258,7 +258,7 @@ static void view_sum_up(mst_run_view *v)
     }
 }
 
-/* The evaluator, for one, has only event files. */
+/* The evaluator, for example, has only event files. */
 static bool view_shown(const mst_process_data *p)
 {
     return p->has_info || p->resources.n_rows + p->spans.n_rows > 0;

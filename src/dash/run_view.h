@@ -1,8 +1,8 @@
-/* What is shown of a run, live or over: the figures that the page, the terminal and /metrics have in common.
+/* The view of a run, live or over: the figures that the page, the terminal and /metrics show.
  *
- * A view is made anew from a run that was read (report/run_read.h) and points into it: it holds until the
- * next update of that run. Rates are of the last seconds while a run is live, and of its training time,
- * without evaluations, afterwards. One thread; reads files' times only. */
+ * A view is made from a run that was read (report/run_read.h) and points into it: it is valid until the next
+ * update of that run. Rates cover the last seconds of a live run, and afterwards the training time without
+ * evaluations. One thread; reads only the files' times. */
 #ifndef MST_DASH_RUN_VIEW_H
 #define MST_DASH_RUN_VIEW_H
 
@@ -27,7 +27,7 @@ typedef enum mst_life {
 } mst_life;
 const char *mst_life_name(mst_life life);
 
-#define MST_VIEW_RECENT_S 5.0 /* what counts as now */
+#define MST_VIEW_RECENT_S 5.0 /* the length of "recent" */
 
 typedef struct mst_process_view {
     const mst_process_data *process;
@@ -51,13 +51,13 @@ typedef struct mst_run_view {
     double share_done;              /* 0 to 1 by the limit that is reached first; NAN: no limit is known */
     double left_s;                  /* by that share; NAN: not known, or over */
     double begin, end;              /* seconds since 1970 */
-    mst_process_view *processes;    /* those with something to show */
+    mst_process_view *processes;    /* those with samples */
     size_t n_processes;
     mst_verdict verdict; /* so far */
     bool has_verdict;
 } mst_run_view;
 
-/* gone: the folder is not there any more. judge: also make the verdict, the dearest part of a view. *out is
+/* gone: the folder was removed. judge: also make the verdict, the most expensive part of a view. *out is
  * the caller's to fini; set only on MST_OK. MST_ENOMEM only. */
 mst_status mst_run_view_init(const mst_run_data *data, bool gone, bool judge, mst_run_view *out);
 void mst_run_view_fini(mst_run_view *self);
@@ -67,13 +67,13 @@ double mst_process_view_share(const mst_process_view *self, mst_cost_kind kind);
 /* Waiting for weights, for others and for rows. */
 double mst_process_view_waits(const mst_process_view *self);
 
-/* A loss that is no finite number, as it is shown; NULL: it is one, or not known. */
+/* The text for a loss that is not finite; NULL: it is finite, or not known. */
 const char *mst_odd_loss(double loss, bool is_nan);
 
-/* All of it for programs: what --json prints and what the page is sent. Marks: the newest MST_VIEW_MARKS. New
- * reference; NULL with MST_ENOMEM recorded. */
+/* The view for programs and for the page. Marks: the newest MST_VIEW_MARKS. New reference; NULL with
+ * MST_ENOMEM recorded. */
 #define MST_VIEW_MARKS     60
-#define MST_VIEW_PROCESSES 256 /* that JSON has at most; "more_processes" counts the rest */
+#define MST_VIEW_PROCESSES 256 /* at most in JSON; "more_processes" counts the rest */
 json_t *mst_run_view_json(const mst_run_view *self, const char *label);
 
 #endif

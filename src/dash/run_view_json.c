@@ -1,5 +1,4 @@
-/* A run's view as JSON (run_view.h). What is not known is left out, so that a page need not tell null from
- * nothing. Text out of files that is not UTF-8 is made so first. */
+/* A run's view as JSON (run_view.h). Unknown values are left out. Text from files is made valid UTF-8. */
 #include <math.h>
 #include <string.h>
 
@@ -68,7 +67,7 @@ static json_t *view_json_process_json(const mst_process_view *p)
     return json;
 }
 
-/* ---- what happened ---- */
+/* ---- events ---- */
 
 static json_t *view_json_marks_json(const mst_run_view *v)
 {
@@ -108,10 +107,12 @@ static void view_json_add_notes(const mst_run_view *v, json_t *json)
     json_t *list = json_array();
     char text[160];
     if (v->life == MST_LIFE_GONE)
-        json_array_append_new(list, json_string("The run's folder is gone; this is what was read of it."));
+        json_array_append_new(
+            list, json_string("The run's folder was removed; the page shows the data read before."));
     if (v->life == MST_LIFE_SILENT) {
         snprintf(text, sizeof text,
-                 "Nothing was written for %.0f s: its processes may have been killed, or wait.", v->quiet_s);
+                 "No file was written for %.0f s: the processes may have been killed, or are waiting.",
+                 v->quiet_s);
         json_array_append_new(list, json_string(text));
     }
     for (size_t i = 0; i < v->data->warnings.n && i < 10; i++) {

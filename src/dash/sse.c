@@ -34,7 +34,7 @@ static size_t sse_waiting(const mst_listener *self)
     return self->pending.size - self->at;
 }
 
-/* Moves what waits to the front. */
+/* Moves the queued bytes to the front. */
 static void sse_tidy(mst_listener *self)
 {
     if (self->at == 0 || self->pending.text == NULL)
@@ -62,7 +62,7 @@ void mst_listener_offer(mst_listener *self, const mst_board *board, const char *
             mst_string_addn(&self->pending, board->runs[i]->delta.text, board->runs[i]->delta.size);
 }
 
-/* When nothing waits: the beginning, or the next run that was not given yet. */
+/* When nothing is queued: the first events, or the next run that was not sent yet. */
 static void sse_refill(mst_listener *self, const mst_board *board, const char *common)
 {
     mst_string_fini(&self->pending);

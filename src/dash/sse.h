@@ -1,8 +1,8 @@
-/* Server-sent events: their framing, and what one listener is still to be sent.
+/* Server-sent events: their framing, and the queue of one listener.
  *
- * A listener is first given every run whole, one after the other as it takes them, and from then on what
- * changes. One that does not keep up is not written to without end: what waits for it is dropped once it is
- * too much, and it begins anew. One thread. */
+ * A listener first receives every run as a whole, one after another as it reads them, and then the changes.
+ * The queue of a slow listener is bounded: when it is full it is dropped, and the listener starts over. One
+ * thread. */
 #ifndef MST_DASH_SSE_H
 #define MST_DASH_SSE_H
 
@@ -19,16 +19,16 @@ typedef struct mst_board mst_board;
 typedef struct mst_listener {
     mst_string pending;
     size_t at;          /* bytes of it that were taken */
-    unsigned given;     /* runs up to this id were given whole */
-    bool begun, behind; /* behind: too much waited; begin anew when what waits is gone */
+    unsigned given;     /* runs up to this id were sent as a whole */
+    bool begun, behind; /* behind: the queue was full; start over when it is empty */
 } mst_listener;
 
 void mst_listener_fini(mst_listener *self);
 
-/* After an update of the board: adds what changed, and events that concern no run (board, drop). */
+/* After an update of the board: queues the changes, and events about no run (board, drop). */
 void mst_listener_offer(mst_listener *self, const mst_board *board, const char *common);
 
-/* Up to size bytes of what is to be sent; 0: nothing now. SIZE_MAX: no memory, end the connection. */
+/* Up to size bytes to send; 0: none at present. SIZE_MAX: no memory, end the connection. */
 size_t mst_listener_take(mst_listener *self, const mst_board *board, const char *common, char *to,
                          size_t size);
 

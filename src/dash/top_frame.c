@@ -1,7 +1,7 @@
-/* Runs in characters (top_frame.h).
+/* Runs as text (top_frame.h).
  *
- * Design: a pen knows the column that it is in and drops what would not fit, so that everything above it just
- * writes. Colours are escape sequences, which take no column. */
+ * Design: the pen keeps the current column and drops text that does not fit, so that callers need not check.
+ * Colours are escape sequences, which take no column. */
 #include "dash/top_frame.h"
 
 #include <math.h>
@@ -36,7 +36,7 @@ static bool frame_full(const pen *p)
     return p->o->height > 0 && p->line >= p->o->height - (p->o->keys ? 1 : 0);
 }
 
-/* For terminals that know ASCII only. */
+/* For terminals that support only ASCII. */
 static void frame_make_ascii(char *text)
 {
     char *to = text;
@@ -198,7 +198,7 @@ static const struct {
 } run_columns[] = {{"STATE", 10}, {"DONE", 7}, {"ROWS/S", 9}, {"TRAIN LOSS", 12}, {"ERROR", 9}};
 #define RUN_COLUMNS (sizeof run_columns / sizeof *run_columns)
 
-/* How wide the names are, at least NAME_MIN, and how many columns fit behind them. */
+/* The width of the names, at least NAME_MIN, and the number of columns that fit after them. */
 static size_t frame_fit_columns(const pen *p, const mst_board *board, size_t *name)
 {
     size_t longest = NAME_MIN, rest = 0, n = 0;
@@ -267,11 +267,11 @@ static void frame_draw_title(pen *p, const mst_board_run *run)
     if (v->life != MST_LIFE_LIVE && v->life != MST_LIFE_SILENT && *f->end != '\0')
         frame_put(p, DIM, ": %s", f->end);
     if (v->life == MST_LIFE_SILENT)
-        frame_put(p, YELLOW, ": nothing was written for %s", mst_figure_seconds(round(v->quiet_s), text));
+        frame_put(p, YELLOW, ": no file was written for %s", mst_figure_seconds(round(v->quiet_s), text));
     if (v->life == MST_LIFE_GONE)
         frame_put(p, RED, ": its folder is not there any more");
     frame_newline(p);
-    if (v->data->manifest == NULL) /* which says what is trained */
+    if (v->data->manifest == NULL) /* it names the model */
         return;
     int n = snprintf(line, sizeof line, "%.60s %s %.20s %.20s", f->model, p->o->utf8 ? "\xc2\xb7" : "-",
                      f->strategy, f->mode);
@@ -413,7 +413,7 @@ static const struct {
 #define PHASES (sizeof phases / sizeof *phases)
 #define BAR    20
 
-/* Twenty letters for the phases' shares; where none is, a dot. *used: those that are in it. */
+/* Twenty letters for the shares of phases, a dot for none. *used: the phases in it. */
 static void frame_draw_bar(pen *p, const mst_process_view *v, bool *used)
 {
     double sum = 0;
@@ -496,7 +496,7 @@ static void frame_draw_processes(pen *p, const mst_run_view *v, size_t reserve)
         frame_newline(p);
 }
 
-/* ---- what happened ---- */
+/* ---- events ---- */
 
 static void frame_draw_marks(pen *p, const mst_run_view *v)
 {
@@ -511,7 +511,7 @@ static void frame_draw_marks(pen *p, const mst_run_view *v)
         char when[16] = "";
         struct tm tm;
         time_t seconds = at > 0 && at < 1e11 ? (time_t)at : 0;
-        if (mst_ends_with(what, "_begin")) /* its end says more */
+        if (mst_ends_with(what, "_begin")) /* the mark of its end follows */
             continue;
         if (shown++ == 0)
             frame_newline(p);

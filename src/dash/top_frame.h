@@ -1,6 +1,4 @@
-/* A picture of runs in characters: what `muster top` shows.
- *
- * Text only; whoever prints it decides where. No line is longer than the width. */
+/* A frame of `muster top`: runs as text. No line is longer than the width. */
 #ifndef MST_DASH_TOP_FRAME_H
 #define MST_DASH_TOP_FRAME_H
 
@@ -9,7 +7,7 @@
 typedef struct mst_frame_options {
     size_t width, height; /* height 0: as many lines as it takes */
     bool colour, utf8;    /* ANSI colours; characters beyond ASCII for bars and curves */
-    bool keys;            /* the last line says what may be pressed */
+    bool keys;            /* the last line lists the keys */
     unsigned chosen;      /* id of the run that is shown in full; 0: the newest */
 } mst_frame_options;
 

@@ -5,8 +5,8 @@
  * is found by the next update.
  *
  * Invariants
- * 1. Nothing is opened that is not a plain file: a pipe with a file's name cannot hold the reader up.
- * 2. A file that cannot be used never hides another one: it becomes a warning. */
+ * 1. Only plain files are opened: a pipe with the name of a file cannot block the reader.
+ * 2. An unusable file becomes a warning and never hides another one. */
 #include "report/run_read.h"
 
 #include <dirent.h>
@@ -42,7 +42,7 @@ const char *mst_process_role_name(mst_process_role role)
 
 /* ---- JSON files ---- */
 
-/* Changes whenever the file is replaced or written; -1: no plain file there. */
+/* Changes whenever the file is replaced or written; -1: there is no plain file. */
 static int64_t run_data_stamp_of(const struct stat *info)
 {
     uint64_t h = (uint64_t)info->st_ino * 0x9e3779b97f4a7c15ull;
@@ -52,8 +52,7 @@ static int64_t run_data_stamp_of(const struct stat *info)
     return (int64_t)(h >> 1);
 }
 
-/* Reads the object in the file when it has changed: *out is replaced then. A file that is not there leaves
- * everything as it was. */
+/* Reads the object in the file if it has changed, and replaces *out. A missing file changes nothing. */
 static mst_status run_data_read_json(const char *path, int64_t *stamp, json_t **out)
 {
     mst_status st = MST_OK;
@@ -101,7 +100,7 @@ out:
 
 /* ---- warnings ---- */
 
-/* Turns a failure into a warning; only want of memory goes on as a failure. */
+/* Turns a failure into a warning, except MST_ENOMEM. */
 static mst_status run_data_note(mst_run_data *self, mst_status st)
 {
     if (st == MST_OK || st == MST_ENOMEM)
@@ -119,7 +118,7 @@ static mst_status run_data_warn(mst_run_data *self, char *text)
     return st;
 }
 
-/* must: a column that any such file has. */
+/* must: a column that every such file has. */
 static mst_status run_data_note_csv(mst_run_data *self, const mst_csv *csv, const char *must)
 {
     if (csv->n_columns > 0 && mst_csv_column(csv, must) == MST_CSV_NONE)
@@ -207,7 +206,7 @@ static void run_data_adopt_paths(mst_process_data *p, const json_t *paths)
     }
 }
 
-/* What process.json says, as far as it says it. */
+/* The values of process.json; missing ones stay unknown. */
 static mst_status run_data_adopt_info(mst_process_data *p, const json_t *info)
 {
     const char *role = json_string_value(json_object_get(info, "role"));
@@ -282,7 +281,7 @@ static bool run_data_has_process(const mst_run_data *self, const char *name)
     return false;
 }
 
-/* Finds folders of processes/ that were not there before. */
+/* Finds new folders in processes/. */
 static mst_status run_data_find_processes(mst_run_data *self)
 {
     mst_status st = MST_OK;
@@ -363,7 +362,7 @@ void mst_run_data_destroy(mst_run_data *self)
     mst_free(self);
 }
 
-/* Any manifest says how it was trained, or how far it got. */
+/* Every manifest has the options of the training, or its progress. */
 static bool run_data_is_ours(const json_t *manifest)
 {
     static const char *const keys[] = {"options", "progress", "state", "model"};
@@ -374,7 +373,7 @@ static bool run_data_is_ours(const json_t *manifest)
     return any && (format == NULL || strcmp(format, "muster-run") == 0);
 }
 
-/* Files that a run which is over has, unless somebody removed them. */
+/* Files that a finished run has, unless they were removed. */
 static mst_status run_data_warn_missing(mst_run_data *self)
 {
     const char *state = mst_run_data_text(self, "state", NULL);
@@ -479,7 +478,7 @@ out:
     return st;
 }
 
-/* ---- looking ---- */
+/* ---- access ---- */
 
 static const json_t *run_data_find_option(const mst_run_data *self, const char *name)
 {

@@ -1,8 +1,8 @@
-/* A run directory, as docs/RUNS.md describes it, read into memory: of a run that is over, still going, torn,
- * half-deleted or of an older muster.
+/* A run directory (docs/RUNS.md) in memory: of a run that is finished, running, interrupted, half-deleted or
+ * made by an older version.
  *
- * What is missing is empty; what cannot be used becomes a warning. Reading again (update) takes only what has
- * grown, so that a page or a terminal can follow a run. Reads files only and writes none. One thread. */
+ * Missing data is empty; unusable files become warnings. An update reads only new data, so that a page or a
+ * terminal can follow a run. Reads files only and writes none. One thread. */
 #ifndef MST_REPORT_RUN_READ_H
 #define MST_REPORT_RUN_READ_H
 
@@ -19,7 +19,7 @@ typedef enum mst_process_role {
     MST_PROCESS_SERVER,
     MST_PROCESS_WORKER,
     MST_PROCESS_RANK,
-    MST_PROCESS_OTHER, /* the evaluator, and what this muster does not know */
+    MST_PROCESS_OTHER, /* the evaluator, and unknown roles */
 } mst_process_role;
 
 typedef struct mst_process_link {
@@ -57,18 +57,18 @@ typedef struct mst_run_data {
     int64_t manifest_stamp, verdict_stamp;
 } mst_run_data;
 
-/* Reads the run at path. MST_EINPUT with a sentence when nothing of a run is there. *out is the caller's to
+/* Reads the run at path. MST_EINPUT if there is no run. *out is the caller's to
  * destroy; set only on MST_OK. */
 mst_status mst_run_data_new(const char *path, mst_run_data **out);
 void mst_run_data_destroy(mst_run_data *self); /* NULL-safe */
 
-/* Reads what has grown, changed or appeared since; *changed (may be NULL) says whether anything did. Files
- * that vanished keep what was read of them. MST_ENOMEM only; the rest are warnings. */
+/* Reads new and changed data; *changed (may be NULL): whether there was any. Data of files that were removed
+ * stays. MST_ENOMEM only; other failures are warnings. */
 mst_status mst_run_data_update(mst_run_data *self, bool *changed);
 
-/* ---- looking ---- */
+/* ---- access ---- */
 
-/* An option of the manifest by its flag's name, as a user would have typed it; NULL: not there. The caller
+/* An option of the manifest by its flag's name, in the form that a user types; NULL: not there. The caller
  * frees. */
 char *mst_run_data_option(const mst_run_data *self, const char *name);
 /* Compares such an option. */
@@ -80,7 +80,7 @@ double mst_run_data_option_real(const mst_run_data *self, const char *name); /* 
 const char *mst_run_data_text(const mst_run_data *self, ...) __attribute__((sentinel));
 double mst_run_data_real(const mst_run_data *self, ...) __attribute__((sentinel));
 
-/* When the run began and the newest time that any file tells of, in seconds since 1970; NAN: not known. */
+/* The start of the run and the newest time in any file, in seconds since 1970; NAN: not known. */
 double mst_run_data_begin(const mst_run_data *self);
 double mst_run_data_end(const mst_run_data *self);
 

@@ -1,4 +1,4 @@
-/* Tables of a report; contract in sheet.h. */
+/* Tables of a report (sheet.h). */
 #include "report/sheet.h"
 
 #include <math.h>
@@ -223,7 +223,7 @@ json_t *mst_sheet_json(const mst_sheet *self)
 
 /* ---- the tables of a report ---- */
 
-/* Makes one after the other and puts each where it belongs. */
+/* Makes each table and passes it to `put`. */
 typedef mst_status sheet_put_fn(const mst_sheet *sheet, const char *name, void *arg);
 
 static mst_status sheets_each(const mst_sheet_maker *makers, size_t n, const void *report, sheet_put_fn *put,

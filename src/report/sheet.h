@@ -38,7 +38,7 @@ void mst_sheet_column_add(mst_sheet *self, const char *title, const char *key, b
 void mst_sheet_part_add(mst_sheet *self, const char *title, const char *key, unsigned colour);
 
 void mst_sheet_text(mst_sheet *self, const char *text);
-/* text as a figure function made it; NAN: an empty cell. Of bytes, rates and shares, 0 is a dash. */
+/* text: from base/figure.h; NAN: an empty cell. For bytes, rates and shares, 0 is a dash. */
 void mst_sheet_value(mst_sheet *self, double value, const char *text);
 void mst_sheet_count(mst_sheet *self, double value);
 void mst_sheet_real(mst_sheet *self, double value);

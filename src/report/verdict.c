@@ -1,48 +1,46 @@
 /* The rules of the verdict (verdict.h), on the facts of verdict_facts.c.
  *
- * A worker's time, of the typical worker (the mean of those whose own work per step is at most 1.5 times the
- * median's), is divided into the shares of the possible bottlenecks:
+ * The time of the typical worker (the mean of those whose own work per step is at most 1.5 times the
+ * median's) is divided into the shares of the causes:
  *
- *  1. evaluation: evaluate_s, or eval_seconds over all wall time of the run where that is more (the others
- *     wait meanwhile: the difference is taken off idle time first, then off waits).
- *  2. disk: checkpoint_s; and, where there are signs of it, the part of the own phases (read, prepare,
- *     compute, push, apply) in which the process neither ran nor was ready to, taken off read_s first. Signs:
- *     the host waits for disks for at least 0.2 of a core; or 50 major faults/s; or 1 MB/s read from disks
- *     (where the system does not tell who was ready: while at least 0.3 of the host's CPU is free).
+ *  1. evaluation: evaluate_s, or eval_seconds over all wall time of the run if that is more. The other
+ * workers wait during an evaluation, so the difference is taken off idle time first, then off waits.
+ *  2. disk: checkpoint_s; and, with signs of disk waits, the part of the own phases (read, prepare, compute,
+ * push, apply) in which the process was neither running nor runnable, taken off read_s first. Signs: the host
+ * waits for disks for at least 0.2 of a core; or 50 major faults/s; or 1 MB/s read from disks (if the system
+ * does not report runnable time: while at least 0.3 of the host's CPU is free).
  *  3. input: the rest of read_s.
- *  4. cores: the part of the rest of the other own phases in which the process did not run though it was
- * ready to: it waits for a core; compute: what remains of them.
+ *  4. cores: the part of the rest of the other own phases in which the process was runnable but not running;
+ *     compute: the remainder.
  *  5. Waits (pull_wait_s + barrier_wait_s) are divided among
- *     a. stragglers: in lockstep (sync, ssp), the time of a step by which the slowest worker's own work is
- *        longer than the median's, from 1.2 times on; or, where that is more, the time that the coordinator
- *        saw steps held open for one worker alone, beyond any other's, from 0.1 on, unless its link is the
- *        reason. Without lockstep: idle time, when one worker is idle 0.3 of the time more than another;
- *     b. server-cpu, server-network, worker-network, by use: busy share of the busiest server (apply_s +
- *        serve_s over its threads, or its CPU over what its threads, cores and limits let it use), use of
- *        the busiest link against its speed (in lockstep in + out, else the greater of them). In lockstep
- *        the use of a thing is its share of the step. Without lockstep one that is used 0.7 of the time or
- *        more is what queues form at, and gets all waits; otherwise each gets waits by use / 0.7. Of the
- *        links of servers and workers, which carry the same bytes, the more used one counts. Measured speeds
- *        are lower bounds, and workers that share a slow link of a server measure parts of it: so a worker's
- *        use counts a quarter, but four times when its link is a third as fast as all others', since then
- *        the servers' is not what is slow;
- *     c. cores, all of the rest, where several processes or threads of the run are on a host whose cores
- *        are used up (0.95 busy);
- *     d. the rest: the network where no link speed is known, workers and servers (or ranks, which are workers
- *        without servers) are on different hosts and a step moves 32 kB or more: at a worker that waits 1.5
- * times as long per step as the median (without lockstep), or where there are no servers; else at the
- * servers. Otherwise synchronisation: round trips and barriers.
+ *     a. stragglers: in lockstep (sync, ssp), the time of a step by which the slowest worker's own work
+ * exceeds the median's, from 1.2 times on; or, if that is more, the time for which the coordinator held steps
+ * open for one worker alone, beyond any other's, from 0.1 on, unless its link is the reason. Without
+ * lockstep: idle time, if one worker idles 0.3 of the time more than another; b. server-cpu, server-network,
+ * worker-network, by use: the busy share of the busiest server (apply_s + serve_s over its threads, or its
+ * CPU over what its threads, cores and limits allow), and the use of the busiest link relative to its speed
+ * (in lockstep in + out, else the greater of them). In lockstep the use of a resource is its share of the
+ * step. Without lockstep, queues form at a resource that is used 0.7 of the time or more, and it gets all
+ * waits; otherwise each gets waits by use / 0.7. The links of servers and workers carry the same bytes, so
+ * the more used one counts. Measured speeds are lower bounds, and workers that share a slow link of a server
+ * measure parts of it: a worker's use counts a quarter, but four times if its link is a third as fast as all
+ * others', since the link of the servers is not slow in that case; c. cores: the rest, if several processes
+ * or threads of the run are on a host whose cores are saturated (0.95 busy); d. otherwise the network, if no
+ * link speed is known, workers and servers (or ranks, which are workers without servers) are on different
+ * hosts and a step moves 32 kB or more: at a worker that waits 1.5 times as long per step as the median
+ * (without lockstep), or if there are no servers; else at the servers. Otherwise synchronisation: round trips
+ * and barriers.
  *
- * The greatest share (compute and cores together count as one, compute) is the bottleneck when it is at least
- * 0.4 and 1.25 times the second, or when a server or a link is used 0.9 of the time or more and workers wait
- * at least 0.15 of it; else there is none.
+ * The greatest share (compute and cores together count as one, compute) is the bottleneck if it is at least
+ * 0.4 and 1.25 times the second, or if a server or a link is used 0.9 of the time or more and workers wait at
+ * least 0.15 of it; else there is none.
  *
- * Without spans.csv the manifest tells how long workers computed, read and waited, but not for what: waits
- * then have no share, and where they are the greatest part nothing is known.
+ * Without spans.csv the manifest has the times in which workers computed, read and waited, but not the cause
+ * of waits: waits then have no share, and if they are the greatest part the bottleneck is unknown.
  *
  * Invariants
- * 1. Shares are between 0 and 1 and add up to 1 at most.
- * 2. A file that lacks a column changes shares only by what the column would have told. */
+ * 1. Shares are between 0 and 1, and their sum is at most 1.
+ * 2. A missing column affects only the shares that depend on it. */
 #include "report/verdict.h"
 
 #include <math.h>
@@ -72,7 +70,7 @@
 
 /* ---- rules 1 to 4: a worker's own time ---- */
 
-/* What evaluation takes beyond the typical worker's own part of it comes off idle time, then waits. */
+/* The part of evaluations beyond the typical worker's own comes off idle time, then off waits. */
 static double verdict_take_evaluation(const mst_facts *f, mst_verdict *v, double *idle)
 {
     double extra = fmax(0, f->eval_share - f->typical[MST_COST_EVALUATE]), wait = f->wait;
@@ -88,8 +86,8 @@ static bool party_waits_for_disk(const mst_party *w)
            (w->read_rate >= MST_VERDICT_READ_RATE && (1 - w->host_busy >= CPU_FREE || w->delay >= 0));
 }
 
-/* Of the time of the workers' threads, their own work that they were ready to do and did not; 0 where nobody
- * tells. */
+/* The share of the workers' thread time in which they were runnable in their own work without running; 0 if
+ * not known. */
 static double verdict_ready_share(const mst_facts *f)
 {
     double sum = 0;
@@ -129,7 +127,7 @@ static void verdict_take_own(const mst_facts *f, mst_verdict *v)
 
 /* ---- rule 5: waits ---- */
 
-/* Returns what is left of the waits. */
+/* Returns the remaining waits. */
 static double verdict_take_stragglers(const mst_facts *f, mst_verdict *v, double wait, double idle)
 {
     double share = 0;
@@ -152,7 +150,7 @@ static double verdict_take_stragglers(const mst_facts *f, mst_verdict *v, double
     return wait;
 }
 
-/* The worker that waits longest per step, when it stands out; n_workers: none does. */
+/* The worker with much longer waits per step than the others; n_workers: none. */
 static size_t verdict_find_far_worker(const mst_facts *f)
 {
     size_t far = 0, shorter = 0;
@@ -192,7 +190,7 @@ static void verdict_take_waits(const mst_facts *f, mst_verdict *v, double wait, 
     double rest = fmax(0, wait - server - link);
     v->shares[MST_BOTTLENECK_SERVER_CPU] = server;
     v->shares[where] += link;
-    if (f->crowded) { /* what is not explained otherwise is waiting for a core */
+    if (f->crowded) { /* unexplained waits are waits for a core */
         v->shares[MST_BOTTLENECK_CORES] += rest;
         return;
     }
@@ -247,8 +245,8 @@ static mst_bottleneck verdict_choose(const mst_facts *f, const mst_verdict *v)
     return MST_BOTTLENECK_NONE;
 }
 
-/* Rounding and files that overlap may make more than the whole of it. Evaluation has the part of the wall
- * time that it took; the rest is divided among the others. */
+/* Rounding and overlapping files may give a sum above 1. Evaluation keeps its part of the wall time; the rest
+ * is divided among the others. */
 static void verdict_normalise(mst_verdict *v)
 {
     double others = 0, evaluation;
@@ -263,7 +261,7 @@ static void verdict_normalise(mst_verdict *v)
         v->shares[k] *= k != MST_BOTTLENECK_EVALUATION ? (1 - evaluation) / others : 1;
 }
 
-/* Whether the waits, whose cause nobody knows, are more than any other share. */
+/* Whether the waits, whose cause is unknown, exceed every share. */
 static bool verdict_waits_most(const mst_verdict *v, double wait)
 {
     for (int k = 0; k < MST_BOTTLENECKS; k++)

@@ -530,7 +530,7 @@ static void facts_take_input(mst_facts *f)
     f->source_waits = n > 0 && ready / n < SOURCE * f->typical[MST_COST_READ];
 }
 
-/* The step that a mark's text, "step 300", tells of; NAN: none. */
+/* The step in the text of a mark ("step 300"); NAN: none. */
 static double facts_step_of(const char *text)
 {
     char *end;

@@ -73,7 +73,7 @@ typedef struct mst_facts {
     size_t slowest;            /* index */
     double held;               /* of the worker that steps are held open for, beyond any other's */
     size_t held_worker;
-    bool apart;      /* workers and servers, or ranks, are on different hosts, or nobody knows */
+    bool apart;      /* workers and servers, or ranks, are on different hosts, or it is not known */
     bool far_worker; /* the link of linked_worker is much slower than another worker's */
     double server_busy, server_link, worker_link; /* 0 to 1; links NAN when no speed is known */
     size_t busiest_server, linked_server, linked_worker;

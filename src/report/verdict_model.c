@@ -1,40 +1,40 @@
-/* What would help: a small explicit model of a step, and the changes it is asked about.
+/* Advice: the changes of docs/REPORT.md, with their gain by a small model of a step.
  *
- * A worker's step of length 1 consists of own work (input + compute + disk), and of what it waits for: the
- * server's work, the transfer, slower workers, round trips.
+ * A worker's step of length 1 consists of own work (input + compute + disk) and waits: for the server's work,
+ * the transfer, slower workers, round trips.
  *
  *  In lockstep, time per step is their sum:  t = own + straggle + server + link + round trips.
- *  Without, servers and links are stations that W workers queue at: each worker works `own + round trips`
- *  and then asks the stations in turn; steps/s by exact mean value analysis of that closed network, with the
- *  demands taken from the measured use (demand = use / (W steps per unit of time)).
- *  Evaluation and saving stand beside it: T = (1 - e - s) * t + e + s, for the same rows.
+ *  Otherwise servers and links are stations at which W workers queue: each worker works `own + round trips`
+ * and then visits the stations in turn; steps/s by exact mean value analysis of that closed network, with the
+ * demands from the measured use (demand = use / (W steps per unit of time)). Evaluation and saving are added:
+ * T = (1 - e - s) * t + e + s, for the same rows.
  *
- * A change alters these numbers; its gain is rows/s after over rows/s now, both by the model.
+ * A change alters these numbers; its gain is rows/s after the change over rows/s before it, both by the
+ * model.
  *
  *  --servers 2M     server and server link halve
- *  --workers 2W     twice the rows a step; in lockstep server and server link take twice as long; where the
- *                   workers' hosts have no cores left, for workers on other hosts only. An MPI job is told
- *                   what to give its launcher (mpirun -n); ranks have no servers, and share a global batch
- *                   that was given
- *  --batch 4B       own * 4, rows * 4; round trips and stragglers' fixed part stay; bytes and server work
- * stay where the whole model travels, and grow by 4^0.8 where only the batch's keys do
- *  --wire bf16      link * 0.5 (whole model), * 0.65 (keys travel too)
- *  --mode async     no straggling, no barrier: the second form
- *  --quorum W-1     no straggling of the slowest
- *  --pipeline 2     three requests of a worker in flight: three times the customers, whose own work is still
- *                   done one after the other
- *  --cache          input * 0.05; and where text is parsed on cores that are used up, own work takes what the
- *                   training threads' CPU time takes on the cores that the process has, and threads of one
- *                   process wait for each other by how much still wants to run there
- *  stopping other programs on this host: own work takes what the process's CPU time takes on all cores of the
+ *  --workers 2W     twice the rows per step; in lockstep server and server link take twice as long; on other
+ * hosts if the workers' hosts have no free cores. For an MPI job the advice is for its launcher (mpirun -n);
+ * ranks have no servers, and share a given global batch
+ *  --batch 4B       own * 4, rows * 4; round trips and the fixed part of stragglers stay; bytes and server
+ * work stay if the whole model travels, and grow by 4^0.8 if only the keys of the batch do
+ *  --wire bf16      link * 0.5 (whole model), * 0.65 (with keys)
+ *  --mode async     no stragglers and no barrier: the second form
+ *  --quorum W-1     does not wait for the slowest worker
+ *  --pipeline 2     three requests of a worker in flight: three times the customers, whose own work is
+ * sequential
+ *  --cache          input * 0.05; and if text is parsed on saturated cores, own work takes the CPU time of
+ * the training threads over the cores of the process, and barrier waits of threads are scaled by the
+ *                   remaining CPU demand
+ *  stopping other programs on this host: own work takes the CPU time of the process over all cores of the
  * host
- *  --threads C      local and ranks: own work / (C / threads), C being the cores that other programs, other
- *                   ranks and limits leave
- *  --eval-every, --checkpoint-every times 4: a quarter of those before the last step; the one at the end
- * stays. Only where there were several before it
+ *  --threads C      local and ranks: own work / (C / threads); C: the cores that other programs, other ranks
+ * and limits leave
+ *  --eval-every, --checkpoint-every times 4: a quarter of those before the last step, and the one at the end;
+ * only if there were several
  *
- * Advice of less than 5 percent is not given. What needs more hardware stands behind what does not, unless
- * its gain is 1.5 times as much. */
+ * Advice with a gain below 5 percent is omitted. Advice that needs more hardware comes after other advice,
+ * unless its gain is 1.5 times as much. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -50,7 +50,7 @@
 #define CACHED        0.05
 #define RARER         4   /* times the present interval */
 #define SEVERAL       2   /* evaluations or saves during training, before rarer ones are a change */
-#define HARDWARE      1.5 /* times the gain, before more hardware stands first */
+#define HARDWARE      1.5 /* times the gain, before more hardware comes first */
 #define STATIONS      2
 
 struct mst_step_model {
@@ -139,7 +139,7 @@ static mst_step_model model_today(const mst_facts *f, const mst_verdict *v)
 
 typedef enum needs { NEEDS_NOTHING, NEEDS_HARDWARE } needs;
 
-/* What advice is ordered by. */
+/* The order of advice. */
 static double model_rank_of(const mst_advice *a)
 {
     return a->hardware ? a->gain / HARDWARE : a->gain;
@@ -167,8 +167,7 @@ static void advise(mst_verdict *v, const mst_step_model *now, const mst_step_mod
     va_end(args);
 }
 
-/* How processes of the run are asked for: "--workers 4", or what an MPI launcher is given. out holds 96
- * bytes. */
+/* The option for more processes: "--workers 4", or that of an MPI launcher. out holds 96 bytes. */
 static void model_ask_for(const mst_facts *f, double servers, double workers, char *out)
 {
     const char *l = f->launcher != NULL ? f->launcher : f->ranks ? "mpirun" : NULL;
@@ -202,7 +201,7 @@ void mst_advise_servers(const mst_facts *f, mst_verdict *v, const mst_step_model
            "Twice the servers, each with its own link and cores: each applies and sends half of the model.");
 }
 
-/* Whether the hosts of the workers have as many cores free as the workers use; true where nobody knows. */
+/* Whether the hosts of the workers have as many cores free as the workers use; true if not known. */
 static bool model_cores_left(const mst_facts *f)
 {
     double least = INFINITY, needed = 0;
@@ -350,7 +349,7 @@ static double model_beside(const mst_facts *f)
     return fmax(n, 1);
 }
 
-/* ---- whose the cores are ---- */
+/* ---- cores ---- */
 
 /* The first worker's limit; NAN: none. */
 static double model_limit_of(const mst_facts *f)
@@ -382,7 +381,7 @@ static double model_crowd(const mst_facts *f, double others, double parsing)
  * have the cores of the host but for `others`, and its parsing uses `parsing` times the CPU time that it uses
  * now: as long as all that CPU time takes on these cores, and as long as its training threads take that never
  * wait for one. Threads that outnumber their cores go on waiting for each other's turn, by how much wants to
- * run on these cores. Never more than now; now, where nobody knows. */
+ * run on these cores. Never more than now; the present share if not known. */
 static double model_own_on(const mst_facts *f, const mst_verdict *v, double others, double parsing)
 {
     const mst_party *w = &f->workers[0];

@@ -144,10 +144,10 @@ if [ -n "$expect_dash" ]; then
   rm -rf 'runs/one <b>'
   for _ in $(seq 100); do
     ask /state.json 'Authorization: Bearer 0123456789abcdefXYZ'
-    ! grep -q 'folder is gone' out || break
+    ! grep -q 'folder was removed' out || break
     sleep 0.1
   done
-  has 'folder is gone'
+  has 'folder was removed'
   close_dash
 fi
 

@@ -180,7 +180,7 @@ static void test_lives(void **state)
     update(board);
     assert_int_equal(board->n, 1);
     assert_int_equal(board->runs[0]->view.life, MST_LIFE_GONE);
-    assert_non_null(strstr(board->runs[0]->text, "folder is gone"));
+    assert_non_null(strstr(board->runs[0]->text, "folder was removed"));
     assert_non_null(strstr(board->notes.items[0], "is not there any more"));
     unsigned id = board->runs[0]->id;
     mkdir(in_folder("keeps-the-inode-apart"), 0777);

@@ -243,7 +243,7 @@ static void test_events(void **state)
     fixture_write(path, &local);
     assert_true(hear(fd, "\"name\":\"two\"", answer, sizeof answer));
     mst_remove_tree(path);
-    assert_true(hear(fd, "folder is gone", answer, sizeof answer));
+    assert_true(hear(fd, "folder was removed", answer, sizeof answer));
     site_close(&s); /* with the listener still there */
     assert_true(hear(fd, NULL, answer, sizeof answer));
     close(fd);
