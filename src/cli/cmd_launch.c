@@ -373,13 +373,13 @@ static mst_status launch_run_job(launch *l, uint32_t max_hosts, const mst_launch
     mst_status st;
     mst_plan plan = {0};
     char *cluster_text = NULL;
-    mst_plan_wish wish = {.hosts_file = l->options.hosts,
-                          .job = l->job,
-                          .n_servers = (uint32_t)l->options.servers,
-                          .n_workers = (uint32_t)l->options.workers,
-                          .max_hosts = max_hosts,
-                          .port = (uint16_t)l->options.port};
-    TRY_OUT(st, mst_plan_make(&wish, &plan));
+    mst_plan_request request = {.hosts_file = l->options.hosts,
+                                .job = l->job,
+                                .n_servers = (uint32_t)l->options.servers,
+                                .n_workers = (uint32_t)l->options.workers,
+                                .max_hosts = max_hosts,
+                                .port = (uint16_t)l->options.port};
+    TRY_OUT(st, mst_plan_make(&request, &plan));
     cluster_text = mst_cluster_text(&plan.cluster);
     if (cluster_text == NULL)
         TRY_OUT(st, mst_fail_memory());

@@ -197,19 +197,20 @@ static bool is_flag(const char *word, const char *name)
     return strncmp(word, "--", 2) == 0 && strcmp(word + 2, name) == 0;
 }
 
-/* The words of a restart (rule 2). The caller ends the list. *anew: it does not resume. */
-static mst_status mpi_restart_words(const mst_mpi_job *job, mst_text_list *out, bool *anew)
+/* Writes the arguments of a restart (rule 2). The caller ends the list. *from_start: the job does not resume.
+ */
+static mst_status mpi_restart_words(const mst_mpi_job *job, mst_text_list *out, bool *from_start)
 {
     bool resumes = false, options = true;
     char *found = NULL;
     struct stat is;
     for (size_t i = 0; i < job->words->n; i++)
         resumes = resumes || is_flag(job->words->items[i], "resume");
-    /* A run that is not here is on the host of rank 0, whose business it is to find a checkpoint. */
-    *anew = !resumes && stat(job->run, &is) == 0 && mst_checkpoint_find(job->run, &found) != MST_OK;
+    /* A run that is not on this host is on that of rank 0, which looks for a checkpoint. */
+    *from_start = !resumes && stat(job->run, &is) == 0 && mst_checkpoint_find(job->run, &found) != MST_OK;
     mst_free(found);
     TRY(mst_text_list_add(out, job->words->items[0]));
-    TRY(mst_text_list_add(out, *anew ? "--overwrite" : "--resume"));
+    TRY(mst_text_list_add(out, *from_start ? "--overwrite" : "--resume"));
     for (size_t i = 1; i < job->words->n; i++) {
         const char *word = job->words->items[i];
         if (options && (is_flag(word, "overwrite") || is_flag(word, "resume")))
@@ -282,13 +283,13 @@ static mst_status mpi_restart(mpi_launch *l)
     mst_status st;
     mst_text_list words = {0};
     char how[64], why[SENTENCE_MAX + 32];
-    bool anew;
-    TRY_OUT(st, mpi_restart_words(l->job, &words, &anew));
+    bool from_start;
+    TRY_OUT(st, mpi_restart_words(l->job, &words, &from_start));
     mpi_why_ended(l, why, sizeof why);
     why[strcspn(why, ";")] = '\0'; /* how to resume it follows */
     mst_launch_note(l->job->sink, "launch: the job ended (%s)%s; restart %u of %u, %s",
                     mpi_how_ended(l, how, sizeof how), why, mpi_restarts(l) + 1, l->job->max_restarts,
-                    anew ? "from the beginning: there is no checkpoint" : "with --resume");
+                    from_start ? "from the beginning: there is no checkpoint" : "with --resume");
     st = mpi_start(l, &words);
 out:
     mst_text_list_fini(&words);
@@ -377,8 +378,8 @@ static mst_status mpi_prepare(mpi_launch *l)
     TRY(mst_mpi_launcher_find(job->kind, &l->launcher));
     if (n == 0)
         TRY(mst_plan_slots(job->hosts_file, &n));
-    mst_plan_wish wish = {.hosts_file = job->hosts_file, .job = job->name, .n_workers = n, .port = 1};
-    TRY(mst_plan_make(&wish, &l->plan));
+    mst_plan_request request = {.hosts_file = job->hosts_file, .job = job->name, .n_workers = n, .port = 1};
+    TRY(mst_plan_make(&request, &l->plan));
     TRY(mpi_check_hosts(l));
     l->names = mst_calloc((size_t)n + 1, sizeof *l->names);
     l->parts = mst_calloc((size_t)n * 2, sizeof *l->parts);

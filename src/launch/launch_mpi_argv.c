@@ -1,9 +1,9 @@
-/* How Open MPI's and MPICH's launchers are told what to start; contract in launch_mpi.h.
+/* The command lines of Open MPI's and MPICH's launchers; contract in launch_mpi.h.
  *
- * What both get: the number of ranks, the hosts with their slots, this folder, tagged lines, no binding to
- * cores (a rank has threads for reading, communication and watching beside the one that computes; two ranks
- * of Open MPI would get one core each by default). Whatever the user gives by --mpi-args comes last, and our
- * binding is left out when it speaks of binding or mapping. */
+ * Both get the number of ranks, the hosts with their slots, this folder, tagged lines, and no binding to
+ * cores (a rank has threads for reading, communication and monitoring besides the one that computes; two
+ * ranks of Open MPI would get one core each by default). The arguments of
+ * --mpi-args come last. If they configure binding or mapping, the option against binding is omitted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

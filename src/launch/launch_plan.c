@@ -100,7 +100,7 @@ out:
 /* ---- placement ---- */
 
 /* The host for the next worker, looking from *at on in turn. */
-static mst_status next_host(const mst_plan_wish *wish, mst_plan *plan, size_t *at, uint32_t *out)
+static mst_status next_host(const mst_plan_request *request, mst_plan *plan, size_t *at, uint32_t *out)
 {
     for (size_t i = 0; i < plan->n_hosts; i++) {
         mst_host *host = &plan->hosts[*at];
@@ -111,53 +111,53 @@ static mst_status next_host(const mst_plan_wish *wish, mst_plan *plan, size_t *a
             return MST_OK;
         }
     }
-    return mst_fail(MST_EUSAGE, "%s: the hosts have fewer slots than --workers %u needs", wish->hosts_file,
-                    wish->n_workers);
+    return mst_fail(MST_EUSAGE, "%s: the hosts have fewer slots than --workers %u needs", request->hosts_file,
+                    request->n_workers);
 }
 
-static mst_status place(const mst_plan_wish *wish, mst_plan *plan)
+static mst_status place(const mst_plan_request *request, mst_plan *plan)
 {
     size_t at = 0;
-    plan->members = mst_calloc((size_t)wish->n_servers + wish->n_workers, sizeof *plan->members);
+    plan->members = mst_calloc((size_t)request->n_servers + request->n_workers, sizeof *plan->members);
     if (plan->members == NULL)
         return mst_fail_memory();
-    plan->n_servers = wish->n_servers;
-    plan->n_workers = wish->n_workers;
-    for (uint32_t i = 0; i < wish->n_servers + wish->n_workers; i++) {
+    plan->n_servers = request->n_servers;
+    plan->n_workers = request->n_workers;
+    for (uint32_t i = 0; i < request->n_servers + request->n_workers; i++) {
         mst_launch_member *m = &plan->members[plan->n_members++];
-        bool server = i < wish->n_servers;
+        bool server = i < request->n_servers;
         m->role = server ? MST_ROLE_SERVER : MST_ROLE_WORKER;
-        m->index = server ? i : i - wish->n_servers;
+        m->index = server ? i : i - request->n_servers;
         m->host = MST_HOST_LOCAL;
         snprintf(m->name, sizeof m->name, "%s %u", server ? "server" : "worker", m->index);
         if (plan->n_hosts > 0 && server)
             m->host = i % (uint32_t)plan->n_hosts;
         else if (plan->n_hosts > 0)
-            TRY(next_host(wish, plan, &at, &m->host));
+            TRY(next_host(request, plan, &at, &m->host));
     }
     return MST_OK;
 }
 
 /* The address of a member that listens, the name of one that does not; the caller frees. */
-static char *address_of(const mst_plan_wish *wish, const mst_plan *plan, const mst_launch_member *m)
+static char *address_of(const mst_plan_request *request, const mst_plan *plan, const mst_launch_member *m)
 {
-    bool listens = m->role == MST_ROLE_SERVER || wish->n_servers == 0;
+    bool listens = m->role == MST_ROLE_SERVER || request->n_servers == 0;
     if (m->host == MST_HOST_LOCAL)
-        return listens ? mst_sprintf("unix:@muster-%s-%s-%u", wish->job,
+        return listens ? mst_sprintf("unix:@muster-%s-%s-%u", request->job,
                                      m->role == MST_ROLE_SERVER ? "server" : "worker", m->index)
                        : mst_strdup("localhost");
     const char *host = plan->hosts[m->host].address;
-    return listens ? mst_sprintf("%s:%u", host, wish->port + m->index) : mst_strdup(host);
+    return listens ? mst_sprintf("%s:%u", host, request->port + m->index) : mst_strdup(host);
 }
 
-static mst_status make_cluster(const mst_plan_wish *wish, mst_plan *plan)
+static mst_status make_cluster(const mst_plan_request *request, mst_plan *plan)
 {
     mst_status st = MST_OK;
     char **addresses = mst_calloc(plan->n_members, sizeof *addresses);
     if (addresses == NULL)
         return mst_fail_memory();
     for (uint32_t i = 0; i < plan->n_members; i++) {
-        addresses[i] = address_of(wish, plan, &plan->members[i]);
+        addresses[i] = address_of(request, plan, &plan->members[i]);
         if (addresses[i] == NULL)
             TRY_OUT(st, mst_fail_memory());
     }
@@ -170,27 +170,27 @@ out:
     return st;
 }
 
-mst_status mst_plan_make(const mst_plan_wish *wish, mst_plan *out)
+mst_status mst_plan_make(const mst_plan_request *request, mst_plan *out)
 {
     mst_status st = MST_OK;
     mst_plan plan = {0};
-    uint32_t listening = wish->n_servers > 0 ? wish->n_servers : wish->n_workers;
-    if (wish->hosts_file != NULL) {
-        TRY_OUT(st, read_hosts(wish->hosts_file, &plan));
-        if (plan.n_hosts < wish->max_hosts)
-            TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: names %zu hosts; --deploy needs %u", wish->hosts_file,
-                                 plan.n_hosts, wish->max_hosts));
+    uint32_t listening = request->n_servers > 0 ? request->n_servers : request->n_workers;
+    if (request->hosts_file != NULL) {
+        TRY_OUT(st, read_hosts(request->hosts_file, &plan));
+        if (plan.n_hosts < request->max_hosts)
+            TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: names %zu hosts; --deploy needs %u", request->hosts_file,
+                                 plan.n_hosts, request->max_hosts));
         /* In turn from the first one on: the others get nothing. */
-        uint32_t most = wish->max_hosts > 0           ? wish->max_hosts
-                        : listening > wish->n_workers ? listening
-                                                      : wish->n_workers;
+        uint32_t most = request->max_hosts > 0           ? request->max_hosts
+                        : listening > request->n_workers ? listening
+                                                         : request->n_workers;
         plan.n_hosts = plan.n_hosts < most ? plan.n_hosts : most;
-        if (wish->port + listening - 1 > 65535)
+        if (request->port + listening - 1 > 65535)
             TRY_OUT(st, mst_fail(MST_EUSAGE, "--port %u: the last of %u ports would be above 65535",
-                                 wish->port, listening));
+                                 request->port, listening));
     }
-    TRY_OUT(st, place(wish, &plan));
-    TRY_OUT(st, make_cluster(wish, &plan));
+    TRY_OUT(st, place(request, &plan));
+    TRY_OUT(st, make_cluster(request, &plan));
     *out = plan;
     plan = (mst_plan){0};
 out:

@@ -37,16 +37,16 @@ typedef struct mst_plan {
 
 /* A job as requested. hosts_file NULL: all processes on this host. n_servers 0: every worker holds a share of
  * the weights. max_hosts 0: all hosts of the file; else exactly that many. */
-typedef struct mst_plan_wish {
+typedef struct mst_plan_request {
     const char *hosts_file, *job;
     uint32_t n_servers, n_workers, max_hosts;
     uint16_t port; /* server I of hosts listens at port + I */
-} mst_plan_wish;
+} mst_plan_request;
 
 /* Servers are placed on the hosts in turn, from the first one on, and so are workers; a host without a free
  * slot is skipped. *out is the caller's to fini; set only on MST_OK. MST_EUSAGE names the file and the line.
  */
-mst_status mst_plan_make(const mst_plan_wish *wish, mst_plan *out);
+mst_status mst_plan_make(const mst_plan_request *request, mst_plan *out);
 void mst_plan_fini(mst_plan *plan); /* safe on zeroes */
 
 /* The number of workers that the hosts of a file have slots for; a host without slots=N counts as one. */

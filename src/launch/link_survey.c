@@ -122,7 +122,7 @@ static mst_status survey_find_nodes(mst_link_survey *s)
 
 static void survey_on_deadline(uv_timer_t *timer);
 
-/* Goes on with the next pair whose ends both listen; stops the loop when there is none left. */
+/* Measures the next pair of listening hosts; stops the loop after the last one. */
 static void survey_measure_next(mst_link_survey *s)
 {
     char command[TEXT_SIZE + 16];

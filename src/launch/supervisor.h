@@ -73,8 +73,8 @@ int mst_supervisor_stopped_by(const mst_supervisor *self);
 
 /* Starts a child that does not run. MST_EIO, naming the program, if it cannot be started. */
 mst_status mst_child_start(mst_child *child, const mst_process_start *start);
-/* Requests its end by SIGINT, SIGTERM or SIGHUP, and kills it if it runs grace_ms later. A second call counts
- * the grace anew. No effect on a child that does not run; so it is with the calls below. */
+/* Requests its end by SIGINT, SIGTERM or SIGHUP, and kills it if it runs grace_ms later. A second call
+ * restarts the grace time. This and the calls below have no effect on a child that does not run. */
 void mst_child_stop(mst_child *child, int number, uint64_t grace_ms);
 void mst_child_kill(mst_child *child);
 void mst_child_checkpoint(mst_child *child);

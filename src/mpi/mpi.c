@@ -340,16 +340,16 @@ static void enter(int state)
     pthread_mutex_unlock(&one_lock);
 }
 
-/* In round i every rank hears of 2^i more of those before it. */
+/* After round i every rank has messages from 2^(i + 1) - 1 preceding ranks. */
 mst_status mst_mpi_part(mst_mpi *self, uint64_t deadline_ns)
 {
-    char gone = 1, heard = 0;
+    char gone = 1, received = 0;
     int tag = TAG_PART;
     for (int64_t step = 1; step < self->size; step *= 2, tag++) {
         int to = (int)((self->rank + step) % self->size);
         int from = (int)((self->rank - step + self->size) % self->size);
         mst_mpi_request two[2];
-        TRY(self->ops->irecv(0, &heard, sizeof heard, from, tag, &two[0]));
+        TRY(self->ops->irecv(0, &received, sizeof received, from, tag, &two[0]));
         TRY(self->ops->isend(0, &gone, sizeof gone, to, tag, &two[1]));
         TRY(mst_mpi_wait(self, 2, two, deadline_ns, "the other ranks to finish"));
     }
@@ -358,8 +358,8 @@ mst_status mst_mpi_part(mst_mpi *self, uint64_t deadline_ns)
     return MST_OK;
 }
 
-/* MPICH's mpiexec takes a process for dead that leaves without this word, and kills the others. It answers,
- * and must find somebody there. srun wants no word. */
+/* MPICH's mpiexec considers a process that ends without this message dead, and kills the others. It answers,
+ * so the process must wait. srun needs no message. */
 static void tell_launcher(void)
 {
     static const char word[] = "cmd=finalize\n";

@@ -120,13 +120,12 @@ bool mst_mpi_starting(void);
  * monitor until it returns.
  */
 mst_status mst_mpi_part(mst_mpi *self, uint64_t deadline_ns);
-/* The end, after mst_mpi_part; a process that fails does not call it. MPICH's own end hangs for ever over
- * UCX's TCP, more often than not: there it is left out, and the launcher alone hears that this process leaves
- * in good order. Elsewhere it should not hang; but somebody else had better see to it that the process ends
- * (mst_mpi_end_ms, mst_mpi_over). */
+/* The end, after mst_mpi_part; a process that fails does not call it. MPICH's MPI_Finalize often hangs over
+ * UCX's TCP: there it is skipped, and only the launcher is informed of the orderly end. Elsewhere it should
+ * not hang, but the caller should bound it (mst_mpi_end_ms, mst_mpi_over). */
 mst_status mst_mpi_end(mst_mpi *self);
-/* How long the end may take: rank 0, which has more to say, leaves first, since some launchers kill the
- * others as soon as one has left. */
+/* Returns the time that the end may take. Rank 0, which has more output, ends first, because some launchers
+ * kill the others as soon as one has ended. */
 uint32_t mst_mpi_end_ms(const mst_mpi *self);
 /* Whether there is nothing of MPI in this process: it was never started, or has ended. Else the process
  * leaves by _exit: what MPI has to run at exit may wait for ever. Any thread. */

@@ -12,7 +12,7 @@ typedef struct mst_mpi_host {
 } mst_mpi_host;
 
 #define MST_MPI_HOST_SYMBOL                                                                                  \
-    "mst_mpi_plugin_host" /* of type const mst_mpi_host *, set by whoever loads it                           \
+    "mst_mpi_plugin_host" /* of type const mst_mpi_host *, set by the program that loads it                  \
                            */
 
 #endif

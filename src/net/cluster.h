@@ -5,7 +5,7 @@
  * named by host or host:port, since they do not listen, except where no servers are named: then every worker
  * hosts a server at its own address (colocated).
  *
- * Every function is thread-safe; a cluster belongs to whoever made it. Failures are MST_EUSAGE, with the
+ * Every function is thread-safe; a cluster belongs to its creator. Failures are MST_EUSAGE, with the
  * source (file or variable), the key and the entry. */
 #ifndef MST_NET_CLUSTER_H
 #define MST_NET_CLUSTER_H

@@ -188,7 +188,7 @@ static void clear_inbox(inpeer *p)
     p->inbox_last = &p->inbox;
 }
 
-/* p's side ends the link; the other end hears the sentence. p is not reported by this. */
+/* Ends the link from p's side; the peer receives the sentence. p itself is not reported. */
 static void end_link(inpeer *p, const char *sentence)
 {
     while (p->other != NULL && p->other->busy) /* for the length of a copy; the other end may go meanwhile */
@@ -301,7 +301,7 @@ static mst_status inproc_listen(mst_net *net, const char *address, char *bound, 
     if (!taken) {
         x->next = g_names;
         g_names = x;
-        for (inproc *other = g_nets; other != NULL; other = other->next) /* somebody may wait for this name */
+        for (inproc *other = g_nets; other != NULL; other = other->next) /* a net may wait for this name */
             ring(other);
     }
     leave();
@@ -523,7 +523,7 @@ static void sleep_until(inproc *n, uint64_t now, uint64_t until)
         wait = (struct timespec){.tv_sec = 3600};
     struct pollfd fd = {.fd = n->event, .events = POLLIN};
     if (ppoll(&fd, 1, &wait, NULL) > 0 && read(n->event, &count, sizeof count) < 0)
-        return; /* somebody else's read cannot be: the owner alone reads */
+        return; /* only the owner reads, so this cannot happen */
 }
 
 static void run_until(inproc *n, uint64_t deadline)

@@ -235,7 +235,7 @@ void mst_mpi_channel_forget(mst_mpi_net *n, mst_mpi_channel *channel, uint32_t p
         channel->out_last = &(*channel->out_last)->next;
 }
 
-/* Messages at the front that have left; their peers hear of it. */
+/* Reports messages at the front that have left to their peers. */
 static bool report_sent(mst_mpi_net *n, mst_mpi_channel *channel)
 {
     bool any = false;

@@ -2,10 +2,11 @@
  *
  * Addresses are "mpi:RANK". The thread that owns the net is the one that uses MPI (mpi/mpi.h), and there is
  * one net in a process. MPI knows no connections, so a link is made by four frames: HELLO to the rank that
- * listens, WELCOME (or REFUSE) back, READY, and at the end one last frame each way, FAREWELL from who ends it
- * and CLOSED (or its own FAREWELL) from the other; after these nothing of the link is on its way.
+ * listens, WELCOME (or REFUSE) back, READY, and at the end one last frame each way: DISCONNECT from the side
+ * that ends it and CLOSED (or its own DISCONNECT) from the other. After these, no frame of the link is in
+ * flight.
  *
- * MPI neither notices a dead rank nor goes on without it: a caller that must not hang uses the rank monitor
+ * MPI neither detects a dead rank nor continues without it: a caller that must not hang uses the rank monitor
  * (ranks/rank_monitor.h), and peer_timeout_ms has no meaning here. A poll backs off: it gives the processor
  * away, then sleeps 50 and at last 500 us between looks.
  *
@@ -177,7 +178,7 @@ void mst_mpi_refuse(mst_mpi_net *n, uint32_t number)
     if (p == NULL || p->state != MST_MPI_UP)
         return;
     snprintf(text, sizeof text, "%s", mst_error_text());
-    say_last(n, number, MST_MPI_FAREWELL, text);
+    say_last(n, number, MST_MPI_DISCONNECT, text);
     end_peer(n, p, MST_NET_DIED, mst_fail(MST_EPEER, "%s was dropped: %s", p->name, text));
 }
 
@@ -313,7 +314,7 @@ mst_status mst_mpi_control(mst_mpi_net *n, int rank, const mst_message *m, uint6
         if (p->state == MST_MPI_JOINING)
             come_up(n, number);
         break;
-    case MST_MPI_FAREWELL:
+    case MST_MPI_DISCONNECT:
         take_disconnect(n, number, m, body);
         break;
     case MST_MPI_CLOSED:
@@ -340,7 +341,7 @@ static bool settle(mst_mpi_net *n)
                      mst_fail(MST_ETIMEOUT, "%s was not reached within %.1f s: that rank does not listen",
                               p->name, (double)(now - p->start_ns) * 1e-9));
         if (p->state == MST_MPI_JOINING && now >= p->deadline_ns) {
-            say_last(n, i, MST_MPI_FAREWELL, "");
+            say_last(n, i, MST_MPI_DISCONNECT, "");
             set_state(n, p, MST_MPI_DOWN);
         }
         if (p->state != MST_MPI_ENDED)
@@ -359,7 +360,7 @@ static void close_peer(mst_mpi_net *n, uint32_t number, const char *sentence)
     mst_mpi_peer *p = n->peers[number];
     mst_mpi_channel *channel = mst_mpi_channel_of(n, p->rank);
     if (p->state == MST_MPI_UP || p->state == MST_MPI_JOINING)
-        say_last(n, number, MST_MPI_FAREWELL, sentence);
+        say_last(n, number, MST_MPI_DISCONNECT, sentence);
     set_state(n, p, MST_MPI_DOWN);
     if (channel != NULL)
         (void)mst_mpi_channel_detach(n, channel, number); /* what is late by a second stays with MPI */

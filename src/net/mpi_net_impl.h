@@ -31,11 +31,11 @@
 #define MST_MPI_SLOTS     (1 + MST_MPI_IN_SLOTS + MST_MPI_OUT_SLOTS) /* requests of a channel */
 
 /* Kinds of net's own frames; as types of messages within the engine. */
-#define MST_MPI_WELCOME  8  /* body: identity */
-#define MST_MPI_REFUSE   9  /* body: identity, sentence */
-#define MST_MPI_READY    10 /* the link is up */
-#define MST_MPI_FAREWELL 11 /* body: a sentence, or nothing */
-#define MST_MPI_CLOSED   12 /* the answer to a DISCONNECT: nothing follows */
+#define MST_MPI_WELCOME    8  /* body: identity */
+#define MST_MPI_REFUSE     9  /* body: identity, sentence */
+#define MST_MPI_READY      10 /* the link is up */
+#define MST_MPI_DISCONNECT 11 /* body: a sentence, or nothing */
+#define MST_MPI_CLOSED     12 /* the answer to a DISCONNECT: nothing follows */
 
 typedef struct mst_mpi_net mst_mpi_net;
 

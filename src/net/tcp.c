@@ -90,15 +90,16 @@ static void judge_silence(mst_tcp_peer *p, uint64_t now)
 {
     mst_tcp *t = p->net;
     uint64_t limit = t->options.peer_timeout_ms * MST_MS, attentive = mst_tcp_attentive(t, now);
-    uint64_t silent = attentive > p->heard_ns ? attentive - p->heard_ns : 0; /* heard since now was read: 0 */
+    uint64_t silent = attentive > p->received_ns ? attentive - p->received_ns
+                                                 : 0; /* 0 if a byte arrived after `now` was read */
     if (silent < limit) {
         mst_tcp_due(t, now + (limit - silent));
         return;
     }
     char byte;
     if (recv(p->socket->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
-        errno != EAGAIN) { /* words unread, or an end */
-        p->heard_ns = attentive;
+        errno != EAGAIN) { /* unread bytes, or the end */
+        p->received_ns = attentive;
         mst_tcp_due(t, now + limit);
         return;
     }

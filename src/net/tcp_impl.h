@@ -71,7 +71,7 @@ struct mst_tcp_peer {
     bool listed;        /* in net->todo */
     mst_tcp_peer *next; /* in net->todo */
     mst_tcp_out *out, *out_last;
-    uint64_t heard_ns; /* on the attentive clock */
+    uint64_t received_ns; /* on the attentive clock */
     uint64_t spoke_ns;
     mst_net_stats stats;
     double rate;           /* as stats.rate: tcp_rate.c */

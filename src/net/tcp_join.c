@@ -1,8 +1,8 @@
-/* Engine tcp, the way to a proven connection: listening, strangers, dialing; contract in tcp_impl.h.
+/* Engine tcp, up to an authenticated connection: listening, unauthenticated peers ("strangers"), dialing;
+ * contract in tcp_impl.h.
  *
- * A stranger is whoever connects: a descriptor, a handshake of fixed size and a time limit, nothing else.
- * There are at most MST_TCP_STRANGERS; one more closes the oldest, so that connections that say nothing
- * cannot keep others out.
+ * A stranger is a new connection: a descriptor, a handshake of fixed size and a time limit. There are at most
+ * MST_TCP_STRANGERS; one more closes the oldest, so idle connections cannot block others.
  *
  * A dial tries the addresses of a name one after the other, rests a little longer after each round, and
  * starts again with the name until its deadline. Only an answer that will not change ends it before: a

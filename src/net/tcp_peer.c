@@ -1,11 +1,11 @@
-/* Engine tcp, a proven connection: reading, writing, ending; contract in tcp_impl.h.
+/* Engine tcp, an authenticated connection: reading, writing, ending; contract in tcp_impl.h.
  *
- * A send goes to the socket at once when nothing waits before it; what the system does not take is queued, as
- * it lies when the caller waits for `sent`, as a copy otherwise. Only answers given while further messages of
- * the peer have been read already wait for the answers to those, and leave with them: a server that has more
- * to do than it can spends less on each, and so does who hears it. Reading fills the stage or the body under
- * way with one call. When a write fails, the end may have been announced: what can still be read is read
- * first, then the peer is down.
+ * A send writes to the socket at once if the queue is empty. Bytes that the system does not accept are
+ * queued: in place if the caller waits for `sent`, otherwise as a copy. Answers are delayed only while
+ * further messages of the peer have been read already; they leave together with the answers to those, which
+ * reduces the cost per message on both sides of a loaded server. Reading fills the stage or the current body
+ * with one call. When a write fails, the peer may have sent a DISCONNECT: the remaining bytes are read first,
+ * then the peer is down.
  *
  * Invariants
  * 1. p->out's first message may be partly written (done > 0); nothing may be written between its parts.
@@ -238,7 +238,7 @@ static void uncork(mst_tcp_peer *p)
 /* n bytes have arrived. False: the peer is down now. */
 static bool take(mst_tcp_peer *p, size_t n)
 {
-    p->heard_ns = mst_tcp_attentive(p->net, mst_now_ns());
+    p->received_ns = mst_tcp_attentive(p->net, mst_now_ns());
     mst_status st = mst_frames_take(p->in, n, &frame_events, p);
     if (st != MST_OK && p->state == MST_TCP_UP) {
         char text[MST_WIRE_OWN_MAX];
@@ -317,7 +317,7 @@ mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, const mst_identity *w
     w->ready = on_ready;
     p->state = MST_TCP_UP;
     p->spoke_ns = mst_now_ns();
-    p->heard_ns = mst_tcp_attentive(t, p->spoke_ns);
+    p->received_ns = mst_tcp_attentive(t, p->spoke_ns);
     mst_tcp_due(t, p->spoke_ns + MST_TCP_HEARTBEAT);
     mst_tcp_fd_want(w, UV_READABLE);
     mst_tcp_leave(t);
