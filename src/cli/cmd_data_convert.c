@@ -60,7 +60,7 @@ static mst_status convert_rows(mst_dataset *dataset, const convert_options *conv
     TRY(mst_data_sink_commit(sink, &dataset->info));
     const mst_row_writer_ops *to;
     if (dataset->labels_from != 0 && mst_row_writer_find(out->to, out->out, &to) == MST_OK &&
-        strcmp(to->name, "cache") != 0)
+        !to->keeps_origin)
         mst_warn("%s: classes are numbered from 0; in %s they are numbered from %g", out->out, dataset->name,
                  (double)dataset->labels_from);
     return MST_OK;

@@ -77,15 +77,15 @@ static mst_status trace_add_event(void *arg, const json_t *event, const char *li
 /* ---- reading ---- */
 
 /* Who gets the events of a run. */
-typedef struct listener {
+typedef struct trace_listener {
     void (*file)(void *arg); /* the events that follow are of another file; or NULL */
     mst_status (*event)(void *arg, const json_t *event, const char *line, size_t n);
     void *arg;
     uint64_t n_traces, n_events;
-} listener;
+} trace_listener;
 
 /* One line: "[", "]", or an event with a comma behind it. What is neither is left out. */
-static mst_status trace_take_line(listener *to, const char *line, size_t n)
+static mst_status trace_take_line(trace_listener *to, const char *line, size_t n)
 {
     while (n > 0 && (line[n - 1] == ',' || line[n - 1] == '\r' || line[n - 1] == ' '))
         n--;
@@ -98,7 +98,7 @@ static mst_status trace_take_line(listener *to, const char *line, size_t n)
     return st;
 }
 
-static mst_status take_trace(listener *to, const char *path)
+static mst_status take_trace(trace_listener *to, const char *path)
 {
     mst_status st;
     mst_in *in = NULL;
@@ -133,7 +133,7 @@ out:
 }
 
 /* All traces of a run, or one file. */
-static mst_status trace_take_run(listener *to, const char *run, const char *process)
+static mst_status trace_take_run(trace_listener *to, const char *run, const char *process)
 {
     struct dirent *found;
     mst_status st = MST_OK;
@@ -162,12 +162,12 @@ static mst_status trace_take_run(listener *to, const char *run, const char *proc
 
 /* ---- trace top ---- */
 
-typedef struct top_options {
+typedef struct trace_top_options {
     char *process;
     int64_t lines;
-} top_options;
+} trace_top_options;
 
-#define FIELD(name) offsetof(top_options, name)
+#define FIELD(name) offsetof(trace_top_options, name)
 static const mst_option top_table[] = {
     {.name = "process",
      .type = MST_OPTION_TEXT,
@@ -224,7 +224,7 @@ static mst_status trace_print_top(ops *self, size_t lines, bool json)
 
 static mst_status top_run(int argc, char **argv)
 {
-    top_options options = {0};
+    trace_top_options options = {0};
     mst_cli_json json = {0};
     mst_option_group groups[] = {{.title = "trace", .table = top_table, .base = &options},
                                  {.title = "output", .table = mst_cli_json_table, .base = &json}};
@@ -237,7 +237,7 @@ static mst_status top_run(int argc, char **argv)
         goto out;
     if (words.n == 0)
         TRY_OUT(st, mst_fail(MST_EUSAGE, "muster trace top needs a run"));
-    listener to = {.event = trace_add_event, .arg = &all};
+    trace_listener to = {.event = trace_add_event, .arg = &all};
     for (size_t i = 0; i < words.n; i++)
         TRY_OUT(st, trace_take_run(&to, words.items[i], options.process));
     st = trace_print_top(&all, (size_t)options.lines, json.json);
@@ -389,7 +389,7 @@ static mst_status merge_run(int argc, char **argv)
     path = options.out != NULL ? mst_strdup(options.out) : mst_sprintf("%s/trace.json", words.items[0]);
     if (path == NULL)
         TRY_OUT(st, mst_fail_memory());
-    listener survey = {.file = trace_next_file, .event = trace_survey_event, .arg = &m};
+    trace_listener survey = {.file = trace_next_file, .event = trace_survey_event, .arg = &m};
     TRY_OUT(st, trace_take_run(&survey, words.items[0], NULL));
     for (int end = 0; end < 2; end++)
         if (m.n_ends[end] > 0)
@@ -399,7 +399,7 @@ static mst_status merge_run(int argc, char **argv)
                 mst_cli_check_own(path, (const char *const[]){"[\n{\"", "[\n]\n", NULL}, options.overwrite));
     TRY_OUT(st, mst_out_open(path, &m.out));
     TRY_OUT(st, mst_out_write(m.out, "[", 1));
-    listener to = {.file = trace_next_file, .event = trace_write_event, .arg = &m};
+    trace_listener to = {.file = trace_next_file, .event = trace_write_event, .arg = &m};
     TRY_OUT(st, trace_take_run(&to, words.items[0], NULL));
     TRY_OUT(st, mst_out_write(m.out, "\n]\n", 3));
     TRY_OUT(st, mst_out_commit(m.out));

@@ -41,6 +41,7 @@ static const mst_row_writer_ops cache_ops = {
     .help = "muster's binary cache: checksummed, read in place and in any order",
     .suffixes = ".cache",
     .size = sizeof(cache_rows),
+    .keeps_origin = true,
     .open = write_cache_open,
     .add = cache_add,
     .commit = cache_commit,

@@ -15,6 +15,7 @@ typedef struct mst_row_writer_ops {
     const char *name, *help;
     const char *suffixes; /* of file names that mean this format: ".svm .libsvm" */
     size_t size;          /* of the derived struct, which starts as zeros */
+    bool keeps_origin;    /* the file records --labels-from and the origin of the rows */
     mst_status (*open)(mst_row_writer *self);
     /* MST_EINPUT with a sentence when the format cannot hold a row. */
     mst_status (*add)(mst_row_writer *self, const mst_chunk *chunk);

@@ -6,18 +6,18 @@
 
 #define RING ((uint64_t)1 << 14)
 
-typedef struct entry {
+typedef struct trace_entry {
     char name[MST_TRACE_NAME];
     uint8_t kind;
     uint64_t at_ns, ns, step, value;
-} entry;
+} trace_entry;
 
 struct mst_trace_ring {
     _Alignas(64) atomic_uint_fast64_t head;
     atomic_uint_fast64_t dropped;
     _Alignas(64) atomic_uint_fast64_t tail;
     uint64_t from_step, to_step;
-    entry entries[RING];
+    trace_entry entries[RING];
 };
 
 mst_status mst_trace_ring_new(uint64_t from_step, uint64_t to_step, mst_trace_ring **out)
@@ -50,7 +50,7 @@ void mst_trace_put(mst_trace_ring *self, mst_trace_kind kind, const char *name, 
         mst_lane_add(&self->dropped, 1);
         return;
     }
-    entry *e = &self->entries[head % RING];
+    trace_entry *e = &self->entries[head % RING];
     size_t n = strnlen(name, MST_TRACE_NAME - 1);
     memcpy(e->name, name, n);
     e->name[n] = 0;
@@ -151,7 +151,7 @@ void mst_trace_thread(mst_bytes *out, const mst_trace_identity *who, const char 
     trace_add(out, "\"}},\n");
 }
 
-static void trace_add_entry(mst_bytes *out, const mst_trace_identity *who, const entry *e)
+static void trace_add_entry(mst_bytes *out, const mst_trace_identity *who, const trace_entry *e)
 {
     static const char *const phase_types[] = {"X", "X", "s", "f", "C"};
     static const char *const categories[] = {"phase", "op", "flow", "flow", "counter"};

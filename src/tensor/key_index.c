@@ -11,14 +11,14 @@
 #define ROWS_AHEAD 8
 #define CELL_KEYS  32
 
-typedef struct cell {
+typedef struct key_cell {
     uint32_t bits;
     uint32_t below;
-} cell;
+} key_cell;
 
 struct mst_key_index {
     uint64_t n_cells;
-    cell *cells; /* untouched pages cost nothing */
+    key_cell *cells; /* untouched pages cost nothing */
 };
 
 mst_status mst_key_index_new(uint64_t n_keys, mst_key_index **out)
@@ -44,7 +44,7 @@ void mst_key_index_destroy(mst_key_index *self)
     mst_free(self);
 }
 
-static inline const cell *key_index_cell_of(const mst_key_index *self, uint32_t key)
+static inline const key_cell *key_index_cell_of(const mst_key_index *self, uint32_t key)
 {
     return &self->cells[key / CELL_KEYS];
 }
@@ -117,7 +117,7 @@ void mst_key_index_rows(const mst_key_index *self, const mst_batch *batch, uint3
         rows[r].keys = keys;
         for (uint32_t i = 0; i < row->n_keys; i++) {
             uint32_t key = row->keys[i];
-            const cell *c = key_index_cell_of(self, key);
+            const key_cell *c = key_index_cell_of(self, key);
             uint32_t place =
                 key_start + c->below + key_index_count_bits(c->bits & (((uint32_t)1 << key % CELL_KEYS) - 1));
             keys[i] = key < n_prefix ? key : place;

@@ -50,14 +50,12 @@ static void every_length_and_split(void **state)
     }
 }
 
-static void mask_and_back(void **state)
+static void masked(void **state)
 {
     (void)state;
     /* The length field 0x24f of a file written by TensorFlow carries this masked CRC. */
     const uint8_t length[8] = {0x4f, 0x02};
     assert_int_equal(mst_crc_mask(mst_crc32c(0, length, 8)), 0xe670e770u);
-    for (uint32_t crc = 1; crc != 0; crc <<= 1)
-        assert_int_equal(mst_crc_unmask(mst_crc_mask(crc)), crc);
 }
 
 int main(void)
@@ -65,7 +63,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_answers),
         cmocka_unit_test(every_length_and_split),
-        cmocka_unit_test(mask_and_back),
+        cmocka_unit_test(masked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
