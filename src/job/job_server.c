@@ -27,13 +27,13 @@ typedef struct server_job {
 
 static void server_job_set_options(const server_job *job, mst_server_options *out);
 
-static mst_status server_job_adopt(void *arg, const json_t *told, mst_server_options *options)
+static mst_status server_job_adopt(void *arg, const json_t *message, mst_server_options *options)
 {
     server_job *job = arg;
     const mst_job_config *config = job->config;
-    if (config->adopt == NULL || !json_is_true(json_object_get(told, "resume")))
+    if (config->adopt == NULL || !json_is_true(json_object_get(message, "resume")))
         return MST_OK;
-    TRY(config->adopt(config->adopt_arg, told));
+    TRY(config->adopt(config->adopt_arg, message));
     TRY(mst_training_reload(job->training));
     server_job_set_options(job, options);
     return MST_OK;
@@ -161,15 +161,15 @@ static mst_status server_job_open_run(server_job *job, const json_t *join, mst_s
     return MST_OK;
 }
 
-static mst_status server_job_open(void *arg, const json_t *told, mst_server_start *out)
+static mst_status server_job_open(void *arg, const json_t *message, mst_server_start *out)
 {
     server_job *job = arg;
     mst_training *training = job->training;
-    TRY(mst_training_build(training, told));
+    TRY(mst_training_build(training, message));
     out->model = (mst_server_model){.model = training->assembly.model,
                                     .optimizer = &training->optimizer,
                                     .params = &training->assembly.params};
-    return job->config->index == 0 ? server_job_open_run(job, told, out) : MST_OK;
+    return job->config->index == 0 ? server_job_open_run(job, message, out) : MST_OK;
 }
 
 /* The partitions in the order of the table. The caller frees; NULL without memory. */
@@ -349,8 +349,8 @@ static mst_status server_job_serve(server_job *job)
 {
     const mst_job_config *config = job->config;
     json_t *join = mst_job_join(config, "server");
-    json_t *told = config->index == 0 ? mst_job_json(config->train) : NULL;
-    if (join == NULL || (told == NULL && config->index == 0)) {
+    json_t *message = config->index == 0 ? mst_job_json(config->train) : NULL;
+    if (join == NULL || (message == NULL && config->index == 0)) {
         json_decref(join);
         return mst_fail_memory();
     }
@@ -361,7 +361,7 @@ static mst_status server_job_serve(server_job *job)
         .n_servers = config->cluster->n_servers,
         .n_workers = config->cluster->n_workers,
         .join = join,
-        .job = told,
+        .job = message,
         .stop = config->train->stop,
         .observe = job->training->observe,
     };
@@ -386,7 +386,7 @@ static mst_status server_job_serve(server_job *job)
     };
     mst_status st = mst_server_run(&options, &hooks);
     json_decref(join);
-    json_decref(told);
+    json_decref(message);
     return st;
 }
 

@@ -34,7 +34,7 @@ typedef struct mst_strategy_options {
     int64_t global_batch; /* --global-batch N: rows per step over all workers; 0: batch times workers */
     int lr_scale;         /* --lr-scale none|linear: times the number of workers */
     /* ps: */
-    int64_t servers, workers; /* --servers, --workers; where a cluster is given, as it says */
+    int64_t servers, workers; /* --servers, --workers; those of the cluster, if there is one */
     int64_t quorum;           /* --quorum R: sync: pushes that close a step; 0: all workers' */
     int64_t staleness;        /* --staleness S: ssp: steps that a worker may be ahead of the slowest */
     int64_t pipeline;         /* --pipeline K: async, ssp: requests in flight beyond the first */

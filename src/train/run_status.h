@@ -7,15 +7,15 @@
 
 /* How far a run has come. */
 typedef struct mst_train_status {
-    uint64_t step, rows, epoch; /* epoch: 0-based, of the row to come */
+    uint64_t step, rows, epoch; /* epoch: 0-based, of the next row */
     uint64_t epoch_rows;        /* 0: not known yet */
     uint64_t epoch_position;
     double train_seconds, eval_seconds, save_seconds;
     double rows_per_s;      /* over the last few seconds of training */
     double mean_rows_per_s; /* since the run began */
-    double eta_seconds;     /* NAN: unknown, as while nothing advances */
-    double lr, train_loss;  /* loss: lately; in the summary: as told with the last evaluation */
-    const char *waiting;    /* whom a step waits for, "worker 2"; NULL: not known */
+    double eta_seconds;     /* NAN: unknown, also while there is no progress */
+    double lr, train_loss;  /* loss: recent; in the summary: that of the last evaluation */
+    const char *waiting;    /* the workers that a step waits for, "worker 2"; or NULL */
 } mst_train_status;
 
 typedef enum mst_end {
@@ -33,15 +33,15 @@ const char *mst_end_text(mst_end end);
 typedef struct mst_train_summary {
     mst_train_status status;
     mst_end end;
-    mst_result test, valid; /* the last ones; rows 0: none */
+    mst_result test, valid; /* of the last evaluations; rows 0: none */
     double best_valid_loss; /* with --patience; NAN otherwise */
     uint64_t best_step;
     uint64_t steps_here; /* done since the run was started or resumed */
     uint64_t n_evaluations;
     double feed_wait_seconds;
     char run[512], checkpoint[640]; /* "": none */
-    char best_checkpoint[640];      /* with --patience: that of best_step; "": none */
-    char missing[192];              /* from the run's folder, which was deleted meanwhile; "": nothing */
+    char best_checkpoint[640];      /* with --patience: of best_step; "": none */
+    char missing[192]; /* files lost because the run's folder was deleted during the run; "": none */
 } mst_train_summary;
 
 /* Any function may be NULL. The training thread calls them between runs of the strategy. A scoring thread

@@ -59,7 +59,7 @@ static mst_status train_data_check_read_once(const mst_train_data *self, mst_tra
     return MST_OK;
 }
 
-/* The rows of a cache stay as they were read when it was made, whatever the options say. */
+/* The rows of a cache stay as they were read when it was made; its own record overrides the options. */
 static mst_status train_data_adopt_cache_options(mst_train_data *self)
 {
     json_t *known = mst_cache_options(self->dataset), *value;
@@ -181,7 +181,7 @@ static mst_status train_data_settle(mst_train_data *self)
     if (self->reading == NULL)
         return mst_fail_memory();
     TRY(train_data_adopt_cache_options(self));
-    self->read_options.labels_from = self->dataset->labels_from; /* a cache's, whatever the options say */
+    self->read_options.labels_from = self->dataset->labels_from; /* that of a cache overrides the options */
     if (json_object_set_new(self->reading, "labels-from", json_integer(self->read_options.labels_from)) != 0)
         return mst_fail_memory();
     json_object_foreach_safe(self->reading, next, name, value)
