@@ -1,8 +1,8 @@
-/* The facts of a verdict: what each process did in the training window; fields in verdict_impl.h.
+/* The facts of a verdict: figures of each process in the training window (verdict_impl.h).
  *
  * Design: the window runs from the first to the last interval in which rows were trained, so that starting,
- * reading a cache for the first time and the end do not count. Runs of an older muster have no processes/;
- * their manifest counts compute, wait and input seconds per worker, which is enough for shares. */
+ * the first read of a cache and the end are excluded. Runs of an older version have no processes/; their
+ * manifest has compute, wait and input seconds per worker, which is enough for shares. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,8 @@ static double facts_or_zero(double x)
 
 /* ---- sums over resources.csv ---- */
 
-/* Sum of a column over the window; NAN when it has no number there. *seconds: of the lines that have one. */
+/* The sum of a column over the window; NAN if it has no number there. *seconds: of the lines that have one.
+ */
 static double facts_sum_column(const mst_csv *csv, const char *name, double from, double to, double *seconds)
 {
     size_t column = mst_csv_column(csv, name), time = mst_csv_column(csv, "time");
@@ -76,8 +77,8 @@ static double facts_peak(const mst_csv *csv, const char *name, double from, doub
     return most;
 }
 
-/* Speeds that were measured on one connection may be a part of a link that several share: what it carried in
- * all is another lower bound. */
+/* A speed measured on one connection may be a part of a link that several share: the total traffic of the
+ * link is another lower bound. */
 static void facts_take_links(mst_party *to, const mst_process_data *p, double from, double until)
 {
     to->link_in = to->link_out = to->link_bytes = NAN;
@@ -131,8 +132,8 @@ static void facts_take_process(mst_party *to, const mst_process_data *p, double 
     to->fault_rate = facts_rate(r, "proc_major_faults", from, until);
     to->delay = facts_rate(r, "proc_delay_s", from, until);
     facts_take_links(to, p, from, until);
-    /* There is no CPU time of each thread. All threads of a process compete for the same cores, so each ran
-     * for the same part of the time that it wanted to as all of them. */
+    /* There is no CPU time per thread. All threads of a process compete for the same cores, so each is taken
+     * to have run for the same part of its runnable time. */
     double got = to->delay > 0 ? to->cpu / (to->cpu + to->delay) : 1, each = got / to->seconds;
     double trains = costs.phase[MST_COST_PREPARE] + costs.phase[MST_COST_COMPUTE] +
                     costs.phase[MST_COST_PUSH] + costs.phase[MST_COST_APPLY];
@@ -179,9 +180,9 @@ static void facts_take_manifest_worker(mst_party *to, const json_t *worker, bool
     to->share[MST_COST_EVALUATE] = fmin(1, facts_number(worker, "eval_seconds") / seconds);
 }
 
-/* ---- all of them ---- */
+/* ---- all processes ---- */
 
-/* When, and at which step, the processes of the run began that trained it last. */
+/* The time and step at which the last processes of the run started. */
 static mst_status facts_take_since(const mst_run_data *run, mst_facts *out)
 {
     mst_history history;
@@ -197,7 +198,7 @@ static mst_status facts_take_since(const mst_run_data *run, mst_facts *out)
     return MST_OK;
 }
 
-/* Whether a process is of the kind that trained the run last. */
+/* Whether a process has the role of those that trained the run last. */
 static bool facts_is_of_crew(const mst_facts *f, const mst_process_data *p)
 {
     bool ps = p->role == MST_PROCESS_WORKER || p->role == MST_PROCESS_SERVER;
@@ -208,7 +209,7 @@ static bool facts_is_of_crew(const mst_facts *f, const mst_process_data *p)
            !((double)p->index >= n);
 }
 
-/* The window of training that the verdict is about. */
+/* The window of training that the verdict covers. */
 static bool facts_find_window(const mst_facts *f, double *from, double *to)
 {
     bool found = mst_training_window(f->run, from, to);
@@ -246,7 +247,7 @@ static mst_status facts_take_parties(const mst_run_data *run, mst_facts *out)
     return MST_OK;
 }
 
-/* What the coordinator saw of its workers: whom steps were held open for. */
+/* The workers for which the coordinator held steps open. */
 static void facts_take_held(const mst_run_data *run, mst_facts *out)
 {
     json_t *workers = json_object_get(run->manifest, "workers");
@@ -325,8 +326,8 @@ static mst_status facts_take_typical(mst_facts *f)
     return MST_OK;
 }
 
-/* Bytes/s of the way between a worker and the servers: the slower of its own link and what servers measured
- * towards it. NAN: neither is known. */
+/* Bytes/s of the path between a worker and the servers: the slower of its own link and the speed that servers
+ * measured. NAN: neither is known. */
 static double facts_path_of(const mst_facts *f, const mst_party *w)
 {
     double least = w->link_bytes;
@@ -339,10 +340,10 @@ static double facts_path_of(const mst_facts *f, const mst_party *w)
     return least;
 }
 
-#define FAR 3.0 /* times as fast are the ways to all other workers */
+#define FAR 3.0 /* the paths to all other workers are this many times as fast */
 
-/* The worker that is much slower to reach than all others, which says that it is not the servers' link that
- * is slow; n_workers: none. Workers that share a slow link of a server see different parts of it, but not so
+/* The worker with a much slower path than all others, in which case the link of the servers is not slow;
+ * n_workers: none. Workers that share a slow link of a server measure different parts of it, but not this
  * different. */
 static size_t facts_find_far(const mst_facts *f)
 {
@@ -361,7 +362,7 @@ static size_t facts_find_far(const mst_facts *f)
     return isfinite(second) && least * FAR <= second ? far : f->n_workers;
 }
 
-/* Its link is as fast as the way to it. */
+/* Its link is as fast as the path to it. */
 static void facts_take_far(mst_facts *f)
 {
     double from, to;
@@ -376,7 +377,7 @@ static void facts_take_far(mst_facts *f)
     f->linked_worker = far;
 }
 
-/* In lockstep a step's transfers to and from follow each other; otherwise they overlap. */
+/* In lockstep the transfers of a step in both directions are sequential; otherwise they overlap. */
 static double facts_link_use(const mst_facts *f, const mst_party *p)
 {
     double both = p->link_in + p->link_out; /* NAN: no speed is known */
@@ -396,8 +397,7 @@ static bool facts_shares_process(const mst_facts *f, const mst_party *p)
     return false;
 }
 
-/* CPU time over what the process could have had: cores, as far as its threads and limits let it use them.
- * NAN: not known. */
+/* CPU time over the cores that the process may use by its threads and limits. NAN: not known. */
 static double facts_cpu_use(const mst_facts *f, const mst_party *p)
 {
     double threads = p->seconds > 0 ? fmax(1, p->thread_seconds / p->seconds) : 1, most = threads;
@@ -435,12 +435,12 @@ static void facts_take_servers(mst_facts *f)
 }
 
 #define CROWDED  0.95 /* of a host's cores are busy, */
-#define FULL     0.9  /* of what limits let the process use is used */
-#define SOURCE   0.5  /* of the time in which rows are waited for, what parses has to run or be ready to */
-#define CROWDING 0.25 /* and others use so much of them that threads of one process do not get theirs */
+#define FULL     0.9  /* of the cores that limits allow is used */
+#define SOURCE   0.5  /* of the time in which training waits for rows, parsing is running or runnable */
+#define CROWDING 0.25 /* of them that others use before threads of one process lack cores */
 #define OVERLAP  2    /* seconds of training before lines of several processes cover nearly the same time */
 
-/* Cores' worth that the run's processes on the host use; *n: how many they are. */
+/* Cores that the run's processes on the host use; *n: the number of processes. */
 static double facts_used_on(const mst_facts *f, const char *host, size_t *n)
 {
     double sum = 0;
@@ -461,7 +461,7 @@ static bool facts_may_be_apart(const mst_party *a, const mst_party *b)
            strcmp(a->process->host, b->process->host) != 0;
 }
 
-/* Who uses the hosts' cores: the run, or others. */
+/* The cores of hosts that the run uses, and those that others use. */
 static void facts_take_hosts(mst_facts *f)
 {
     f->apart = f->n_servers == 0 && !f->ranks;
@@ -478,7 +478,7 @@ static void facts_take_hosts(mst_facts *f)
         double busy = w->host_busy * w->cores, own = facts_used_on(f, w->process->host, &n),
                others = busy - own;
         bool several = n > 1 || (w->thread_seconds > 1.5 * w->seconds && others >= CROWDING * w->cores);
-        double limit = w->process->cpu_limit; /* threads that share fewer cores wait for each other there */
+        double limit = w->process->cpu_limit; /* threads that share fewer cores wait for each other */
         bool limited = mst_facts_alone(f) && limit > 0 && w->thread_seconds > 1.5 * limit * w->seconds &&
                        w->cpu >= FULL * limit;
         f->crowded = f->crowded || (several && w->host_busy >= CROWDED) || limited;
@@ -489,7 +489,7 @@ static void facts_take_hosts(mst_facts *f)
     }
 }
 
-/* Whether the cores that a worker's process may use are used up, by itself and the run's others. */
+/* Whether the cores that a worker's process may use are saturated by the processes of the run. */
 static bool facts_is_full(const mst_facts *f, const mst_party *w)
 {
     double limit = w->process != NULL ? w->process->cpu_limit : NAN;
@@ -507,7 +507,7 @@ static const char *facts_pipe_of(const json_t *manifest)
     return first != NULL && json_array_size(files) == 1 ? first : "pipes";
 }
 
-/* What parses the rows, and whether it takes cores from those that train. */
+/* Parsing of rows, and whether it takes cores from training. */
 static void facts_take_input(mst_facts *f)
 {
     const char *format = mst_run_data_text(f->run, "data", "format", NULL);

@@ -14,17 +14,17 @@ typedef struct mst_party {
     char name[208];
     double seconds, thread_seconds, steps, rows, bytes; /* bytes: of messages, both ways */
     double share[MST_COSTS];                            /* of thread_seconds */
-    double own_s;                                       /* own work of a step: seconds, waits not counted */
+    double own_s;                                       /* own work of a step: seconds, without waits */
     double wait_s;                                      /* waits of a step for weights or others */
-    double cpu;                                         /* cores' worth that the process used */
+    double cpu;                                         /* cores that the process used */
     double cores;                                       /* of the host */
     double host_busy;                                   /* of all cores of the host, 0 to 1 */
     double busiest;                                     /* mean of the busiest core, 0 to 1 */
     double iowait;                                      /* cores' worth */
     double read_rate, fault_rate;
-    double delay;        /* cores' worth that the process was ready to use and did not get; NAN: not known */
-    double ran, parsing; /* cores' worth that it trained with; that no phase explains */
-    double held;         /* share of training in which steps were held open for this worker alone */
+    double delay;             /* cores for which the process was runnable but not running; NAN: not known */
+    double ran, parsing;      /* cores used for training; cores that no phase explains */
+    double held;              /* share of training in which steps were held open for this worker alone */
     double link_in, link_out; /* use of the busiest link whose speed is known, 0 to 1 */
     double link_bytes;        /* bytes/s of that speed */
 } mst_party;
@@ -32,37 +32,37 @@ typedef struct mst_party {
 /* Evaluations, or checkpoints, by marks.csv. */
 typedef struct mst_events {
     bool known;
-    double all, during; /* during: before the last step, which rarer ones would leave out */
+    double all, during; /* during: before the last step */
     double spacing;     /* steps from one to the next; NAN: not known */
 } mst_events;
 
 typedef struct mst_facts {
     const mst_run_data *run;
     mst_run_figures figures;
-    mst_party *workers, *servers; /* workers: whatever trains */
+    mst_party *workers, *servers; /* workers: the processes that train */
     size_t n_workers, n_servers;
-    /* a run that was resumed with other processes counts from there on: when, and the step; NAN: as a whole
-     */
+    /* of a run that was resumed with other processes: the time and step of that; NAN: the whole run counts */
     double since, since_step;
-    bool spans;             /* from spans.csv; else only what the manifest counts */
-    bool ps;                /* there are servers, in this process or others */
-    bool ranks;             /* workers are ranks that add up their gradients */
-    const char *launcher;   /* of an MPI job, as the manifest says; NULL: none is known */
-    bool lockstep;          /* workers wait for each other: sync or ssp */
-    bool crowded;           /* several processes of the run use up all cores of a host */
-    const mst_party *guest; /* on the host where others use most; their cores' worth */
+    bool spans;           /* from spans.csv; else from the manifest only */
+    bool ps;              /* there are servers, in this process or others */
+    bool ranks;           /* workers are ranks that add up their gradients */
+    const char *launcher; /* of an MPI job, from the manifest; NULL: not known */
+    bool lockstep;        /* workers wait for each other: sync or ssp */
+    bool crowded;         /* several processes of the run saturate the cores of a host */
+    const mst_party
+        *guest; /* the process on the host where other programs use most; the cores that they use */
     double others;
     const char *pipe; /* the name of the pipe that rows come from; NULL: from files */
     bool parses;      /* rows come from text, and not from a cache of it */
-    /* cores' worth of a worker's process, the mean of them: of its training, and of what no phase explains,
-     * which is parsing where it parses; NAN: not known */
+    /* mean cores of a worker's process: for training, and those that no phase explains, which are parsing if
+     * it parses; NAN: not known */
     double training, parsing;
-    bool cores_full; /* the cores that the workers may use are used up */
-    /* what parses waits as well, for what the rows come from: it neither runs nor is ready to in half of the
-     * time in which training waits for rows */
+    bool cores_full; /* the cores that the workers may use are saturated */
+    /* parsing waits for the source of rows: it is neither running nor runnable in half of the time in which
+     * training waits for rows */
     bool source_waits;
     mst_events evaluations, saves;
-    bool sparse;               /* only what a batch touches travels */
+    bool sparse;               /* only the keys of a batch travel */
     double rows_per_s, step_s; /* of a typical worker: wall time of a step */
     double eval_share;         /* of the wall time of the run */
     double bytes_per_step;     /* of a worker, both ways */
@@ -85,7 +85,7 @@ static inline bool mst_facts_alone(const mst_facts *self)
     return self->workers != NULL && self->n_workers == 1 && strcmp(self->workers[0].name, "local") == 0;
 }
 
-/* What trains, for sentences: "worker", "rank" or "thread". */
+/* The noun of sentences: "worker", "rank" or "thread". */
 static inline const char *mst_facts_noun(const mst_facts *self)
 {
     return self->ranks ? "rank" : mst_facts_alone(self) ? "thread" : "worker";
@@ -101,7 +101,7 @@ static inline bool mst_facts_is_held(const mst_facts *self)
     return self->held >= MST_VERDICT_HELD && !(self->far_worker && self->linked_worker == self->held_worker);
 }
 
-/* Of a host's cores, what other programs use before the verdict mentions them. */
+/* The part of a host's cores that other programs use before the verdict mentions them. */
 #define MST_VERDICT_OTHERS 0.25
 static inline bool mst_facts_has_guests(const mst_facts *self)
 {
@@ -141,8 +141,8 @@ void mst_verdict_advise(const mst_facts *facts, mst_verdict *verdict);
 /* The share of own work together with its waits for cores: what more cores could shorten. */
 double mst_verdict_own(const mst_verdict *verdict);
 
-/* Steps per second of `customers` workers that each work `think` seconds on their own and then ask n stations
- * in turn, which serve one at a time, for demand[i] seconds: exact mean value analysis. */
+/* Steps per second of `customers` workers that each work `think` seconds on their own and then visit n
+ * stations in turn for demand[i] seconds, one at a time: exact mean value analysis. */
 double mst_model_throughput(unsigned customers, double think, const double *demand, size_t n);
 
 #endif

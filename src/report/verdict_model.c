@@ -245,7 +245,7 @@ void mst_advise_workers(const mst_facts *f, mst_verdict *v, const mst_step_model
     snprintf(change, sizeof change, "%.60s%s", started,
              model_cores_left(f) ? "" : ", the new ones on other hosts");
     advise(v, now, &m, NEEDS_HARDWARE, change,
-           fixed ? "Twice the ranks on cores of their own: each computes half of the rows that it does now."
+           fixed ? "Twice the ranks on cores of their own: each computes half as many rows."
            : f->ranks
                ? "Twice the ranks on cores of their own: twice the rows in a step."
                : "Twice the workers on cores of their own: twice the rows in a step, which servers and "
@@ -273,8 +273,8 @@ void mst_advise_batch(const mst_facts *f, mst_verdict *v, const mst_step_model *
              (global > 0 ? global : f->figures.batch) * more);
     advise(
         v, now, &m, NEEDS_NOTHING, change,
-        "Four times the rows in a step: as many round trips for four times the rows%s. Look at the learning "
-        "rate then (--lr).",
+        "Four times the rows in a step: the same round trips for four times the rows%s. Adjust the learning "
+        "rate (--lr) with it.",
         f->sparse ? ", and keys that several rows share travel once"
                   : ", and the model travels a quarter as often");
 }
@@ -357,7 +357,7 @@ static double model_limit_of(const mst_facts *f)
     return f->n_workers > 0 && f->workers[0].process != NULL ? f->workers[0].process->cpu_limit : NAN;
 }
 
-/* All workers that the files tell of are on the host of the guest. */
+/* Whether all known workers are on the host of the guest. */
 static bool model_all_beside(const mst_facts *f, const mst_party *guest)
 {
     for (size_t i = 0; i < f->n_workers; i++)
@@ -367,8 +367,8 @@ static bool model_all_beside(const mst_facts *f, const mst_party *guest)
     return true;
 }
 
-/* How much wants to run on the cores of the first worker's host then, over how much does now: the more,
- * the longer threads wait for each other's turn. Each training thread counts as one. */
+/* The CPU demand on the first worker's host after a change over the present one: barrier waits of threads
+ * scale with it. Each training thread counts as one. */
 static double model_crowd(const mst_facts *f, double others, double parsing)
 {
     const mst_party *w = &f->workers[0];
@@ -377,11 +377,11 @@ static double model_crowd(const mst_facts *f, double others, double parsing)
     return (threads + parsing * parses + others) / (threads + parses + f->others);
 }
 
-/* Own work as a share of the time of a step, when the first worker's process, and those like it beside it,
- * have the cores of the host but for `others`, and its parsing uses `parsing` times the CPU time that it uses
- * now: as long as all that CPU time takes on these cores, and as long as its training threads take that never
- * wait for one. Threads that outnumber their cores go on waiting for each other's turn, by how much wants to
- * run on these cores. Never more than now; the present share if not known. */
+/* Own work as a share of the time of a step if the first worker's process, and similar ones on its host, have
+ * the cores of the host except `others`, and parsing takes `parsing` times its present CPU time: the longer
+ * of all CPU time over these cores and the CPU time of the training threads. Barrier waits of threads that
+ * outnumber their cores remain, scaled by the CPU demand. At most the present share; the present share if not
+ * known. */
 static double model_own_on(const mst_facts *f, const mst_verdict *v, double others, double parsing)
 {
     const mst_party *w = &f->workers[0];
@@ -408,7 +408,7 @@ void mst_advise_cache(const mst_facts *f, mst_verdict *v, const mst_step_model *
     if (!f->parses || f->pipe != NULL || f->n_workers == 0)
         return;
     m.input *= CACHED;
-    /* what parses gives its cores to what trains */
+    /* the cores of parsing become free for training */
     if (f->cores_full) {
         model_set_own(v, &m, model_own_on(f, v, f->others, 0));
         m.trips *= mst_facts_alone(f) ? model_crowd(f, f->others, 0) : 1;
@@ -470,7 +470,7 @@ static bool model_rarer(const mst_facts *f, const char *option, const mst_events
     return value > 0 && isfinite(value);
 }
 
-/* What stays of them when they come RARER times as seldom: the one at the end does. 1: nothing changes. */
+/* The remaining part of them at RARER times the interval; the one at the end stays. 1: no change. */
 static double model_stays(const mst_facts *f, const char *option, const mst_events *events)
 {
     if (mst_run_data_option_is(f->run, option, "never"))
