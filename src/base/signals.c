@@ -25,7 +25,7 @@ void mst_signals_note(int number)
     atomic_compare_exchange_strong(&g_signal, &none, number);
 }
 
-static void on_signal(int number)
+static void signals_on_signal(int number)
 {
     if (number == SIGUSR1) {
         atomic_store(&g_checkpoint, true);
@@ -41,7 +41,7 @@ void mst_signals_install(void)
 {
     static char stack[STACK_SIZE];
     sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
+    struct sigaction action = {.sa_handler = signals_on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

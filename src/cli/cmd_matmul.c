@@ -135,7 +135,7 @@ static const mst_option *const tables[] = {matmul_table, mst_cli_config_table, m
 
 /* ---- options ---- */
 
-static mst_status read_grid(const char *text, uint32_t grid[2])
+static mst_status matmul_read_grid(const char *text, uint32_t grid[2])
 {
     unsigned p, q;
     char rest;
@@ -146,7 +146,8 @@ static mst_status read_grid(const char *text, uint32_t grid[2])
     return MST_OK;
 }
 
-static mst_status read_options(const matmul_options *o, const mst_text_list *files, mst_matmul_options *out)
+static mst_status matmul_read_options(const matmul_options *o, const mst_text_list *files,
+                                      mst_matmul_options *out)
 {
     if (files->n != 0 && files->n != 2)
         return mst_fail(MST_EUSAGE, "%zu file%s given: a product has two factors, A.npy and B.npy", files->n,
@@ -183,11 +184,11 @@ static mst_status read_options(const matmul_options *o, const mst_text_list *fil
                 : !o->trace       ? MST_MATMUL_PRODUCT
                 : o->by_product   ? MST_MATMUL_TRACE_BY_PRODUCT
                                   : MST_MATMUL_TRACE;
-    return o->grid != NULL ? read_grid(o->grid, out->grid) : MST_OK;
+    return o->grid != NULL ? matmul_read_grid(o->grid, out->grid) : MST_OK;
 }
 
 /* Cores that this process may use, but no more than its part of the host's. */
-static unsigned choose_threads(int64_t option, const mst_mpi *mpi)
+static unsigned matmul_choose_threads(int64_t option, const mst_mpi *mpi)
 {
     unsigned usable = mst_cli_threads(option);
     if (option > 0 || mpi == NULL)
@@ -199,14 +200,14 @@ static unsigned choose_threads(int64_t option, const mst_mpi *mpi)
 
 /* ---- what is shown ---- */
 
-static void show_progress(void *arg, double done, double total)
+static void matmul_show_progress(void *arg, double done, double total)
 {
     mst_bar *bar = arg;
     (void)total;
     mst_bar_update(bar, (uint64_t)(done * 1e-6), (uint64_t)(done * 1e-6));
 }
 
-static void say_plan(const mst_matmul_plan *p, const mst_matmul_options *o, unsigned n_ranks)
+static void matmul_print_plan(const mst_matmul_plan *p, const mst_matmul_options *o, unsigned n_ranks)
 {
     char a[32], b[32], c[32], buffers[32], vectors[32], total[32], limit[32], moved[32], dealt[32];
     mst_info("plan for each of %u rank%s with %u thread%s: A %s%s, B %s%s, C %s, buffers %s, check %s: %s of "
@@ -224,7 +225,7 @@ static void say_plan(const mst_matmul_plan *p, const mst_matmul_options *o, unsi
                  mst_figure_size(p->moved, moved), mst_figure_size(p->moved_round_robin, dealt));
 }
 
-static void real(mst_table *t, const char *name, double value, const char *format)
+static void matmul_real(mst_table *t, const char *name, double value, const char *format)
 {
     char text[64];
     snprintf(text, sizeof text, format, value);
@@ -232,14 +233,14 @@ static void real(mst_table *t, const char *name, double value, const char *forma
     mst_table_value(t, isfinite(value) ? json_real(value) : json_null(), text);
 }
 
-static void bytes(mst_table *t, const char *name, uint64_t value)
+static void matmul_bytes(mst_table *t, const char *name, uint64_t value)
 {
     mst_table_text(t, name);
     mst_table_bytes(t, value);
 }
 
-static void fill_facts(mst_table *t, const mst_matmul_options *o, const mst_matmul_plan *p,
-                       const mst_matmul_result *r)
+static void matmul_fill_facts(mst_table *t, const mst_matmul_options *o, const mst_matmul_plan *p,
+                              const mst_matmul_result *r)
 {
     static const char *const names[] = {"product", "trace", "trace by product", "verify"};
     char shape[96];
@@ -251,20 +252,20 @@ static void fill_facts(mst_table *t, const mst_matmul_options *o, const mst_matm
     mst_table_text(t, "m x k x n");
     mst_table_text(t, shape);
     if (traces)
-        real(t, "trace", r->trace, "%.12g");
+        matmul_real(t, "trace", r->trace, "%.12g");
     else
-        real(t, "norm of C", r->norm, "%.9g");
+        matmul_real(t, "norm of C", r->norm, "%.9g");
     if (o->what != MST_MATMUL_VERIFY) {
-        real(t, "seconds", r->seconds, "%.3f");
-        real(t, "GFLOP per s", p->flops / r->seconds * 1e-9, "%.1f");
+        matmul_real(t, "seconds", r->seconds, "%.3f");
+        matmul_real(t, "GFLOP per s", p->flops / r->seconds * 1e-9, "%.1f");
     }
     if (o->what == MST_MATMUL_TRACE && p->keeps_a)
-        real(t, "GB read per s", ((double)l->m * (double)l->k * 8) / r->seconds * 1e-9, "%.2f");
-    real(t, "fill seconds", r->fill_seconds, "%.3f");
+        matmul_real(t, "GB read per s", ((double)l->m * (double)l->k * 8) / r->seconds * 1e-9, "%.2f");
+    matmul_real(t, "fill seconds", r->fill_seconds, "%.3f");
     if (r->checked) {
         char text[128];
-        real(t, "check seconds", r->check_seconds, "%.3f");
-        real(t, "check difference", r->check_share, "%.3g of the possible rounding error");
+        matmul_real(t, "check seconds", r->check_seconds, "%.3f");
+        matmul_real(t, "check difference", r->check_share, "%.3g of the possible rounding error");
         snprintf(text, sizeof text, "wrong by over %.3g: passes with probability below %.1g", r->check_error,
                  r->check_escapes);
         mst_table_text(t, "check bound");
@@ -273,17 +274,17 @@ static void fill_facts(mst_table *t, const mst_matmul_options *o, const mst_matm
     }
     mst_table_text(t, "ranks");
     mst_table_count(t, r->n_ranks);
-    bytes(t, "bytes moved", r->moved);
-    bytes(t, "bytes moved per rank", r->moved / r->n_ranks);
-    bytes(t, "bytes moved if dealt in turn", p->moved_round_robin);
-    bytes(t, "memory per rank", p->total);
+    matmul_bytes(t, "bytes moved", r->moved);
+    matmul_bytes(t, "bytes moved per rank", r->moved / r->n_ranks);
+    matmul_bytes(t, "bytes moved if dealt in turn", p->moved_round_robin);
+    matmul_bytes(t, "memory per rank", p->total);
     if (o->out != NULL) {
         mst_table_text(t, "out");
         mst_table_text(t, o->out);
     }
 }
 
-static void fill_ranks(mst_table *t, const mst_matmul_result *r)
+static void matmul_fill_ranks(mst_table *t, const mst_matmul_result *r)
 {
     for (uint32_t i = 0; i < r->n_ranks; i++) {
         const mst_matmul_rank *rank = &r->ranks[i];
@@ -299,8 +300,8 @@ static void fill_ranks(mst_table *t, const mst_matmul_result *r)
     }
 }
 
-static mst_status print(const mst_matmul_options *o, const mst_matmul_plan *p, const mst_matmul_result *r,
-                        bool as_json)
+static mst_status matmul_print(const mst_matmul_options *o, const mst_matmul_plan *p,
+                               const mst_matmul_result *r, bool as_json)
 {
     static const mst_column facts_columns[] = {{"name", false}, {"value", false}};
     static const mst_column rank_columns[] = {
@@ -311,8 +312,8 @@ static mst_status print(const mst_matmul_options *o, const mst_matmul_plan *p, c
     mst_status st;
     TRY_OUT(st, mst_table_new(facts_columns, 2, &facts));
     TRY_OUT(st, mst_table_new(rank_columns, sizeof rank_columns / sizeof *rank_columns, &ranks));
-    fill_facts(facts, o, p, r);
-    fill_ranks(ranks, r);
+    matmul_fill_facts(facts, o, p, r);
+    matmul_fill_ranks(ranks, r);
     if (as_json) {
         json_t *all = mst_table_json_facts(facts), *list = mst_table_json(ranks);
         if (all != NULL)
@@ -331,7 +332,7 @@ out:
 
 /* ---- the ranks ---- */
 
-static mst_status work(mst_matmul_options *o, bool as_json, bool *alone)
+static mst_status matmul_work(mst_matmul_options *o, bool as_json, bool *alone)
 {
     mst_matmul *mm = NULL;
     mst_matmul_result result;
@@ -342,10 +343,10 @@ static mst_status work(mst_matmul_options *o, bool as_json, bool *alone)
     TRY_OUT(st, mst_matmul_new(o, &mm));
     const mst_matmul_plan *plan = mst_matmul_plan_of(mm);
     if (first) {
-        say_plan(plan, o, n_ranks);
+        matmul_print_plan(plan, o, n_ranks);
         mst_bar_start(&bar, "multiplying", "MFLOP", (uint64_t)(plan->flops / n_ranks * 1e-6) + 1);
     }
-    mst_matmul_watch(mm, first ? show_progress : NULL, &bar);
+    mst_matmul_watch(mm, first ? matmul_show_progress : NULL, &bar);
     st = mst_matmul_run(mm, &result);
     if (first)
         mst_bar_end(&bar);
@@ -353,7 +354,7 @@ static mst_status work(mst_matmul_options *o, bool as_json, bool *alone)
     if (*alone) /* rank 0 may be killed before it removes it */
         mst_matmul_abandon();
     if (st == MST_OK && first)
-        st = print(o, plan, &result, as_json);
+        st = matmul_print(o, plan, &result, as_json);
 out:
     mst_matmul_destroy(mm);
     return st;
@@ -361,7 +362,7 @@ out:
 
 /* What all ranks must have been told alike: the files, and the options but those about the rank's own means.
  */
-static json_t *told(const mst_option_group *group, const mst_text_list *files)
+static json_t *matmul_shared_options(const mst_option_group *group, const mst_text_list *files)
 {
     json_t *all = mst_options_json(group, 1), *out = json_array(), *list = json_array();
     json_t *options = json_object_get(all, group->title);
@@ -375,8 +376,8 @@ static json_t *told(const mst_option_group *group, const mst_text_list *files)
     return out;
 }
 
-static mst_status differs(int rank, const char *prefix, const char *name, const json_t *mine,
-                          const json_t *zeros)
+static mst_status matmul_differs(int rank, const char *prefix, const char *name, const json_t *mine,
+                                 const json_t *zeros)
 {
     char *a = json_dumps(mine, JSON_ENCODE_ANY), *b = json_dumps(zeros, JSON_ENCODE_ANY);
     char who[24];
@@ -388,7 +389,7 @@ static mst_status differs(int rank, const char *prefix, const char *name, const 
     return st;
 }
 
-static mst_status compare(int rank, const json_t *mine, const json_t *zeros)
+static mst_status matmul_compare(int rank, const json_t *mine, const json_t *zeros)
 {
     const json_t *options = json_array_get(zeros, 0), *files = json_array_get(mine, 1);
     const char *name;
@@ -397,15 +398,15 @@ static mst_status compare(int rank, const json_t *mine, const json_t *zeros)
     {
         const json_t *other = json_object_get(options, name);
         if (!json_equal(value, other))
-            return differs(rank, "--", name, value, other);
+            return matmul_differs(rank, "--", name, value, other);
     }
     return json_equal(files, json_array_get(zeros, 1))
                ? MST_OK
-               : differs(rank, "", "the files", files, json_array_get(zeros, 1));
+               : matmul_differs(rank, "", "the files", files, json_array_get(zeros, 1));
 }
 
 /* Rank 0's words to all, who compare them with their own. */
-static mst_status compare_words(const mst_mpi *mpi, const json_t *mine)
+static mst_status matmul_compare_words(const mst_mpi *mpi, const json_t *mine)
 {
     char *text = mpi->rank == 0 ? json_dumps(mine, JSON_COMPACT) : NULL, *heard = NULL;
     uint64_t size = text != NULL ? strlen(text) + 1 : 0;
@@ -419,7 +420,7 @@ static mst_status compare_words(const mst_mpi *mpi, const json_t *mine)
     TRY_OUT(st, mpi->ops->broadcast(0, heard, size, 0));
     heard[size - 1] = '\0';
     json_t *zeros = json_loads(heard, 0, NULL);
-    st = compare(mpi->rank, mine, zeros);
+    st = matmul_compare(mpi->rank, mine, zeros);
     json_decref(zeros);
 out:
     mst_free(heard);
@@ -428,7 +429,7 @@ out:
 }
 
 /* Every rank's failure to every rank: the first of them is that of all. */
-static mst_status share_failure(const mst_mpi *mpi, mst_status st)
+static mst_status matmul_share_failure(const mst_mpi *mpi, mst_status st)
 {
     mst_error mine = {.code = MST_OK}, *all = mst_calloc((size_t)mpi->size, sizeof *all);
     if (all == NULL)
@@ -450,19 +451,19 @@ static mst_status share_failure(const mst_mpi *mpi, mst_status st)
 }
 
 /* st: how this rank understood its words. */
-static mst_status agree(const mst_mpi *mpi, mst_status st, const mst_option_group *group,
-                        const mst_text_list *files)
+static mst_status matmul_agree(const mst_mpi *mpi, mst_status st, const mst_option_group *group,
+                               const mst_text_list *files)
 {
-    TRY(share_failure(mpi, st));
-    json_t *mine = told(group, files);
-    st = compare_words(mpi, mine);
+    TRY(matmul_share_failure(mpi, st));
+    json_t *mine = matmul_shared_options(group, files);
+    st = matmul_compare_words(mpi, mine);
     json_decref(mine);
-    return share_failure(mpi, st);
+    return matmul_share_failure(mpi, st);
 }
 
 /* The job of one rank; everything that ends well, or ill with all ranks knowing it, ends MPI together. */
-static mst_status work_as_rank(mst_matmul_options *o, bool as_json, mst_status understood,
-                               const mst_option_group *group, const mst_text_list *files)
+static mst_status matmul_work_as_rank(mst_matmul_options *o, bool as_json, mst_status understood,
+                                      const mst_option_group *group, const mst_text_list *files)
 {
     mst_rank_monitor *monitor = NULL;
     mst_rank_monitor_options w = {.mpi = o->mpi,
@@ -474,9 +475,10 @@ static mst_status work_as_rank(mst_matmul_options *o, bool as_json, mst_status u
     bool alone = false;
     mst_error_save(&error, understood);
     TRY(mst_rank_monitor_new(&w, &monitor));
-    mst_status st = agree(o->mpi, understood == MST_OK ? MST_OK : mst_error_restore(&error), group, files);
+    mst_status st =
+        matmul_agree(o->mpi, understood == MST_OK ? MST_OK : mst_error_restore(&error), group, files);
     if (st == MST_OK)
-        st = work(o, as_json, &alone);
+        st = matmul_work(o, as_json, &alone);
     mst_error_save(&error, st);
     mst_status parted = alone ? MST_OK : mst_mpi_part(o->mpi, mst_now_ns() + PART_MS * MST_MS);
     if (parted != MST_OK && st == MST_OK)
@@ -497,7 +499,7 @@ static mst_status work_as_rank(mst_matmul_options *o, bool as_json, mst_status u
     return mst_error_restore(&error);
 }
 
-static mst_status run(int argc, char **argv)
+static mst_status matmul_run(int argc, char **argv)
 {
     matmul_options matmul = {0};
     mst_cli_config config = {0};
@@ -515,7 +517,7 @@ static mst_status run(int argc, char **argv)
     if (helped)
         goto out;
     if (st == MST_OK)
-        st = read_options(&matmul, &files, &o);
+        st = matmul_read_options(&matmul, &files, &o);
     mst_signals_install();
     mst_mpi_launched(&launch);
     if (launch.launched) {
@@ -524,11 +526,11 @@ static mst_status run(int argc, char **argv)
         mst_rank_exit_prepare(START_MS);
         TRY_OUT(st, mst_mpi_start(NULL, &o.mpi));
         st = understood.code == MST_OK ? MST_OK : mst_error_restore(&understood);
-        o.n_threads = choose_threads(matmul.threads, o.mpi);
-        st = work_as_rank(&o, json.json, st, groups, &files);
+        o.n_threads = matmul_choose_threads(matmul.threads, o.mpi);
+        st = matmul_work_as_rank(&o, json.json, st, groups, &files);
     } else if (st == MST_OK) {
-        o.n_threads = choose_threads(matmul.threads, NULL);
-        st = work(&o, json.json, &alone);
+        o.n_threads = matmul_choose_threads(matmul.threads, NULL);
+        st = matmul_work(&o, json.json, &alone);
     }
 out:
     mst_text_list_fini(&files);
@@ -539,7 +541,7 @@ out:
 const mst_command mst_cmd_matmul = {
     .name = "matmul",
     .summary = "multiply matrices in blocks, on one host or under MPI, or compute the trace of the product",
-    .run = run,
+    .run = matmul_run,
     .usage = "matmul [A.npy B.npy] [options]",
     .details = "A and B come from .npy files (float32 or float64) or, with --m, from a seed. The memory that "
                "each rank needs is printed before the start; matrices that do not fit are streamed.\n",

@@ -39,7 +39,7 @@
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
-static void log_line(void *arg, mst_log_level level, const char *line)
+static void main_log_line(void *arg, mst_log_level level, const char *line)
 {
     (void)arg;
     if (level <= MST_LOG_WARN)
@@ -48,11 +48,11 @@ static void log_line(void *arg, mst_log_level level, const char *line)
         mst_bar_line(line);
 }
 
-static mst_status set_level(const char *name)
+static mst_status main_set_level(const char *name)
 {
     for (size_t i = 0; i < sizeof level_names / sizeof *level_names; i++) {
         if (strcmp(name, level_names[i]) == 0) {
-            mst_log_set(log_line, NULL, (mst_log_level)i);
+            mst_log_set(main_log_line, NULL, (mst_log_level)i);
             return MST_OK;
         }
     }
@@ -60,7 +60,7 @@ static mst_status set_level(const char *name)
 }
 
 /* A test's number k in the environment; 0 when there is none. */
-static mst_status read_fault(const char *name, uint64_t *k)
+static mst_status main_read_fault(const char *name, uint64_t *k)
 {
     const char *text = getenv(name);
     int64_t value = 0;
@@ -70,11 +70,11 @@ static mst_status read_fault(const char *name, uint64_t *k)
     return MST_OK;
 }
 
-static mst_status arm_faults(void)
+static mst_status main_arm_faults(void)
 {
     uint64_t alloc = 0, write = 0;
-    TRY(read_fault("MUSTER_FAIL_ALLOC", &alloc));
-    TRY(read_fault("MUSTER_FAIL_WRITE", &write));
+    TRY(main_read_fault("MUSTER_FAIL_ALLOC", &alloc));
+    TRY(main_read_fault("MUSTER_FAIL_WRITE", &write));
     if (alloc > 0)
         mst_alloc_fail_at(alloc);
     if (write > 0) {
@@ -85,18 +85,18 @@ static mst_status arm_faults(void)
     return MST_OK;
 }
 
-static mst_status run(int argc, char **argv)
+static mst_status main_run(int argc, char **argv)
 {
     mst_mpi_launch launch;
     mst_mpi_launched(&launch);
-    TRY(set_level(launch.launched && launch.rank > 0 ? "warn" : "info")); /* one rank speaks for all */
-    TRY(arm_faults());
+    TRY(main_set_level(launch.launched && launch.rank > 0 ? "warn" : "info")); /* one rank speaks for all */
+    TRY(main_arm_faults());
     TRY(mst_parent_pipe_open());
     while (argc > 0 && strncmp(argv[0], "--log", 5) == 0 && (argv[0][5] == '=' || argv[0][5] == '\0')) {
         bool joined = argv[0][5] == '=';
         if (!joined && argc < 2)
             return mst_fail(MST_EUSAGE, "--log needs a value: error, warn, info or debug");
-        TRY(set_level(joined ? argv[0] + 6 : argv[1]));
+        TRY(main_set_level(joined ? argv[0] + 6 : argv[1]));
         argc -= joined ? 1 : 2;
         argv += joined ? 1 : 2;
     }
@@ -108,7 +108,7 @@ static mst_status run(int argc, char **argv)
 }
 
 /* Whether the reader of standard output is gone: it has what it wanted, as in `muster list | head -1`. */
-static bool reader_is_gone(void)
+static bool main_reader_is_gone(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO};
     return poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
@@ -116,7 +116,7 @@ static bool reader_is_gone(void)
 
 /* Numbers 0 to 2 belong to the standard streams also where they came closed: else the next file or pipe would
  * get one. What is put there can be neither read from nor written to, so that using it fails as before. */
-static void occupy_closed_streams(void)
+static void main_occupy_closed_streams(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
@@ -124,7 +124,7 @@ static void occupy_closed_streams(void)
 }
 
 /* The first word that is no option of the program's own; NULL: there is none. */
-static const char *command_of(char **argv)
+static const char *main_command_of(char **argv)
 {
     for (argv++; *argv != NULL && strncmp(*argv, "--log", 5) == 0; argv++)
         if (strcmp(*argv, "--log") == 0 && argv[1] != NULL)
@@ -133,7 +133,7 @@ static const char *command_of(char **argv)
 }
 
 /* Whether a training may be one of a net, by its words: --model says what it is, before all else that may. */
-static bool may_train_net(char *const *words)
+static bool main_may_train_net(char *const *words)
 {
     bool may = false;
     for (; *words != NULL; words++) {
@@ -150,16 +150,16 @@ static bool may_train_net(char *const *words)
 }
 
 /* Returns where there is nothing to do; and where it cannot be done, which only costs time. */
-static void spin_briefly(char **argv)
+static void main_spin_briefly(char **argv)
 {
     static const char *const computing[] = {"train", "eval", "predict", "matmul"};
-    const char *command = command_of(argv);
+    const char *command = main_command_of(argv);
     char path[PATH_MAX];
     bool computes = false;
     for (size_t i = 0; command != NULL && i < sizeof computing / sizeof *computing; i++)
         computes |= strcmp(command, computing[i]) == 0;
     if (computes && strcmp(command, "train") == 0)
-        computes = may_train_net(argv);
+        computes = main_may_train_net(argv);
     if (!computes || getenv("OMP_WAIT_POLICY") != NULL || getenv("GOMP_SPINCOUNT") != NULL)
         return;
     ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
@@ -172,15 +172,15 @@ static void spin_briefly(char **argv)
 int main(int argc, char **argv)
 {
     if (argc > 1)
-        spin_briefly(argv);
-    occupy_closed_streams();
+        main_spin_briefly(argv);
+    main_occupy_closed_streams();
     signal(SIGPIPE, SIG_IGN);
-    mst_status st = run(argc - 1, argv + 1);
+    mst_status st = main_run(argc - 1, argv + 1);
     errno = 0;
     bool unwritten = fflush(stdout) != 0 || ferror(stdout);
     int reason = errno != 0 ? errno : EIO;
     if (unwritten && st == MST_OK) {
-        if (reader_is_gone()) {
+        if (main_reader_is_gone()) {
             mst_rank_exit_end(EXIT_FAILURE);
             return EXIT_FAILURE;
         }

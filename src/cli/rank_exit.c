@@ -26,7 +26,7 @@
 /* Taken by who speaks last, and never given back. */
 static pthread_mutex_t last_word = PTHREAD_MUTEX_INITIALIZER;
 
-static void nap_ms(uint32_t ms)
+static void rank_exit_nap_ms(uint32_t ms)
 {
     uint64_t until = mst_now_ns() + ms * MST_MS, now;
     while ((now = mst_now_ns()) < until) {
@@ -36,7 +36,7 @@ static void nap_ms(uint32_t ms)
     }
 }
 
-static bool make_thread(void *(*fn)(void *), void *arg)
+static bool rank_exit_make_thread(void *(*fn)(void *), void *arg)
 {
     pthread_t thread;
     sigset_t all, before; /* signals are for the program's own threads */
@@ -55,10 +55,10 @@ static uint32_t start_ms;
 static const atomic_bool *stop; /* somebody asked this process to end */
 
 /* Not starting any more, or not yet: MPI is started right after this thread. */
-static void *start_main(void *arg)
+static void *rank_exit_start_main(void *arg)
 {
     (void)arg;
-    nap_ms(start_ms);
+    rank_exit_nap_ms(start_ms);
     if (!mst_mpi_starting())
         return NULL;
     pthread_mutex_lock(&last_word);
@@ -76,7 +76,7 @@ static void *start_main(void *arg)
 }
 
 /* In the handler: the watch's thread ends the process meanwhile. */
-static void on_abort(int number)
+static void rank_exit_on_abort(int number)
 {
     (void)number;
     bool stopped = atomic_load(stop); /* ranks that were asked to end leave others behind */
@@ -94,8 +94,8 @@ void mst_rank_exit_prepare(uint32_t start_timeout_ms)
         return;
     start_ms = start_timeout_ms > START_MIN_MS ? start_timeout_ms : START_MIN_MS;
     stop = mst_signals_stop();
-    make_thread(start_main, NULL);
-    signal(SIGABRT, on_abort);
+    rank_exit_make_thread(rank_exit_start_main, NULL);
+    signal(SIGABRT, rank_exit_on_abort);
 }
 
 /* ---- the end ---- */
@@ -115,7 +115,7 @@ void mst_rank_exit_lost(void *arg, mst_rank_loss reason, const char *sentence)
         ssize_t written = write(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
         (void)written;
     }
-    nap_ms(LINGER_MS);
+    rank_exit_nap_ms(LINGER_MS);
     _exit(mst_signals_exit_code(stopped ? MST_ESTOPPED : MST_EPEER));
 }
 
@@ -139,10 +139,10 @@ typedef struct guard {
     int code;
 } guard;
 
-static void *guard_main(void *arg)
+static void *rank_exit_guard_main(void *arg)
 {
     const guard *g = arg;
-    nap_ms(g->ms);
+    rank_exit_nap_ms(g->ms);
     _exit(g->code);
 }
 
@@ -155,6 +155,6 @@ void mst_rank_exit_end(int code)
     if (mpi == NULL || mst_mpi_part(mpi, mst_now_ns() + PART_MS * MST_MS) != MST_OK)
         _exit(code);
     g = (guard){mst_mpi_end_ms(mpi), code};
-    if (!make_thread(guard_main, &g) || mst_mpi_end(mpi) != MST_OK || !mst_mpi_over())
+    if (!rank_exit_make_thread(rank_exit_guard_main, &g) || mst_mpi_end(mpi) != MST_OK || !mst_mpi_over())
         _exit(code);
 }

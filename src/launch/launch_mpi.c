@@ -192,7 +192,7 @@ static void mpi_on_stop(void *arg, int number)
 
 /* ---- starting ---- */
 
-static bool is_flag(const char *word, const char *name)
+static bool mpi_is_flag(const char *word, const char *name)
 {
     return strncmp(word, "--", 2) == 0 && strcmp(word + 2, name) == 0;
 }
@@ -205,7 +205,7 @@ static mst_status mpi_restart_words(const mst_mpi_job *job, mst_text_list *out, 
     char *found = NULL;
     struct stat is;
     for (size_t i = 0; i < job->words->n; i++)
-        resumes = resumes || is_flag(job->words->items[i], "resume");
+        resumes = resumes || mpi_is_flag(job->words->items[i], "resume");
     /* A run that is not on this host is on that of rank 0, which looks for a checkpoint. */
     *from_start = !resumes && stat(job->run, &is) == 0 && mst_checkpoint_find(job->run, &found) != MST_OK;
     mst_free(found);
@@ -213,7 +213,7 @@ static mst_status mpi_restart_words(const mst_mpi_job *job, mst_text_list *out, 
     TRY(mst_text_list_add(out, *from_start ? "--overwrite" : "--resume"));
     for (size_t i = 1; i < job->words->n; i++) {
         const char *word = job->words->items[i];
-        if (options && (is_flag(word, "overwrite") || is_flag(word, "resume")))
+        if (options && (mpi_is_flag(word, "overwrite") || mpi_is_flag(word, "resume")))
             continue;
         options = options && strcmp(word, "--") != 0;
         TRY(mst_text_list_add(out, word));

@@ -25,7 +25,7 @@ static const char *const programs[][4] = {
 
 /* ---- which ---- */
 
-static bool on_path(const char *name, char *out, size_t size)
+static bool argv_on_path(const char *name, char *out, size_t size)
 {
     const char *path = getenv("PATH");
     for (const char *p = path != NULL ? path : "/usr/bin:/bin"; p != NULL;) {
@@ -39,10 +39,10 @@ static bool on_path(const char *name, char *out, size_t size)
     return false;
 }
 
-static bool has_program(mst_mpi_kind kind, char *out, size_t size)
+static bool argv_has_program(mst_mpi_kind kind, char *out, size_t size)
 {
     for (const char *const *name = programs[kind]; *name != NULL; name++)
-        if (on_path(*name, out, size))
+        if (argv_on_path(*name, out, size))
             return true;
     return false;
 }
@@ -58,7 +58,7 @@ mst_status mst_mpi_launcher_find(mst_mpi_kind kind, mst_mpi_launcher *out)
                 continue;
             if (!plugins[i].loads)
                 broken = plugins[i].library;
-            else if (!has_program(k, out->program, sizeof out->program))
+            else if (!argv_has_program(k, out->program, sizeof out->program))
                 lonely = kind_names[k];
             else {
                 out->kind = k;
@@ -82,7 +82,7 @@ mst_status mst_mpi_launcher_find(mst_mpi_kind kind, mst_mpi_launcher *out)
 
 /* ---- words ---- */
 
-static mst_status add_all(mst_text_list *out, const char *const *words)
+static mst_status argv_add_all(mst_text_list *out, const char *const *words)
 {
     for (; *words != NULL; words++)
         TRY(mst_text_list_add(out, *words));
@@ -90,7 +90,7 @@ static mst_status add_all(mst_text_list *out, const char *const *words)
 }
 
 /* "a:2,b:1"; the caller frees. */
-static char *host_list(const mst_plan *plan)
+static char *argv_host_list(const mst_plan *plan)
 {
     char *text = mst_strdup("");
     for (size_t i = 0; text != NULL && i < plan->n_hosts; i++) {
@@ -104,13 +104,13 @@ static char *host_list(const mst_plan *plan)
     return text;
 }
 
-static bool starts(const char *text, const char *with)
+static bool argv_starts(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
 }
 
 /* Variables that Open MPI would not hand on to other hosts. MPICH hands on all. */
-static mst_status add_passed_on(mst_text_list *out)
+static mst_status argv_add_passed_on(mst_text_list *out)
 {
     static const char *const passed[] = {"MUSTER_", "OMP_", "DNNL_", "UCX_", "LD_LIBRARY_PATH="};
     for (char **variable = environ; *variable != NULL; variable++) {
@@ -118,9 +118,9 @@ static mst_status add_passed_on(mst_text_list *out)
         char name[256];
         size_t n = strcspn(*variable, "=");
         for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
-            pass = pass || starts(*variable, passed[i]);
-        if (!pass || n >= sizeof name || starts(*variable, "MUSTER_CLUSTER=") ||
-            starts(*variable, "MUSTER_JOB=") || starts(*variable, "MUSTER_WATCH_STDIN="))
+            pass = pass || argv_starts(*variable, passed[i]);
+        if (!pass || n >= sizeof name || argv_starts(*variable, "MUSTER_CLUSTER=") ||
+            argv_starts(*variable, "MUSTER_JOB=") || argv_starts(*variable, "MUSTER_WATCH_STDIN="))
             continue;
         memcpy(name, *variable, n);
         name[n] = '\0';
@@ -130,37 +130,38 @@ static mst_status add_passed_on(mst_text_list *out)
     return MST_OK;
 }
 
-static mst_status openmpi_words(const mst_mpi_job *job, const mst_plan *plan, bool bound, mst_text_list *out)
+static mst_status argv_openmpi_words(const mst_mpi_job *job, const mst_plan *plan, bool bound,
+                                     mst_text_list *out)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     TRY(mst_text_list_add(out, "--tag-output"));
     if (geteuid() == 0)
         TRY(mst_text_list_add(out, "--allow-run-as-root"));
     if (!bound)
-        TRY(add_all(out, (const char *const[]){"--bind-to", "none", NULL}));
+        TRY(argv_add_all(out, (const char *const[]){"--bind-to", "none", NULL}));
     if (plan->n_hosts == 0) {
         if (plan->n_workers > cores && getenv("SLURM_JOB_ID") == NULL)
             TRY(mst_text_list_add(out, "--oversubscribe"));
         return MST_OK;
     }
-    TRY(add_all(out, (const char *const[]){"--mca", "plm", "rsh", "--mca", "plm_rsh_agent", job->ssh, "--mca",
-                                           "plm_rsh_no_tree_spawn", "1", "-x", "MUSTER_JOB", "-x",
-                                           "MUSTER_WATCH_STDIN", NULL}));
-    return add_passed_on(out);
+    TRY(argv_add_all(out, (const char *const[]){"--mca", "plm", "rsh", "--mca", "plm_rsh_agent", job->ssh,
+                                                "--mca", "plm_rsh_no_tree_spawn", "1", "-x", "MUSTER_JOB",
+                                                "-x", "MUSTER_WATCH_STDIN", NULL}));
+    return argv_add_passed_on(out);
 }
 
-static bool is_ssh(const char *word, size_t n)
+static bool argv_is_ssh(const char *word, size_t n)
 {
     return n >= 3 && memcmp(word + n - 3, "ssh", 3) == 0 && (n == 3 || word[n - 4] == '/');
 }
 
 /* Its launcher takes one program, and the words behind that from a variable; called ssh, it adds ssh's -x. */
-static mst_status mpich_words(const mst_mpi_job *job, const mst_plan *plan, mst_text_list *out)
+static mst_status argv_mpich_words(const mst_mpi_job *job, const mst_plan *plan, mst_text_list *out)
 {
     char program[4096];
     /* A rank that died is for the others to name, who then end by themselves: it would kill them at once. */
-    TRY(add_all(out,
-                (const char *const[]){"-prepend-pattern", MST_MPI_TAG_MPICH, "-disable-auto-cleanup", NULL}));
+    TRY(argv_add_all(
+        out, (const char *const[]){"-prepend-pattern", MST_MPI_TAG_MPICH, "-disable-auto-cleanup", NULL}));
     if (plan->n_hosts == 0)
         return MST_OK;
     size_t n = strcspn(job->ssh, " ");
@@ -168,14 +169,14 @@ static mst_status mpich_words(const mst_mpi_job *job, const mst_plan *plan, mst_
         return mst_fail(MST_EUSAGE, "--ssh: too long a program");
     memcpy(program, job->ssh, n);
     program[n] = '\0';
-    TRY(add_all(out, (const char *const[]){"-launcher", is_ssh(program, n) ? "ssh" : "rsh", NULL}));
+    TRY(argv_add_all(out, (const char *const[]){"-launcher", argv_is_ssh(program, n) ? "ssh" : "rsh", NULL}));
     if (strcmp(program, "ssh") != 0)
-        TRY(add_all(out, (const char *const[]){"-launcher-exec", program, NULL}));
+        TRY(argv_add_all(out, (const char *const[]){"-launcher-exec", program, NULL}));
     return MST_OK;
 }
 
 /* The words of text, split at blanks. *bound: some speak of binding or mapping. */
-static mst_status add_args(const char *text, mst_text_list *out, bool *bound)
+static mst_status argv_add_args(const char *text, mst_text_list *out, bool *bound)
 {
     char *copy = mst_strdup(text), *rest = NULL;
     mst_status st = MST_OK;
@@ -213,18 +214,18 @@ mst_status mst_mpi_launcher_words(const mst_mpi_job *job, const mst_mpi_launcher
     TRY_OUT(st, mst_local_env(variables, env));
     TRY_OUT(st, mst_text_list_add(argv, launcher->program));
     if (job->args != NULL)
-        TRY_OUT(st, add_args(job->args, &args, &bound));
-    TRY_OUT(st, openmpi ? openmpi_words(job, plan, bound, argv) : mpich_words(job, plan, argv));
+        TRY_OUT(st, argv_add_args(job->args, &args, &bound));
+    TRY_OUT(st, openmpi ? argv_openmpi_words(job, plan, bound, argv) : argv_mpich_words(job, plan, argv));
     if (plan->n_hosts > 0) {
-        hosts = host_list(plan);
+        hosts = argv_host_list(plan);
         if (hosts == NULL)
             TRY_OUT(st, mst_fail_memory());
-        TRY_OUT(st, add_all(argv, (const char *const[]){openmpi ? "--host" : "-hosts", hosts, NULL}));
+        TRY_OUT(st, argv_add_all(argv, (const char *const[]){openmpi ? "--host" : "-hosts", hosts, NULL}));
     }
-    TRY_OUT(st, add_all(argv, (const char *const[]){"-wdir", folder, NULL}));
+    TRY_OUT(st, argv_add_all(argv, (const char *const[]){"-wdir", folder, NULL}));
     for (size_t i = 0; i < args.n; i++)
         TRY_OUT(st, mst_text_list_add(argv, args.items[i]));
-    TRY_OUT(st, add_all(argv, (const char *const[]){"-n", ranks, job->program, NULL}));
+    TRY_OUT(st, argv_add_all(argv, (const char *const[]){"-n", ranks, job->program, NULL}));
     for (size_t i = 0; i < words->n; i++)
         TRY_OUT(st, mst_text_list_add(argv, words->items[i]));
     st = mst_text_list_end(argv);

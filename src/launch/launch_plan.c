@@ -13,7 +13,7 @@
 
 /* ---- hosts ---- */
 
-static mst_status set_slots(mst_host *host, const char *text, const char *path, size_t line)
+static mst_status plan_set_slots(mst_host *host, const char *text, const char *path, size_t line)
 {
     int64_t value;
     if (!mst_parse_int(text, &value) || value < 1 || value > MST_CLUSTER_MAX)
@@ -23,7 +23,7 @@ static mst_status set_slots(mst_host *host, const char *text, const char *path, 
     return MST_OK;
 }
 
-static mst_status set_address(mst_host *host, const char *text, const char *path, size_t line)
+static mst_status plan_set_address(mst_host *host, const char *text, const char *path, size_t line)
 {
     const char *fault = mst_address_fault(text, true);
     if (fault == NULL && (strchr(text, ':') != NULL && *text != '['))
@@ -36,7 +36,7 @@ static mst_status set_address(mst_host *host, const char *text, const char *path
 }
 
 /* One line of words; it is taken apart in place. No words: host->name is "". */
-static mst_status read_host(char *text, const char *path, size_t line, mst_host *host)
+static mst_status plan_read_host(char *text, const char *path, size_t line, mst_host *host)
 {
     char *rest = NULL;
     *host = (mst_host){0};
@@ -44,7 +44,7 @@ static mst_status read_host(char *text, const char *path, size_t line, mst_host 
     for (char *word = strtok_r(text, " \t\r", &rest); word != NULL; word = strtok_r(NULL, " \t\r", &rest)) {
         if (host->name[0] == '\0') {
             const char *at = strrchr(word, '@');
-            TRY(set_address(host, at != NULL ? at + 1 : word, path, line));
+            TRY(plan_set_address(host, at != NULL ? at + 1 : word, path, line));
             for (const char *p = word; at != NULL && p < at; p++)
                 if (!isalnum((unsigned char)*p) && (strchr("._-", *p) == NULL || (p == word && *p == '-')))
                     return mst_fail(MST_EUSAGE, "%s:%zu: %.256s is not user@host", path, line, word);
@@ -52,9 +52,9 @@ static mst_status read_host(char *text, const char *path, size_t line, mst_host 
                 return mst_fail(MST_EUSAGE, "%s:%zu: %.256s is not user@host", path, line, word);
             memcpy(host->name, word, strlen(word) + 1);
         } else if (strncmp(word, "slots=", 6) == 0) {
-            TRY(set_slots(host, word + 6, path, line));
+            TRY(plan_set_slots(host, word + 6, path, line));
         } else if (strncmp(word, "address=", 8) == 0) {
-            TRY(set_address(host, word + 8, path, line));
+            TRY(plan_set_address(host, word + 8, path, line));
         } else {
             return mst_fail(MST_EUSAGE, "%s:%zu: %.64s is not slots=N or address=HOST; a line has one host",
                             path, line, word);
@@ -63,7 +63,7 @@ static mst_status read_host(char *text, const char *path, size_t line, mst_host 
     return MST_OK;
 }
 
-static mst_status read_hosts(const char *path, mst_plan *plan)
+static mst_status plan_read_hosts(const char *path, mst_plan *plan)
 {
     mst_status st = MST_OK;
     char *data = NULL, *rest = NULL;
@@ -76,7 +76,7 @@ static mst_status read_hosts(const char *path, mst_plan *plan)
         char *text = strsep(&rest, "\n");
         mst_host host;
         line++;
-        TRY_OUT(st, read_host(text, path, line, &host));
+        TRY_OUT(st, plan_read_host(text, path, line, &host));
         if (host.name[0] == '\0')
             continue;
         for (size_t i = 0; i < plan->n_hosts; i++)
@@ -100,7 +100,7 @@ out:
 /* ---- placement ---- */
 
 /* The host for the next worker, looking from *at on in turn. */
-static mst_status next_host(const mst_plan_request *request, mst_plan *plan, size_t *at, uint32_t *out)
+static mst_status plan_next_host(const mst_plan_request *request, mst_plan *plan, size_t *at, uint32_t *out)
 {
     for (size_t i = 0; i < plan->n_hosts; i++) {
         mst_host *host = &plan->hosts[*at];
@@ -115,7 +115,7 @@ static mst_status next_host(const mst_plan_request *request, mst_plan *plan, siz
                     request->n_workers);
 }
 
-static mst_status place(const mst_plan_request *request, mst_plan *plan)
+static mst_status plan_place(const mst_plan_request *request, mst_plan *plan)
 {
     size_t at = 0;
     plan->members = mst_calloc((size_t)request->n_servers + request->n_workers, sizeof *plan->members);
@@ -133,13 +133,14 @@ static mst_status place(const mst_plan_request *request, mst_plan *plan)
         if (plan->n_hosts > 0 && server)
             m->host = i % (uint32_t)plan->n_hosts;
         else if (plan->n_hosts > 0)
-            TRY(next_host(request, plan, &at, &m->host));
+            TRY(plan_next_host(request, plan, &at, &m->host));
     }
     return MST_OK;
 }
 
 /* The address of a member that listens, the name of one that does not; the caller frees. */
-static char *address_of(const mst_plan_request *request, const mst_plan *plan, const mst_launch_member *m)
+static char *plan_address_of(const mst_plan_request *request, const mst_plan *plan,
+                             const mst_launch_member *m)
 {
     bool listens = m->role == MST_ROLE_SERVER || request->n_servers == 0;
     if (m->host == MST_HOST_LOCAL)
@@ -150,14 +151,14 @@ static char *address_of(const mst_plan_request *request, const mst_plan *plan, c
     return listens ? mst_sprintf("%s:%u", host, request->port + m->index) : mst_strdup(host);
 }
 
-static mst_status make_cluster(const mst_plan_request *request, mst_plan *plan)
+static mst_status plan_make_cluster(const mst_plan_request *request, mst_plan *plan)
 {
     mst_status st = MST_OK;
     char **addresses = mst_calloc(plan->n_members, sizeof *addresses);
     if (addresses == NULL)
         return mst_fail_memory();
     for (uint32_t i = 0; i < plan->n_members; i++) {
-        addresses[i] = address_of(request, plan, &plan->members[i]);
+        addresses[i] = plan_address_of(request, plan, &plan->members[i]);
         if (addresses[i] == NULL)
             TRY_OUT(st, mst_fail_memory());
     }
@@ -176,7 +177,7 @@ mst_status mst_plan_make(const mst_plan_request *request, mst_plan *out)
     mst_plan plan = {0};
     uint32_t listening = request->n_servers > 0 ? request->n_servers : request->n_workers;
     if (request->hosts_file != NULL) {
-        TRY_OUT(st, read_hosts(request->hosts_file, &plan));
+        TRY_OUT(st, plan_read_hosts(request->hosts_file, &plan));
         if (plan.n_hosts < request->max_hosts)
             TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: names %zu hosts; --deploy needs %u", request->hosts_file,
                                  plan.n_hosts, request->max_hosts));
@@ -189,8 +190,8 @@ mst_status mst_plan_make(const mst_plan_request *request, mst_plan *out)
             TRY_OUT(st, mst_fail(MST_EUSAGE, "--port %u: the last of %u ports would be above 65535",
                                  request->port, listening));
     }
-    TRY_OUT(st, place(request, &plan));
-    TRY_OUT(st, make_cluster(request, &plan));
+    TRY_OUT(st, plan_place(request, &plan));
+    TRY_OUT(st, plan_make_cluster(request, &plan));
     *out = plan;
     plan = (mst_plan){0};
 out:
@@ -202,7 +203,7 @@ mst_status mst_plan_slots(const char *hosts_file, uint32_t *out)
 {
     mst_plan plan = {0};
     uint64_t n = 0;
-    mst_status st = read_hosts(hosts_file, &plan);
+    mst_status st = plan_read_hosts(hosts_file, &plan);
     for (size_t i = 0; i < plan.n_hosts; i++)
         n += plan.hosts[i].slots > 0 ? plan.hosts[i].slots : 1;
     mst_plan_fini(&plan);

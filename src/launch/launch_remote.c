@@ -23,7 +23,7 @@ void mst_script_fini(mst_script *s)
     *s = (mst_script){0};
 }
 
-static mst_status add(mst_script *s, const char *text, size_t n)
+static mst_status script_add(mst_script *s, const char *text, size_t n)
 {
     if (!mst_grow(&s->data, &s->capacity, s->n + n + 1, 1))
         return mst_fail_memory();
@@ -33,18 +33,18 @@ static mst_status add(mst_script *s, const char *text, size_t n)
     return MST_OK;
 }
 
-static mst_status add_text(mst_script *s, const char *text)
+static mst_status script_add_text(mst_script *s, const char *text)
 {
-    return add(s, text, strlen(text));
+    return script_add(s, text, strlen(text));
 }
 
 /* One word for sh, whatever is in it. */
-static mst_status add_quoted(mst_script *s, const char *text)
+static mst_status script_add_quoted(mst_script *s, const char *text)
 {
-    TRY(add_text(s, "'"));
+    TRY(script_add_text(s, "'"));
     for (const char *p = text; *p != '\0'; p++)
-        TRY(*p == '\'' ? add_text(s, "'\\''") : add(s, p, 1));
-    return add_text(s, "'");
+        TRY(*p == '\'' ? script_add_text(s, "'\\''") : script_add(s, p, 1));
+    return script_add_text(s, "'");
 }
 
 /* ---- this process ---- */
@@ -103,7 +103,7 @@ mst_status mst_remote_argv(const char *command, const char *host, mst_text_list 
     return mst_text_list_end(out);
 }
 
-static bool names(const char *assignment, const char *name)
+static bool env_names(const char *assignment, const char *name)
 {
     size_t n = strlen(name);
     return strncmp(assignment, name, n) == 0 && assignment[n] == '=';
@@ -114,7 +114,7 @@ mst_status mst_local_env(const mst_variable *variables, mst_text_list *out)
     for (char **e = environ; *e != NULL; e++) {
         bool replaced = false;
         for (const mst_variable *v = variables; v->name != NULL; v++)
-            replaced = replaced || names(*e, v->name);
+            replaced = replaced || env_names(*e, v->name);
         if (!replaced)
             TRY(mst_text_list_add(out, *e));
     }
@@ -133,40 +133,40 @@ mst_status mst_local_env(const mst_variable *variables, mst_text_list *out)
 
 /* Sets the variables, goes to this process's folder where there is one of that name, and becomes the program
  * argv[0]; where that is no program, `muster` along PATH. */
-static mst_status remote_script(const mst_variable *variables, const char *const *argv, mst_script *out)
+static mst_status script_make(const mst_variable *variables, const char *const *argv, mst_script *out)
 {
     char folder[4096];
     for (const mst_variable *v = variables; v->name != NULL; v++) {
         if (v->value == NULL)
             continue;
-        TRY(add_text(out, v->name));
-        TRY(add_text(out, "="));
-        TRY(add_quoted(out, v->value));
-        TRY(add_text(out, "; export "));
-        TRY(add_text(out, v->name));
-        TRY(add_text(out, "\n"));
+        TRY(script_add_text(out, v->name));
+        TRY(script_add_text(out, "="));
+        TRY(script_add_quoted(out, v->value));
+        TRY(script_add_text(out, "; export "));
+        TRY(script_add_text(out, v->name));
+        TRY(script_add_text(out, "\n"));
     }
     if (getcwd(folder, sizeof folder) != NULL) {
-        TRY(add_text(out, "cd "));
-        TRY(add_quoted(out, folder));
-        TRY(add_text(out, " 2>/dev/null || :\n"));
+        TRY(script_add_text(out, "cd "));
+        TRY(script_add_quoted(out, folder));
+        TRY(script_add_text(out, " 2>/dev/null || :\n"));
     }
-    TRY(add_text(out, "p="));
-    TRY(add_quoted(out, argv[0]));
-    TRY(add_text(
+    TRY(script_add_text(out, "p="));
+    TRY(script_add_quoted(out, argv[0]));
+    TRY(script_add_text(
         out,
         "\n[ -x \"$p\" ] || p=$(command -v muster) || { echo 'muster: this host has neither '\"$p\"' nor "
         "muster on its PATH; --copy copies it' >&2; exit 1; }\n"
         "echo '" MST_REMOTE_STARTED "' >&2\nexec \"$p\""));
     for (size_t i = 1; argv[i] != NULL; i++) {
-        TRY(add_text(out, " "));
-        TRY(add_quoted(out, argv[i]));
+        TRY(script_add_text(out, " "));
+        TRY(script_add_quoted(out, argv[i]));
     }
-    return add_text(out, "\n");
+    return script_add_text(out, "\n");
 }
 
 /* The bytes in base64, in lines. */
-static mst_status add_base64(mst_script *s, const unsigned char *data, size_t n)
+static mst_status script_add_base64(mst_script *s, const unsigned char *data, size_t n)
 {
     unsigned char line[80];
     if (!mst_grow(&s->data, &s->capacity, s->n + n / 3 * 4 + n / LINE_IN + 256, 1))
@@ -175,7 +175,7 @@ static mst_status add_base64(mst_script *s, const unsigned char *data, size_t n)
         size_t part = n - i < LINE_IN ? n - i : LINE_IN;
         int length = EVP_EncodeBlock(line, data + i, (int)part);
         line[length] = '\n';
-        TRY(add(s, (char *)line, (size_t)length + 1));
+        TRY(script_add(s, (char *)line, (size_t)length + 1));
     }
     return MST_OK;
 }
@@ -188,14 +188,14 @@ mst_status mst_remote_copy_script(const char *program, const char *folder, mst_s
     if (map.size > COPY_MAX)
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: larger than %zu bytes; it is not copied", program, COPY_MAX));
     /* mkdir fails on what is there already, so that nobody can have prepared the folder. */
-    TRY_OUT(st, add_text(out, "umask 077\nd="));
-    TRY_OUT(st, add_quoted(out, folder));
-    TRY_OUT(st,
-            add_text(out, "\nmkdir \"$d\" || exit 1\ntrap 'rm -rf \"$d\"' EXIT\ntrap 'exit 1' HUP INT TERM\n"
-                          "base64 -d >\"$d/muster\" <<'MUSTER_END' || exit 1\n"));
-    TRY_OUT(st, add_base64(out, map.data, map.size));
-    TRY_OUT(st, add_text(out, "MUSTER_END\nchmod 700 \"$d/muster\" || exit 1\necho '" MST_REMOTE_COPIED
-                              "'\ncat >/dev/null\nexit 0\n"));
+    TRY_OUT(st, script_add_text(out, "umask 077\nd="));
+    TRY_OUT(st, script_add_quoted(out, folder));
+    TRY_OUT(st, script_add_text(
+                    out, "\nmkdir \"$d\" || exit 1\ntrap 'rm -rf \"$d\"' EXIT\ntrap 'exit 1' HUP INT TERM\n"
+                         "base64 -d >\"$d/muster\" <<'MUSTER_END' || exit 1\n"));
+    TRY_OUT(st, script_add_base64(out, map.data, map.size));
+    TRY_OUT(st, script_add_text(out, "MUSTER_END\nchmod 700 \"$d/muster\" || exit 1\necho '" MST_REMOTE_COPIED
+                                     "'\ncat >/dev/null\nexit 0\n"));
 out:
     mst_map_close(&map);
     return st;
@@ -210,7 +210,7 @@ mst_status mst_start_anywhere(mst_child *child, const char *ssh, const char *hos
     mst_process_start start = {.argv = words};
     if (ssh != NULL) {
         TRY_OUT(st, mst_remote_argv(ssh, host, &argv));
-        TRY_OUT(st, remote_script(variables, words, &script));
+        TRY_OUT(st, script_make(variables, words, &script));
         start = (mst_process_start){.argv = (const char *const *)argv.items,
                                     .input = script.data,
                                     .n_input = script.n,

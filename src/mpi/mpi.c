@@ -39,7 +39,7 @@ static const mst_mpi_host host = {.fail = mst_fail, .alloc = mst_alloc, .free = 
 /* ---- the launcher ---- */
 
 /* -1: not set, or no number. */
-static int env_number(const char *name)
+static int mpi_env_number(const char *name)
 {
     const char *text = getenv(name);
     char *end;
@@ -50,43 +50,43 @@ static int env_number(const char *name)
     return errno == 0 && *end == '\0' && value >= 0 && value <= INT_MAX ? (int)value : -1;
 }
 
-static bool ranked(mst_mpi_launch *l, const char *rank, const char *size)
+static bool mpi_ranked(mst_mpi_launch *l, const char *rank, const char *size)
 {
-    l->rank = env_number(rank);
-    l->size = env_number(size);
+    l->rank = mpi_env_number(rank);
+    l->size = mpi_env_number(size);
     return l->rank >= 0 && l->size > l->rank;
 }
 
 void mst_mpi_launched(mst_mpi_launch *out)
 {
     mst_mpi_launch l = {.launched = true, .local_rank = -1, .local_size = -1};
-    bool slurm = env_number("SLURM_PROCID") >= 0;
-    if (ranked(&l, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")) {
+    bool slurm = mpi_env_number("SLURM_PROCID") >= 0;
+    if (mpi_ranked(&l, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")) {
         l.launcher = "mpirun (Open MPI)";
         l.plugin = "openmpi";
-        l.local_rank = env_number("OMPI_COMM_WORLD_LOCAL_RANK");
-        l.local_size = env_number("OMPI_COMM_WORLD_LOCAL_SIZE");
-    } else if (ranked(&l, "PMI_RANK", "PMI_SIZE")) {
-        bool hydra = env_number("MPI_LOCALRANKID") >= 0 || !slurm;
+        l.local_rank = mpi_env_number("OMPI_COMM_WORLD_LOCAL_RANK");
+        l.local_size = mpi_env_number("OMPI_COMM_WORLD_LOCAL_SIZE");
+    } else if (mpi_ranked(&l, "PMI_RANK", "PMI_SIZE")) {
+        bool hydra = mpi_env_number("MPI_LOCALRANKID") >= 0 || !slurm;
         l.launcher = hydra ? "mpiexec (MPICH)" : PMI2;
         l.plugin = "mpich";
-        l.local_rank = env_number(hydra ? "MPI_LOCALRANKID" : "SLURM_LOCALID");
-        l.local_size = hydra ? env_number("MPI_LOCALNRANKS") : -1;
+        l.local_rank = mpi_env_number(hydra ? "MPI_LOCALRANKID" : "SLURM_LOCALID");
+        l.local_size = hydra ? mpi_env_number("MPI_LOCALNRANKS") : -1;
     } else if (slurm && getenv("PMIX_RANK") != NULL &&
-               (ranked(&l, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS") ||
-                ranked(&l, "SLURM_PROCID", "SLURM_NTASKS"))) {
+               (mpi_ranked(&l, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS") ||
+                mpi_ranked(&l, "SLURM_PROCID", "SLURM_NTASKS"))) {
         l.launcher = "srun --mpi=pmix";
         l.plugin = "openmpi";
-        l.local_rank = env_number("SLURM_LOCALID");
+        l.local_rank = mpi_env_number("SLURM_LOCALID");
     } else {
         l = (mst_mpi_launch){.local_rank = -1, .local_size = -1};
     }
     *out = l;
 }
 
-static mst_status not_launched(void)
+static mst_status mpi_not_launched(void)
 {
-    if (env_number("SLURM_PROCID") >= 0)
+    if (mpi_env_number("SLURM_PROCID") >= 0)
         return mst_fail(MST_EUSAGE, "srun started this process without MPI: add --mpi=pmix (Open MPI) or "
                                     "--mpi=pmi2 (MPICH) to srun");
     return mst_fail(MST_EUSAGE,
@@ -97,7 +97,7 @@ static mst_status not_launched(void)
 /* ---- plug-ins ---- */
 
 /* The folder of this program; "" when the system does not say. */
-static void own_folder(char *out, size_t size)
+static void mpi_own_folder(char *out, size_t size)
 {
     ssize_t n = readlink("/proc/self/exe", out, size - 1);
     out[n > 0 ? n : 0] = '\0';
@@ -107,7 +107,7 @@ static void own_folder(char *out, size_t size)
 }
 
 /* Where the plug-in of that name lies; false: nowhere. */
-static bool find_plugin(const char *name, char *out, size_t size)
+static bool mpi_find_plugin(const char *name, char *out, size_t size)
 {
     char own[512], folders[3][1024];
     const char *given = getenv("MUSTER_PLUGINS");
@@ -115,7 +115,7 @@ static bool find_plugin(const char *name, char *out, size_t size)
     if (given != NULL && *given != '\0') {
         snprintf(folders[n++], sizeof folders[0], "%s", given);
     } else {
-        own_folder(own, sizeof own);
+        mpi_own_folder(own, sizeof own);
         snprintf(folders[n++], sizeof folders[0], "%s", own);
         snprintf(folders[n++], sizeof folders[0], "%s/%s", own, MUSTER_PLUGINS_FROM_BIN);
         snprintf(folders[n++], sizeof folders[0], "%s", MUSTER_PLUGINS_INSTALLED);
@@ -129,7 +129,7 @@ static bool find_plugin(const char *name, char *out, size_t size)
 }
 
 /* Loads it, so that it could be started. *handle is the caller's to close. */
-static mst_status load(const char *path, int flags, void **handle, const mst_mpi_ops **out)
+static mst_status mpi_load(const char *path, int flags, void **handle, const mst_mpi_ops **out)
 {
     void *h = dlopen(path, flags);
     if (h == NULL)
@@ -159,10 +159,10 @@ uint32_t mst_mpi_plugins(mst_mpi_info *out, uint32_t n)
         const mst_mpi_ops *ops;
         void *handle;
         *info = (mst_mpi_info){.name = plugin_names[i]};
-        if (!find_plugin(info->name, info->path, sizeof info->path))
+        if (!mpi_find_plugin(info->name, info->path, sizeof info->path))
             continue;
         found++;
-        info->loads = load(info->path, RTLD_NOW | RTLD_LOCAL, &handle, &ops) == MST_OK;
+        info->loads = mpi_load(info->path, RTLD_NOW | RTLD_LOCAL, &handle, &ops) == MST_OK;
         if (info->loads) {
             ops->library(info->library, sizeof info->library);
             dlclose(handle);
@@ -176,31 +176,31 @@ uint32_t mst_mpi_plugins(mst_mpi_info *out, uint32_t n)
 /* ---- defaults ---- */
 
 /* Whether processes may read each other's memory; a container's filter forbids even one's own. */
-static bool may_read_memory(void)
+static bool mpi_may_read_memory(void)
 {
     char from = 1, to = 0;
     struct iovec mine = {&to, 1}, other = {&from, 1};
     return process_vm_readv(getpid(), &mine, 1, &other, 1, 0) == 1;
 }
 
-static void set_default(const char *name, const char *value)
+static void mpi_set_default(const char *name, const char *value)
 {
     setenv(name, value, 0);
 }
 
 /* What makes MPI usable in containers and with more ranks than processors. */
-static void set_defaults(const char *plugin)
+static void mpi_set_defaults(const char *plugin)
 {
     if (strcmp(plugin, "openmpi") == 0) {
-        set_default("OMPI_MCA_mpi_yield_when_idle", "1");
-        set_default("OMPI_MCA_btl_base_warn_component_unused", "0");
-        if (!may_read_memory())
-            set_default("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
+        mpi_set_default("OMPI_MCA_mpi_yield_when_idle", "1");
+        mpi_set_default("OMPI_MCA_btl_base_warn_component_unused", "0");
+        if (!mpi_may_read_memory())
+            mpi_set_default("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
     } else {
-        set_default("UCX_LOG_LEVEL", "error");
-        set_default("UCX_WARN_UNUSED_ENV_VARS", "n");
-        set_default("UCX_HANDLE_ERRORS", "none"); /* no backtrace, no debugger that waits for a key */
-        set_default("UCX_ERROR_SIGNALS", "");
+        mpi_set_default("UCX_LOG_LEVEL", "error");
+        mpi_set_default("UCX_WARN_UNUSED_ENV_VARS", "n");
+        mpi_set_default("UCX_HANDLE_ERRORS", "none"); /* no backtrace, no debugger that waits for a key */
+        mpi_set_default("UCX_ERROR_SIGNALS", "");
     }
 }
 
@@ -214,7 +214,7 @@ static bool one_loaded;      /* MPI itself may be there */
 static atomic_bool starting;
 
 /* The name of the plug-in to use: as asked for, MUSTER_MPI, or the launcher's. */
-static mst_status choose(const char *asked, const mst_mpi_launch *l, const char **out)
+static mst_status mpi_choose(const char *asked, const mst_mpi_launch *l, const char **out)
 {
     const char *env = getenv("MUSTER_MPI");
     const char *from = asked != NULL ? "--mpi-plugin" : "MUSTER_MPI";
@@ -231,7 +231,7 @@ static mst_status choose(const char *asked, const mst_mpi_launch *l, const char 
     return mst_fail(MST_EUSAGE, "%s %s: there is no such plug-in; choose auto, openmpi or mpich", from, name);
 }
 
-static mst_status no_plugin(const char *name, const mst_mpi_launch *l)
+static mst_status mpi_no_plugin(const char *name, const mst_mpi_launch *l)
 {
     mst_mpi_info there[N_PLUGINS];
     uint32_t n = mst_mpi_plugins(there, N_PLUGINS);
@@ -250,7 +250,7 @@ static mst_status no_plugin(const char *name, const mst_mpi_launch *l)
         l->launcher, package);
 }
 
-static mst_status wrong_pairing(const mst_mpi_ops *ops, const mst_mpi_launch *l, int size)
+static mst_status mpi_wrong_pairing(const mst_mpi_ops *ops, const mst_mpi_launch *l, int size)
 {
     char library[128];
     ops->library(library, sizeof library);
@@ -267,7 +267,7 @@ static mst_status wrong_pairing(const mst_mpi_ops *ops, const mst_mpi_launch *l,
         forced ? l->plugin : "", forced ? ", or " : "", cure);
 }
 
-static mst_status start(const char *asked, mst_mpi *out)
+static mst_status mpi_load_and_start(const char *asked, mst_mpi *out)
 {
     mst_mpi mpi = {0};
     char path[512];
@@ -275,24 +275,24 @@ static mst_status start(const char *asked, mst_mpi *out)
     void *handle;
     mst_mpi_launched(&mpi.launch);
     if (!mpi.launch.launched)
-        return not_launched();
-    TRY(choose(asked, &mpi.launch, &name));
+        return mpi_not_launched();
+    TRY(mpi_choose(asked, &mpi.launch, &name));
     if (mpi.launch.plugin != NULL && strcmp(name, "openmpi") == 0 && strcmp(mpi.launch.launcher, PMI2) == 0)
         return mst_fail(MST_EUSAGE,
                         "Open MPI (plug-in openmpi) cannot be started by `%s`: use --mpi-plugin "
                         "mpich, or start with `srun --mpi=pmix`",
                         PMI2); /* it would end the process itself, with a page of its own */
-    if (!find_plugin(name, path, sizeof path))
-        return no_plugin(name, &mpi.launch);
-    set_defaults(name);
+    if (!mpi_find_plugin(name, path, sizeof path))
+        return mpi_no_plugin(name, &mpi.launch);
+    mpi_set_defaults(name);
     /* The modules that Open MPI itself loads look for its symbols among the global ones. */
-    TRY(load(path, RTLD_NOW | RTLD_GLOBAL, &handle, &mpi.ops));
+    TRY(mpi_load(path, RTLD_NOW | RTLD_GLOBAL, &handle, &mpi.ops));
     one_loaded = true;
     mst_status st = mpi.ops->start(&mpi.rank, &mpi.size);
     if (st != MST_OK)
         return st; /* MPI is in an unknown state: its library stays */
     if (mpi.size != mpi.launch.size)
-        return wrong_pairing(mpi.ops, &mpi.launch, mpi.size);
+        return mpi_wrong_pairing(mpi.ops, &mpi.launch, mpi.size);
     prctl(PR_SET_TIMERSLACK, 1000ul); /* of this thread, in ns: or a nap of 50 us takes twice that */
     if (gethostname(mpi.host, sizeof mpi.host) != 0)
         snprintf(mpi.host, sizeof mpi.host, "?");
@@ -307,7 +307,7 @@ mst_status mst_mpi_start(const char *plugin, mst_mpi **out)
     pthread_mutex_lock(&one_lock);
     if (one_state == NOT_STARTED) {
         atomic_store(&starting, true);
-        st = start(plugin, &one);
+        st = mpi_load_and_start(plugin, &one);
         atomic_store(&starting, false);
         one_state = st == MST_OK ? STARTED : FAILED;
         one_thread = pthread_self();
@@ -333,7 +333,7 @@ bool mst_mpi_starting(void)
 #define END_ZERO_MS 1000
 #define END_MS      2000
 
-static void enter(int state)
+static void mpi_enter(int state)
 {
     pthread_mutex_lock(&one_lock);
     one_state = state;
@@ -354,18 +354,18 @@ mst_status mst_mpi_part(mst_mpi *self, uint64_t deadline_ns)
         TRY(mst_mpi_wait(self, 2, two, deadline_ns, "the other ranks to finish"));
     }
     if (self == &one)
-        enter(PARTED);
+        mpi_enter(PARTED);
     return MST_OK;
 }
 
 /* MPICH's mpiexec considers a process that ends without this message dead, and kills the others. It answers,
  * so the process must wait. srun needs no message. */
-static void tell_launcher(void)
+static void mpi_tell_launcher(void)
 {
     static const char word[] = "cmd=finalize\n";
     char answer[64];
-    struct pollfd fd = {.fd = env_number("PMI_FD"), .events = POLLIN};
-    bool hydra = env_number("MPI_LOCALRANKID") >= 0;
+    struct pollfd fd = {.fd = mpi_env_number("PMI_FD"), .events = POLLIN};
+    bool hydra = mpi_env_number("MPI_LOCALRANKID") >= 0;
     if (hydra && fd.fd > STDERR_FILENO && write(fd.fd, word, sizeof word - 1) == sizeof word - 1 &&
         poll(&fd, 1, ANSWER_MS) == 1) {
         ssize_t n = read(fd.fd, answer, sizeof answer);
@@ -383,12 +383,12 @@ mst_status mst_mpi_end(mst_mpi *self)
     if (!here)
         return MST_OK;
     if (self->ops->hangs()) {
-        tell_launcher();
+        mpi_tell_launcher();
         return MST_OK;
     }
     mst_status st = self->ops->finalize();
     if (st == MST_OK)
-        enter(ENDED);
+        mpi_enter(ENDED);
     return st;
 }
 

@@ -42,7 +42,7 @@ static bool one_host;  /* all ranks are here */
 
 /* ---- errors and handles ---- */
 
-static mst_status failed(int code, const char *function)
+static mst_status plugin_failed(int code, const char *function)
 {
     char text[MPI_MAX_ERROR_STRING + 1] = "";
     int n = 0;
@@ -56,12 +56,12 @@ static mst_status failed(int code, const char *function)
     do {                                                                                                     \
         int code_ = function arguments;                                                                      \
         if (code_ != MPI_SUCCESS)                                                                            \
-            return failed(code_, #function);                                                                 \
+            return plugin_failed(code_, #function);                                                          \
     } while (0)
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(uint64_t), "a request fits into mst_mpi_request");
 
-static mst_mpi_request pack(MPI_Request request)
+static mst_mpi_request plugin_pack(MPI_Request request)
 {
     mst_mpi_request out = MST_MPI_NONE;
     if (request != MPI_REQUEST_NULL)
@@ -69,7 +69,7 @@ static mst_mpi_request pack(MPI_Request request)
     return out;
 }
 
-static MPI_Request unpack(mst_mpi_request request)
+static MPI_Request plugin_unpack(mst_mpi_request request)
 {
     MPI_Request out = MPI_REQUEST_NULL;
     if (request.opaque != 0)
@@ -107,7 +107,7 @@ static mst_status comm_add(MPI_Comm all, mst_mpi_comm *out)
 /* ---- life ---- */
 
 /* Whether more ranks than processors share this host; and whether all ranks do. */
-static mst_status crowded(bool *out)
+static mst_status plugin_crowded(bool *out)
 {
     MPI_Comm here;
     int size = 0;
@@ -136,7 +136,7 @@ static mst_status plugin_start(int *rank, int *size)
     if (st != MST_OK)
         return st;
     bool full = false;
-    st = crowded(&full);
+    st = plugin_crowded(&full);
 #ifdef MPICH_NAME
     gives_way = full;
 #endif
@@ -245,7 +245,7 @@ static mst_status plugin_comm_rank(mst_mpi_comm number, int *rank, int *size)
 
 /* ---- messages ---- */
 
-static mst_status check_message(const comm *c, size_t bytes, int rank)
+static mst_status plugin_check_message(const comm *c, size_t bytes, int rank)
 {
     if (bytes > INT_MAX)
         return fail(MST_EUSAGE, "mpi: a message of %zu bytes is too long; at most %d bytes fit into one",
@@ -262,11 +262,11 @@ static mst_status plugin_isend(mst_mpi_comm number, const void *data, size_t byt
     MPI_Request request;
     if (c == NULL)
         return MST_EUSAGE;
-    mst_status st = check_message(c, bytes, to);
+    mst_status st = plugin_check_message(c, bytes, to);
     if (st != MST_OK)
         return st;
     CHECK(MPI_Isend, (data, (int)bytes, MPI_BYTE, to, tag, c->all, &request));
-    *out = pack(request);
+    *out = plugin_pack(request);
     return MST_OK;
 }
 
@@ -277,18 +277,18 @@ static mst_status plugin_irecv(mst_mpi_comm number, void *data, size_t bytes, in
     MPI_Request request;
     if (c == NULL)
         return MST_EUSAGE;
-    mst_status st = check_message(c, bytes, from);
+    mst_status st = plugin_check_message(c, bytes, from);
     if (st != MST_OK)
         return st;
     CHECK(MPI_Irecv, (data, (int)bytes, MPI_BYTE, from == MST_MPI_ANY ? MPI_ANY_SOURCE : from,
                       tag == MST_MPI_ANY ? MPI_ANY_TAG : tag, c->all, &request));
-    *out = pack(request);
+    *out = plugin_pack(request);
     return MST_OK;
 }
 
 /* Tests the n_active requests at those places; adds to *n_done. */
-static mst_status test_batch(int n_active, MPI_Request *active, const uint32_t *at, mst_mpi_request *requests,
-                             bool *done, uint32_t *n_done)
+static mst_status plugin_test_batch(int n_active, MPI_Request *active, const uint32_t *at,
+                                    mst_mpi_request *requests, bool *done, uint32_t *n_done)
 {
     int which[BATCH] = {0}, count = 0;
     if (n_active == 1) { /* the cheap way */
@@ -316,20 +316,20 @@ static mst_status plugin_test_some(uint32_t n, mst_mpi_request *requests, bool *
         if (requests[i].opaque == 0)
             continue;
         at[n_active] = i;
-        active[n_active++] = unpack(requests[i]);
+        active[n_active++] = plugin_unpack(requests[i]);
         if (n_active < BATCH)
             continue;
-        mst_status st = test_batch(n_active, active, at, requests, done, n_done);
+        mst_status st = plugin_test_batch(n_active, active, at, requests, done, n_done);
         if (st != MST_OK)
             return st;
         n_active = 0;
     }
-    return n_active > 0 ? test_batch(n_active, active, at, requests, done, n_done) : MST_OK;
+    return n_active > 0 ? plugin_test_batch(n_active, active, at, requests, done, n_done) : MST_OK;
 }
 
 static mst_status plugin_cancel(mst_mpi_request *request)
 {
-    MPI_Request r = unpack(*request);
+    MPI_Request r = plugin_unpack(*request);
     if (request->opaque == 0)
         return MST_OK;
     *request = MST_MPI_NONE;
@@ -364,7 +364,7 @@ static mst_status plugin_probe(mst_mpi_comm number, int from, int tag, bool *fou
 /* ---- collectives ---- */
 
 /* Until a nonblocking collective is done, giving the processor away. */
-static int wait_giving_way(MPI_Request *request)
+static int plugin_wait_giving_way(MPI_Request *request)
 {
     int done = 0, code;
     while ((code = MPI_Test(request, &done, MPI_STATUS_IGNORE)) == MPI_SUCCESS && !done)
@@ -380,12 +380,12 @@ static int wait_giving_way(MPI_Request *request)
             MPI_Request request_;                                                                            \
             code_ = nonblocking(__VA_ARGS__, &request_);                                                     \
             if (code_ == MPI_SUCCESS)                                                                        \
-                code_ = wait_giving_way(&request_);                                                          \
+                code_ = plugin_wait_giving_way(&request_);                                                   \
         } else {                                                                                             \
             code_ = function(__VA_ARGS__);                                                                   \
         }                                                                                                    \
         if (code_ != MPI_SUCCESS)                                                                            \
-            return failed(code_, #function);                                                                 \
+            return plugin_failed(code_, #function);                                                          \
     } while (0)
 
 static mst_status plugin_barrier(mst_mpi_comm number)
@@ -397,7 +397,7 @@ static mst_status plugin_barrier(mst_mpi_comm number)
     return MST_OK;
 }
 
-static mst_status broadcast_cut(comm *c, void *data, size_t bytes, int root)
+static mst_status plugin_broadcast_cut(comm *c, void *data, size_t bytes, int root)
 {
     for (size_t at = 0; at < bytes; at += CUT)
         COLLECTIVE(MPI_Bcast, MPI_Ibcast, (char *)data + at, (int)(bytes - at < CUT ? bytes - at : CUT),
@@ -408,10 +408,10 @@ static mst_status broadcast_cut(comm *c, void *data, size_t bytes, int root)
 static mst_status plugin_broadcast(mst_mpi_comm number, void *data, size_t bytes, int root)
 {
     comm *c = comm_get(number);
-    return c != NULL ? broadcast_cut(c, data, bytes, root) : MST_EUSAGE;
+    return c != NULL ? plugin_broadcast_cut(c, data, bytes, root) : MST_EUSAGE;
 }
 
-static mst_status sum(mst_mpi_comm number, void *data, size_t n, size_t size, MPI_Datatype type)
+static mst_status plugin_sum(mst_mpi_comm number, void *data, size_t n, size_t size, MPI_Datatype type)
 {
     comm *c = comm_get(number);
     if (c == NULL)
@@ -424,24 +424,24 @@ static mst_status sum(mst_mpi_comm number, void *data, size_t n, size_t size, MP
 
 static mst_status plugin_allreduce_f32(mst_mpi_comm number, float *data, size_t n)
 {
-    return sum(number, data, n, sizeof *data, MPI_FLOAT);
+    return plugin_sum(number, data, n, sizeof *data, MPI_FLOAT);
 }
 
 static mst_status plugin_allreduce_f64(mst_mpi_comm number, double *data, size_t n)
 {
-    return sum(number, data, n, sizeof *data, MPI_DOUBLE);
+    return plugin_sum(number, data, n, sizeof *data, MPI_DOUBLE);
 }
 
 /* Every rank's part by a broadcast of its own: for parts that are too large for one call. */
-static mst_status gather_by_broadcasts(comm *c, const void *mine, const size_t *bytes, const size_t *offsets,
-                                       size_t every, char *all)
+static mst_status plugin_gather_by_broadcasts(comm *c, const void *mine, const size_t *bytes,
+                                              const size_t *offsets, size_t every, char *all)
 {
     for (int r = 0; r < c->size; r++) {
         size_t n = bytes != NULL ? bytes[r] : every;
         char *at = all + (offsets != NULL ? offsets[r] : every * (size_t)r);
         if (r == c->rank && at != (const char *)mine)
             memmove(at, mine, n);
-        mst_status st = broadcast_cut(c, at, n, r);
+        mst_status st = plugin_broadcast_cut(c, at, n, r);
         if (st != MST_OK)
             return st;
     }
@@ -454,14 +454,15 @@ static mst_status plugin_allgather(mst_mpi_comm number, const void *mine, size_t
     if (c == NULL)
         return MST_EUSAGE;
     if (bytes > INT_MAX)
-        return gather_by_broadcasts(c, mine, NULL, NULL, bytes, all);
+        return plugin_gather_by_broadcasts(c, mine, NULL, NULL, bytes, all);
     const void *from = mine == (char *)all + bytes * (size_t)c->rank ? MPI_IN_PLACE : mine;
     COLLECTIVE(MPI_Allgather, MPI_Iallgather, from, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, c->all);
     return MST_OK;
 }
 
 /* The parts, whose bytes together fit into an int, into one block without gaps; counts has 2 * size ints. */
-static mst_status gather_packed(comm *c, const void *mine, const size_t *bytes, int *counts, char *packed)
+static mst_status plugin_gather_packed(comm *c, const void *mine, const size_t *bytes, int *counts,
+                                       char *packed)
 {
     int *starts = counts + c->size;
     for (int r = 0, at = 0; r < c->size; r++) {
@@ -487,7 +488,7 @@ static mst_status plugin_allgatherv(mst_mpi_comm number, const void *mine, const
         total += bytes[r];
     }
     if (total > INT_MAX)
-        return gather_by_broadcasts(c, mine, bytes, offsets, 0, all);
+        return plugin_gather_by_broadcasts(c, mine, bytes, offsets, 0, all);
     /* Packed where the parts are to lie, when they lie so and mine is elsewhere. */
     bool direct = dense && ((const char *)mine + bytes[c->rank] <= (char *)all ||
                             (const char *)mine >= (char *)all + total);
@@ -496,14 +497,14 @@ static mst_status plugin_allgatherv(mst_mpi_comm number, const void *mine, const
     if (counts == NULL)
         return fail(MST_ENOMEM, "mpi: no memory to gather %zu bytes", total);
     char *packed = direct ? all : (char *)counts + own;
-    mst_status st = gather_packed(c, mine, bytes, counts, packed);
+    mst_status st = plugin_gather_packed(c, mine, bytes, counts, packed);
     for (int r = 0; st == MST_OK && !direct && r < c->size; r++)
         memcpy((char *)all + offsets[r], packed + counts[c->size + r], bytes[r]);
     mst_mpi_plugin_host->free(counts);
     return st;
 }
 
-static size_t n_pieces(const size_t *bytes, int size, int without)
+static size_t plugin_n_pieces(const size_t *bytes, int size, int without)
 {
     size_t n = 0;
     for (int r = 0; r < size; r++)
@@ -564,7 +565,7 @@ static mst_status plugin_alltoallv(mst_mpi_comm number, const void *out, const s
     if (in_bytes[c->rank] != out_bytes[c->rank])
         return fail(MST_EUSAGE, "mpi: rank %d sends itself %zu bytes and expects %zu", c->rank,
                     out_bytes[c->rank], in_bytes[c->rank]);
-    size_t most = n_pieces(out_bytes, c->size, c->rank) + n_pieces(in_bytes, c->size, c->rank);
+    size_t most = plugin_n_pieces(out_bytes, c->size, c->rank) + plugin_n_pieces(in_bytes, c->size, c->rank);
     MPI_Request *requests = mst_mpi_plugin_host->alloc((most + 1) * sizeof *requests);
     if (requests == NULL)
         return fail(MST_ENOMEM, "mpi: no memory for an exchange of %zu messages", most);

@@ -19,13 +19,13 @@
 
 /* ---- addresses ---- */
 
-static bool is_host_letter(char c, bool in_brackets)
+static bool cluster_is_host_letter(char c, bool in_brackets)
 {
     return isalnum((unsigned char)c) || c == '.' || c == '-' || c == '_' ||
            (in_brackets && (c == ':' || c == '%'));
 }
 
-static const char *unix_fault(const char *rest)
+static const char *cluster_unix_fault(const char *rest)
 {
     if (*rest != '@' && *rest != '/')
         return "needs @NAME or /PATH after unix:";
@@ -34,7 +34,7 @@ static const char *unix_fault(const char *rest)
     return strlen(rest) > UNIX_MAX ? "is longer than the 107 bytes of a Unix socket's name" : NULL;
 }
 
-static const char *port_fault(const char *port)
+static const char *cluster_port_fault(const char *port)
 {
     size_t digits = strspn(port, "0123456789");
     if (digits == 0 || port[digits] != '\0')
@@ -47,10 +47,10 @@ static const char *port_fault(const char *port)
 const char *mst_address_fault(const char *text, bool bare_host_will_do)
 {
     if (strncmp(text, "unix:", 5) == 0)
-        return unix_fault(text + 5);
+        return cluster_unix_fault(text + 5);
     bool brackets = *text == '[';
     const char *host = text + brackets, *end = host;
-    while (is_host_letter(*end, brackets))
+    while (cluster_is_host_letter(*end, brackets))
         end++;
     if (end == host)
         return *text == '\0' ? "is empty" : *text == ':' ? "has no host before its port" : "is not a host";
@@ -67,7 +67,7 @@ const char *mst_address_fault(const char *text, bool bare_host_will_do)
         return "is not host:port";
     if (!brackets && strchr(end + 1, ':') != NULL)
         return "has several colons; an IPv6 host goes in brackets";
-    return port_fault(end + 1);
+    return cluster_port_fault(end + 1);
 }
 
 const char *mst_address_host(const char *text, char *out, size_t size)
@@ -80,7 +80,7 @@ const char *mst_address_host(const char *text, char *out, size_t size)
 
 /* ---- lists ---- */
 
-static bool has_port(const char *address)
+static bool cluster_has_port(const char *address)
 {
     const char *end = strrchr(address, ']');
     return strchr(end != NULL ? end : address, ':') != NULL;
@@ -93,7 +93,7 @@ typedef struct entry {
     size_t number;
 } entry;
 
-static int by_address(const void *a, const void *b)
+static int cluster_by_address(const void *a, const void *b)
 {
     const entry *x = a, *y = b;
     int order = strcmp(x->address, y->address);
@@ -103,8 +103,8 @@ static int by_address(const void *a, const void *b)
 }
 
 /* No address is named twice, be it as a server or as a worker; bare hosts may be. */
-static mst_status check_twice(const mst_cluster *c, const mst_text_list *servers,
-                              const mst_text_list *workers, const mst_cluster_keys *keys)
+static mst_status cluster_check_twice(const mst_cluster *c, const mst_text_list *servers,
+                                      const mst_text_list *workers, const mst_cluster_keys *keys)
 {
     size_t n = 0;
     mst_status st = MST_OK;
@@ -114,9 +114,9 @@ static mst_status check_twice(const mst_cluster *c, const mst_text_list *servers
     for (size_t i = 0; i < servers->n; i++)
         all[n++] = (entry){servers->items[i], 0, i + 1};
     for (size_t i = 0; i < workers->n; i++)
-        if (has_port(workers->items[i]))
+        if (cluster_has_port(workers->items[i]))
             all[n++] = (entry){workers->items[i], 1, i + 1};
-    qsort(all, n, sizeof *all, by_address);
+    qsort(all, n, sizeof *all, cluster_by_address);
     for (const entry *e = all + 1; e < all + n && st == MST_OK; e++)
         if (strcmp(e->address, e[-1].address) == 0)
             st =
@@ -127,8 +127,8 @@ static mst_status check_twice(const mst_cluster *c, const mst_text_list *servers
     return st;
 }
 
-static mst_status check_list(const mst_cluster *c, const mst_text_list *list, const char *key, bool bare,
-                             const char *reason)
+static mst_status cluster_check_list(const mst_cluster *c, const mst_text_list *list, const char *key,
+                                     bool bare, const char *reason)
 {
     if (list->n > MST_CLUSTER_MAX)
         return mst_fail(MST_EUSAGE, "%s: %s has %zu entries; at most %d are possible", c->source, key,
@@ -142,7 +142,7 @@ static mst_status check_list(const mst_cluster *c, const mst_text_list *list, co
     return MST_OK;
 }
 
-static mst_status copy_servers(mst_cluster *c)
+static mst_status cluster_copy_servers(mst_cluster *c)
 {
     c->servers = mst_calloc(c->n_workers, sizeof *c->servers);
     for (uint32_t i = 0; c->servers != NULL && i < c->n_workers; i++) {
@@ -160,16 +160,16 @@ mst_status mst_cluster_fill(mst_cluster *c, mst_text_list *servers, mst_text_lis
     bool colocated = servers->n == 0;
     if (workers->n == 0)
         return mst_fail(MST_EUSAGE, "%s: names no workers; list them under %s", c->source, keys->workers);
-    TRY(check_list(c, servers, keys->servers, false, "; servers listen at host:port"));
-    TRY(check_list(c, workers, keys->workers, !colocated,
-                   "; without servers every worker hosts one, and listens at host:port"));
-    TRY(check_twice(c, servers, workers, keys));
+    TRY(cluster_check_list(c, servers, keys->servers, false, "; servers listen at host:port"));
+    TRY(cluster_check_list(c, workers, keys->workers, !colocated,
+                           "; without servers every worker hosts one, and listens at host:port"));
+    TRY(cluster_check_twice(c, servers, workers, keys));
     c->workers = workers->items;
     c->n_workers = (uint32_t)workers->n;
     *workers = (mst_text_list){0};
     c->colocated = colocated;
     if (colocated)
-        return copy_servers(c);
+        return cluster_copy_servers(c);
     c->servers = servers->items;
     c->n_servers = (uint32_t)servers->n;
     *servers = (mst_text_list){0};
@@ -247,7 +247,7 @@ void mst_cluster_fini(mst_cluster *c)
 
 /* ---- texts ---- */
 
-static bool add_names(json_t *object, const char *key, char *const *names, uint32_t n)
+static bool cluster_add_names(json_t *object, const char *key, char *const *names, uint32_t n)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < n; i++)
@@ -262,8 +262,8 @@ char *mst_cluster_text(const mst_cluster *c)
 {
     json_t *object = json_object();
     char *text = NULL, *copy;
-    if (add_names(object, "servers", c->servers, c->colocated ? 0 : c->n_servers) &&
-        add_names(object, "workers", c->workers, c->n_workers))
+    if (cluster_add_names(object, "servers", c->servers, c->colocated ? 0 : c->n_servers) &&
+        cluster_add_names(object, "workers", c->workers, c->n_workers))
         text = json_dumps(object, JSON_COMPACT | JSON_PRESERVE_ORDER);
     json_decref(object);
     copy = text != NULL ? mst_strdup(text) : NULL;
@@ -272,8 +272,8 @@ char *mst_cluster_text(const mst_cluster *c)
 }
 
 /* True when the lists differ, with the difference in out. */
-static bool differ(const char *key, char *const *here, uint32_t n_here, char *const *there, uint32_t n_there,
-                   char *out, size_t size)
+static bool cluster_differ(const char *key, char *const *here, uint32_t n_here, char *const *there,
+                           uint32_t n_there, char *out, size_t size)
 {
     if (n_here != n_there) {
         snprintf(out, size, "%s: %u here and %u there", key, n_here, n_there);
@@ -294,8 +294,10 @@ const char *mst_cluster_difference(const mst_cluster *here, const mst_cluster *t
     if (here->colocated != there->colocated)
         snprintf(out, size, "servers: %s here and %s there", here->colocated ? "none" : "some",
                  there->colocated ? "none" : "some");
-    else if (!differ("servers", here->servers, here->n_servers, there->servers, there->n_servers, out, size))
-        differ("workers", here->workers, here->n_workers, there->workers, there->n_workers, out, size);
+    else if (!cluster_differ("servers", here->servers, here->n_servers, there->servers, there->n_servers, out,
+                             size))
+        cluster_differ("workers", here->workers, here->n_workers, there->workers, there->n_workers, out,
+                       size);
     return out;
 }
 

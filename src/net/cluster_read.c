@@ -52,14 +52,14 @@ static void spec_fini(spec *s)
     mst_free(s->secret_file);
 }
 
-static const char *or_null(const char *text)
+static const char *spec_or_null(const char *text)
 {
     return text != NULL && *text != '\0' ? text : NULL;
 }
 
 /* ---- job and secret ---- */
 
-static mst_status set_job(mst_cluster *c, const char *job, const char *from)
+static mst_status cluster_set_job(mst_cluster *c, const char *job, const char *from)
 {
     size_t n = strlen(job);
     if (n >= sizeof c->job)
@@ -76,7 +76,7 @@ static mst_status set_job(mst_cluster *c, const char *job, const char *from)
 }
 
 /* The secret in memory of its own; errors never show it. */
-static mst_status set_secret(mst_cluster *c, const char *text, const char *from)
+static mst_status cluster_set_secret(mst_cluster *c, const char *text, const char *from)
 {
     size_t n = strlen(text);
     while (n > 0 && isspace((unsigned char)text[n - 1]))
@@ -89,7 +89,7 @@ static mst_status set_secret(mst_cluster *c, const char *text, const char *from)
     return c->secret != NULL ? MST_OK : mst_fail_memory();
 }
 
-static mst_status read_secret(mst_cluster *c, const char *file, const char *beside)
+static mst_status cluster_read_secret(mst_cluster *c, const char *file, const char *beside)
 {
     mst_status st;
     char *data = NULL;
@@ -107,7 +107,7 @@ static mst_status read_secret(mst_cluster *c, const char *file, const char *besi
     TRY_OUT(st, mst_file_read_all(path, 4096, &data, &size));
     if (strlen(data) != size)
         TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: a secret is one line of text; this has a zero byte", path));
-    st = set_secret(c, data, path);
+    st = cluster_set_secret(c, data, path);
 out:
     if (data != NULL)
         explicit_bzero(data, size);
@@ -117,29 +117,29 @@ out:
 }
 
 /* What all sources have in common: the lists move over, job and secret are settled. */
-static mst_status finish(mst_cluster *c, spec *s, const mst_cluster_keys *keys, const mst_cluster_env *env,
-                         const char *beside)
+static mst_status spec_finish(mst_cluster *c, spec *s, const mst_cluster_keys *keys,
+                              const mst_cluster_env *env, const char *beside)
 {
-    const char *job = env != NULL ? or_null(env->job) : NULL,
-               *secret = env != NULL ? or_null(env->secret) : NULL;
+    const char *job = env != NULL ? spec_or_null(env->job) : NULL,
+               *secret = env != NULL ? spec_or_null(env->secret) : NULL;
     TRY(mst_cluster_fill(c, &s->servers, &s->workers, keys));
     if (job != NULL)
-        TRY(set_job(c, job, "MUSTER_JOB"));
+        TRY(cluster_set_job(c, job, "MUSTER_JOB"));
     else if (s->job != NULL)
-        TRY(set_job(c, s->job, c->source));
+        TRY(cluster_set_job(c, s->job, c->source));
     if (secret != NULL)
-        return set_secret(c, secret, "MUSTER_SECRET");
-    return s->secret_file != NULL ? read_secret(c, s->secret_file, beside) : MST_OK;
+        return cluster_set_secret(c, secret, "MUSTER_SECRET");
+    return s->secret_file != NULL ? cluster_read_secret(c, s->secret_file, beside) : MST_OK;
 }
 
-static mst_status begin(mst_cluster *c, const char *source)
+static mst_status spec_begin(mst_cluster *c, const char *source)
 {
     *c = (mst_cluster){.source = mst_strdup(source), .secret = mst_strdup("")};
     return c->source != NULL && c->secret != NULL ? MST_OK : mst_fail_memory();
 }
 
 /* Hands the cluster over, or ends it. */
-static mst_status settle(mst_status st, mst_cluster *c, mst_cluster *out)
+static mst_status spec_settle(mst_status st, mst_cluster *c, mst_cluster *out)
 {
     if (st == MST_OK)
         *out = *c;
@@ -156,19 +156,19 @@ mst_status mst_cluster_read_yaml(const char *path, const mst_cluster_env *env, m
     mst_cluster c = {0};
     spec s = {0};
     mst_option_group group = {.title = "cluster", .table = spec_table, .base = &s};
-    TRY_OUT(st, begin(&c, path));
+    TRY_OUT(st, spec_begin(&c, path));
     TRY_OUT(st, mst_options_init(&group, 1));
     TRY_OUT(st, mst_options_load_yaml(&group, 1, path));
-    st = finish(&c, &s, &spec_lists, env, path);
+    st = spec_finish(&c, &s, &spec_lists, env, path);
 out:
     spec_fini(&s);
-    return settle(st, &c, out);
+    return spec_settle(st, &c, out);
 }
 
 /* ---- JSON ---- */
 
 /* Letters that one word has and the other lacks, wherever they stand: small for typing errors. */
-static size_t letters_apart(const char *a, const char *b)
+static size_t spec_distance(const char *a, const char *b)
 {
     int count[256] = {0};
     size_t more = 0, less = 0;
@@ -185,7 +185,8 @@ static size_t letters_apart(const char *a, const char *b)
 
 /* Every key of the object is one of the names. `where` is "", or the path to the object with a dot at its
  * end. */
-static mst_status check_keys(const char *source, const char *where, json_t *object, const char *const *names)
+static mst_status spec_check_keys(const char *source, const char *where, json_t *object,
+                                  const char *const *names)
 {
     const char *key;
     json_t *value;
@@ -194,7 +195,7 @@ static mst_status check_keys(const char *source, const char *where, json_t *obje
         const char *nearest = NULL;
         size_t best = 3;
         for (size_t i = 0; names[i] != NULL && best > 0; i++) {
-            size_t apart = letters_apart(key, names[i]);
+            size_t apart = spec_distance(key, names[i]);
             if (strcmp(key, names[i]) == 0 || (apart < best && apart < strlen(names[i]))) {
                 nearest = names[i];
                 best = strcmp(key, names[i]) == 0 ? 0 : apart > 0 ? apart : 1;
@@ -209,7 +210,7 @@ static mst_status check_keys(const char *source, const char *where, json_t *obje
 }
 
 /* The text's object; *out is the caller's reference. */
-static mst_status load_object(const char *source, const char *text, json_t **out)
+static mst_status spec_load_object(const char *source, const char *text, json_t **out)
 {
     json_error_t error;
     size_t n = strlen(text);
@@ -230,8 +231,8 @@ static mst_status load_object(const char *source, const char *text, json_t **out
 }
 
 /* The strings of a list under the key, behind those that the list has; no such key: none. */
-static mst_status take_list(const char *source, const char *where, json_t *object, const char *key,
-                            mst_text_list *out)
+static mst_status spec_take_list(const char *source, const char *where, json_t *object, const char *key,
+                                 mst_text_list *out)
 {
     json_t *list = json_object_get(object, key);
     if (list != NULL && !json_is_array(list))
@@ -248,7 +249,7 @@ static mst_status take_list(const char *source, const char *where, json_t *objec
     return MST_OK;
 }
 
-static mst_status take_text(const char *source, json_t *object, const char *key, char **out)
+static mst_status spec_take_text(const char *source, json_t *object, const char *key, char **out)
 {
     json_t *value = json_object_get(object, key);
     if (value == NULL)
@@ -265,30 +266,30 @@ mst_status mst_cluster_read_json(const char *text, const mst_cluster_env *env, m
     mst_cluster c = {0};
     spec s = {0};
     json_t *object = NULL;
-    TRY_OUT(st, begin(&c, "MUSTER_CLUSTER"));
-    TRY_OUT(st, load_object(c.source, text, &object));
-    TRY_OUT(st, check_keys(c.source, "", object, spec_keys));
-    TRY_OUT(st, take_list(c.source, "", object, "servers", &s.servers));
-    TRY_OUT(st, take_list(c.source, "", object, "workers", &s.workers));
-    TRY_OUT(st, take_text(c.source, object, "job", &s.job));
-    TRY_OUT(st, take_text(c.source, object, "secret-file", &s.secret_file));
-    st = finish(&c, &s, &spec_lists, env, NULL);
+    TRY_OUT(st, spec_begin(&c, "MUSTER_CLUSTER"));
+    TRY_OUT(st, spec_load_object(c.source, text, &object));
+    TRY_OUT(st, spec_check_keys(c.source, "", object, spec_keys));
+    TRY_OUT(st, spec_take_list(c.source, "", object, "servers", &s.servers));
+    TRY_OUT(st, spec_take_list(c.source, "", object, "workers", &s.workers));
+    TRY_OUT(st, spec_take_text(c.source, object, "job", &s.job));
+    TRY_OUT(st, spec_take_text(c.source, object, "secret-file", &s.secret_file));
+    st = spec_finish(&c, &s, &spec_lists, env, NULL);
 out:
     json_decref(object);
     spec_fini(&s);
-    return settle(st, &c, out);
+    return spec_settle(st, &c, out);
 }
 
 /* ---- TF_CONFIG ---- */
 
 /* {"type": "worker", "index": 1}: the role, and the index among muster's workers, of which a chief is the
  * first. */
-static mst_status take_task(mst_cluster *c, json_t *task, bool has_chief)
+static mst_status spec_take_task(mst_cluster *c, json_t *task, bool has_chief)
 {
     static const char *const keys[] = {"type", "index", "trial", NULL};
     if (!json_is_object(task))
         return mst_fail(MST_EUSAGE, "%s: task must be {\"type\": ..., \"index\": ...}", c->source);
-    TRY(check_keys(c->source, "task.", task, keys));
+    TRY(spec_check_keys(c->source, "task.", task, keys));
     const char *type = json_string_value(json_object_get(task, "type"));
     json_t *number = json_object_get(task, "index");
     if (type == NULL)
@@ -327,32 +328,32 @@ mst_status mst_cluster_read_tf(const char *text, const mst_cluster_env *env, mst
     mst_cluster c = {0};
     spec s = {0};
     json_t *object = NULL;
-    TRY_OUT(st, begin(&c, "TF_CONFIG"));
-    TRY_OUT(st, load_object(c.source, text, &object));
-    TRY_OUT(st, check_keys(c.source, "", object, keys));
+    TRY_OUT(st, spec_begin(&c, "TF_CONFIG"));
+    TRY_OUT(st, spec_load_object(c.source, text, &object));
+    TRY_OUT(st, spec_check_keys(c.source, "", object, keys));
     json_t *cluster = json_object_get(object, "cluster"), *task = json_object_get(object, "task");
     if (!json_is_object(cluster))
         TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: cluster must be {\"ps\": [...], \"worker\": [...]}", c.source));
-    TRY_OUT(st, check_keys(c.source, "cluster.", cluster, jobs));
-    TRY_OUT(st, take_list(c.source, "cluster.", cluster, "chief", &s.workers));
-    TRY_OUT(st, take_list(c.source, "cluster.", cluster, "master", &s.workers));
+    TRY_OUT(st, spec_check_keys(c.source, "cluster.", cluster, jobs));
+    TRY_OUT(st, spec_take_list(c.source, "cluster.", cluster, "chief", &s.workers));
+    TRY_OUT(st, spec_take_list(c.source, "cluster.", cluster, "master", &s.workers));
     if (s.workers.n > 1)
         TRY_OUT(st,
                 mst_fail(MST_EUSAGE,
                          "%s: cluster.chief and cluster.master name %zu processes; at most one is possible",
                          c.source, s.workers.n));
     bool has_chief = s.workers.n == 1;
-    TRY_OUT(st, take_list(c.source, "cluster.", cluster, "worker", &s.workers));
-    TRY_OUT(st, take_list(c.source, "cluster.", cluster, "ps", &s.servers));
+    TRY_OUT(st, spec_take_list(c.source, "cluster.", cluster, "worker", &s.workers));
+    TRY_OUT(st, spec_take_list(c.source, "cluster.", cluster, "ps", &s.servers));
     if (json_array_size(json_object_get(cluster, "evaluator")) > 0)
         mst_info("%s: cluster.evaluator is not used: worker 0 evaluates", c.source);
-    TRY_OUT(st, finish(&c, &s, &tf_lists, env, NULL));
+    TRY_OUT(st, spec_finish(&c, &s, &tf_lists, env, NULL));
     if (task != NULL)
-        st = take_task(&c, task, has_chief);
+        st = spec_take_task(&c, task, has_chief);
 out:
     json_decref(object);
     spec_fini(&s);
-    return settle(st, &c, out);
+    return spec_settle(st, &c, out);
 }
 
 /* ---- which one ---- */
@@ -367,7 +368,7 @@ mst_cluster_env mst_cluster_env_read(void)
 
 mst_status mst_cluster_find(const char *file, const mst_cluster_env *env, mst_cluster *out)
 {
-    const char *json = or_null(env->cluster), *tf = or_null(env->tf_config);
+    const char *json = spec_or_null(env->cluster), *tf = spec_or_null(env->tf_config);
     if (file != NULL && (json != NULL || tf != NULL))
         mst_info("the cluster is that of --cluster %s; not used: %s", file,
                  json == NULL ? "TF_CONFIG"

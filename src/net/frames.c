@@ -26,7 +26,7 @@ int mst_frames_room(mst_frames *f, struct iovec out[2])
 }
 
 /* Whether a whole message lies between `at` and `end` of the stage. */
-static bool whole_at(const mst_frames *f, size_t at, size_t end)
+static bool frames_whole_at(const mst_frames *f, size_t at, size_t end)
 {
     mst_message m;
     return end - at >= MST_WIRE_HEADER &&
@@ -35,7 +35,7 @@ static bool whole_at(const mst_frames *f, size_t at, size_t end)
 }
 
 /* Handles the messages in the stage's first `end` bytes; what is left moves to the front. */
-static mst_status parse(mst_frames *f, size_t end, const mst_frames_events *events, void *arg)
+static mst_status frames_parse(mst_frames *f, size_t end, const mst_frames_events *events, void *arg)
 {
     size_t at = 0;
     while (end - at >= MST_WIRE_HEADER) {
@@ -63,7 +63,7 @@ static mst_status parse(mst_frames *f, size_t end, const mst_frames_events *even
             f->staged = 0;
             return MST_OK;
         }
-        f->more = whole_at(f, at, end);
+        f->more = frames_whole_at(f, at, end);
         TRY(events->message(arg, &f->m, body));
     }
     f->staged = end - at;
@@ -82,8 +82,8 @@ mst_status mst_frames_take(mst_frames *f, size_t n, const mst_frames_events *eve
         if (f->got < f->m.size)
             return MST_OK;
         f->open = false;
-        f->more = whole_at(f, 0, n);
+        f->more = frames_whole_at(f, 0, n);
         TRY(events->message(arg, &f->m, f->body));
     }
-    return parse(f, f->staged + n, events, arg);
+    return frames_parse(f, f->staged + n, events, arg);
 }

@@ -17,7 +17,7 @@
 
 /* ---- layout ---- */
 
-static void put_prefix(const mst_shake *h, uint8_t *at, mst_shake_kind kind, size_t length)
+static void shake_put_prefix(const mst_shake *h, uint8_t *at, mst_shake_kind kind, size_t length)
 {
     mst_put_u32(at, MST_WIRE_MAGIC);
     mst_put_u16(at + 4, h->wire);
@@ -28,10 +28,10 @@ static void put_prefix(const mst_shake *h, uint8_t *at, mst_shake_kind kind, siz
 }
 
 /* length counts what follows the identity as well. */
-static void put_identity(const mst_shake *h, uint8_t *at, mst_shake_kind kind, size_t length,
-                         const uint8_t nonce[MST_SHAKE_NONCE])
+static void shake_put_identity(const mst_shake *h, uint8_t *at, mst_shake_kind kind, size_t length,
+                               const uint8_t nonce[MST_SHAKE_NONCE])
 {
-    put_prefix(h, at, kind, length);
+    shake_put_prefix(h, at, kind, length);
     at += MST_SHAKE_PREFIX;
     memcpy(at, h->version, MST_SHAKE_VERSION);
     at += MST_SHAKE_VERSION;
@@ -43,7 +43,7 @@ static void put_identity(const mst_shake *h, uint8_t *at, mst_shake_kind kind, s
 }
 
 /* A text field of a stranger: ends within n bytes, holds printable characters only. */
-static bool text_is_sound(const uint8_t *at, size_t n)
+static bool shake_text_is_sound(const uint8_t *at, size_t n)
 {
     size_t i = 0;
     while (i < n && at[i] >= 0x20 && at[i] < 0x7f)
@@ -53,26 +53,26 @@ static bool text_is_sound(const uint8_t *at, size_t n)
 
 /* ---- endings ---- */
 
-static void fail(mst_shake *h, const char *text)
+static void shake_fail(mst_shake *h, const char *text)
 {
     snprintf(h->text, sizeof h->text, "%s", text);
     h->state = MST_SHAKE_FAILED;
 }
 
 /* Ends with the sentence here and sends the other side's view of it. */
-static void refuse(mst_shake *h, const char *here, const char *there)
+static void shake_refuse(mst_shake *h, const char *here, const char *there)
 {
     uint8_t *at = h->out + MST_SHAKE_PREFIX;
     size_t n = strlen(there) < MST_SHAKE_SENTENCE ? strlen(there) : MST_SHAKE_SENTENCE;
-    put_prefix(h, h->out, MST_SHAKE_REFUSE, 8 + n);
+    shake_put_prefix(h, h->out, MST_SHAKE_REFUSE, 8 + n);
     mst_put_u32(at, (uint32_t)h->self.role);
     mst_put_u32(at + 4, h->self.index);
     memcpy(at + 8, there, n);
     h->n_out = MST_SHAKE_PREFIX + 8 + n;
-    fail(h, here);
+    shake_fail(h, here);
 }
 
-static void other_name(const mst_shake *h, char *out, size_t size)
+static void shake_other_name(const mst_shake *h, char *out, size_t size)
 {
     if (h->named)
         snprintf(out, size, "%s %u (%s)", mst_role_name(h->other.role), h->other.index, h->address);
@@ -82,29 +82,29 @@ static void other_name(const mst_shake *h, char *out, size_t size)
 
 /* The two processes differ in `what`: mine here, theirs there. Both get "refused ...: that server <has> X,
  * this worker <has> Y". */
-static void differ(mst_shake *h, const char *it, const char *this, const char *theirs, const char *mine)
+static void shake_differ(mst_shake *h, const char *it, const char *this, const char *theirs, const char *mine)
 {
     char name[160], here[MST_SHAKE_SENTENCE + 160], there[MST_SHAKE_SENTENCE];
-    other_name(h, name, sizeof name);
+    shake_other_name(h, name, sizeof name);
     const char *other = h->named ? mst_role_name(h->other.role) : "process",
                *self = mst_role_name(h->self.role);
     snprintf(here, sizeof here, "refused %s: that %s %s %s, this %s %s %s", name, other, it, theirs, self,
              this, mine);
     snprintf(there, sizeof there, "that %s %s %s, this %s %s %s", self, it, mine, other, this, theirs);
-    refuse(h, here, there);
+    shake_refuse(h, here, there);
     h->refused = true;
 }
 
-static void broke(mst_shake *h, const char *what)
+static void shake_broken(mst_shake *h, const char *what)
 {
     char here[MST_SHAKE_SENTENCE + 160];
     snprintf(here, sizeof here, "%s is not a muster process, or it failed: %s", h->address, what);
-    fail(h, here);
+    shake_fail(h, here);
 }
 
 /* ---- proofs ---- */
 
-static bool prove(const mst_shake *h, bool by_dialer, uint8_t out[MST_SHAKE_PROOF])
+static bool shake_prove(const mst_shake *h, bool by_dialer, uint8_t out[MST_SHAKE_PROOF])
 {
     static const char words[2][20] = {"muster listener 1", "muster dialer 1"};
     uint8_t text[sizeof words[0] + sizeof h->hello + sizeof h->challenge];
@@ -117,15 +117,12 @@ static bool prove(const mst_shake *h, bool by_dialer, uint8_t out[MST_SHAKE_PROO
            n == MST_SHAKE_PROOF;
 }
 
-static void wrong_secret(mst_shake *h)
+static void shake_wrong_secret(mst_shake *h)
 {
     char name[160], here[MST_SHAKE_SENTENCE + 160];
-    other_name(h, name, sizeof name);
-    snprintf(
-        here, sizeof here,
-        "refused %s: its job secret is not the one of this process; give every process of a job the same",
-        name);
-    refuse(h, here, "its job secret is not the one of this process; give every process of a job the same");
+    shake_other_name(h, name, sizeof name);
+    snprintf(here, sizeof here, "refused %s: " MST_WIRE_OTHER_SECRET, name);
+    shake_refuse(h, here, MST_WIRE_OTHER_SECRET);
     h->refused = true;
 }
 
@@ -133,12 +130,12 @@ static void wrong_secret(mst_shake *h)
 
 /* Reads the identity in the message in `in` into other and checks that it fits; false: the handshake is over.
  */
-static bool take_identity(mst_shake *h)
+static bool shake_take_identity(mst_shake *h)
 {
     const uint8_t *at = h->in + MST_SHAKE_PREFIX;
     uint16_t wire = mst_get_u16(h->in + 4);
     char version[MST_SHAKE_VERSION] = "?", mine[8], theirs[8];
-    if (text_is_sound(at, MST_SHAKE_VERSION))
+    if (shake_text_is_sound(at, MST_SHAKE_VERSION))
         memcpy(version, at, sizeof version);
     const uint8_t *fields = at + MST_SHAKE_VERSION;
     uint32_t role = mst_get_u32(fields);
@@ -148,12 +145,12 @@ static bool take_identity(mst_shake *h)
         snprintf(theirs, sizeof theirs, "%u", wire);
         snprintf(it, sizeof it, "%s (muster %s)", theirs, version);
         snprintf(self, sizeof self, "%s (muster %s)", mine, h->version);
-        differ(h, "speaks wire version", "speaks", it, self);
+        shake_differ(h, "speaks wire version", "speaks", it, self);
         return false;
     }
-    if (role > MST_ROLE_PROBE || !text_is_sound(at, MST_SHAKE_VERSION) ||
-        !text_is_sound(fields + 16, MST_JOB_MAX)) {
-        broke(h, "its identity is not one");
+    if (role > MST_ROLE_PROBE || !shake_text_is_sound(at, MST_SHAKE_VERSION) ||
+        !shake_text_is_sound(fields + 16, MST_JOB_MAX)) {
+        shake_broken(h, "its identity is not one");
         return false;
     }
     h->other.role = (mst_role)role;
@@ -162,66 +159,68 @@ static bool take_identity(mst_shake *h)
     memcpy(h->other.job, fields + 16, MST_JOB_MAX);
     h->named = true;
     if (strcmp(version, h->version) != 0) {
-        differ(h, "runs muster", "runs", version, h->version);
+        shake_differ(h, "runs muster", "runs", version, h->version);
         return false;
     }
     if (h->other.job[0] != '\0' && h->self.job[0] != '\0' && strcmp(h->other.job, h->self.job) != 0) {
-        differ(h, "belongs to job", "to job", h->other.job, h->self.job);
+        shake_differ(h, "belongs to job", "to job", h->other.job, h->self.job);
         return false;
     }
     return true;
 }
 
-static void on_hello(mst_shake *h)
+static void shake_on_hello(mst_shake *h)
 {
     uint8_t nonce[MST_SHAKE_NONCE];
     memcpy(h->hello, h->in, sizeof h->hello);
-    if (!take_identity(h))
+    if (!shake_take_identity(h))
         return;
     if (RAND_bytes(nonce, sizeof nonce) != 1) {
-        refuse(h, "the system has no random bytes", "the system has no random bytes");
+        shake_refuse(h, "the system has no random bytes", "the system has no random bytes");
         return;
     }
-    put_identity(h, h->challenge, MST_SHAKE_CHALLENGE, MST_SHAKE_IDENTITY + MST_SHAKE_PROOF, nonce);
+    shake_put_identity(h, h->challenge, MST_SHAKE_CHALLENGE, MST_SHAKE_IDENTITY + MST_SHAKE_PROOF, nonce);
     memcpy(h->out, h->challenge, sizeof h->challenge);
-    if (!prove(h, false, h->out + sizeof h->challenge)) {
-        refuse(h, "no proof could be made", "no proof could be made");
+    if (!shake_prove(h, false, h->out + sizeof h->challenge)) {
+        shake_refuse(h, "no proof could be made", "no proof could be made");
         return;
     }
     h->n_out = sizeof h->challenge + MST_SHAKE_PROOF;
 }
 
-static void on_challenge(mst_shake *h)
+static void shake_on_challenge(mst_shake *h)
 {
     uint8_t proof[MST_SHAKE_PROOF];
     memcpy(h->challenge, h->in, sizeof h->challenge);
-    if (!take_identity(h))
+    if (!shake_take_identity(h))
         return;
-    if (!prove(h, false, proof) || CRYPTO_memcmp(proof, h->in + sizeof h->challenge, MST_SHAKE_PROOF) != 0) {
-        wrong_secret(h);
+    if (!shake_prove(h, false, proof) ||
+        CRYPTO_memcmp(proof, h->in + sizeof h->challenge, MST_SHAKE_PROOF) != 0) {
+        shake_wrong_secret(h);
         return;
     }
-    put_prefix(h, h->out, MST_SHAKE_PROVE, MST_SHAKE_PROOF);
-    if (!prove(h, true, h->out + MST_SHAKE_PREFIX)) {
-        refuse(h, "no proof could be made", "no proof could be made");
+    shake_put_prefix(h, h->out, MST_SHAKE_PROVE, MST_SHAKE_PROOF);
+    if (!shake_prove(h, true, h->out + MST_SHAKE_PREFIX)) {
+        shake_refuse(h, "no proof could be made", "no proof could be made");
         return;
     }
     h->n_out = MST_SHAKE_PREFIX + MST_SHAKE_PROOF;
 }
 
-static void on_proof(mst_shake *h)
+static void shake_on_proof(mst_shake *h)
 {
     uint8_t proof[MST_SHAKE_PROOF];
-    if (!prove(h, true, proof) || CRYPTO_memcmp(proof, h->in + MST_SHAKE_PREFIX, MST_SHAKE_PROOF) != 0) {
-        wrong_secret(h);
+    if (!shake_prove(h, true, proof) ||
+        CRYPTO_memcmp(proof, h->in + MST_SHAKE_PREFIX, MST_SHAKE_PROOF) != 0) {
+        shake_wrong_secret(h);
         return;
     }
-    put_prefix(h, h->out, MST_SHAKE_ACCEPT, 0);
+    shake_put_prefix(h, h->out, MST_SHAKE_ACCEPT, 0);
     h->n_out = MST_SHAKE_PREFIX;
     h->state = MST_SHAKE_DONE;
 }
 
-static void on_refuse(mst_shake *h, size_t length)
+static void shake_on_refuse(mst_shake *h, size_t length)
 {
     char sentence[MST_SHAKE_SENTENCE + 1], name[160], text[sizeof h->text];
     const uint8_t *at = h->in + MST_SHAKE_PREFIX;
@@ -237,19 +236,19 @@ static void on_refuse(mst_shake *h, size_t length)
         h->other.index = mst_get_u32(at + 4);
         h->named = true;
     }
-    other_name(h, name, sizeof name);
+    shake_other_name(h, name, sizeof name);
     snprintf(text, sizeof text, "refused by %s: %s", name, sentence);
-    fail(h, text);
+    shake_fail(h, text);
     h->refused = true;
 }
 
 /* The length of the body that the prefix in `in` announces; -1: the handshake is over. */
-static int body_length(mst_shake *h)
+static int shake_body_length(mst_shake *h)
 {
     uint8_t kind = h->in[6];
     uint16_t length = mst_get_u16(h->in + 8);
     if (mst_get_u32(h->in) != MST_WIRE_MAGIC || h->in[7] != 0 || mst_get_u16(h->in + 10) != 0) {
-        broke(h, "its first bytes are not a handshake");
+        shake_broken(h, "its first bytes are not a handshake");
         return -1;
     }
     bool same = mst_get_u16(h->in + 4) == h->wire, listener_has_challenged = h->named;
@@ -283,29 +282,29 @@ static int body_length(mst_shake *h)
         length <= MST_SHAKE_MAX - MST_SHAKE_PREFIX)
         fits = true;
     if (!expected || !fits) {
-        broke(h, "it sent a handshake message out of order or of a wrong length");
+        shake_broken(h, "it sent a handshake message out of order or of a wrong length");
         return -1;
     }
     return length;
 }
 
-static void handle(mst_shake *h, size_t length)
+static void shake_handle(mst_shake *h, size_t length)
 {
     switch ((mst_shake_kind)h->in[6]) {
     case MST_SHAKE_HELLO:
-        on_hello(h);
+        shake_on_hello(h);
         break;
     case MST_SHAKE_CHALLENGE:
-        on_challenge(h);
+        shake_on_challenge(h);
         break;
     case MST_SHAKE_PROVE:
-        on_proof(h);
+        shake_on_proof(h);
         break;
     case MST_SHAKE_ACCEPT:
         h->state = MST_SHAKE_DONE;
         break;
     case MST_SHAKE_REFUSE:
-        on_refuse(h, length);
+        shake_on_refuse(h, length);
         break;
     }
 }
@@ -328,7 +327,7 @@ mst_status mst_shake_init(mst_shake *h, const mst_shake_options *options, bool d
         return MST_OK;
     if (RAND_bytes(nonce, sizeof nonce) != 1)
         return mst_fail(MST_EIO, "%s: the system has no random bytes for a handshake", h->address);
-    put_identity(h, h->hello, MST_SHAKE_HELLO, MST_SHAKE_IDENTITY, nonce);
+    shake_put_identity(h, h->hello, MST_SHAKE_HELLO, MST_SHAKE_IDENTITY, nonce);
     memcpy(h->out, h->hello, sizeof h->hello);
     h->n_out = sizeof h->hello;
     return MST_OK;
@@ -340,12 +339,12 @@ size_t mst_shake_take(mst_shake *h, const void *bytes, size_t n)
     while (h->state == MST_SHAKE_RUNNING) {
         size_t want = MST_SHAKE_PREFIX;
         if (h->n_in >= MST_SHAKE_PREFIX) {
-            int length = body_length(h);
+            int length = shake_body_length(h);
             if (length < 0)
                 break;
             want += (size_t)length;
             if (h->n_in == want) {
-                handle(h, (size_t)length);
+                shake_handle(h, (size_t)length);
                 h->n_in = 0;
                 continue;
             }

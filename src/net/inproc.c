@@ -96,17 +96,17 @@ static pthread_cond_t g_copied = PTHREAD_COND_INITIALIZER;  /* some busy message
 static inname *g_names;
 static inproc *g_nets;
 
-static void enter(void)
+static void inproc_lock(void)
 {
     pthread_mutex_lock(&g_mutex);
 }
 
-static void leave(void)
+static void inproc_unlock(void)
 {
     pthread_mutex_unlock(&g_mutex);
 }
 
-static void ring(inproc *n)
+static void inproc_ring(inproc *n)
 {
     uint64_t one = 1;
     int e = errno; /* of the code that a signal handler interrupted */
@@ -115,12 +115,12 @@ static void ring(inproc *n)
     errno = e;
 }
 
-static inpeer *peer_at(const inproc *n, uint32_t number)
+static inpeer *inpeer_at(const inproc *n, uint32_t number)
 {
     return number < n->n_peers ? n->peers[number] : NULL;
 }
 
-static inpeer *peer_new(inproc *n, const char *address)
+static inpeer *inpeer_new(inproc *n, const char *address)
 {
     if (!mst_grow(&n->peers, &n->peers_capacity, n->n_peers + 1, sizeof(void *)))
         return NULL;
@@ -139,14 +139,14 @@ static inpeer *peer_new(inproc *n, const char *address)
 /* ---- messages ---- */
 
 /* A message has left the sender's hands: back to it by `sent`, or freed. */
-static void let_go(inpeer *receiver, inmessage *x, bool delivered)
+static void inpeer_release(inpeer *receiver, inmessage *x, bool delivered)
 {
     inpeer *sender = receiver->other;
     if (sender != NULL) {
         sender->stats.queued -= MST_WIRE_HEADER + x->m.size;
         if (sender->net->flushing && sender->stats.queued == 0) {
             atomic_store(&sender->net->woken, true);
-            ring(sender->net);
+            inproc_ring(sender->net);
         }
     }
     void *token = x->token;
@@ -160,12 +160,12 @@ static void let_go(inpeer *receiver, inmessage *x, bool delivered)
     *s = (insent){.peer = sender->number, .token = token};
     *sender->net->sent_last = s;
     sender->net->sent_last = &s->next;
-    ring(sender->net);
+    inproc_ring(sender->net);
 }
 
 /* Takes out of p's inbox what would be read from pieces that are about to change, and all that follows it:
  * the prefix that was copied stays. */
-static void cut_inbox(inpeer *p)
+static void inpeer_cut_inbox(inpeer *p)
 {
     inmessage **at = &p->inbox;
     while (*at != NULL && (*at)->token == NULL)
@@ -173,34 +173,34 @@ static void cut_inbox(inpeer *p)
     while (*at != NULL) {
         inmessage *x = *at;
         *at = x->next;
-        let_go(p, x, false);
+        inpeer_release(p, x, false);
     }
     p->inbox_last = at;
 }
 
-static void clear_inbox(inpeer *p)
+static void inpeer_clear_inbox(inpeer *p)
 {
     while (p->inbox != NULL) {
         inmessage *x = p->inbox;
         p->inbox = x->next;
-        let_go(p, x, false);
+        inpeer_release(p, x, false);
     }
     p->inbox_last = &p->inbox;
 }
 
 /* Ends the link from p's side; the peer receives the sentence. p itself is not reported. */
-static void end_link(inpeer *p, const char *sentence)
+static void inpeer_end(inpeer *p, const char *sentence)
 {
     while (p->other != NULL && p->other->busy) /* for the length of a copy; the other end may go meanwhile */
         pthread_cond_wait(&g_copied, &g_mutex);
     inpeer *other = p->other;
-    clear_inbox(p);
+    inpeer_clear_inbox(p);
     p->other = NULL;
     p->stats.queued = 0;
     p->state = IN_DOWN;
     if (other == NULL)
         return;
-    cut_inbox(other);
+    inpeer_cut_inbox(other);
     other->other = NULL;
     other->stats.queued = 0;
     other->state = IN_ENDED;
@@ -208,7 +208,7 @@ static void end_link(inpeer *p, const char *sentence)
     other->why = (mst_net_loss){.reason = left ? MST_NET_CLOSED : MST_NET_REFUSED, .error.code = MST_EPEER};
     snprintf(other->why.error.text, MST_ERROR_MAX, "%s %s%s", other->name,
              left ? "left" : "closed the connection: ", sentence);
-    ring(other->net);
+    inproc_ring(other->net);
 }
 
 /* ---- life ---- */
@@ -216,7 +216,7 @@ static void end_link(inpeer *p, const char *sentence)
 static void inproc_destroy(mst_net *net)
 {
     inproc *n = (inproc *)net;
-    enter();
+    inproc_lock();
     for (inname **at = &g_names; *at != NULL;)
         if ((*at)->net == n) {
             inname *gone = *at;
@@ -231,8 +231,8 @@ static void inproc_destroy(mst_net *net)
             break;
         }
     for (size_t i = 0; i < n->n_peers; i++)
-        end_link(n->peers[i], "");
-    leave();
+        inpeer_end(n->peers[i], "");
+    inproc_unlock();
     for (size_t i = 0; i < n->n_peers; i++)
         mst_free(n->peers[i]);
     for (insent *s = n->sent, *next; s != NULL; s = next) {
@@ -268,17 +268,17 @@ static mst_status inproc_create(const mst_net_options *options, const mst_net_ev
         mst_free(n);
         return st;
     }
-    enter();
+    inproc_lock();
     n->next = g_nets;
     g_nets = n;
-    leave();
+    inproc_unlock();
     *out = &n->base;
     return MST_OK;
 }
 
 /* ---- names and links ---- */
 
-static inname *find_name(const char *text)
+static inname *inproc_find_name(const char *text)
 {
     for (inname *x = g_names; x != NULL; x = x->next)
         if (strcmp(x->text, text) == 0)
@@ -296,15 +296,15 @@ static mst_status inproc_listen(mst_net *net, const char *address, char *bound, 
         return mst_fail_memory();
     x->net = n;
     snprintf(x->text, sizeof x->text, "%s", address);
-    enter();
-    bool taken = find_name(address) != NULL;
+    inproc_lock();
+    bool taken = inproc_find_name(address) != NULL;
     if (!taken) {
         x->next = g_names;
         g_names = x;
         for (inproc *other = g_nets; other != NULL; other = other->next) /* a net may wait for this name */
-            ring(other);
+            inproc_ring(other);
     }
-    leave();
+    inproc_unlock();
     if (taken) {
         mst_free(x);
         return mst_fail(MST_EEXIST, "%s is in use by another net of this process; choose another name",
@@ -320,25 +320,25 @@ static mst_status inproc_connect(mst_net *net, const char *address, uint64_t dea
     inproc *n = (inproc *)net;
     if (address[0] == '\0' || strlen(address) >= NAME_MAX_HERE)
         return mst_fail(MST_EUSAGE, "%s: a name has 1 to %d characters", address, NAME_MAX_HERE - 1);
-    enter();
-    inpeer *p = peer_new(n, address);
+    inproc_lock();
+    inpeer *p = inpeer_new(n, address);
     if (p != NULL) {
         p->start_ns = mst_now_ns();
         p->deadline_ns = deadline_ns;
         *peer = p->number;
-        ring(n);
+        inproc_ring(n);
     }
-    leave();
+    inproc_unlock();
     return p != NULL ? MST_OK : mst_fail_memory();
 }
 
-static void name_peer(inpeer *p, const mst_identity *who)
+static void inpeer_set_name(inpeer *p, const mst_identity *who)
 {
     p->who = *who;
     snprintf(p->name, sizeof p->name, "%s %u (%s)", mst_role_name(who->role), who->index, p->address);
 }
 
-static void dial_failed(inpeer *p, mst_status code)
+static void inpeer_dial_failed(inpeer *p, mst_status code)
 {
     p->why.reason = code == MST_ETIMEOUT ? MST_NET_DIED : MST_NET_REFUSED;
     mst_error_save(&p->why.error, code);
@@ -346,53 +346,51 @@ static void dial_failed(inpeer *p, mst_status code)
 }
 
 /* Links p with the net that listens under its name, if there is one that fits. */
-static void dial(inpeer *p, uint64_t now)
+static void inpeer_dial(inpeer *p, uint64_t now)
 {
     inproc *n = p->net;
-    const inname *name = find_name(p->address);
+    const inname *name = inproc_find_name(p->address);
     if (name == NULL) {
         if (now >= p->deadline_ns)
-            dial_failed(p, mst_fail(MST_ETIMEOUT, "%s was not reached within %.1f s: no thread listens",
-                                    p->address, (double)(now - p->start_ns) * 1e-9));
+            inpeer_dial_failed(p,
+                               mst_fail(MST_ETIMEOUT, "%s was not reached within %.1f s: no thread listens",
+                                        p->address, (double)(now - p->start_ns) * 1e-9));
         return;
     }
     inproc *m = name->net;
     const mst_identity *here = &n->options.self, *there = &m->options.self;
-    name_peer(p, there);
+    inpeer_set_name(p, there);
     if (strcmp(n->secret, m->secret) != 0) {
-        dial_failed(p, mst_fail(MST_EUSAGE,
-                                "refused %s: its job secret is not the one of this process; give every "
-                                "process of a job the same",
-                                p->name));
+        inpeer_dial_failed(p, mst_fail(MST_EUSAGE, "refused %s: " MST_WIRE_OTHER_SECRET, p->name));
         return;
     }
     if (here->job[0] != '\0' && there->job[0] != '\0' && strcmp(here->job, there->job) != 0) {
-        dial_failed(p, mst_fail(MST_EUSAGE, "refused by %s: that %s belongs to job %s, this %s to job %s",
-                                p->name, mst_role_name(there->role), there->job, mst_role_name(here->role),
-                                here->job));
+        inpeer_dial_failed(
+            p, mst_fail(MST_EUSAGE, "refused by %s: that %s belongs to job %s, this %s to job %s", p->name,
+                        mst_role_name(there->role), there->job, mst_role_name(here->role), here->job));
         return;
     }
-    inpeer *q = peer_new(m, p->address);
+    inpeer *q = inpeer_new(m, p->address);
     if (q == NULL) {
-        dial_failed(p, mst_fail_memory());
+        inpeer_dial_failed(p, mst_fail_memory());
         return;
     }
-    name_peer(q, here);
+    inpeer_set_name(q, here);
     p->other = q;
     q->other = p;
     p->state = q->state = IN_UP;
     p->fresh = q->fresh = true;
-    ring(m);
+    inproc_ring(m);
 }
 
 /* ---- handling what has arrived; the mutex is let go around every event ---- */
 
 /* An event or the format refuses p's message: both ends go. */
-static void drop_for(inpeer *p, const char *sentence)
+static void inpeer_drop_for(inpeer *p, const char *sentence)
 {
     char text[MST_WIRE_OWN_MAX];
     snprintf(text, sizeof text, "%s", sentence);
-    end_link(p, text);
+    inpeer_end(p, text);
     p->state = IN_ENDED;
     mst_fail(MST_EPEER, "%s was dropped: %s", p->name, text);
     p->why.reason = MST_NET_DIED;
@@ -400,7 +398,7 @@ static void drop_for(inpeer *p, const char *sentence)
 }
 
 /* The first message of p's inbox. */
-static void deliver(inpeer *p)
+static void inpeer_deliver(inpeer *p)
 {
     inproc *n = p->net;
     inmessage *x = p->inbox;
@@ -413,82 +411,82 @@ static void deliver(inpeer *p)
         mst_fail(MST_EINPUT,
                  "a message of type %u has a body of %" PRIu64 " bytes, at most %" PRIu64 " are accepted",
                  m.type, m.size, n->options.max_body);
-        drop_for(p, mst_error_text());
+        inpeer_drop_for(p, mst_error_text());
         return;
     }
     if (m.size > 0) {
-        leave();
+        inproc_unlock();
         st = n->events.body(n->arg, p->number, &m, &body);
-        enter();
+        inproc_lock();
     }
     /* The event may have dropped the peer; its sender may have taken the message back. */
     if (p->state != IN_UP && p->state != IN_ENDED)
         return;
     if (st != MST_OK) {
-        drop_for(p, mst_error_text());
+        inpeer_drop_for(p, mst_error_text());
         return;
     }
     if (p->inbox != x)
         return;
     if (m.size > 0) {
         p->busy = true;
-        leave();
+        inproc_unlock();
         mst_pieces_copy(body, x->pieces, x->n_pieces);
-        enter();
+        inproc_lock();
         p->busy = false;
         pthread_cond_broadcast(&g_copied);
     }
     p->inbox = x->next;
     if (p->inbox == NULL)
         p->inbox_last = &p->inbox;
-    let_go(p, x, true);
+    inpeer_release(p, x, true);
     p->stats.bytes_in += MST_WIRE_HEADER + m.size;
     p->stats.messages_in++;
     n->total.bytes_in += MST_WIRE_HEADER + m.size;
     n->total.messages_in++;
-    leave();
+    inproc_unlock();
     st = n->events.message(n->arg, p->number, &m, body);
-    enter();
+    inproc_lock();
     if (st != MST_OK && (p->state == IN_UP || p->state == IN_ENDED))
-        drop_for(p, mst_error_text());
+        inpeer_drop_for(p, mst_error_text());
 }
 
 #define BATCH 64 /* messages of one peer before the others get their turn */
 
 /* Does what is to be done for p; true when an event was called. */
-static bool attend(inpeer *p, uint64_t now)
+static bool inpeer_attend(inpeer *p, uint64_t now)
 {
     inproc *n = p->net;
     bool any = false;
     if (p->state == IN_DIALING)
-        dial(p, now);
+        inpeer_dial(p, now);
     if (p->fresh && p->state != IN_DOWN) {
         p->fresh = false;
         mst_identity who = p->who;
-        leave();
+        inproc_unlock();
         n->events.up(n->arg, p->number, &who);
-        enter();
+        inproc_lock();
         any = true;
     }
     for (int i = 0; i < BATCH && p->inbox != NULL && (p->state == IN_UP || p->state == IN_ENDED); i++) {
-        deliver(p);
+        inpeer_deliver(p);
         any = true;
     }
     if (p->state == IN_ENDED && p->inbox == NULL) {
         mst_net_loss why = p->why;
         p->state = IN_DOWN;
-        leave();
+        inproc_unlock();
         n->events.down(n->arg, p->number, &why);
-        enter();
+        inproc_lock();
         any = true;
     }
     if (p->inbox != NULL) /* more than a turn's worth: the next poll does not sleep */
-        ring(n);
+        inproc_ring(n);
     return any;
 }
 
 /* One turn over everything; *due is lowered to the next deadline of a dial. */
-static bool attend_all(inproc *n, uint64_t now, uint64_t *due)
+static bool inproc_attend_all(inproc *n, uint64_t now, uint64_t *due)
 {
     bool any = false;
     while (n->sent != NULL) {
@@ -500,14 +498,14 @@ static bool attend_all(inproc *n, uint64_t now, uint64_t *due)
         mst_free(s);
         if (n->peers[news.peer]->state != IN_UP)
             continue;
-        leave();
+        inproc_unlock();
         n->events.sent(n->arg, news.peer, news.token);
-        enter();
+        inproc_lock();
         any = true;
     }
     for (size_t i = 0; i < n->n_peers; i++) {
         inpeer *p = n->peers[i];
-        any |= attend(p, now);
+        any |= inpeer_attend(p, now);
         if (p->state == IN_DIALING && p->deadline_ns < *due)
             *due = p->deadline_ns;
     }
@@ -515,7 +513,7 @@ static bool attend_all(inproc *n, uint64_t now, uint64_t *due)
 }
 
 /* Sleeps until the bell rings or until `until`. */
-static void sleep_until(inproc *n, uint64_t now, uint64_t until)
+static void inproc_sleep_until(inproc *n, uint64_t now, uint64_t until)
 {
     uint64_t ns = until > now ? until - now : 0, count;
     struct timespec wait = {.tv_sec = (time_t)(ns / MST_S), .tv_nsec = (long)(ns % MST_S)};
@@ -526,19 +524,19 @@ static void sleep_until(inproc *n, uint64_t now, uint64_t until)
         return; /* only the owner reads, so this cannot happen */
 }
 
-static void run_until(inproc *n, uint64_t deadline)
+static void inproc_run_until(inproc *n, uint64_t deadline)
 {
     n->polling = true;
     for (;;) {
         uint64_t now = mst_now_ns(), due = deadline;
-        enter();
-        bool any = attend_all(n, now, &due);
-        leave();
+        inproc_lock();
+        bool any = inproc_attend_all(n, now, &due);
+        inproc_unlock();
         if (any || atomic_exchange(&n->woken, false) || now >= deadline)
             break;
         if (n->events.doing != NULL)
             n->events.doing(n->arg, MST_NET_WAITS);
-        sleep_until(n, now, due);
+        inproc_sleep_until(n, now, due);
     }
     n->polling = false;
 }
@@ -547,7 +545,7 @@ static void run_until(inproc *n, uint64_t deadline)
 
 static mst_status inproc_poll(mst_net *net, uint64_t deadline_ns)
 {
-    run_until((inproc *)net, deadline_ns);
+    inproc_run_until((inproc *)net, deadline_ns);
     return MST_OK;
 }
 
@@ -555,10 +553,10 @@ static void inproc_wake(mst_net *net)
 {
     inproc *n = (inproc *)net;
     atomic_store(&n->woken, true);
-    ring(n);
+    inproc_ring(n);
 }
 
-static inmessage *message_new(const mst_message *m, const mst_piece *pieces, uint32_t n_pieces, void *token)
+static inmessage *inmessage_new(const mst_message *m, const mst_piece *pieces, uint32_t n_pieces, void *token)
 {
     bool copy = token == NULL && m->size > 0;
     inmessage *x = mst_alloc(sizeof *x + (copy ? (size_t)m->size : 0));
@@ -588,9 +586,9 @@ static mst_status inproc_send(mst_net *net, uint32_t peer, const mst_message *m,
         message.size += pieces[i].size;
     uint64_t size = MST_WIRE_HEADER + message.size;
 
-    enter();
+    inproc_lock();
     mst_status st = MST_OK;
-    inpeer *p = peer_at(n, peer);
+    inpeer *p = inpeer_at(n, peer);
     inmessage *x = NULL;
     if (p == NULL)
         st = mst_fail(MST_EUSAGE, "net inproc: there is no peer %u", peer);
@@ -599,12 +597,12 @@ static mst_status inproc_send(mst_net *net, uint32_t peer, const mst_message *m,
     else if (p->stats.queued > n->options.max_queue)
         st = mst_fail(MST_ETIMEOUT, "%s has not received %" PRIu64 " bytes that were sent to it before",
                       p->name, p->stats.queued);
-    leave(); /* the other end may go meanwhile, so it is looked at again */
+    inproc_unlock(); /* the other end may go meanwhile, so it is looked at again */
     TRY(st);
-    x = message_new(&message, pieces, n_pieces, token);
+    x = inmessage_new(&message, pieces, n_pieces, token);
     if (x == NULL)
         return mst_fail_memory();
-    enter();
+    inproc_lock();
     if (p->other == NULL) {
         st = mst_fail(MST_EPEER, "%s is not connected", p->name);
         mst_free(x);
@@ -619,20 +617,20 @@ static mst_status inproc_send(mst_net *net, uint32_t peer, const mst_message *m,
         n->total.bytes_out += size;
         n->total.messages_out++;
         if (first)
-            ring(q->net);
+            inproc_ring(q->net);
     }
-    leave();
+    inproc_unlock();
     return st;
 }
 
 static void inproc_drop(mst_net *net, uint32_t peer, const char *sentence)
 {
     inproc *n = (inproc *)net;
-    enter();
-    inpeer *p = peer_at(n, peer);
+    inproc_lock();
+    inpeer *p = inpeer_at(n, peer);
     if (p != NULL)
-        end_link(p, sentence != NULL ? sentence : "");
-    leave();
+        inpeer_end(p, sentence != NULL ? sentence : "");
+    inproc_unlock();
 }
 
 static mst_status inproc_flush(mst_net *net, uint64_t deadline_ns)
@@ -644,7 +642,7 @@ static mst_status inproc_flush(mst_net *net, uint64_t deadline_ns)
     for (;;) {
         bool late = mst_now_ns() >= deadline_ns;
         const inpeer *slow = NULL;
-        enter();
+        inproc_lock();
         for (size_t i = 0; i < n->n_peers && slow == NULL; i++)
             if (n->peers[i]->stats.queued > 0)
                 slow = n->peers[i];
@@ -653,31 +651,31 @@ static mst_status inproc_flush(mst_net *net, uint64_t deadline_ns)
                           "%s has not received everything that was sent to it: %" PRIu64 " bytes wait here",
                           slow->name, slow->stats.queued);
         n->flushing = slow != NULL && !late;
-        leave();
+        inproc_unlock();
         if (slow == NULL || late)
             return st;
-        run_until(n, deadline_ns);
+        inproc_run_until(n, deadline_ns);
     }
 }
 
 static void inproc_stats(const mst_net *net, uint32_t peer, mst_net_stats *out)
 {
     const inproc *n = (const inproc *)net;
-    enter();
-    const inpeer *p = peer_at(n, peer);
+    inproc_lock();
+    const inpeer *p = inpeer_at(n, peer);
     *out = p != NULL ? p->stats : n->total;
     if (peer == MST_PEER_NONE)
         for (size_t i = 0; i < n->n_peers; i++)
             out->queued += n->peers[i]->stats.queued;
-    leave();
+    inproc_unlock();
 }
 
 static void inproc_name_of(const mst_net *net, uint32_t peer, char *out, size_t size)
 {
-    enter();
-    const inpeer *p = peer_at((const inproc *)net, peer);
+    inproc_lock();
+    const inpeer *p = inpeer_at((const inproc *)net, peer);
     snprintf(out, size, "%s", p != NULL ? p->name : "an unknown peer");
-    leave();
+    inproc_unlock();
 }
 
 const mst_net_engine mst_net_inproc = {

@@ -19,7 +19,7 @@
 #define IN_SLOT  1
 #define OUT_SLOT (1 + MST_MPI_IN_SLOTS)
 
-static mst_mpi_request *slots_of(const mst_mpi_net *n, size_t channel)
+static mst_mpi_request *channel_slots_of(const mst_mpi_net *n, size_t channel)
 {
     return n->requests + 1 + channel * MST_MPI_SLOTS;
 }
@@ -29,10 +29,10 @@ static mst_mpi_request *channel_slots(const mst_mpi_net *n, const mst_mpi_channe
     size_t i = 0;
     while (n->channels[i] != channel)
         i++;
-    return slots_of(n, i);
+    return channel_slots_of(n, i);
 }
 
-static mst_status expect_head(mst_mpi_net *n, mst_mpi_channel *channel, mst_mpi_request *slots)
+static mst_status channel_expect_head(mst_mpi_net *n, mst_mpi_channel *channel, mst_mpi_request *slots)
 {
     return n->mpi->ops->irecv(0, channel->head, MST_MPI_HEAD, channel->rank, MST_MPI_TAG_HEAD, &slots[0]);
 }
@@ -67,10 +67,10 @@ mst_mpi_channel *mst_mpi_channel_of(mst_mpi_net *n, int rank)
     }
     channel->rank = rank;
     channel->out_last = &channel->out;
-    mst_mpi_request *own = slots_of(n, n->n_channels);
+    mst_mpi_request *own = channel_slots_of(n, n->n_channels);
     for (int i = 0; i < MST_MPI_SLOTS; i++)
         own[i] = MST_MPI_NONE;
-    if (expect_head(n, channel, own) != MST_OK) {
+    if (channel_expect_head(n, channel, own) != MST_OK) {
         channel_free(channel);
         return NULL;
     }
@@ -87,7 +87,7 @@ bool mst_mpi_channel_busy(const mst_mpi_channel *channel)
 void mst_mpi_channels_free(mst_mpi_net *n)
 {
     for (size_t i = 0; i < n->n_channels; i++) {
-        mst_mpi_request *slots = slots_of(n, i);
+        mst_mpi_request *slots = channel_slots_of(n, i);
         if (mst_mpi_channel_busy(n->channels[i]))
             continue;
         (void)n->mpi->ops->cancel(&slots[0]);
@@ -100,7 +100,7 @@ void mst_mpi_channels_free(mst_mpi_net *n)
 
 /* ---- sending ---- */
 
-static void count_queued(mst_mpi_net *n, const mst_mpi_out *out, bool add)
+static void channel_count_queued(mst_mpi_net *n, const mst_mpi_out *out, bool add)
 {
     if (out->bytes == 0)
         return;
@@ -109,7 +109,7 @@ static void count_queued(mst_mpi_net *n, const mst_mpi_out *out, bool add)
 }
 
 /* The next piece of `out` that MPI can be given; false: all of it was. */
-static bool next_segment(mst_mpi_out *out, mst_piece *segment, int *tag)
+static bool channel_next_segment(mst_mpi_out *out, mst_piece *segment, int *tag)
 {
     if (!out->begun) {
         out->begun = true;
@@ -133,14 +133,14 @@ static bool next_segment(mst_mpi_out *out, mst_piece *segment, int *tag)
 }
 
 /* Gives MPI as much as there are free slots for. */
-static mst_status push_out(mst_mpi_net *n, mst_mpi_channel *channel, mst_mpi_request *slots)
+static mst_status channel_push_out(mst_mpi_net *n, mst_mpi_channel *channel, mst_mpi_request *slots)
 {
     for (int i = 0; i < MST_MPI_OUT_SLOTS && channel->next_out != NULL; i++) {
         mst_piece segment;
         int tag;
         if (slots[OUT_SLOT + i].opaque != 0)
             continue;
-        while (channel->next_out != NULL && !next_segment(channel->next_out, &segment, &tag)) {
+        while (channel->next_out != NULL && !channel_next_segment(channel->next_out, &segment, &tag)) {
             channel->next_out->posted = true;
             channel->next_out = channel->next_out->next;
         }
@@ -212,8 +212,8 @@ mst_status mst_mpi_channel_send(mst_mpi_net *n, mst_mpi_channel *channel, uint32
     channel->out_last = &out->next;
     if (channel->next_out == NULL)
         channel->next_out = out;
-    count_queued(n, out, true);
-    return push_out(n, channel, channel_slots(n, channel));
+    channel_count_queued(n, out, true);
+    return channel_push_out(n, channel, channel_slots(n, channel));
 }
 
 void mst_mpi_channel_forget(mst_mpi_net *n, mst_mpi_channel *channel, uint32_t peer)
@@ -227,7 +227,7 @@ void mst_mpi_channel_forget(mst_mpi_net *n, mst_mpi_channel *channel, uint32_t p
         *at = out->next;
         if (channel->next_out == out)
             channel->next_out = out->next;
-        count_queued(n, out, false);
+        channel_count_queued(n, out, false);
         mst_free(out);
     }
     channel->out_last = &channel->out;
@@ -236,7 +236,7 @@ void mst_mpi_channel_forget(mst_mpi_net *n, mst_mpi_channel *channel, uint32_t p
 }
 
 /* Reports messages at the front that have left to their peers. */
-static bool report_sent(mst_mpi_net *n, mst_mpi_channel *channel)
+static bool channel_report_sent(mst_mpi_net *n, mst_mpi_channel *channel)
 {
     bool any = false;
     while (channel->out != NULL && channel->out->posted && channel->out->n_under_way == 0) {
@@ -246,7 +246,7 @@ static bool report_sent(mst_mpi_net *n, mst_mpi_channel *channel)
         channel->out = out->next;
         if (channel->out == NULL)
             channel->out_last = &channel->out;
-        count_queued(n, out, false);
+        channel_count_queued(n, out, false);
         mst_free(out);
         any = true;
         if (token != NULL && n->peers[peer]->state == MST_MPI_UP)
@@ -258,7 +258,7 @@ static bool report_sent(mst_mpi_net *n, mst_mpi_channel *channel)
 /* ---- receiving ---- */
 
 /* Posts receives for what is still to come of the body. */
-static mst_status pull_in(mst_mpi_net *n, mst_mpi_channel *channel)
+static mst_status channel_pull_in(mst_mpi_net *n, mst_mpi_channel *channel)
 {
     mst_mpi_in *in = &channel->in;
     mst_mpi_request *slots = channel_slots(n, channel);
@@ -285,7 +285,7 @@ static mst_status pull_in(mst_mpi_net *n, mst_mpi_channel *channel)
 }
 
 /* The whole message is here. */
-static mst_status deliver(mst_mpi_net *n, mst_mpi_channel *channel)
+static mst_status channel_deliver(mst_mpi_net *n, mst_mpi_channel *channel)
 {
     mst_mpi_in in = channel->in;
     channel->in.active = false;
@@ -299,11 +299,11 @@ static mst_status deliver(mst_mpi_net *n, mst_mpi_channel *channel)
         if (n->events.message(n->arg, in.peer, &in.m, in.body) != MST_OK)
             mst_mpi_refuse(n, in.peer);
     }
-    return expect_head(n, channel, channel_slots(n, channel));
+    return channel_expect_head(n, channel, channel_slots(n, channel));
 }
 
 /* Reads what the frame says of its own size; false: it is none of muster's. */
-static bool read_sizes(const uint8_t *head, mst_mpi_in *in, uint64_t size, uint64_t *within)
+static bool channel_read_sizes(const uint8_t *head, mst_mpi_in *in, uint64_t size, uint64_t *within)
 {
     *within = mst_get_u64(head + 48);
     in->n_pieces = mst_get_u32(head + 56);
@@ -320,7 +320,7 @@ static bool read_sizes(const uint8_t *head, mst_mpi_in *in, uint64_t size, uint6
 }
 
 /* A frame has come. */
-static mst_status take_head(mst_mpi_net *n, mst_mpi_channel *channel)
+static mst_status channel_take_head(mst_mpi_net *n, mst_mpi_channel *channel)
 {
     const uint8_t *head = channel->head;
     mst_mpi_in *in = &channel->in;
@@ -329,7 +329,7 @@ static mst_status take_head(mst_mpi_net *n, mst_mpi_channel *channel)
     uint32_t peer = mst_mpi_peer_of(n, channel->rank, link);
     *in = (mst_mpi_in){.active = true, .discard = true, .peer = peer};
     if (mst_header_decode(head, MST_WIRE_HEADER, UINT64_MAX, &m) != MST_OK ||
-        !read_sizes(head, in, m.size, &within))
+        !channel_read_sizes(head, in, m.size, &within))
         return mst_fail(MST_EPEER, "mpi:%d sent a message that is not of muster", channel->rank);
     in->m = m;
     if (m.type < MST_NET_TYPES) {
@@ -337,7 +337,7 @@ static mst_status take_head(mst_mpi_net *n, mst_mpi_channel *channel)
         mst_status st = mst_mpi_control(n, channel->rank, &m, link, head + MST_MPI_FIXED);
         in->active = false;
         TRY(st);
-        return expect_head(n, channel, channel_slots(n, channel));
+        return channel_expect_head(n, channel, channel_slots(n, channel));
     }
     if (peer != MST_PEER_NONE &&
         mst_header_decode(head, MST_WIRE_HEADER, n->options.max_body, &m) != MST_OK) {
@@ -353,8 +353,8 @@ static mst_status take_head(mst_mpi_net *n, mst_mpi_channel *channel)
     if (!in->discard && in->body != NULL && within > 0)
         memcpy(in->body, head + MST_MPI_FIXED, (size_t)within);
     in->filled = within;
-    TRY(pull_in(n, channel));
-    return in->n_under_way == 0 ? deliver(n, channel) : MST_OK;
+    TRY(channel_pull_in(n, channel));
+    return in->n_under_way == 0 ? channel_deliver(n, channel) : MST_OK;
 }
 
 mst_status mst_mpi_channel_detach(mst_mpi_net *n, mst_mpi_channel *channel, uint32_t peer)
@@ -367,8 +367,8 @@ mst_status mst_mpi_channel_detach(mst_mpi_net *n, mst_mpi_channel *channel, uint
                          "the rest of a message of a rank that was dropped"));
     in->n_under_way = 0;
     in->discard = true;
-    TRY(pull_in(n, channel));
-    return in->n_under_way == 0 ? deliver(n, channel) : MST_OK;
+    TRY(channel_pull_in(n, channel));
+    return in->n_under_way == 0 ? channel_deliver(n, channel) : MST_OK;
 }
 
 /* ---- turns ---- */
@@ -389,15 +389,15 @@ static mst_status channel_turn(mst_mpi_net *n, size_t number, bool *any)
         }
     *any |= head || body;
     if (out)
-        TRY(push_out(n, channel, slots_of(n, number)));
+        TRY(channel_push_out(n, channel, channel_slots_of(n, number)));
     if (channel->out != NULL)
-        *any |= report_sent(n, channel);
+        *any |= channel_report_sent(n, channel);
     if (body) {
-        TRY(pull_in(n, channel));
+        TRY(channel_pull_in(n, channel));
         if (channel->in.n_under_way == 0)
-            TRY(deliver(n, channel));
+            TRY(channel_deliver(n, channel));
     }
-    return head ? take_head(n, channel) : MST_OK;
+    return head ? channel_take_head(n, channel) : MST_OK;
 }
 
 mst_status mst_mpi_channels_turn(mst_mpi_net *n, bool *any)

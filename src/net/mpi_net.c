@@ -25,10 +25,9 @@
 #include "base/version.h"
 #include "net/mpi_net_impl.h"
 
-#define IDENTITY  56 /* bytes of an identity in a frame */
-#define VERSION   16
-#define GRACE_NS  (2 * MST_S)
-#define NO_SECRET "its job secret is not the one of this process; give every process of a job the same"
+#define IDENTITY 56 /* bytes of an identity in a frame */
+#define VERSION  16
+#define GRACE_NS (2 * MST_S)
 
 static atomic_bool g_there; /* the one net of this process */
 
@@ -45,7 +44,7 @@ void mst_net_mpi_lost(const char *sentence)
     pthread_mutex_unlock(&g_mutex);
 }
 
-static mst_status fail_lost(void)
+static mst_status mpi_fail_lost(void)
 {
     pthread_mutex_lock(&g_mutex);
     mst_status st = mst_fail(MST_EPEER, "%s", g_sentence);
@@ -55,7 +54,7 @@ static mst_status fail_lost(void)
 
 /* ---- identities ---- */
 
-static void put_identity(const mst_identity *who, uint8_t out[IDENTITY])
+static void mpi_put_identity(const mst_identity *who, uint8_t out[IDENTITY])
 {
     memset(out, 0, IDENTITY);
     mst_put_u32(out, (uint32_t)who->role);
@@ -64,14 +63,14 @@ static void put_identity(const mst_identity *who, uint8_t out[IDENTITY])
     memcpy(out + 16, who->job, strnlen(who->job, MST_JOB_MAX - 1));
 }
 
-static void get_identity(const uint8_t *in, mst_identity *who)
+static void mpi_get_identity(const uint8_t *in, mst_identity *who)
 {
     *who = (mst_identity){
         .role = (mst_role)mst_get_u32(in), .index = mst_get_u32(in + 4), .incarnation = mst_get_u64(in + 8)};
     memcpy(who->job, in + 16, MST_JOB_MAX - 1);
 }
 
-static void digest_secret(const mst_mpi_net *n, uint64_t link, uint8_t out[32])
+static void mpi_digest_secret(const mst_mpi_net *n, uint64_t link, uint8_t out[32])
 {
     mst_sha256 hash;
     uint8_t number[8];
@@ -84,24 +83,24 @@ static void digest_secret(const mst_mpi_net *n, uint64_t link, uint8_t out[32])
 
 /* ---- peers ---- */
 
-static mst_mpi_peer *peer_at(const mst_mpi_net *n, uint32_t number)
+static mst_mpi_peer *mpi_peer_at(const mst_mpi_net *n, uint32_t number)
 {
     return number < n->n_peers ? n->peers[number] : NULL;
 }
 
-static bool is_pending(mst_mpi_state state)
+static bool mpi_is_pending(mst_mpi_state state)
 {
     return state == MST_MPI_DIALING || state == MST_MPI_JOINING || state == MST_MPI_ENDED;
 }
 
-static void set_state(mst_mpi_net *n, mst_mpi_peer *p, mst_mpi_state state)
+static void mpi_peer_set_state(mst_mpi_net *n, mst_mpi_peer *p, mst_mpi_state state)
 {
-    n->n_pending += is_pending(state);
-    n->n_pending -= is_pending(p->state);
+    n->n_pending += mpi_is_pending(state);
+    n->n_pending -= mpi_is_pending(p->state);
     p->state = state;
 }
 
-static mst_status peer_new(mst_mpi_net *n, int rank, mst_mpi_state state, uint32_t *number)
+static mst_status mpi_peer_new(mst_mpi_net *n, int rank, mst_mpi_state state, uint32_t *number)
 {
     mst_mpi_peer *p = NULL;
     if (mst_mpi_channel_of(n, rank) == NULL ||
@@ -112,19 +111,19 @@ static mst_status peer_new(mst_mpi_net *n, int rank, mst_mpi_state state, uint32
     p->state = MST_MPI_DOWN;
     p->start_ns = mst_now_ns();
     snprintf(p->name, sizeof p->name, "mpi:%d", rank);
-    set_state(n, p, state);
+    mpi_peer_set_state(n, p, state);
     *number = (uint32_t)n->n_peers;
     n->peers[n->n_peers++] = p;
     return MST_OK;
 }
 
-static void name_peer(mst_mpi_peer *p, const mst_identity *who)
+static void mpi_peer_set_name(mst_mpi_peer *p, const mst_identity *who)
 {
     p->who = *who;
     snprintf(p->name, sizeof p->name, "%s %u (mpi:%d)", mst_role_name(who->role), who->index, p->rank);
 }
 
-static mst_mpi_peer *find_link(const mst_mpi_net *n, int rank, uint64_t link, uint32_t *number)
+static mst_mpi_peer *mpi_find_link(const mst_mpi_net *n, int rank, uint64_t link, uint32_t *number)
 {
     for (size_t i = n->n_peers; i-- > 0;)
         if (n->peers[i]->rank == rank && n->peers[i]->link == link) {
@@ -137,12 +136,13 @@ static mst_mpi_peer *find_link(const mst_mpi_net *n, int rank, uint64_t link, ui
 uint32_t mst_mpi_peer_of(const mst_mpi_net *n, int rank, uint64_t link)
 {
     uint32_t number;
-    const mst_mpi_peer *p = find_link(n, rank, link, &number);
+    const mst_mpi_peer *p = mpi_find_link(n, rank, link, &number);
     return p != NULL && p->state == MST_MPI_UP ? number : MST_PEER_NONE;
 }
 
 /* A frame of net's own. */
-static mst_status say(mst_mpi_net *n, int rank, uint64_t link, uint16_t type, const void *body, size_t size)
+static mst_status mpi_peer_send_own(mst_mpi_net *n, int rank, uint64_t link, uint16_t type, const void *body,
+                                    size_t size)
 {
     mst_mpi_channel *channel = mst_mpi_channel_of(n, rank);
     mst_message m = {.type = type, .size = size};
@@ -153,7 +153,7 @@ static mst_status say(mst_mpi_net *n, int rank, uint64_t link, uint16_t type, co
 }
 
 /* The last frame of a link; what waits behind messages that are under way is forgotten. */
-static void say_last(mst_mpi_net *n, uint32_t number, uint16_t type, const char *sentence)
+static void mpi_peer_disconnect(mst_mpi_net *n, uint32_t number, uint16_t type, const char *sentence)
 {
     mst_mpi_peer *p = n->peers[number];
     mst_mpi_channel *channel = mst_mpi_channel_of(n, p->rank);
@@ -161,61 +161,61 @@ static void say_last(mst_mpi_net *n, uint32_t number, uint16_t type, const char 
     if (p->final_out || channel == NULL)
         return;
     mst_mpi_channel_forget(n, channel, number);
-    p->final_out = say(n, p->rank, p->link, type, sentence, length) == MST_OK;
+    p->final_out = mpi_peer_send_own(n, p->rank, p->link, type, sentence, length) == MST_OK;
 }
 
-static void end_peer(mst_mpi_net *n, mst_mpi_peer *p, mst_net_reason reason, mst_status code)
+static void mpi_peer_end(mst_mpi_net *n, mst_mpi_peer *p, mst_net_reason reason, mst_status code)
 {
     p->why.reason = reason;
     mst_error_save(&p->why.error, code);
-    set_state(n, p, MST_MPI_ENDED);
+    mpi_peer_set_state(n, p, MST_MPI_ENDED);
 }
 
 void mst_mpi_refuse(mst_mpi_net *n, uint32_t number)
 {
-    mst_mpi_peer *p = peer_at(n, number);
+    mst_mpi_peer *p = mpi_peer_at(n, number);
     char text[MST_WIRE_OWN_MAX];
     if (p == NULL || p->state != MST_MPI_UP)
         return;
     snprintf(text, sizeof text, "%s", mst_error_text());
-    say_last(n, number, MST_MPI_DISCONNECT, text);
-    end_peer(n, p, MST_NET_DIED, mst_fail(MST_EPEER, "%s was dropped: %s", p->name, text));
+    mpi_peer_disconnect(n, number, MST_MPI_DISCONNECT, text);
+    mpi_peer_end(n, p, MST_NET_DIED, mst_fail(MST_EPEER, "%s was dropped: %s", p->name, text));
 }
 
 /* ---- joining ---- */
 
 /* HELLO: magic, version | u32 rank | u64 link | identity | version of muster | proof of the secret. */
-static void put_hello(const mst_mpi_net *n, uint64_t link, uint8_t out[MST_MPI_FIXED])
+static void mpi_put_hello(const mst_mpi_net *n, uint64_t link, uint8_t out[MST_MPI_FIXED])
 {
     memset(out, 0, MST_MPI_FIXED);
     mst_put_u32(out, MST_WIRE_MAGIC);
     mst_put_u16(out + 4, MST_WIRE_VERSION);
     mst_put_u32(out + 8, (uint32_t)n->mpi->rank);
     mst_put_u64(out + 16, link);
-    put_identity(&n->options.self, out + 24);
+    mpi_put_identity(&n->options.self, out + 24);
     snprintf((char *)out + 80, VERSION, "%s", mst_version());
-    digest_secret(n, link, out + 96);
+    mpi_digest_secret(n, link, out + 96);
 }
 
 /* Why the dialer of this hello cannot come in, as it shall read it; "" when it can. */
-static void judge_hello(const mst_mpi_net *n, const uint8_t *hello, const mst_identity *who, char *out,
-                        size_t size)
+static void mpi_judge_hello(const mst_mpi_net *n, const uint8_t *hello, const mst_identity *who, char *out,
+                            size_t size)
 {
     uint8_t proof[32];
     const mst_identity *self = &n->options.self;
     *out = '\0';
-    digest_secret(n, mst_get_u64(hello + 16), proof);
+    mpi_digest_secret(n, mst_get_u64(hello + 16), proof);
     if (strncmp((const char *)hello + 80, mst_version(), VERSION - 1) != 0)
         snprintf(out, size, "it is muster %s, this %.15s; install the same on all hosts", mst_version(),
                  hello + 80);
     else if (memcmp(proof, hello + 96, sizeof proof) != 0)
-        snprintf(out, size, "%s", NO_SECRET);
+        snprintf(out, size, "%s", MST_WIRE_OTHER_SECRET);
     else if (who->job[0] != '\0' && self->job[0] != '\0' && strcmp(who->job, self->job) != 0)
         snprintf(out, size, "that %s belongs to job %s, this %s to job %s", mst_role_name(self->role),
                  self->job, mst_role_name(who->role), who->job);
 }
 
-static mst_status expect_hello(mst_mpi_net *n)
+static mst_status mpi_expect_hello(mst_mpi_net *n)
 {
     return n->mpi->ops->irecv(0, n->hello, sizeof n->hello, MST_MPI_ANY, MST_MPI_TAG_HELLO, &n->requests[0]);
 }
@@ -226,75 +226,75 @@ mst_status mst_mpi_hello_came(mst_mpi_net *n)
     mst_identity who;
     uint32_t number;
     memcpy(hello, n->hello, sizeof hello);
-    TRY(expect_hello(n));
+    TRY(mpi_expect_hello(n));
     uint32_t rank = mst_get_u32(hello + 8);
     uint64_t link = mst_get_u64(hello + 16);
     if (mst_get_u32(hello) != MST_WIRE_MAGIC || mst_get_u16(hello + 4) != MST_WIRE_VERSION ||
         rank >= (uint32_t)n->mpi->size)
         return MST_OK; /* no muster of this kind: it gives up at its deadline */
     hello[80 + VERSION - 1] = '\0';
-    get_identity(hello + 24, &who);
-    put_identity(&n->options.self, answer);
-    judge_hello(n, hello, &who, (char *)answer + IDENTITY, sizeof answer - IDENTITY);
+    mpi_get_identity(hello + 24, &who);
+    mpi_put_identity(&n->options.self, answer);
+    mpi_judge_hello(n, hello, &who, (char *)answer + IDENTITY, sizeof answer - IDENTITY);
     size_t length = strlen((char *)answer + IDENTITY);
     if (length > 0) {
-        (void)say(n, (int)rank, link, MST_MPI_REFUSE, answer, IDENTITY + length);
+        (void)mpi_peer_send_own(n, (int)rank, link, MST_MPI_REFUSE, answer, IDENTITY + length);
         return MST_OK;
     }
-    if (peer_new(n, (int)rank, MST_MPI_JOINING, &number) != MST_OK) /* it may try again */
+    if (mpi_peer_new(n, (int)rank, MST_MPI_JOINING, &number) != MST_OK) /* it may try again */
         return MST_OK;
     mst_mpi_peer *p = n->peers[number];
     p->link = link;
     p->deadline_ns = mst_now_ns() + n->options.hello_timeout_ms * MST_MS;
-    name_peer(p, &who);
-    if (say(n, p->rank, link, MST_MPI_WELCOME, answer, IDENTITY) != MST_OK)
-        set_state(n, p, MST_MPI_DOWN);
+    mpi_peer_set_name(p, &who);
+    if (mpi_peer_send_own(n, p->rank, link, MST_MPI_WELCOME, answer, IDENTITY) != MST_OK)
+        mpi_peer_set_state(n, p, MST_MPI_DOWN);
     return MST_OK;
 }
 
-static void come_up(mst_mpi_net *n, uint32_t number)
+static void mpi_peer_up(mst_mpi_net *n, uint32_t number)
 {
     mst_mpi_peer *p = n->peers[number];
     mst_identity who = p->who;
-    set_state(n, p, MST_MPI_UP);
+    mpi_peer_set_state(n, p, MST_MPI_UP);
     p->was_up = true;
     n->events.up(n->arg, number, &who);
 }
 
 /* What the rank that was called answers. */
-static void take_answer(mst_mpi_net *n, uint32_t number, const mst_message *m, const uint8_t *body)
+static void mpi_take_answer(mst_mpi_net *n, uint32_t number, const mst_message *m, const uint8_t *body)
 {
     mst_mpi_peer *p = n->peers[number];
     mst_identity who;
     if (p->state != MST_MPI_DIALING || m->size < IDENTITY)
         return;
-    get_identity(body, &who);
-    name_peer(p, &who);
+    mpi_get_identity(body, &who);
+    mpi_peer_set_name(p, &who);
     if (m->type == MST_MPI_REFUSE)
-        end_peer(n, p, MST_NET_REFUSED,
-                 mst_fail(MST_EUSAGE, "refused by %s: %.*s", p->name, (int)(m->size - IDENTITY),
-                          (const char *)body + IDENTITY));
-    else if (say(n, p->rank, p->link, MST_MPI_READY, NULL, 0) != MST_OK)
-        end_peer(n, p, MST_NET_DIED, MST_ENOMEM);
+        mpi_peer_end(n, p, MST_NET_REFUSED,
+                     mst_fail(MST_EUSAGE, "refused by %s: %.*s", p->name, (int)(m->size - IDENTITY),
+                              (const char *)body + IDENTITY));
+    else if (mpi_peer_send_own(n, p->rank, p->link, MST_MPI_READY, NULL, 0) != MST_OK)
+        mpi_peer_end(n, p, MST_NET_DIED, MST_ENOMEM);
     else
-        come_up(n, number);
+        mpi_peer_up(n, number);
 }
 
 /* ---- endings ---- */
 
-static void take_disconnect(mst_mpi_net *n, uint32_t number, const mst_message *m, const uint8_t *body)
+static void mpi_take_disconnect(mst_mpi_net *n, uint32_t number, const mst_message *m, const uint8_t *body)
 {
     mst_mpi_peer *p = n->peers[number];
     p->final_in = true;
-    say_last(n, number, MST_MPI_CLOSED, "");
+    mpi_peer_disconnect(n, number, MST_MPI_CLOSED, "");
     if (p->state == MST_MPI_JOINING)
-        set_state(n, p, MST_MPI_DOWN);
+        mpi_peer_set_state(n, p, MST_MPI_DOWN);
     if (p->state != MST_MPI_UP)
         return;
     if (m->size == 0)
-        end_peer(n, p, MST_NET_CLOSED, mst_fail(MST_EPEER, "%s left", p->name));
+        mpi_peer_end(n, p, MST_NET_CLOSED, mst_fail(MST_EPEER, "%s left", p->name));
     else
-        end_peer(
+        mpi_peer_end(
             n, p, MST_NET_REFUSED,
             mst_fail(MST_EPEER, "%s closed the connection: %.*s", p->name, (int)m->size, (const char *)body));
 }
@@ -302,20 +302,20 @@ static void take_disconnect(mst_mpi_net *n, uint32_t number, const mst_message *
 mst_status mst_mpi_control(mst_mpi_net *n, int rank, const mst_message *m, uint64_t link, const uint8_t *body)
 {
     uint32_t number;
-    const mst_mpi_peer *p = find_link(n, rank, link, &number);
+    const mst_mpi_peer *p = mpi_find_link(n, rank, link, &number);
     if (p == NULL || m->size > MST_WIRE_OWN_MAX)
         return MST_OK; /* of a link that is forgotten */
     switch (m->type) {
     case MST_MPI_WELCOME:
     case MST_MPI_REFUSE:
-        take_answer(n, number, m, body);
+        mpi_take_answer(n, number, m, body);
         break;
     case MST_MPI_READY:
         if (p->state == MST_MPI_JOINING)
-            come_up(n, number);
+            mpi_peer_up(n, number);
         break;
     case MST_MPI_DISCONNECT:
-        take_disconnect(n, number, m, body);
+        mpi_take_disconnect(n, number, m, body);
         break;
     case MST_MPI_CLOSED:
         n->peers[number]->final_in = true;
@@ -328,7 +328,7 @@ mst_status mst_mpi_control(mst_mpi_net *n, int rank, const mst_message *m, uint6
 
 /* Deadlines of peers that are not up yet, and the end of those that are no more; true: an event was called.
  */
-static bool settle(mst_mpi_net *n)
+static bool mpi_peer_settle(mst_mpi_net *n)
 {
     bool any = false;
     if (n->n_pending == 0)
@@ -337,17 +337,17 @@ static bool settle(mst_mpi_net *n)
     for (uint32_t i = 0; i < n->n_peers; i++) {
         mst_mpi_peer *p = n->peers[i];
         if (p->state == MST_MPI_DIALING && now >= p->deadline_ns)
-            end_peer(n, p, MST_NET_DIED,
-                     mst_fail(MST_ETIMEOUT, "%s was not reached within %.1f s: that rank does not listen",
-                              p->name, (double)(now - p->start_ns) * 1e-9));
+            mpi_peer_end(n, p, MST_NET_DIED,
+                         mst_fail(MST_ETIMEOUT, "%s was not reached within %.1f s: that rank does not listen",
+                                  p->name, (double)(now - p->start_ns) * 1e-9));
         if (p->state == MST_MPI_JOINING && now >= p->deadline_ns) {
-            say_last(n, i, MST_MPI_DISCONNECT, "");
-            set_state(n, p, MST_MPI_DOWN);
+            mpi_peer_disconnect(n, i, MST_MPI_DISCONNECT, "");
+            mpi_peer_set_state(n, p, MST_MPI_DOWN);
         }
         if (p->state != MST_MPI_ENDED)
             continue;
         mst_net_loss why = p->why;
-        set_state(n, p, MST_MPI_DOWN);
+        mpi_peer_set_state(n, p, MST_MPI_DOWN);
         any = true;
         n->events.down(n->arg, i, &why);
     }
@@ -355,13 +355,13 @@ static bool settle(mst_mpi_net *n)
 }
 
 /* Ends a link from here, whatever its state. */
-static void close_peer(mst_mpi_net *n, uint32_t number, const char *sentence)
+static void mpi_peer_close(mst_mpi_net *n, uint32_t number, const char *sentence)
 {
     mst_mpi_peer *p = n->peers[number];
     mst_mpi_channel *channel = mst_mpi_channel_of(n, p->rank);
     if (p->state == MST_MPI_UP || p->state == MST_MPI_JOINING)
-        say_last(n, number, MST_MPI_DISCONNECT, sentence);
-    set_state(n, p, MST_MPI_DOWN);
+        mpi_peer_disconnect(n, number, MST_MPI_DISCONNECT, sentence);
+    mpi_peer_set_state(n, p, MST_MPI_DOWN);
     if (channel != NULL)
         (void)mst_mpi_channel_detach(n, channel, number); /* what is late by a second stays with MPI */
 }
@@ -369,7 +369,7 @@ static void close_peer(mst_mpi_net *n, uint32_t number, const char *sentence)
 /* ---- life ---- */
 
 /* Whether all that was said last has arrived, on both sides. */
-static bool is_quiet(const mst_mpi_net *n)
+static bool mpi_is_quiet(const mst_mpi_net *n)
 {
     for (size_t i = 0; i < n->n_channels; i++)
         if (mst_mpi_channel_busy(n->channels[i]))
@@ -389,8 +389,8 @@ static void mpi_destroy(mst_net *net)
     if (n->requests != NULL)
         (void)n->mpi->ops->cancel(&n->requests[0]);
     for (uint32_t i = 0; i < n->n_peers; i++)
-        close_peer(n, i, "");
-    while (!is_quiet(n) && mst_now_ns() < until && !atomic_load(&g_lost)) {
+        mpi_peer_close(n, i, "");
+    while (!mpi_is_quiet(n) && mst_now_ns() < until && !atomic_load(&g_lost)) {
         any = false;
         if (mst_mpi_channels_turn(n, &any) != MST_OK)
             break;
@@ -440,7 +440,7 @@ static mst_status mpi_create(const mst_net_options *options, const mst_net_event
 }
 
 /* "mpi:RANK", of a rank that there is. */
-static mst_status parse_address(const mst_mpi_net *n, const char *address, int *rank)
+static mst_status mpi_parse_address(const mst_mpi_net *n, const char *address, int *rank)
 {
     const char *digits = address + 4;
     size_t length = strncmp(address, "mpi:", 4) == 0 ? strspn(digits, "0123456789") : 0;
@@ -458,12 +458,12 @@ static mst_status mpi_listen(mst_net *net, const char *address, char *bound, siz
 {
     mst_mpi_net *n = (mst_mpi_net *)net;
     int rank = 0;
-    TRY(parse_address(n, address, &rank));
+    TRY(mpi_parse_address(n, address, &rank));
     if (rank != n->mpi->rank)
         return mst_fail(MST_EUSAGE, "%s is another process: this one is mpi:%d", address, n->mpi->rank);
     if (n->listening)
         return mst_fail(MST_EEXIST, "%s is in use: this process listens there already", address);
-    TRY(expect_hello(n));
+    TRY(mpi_expect_hello(n));
     n->listening = true;
     if (bound != NULL && bound_size > 0)
         snprintf(bound, bound_size, "mpi:%d", rank);
@@ -477,22 +477,22 @@ static mst_status mpi_connect(mst_net *net, const char *address, uint64_t deadli
     mst_mpi_request request;
     uint8_t hello[MST_MPI_FIXED];
     int rank = 0;
-    TRY(parse_address(n, address, &rank));
+    TRY(mpi_parse_address(n, address, &rank));
     if (rank == n->mpi->rank)
         return mst_fail(MST_EUSAGE, "%s is this process itself", address);
-    TRY(peer_new(n, rank, MST_MPI_DIALING, peer));
+    TRY(mpi_peer_new(n, rank, MST_MPI_DIALING, peer));
     mst_mpi_peer *p = n->peers[*peer];
     p->link = mst_now_ns(); /* later than any before it, of this process */
     if (p->link <= last_link)
         p->link = last_link + 1;
     last_link = p->link;
     p->deadline_ns = deadline_ns;
-    put_hello(n, p->link, hello);
+    mpi_put_hello(n, p->link, hello);
     mst_status st = n->mpi->ops->isend(0, hello, sizeof hello, rank, MST_MPI_TAG_HELLO, &request);
     if (st == MST_OK) /* so small a message leaves at once, whether anybody receives it or not */
         st = mst_mpi_wait(n->mpi, 1, &request, mst_now_ns() + GRACE_NS, "a greeting to leave");
     if (st != MST_OK)
-        set_state(n, p, MST_MPI_DOWN);
+        mpi_peer_set_state(n, p, MST_MPI_DOWN);
     return st;
 }
 
@@ -502,7 +502,7 @@ static mst_status mpi_send(mst_net *net, uint32_t peer, const mst_message *m, co
                            uint32_t n_pieces, void *token)
 {
     mst_mpi_net *n = (mst_mpi_net *)net;
-    mst_mpi_peer *p = peer_at(n, peer);
+    mst_mpi_peer *p = mpi_peer_at(n, peer);
     if (n_pieces > MST_PIECE_MAX || m->type < MST_NET_TYPES)
         return mst_fail(MST_EUSAGE, "net mpi: a message of type %u in %u pieces cannot be sent", m->type,
                         n_pieces);
@@ -530,18 +530,18 @@ static mst_status mpi_send(mst_net *net, uint32_t peer, const mst_message *m, co
 static void mpi_drop(mst_net *net, uint32_t peer, const char *sentence)
 {
     mst_mpi_net *n = (mst_mpi_net *)net;
-    if (peer_at(n, peer) != NULL)
-        close_peer(n, peer, sentence != NULL ? sentence : "");
+    if (mpi_peer_at(n, peer) != NULL)
+        mpi_peer_close(n, peer, sentence != NULL ? sentence : "");
 }
 
 /* One look at everything; *any: something has happened. */
-static mst_status look(mst_mpi_net *n, bool *any)
+static mst_status mpi_look(mst_mpi_net *n, bool *any)
 {
     if (atomic_load_explicit(&g_lost, memory_order_relaxed))
-        return fail_lost();
+        return mpi_fail_lost();
     n->polling = true;
     mst_status st = mst_mpi_channels_turn(n, any);
-    *any |= settle(n);
+    *any |= mpi_peer_settle(n);
     n->polling = false;
     return st;
 }
@@ -551,7 +551,7 @@ static mst_status mpi_poll(mst_net *net, uint64_t deadline_ns)
     mst_mpi_net *n = (mst_mpi_net *)net;
     for (;;) {
         bool any = false;
-        TRY(look(n, &any));
+        TRY(mpi_look(n, &any));
         if (any) {
             mst_mpi_busy(&n->backoff);
             return MST_OK;
@@ -584,7 +584,7 @@ static mst_status mpi_flush(mst_net *net, uint64_t deadline_ns)
             return mst_fail(MST_ETIMEOUT,
                             "%s has not received everything that was sent to it: %" PRIu64 " bytes wait here",
                             slow->name, slow->stats.queued);
-        TRY(look(n, &any));
+        TRY(mpi_look(n, &any));
         if (any)
             mst_mpi_busy(&n->backoff);
         else
@@ -595,7 +595,7 @@ static mst_status mpi_flush(mst_net *net, uint64_t deadline_ns)
 static void mpi_stats(const mst_net *net, uint32_t peer, mst_net_stats *out)
 {
     const mst_mpi_net *n = (const mst_mpi_net *)net;
-    const mst_mpi_peer *p = peer_at(n, peer);
+    const mst_mpi_peer *p = mpi_peer_at(n, peer);
     *out = p != NULL ? p->stats : n->total;
     if (peer == MST_PEER_NONE)
         for (size_t i = 0; i < n->n_peers; i++)
@@ -604,7 +604,7 @@ static void mpi_stats(const mst_net *net, uint32_t peer, mst_net_stats *out)
 
 static void mpi_name_of(const mst_net *net, uint32_t peer, char *out, size_t size)
 {
-    const mst_mpi_peer *p = peer_at((const mst_mpi_net *)net, peer);
+    const mst_mpi_peer *p = mpi_peer_at((const mst_mpi_net *)net, peer);
     snprintf(out, size, "%s", p != NULL ? p->name : "an unknown peer");
 }
 

@@ -35,7 +35,7 @@
 
 /* ---- descriptors in the loop ---- */
 
-static void socket_ready(uv_poll_t *handle, int status, int events)
+static void fd_ready(uv_poll_t *handle, int status, int events)
 {
     mst_tcp_fd *w = (mst_tcp_fd *)handle;
     if (w->owner == NULL)
@@ -45,7 +45,7 @@ static void socket_ready(uv_poll_t *handle, int status, int events)
     w->ready(w->owner, events, status < 0);
 }
 
-static void socket_closed(uv_handle_t *handle)
+static void fd_closed(uv_handle_t *handle)
 {
     mst_free(handle);
 }
@@ -70,7 +70,7 @@ mst_status mst_tcp_fd_new(mst_tcp *t, int fd, void (*ready)(void *, int, bool), 
 void mst_tcp_fd_want(mst_tcp_fd *w, int events)
 {
     if (w->events != events)
-        uv_poll_start(&w->poll, events, socket_ready);
+        uv_poll_start(&w->poll, events, fd_ready);
     w->events = events;
 }
 
@@ -81,12 +81,12 @@ void mst_tcp_fd_close(mst_tcp_fd *w)
     uv_poll_stop(&w->poll);
     close(w->fd);
     w->owner = NULL;
-    uv_close((uv_handle_t *)&w->poll, socket_closed);
+    uv_close((uv_handle_t *)&w->poll, fd_closed);
 }
 
 /* ---- chores ---- */
 
-static void judge_silence(mst_tcp_peer *p, uint64_t now)
+static void tcp_judge_silence(mst_tcp_peer *p, uint64_t now)
 {
     mst_tcp *t = p->net;
     uint64_t limit = t->options.peer_timeout_ms * MST_MS, attentive = mst_tcp_attentive(t, now);
@@ -113,7 +113,7 @@ static void judge_silence(mst_tcp_peer *p, uint64_t now)
         p->name, (double)silent * 1e-9, (double)limit * 1e-9);
 }
 
-static void chores(mst_tcp *t, uint64_t now)
+static void tcp_chores(mst_tcp *t, uint64_t now)
 {
     t->due_ns = now + LONG_WAIT;
     for (size_t i = 0; i < t->n_peers; i++) {
@@ -123,13 +123,13 @@ static void chores(mst_tcp *t, uint64_t now)
         mst_tcp_due(t, mst_tcp_peer_beat(p, now));
         if (p->out != NULL && !p->write_broken) /* the pulse cannot ask for this */
             mst_tcp_fd_want(p->socket, UV_READABLE | UV_WRITABLE);
-        judge_silence(p, now);
+        tcp_judge_silence(p, now);
     }
     mst_tcp_join_chores(t, now);
 }
 
 /* Outside of any event: what events and failures left to do. Events called here may add more. */
-static void settle(mst_tcp *t)
+static void tcp_settle(mst_tcp *t)
 {
     if (t->finished != NULL)
         mst_tcp_report_sent(t);
@@ -212,12 +212,12 @@ static void pulse_stop(mst_tcp *t)
 
 /* ---- life ---- */
 
-static void on_async(uv_async_t *handle)
+static void tcp_on_async(uv_async_t *handle)
 {
     ((mst_tcp *)handle->data)->woken = true;
 }
 
-static void on_timer(uv_timer_t *handle)
+static void tcp_on_timer(uv_timer_t *handle)
 {
     uv_stop(handle->loop); /* also when it fires before the wait: the loop would then wait without an end */
 }
@@ -290,7 +290,7 @@ static mst_status tcp_create(const mst_net_options *options, const mst_net_event
     int e = uv_loop_init(&t->loop);
     t->loop_made = e == 0;
     if (e == 0)
-        t->async_made = (e = uv_async_init(&t->loop, &t->async, on_async)) == 0;
+        t->async_made = (e = uv_async_init(&t->loop, &t->async, tcp_on_async)) == 0;
     if (e == 0)
         t->timer_made = (e = uv_timer_init(&t->loop, &t->timer)) == 0;
     if (e != 0) {
@@ -310,7 +310,7 @@ out:
 /* ---- calls ---- */
 
 /* One turn of the loop, waiting until `until` at the latest. Returns the time. */
-static uint64_t turn(mst_tcp *t, uint64_t now, uint64_t until)
+static uint64_t tcp_turn(mst_tcp *t, uint64_t now, uint64_t until)
 {
     if (until > t->due_ns)
         until = t->due_ns;
@@ -318,31 +318,31 @@ static uint64_t turn(mst_tcp *t, uint64_t now, uint64_t until)
     if (wait) {
         uint64_t ns = until - now < LONG_WAIT ? until - now : LONG_WAIT;
         uv_update_time(&t->loop);
-        uv_timer_start(&t->timer, on_timer, (ns + MST_MS - 1) / MST_MS, 0);
+        uv_timer_start(&t->timer, tcp_on_timer, (ns + MST_MS - 1) / MST_MS, 0);
         mst_tcp_doing(t, MST_NET_WAITS);
     }
     uv_run(&t->loop, wait ? UV_RUN_ONCE : UV_RUN_NOWAIT);
-    settle(t);
+    tcp_settle(t);
     uint64_t after = mst_now_ns(), planned = wait ? until : now;
     if (after > planned + ABSENCE) /* in events, or the process stood still */
         t->away_ns += after - planned - ABSENCE;
     if (after >= t->due_ns) {
-        chores(t, after);
-        settle(t);
+        tcp_chores(t, after);
+        tcp_settle(t);
     }
     return after;
 }
 
 /* With the mutex held. Turns until something was handled, a wake came or the deadline has passed. */
-static void listen_until(mst_tcp *t, uint64_t deadline)
+static void tcp_listen_until(mst_tcp *t, uint64_t deadline)
 {
     uint64_t now = mst_now_ns(), before = t->visible;
     if (t->left_ns != 0 && now - t->left_ns > ABSENCE)
         t->away_ns += now - t->left_ns - ABSENCE;
     t->polling = true;
-    settle(t);
+    tcp_settle(t);
     do
-        now = turn(t, now, t->visible != before ? now : deadline);
+        now = tcp_turn(t, now, t->visible != before ? now : deadline);
     while (t->visible == before && !t->woken && now < deadline);
     t->woken = false;
     t->polling = false;
@@ -353,7 +353,7 @@ static mst_status tcp_poll(mst_net *net, uint64_t deadline_ns)
 {
     mst_tcp *t = (mst_tcp *)net;
     mst_tcp_enter(t);
-    listen_until(t, deadline_ns);
+    tcp_listen_until(t, deadline_ns);
     pthread_mutex_unlock(&t->mutex);
     return MST_OK;
 }
@@ -363,13 +363,13 @@ static void tcp_wake(mst_net *net)
     uv_async_send(&((mst_tcp *)net)->async);
 }
 
-static mst_tcp_peer *peer_at(const mst_tcp *t, uint32_t number)
+static mst_tcp_peer *tcp_peer_at(const mst_tcp *t, uint32_t number)
 {
     return number < t->n_peers ? t->peers[number] : NULL;
 }
 
 /* A peer that has not taken all that was sent to it: from here, or (not yet received) from the system. */
-static const mst_tcp_peer *laggard(mst_tcp *t, bool *in_system)
+static const mst_tcp_peer *tcp_laggard(mst_tcp *t, bool *in_system)
 {
     const mst_tcp_peer *found = NULL;
     for (size_t i = 0; i < t->n_peers; i++) {
@@ -392,12 +392,12 @@ static const mst_tcp_peer *laggard(mst_tcp *t, bool *in_system)
 /* Bytes in the system's hands would be lost when the connection is reset at its end, so TCP's
  * acknowledgements are waited for as well; nothing tells when they come, so they are looked for at growing
  * intervals. A Unix socket's bytes stay with the receiver in any case. */
-static mst_status flush(mst_tcp *t, uint64_t deadline)
+static mst_status tcp_flush_until(mst_tcp *t, uint64_t deadline)
 {
     uint64_t pause = OUTQ_WAIT_MIN;
     bool in_system = false;
     for (;;) {
-        const mst_tcp_peer *p = laggard(t, &in_system);
+        const mst_tcp_peer *p = tcp_laggard(t, &in_system);
         uint64_t now = mst_now_ns();
         if (p == NULL)
             return MST_OK;
@@ -410,7 +410,7 @@ static mst_status flush(mst_tcp *t, uint64_t deadline)
             until = now + pause;
             pause = pause * 2 < OUTQ_WAIT_MAX ? pause * 2 : OUTQ_WAIT_MAX;
         }
-        listen_until(t, until);
+        tcp_listen_until(t, until);
     }
 }
 
@@ -423,7 +423,7 @@ static mst_status tcp_flush(mst_net *net, uint64_t deadline_ns)
         st = mst_fail(MST_EUSAGE, "net tcp: flush was called inside an event");
     } else {
         t->flushing = true;
-        st = flush(t, deadline_ns);
+        st = tcp_flush_until(t, deadline_ns);
         t->flushing = false;
     }
     pthread_mutex_unlock(&t->mutex);
@@ -453,7 +453,7 @@ static mst_status tcp_send(mst_net *net, uint32_t peer, const mst_message *m, co
 {
     mst_tcp *t = (mst_tcp *)net;
     mst_tcp_enter(t);
-    mst_tcp_peer *p = peer_at(t, peer);
+    mst_tcp_peer *p = tcp_peer_at(t, peer);
     mst_status st = p != NULL ? mst_tcp_peer_send(p, m, pieces, n_pieces, token)
                               : mst_fail(MST_EUSAGE, "net tcp: there is no peer %u", peer);
     pthread_mutex_unlock(&t->mutex);
@@ -464,7 +464,7 @@ static void tcp_drop(mst_net *net, uint32_t peer, const char *sentence)
 {
     mst_tcp *t = (mst_tcp *)net;
     mst_tcp_enter(t);
-    mst_tcp_peer *p = peer_at(t, peer);
+    mst_tcp_peer *p = tcp_peer_at(t, peer);
     if (p != NULL && p->state == MST_TCP_UP)
         mst_tcp_peer_disconnect(p, 0, sentence != NULL ? sentence : "");
     if (p != NULL && p->state != MST_TCP_DOWN)
@@ -478,7 +478,7 @@ static void tcp_stats(const mst_net *net, uint32_t peer, mst_net_stats *out)
 {
     mst_tcp *t = (mst_tcp *)net; /* the mutex is not part of what const promises */
     mst_tcp_enter(t);
-    const mst_tcp_peer *p = peer_at(t, peer);
+    const mst_tcp_peer *p = tcp_peer_at(t, peer);
     *out = p != NULL ? p->stats : t->total;
     for (size_t i = 0; peer == MST_PEER_NONE && i < t->n_peers; i++) {
         const mst_net_stats *one = &t->peers[i]->stats;
@@ -495,7 +495,7 @@ static void tcp_name_of(const mst_net *net, uint32_t peer, char *out, size_t siz
 {
     mst_tcp *t = (mst_tcp *)net;
     mst_tcp_enter(t);
-    const mst_tcp_peer *p = peer_at(t, peer);
+    const mst_tcp_peer *p = tcp_peer_at(t, peer);
     snprintf(out, size, "%s", p != NULL ? p->name : "an unknown peer");
     pthread_mutex_unlock(&t->mutex);
 }

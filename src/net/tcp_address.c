@@ -13,7 +13,7 @@
 
 #define UNIX_BUFFER (4 << 20) /* bytes; a wake-up then carries megabytes of a large body */
 
-static mst_status parse_unix(const char *text, const char *path, mst_tcp_address *out)
+static mst_status address_parse_unix(const char *text, const char *path, mst_tcp_address *out)
 {
     struct sockaddr_un *sun = (struct sockaddr_un *)&out->sa;
     size_t n = strlen(path);
@@ -36,7 +36,7 @@ mst_status mst_tcp_address_parse(const char *text, mst_tcp_address *out)
 {
     memset(out, 0, sizeof *out);
     if (strncmp(text, "unix:", 5) == 0)
-        return parse_unix(text, text + 5, out);
+        return address_parse_unix(text, text + 5, out);
     const char *colon = strrchr(text, ':'), *host = text;
     if (colon == NULL || colon == text)
         return mst_fail(MST_EUSAGE, "%s: an address is host:port, unix:/path or unix:@name", text);
@@ -114,7 +114,7 @@ int mst_tcp_socket(int family)
     return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
-static void set(int fd, int level, int option, int value)
+static void address_set(int fd, int level, int option, int value)
 {
     (void)setsockopt(fd, level, option, &value, sizeof value);
 }
@@ -122,17 +122,17 @@ static void set(int fd, int level, int option, int value)
 void mst_tcp_tune(int fd, int family, unsigned peer_timeout_ms)
 {
     if (family == AF_UNIX) {
-        set(fd, SOL_SOCKET, SO_SNDBUF, UNIX_BUFFER);
-        set(fd, SOL_SOCKET, SO_RCVBUF, UNIX_BUFFER);
+        address_set(fd, SOL_SOCKET, SO_SNDBUF, UNIX_BUFFER);
+        address_set(fd, SOL_SOCKET, SO_RCVBUF, UNIX_BUFFER);
         return;
     }
     /* TCP's buffers grow by themselves; setting them would stop that. TCP_USER_TIMEOUT stays off: it would
      * also end connections to a peer that computes with its window full; a cut link is noticed by missing
      * heartbeats. */
     int seconds = (int)(peer_timeout_ms / 3000) + 1;
-    set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set(fd, IPPROTO_TCP, TCP_KEEPIDLE, seconds);
-    set(fd, IPPROTO_TCP, TCP_KEEPINTVL, seconds);
-    set(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+    address_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    address_set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    address_set(fd, IPPROTO_TCP, TCP_KEEPIDLE, seconds);
+    address_set(fd, IPPROTO_TCP, TCP_KEEPINTVL, seconds);
+    address_set(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
 }

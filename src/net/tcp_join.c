@@ -111,7 +111,7 @@ static void stranger_remove(mst_tcp_stranger *s)
 }
 
 /* For who started the two processes; strangers cannot fill the log. */
-static void say_refusal(mst_tcp *t, const mst_shake *shake)
+static void join_say_refusal(mst_tcp *t, const mst_shake *shake)
 {
     uint64_t now = mst_now_ns();
     bool rare = t->refusal_ns == 0 || now - t->refusal_ns >= REFUSAL_NS;
@@ -120,7 +120,7 @@ static void say_refusal(mst_tcp *t, const mst_shake *shake)
     mst_log(shake->refused && rare ? MST_LOG_WARN : MST_LOG_DEBUG, "%s", shake->text);
 }
 
-static void on_stranger(void *owner, int events, bool broken)
+static void join_on_stranger(void *owner, int events, bool broken)
 {
     (void)events;
     mst_tcp_stranger *s = owner;
@@ -147,7 +147,7 @@ static void on_stranger(void *owner, int events, bool broken)
         return;
     }
     if (s->shake.state == MST_SHAKE_FAILED)
-        say_refusal(t, &s->shake);
+        join_say_refusal(t, &s->shake);
     stranger_remove(s);
 }
 
@@ -163,7 +163,7 @@ static void stranger_new(mst_tcp *t, int fd, const struct sockaddr_storage *sa, 
     mst_tcp_address_format(sa, length, s->address, sizeof s->address);
     mst_shake_options options = shake_options(t, s->address);
     if (mst_shake_init(&s->shake, &options, false) != MST_OK ||
-        mst_tcp_fd_new(t, fd, on_stranger, s, &s->socket) != MST_OK) {
+        mst_tcp_fd_new(t, fd, join_on_stranger, s, &s->socket) != MST_OK) {
         mst_free(s);
         close(fd);
         return;
@@ -185,7 +185,7 @@ static void stranger_new(mst_tcp *t, int fd, const struct sockaddr_storage *sa, 
 
 /* ---- listening ---- */
 
-static void on_listener(void *owner, int events, bool broken)
+static void join_on_listener(void *owner, int events, bool broken)
 {
     (void)events;
     mst_tcp_listener *l = owner;
@@ -207,7 +207,7 @@ static void on_listener(void *owner, int events, bool broken)
 }
 
 /* A Unix path that exists: true when no process listens there any more and it has been removed. */
-static bool stale_removed(const mst_tcp_address *a)
+static bool join_stale_removed(const mst_tcp_address *a)
 {
     const char *path = ((const struct sockaddr_un *)&a->sa)->sun_path;
     struct stat st;
@@ -236,7 +236,7 @@ static mst_status listen_socket(mst_tcp *t, const char *text, const mst_tcp_addr
         (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     const struct sockaddr *sa = (const struct sockaddr *)&a->sa;
     bool bound = bind(fd, sa, a->length) == 0 ||
-                 (errno == EADDRINUSE && a->is_unix && stale_removed(a) && bind(fd, sa, a->length) == 0);
+                 (errno == EADDRINUSE && a->is_unix && join_stale_removed(a) && bind(fd, sa, a->length) == 0);
     if (bound && listen(fd, BACKLOG) == 0) {
         *out = fd;
         return MST_OK;
@@ -275,7 +275,7 @@ mst_status mst_tcp_listen(mst_tcp *t, const char *address, char *bound, size_t b
     TRY(mst_tcp_address_parse(address, &a));
     TRY(a.numeric ? listen_socket(t, address, &a, &fd) : listen_name(t, address, &a, &fd));
     mst_tcp_listener *l = mst_zalloc(sizeof *l);
-    mst_status st = l != NULL ? mst_tcp_fd_new(t, fd, on_listener, l, &l->socket) : mst_fail_memory();
+    mst_status st = l != NULL ? mst_tcp_fd_new(t, fd, join_on_listener, l, &l->socket) : mst_fail_memory();
     if (st != MST_OK) {
         mst_free(l);
         close(fd);
@@ -342,7 +342,7 @@ static void dial_again(mst_tcp_dial *d, const char *reason)
 }
 
 /* A socket connected to itself: nobody listens, and the system chose the port that was called. */
-static bool is_own_echo(int fd)
+static bool join_is_own_echo(int fd)
 {
     struct sockaddr_storage here = {0}, there = {0};
     socklen_t n_here = sizeof here, n_there = sizeof there;
@@ -355,7 +355,7 @@ static void dial_connected(mst_tcp_dial *d)
 {
     mst_tcp *t = d->net;
     int fd = d->socket->fd;
-    if (is_own_echo(fd)) {
+    if (join_is_own_echo(fd)) {
         dial_again(d, strerror(ECONNREFUSED));
         return;
     }
@@ -404,7 +404,7 @@ static void dial_shake(mst_tcp_dial *d, bool broken)
     }
 }
 
-static void on_dial(void *owner, int events, bool broken)
+static void join_on_dial(void *owner, int events, bool broken)
 {
     (void)events;
     mst_tcp_dial *d = owner;
@@ -430,7 +430,7 @@ static void dial_socket(mst_tcp_dial *d, const struct sockaddr *sa, socklen_t le
         dial_again(d, strerror(errno));
         return;
     }
-    if (mst_tcp_fd_new(t, fd, on_dial, d, &d->socket) != MST_OK) {
+    if (mst_tcp_fd_new(t, fd, join_on_dial, d, &d->socket) != MST_OK) {
         close(fd);
         dial_again(d, mst_error_text());
         return;
@@ -447,7 +447,7 @@ static void dial_socket(mst_tcp_dial *d, const struct sockaddr *sa, socklen_t le
         dial_again(d, strerror(errno));
 }
 
-static void not_without_secret(mst_tcp_dial *d)
+static void join_not_without_secret(mst_tcp_dial *d)
 {
     mst_tcp_peer_fail(d->peer, MST_NET_REFUSED, MST_EUSAGE,
                       "%s is on another machine: give the job a secret to connect beyond this one", d->text);
@@ -460,12 +460,12 @@ static void dial_socket_next(mst_tcp_dial *d)
     struct sockaddr_storage sa = {0};
     memcpy(&sa, ai->ai_addr, ai->ai_addrlen < sizeof sa ? ai->ai_addrlen : sizeof sa);
     if (d->net->secret[0] == '\0' && !mst_tcp_is_local(&sa))
-        not_without_secret(d);
+        join_not_without_secret(d);
     else
         dial_socket(d, ai->ai_addr, ai->ai_addrlen);
 }
 
-static void on_lookup(uv_getaddrinfo_t *request, int status, struct addrinfo *found)
+static void join_on_lookup(uv_getaddrinfo_t *request, int status, struct addrinfo *found)
 {
     mst_tcp_dial *d = request->data;
     d->resolving = false;
@@ -489,14 +489,14 @@ static void dial_try(mst_tcp_dial *d)
     d->retry_ns = 0;
     if (d->address.numeric) {
         if (t->secret[0] == '\0' && !mst_tcp_is_local(&d->address.sa))
-            not_without_secret(d);
+            join_not_without_secret(d);
         else
             dial_socket(d, (const struct sockaddr *)&d->address.sa, d->address.length);
         return;
     }
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     d->lookup.data = d;
-    int e = uv_getaddrinfo(&t->loop, &d->lookup, on_lookup, d->address.host, d->address.port, &hints);
+    int e = uv_getaddrinfo(&t->loop, &d->lookup, join_on_lookup, d->address.host, d->address.port, &hints);
     if (e != 0) {
         dial_again(d, uv_strerror(e));
         return;

@@ -20,7 +20,7 @@
 #define DOWN 0.02
 
 /* Whether it is a connection over a network; its own address then. */
-static bool is_connection(int fd, struct sockaddr_storage *own)
+static bool own_is_connection(int fd, struct sockaddr_storage *own)
 {
     int type = 0;
     struct sockaddr_storage peer;
@@ -34,7 +34,7 @@ static bool is_connection(int fd, struct sockaddr_storage *own)
     return own->ss_family == AF_INET || own->ss_family == AF_INET6;
 }
 
-static bool is_address(const struct sockaddr *a, const struct sockaddr_storage *own)
+static bool own_is_address(const struct sockaddr *a, const struct sockaddr_storage *own)
 {
     if (a == NULL || a->sa_family != own->ss_family)
         return false;
@@ -46,10 +46,10 @@ static bool is_address(const struct sockaddr *a, const struct sockaddr_storage *
 }
 
 /* The interface that has the address; NULL: none, or loopback. */
-static const char *link_of(const struct ifaddrs *all, const struct sockaddr_storage *own)
+static const char *own_link_of(const struct ifaddrs *all, const struct sockaddr_storage *own)
 {
     for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next)
-        if (is_address(i->ifa_addr, own))
+        if (own_is_address(i->ifa_addr, own))
             return (i->ifa_flags & IFF_LOOPBACK) == 0 ? i->ifa_name : NULL;
     return NULL;
 }
@@ -68,10 +68,10 @@ void mst_tcp_own_look(mst_tcp_own *self)
         struct sockaddr_storage own;
         mst_tcp_delivery d;
         int fd = entry->d_name[0] != '.' ? atoi(entry->d_name) : -1;
-        if (fd < 0 || !is_connection(fd, &own) || !mst_tcp_delivery_of(fd, &d) || d.sender_limited ||
+        if (fd < 0 || !own_is_connection(fd, &own) || !mst_tcp_delivery_of(fd, &d) || d.sender_limited ||
             d.bytes_per_s <= best.bytes_per_s)
             continue;
-        const char *link = link_of(all, &own);
+        const char *link = own_link_of(all, &own);
         if (link == NULL || strlen(link) >= sizeof best.link)
             continue;
         best.bytes_per_s = d.bytes_per_s;

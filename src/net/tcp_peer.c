@@ -104,7 +104,7 @@ void mst_tcp_report_sent(mst_tcp *t)
     }
 }
 
-static void list_todo(mst_tcp_peer *p)
+static void peer_list_todo(mst_tcp_peer *p)
 {
     if (p->listed)
         return;
@@ -147,7 +147,7 @@ void mst_tcp_peer_end(mst_tcp_peer *p, bool report)
     out_free_list(p->out);
     p->out = p->out_last = NULL;
     p->stats.queued = 0;
-    list_todo(p);
+    peer_list_todo(p);
 }
 
 void mst_tcp_peer_fail(mst_tcp_peer *p, mst_net_reason reason, mst_status code, const char *format, ...)
@@ -164,7 +164,7 @@ void mst_tcp_peer_fail(mst_tcp_peer *p, mst_net_reason reason, mst_status code, 
 }
 
 /* This end was silent for so long that the peer has dropped it. */
-static void fail_stopped(mst_tcp_peer *p, uint64_t silent_ns)
+static void peer_fail_stopped(mst_tcp_peer *p, uint64_t silent_ns)
 {
     p->why->silent_s = (double)silent_ns * 1e-9;
     mst_tcp_peer_fail(p, MST_NET_STOPPED, MST_EPEER, "this process was silent for %.1f s and %s dropped it",
@@ -173,18 +173,18 @@ static void fail_stopped(mst_tcp_peer *p, uint64_t silent_ns)
 
 /* The connection ended without a DISCONNECT. A process that stood still for longer than peers wait knows why.
  */
-static void fail_died(mst_tcp_peer *p, const char *how)
+static void peer_fail_died(mst_tcp_peer *p, const char *how)
 {
     uint64_t still = mst_tcp_still(p->net);
     if (still > 0)
-        fail_stopped(p, still);
+        peer_fail_stopped(p, still);
     else
         mst_tcp_peer_fail(p, MST_NET_DIED, MST_EPEER, "%s died: %s", p->name, how);
 }
 
 /* ---- reading ---- */
 
-static mst_status on_body(void *arg, const mst_message *m, void **out)
+static mst_status peer_on_body(void *arg, const mst_message *m, void **out)
 {
     mst_tcp_peer *p = arg;
     mst_tcp *t = p->net;
@@ -194,7 +194,7 @@ static mst_status on_body(void *arg, const mst_message *m, void **out)
     return st == MST_OK && p->state != MST_TCP_UP ? MST_ESTOPPED : st;
 }
 
-static mst_status on_message(void *arg, const mst_message *m, void *body)
+static mst_status peer_on_message(void *arg, const mst_message *m, void *body)
 {
     mst_tcp_peer *p = arg;
     mst_tcp *t = p->net;
@@ -209,7 +209,7 @@ static mst_status on_message(void *arg, const mst_message *m, void *body)
     return st == MST_OK && p->state != MST_TCP_UP ? MST_ESTOPPED : st;
 }
 
-static mst_status on_own(void *arg, const mst_message *m, const uint8_t *body)
+static mst_status peer_on_own(void *arg, const mst_message *m, const uint8_t *body)
 {
     mst_tcp_peer *p = arg;
     if (m->type != MST_WIRE_DISCONNECT)
@@ -218,7 +218,7 @@ static mst_status on_own(void *arg, const mst_message *m, const uint8_t *body)
     memcpy(text, body, (size_t)m->size);
     text[m->size] = '\0';
     if (m->flags & MST_WIRE_YOUR_SILENCE)
-        fail_stopped(p, m->step);
+        peer_fail_stopped(p, m->step);
     else if (text[0] == '\0')
         mst_tcp_peer_fail(p, MST_NET_CLOSED, MST_EPEER, "%s left", p->name);
     else
@@ -226,9 +226,10 @@ static mst_status on_own(void *arg, const mst_message *m, const uint8_t *body)
     return MST_ESTOPPED;
 }
 
-static const mst_frames_events frame_events = {.body = on_body, .message = on_message, .own = on_own};
+static const mst_frames_events frame_events = {
+    .body = peer_on_body, .message = peer_on_message, .own = peer_on_own};
 
-static void uncork(mst_tcp_peer *p)
+static void peer_uncork(mst_tcp_peer *p)
 {
     if (p->corked)
         mst_tcp_peer_write(p);
@@ -236,7 +237,7 @@ static void uncork(mst_tcp_peer *p)
 }
 
 /* n bytes have arrived. False: the peer is down now. */
-static bool take(mst_tcp_peer *p, size_t n)
+static bool peer_take(mst_tcp_peer *p, size_t n)
 {
     p->received_ns = mst_tcp_attentive(p->net, mst_now_ns());
     mst_status st = mst_frames_take(p->in, n, &frame_events, p);
@@ -250,14 +251,14 @@ static bool take(mst_tcp_peer *p, size_t n)
         return false;
     if (p->corked && p->out != NULL)
         mst_tcp_doing(p->net, MST_NET_WRITES);
-    uncork(p);
+    peer_uncork(p);
     if (p->out != NULL && !p->write_broken)
         mst_tcp_fd_want(p->socket, UV_READABLE | UV_WRITABLE);
     return true;
 }
 
 /* Reads what is there; to_end: all of it, else a fair share. */
-static void read_some(mst_tcp_peer *p, bool to_end)
+static void peer_read_some(mst_tcp_peer *p, bool to_end)
 {
     for (int i = 0; to_end || i < READS_MAX; i++) {
         struct iovec room[2];
@@ -266,23 +267,23 @@ static void read_some(mst_tcp_peer *p, bool to_end)
         size_t most = room[0].iov_len + (n_room > 1 ? room[1].iov_len : 0);
         ssize_t n = readv(p->socket->fd, room, n_room);
         if (n > 0) {
-            if (!take(p, (size_t)n) || ((size_t)n < most && !to_end))
+            if (!peer_take(p, (size_t)n) || ((size_t)n < most && !to_end))
                 return;
         } else if (n == 0) {
-            fail_died(p, "the connection closed unexpectedly");
+            peer_fail_died(p, "the connection closed unexpectedly");
             return;
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return;
         } else if (errno != EINTR) {
             char how[160];
             snprintf(how, sizeof how, "the connection broke (%s)", strerror(errno));
-            fail_died(p, how);
+            peer_fail_died(p, how);
             return;
         }
     }
 }
 
-static void on_ready(void *owner, int events, bool broken)
+static void peer_on_ready(void *owner, int events, bool broken)
 {
     mst_tcp_peer *p = owner;
     if (events & UV_WRITABLE) {
@@ -290,11 +291,11 @@ static void on_ready(void *owner, int events, bool broken)
         mst_tcp_peer_write(p);
     }
     if (events & UV_READABLE || broken)
-        read_some(p, broken);
+        peer_read_some(p, broken);
     if (p->state != MST_TCP_UP)
         return;
     if (broken)
-        fail_died(p, "the connection broke");
+        peer_fail_died(p, "the connection broke");
     else
         mst_tcp_fd_want(p->socket, UV_READABLE | (p->out != NULL && !p->write_broken ? UV_WRITABLE : 0));
 }
@@ -314,7 +315,7 @@ mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, const mst_identity *w
     mst_tcp_rate_begin(p, w->fd);
     p->socket = w;
     w->owner = p;
-    w->ready = on_ready;
+    w->ready = peer_on_ready;
     p->state = MST_TCP_UP;
     p->spoke_ns = mst_now_ns();
     p->received_ns = mst_tcp_attentive(t, p->spoke_ns);
@@ -325,7 +326,7 @@ mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, const mst_identity *w
     mst_tcp_enter(t);
     if (n > 0 && p->state == MST_TCP_UP) {
         memcpy(p->in->stage, bytes, n);
-        take(p, n);
+        peer_take(p, n);
     }
     return MST_OK;
 }
@@ -334,8 +335,8 @@ void mst_tcp_peer_settle(mst_tcp_peer *p)
 {
     mst_tcp *t = p->net;
     if (p->state == MST_TCP_UP && p->write_broken) {
-        read_some(p, true);
-        fail_died(p, "it takes no more messages");
+        peer_read_some(p, true);
+        peer_fail_died(p, "it takes no more messages");
         return; /* listed again */
     }
     if (p->state != MST_TCP_DOWN)
@@ -354,14 +355,14 @@ void mst_tcp_peer_settle(mst_tcp_peer *p)
 
 /* ---- writing ---- */
 
-static void break_writes(mst_tcp_peer *p)
+static void peer_break_writes(mst_tcp_peer *p)
 {
     p->write_broken = true;
-    list_todo(p);
+    peer_list_todo(p);
 }
 
 /* What the system takes now; -1 when it takes nothing any more. */
-static ssize_t write_some(mst_tcp_peer *p, struct iovec *iov, size_t n_iov)
+static ssize_t peer_write_some(mst_tcp_peer *p, struct iovec *iov, size_t n_iov)
 {
     struct msghdr message = {.msg_iov = iov, .msg_iovlen = n_iov};
     ssize_t n;
@@ -376,7 +377,7 @@ static ssize_t write_some(mst_tcp_peer *p, struct iovec *iov, size_t n_iov)
 }
 
 /* The parts of o that are not written yet, at most room of them. */
-static size_t gather(const mst_tcp_out *o, struct iovec *iov, size_t room)
+static size_t peer_gather(const mst_tcp_out *o, struct iovec *iov, size_t room)
 {
     size_t n = 0;
     uint64_t skip = o->done;
@@ -401,10 +402,10 @@ void mst_tcp_peer_write(mst_tcp_peer *p)
         struct iovec iov[IOV_MAX_OUT];
         size_t n_iov = 0;
         for (const mst_tcp_out *o = p->out; o != NULL && n_iov < IOV_MAX_OUT; o = o->next)
-            n_iov += gather(o, iov + n_iov, IOV_MAX_OUT - n_iov);
-        ssize_t n = write_some(p, iov, n_iov);
+            n_iov += peer_gather(o, iov + n_iov, IOV_MAX_OUT - n_iov);
+        ssize_t n = peer_write_some(p, iov, n_iov);
         if (n < 0)
-            break_writes(p);
+            peer_break_writes(p);
         if (n <= 0)
             return;
         written += (uint64_t)n;
@@ -426,7 +427,7 @@ void mst_tcp_peer_write(mst_tcp_peer *p)
     }
 }
 
-static void enqueue(mst_tcp_peer *p, mst_tcp_out *o)
+static void peer_enqueue(mst_tcp_peer *p, mst_tcp_out *o)
 {
     if (p->out_last != NULL)
         p->out_last->next = o;
@@ -490,11 +491,11 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
         return mst_fail_memory();
 
     if (p->stats.queued + size > CORK_MAX)
-        uncork(p);
+        peer_uncork(p);
     mst_tcp_rate_look(p, p->socket->fd, size);
-    ssize_t n = p->out == NULL && !p->corked ? write_some(p, iov, n_iov) : 0;
+    ssize_t n = p->out == NULL && !p->corked ? peer_write_some(p, iov, n_iov) : 0;
     if (n < 0) {
-        break_writes(p);
+        peer_break_writes(p);
         if (o != NULL)
             out_free(t, o);
         return mst_fail(MST_EPEER, "%s no longer receives messages (%s)", p->name, strerror(errno));
@@ -502,11 +503,11 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
     if ((uint64_t)n < size) {
         if (o == NULL && (o = out_rest(p, header, pieces, n_pieces, size, (uint64_t)n, NULL)) == NULL) {
             if (n > 0) /* half a message is out: nothing can follow it */
-                break_writes(p);
+                peer_break_writes(p);
             return mst_fail_memory();
         }
         o->done = (uint64_t)n;
-        enqueue(p, o);
+        peer_enqueue(p, o);
         if (!p->corked)
             mst_tcp_fd_want(p->socket, UV_READABLE | UV_WRITABLE);
     } else if (o != NULL) {
@@ -529,22 +530,22 @@ uint64_t mst_tcp_peer_beat(mst_tcp_peer *p, uint64_t now_ns)
     uint8_t header[MST_WIRE_HEADER];
     mst_header_encode(&(mst_message){.type = MST_WIRE_HEARTBEAT}, header);
     struct iovec iov = {.iov_base = header, .iov_len = sizeof header};
-    ssize_t n = write_some(p, &iov, 1);
+    ssize_t n = peer_write_some(p, &iov, 1);
     if (n < 0) {
-        break_writes(p);
+        peer_break_writes(p);
     } else if (n > 0 && n < MST_WIRE_HEADER) {
         mst_tcp_out *rest = out_rest(p, header, NULL, 0, sizeof header, (uint64_t)n, NULL);
         if (rest != NULL)
-            enqueue(p, rest);
+            peer_enqueue(p, rest);
         else
-            break_writes(p);
+            peer_break_writes(p);
     }
     return now_ns + MST_TCP_HEARTBEAT;
 }
 
 void mst_tcp_peer_disconnect(mst_tcp_peer *p, uint64_t silent_ns, const char *sentence)
 {
-    uncork(p);
+    peer_uncork(p);
     if (p->write_broken || (p->out != NULL && p->out->done > 0))
         return;
     uint8_t header[MST_WIRE_HEADER], scratch[4096];
@@ -556,7 +557,7 @@ void mst_tcp_peer_disconnect(mst_tcp_peer *p, uint64_t silent_ns, const char *se
                       header);
     struct iovec iov[2] = {{.iov_base = header, .iov_len = sizeof header},
                            {.iov_base = (void *)sentence, .iov_len = length}};
-    (void)write_some(p, iov, length > 0 ? 2 : 1);
+    (void)peer_write_some(p, iov, length > 0 ? 2 : 1);
     for (int i = 0; i < DRAIN_MAX; i++)
         if (recv(p->socket->fd, scratch, sizeof scratch, MSG_DONTWAIT) <= 0)
             break;

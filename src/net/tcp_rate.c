@@ -23,7 +23,7 @@
 #define DOWN       0.02
 
 /* Whether an address of an interface is that of a socket. */
-static bool same_address(const struct sockaddr *a, const struct sockaddr *b)
+static bool rate_same_address(const struct sockaddr *a, const struct sockaddr *b)
 {
     if (a == NULL || a->sa_family != b->sa_family)
         return false;
@@ -44,7 +44,8 @@ void mst_tcp_rate_begin(mst_tcp_peer *p, int fd)
     if (p->is_unix || getsockname(fd, (struct sockaddr *)&own, &size) != 0 || getifaddrs(&all) != 0)
         return;
     for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next)
-        if (same_address(i->ifa_addr, (struct sockaddr *)&own) && strlen(i->ifa_name) < sizeof p->stats.link)
+        if (rate_same_address(i->ifa_addr, (struct sockaddr *)&own) &&
+            strlen(i->ifa_name) < sizeof p->stats.link)
             snprintf(p->stats.link, sizeof p->stats.link, "%s", i->ifa_name);
     freeifaddrs(all);
 }

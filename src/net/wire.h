@@ -24,6 +24,10 @@
 #define MST_WIRE_YOUR_SILENCE 1u  /* flag of a DISCONNECT: the receiver was silent for `step` nanoseconds */
 #define MST_WIRE_OWN_MAX      512 /* bytes of body of net's own messages */
 
+/* Why a process of another secret is refused, in the sentences of all engines. */
+#define MST_WIRE_OTHER_SECRET                                                                                \
+    "its job secret is not the one of this process; give every process of a job the same"
+
 static inline void mst_put_u16(uint8_t *at, uint16_t v)
 {
     at[0] = (uint8_t)v;
