@@ -416,18 +416,17 @@ out:
 
 static mst_status sweep_load(mst_sweep *sweep, const sweep_options *o)
 {
-    mst_status st = mst_sweep_load(sweep, o->overwrite ? MST_SWEEP_ANEW
+    mst_status st = mst_sweep_load(sweep, o->overwrite ? MST_SWEEP_OVERWRITE
                                           : o->extend  ? MST_SWEEP_EXTEND
                                                        : MST_SWEEP_SAME);
     if (st == MST_EINPUT && o->report_only) {
-        mst_warn("%s/sweep.json is damaged: the report is of what the folders of the runs tell",
-                 sweep->folder);
+        mst_warn("%s/sweep.json is damaged: the report uses the folders of the runs", sweep->folder);
         return mst_sweep_load(sweep, MST_SWEEP_RUNS);
     }
     if (st == MST_OK && sweep->search != NULL && !o->search && !o->report_only)
         return mst_fail(MST_EEXIST,
-                        "%s: holds a search, whose runs were cut short: give --auto to go on with it, "
-                        "--overwrite to begin anew, or another --out",
+                        "%s: holds a search, whose runs were cut short: give --auto to continue it, "
+                        "--overwrite to start again, or another --out",
                         sweep->folder);
     return st;
 }

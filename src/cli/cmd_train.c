@@ -397,7 +397,7 @@ static mst_status train(settings *s, mst_training *training, mst_train_view *vie
     mst_status st = mst_training_run(training, &callbacks, &summary);
     mst_train_view_end(view);
     TRY(st);
-    return train_conclude(s, &summary, NULL, "a wish to stop");
+    return train_conclude(s, &summary, NULL, "a request to stop");
 }
 
 static mst_status train_run_job(settings *s, const mst_train_config *config, mst_train_view *view)

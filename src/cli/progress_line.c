@@ -1,5 +1,5 @@
-/* The progress bar; contract in progress.h. g_drawn, under g_mutex, says whether a bar stands on the
- * terminal's last line, so that whoever writes a line clears it first. */
+/* The progress bar; contract in progress.h. g_drawn, guarded by g_mutex, is true while a bar is on the last
+ * line of the terminal: code that writes a line clears it first. */
 #include "cli/progress_line.h"
 
 #include <pthread.h>

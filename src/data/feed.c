@@ -329,12 +329,12 @@ static mst_status feed_restart(mst_feed *f, uint64_t epoch, uint64_t from)
     return st;
 }
 
-static mst_status feed_start(mst_feed *f, uint64_t epoch, uint64_t from, uint64_t to, bool anew)
+static mst_status feed_start(mst_feed *f, uint64_t epoch, uint64_t from, uint64_t to, bool reload)
 {
     mst_status st = MST_OK;
     pthread_mutex_lock(&f->mutex);
     bool same = f->producing && f->error.code == MST_OK && f->epoch == epoch;
-    if (anew || !same || !move_to(f, from))
+    if (reload || !same || !move_to(f, from))
         st = feed_restart(f, epoch, from);
     set_end(f, to);
     pthread_mutex_unlock(&f->mutex);

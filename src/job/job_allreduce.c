@@ -165,18 +165,18 @@ static void rank0_on_saved(void *arg, const mst_train_status *status, const char
 static mst_status ranks_share_start(mst_comm *comm, const mst_training *training, uint64_t *step,
                                     bool *observed)
 {
-    char text[64], *heard = NULL;
+    char text[64], *shared = NULL;
     unsigned long long at = 0;
-    int watched = 0;
+    int observes = 0;
     bool root = mst_comm_mpi(comm)->rank == 0;
     snprintf(text, sizeof text, "%llu %d",
              root ? (unsigned long long)mst_run_log_at(training->log)->steps : 0ull,
              (int)training->options.observe);
-    TRY(mst_comm_share_text(comm, text, &heard));
-    int n = sscanf(heard, "%llu %d", &at, &watched);
-    mst_free(heard);
+    TRY(mst_comm_share_text(comm, text, &shared));
+    int n = sscanf(shared, "%llu %d", &at, &observes);
+    mst_free(shared);
     *step = at;
-    *observed = watched != 0;
+    *observed = observes != 0;
     return n == 2 ? MST_OK : mst_fail(MST_EPEER, "rank 0 did not send the step of the run");
 }
 
@@ -218,9 +218,9 @@ static mst_status rank_train(const mst_job_config *config, mst_comm *comm, mst_t
     mst_allreduce_requests own = {.stop = config->train->stop, .save_wanted = config->train->save_wanted};
     TRY(mst_allreduce_join(training->strategy, &own));
     rank0_callbacks l = {callbacks, training, summary};
-    mst_train_callbacks heard = {
+    mst_train_callbacks forward = {
         .arg = &l, .progress = rank0_on_progress, .evaluated = rank0_on_evaluated, .saved = rank0_on_saved};
-    TRY(mst_training_run(training, &heard, &summary->train));
+    TRY(mst_training_run(training, &forward, &summary->train));
     summary->coordinated = true;
     summary->workers = json_incref(training->workers);
     return MST_OK;

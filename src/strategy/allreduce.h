@@ -25,7 +25,7 @@
 /* Requests that a rank gets (signals), and its progress; any thread. */
 typedef struct mst_allreduce_requests {
     const atomic_bool *stop;   /* or NULL */
-    bool (*save_wanted)(void); /* true once for every wish; or NULL */
+    bool (*save_wanted)(void); /* true once for every request; or NULL */
     /* Ranks other than 0, after every order: the step that training has reached. Or NULL. */
     void (*at)(void *arg, uint64_t step);
     void *at_arg;

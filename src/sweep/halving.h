@@ -1,10 +1,10 @@
 /* The search of `muster sweep --auto`: successive halving for the shortest time to a target.
  *
- * All candidates are trained for the same time; if none has reached the target, the better half goes on for
- * twice as long, and so forth. Whoever reaches the target in the least training time has won: the others of
- * that round have been trained for at least as long without reaching it, and the rest were dropped on the
- * way. One that is left alone and comes no nearer to the target for MST_HALVING_PATIENCE rounds, each twice
- * as long as the one before, ends the search. Only decisions are made here. */
+ * All candidates are trained for the same time; if none has reached the target, the better half continues for
+ * twice as long, and so on. The candidate that reaches the target in the least training time wins: the others
+ * of that round have been trained for at least as long without reaching it, and the rest have been dropped. A
+ * single remaining candidate that comes no nearer to the target for MST_HALVING_PATIENCE rounds, each twice
+ * as long as the previous one, ends the search. This file only makes decisions. */
 #ifndef MST_SWEEP_HALVING_H
 #define MST_SWEEP_HALVING_H
 

@@ -104,22 +104,21 @@ char *mst_sweep_run_path(const mst_sweep *self, const mst_sweep_cell *cell);
 /* The condition of for: until; NULL: none. */
 const char *mst_sweep_until(const mst_sweep *self);
 
-/* ---- how far it is ---- */
+/* ---- state ---- */
 
 typedef enum mst_sweep_change {
-    MST_SWEEP_SAME,   /* a changed file is refused, with what differs */
-    MST_SWEEP_EXTEND, /* runs whose command has stayed the same count, whatever else changed; none of a search
-                       */
-    MST_SWEEP_ANEW,   /* nothing of before counts */
-    MST_SWEEP_RUNS,   /* what the runs' folders tell; sweep.json is not read */
+    MST_SWEEP_SAME,      /* refuses a changed file, with the differences */
+    MST_SWEEP_EXTEND,    /* keeps runs with an unchanged command; none of a search */
+    MST_SWEEP_OVERWRITE, /* ignores the existing state */
+    MST_SWEEP_RUNS,      /* reads the run folders only, not sweep.json */
 } mst_sweep_change;
 
-/* Takes over what SWEEP/sweep.json and the runs' manifests tell. No such file: MST_OK. MST_EEXIST when the
- * folder holds something else, or another sweep; MST_EINPUT when sweep.json is damaged, which ANEW and RUNS
- * do not mind. */
+/* Reads SWEEP/sweep.json and the manifests of the runs. MST_OK without such a file. MST_EEXIST if the folder
+ * holds something else, or another sweep; MST_EINPUT if sweep.json is damaged, except with OVERWRITE and
+ * RUNS. */
 mst_status mst_sweep_load(mst_sweep *self, mst_sweep_change change);
 
-/* Replaces SWEEP/sweep.json, which appears whole. The folder is made. */
+/* Replaces SWEEP/sweep.json atomically. Creates the folder. */
 mst_status mst_sweep_save(const mst_sweep *self);
 
 /* Whether the cell is the first that is skipped for its reason; then *why is that, and *n how many there are.

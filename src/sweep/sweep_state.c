@@ -103,7 +103,7 @@ static mst_status state_compare_specs(const mst_sweep *self, const json_t *befor
     if (text.size > 0)
         st = mst_fail(MST_EEXIST,
                       "%s: has changed since the runs in %s (%.600s): give --extend to keep runs that stay "
-                      "the same, --overwrite to begin anew, or another --out",
+                      "the same, --overwrite to start again, or another --out",
                       self->file, self->folder, text.text);
     mst_string_fini(&text);
     return st;
@@ -210,14 +210,14 @@ static mst_status read_state(const mst_sweep *self, const char *path, mst_sweep_
     mst_status st = MST_OK;
     if (json_is_string(format) && strcmp(json_string_value(format), "muster-sweep") != 0)
         st = mst_fail(MST_EEXIST, "%s: is not the state of a sweep: choose another --out", path);
-    else if (!json_is_string(format) && change != MST_SWEEP_ANEW)
+    else if (!json_is_string(format) && change != MST_SWEEP_OVERWRITE)
         st = mst_fail(MST_EINPUT,
-                      "%s: is damaged, and not the state of a sweep: give --overwrite to begin anew, "
+                      "%s: is damaged, and not the state of a sweep: give --overwrite to start again, "
                       "--report-only to report on the runs that are there, or another --out",
                       path);
     else if (change == MST_SWEEP_SAME)
         st = state_compare_specs(self, json_object_get(state, "spec"));
-    if (st == MST_OK && change != MST_SWEEP_ANEW)
+    if (st == MST_OK && change != MST_SWEEP_OVERWRITE)
         *out = json_incref(state);
     json_decref(state);
     return st;

@@ -19,7 +19,7 @@ typedef struct mst_rate {
     uint32_t n;
 } mst_rate;
 
-/* Records that `rows` were done at `seconds`, which never decrease; fewer rows than before start anew.
+/* Records that `rows` were done at `seconds`, which never decrease; fewer rows than before restart the rate.
  * Returns rows per second over the last MST_RATE_SECONDS, or since the first point if that is more recent; 0:
  * not known yet. */
 double mst_rate_at(mst_rate *self, double seconds, uint64_t rows);

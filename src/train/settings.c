@@ -54,8 +54,8 @@ mst_status mst_settings_imply(mst_settings *self)
 
 /* ---- resuming ---- */
 
-/* Takes a run's options over for those that were not given anew. What has its default stays that: --dry-run
- * tells the two apart. */
+/* Adopts the options of a run that the command does not give. An option with its default keeps this state,
+ * which --dry-run shows. */
 static mst_status settings_adopt_values(mst_settings *s, json_t *values)
 {
     json_t *now = mst_options_json(s->groups, s->n_groups), *group, *value;
@@ -87,8 +87,7 @@ static bool settings_same_net(const char *file, const char *net)
     return m == n || (strncmp(net, front, strlen(front)) == 0 && strcspn(net, "\n") + 1 == n - m);
 }
 
-/* The net of a resumed run is the one it was started with, unless --net is given anew: its file need not be
- * there any more, nor be what it was. */
+/* A resumed run keeps its net unless the command gives --net: the net file may be missing or changed. */
 static mst_status settings_adopt_net(mst_settings *s, const json_t *manifest, bool given)
 {
     const json_t *model = json_object_get(manifest, "model");
@@ -139,7 +138,7 @@ static void settings_adopt_shape(mst_settings *s, const json_t *manifest)
     s->resumed.classes = classes > 0 && classes <= 1 << 24 ? (uint32_t)classes : 0;
 }
 
-/* A resumed run has the options and files it was started with, unless given anew. */
+/* A resumed run keeps its options and files unless the command gives others. */
 static mst_status settings_adopt_manifest(mst_settings *s, const json_t *manifest, const char *source)
 {
     json_t *groups = json_object_get(manifest, "options"), *files = json_object_get(manifest, "files"),

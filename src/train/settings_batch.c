@@ -1,8 +1,8 @@
 /* Keeping the global batch of a resumed run; contract in settings_batch.h.
  *
- * A synchronous step is one global batch, whoever computes it: with other numbers of workers each takes
- * another share, and the weights follow the same path. In the other modes a step is one worker's batch, which
- * does not change with the number of workers. */
+ * A synchronous step is one global batch: with another number of workers each takes another share, and the
+ * weights follow the same path. In the other modes a step is one worker's batch, which does not change with
+ * the number of workers. */
 #include "train/settings_batch.h"
 
 #include <stdio.h>

@@ -4,14 +4,14 @@
 
 #include "train/settings.h"
 
-/* What a run was trained with; zeroed: no run is resumed. */
+/* The batch sizes of a resumed run; zeroed: no run is resumed. */
 typedef struct mst_batch_before {
     json_int_t workers, batch, global_batch;
     bool sync;
-    bool given, lr_given; /* --batch or --global-batch, --lr or --lr-scale, anew */
+    bool given, lr_given; /* the command gives --batch or --global-batch, --lr or --lr-scale */
 } mst_batch_before;
 
-/* Before the options of the manifest are taken over. */
+/* Call it before the options of the manifest are adopted. */
 mst_batch_before mst_batch_before_of(const mst_settings *settings, const json_t *manifest);
 
 /* After the workers are counted: sets --global-batch, and --lr where --lr-scale would change the rate, so

@@ -255,17 +255,17 @@ cp t.cache missing.cache
 expect 0 sweep fails.yaml --retry-failed
 same "states after --retry-failed" "$(state sweeps/fails wrong)" "done"
 expect 0 sweep fails.yaml --overwrite
-same "runs begun anew" "$(grep -c 'done in' err)" 3
+same "runs started again" "$(grep -c 'done in' err)" 3
 
 # A damaged state is refused, reported by the run folders, and overwritten.
 head -c 300 sweeps/fails/sweep.json >torn && cp torn sweeps/fails/sweep.json
 refused 1 'sweep.json: is damaged, and not the state of a sweep: give --overwrite' sweep fails.yaml
 expect 0 sweep fails.yaml --report-only
-grep -q 'warning: sweeps/fails/sweep.json is damaged: the report is of what the folders' err || fail "no warning"
+grep -q 'warning: sweeps/fails/sweep.json is damaged: the report uses the folders of the runs' err || fail "no warning"
 grep -q '3 of 3 runs done' sweeps/fails/report.md || fail "the folders of the runs are not reported on"
 cmp -s torn sweeps/fails/sweep.json || fail "--report-only changed sweep.json"
 expect 0 sweep fails.yaml --overwrite
-same "runs begun anew after a damage" "$(grep -c 'done in' err)" 3
+same "runs started again after damage" "$(grep -c 'done in' err)" 3
 rm missing.cache
 expect 1 sweep fails.yaml --overwrite --stop-on-failure
 same "after --stop-on-failure" "$(state sweeps/fails also-good)" "pending"

@@ -328,7 +328,7 @@ static void goes_on(void **state)
     assert_int_equal(mst_sweep_load(s, MST_SWEEP_SAME), MST_EEXIST);
     assert_non_null(
         strstr(mst_error_text(), "(files: b, was a; lr: is new: 1; batch: 1, 2, 4, was 1, 2, 3)"));
-    assert_int_equal(mst_sweep_load(s, MST_SWEEP_ANEW), MST_OK);
+    assert_int_equal(mst_sweep_load(s, MST_SWEEP_OVERWRITE), MST_OK);
     assert_int_equal(mst_sweep_load(s, MST_SWEEP_EXTEND), MST_OK); /* no command is the same */
     assert_int_equal(s->cells[1].state, MST_CELL_PENDING);
     mst_sweep_destroy(s);
@@ -368,7 +368,7 @@ static void foreign(void **state)
             assert_int_equal(mst_sweep_load(s, (mst_sweep_change)change), damaged ? MST_EINPUT : MST_EEXIST);
             assert_non_null(strstr(mst_error_text(), "not the state of a sweep"));
         }
-        assert_int_equal(mst_sweep_load(s, MST_SWEEP_ANEW), damaged ? MST_OK : MST_EEXIST);
+        assert_int_equal(mst_sweep_load(s, MST_SWEEP_OVERWRITE), damaged ? MST_OK : MST_EEXIST);
     }
     write_manifest(s, 1, "{\"state\": \"done\"}");
     assert_int_equal(mst_sweep_load(s, MST_SWEEP_RUNS), MST_OK);
