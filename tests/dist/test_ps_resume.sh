@@ -41,7 +41,7 @@ for dead in 1 0; do
   killed s$dead
   ends_all 3 s$((1 - dead)) w0
   said w0 "^muster: .*server $dead.*(;|, and) no checkpoint was saved; start again with --checkpoint-every$"
-  [ $dead = 0 ] || said s0 "^muster: .*server 1.*, and no checkpoint was saved; start again with --checkpoint-every$"
+  [ $dead = 0 ] || said s0 "^muster: .*server 1.*; no checkpoint was saved; start again with --checkpoint-every$"
   [ $dead = 1 ] || said s1 "^muster: .*server 0.* if it has saved a checkpoint$"
   [ $dead = 0 ] || grep -q '"state": "failed"' run/manifest.json || fail "the manifest does not say that the run failed"
 done
