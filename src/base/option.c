@@ -19,7 +19,7 @@
 #include "base/option_impl.h"
 
 #define ROWS_MAX        64
-#define NAME_MAX_LENGTH 64 /* longer than any option: what is longer gets no suggestion */
+#define NAME_MAX_LENGTH 64 /* longer than any option; longer words get no suggestion */
 
 /* ---- lists ---- */
 
@@ -104,7 +104,7 @@ static bool option_read_digits(const char **text, unsigned __int128 *value, int6
     return true;
 }
 
-/* k M G T: a power of ten; with an i behind: a power of two. */
+/* k M G T: a power of ten; followed by i: a power of two. */
 static bool option_read_suffix(const char **text, int64_t *tens, int64_t *twos)
 {
     static const char letters[] = "kMGT";
@@ -246,7 +246,7 @@ static mst_status option_range_check(const mst_option *row, const char *prefix, 
 {
     if ((row->min == 0 && row->max == 0) || (number >= row->min && number <= row->max))
         return MST_OK;
-    /* A bound that only says "whatever fits" is not worth naming. */
+    /* A bound at the limit of the type is not named. */
     bool top = row->max < (row->type == MST_OPTION_INT ? 0x1p62 : 1e300);
     bool bottom = row->min > (row->type == MST_OPTION_INT ? -0x1p62 : -1e300);
     if (top && bottom)

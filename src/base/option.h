@@ -73,7 +73,7 @@ typedef struct mst_option {
     const char *fallback; /* default, in the text form a user would type; NULL: 0 / NULL / empty */
     double min, max;      /* INT and REAL: inclusive; no check when both are 0 */
     const char *choices;  /* CHOICE: "sync|async" */
-    const char *metavar;  /* help: what the value is, e.g. "N"; NULL: from the type */
+    const char *metavar;  /* placeholder of the value in help, e.g. "N"; NULL: from the type */
     const char *help;     /* --help wraps it, and adds choices, default and needs */
     mst_option_need needs[MST_OPTION_NEEDS_MAX]; /* all of them must be met; unused ones are zero */
     unsigned facts;                              /* mst_option_fact */
@@ -104,8 +104,8 @@ mst_status mst_options_load_yaml(mst_option_group *groups, size_t n, const char 
 /* Sets one option from text, with the same checks (used by resume and by tests). MST_EUSAGE when unknown. */
 mst_status mst_options_set(mst_option_group *groups, size_t n, const char *name, const char *value);
 
-/* Takes over the values of one group of mst_options_json's object for options that the user has not set: what
- * a resumed run or a checkpoint was made with. */
+/* Sets options that the user has not set from one group of an object of mst_options_json, as a resumed run or
+ * a checkpoint has it. */
 mst_status mst_options_adopt(mst_option_group *groups, size_t n, const json_t *values);
 
 /* A value of mst_options_json as a user would have typed it: items of a list joined with commas, "" for none.

@@ -1,4 +1,4 @@
-/* What option.c, option_yaml.c and option_help.c share; nobody else includes this. */
+/* Shared by the option_*.c files; not for other files. */
 #ifndef MST_BASE_OPTION_IMPL_H
 #define MST_BASE_OPTION_IMPL_H
 

@@ -21,7 +21,7 @@ typedef struct loader {
     const char *path;
     yaml_parser_t parser;
     yaml_event_t event; /* the current one; zeroed when there is none */
-    uint32_t *lines;    /* [group * 64 + row]: where the file gave that option; 0: not yet */
+    uint32_t *lines;    /* [group * 64 + row]: line of that option in the file; 0: not yet */
     uint64_t *fixed;    /* [group]: set by the command line */
 } loader;
 
@@ -119,7 +119,7 @@ static mst_status yaml_load_stream(loader *l)
     TRY(yaml_next_event(l));
     if (l->event.type == YAML_STREAM_END_EVENT)
         return MST_OK;
-    TRY(yaml_next_event(l)); /* behind the document's start */
+    TRY(yaml_next_event(l)); /* after the start of the document */
     bool empty = l->event.type == YAML_SCALAR_EVENT && l->event.data.scalar.length == 0;
     if (l->event.type != YAML_MAPPING_START_EVENT && !empty)
         return mst_fail(MST_EUSAGE, "%s:%zu: must be a mapping of option names to values", l->path,
@@ -133,7 +133,7 @@ static mst_status yaml_load_stream(loader *l)
     TRY(yaml_next_event(l)); /* document end */
     TRY(yaml_next_event(l));
     if (l->event.type != YAML_STREAM_END_EVENT)
-        return mst_fail(MST_EUSAGE, "%s:%zu: has a second document; one is read", l->path,
+        return mst_fail(MST_EUSAGE, "%s:%zu: has a second document; only one is allowed", l->path,
                         yaml_event_line(l));
     return MST_OK;
 }

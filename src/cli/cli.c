@@ -1,4 +1,4 @@
-/* What commands share: dispatch, the beginning of a command, --help, printing; contract in cli.h. */
+/* Code that commands share: dispatch, parsing of options, --help, printing; contract in cli.h. */
 #include "cli/cli.h"
 
 #include <ctype.h>
@@ -65,11 +65,11 @@ static size_t cli_distance(const char *a, const char *b)
 const char *mst_cli_suggest(const char *typed, const char *const *names, size_t n, char *out, size_t size)
 {
     const char *best = NULL;
-    size_t length = strlen(typed), best_distance = length / 3 + 2; /* beyond that it is another word */
+    size_t length = strlen(typed), best_distance = length / 3 + 2; /* a larger distance means another word */
     for (size_t i = 0; i < n && length < NAMES_MAX; i++) {
         size_t d = strlen(names[i]) < NAMES_MAX ? cli_distance(typed, names[i]) : NAMES_MAX;
         if (length >= 2 && strncmp(names[i], typed, length) == 0)
-            d = 0; /* the beginning of a name */
+            d = 0; /* a prefix of a name */
         if (d < best_distance && d < strlen(names[i])) {
             best = names[i];
             best_distance = d;
@@ -255,7 +255,7 @@ void mst_cli_unseen(const char *set, uint64_t unseen, uint64_t rows)
 {
     char some[32], all[32];
     if (unseen > 0)
-        mst_warn("%s of %s %s%srows have features that the model has not seen, which count as 0 "
+        mst_warn("%s of %s %s%srows have features that the model does not have; these features are ignored "
                  "(--strict-features refuses them)",
                  mst_figure_grouped(unseen, some), mst_figure_grouped(rows, all), set,
                  *set != '\0' ? " " : "");
@@ -273,7 +273,7 @@ mst_status mst_cli_check_free(const char *path, bool overwrite)
     struct stat found;
     if (overwrite || strcmp(path, "-") == 0 || stat(path, &found) != 0 || !S_ISREG(found.st_mode))
         return MST_OK;
-    return mst_fail(MST_EEXIST, "%s exists already: choose another name, or give --overwrite to replace it",
+    return mst_fail(MST_EEXIST, "%s already exists; choose another name, or replace it with --overwrite",
                     path);
 }
 

@@ -1,9 +1,9 @@
-/* Commands of the binary: a tree of const tables that dispatch, --help, `muster list` and completion all
- * read.
+/* Commands of the binary: a tree of const tables that dispatch, --help, manual pages, `muster list` and
+ * completion read.
  *
  * A command either runs (run) or holds further commands (commands). It returns a status, with its sentence
- * recorded by mst_fail; only main prints that sentence and turns the status into an exit code. What a command
- * is asked for goes to standard output; progress, log lines and errors go to standard error. */
+ * recorded by mst_fail; only main prints that sentence and turns the status into an exit code. Results go to
+ * standard output; progress, log lines and errors go to standard error. */
 #ifndef MST_CLI_CLI_H
 #define MST_CLI_CLI_H
 
@@ -24,7 +24,7 @@ struct mst_command {
     const char *details;             /* paragraphs after the usage, each ending in a newline; or NULL */
     const char *examples;            /* command lines, each ending in a newline; or NULL */
     const mst_option *const *tables; /* NULL-terminated: the options, for completion; or NULL */
-    const char *words; /* "bash|zsh": what its first positional may be, for completion; or NULL */
+    const char *words;               /* "bash|zsh": values of the first positional, for completion; or NULL */
     const mst_command *const *commands; /* NULL-terminated; or NULL */
 };
 
@@ -41,15 +41,14 @@ extern const mst_command mst_cmd_data_gen, mst_cmd_data_convert, mst_cmd_data_fe
 
 /* ---- running ---- */
 
-/* Runs the command of `commands` that argv[0] names. path is what was typed before it ("", "data "), for
- * messages.
- * --help and -h print the list, help WORDS is WORDS --help. MST_EUSAGE, with the nearest name, when there is
- * no such command. */
+/* Runs the command of `commands` that argv[0] names. path: the words before it ("", "data "), for messages.
+ * --help and -h print the list; help WORDS is the same as WORDS --help. MST_EUSAGE, with the nearest name,
+ * when there is no such command. */
 mst_status mst_cli_dispatch(const mst_command *const *commands, const char *path, int argc, char **argv);
 
-/* The beginning of every command: sets defaults, answers --help (then *helped is true and the command returns
- * MST_OK), parses argv, and loads the YAML file when the groups have an option "config" and it was given. The
- * caller ends with mst_options_fini in any case. positionals as in mst_options_parse. */
+/* First call of every command: sets defaults, handles --help (*helped is then true and the command returns
+ * MST_OK), parses argv, and loads the YAML file if the groups have an option "config" and it was given. The
+ * caller calls mst_options_fini in any case. positionals as in mst_options_parse. */
 mst_status mst_cli_parse(const mst_command *command, mst_option_group *groups, size_t n, int argc,
                          char **argv, mst_text_list *positionals, bool *helped);
 
@@ -94,23 +93,23 @@ extern const mst_option mst_cli_json_table[];
  * (MST_PARENT_ORIGIN) also prints where the failure began. */
 void mst_cli_print_error(const mst_error *error);
 
-/* Writes the value and a newline to standard output; takes the reference. NULL is MST_ENOMEM: so that what a
- * builder returned can be passed on unlooked at. */
+/* Writes the value and a newline to standard output; takes the reference. NULL returns MST_ENOMEM, so that
+ * the result of a builder can be passed on without a check. */
 mst_status mst_cli_print_json(json_t *value);
 
-/* Writes a line to standard error, clearing a progress bar that stands there first. Any thread. */
+/* Writes a line to standard error; clears a progress bar first. Any thread. */
 void mst_cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Warns that so many of a set's rows had features that the model does not have; nothing for none. */
+/* Warns that `unseen` rows of a set had features that the model does not have; does nothing for 0. */
 void mst_cli_unseen(const char *set, uint64_t unseen, uint64_t rows);
 
-/* "test accuracy 0.8730 of the first 5,000 rows": of an evaluation under way; set may be "". */
+/* "test accuracy 0.8730 of the first 5,000 rows", for an evaluation in progress; set may be "". */
 void mst_text_accuracy(const char *set, uint64_t rows, uint64_t correct, char *out, size_t size);
 
-/* MST_EEXIST when a file is at the path that a command is to write and --overwrite was not given. "-", and
- * what is no plain file (a device, a pipe), is free. */
+/* MST_EEXIST when a file exists at the output path of a command and --overwrite was not given. "-", devices
+ * and pipes are always accepted. */
 mst_status mst_cli_check_free(const char *path, bool overwrite);
-/* The same, but a file whose text (decompressed) begins with one of the heads may be replaced: it is a former
+/* The same, but a file whose decompressed text begins with one of the heads may be replaced: it is an earlier
  * output of the command. heads ends with NULL. */
 mst_status mst_cli_check_own(const char *path, const char *const *heads, bool overwrite);
 

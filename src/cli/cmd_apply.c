@@ -1,4 +1,4 @@
-/* A model out of a checkpoint and the data to apply it to; contract in cmd_apply.h. */
+/* The model of a checkpoint and the data to apply it to; contract in cmd_apply.h. */
 #include "cli/cmd_apply.h"
 
 #include "base/alloc.h"
@@ -54,7 +54,7 @@ const mst_option mst_apply_table[] = {
     {.name = NULL},
 };
 
-/* Images of other channels than those that were normalised in training; sides may be cut to fit. */
+/* Fails if images do not have the channels that were normalised in training; crops may adjust the sides. */
 static mst_status apply_check_channels(const mst_apply *self, const mst_checkpoint_meta *meta)
 {
     const json_t *sides = json_object_get(json_object_get(meta->extra, "data"), MST_AUGMENTED_IMAGE);
@@ -62,20 +62,20 @@ static mst_status apply_check_channels(const mst_apply *self, const mst_checkpoi
     json_int_t c = json_integer_value(json_array_get(sides, 0));
     if (c == 0 || i->channels == 0 || i->channels == c)
         return MST_OK;
-    return mst_fail(MST_EINPUT, "%s: its images are %ux%ux%u, and the model is for images of %lldx%lldx%lld",
+    return mst_fail(MST_EINPUT, "%s: images are %ux%ux%u, but the model needs images of %lldx%lldx%lld",
                     self->dataset->name, i->channels, i->height, i->width, (long long)c,
                     (long long)json_integer_value(json_array_get(sides, 1)),
                     (long long)json_integer_value(json_array_get(sides, 2)));
 }
 
-/* Opens the files and settles what is done to their images. */
+/* Opens the files and prepares the augmentation of their images. */
 static mst_status apply_open_rows(mst_apply *self, const char *image_option, const mst_checkpoint_meta *meta)
 {
     mst_text_list files = {.items = self->words.items + 1, .n = self->words.n - 1};
     if (self->augment_options.crop != NULL)
-        self->data.features = 0; /* images are larger than what the model sees of them */
+        self->data.features = 0; /* images are larger than the crops that the model takes */
     self->data.set = MST_SET_TEST;
-    self->data.any_key = true; /* the feed bounds them */
+    self->data.any_key = true; /* the feed checks the bounds */
     self->data.live = true;
     TRY(mst_dataset_open(&files, &self->data, &self->dataset));
     if (!self->options.force)

@@ -1,4 +1,4 @@
-/* What `eval` and `predict` share: a model out of a checkpoint and the data to apply it to. */
+/* Code that `eval` and `predict` share: the model of a checkpoint and the data to apply it to. */
 #ifndef MST_CLI_CMD_APPLY_H
 #define MST_CLI_CMD_APPLY_H
 

@@ -1,9 +1,8 @@
-/* `muster completion`: scripts for bash, zsh and fish, and the candidates that they ask for.
+/* `muster completion`: scripts for bash, zsh and fish, and the candidates that they offer.
  *
- * The scripts hold no knowledge: they pass the words of the command line on to `muster completion
- * candidates`, which answers from the command and option tables, a candidate a line with a tab and its
- * description, or
- * "<file>" where a file name belongs. */
+ * The scripts contain no names: they pass the words of the command line to `muster completion candidates`,
+ * which prints candidates from the command and option tables, one per line with a tab and a description, or
+ * "<file>" for file names. */
 #include <string.h>
 
 #include "base/version.h"
@@ -15,12 +14,12 @@
 
 /* ---- candidates ---- */
 
-/* Where the words before the current one have led. */
+/* The position after the words before the current one. */
 typedef struct place {
     const mst_command *command;         /* NULL: before the first command */
     const mst_command *const *commands; /* that may follow; NULL: none */
     const char *value_of;               /* the option whose value the current word is, "--to"; NULL: none */
-    bool launched, helping, words_only; /* behind launch's --; behind help; behind another -- */
+    bool launched, helping, words_only; /* after the -- of launch; after help; after another -- */
     size_t n_positionals;
 } place;
 
@@ -112,7 +111,7 @@ static void completion_offer_options(const place *at, const char *typed)
         }
 }
 
-/* What launch starts. */
+/* Whether launch can start the command. */
 static bool completion_is_launchable(const mst_command *command)
 {
     return command == &mst_cmd_train || command == &mst_cmd_matmul;
@@ -127,7 +126,7 @@ static void completion_offer_commands(const place *at, const char *typed)
         completion_offer("", "help", typed, "print the help of a command");
 }
 
-/* Takes a word that is neither an option nor its value. */
+/* Handles a word that is neither an option nor its value. */
 static void completion_follow(place *at, const char *word)
 {
     if (at->command == NULL && !at->launched && !at->helping && strcmp(word, "help") == 0) {
@@ -155,7 +154,7 @@ static void completion_read_words(place *at, int n, char **words)
         } else if (strcmp(word, "--") == 0) {
             at->words_only = true;
         } else if (i + 1 < n && completion_is_option(word) && strcmp(words[i + 1], "=") == 0) {
-            at->value_of = i + 2 == n ? word : NULL; /* bash takes --to=x apart */
+            at->value_of = i + 2 == n ? word : NULL; /* bash splits --to=x */
             i += 2;
         } else if (completion_takes_value(at, word)) {
             at->value_of = i + 1 == n ? word : NULL;
@@ -261,7 +260,8 @@ static mst_status completion_run(int argc, char **argv)
     size_t i = 0;
     bool helped;
     mst_status st;
-    if (argc > 0 && strcmp(argv[0], "candidates") == 0) { /* the words after it are not its own */
+    if (argc > 0 &&
+        strcmp(argv[0], "candidates") == 0) { /* the words after it belong to another command line */
         completion_print_candidates(argc - 1, argv + 1);
         return MST_OK;
     }

@@ -1,4 +1,4 @@
-/* `muster data`: its commands, and what they share; contract in cmd_data.h. */
+/* `muster data`: the registry of its commands, and code that they share; contract in cmd_data.h. */
 #include "cli/cmd_data.h"
 
 #include <string.h>
@@ -116,7 +116,7 @@ mst_status mst_data_sink_open(mst_data_sink *sink, const mst_data_out_options *o
 {
     const mst_row_writer_ops *ops;
     if (options->out == NULL)
-        return mst_fail(MST_EUSAGE, "--out FILE is missing: where the rows are to go");
+        return mst_fail(MST_EUSAGE, "no output file given; add --out FILE");
     TRY(mst_row_writer_find(options->to, options->out, &ops));
     TRY(mst_cli_check_free(options->out, options->overwrite));
     mst_signals_install();
@@ -159,7 +159,7 @@ mst_status mst_data_sink_take(void *arg, uint64_t first_row, mst_chunk *chunk)
     sink->bytes += chunk->bytes_read;
     if (!sink->quiet)
         mst_bar_update(&sink->bar, sink->total_rows > 0 ? sink->rows : sink->bytes, sink->rows);
-    return sink->full ? mst_fail(MST_ESTOPPED, "as many rows as asked for are written") : MST_OK;
+    return sink->full ? mst_fail(MST_ESTOPPED, "the requested number of rows is written") : MST_OK;
 }
 
 mst_status mst_data_sink_commit(mst_data_sink *sink, const mst_data_info *info)
@@ -197,12 +197,11 @@ mst_status mst_data_check_free(const char *folder, const char *const *names, siz
         char *path = mst_sprintf("%s/%s", folder, names[i]);
         if (path == NULL)
             return mst_fail_memory();
-        mst_status st = mst_path_exists(path)
-                            ? mst_fail(MST_EEXIST,
-                                       "%s exists already: choose another folder, or give --overwrite to "
-                                       "replace what is in it",
-                                       path)
-                            : MST_OK;
+        mst_status st =
+            mst_path_exists(path)
+                ? mst_fail(MST_EEXIST,
+                           "%s already exists; choose another folder, or replace it with --overwrite", path)
+                : MST_OK;
         mst_free(path);
         TRY(st);
     }

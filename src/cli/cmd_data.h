@@ -1,4 +1,4 @@
-/* What the `data` commands share: rows going to a file, with progress, Ctrl-C and a closing line. */
+/* Code that the `data` commands share: writing rows to a file, with progress, Ctrl-C and a summary line. */
 #ifndef MST_CLI_CMD_DATA_H
 #define MST_CLI_CMD_DATA_H
 
@@ -16,16 +16,16 @@ typedef struct mst_data_out_options {
 } mst_data_out_options;
 extern const mst_option mst_data_out_table[];
 
-/* Rows on their way to a file. Nothing is left of the file unless commit succeeds. */
+/* Writes rows to a file. The file appears only if commit succeeds. */
 typedef struct mst_data_sink {
     mst_row_writer *writer;
     mst_bar bar;
-    bool quiet; /* no bar, and no word about what was written */
+    bool quiet; /* no bar and no summary line */
     const char *path;
-    const char *source_key;           /* of a cache that is written (cache.h); NULL: none */
+    const char *source_key;           /* for a cache (cache.h); NULL: none */
     uint64_t total_rows, total_bytes; /* whichever is known sets the bar's length */
-    uint64_t skip, limit; /* rows of the source left out at its beginning; rows written at most (0: all) */
-    uint64_t rows, bytes; /* written; read of the source */
+    uint64_t skip, limit; /* rows to skip at the start of the source; most rows to write (0: all) */
+    uint64_t rows, bytes; /* written; read from the source */
     bool full;            /* limit reached: take refused the rest with MST_ESTOPPED */
     uint64_t start_ns;
 } mst_data_sink;
@@ -39,7 +39,7 @@ mst_status mst_data_sink_open(mst_data_sink *sink, const mst_data_out_options *o
 /* An mst_chunk_fn with the sink as arg. MST_ESTOPPED after SIGINT or SIGTERM, and when full. */
 mst_status mst_data_sink_take(void *sink, uint64_t first_row, mst_chunk *chunk);
 
-/* Commits, and says on standard error what was written. */
+/* Commits, and prints a summary line to standard error. */
 mst_status mst_data_sink_commit(mst_data_sink *sink, const mst_data_info *info);
 void mst_data_sink_close(mst_data_sink *sink); /* safe after a failed open */
 

@@ -1,4 +1,4 @@
-/* `muster data convert`: rows of any format that is read to a file of any format that is written. */
+/* `muster data convert`: reads rows in any input format and writes them in any output format. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ static const mst_option convert_table[] = {
 static const mst_option *const tables[] = {mst_data_out_table, convert_table, mst_data_option_table,
                                            mst_cli_config_table, NULL};
 
-/* Rows that will be written, when that is known before reading; 0 when not. */
+/* Number of rows that will be written; 0 when it is not known before reading. */
 static uint64_t convert_expected_rows(const mst_dataset *dataset, const convert_options *convert)
 {
     uint64_t skip = (uint64_t)convert->skip_rows, limit = (uint64_t)convert->rows, n = dataset->info.n_rows;
@@ -66,8 +66,8 @@ static mst_status convert_rows(mst_dataset *dataset, const convert_options *conv
     return MST_OK;
 }
 
-/* How the rows were read and what they come from, for a cache that is written: whoever trains on it reads
- * other files alike. NULL when that is not known, or memory is short. */
+/* How the rows were read and their origin, for the cache: a training on it reads other files in the same way.
+ * NULL when it is not known, or memory is short. */
 static char *convert_source_key(const mst_dataset *dataset, const mst_data_options *options)
 {
     mst_data_options settled = *options;
@@ -112,7 +112,7 @@ static mst_status convert_run(int argc, char **argv)
         goto out;
     }
     if (out.out == NULL) {
-        st = mst_fail(MST_EUSAGE, "--out FILE is missing: where the rows are to go");
+        st = mst_fail(MST_EUSAGE, "no output file given; add --out FILE");
         goto out;
     }
     data.labels_given = mst_options_is_set(groups, 4, "labels-from");

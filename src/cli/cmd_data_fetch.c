@@ -45,15 +45,14 @@ static mst_status fetch_run(int argc, char **argv)
     while (names.n == 1 && i < N_SETS && strcmp(names.items[0], sets[i].name) != 0)
         i++;
     if (names.n != 1 || i == N_SETS) {
-        st =
-            mst_fail(MST_EUSAGE, "data fetch%s%s: give the name of one data set; there are mnist and cifar10",
-                     names.n > 0 ? " " : "", names.n > 0 ? names.items[0] : "");
+        st = mst_fail(MST_EUSAGE, "data fetch%s%s: name one data set, mnist or cifar10",
+                      names.n > 0 ? " " : "", names.n > 0 ? names.items[0] : "");
         goto out;
     }
     mst_signals_install();
     const char *folder = fetch.out != NULL ? fetch.out : sets[i].folder;
     TRY_OUT(st, sets[i].fetch(folder, mst_signals_stop()));
-    mst_info("%s: %s are there and have the right contents", folder, sets[i].what);
+    mst_info("%s: %s are complete", folder, sets[i].what);
 out:
     mst_text_list_fini(&names);
     mst_options_fini(groups, 1);

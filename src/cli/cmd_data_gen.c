@@ -1,4 +1,4 @@
-/* `muster data gen`: data that is a function of a seed, to a file. */
+/* `muster data gen`: writes data that depends on a seed only. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -10,7 +10,7 @@
 #include "data/gen.h"
 #include "data/origin.h"
 
-/* What every generator has. */
+/* Options of every generator. */
 typedef struct gen_options {
     int64_t rows, first_row, seed;
 } gen_options;
@@ -32,8 +32,8 @@ typedef struct gen_options {
         .help = "Number of the first row. Slices with different first rows are parts of one data set."       \
     }
 
-/* Opens the sink for rows of numbered features. `of`: what the meaning of a number depends on; stolen, or
- * NULL. */
+/* Opens the sink for rows of numbered features. `of`: a description of the meaning of the numbers; takes the
+ * reference; or NULL. */
 static mst_status gen_open_sink(mst_data_sink *sink, const mst_data_out_options *out, uint64_t rows,
                                 json_t *of)
 {
@@ -237,7 +237,7 @@ static mst_status gen_folder_progress(void *arg, uint64_t first_row, mst_chunk *
     return MST_OK;
 }
 
-/* Four IDX files in a folder, named as MNIST's are. */
+/* Writes four IDX files to a folder, with the names of the MNIST files. */
 static mst_status gen_digits_to_folder(const gen_options *gen, const digits_options *digits,
                                        const mst_data_out_options *out)
 {
@@ -245,12 +245,11 @@ static mst_status gen_digits_to_folder(const gen_options *gen, const digits_opti
                                         "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
     char train[32], test[32];
     if (gen->first_row != 0)
-        return mst_fail(MST_EUSAGE,
-                        "--first-row works with a file only (--to cache, for one), not with a folder");
+        return mst_fail(MST_EUSAGE, "--first-row needs a file, for example --to cache, not a folder");
     if (gen->rows > UINT32_MAX)
-        return mst_fail(MST_EUSAGE, "--rows %lld: IDX files hold at most 4294967295 images",
+        return mst_fail(MST_EUSAGE, "--rows %lld: an IDX file holds at most 4294967295 images",
                         (long long)gen->rows);
-    if (!out->overwrite) /* images that are there already may be MNIST's own */
+    if (!out->overwrite) /* existing images may be the original MNIST */
         TRY(mst_data_check_free(out->out, names, sizeof names / sizeof *names));
     folder_progress progress = {.quiet = out->quiet};
     mst_signals_install();
@@ -307,7 +306,7 @@ static mst_status gen_run_digits(int argc, char **argv)
     if (helped)
         goto out;
     if (out.out == NULL)
-        st = mst_fail(MST_EUSAGE, "--out FOLDER is missing: where the files are to go");
+        st = mst_fail(MST_EUSAGE, "no output folder given; add --out FOLDER");
     else if (out.to != NULL || mst_row_writer_find(NULL, out.out, &ops) == MST_OK)
         st = gen_digits_to_file(&gen, &out);
     else

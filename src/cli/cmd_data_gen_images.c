@@ -1,4 +1,5 @@
-/* `muster data gen images`: fake photographs in classes, as files that say how to make them or as rows. */
+/* `muster data gen images`: fake photographs in classes, as files that describe how to generate them, or as
+ * rows. */
 #include "base/alloc.h"
 #include "base/figure.h"
 #include "base/file.h"
@@ -126,7 +127,7 @@ static mst_status gen_images_run(int argc, char **argv)
     if (helped)
         goto out;
     if (out.out == NULL) {
-        st = mst_fail(MST_EUSAGE, "--out FOLDER is missing: where the files are to go");
+        st = mst_fail(MST_EUSAGE, "no output folder given; add --out FOLDER");
         goto out;
     }
     mst_gen_images_options o = {

@@ -1,4 +1,4 @@
-/* `muster data index`: indexes that make plain text files readable in any order. */
+/* `muster data index`: indexes that give random access to the rows of text files. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -39,7 +39,7 @@ static mst_status index_files(const mst_text_list *paths, const mst_format *form
     for (size_t i = 0; i < paths->n; i++) {
         uint64_t rows;
         if (is_index(paths->items[i]))
-            continue; /* a folder's or a pattern's */
+            continue; /* from a folder or a pattern */
         TRY(mst_index_build(paths->items[i], format, &rows));
         char *name = mst_sprintf("%s%s", paths->items[i], MST_INDEX_SUFFIX);
         if (name == NULL)
@@ -70,8 +70,7 @@ static mst_status index_run(int argc, char **argv)
     }
     if (strcmp(o.format, "auto") != 0 &&
         (format = mst_data_kind_format(mst_data_kind_find(o.format))) == NULL) {
-        st = mst_fail(MST_EUSAGE, "--format %s: not a text format; 'muster list formats' shows what there is",
-                      o.format);
+        st = mst_fail(MST_EUSAGE, "--format %s: not a text format; see 'muster list formats'", o.format);
         goto out;
     }
     TRY_OUT(st, mst_glob(&patterns, &paths));

@@ -1,7 +1,7 @@
-/* `muster data stat`: what files hold, found in one pass over their rows (so standard input will do).
+/* `muster data stat`: statistics of files from one pass over their rows, which also works for standard input.
  *
- * Labels are counted one by one as long as there are few different ones. When there are more, the counts move
- * into a histogram of equal bins, whose width doubles whenever a label lies outside. */
+ * Labels are counted one by one while there are few distinct ones. When there are more, the counts move into
+ * a histogram of equal bins, whose width doubles whenever a label is outside. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 #define SAMPLE_ROWS  1000
 
 typedef struct label_counts {
-    size_t n_distinct; /* 0 and binned: too many to tell apart */
+    size_t n_distinct; /* 0 and binned: too many distinct labels */
     float labels[DISTINCT_MAX];
     uint64_t counts[DISTINCT_MAX];
     bool binned;
@@ -35,14 +35,14 @@ typedef struct stat_walk {
     uint32_t n_dense, min_entries, max_entries;
     bool any_values, any_weights, dense_bytes;
     label_counts labels;
-    uint32_t *keys; /* of the first SAMPLE_ROWS rows, dense ones left out */
+    uint32_t *keys; /* of the first SAMPLE_ROWS rows, without dense ones */
     size_t n_keys, key_capacity;
     uint32_t sample_dense;
 } stat_walk;
 
 /* ---- labels ---- */
 
-/* Doubles the bins until x lies in one of them, to the left or to the right. */
+/* Doubles the bins, to the left or to the right, until one of them contains x. */
 static void stat_widen(label_counts *l, double x)
 {
     while (x < l->low || x >= l->low + BINS * l->width) {
@@ -63,7 +63,7 @@ static void stat_bin_add(label_counts *l, double x, uint64_t n)
     l->bins[i < BINS ? i : BINS - 1] += n;
 }
 
-/* Moves what was counted one by one into bins. */
+/* Moves the individual counts into bins. */
 static void stat_start_bins(label_counts *l)
 {
     l->binned = true;
@@ -145,7 +145,7 @@ static int stat_compare_keys(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Different features in the first rows: what a batch of that size touches. */
+/* Distinct features in the first rows: the number that a batch of that size touches. */
 static uint64_t stat_distinct_keys(stat_walk *w)
 {
     uint64_t n = w->sample_dense;
@@ -244,7 +244,7 @@ static void stat_fill_facts(mst_table *t, stat_walk *w, double seconds)
 
 static void stat_fill_distinct(mst_table *t, const label_counts *l, double rows)
 {
-    size_t order[DISTINCT_MAX] = {0}; /* by label, by insertion */
+    size_t order[DISTINCT_MAX] = {0}; /* insertion sort by label */
     for (size_t k = 1; k < l->n_distinct; k++) {
         size_t at = k;
         for (; at > 0 && l->labels[order[at - 1]] > l->labels[k]; at--)
@@ -272,7 +272,7 @@ static void stat_fill_bins(mst_table *t, const label_counts *l, double rows)
     }
 }
 
-/* Prints both tables, or appends them to all as one object. */
+/* Prints both tables, or appends them to `all` as one object. */
 static mst_status stat_show(stat_walk *w, double seconds, json_t *all)
 {
     const label_counts *l = &w->labels;

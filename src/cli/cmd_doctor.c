@@ -1,5 +1,5 @@
-/* `muster doctor`: what a bug report needs to say about the machine and the build. Whatever cannot be found
- * is empty (null in JSON); nothing here fails because of it. */
+/* `muster doctor`: the facts about the host and the build that a bug report needs. Facts that cannot be found
+ * are empty (null in JSON); they never make the command fail. */
 #include <dirent.h>
 #include <isa-l.h>
 #include <jansson.h>
@@ -35,11 +35,11 @@
 #include "dash/http.h"
 #include "mpi/mpi.h"
 
-#define COPY_BYTES   ((size_t)32 << 20) /* per thread and buffer: beyond any cache share */
+#define COPY_BYTES   ((size_t)32 << 20) /* per thread and buffer: larger than its share of any cache */
 #define COPY_SECONDS 0.1
 #define LINE_SIZE    256
 
-/* First line of a small file without its newline; false when there is none. */
+/* The first line of a small file, without its newline; false when there is none. */
 static bool doctor_read_line(const char *path, char *out, size_t size)
 {
     FILE *file = fopen(path, "re");
@@ -71,7 +71,7 @@ static bool doctor_read_field(const char *path, const char *name, char *out, siz
     return found;
 }
 
-/* A number in a file's first line; NAN when there is none ("max" among them). */
+/* The number in the first line of a file; NAN when there is none, or "max". */
 static double doctor_read_number(const char *path)
 {
     char line[LINE_SIZE], *end;
@@ -153,7 +153,7 @@ static void doctor_copy_part(void *arg, unsigned thread)
     memcpy(c->to + thread * COPY_BYTES, c->from + thread * COPY_BYTES, COPY_BYTES);
 }
 
-/* Bytes copied per second by n threads; NAN when memory or threads are short. */
+/* Bytes copied per second by n threads; NAN when memory or threads cannot be had. */
 static double doctor_copy_bandwidth(unsigned n)
 {
     copying c = {.from = mst_alloc_lines(n * COPY_BYTES), .to = mst_alloc_lines(n * COPY_BYTES)};
@@ -232,7 +232,7 @@ static void doctor_add_system(mst_table *t)
 
 /* ---- software ---- */
 
-/* Where a program is found along PATH; false when it is not. */
+/* Finds a program in PATH; false when it is not there. */
 static bool doctor_find_program(const char *program, char *out, size_t size)
 {
     const char *path = getenv("PATH");
@@ -249,7 +249,7 @@ static bool doctor_find_program(const char *program, char *out, size_t size)
 #define TEXT_OF(x) TEXT(x)
 #define TEXT(x)    #x
 
-/* The libraries as they were loaded, which may be newer than those that muster was built with. */
+/* Versions of the loaded libraries, which may be newer than those at build time. */
 static void doctor_add_libraries(mst_table *t)
 {
     char text[LINE_SIZE];
@@ -259,11 +259,11 @@ static void doctor_add_libraries(mst_table *t)
     doctor_fact(t, "libuv", uv_version_string());
     doctor_fact(t, "OpenSSL", OpenSSL_version(OPENSSL_VERSION_STRING));
     doctor_fact(t, "libmicrohttpd",
-                mst_http_library() != NULL ? mst_http_library() : "not built in: there is no muster dash");
+                mst_http_library() != NULL ? mst_http_library() : "not built in, so muster dash is missing");
     doctor_fact(t, "libpng", png_get_libpng_ver(NULL));
 #ifdef LIBJPEG_TURBO_VERSION
     doctor_fact(t, "libjpeg",
-                "turbo " TEXT_OF(LIBJPEG_TURBO_VERSION) " when built"); /* the library does not tell */
+                "turbo " TEXT_OF(LIBJPEG_TURBO_VERSION) " when built"); /* the library has no call for it */
 #else
     doctor_fact(t, "libjpeg", "API " TEXT_OF(JPEG_LIB_VERSION) " when built");
 #endif
@@ -319,7 +319,7 @@ static void doctor_add_link(mst_table *t, const char *name)
     snprintf(path, sizeof path, "/sys/class/net/%s/operstate", name);
     mst_table_text(t, doctor_read_line(path, state, sizeof state) ? state : NULL);
     snprintf(path, sizeof path, "/sys/class/net/%s/speed", name);
-    double speed = doctor_read_number(path); /* -1 or an error when the driver does not know */
+    double speed = doctor_read_number(path); /* -1 or an error when the driver has no value */
     mst_table_real(t, speed >= 0 ? speed : NAN, 0);
     snprintf(path, sizeof path, "/sys/class/net/%s/mtu", name);
     mst_table_real(t, doctor_read_number(path), 0);
@@ -414,7 +414,7 @@ static mst_status doctor_run(int argc, char **argv)
     if (helped)
         goto out;
     if (options.cluster == NULL && options.ssh != NULL)
-        TRY_OUT(st, mst_fail(MST_EUSAGE, "--ssh reaches the hosts of --cluster FILE, which is not given"));
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "--ssh needs --cluster FILE"));
     st = options.cluster != NULL ? mst_doctor_cluster(options.cluster, options.ssh, json.json)
                                  : doctor_describe_machine(json.json);
 out:

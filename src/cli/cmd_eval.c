@@ -1,5 +1,5 @@
-/* `muster eval`: loss, accuracy, top-5 accuracy and AUC of a trained model on a data set; on the way, the
- * accuracy so far. */
+/* `muster eval`: loss, accuracy, top-5 accuracy and AUC of a trained model on a data set, with the accuracy
+ * so far as progress. */
 #include <math.h>
 
 #include "base/signals.h"
@@ -37,7 +37,7 @@ static const mst_option *const tables[] = {
 typedef struct view {
     mst_bar bar;
     uint64_t every, next;   /* rows; 0: by the clock */
-    uint64_t rows, correct; /* that were last told of */
+    uint64_t rows, correct; /* at the last line */
     bool shown;             /* on a line */
 } view;
 
@@ -60,7 +60,7 @@ static void eval_on_rows(void *arg, uint64_t rows, uint64_t correct)
     v->next = (rows / v->every + 1) * v->every;
 }
 
-/* What came after the last multiple of N rows. */
+/* The rows after the last multiple of N. */
 static void eval_on_last_rows(view *v)
 {
     char line[128];

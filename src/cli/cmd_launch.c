@@ -1,6 +1,6 @@
-/* `muster launch`: starts the servers and workers of a job, here or on the hosts of a file, shows what they
- * say, and ends when they have ended. Here are its options; what happens with the processes is in
- * launch_job.c and, for jobs that MPI starts, in launch_mpi.c. */
+/* `muster launch`: starts the servers and workers of a job, on this host or on the hosts of a file, shows
+ * their output, and ends when they have ended. This file has the options and their checks; src/launch has the
+ * supervisor. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,11 +151,11 @@ static const mst_option launch_table[] = {
 
 typedef struct launch {
     launch_options options;
-    mst_text_list words; /* train and what follows */
-    bool json;           /* among them is --json */
-    bool strategy;       /* a strategy, or from where to take one */
+    mst_text_list words; /* train and the words after it */
+    bool json;           /* the words include --json */
+    bool strategy;       /* the words have a strategy, or an option that provides one */
     const char *run;     /* --run; NULL: none */
-    mst_string command;  /* what was typed up to --, as words of a shell */
+    mst_string command;  /* the command line up to --, quoted for a shell */
     char job[MST_JOB_MAX], secret[2 * SECRET_BYTES + 1], folder[64], program[4096];
 } launch;
 
@@ -187,7 +187,7 @@ static mst_status launch_make_names(launch *l)
     return mst_own_program(l->program, sizeof l->program);
 }
 
-/* The beginning of the command that resumes the job; ranks of MPI find it in their environment. */
+/* The start of the command that resumes the job; MPI ranks read it from their environment. */
 static mst_status launch_make_command(launch *l, int argc, char **argv)
 {
     mst_string_add(&l->command, "muster launch ");
@@ -216,7 +216,8 @@ static mst_status launch_check_mpi_options(const launch *l, const mst_option_gro
                    : mst_fail(MST_EUSAGE, "--%s: only with --mpi", row->name);
     }
     if (l->options.mpi && l->options.ranks == 0 && l->options.hosts == NULL)
-        return mst_fail(MST_EUSAGE, "launch --mpi: how many processes? Give --ranks N or --hosts FILE");
+        return mst_fail(MST_EUSAGE,
+                        "launch --mpi: the number of processes is missing; give --ranks N or --hosts FILE");
     return MST_OK;
 }
 
@@ -230,24 +231,23 @@ static mst_status launch_check_options(launch *l, const mst_option_group *groups
     if (l->words.n == 0 || (strcmp(l->words.items[0], "train") != 0 && !matmul))
         return mst_fail(
             MST_EUSAGE,
-            "launch: what is to run goes behind --, as in: muster launch --workers 2 -- train FILE");
+            "launch: put the command to start after --, as in: muster launch --workers 2 -- train FILE");
     TRY(launch_check_mpi_options(l, groups));
     if (l->options.copy && l->options.hosts == NULL)
-        return mst_fail(MST_EUSAGE, "--copy: copies to the hosts of --hosts FILE, which is not given");
+        return mst_fail(MST_EUSAGE, "--copy needs --hosts FILE");
     *max_hosts = 0;
     if (l->options.deploy == DEPLOY_NONE)
         return MST_OK;
     if (mst_options_is_set(groups, 1, "servers") || mst_options_is_set(groups, 1, "workers"))
         return mst_fail(MST_EUSAGE,
-                        "--deploy says how many servers and workers there are; --servers and --workers "
-                        "cannot be given beside it");
+                        "--deploy sets the number of servers and workers; remove --servers and --workers");
     l->options.servers = deploys[l->options.deploy].servers;
     l->options.workers = deploys[l->options.deploy].workers;
     *max_hosts = l->options.hosts != NULL ? deploys[l->options.deploy].hosts : 0;
     return MST_OK;
 }
 
-/* ---- what stands behind -- ---- */
+/* ---- the words after -- ---- */
 
 /* The option of train that a word names, "name" or "no-name" for flags, n letters; NULL: none. */
 static const mst_option *launch_train_option(const char *word, size_t n)
@@ -265,39 +265,37 @@ static const mst_option *launch_train_option(const char *word, size_t n)
 
 static mst_status launch_no_input(void)
 {
-    return mst_fail(MST_EUSAGE,
-                    "train -: the processes of a job share no standard input; give a file that all can read");
+    return mst_fail(
+        MST_EUSAGE,
+        "train -: the processes of a job cannot share standard input; give a file that all can read");
 }
 
 static mst_status launch_check_count(const char *name, const char *value, int64_t here)
 {
     int64_t n;
     if (!mst_parse_int(value, &n) || n == here)
-        return MST_OK; /* what is no number is refused by train */
-    return mst_fail(MST_EUSAGE,
-                    "--%s %s behind -- contradicts launch, which starts %lld; give --%s before --", name,
-                    value, (long long)here, name);
+        return MST_OK; /* train refuses other values */
+    return mst_fail(MST_EUSAGE, "--%s %s after -- contradicts launch, which starts %lld; give --%s before --",
+                    name, value, (long long)here, name);
 }
 
-/* value: "" for flags. What launch decides cannot be said otherwise to the processes; everything else is for
- * train to check. */
+/* Refuses options that contradict launch; train checks all others. value: "" for flags. */
 static mst_status launch_check_option(const launch *l, const mst_option *row, const char *value)
 {
     const char *name = row->name;
     if ((row->facts & MST_OPTION_OF_PROCESS) != 0)
         return mst_fail(MST_EUSAGE,
-                        "--%s behind --: launch gives each process its own; for a process by hand, run "
+                        "--%s after --: launch sets it for each process; to start one process by hand, run "
                         "'muster train --%s' without launch",
                         name, name);
     if (strcmp(name, "strategy") == 0 && strcmp(value, "local") == 0)
         return mst_fail(MST_EUSAGE,
-                        "--strategy local behind --: launch starts servers and workers, which is "
-                        "--strategy ps%s; for one process, run 'muster train' without launch",
-                        l->options.mpi ? ", or ranks, which is --strategy allreduce" : "");
+                        "--strategy local after --: launch starts servers and workers for --strategy ps%s; "
+                        "for one process, run 'muster train' without launch",
+                        l->options.mpi ? ", or ranks for --strategy allreduce" : "");
     if (strcmp(name, "strategy") == 0 && strcmp(value, "allreduce") == 0 && !l->options.mpi)
-        return mst_fail(
-            MST_EUSAGE,
-            "--strategy allreduce behind --: its processes are started by MPI; give --mpi before --");
+        return mst_fail(MST_EUSAGE,
+                        "--strategy allreduce after --: MPI starts its processes; give --mpi before --");
     if ((strcmp(name, "valid") == 0 || strcmp(name, "test") == 0) && strcmp(value, "-") == 0)
         return launch_no_input();
     if (l->options.mpi)
@@ -307,7 +305,7 @@ static mst_status launch_check_option(const launch *l, const mst_option *row, co
     return strcmp(name, "servers") == 0 ? launch_check_count(name, value, l->options.servers) : MST_OK;
 }
 
-/* Goes through train's words. */
+/* Checks the words after --. */
 static mst_status launch_check_words(launch *l)
 {
     bool options = true;
@@ -348,11 +346,10 @@ static mst_status launch_run_mpi_job(launch *l, const mst_launch_sink *sink)
     bool train = strcmp(l->words.items[0], "train") == 0;
     if (train && !l->strategy)
         return mst_fail(MST_EUSAGE,
-                        "launch --mpi: which strategy? Give --strategy allreduce or ps behind --");
+                        "launch --mpi: no strategy given; add --strategy allreduce or ps after --");
     if (l->options.max_restarts > 0 && (!train || l->run == NULL))
-        return mst_fail(MST_EUSAGE,
-                        "--max-restarts: give train --run FOLDER behind --, so that the job finds "
-                        "its checkpoints when it starts again");
+        return mst_fail(MST_EUSAGE, "--max-restarts needs train --run FOLDER after --, so that the restarted "
+                                    "job finds its checkpoints");
     mst_mpi_job job = {.name = l->job,
                        .program = l->program,
                        .words = &l->words,
@@ -410,7 +407,7 @@ static mst_status launch_run(int argc, char **argv)
     bool helped;
     uint32_t max_hosts;
     mst_option_group groups[] = {{.title = "Options", .table = launch_table, .base = &l.options}};
-    static char ranks[] = "--ranks"; /* what everybody types in front of mpirun's words */
+    static char ranks[] = "--ranks"; /* -n, as for mpirun */
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "-n") == 0)
             argv[i] = ranks;

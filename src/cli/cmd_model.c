@@ -1,4 +1,4 @@
-/* `muster model show` and `muster model export`: what a checkpoint holds, and what a net comes to. */
+/* `muster model show` and `muster model export`: the contents of a checkpoint, and the sizes of a net. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -59,7 +59,7 @@ static const mst_option show_table[] = {
 };
 static const mst_option *const show_tables[] = {show_table, mst_cli_json_table, NULL};
 
-/* The net that is known by that name, unless a file or folder has it. */
+/* The built-in net of that name, unless a file or folder has the name. */
 static const mst_known_net *model_find_known(const char *name)
 {
     for (const mst_known_net *known = mst_known_nets; known->name != NULL; known++)
@@ -89,7 +89,7 @@ static mst_status model_read_net(const char *word, const show_options *options, 
         return st;
     }
     if (options->hidden != NULL || options->activation != 0)
-        return mst_fail(MST_EUSAGE, "--%s is for nets that come with muster: change %s instead",
+        return mst_fail(MST_EUSAGE, "--%s is for built-in nets; change %s instead",
                         options->hidden != NULL ? "hidden" : "activation", word);
     TRY(mst_file_read_all(word, 1 << 20, &text, &size));
     mst_status st = strlen(text) != size
@@ -108,7 +108,7 @@ static const char *model_dims_text(const mst_dims *d, char *out, size_t size)
     return out;
 }
 
-/* What one image's numbers after each layer take in training. */
+/* Bytes of the outputs of all layers for one image in training. */
 static mst_status model_layers_table(const mst_chain *chain, const mst_params *params, mst_table **out)
 {
     static const mst_column columns[] = {{"layer", false},     {"kind", false}, {"output", true},
@@ -339,7 +339,7 @@ static mst_status model_export_run(int argc, char **argv)
         goto out;
     if (!options.text) {
         st = mst_fail(MST_EUSAGE,
-                      "--no-text: text is the only form of export; a checkpoint itself is safetensors");
+                      "--no-text: text is the only export format; the checkpoint itself is safetensors");
         goto out;
     }
     TRY_OUT(st, mst_cli_check_free(options.out, options.overwrite));

@@ -55,7 +55,7 @@ static uint32_t predict_best_of(const float *y, uint32_t n)
     return best;
 }
 
-/* data: the names of classes, and what their numbers count from. */
+/* data: the names of classes, and the number of the first. */
 static mst_status predict_write_row(mst_out *out, int what, const mst_data_options *data, float *y,
                                     uint32_t n)
 {
@@ -74,8 +74,8 @@ static mst_status predict_write_row(mst_out *out, int what, const mst_data_optio
     return MST_OK;
 }
 
-/* Rows in file order through one lane: parsing runs ahead on other threads. *unseen: of the rows, those with
- * features that the model does not have. */
+/* Scores rows in file order in one lane; other threads parse ahead. *unseen: number of rows with features
+ * that the model does not have. */
 static mst_status predict(const mst_apply *apply, const predict_options *options, mst_out *out,
                           uint64_t *n_rows, uint64_t *unseen)
 {
@@ -153,13 +153,13 @@ static mst_status predict_run(int argc, char **argv)
         goto out;
     TRY_OUT(st, mst_cli_check_free(options.out, options.overwrite));
     if (options.names && mst_images_files(apply.dataset) == NULL) {
-        st = mst_fail(MST_EUSAGE, "--names: the rows of %s are not files of images", apply.dataset->name);
+        st = mst_fail(MST_EUSAGE, "--names: the rows of %s are not image files", apply.dataset->name);
         goto out;
     }
     if (options.what == WHAT_NAME && apply.data.image_classes.n > 0 &&
         apply.data.image_classes.n != apply.assembly.model->shape.n_classes) {
         st =
-            mst_fail(MST_EUSAGE, "--what name: --image-classes names %zu classes, and %s has %u",
+            mst_fail(MST_EUSAGE, "--what name: --image-classes names %zu classes, but %s has %u",
                      apply.data.image_classes.n, apply.words.items[0], apply.assembly.model->shape.n_classes);
         goto out;
     }

@@ -19,7 +19,7 @@
 #include "observe/cpu_quota.h"
 #include "sweep/sweep_report.h"
 
-#define ALIKE 3 /* runs that fail by the same sentence before any has succeeded end the sweep */
+#define ALIKE 3 /* so many runs that fail with the same sentence, before any has succeeded, end the sweep */
 
 typedef struct sweep_options {
     char *out, *jobs;
@@ -133,11 +133,11 @@ static mst_status sweep_check_left(const mst_sweep *sweep)
     mst_sweep_count(sweep, counts);
     if (counts[MST_CELL_SKIPPED] < sweep->n)
         return MST_OK;
-    return mst_fail(MST_EUSAGE, "%s: no run of the grid makes sense; the first, %s: %s", sweep->file,
+    return mst_fail(MST_EUSAGE, "%s: no run of the grid can be started; the first, %s: %s", sweep->file,
                     sweep->cells[0].name, sweep->cells[0].sentence);
 }
 
-/* Lists the runs, and fails where the sweep itself would. */
+/* Lists the runs, and fails if the sweep would fail. */
 static mst_status sweep_dry_run(const mst_sweep *sweep, bool json)
 {
     size_t n = 0, bad = 0, first = 0;
@@ -161,7 +161,7 @@ static mst_status sweep_dry_run(const mst_sweep *sweep, bool json)
                                sweep->cells[first].name, error.text);
 }
 
-/* One sweep at a time works in a folder. *fd: the caller's to close. */
+/* Only one sweep at a time runs in a folder. *fd: the caller's to close. */
 static mst_status sweep_take_lock(const char *folder, int *fd)
 {
     char *path = mst_sprintf("%s/.lock", folder);
@@ -171,7 +171,7 @@ static mst_status sweep_take_lock(const char *folder, int *fd)
         if (*fd < 0)
             st = mst_fail(MST_EIO, "%s: cannot be opened: %s", path, strerror(errno));
         else if (flock(*fd, LOCK_EX | LOCK_NB) != 0)
-            st = mst_fail(MST_EEXIST, "%s: another sweep is at work there", folder);
+            st = mst_fail(MST_EEXIST, "%s: another sweep is running in this folder", folder);
     }
     mst_free(path);
     return st;
@@ -185,7 +185,7 @@ static void sweep_tell_left_out(const mst_sweep *sweep)
     const char *why;
     for (size_t i = 0; i < sweep->n; i++)
         if (mst_sweep_left_out(sweep, i, &n, &why))
-            mst_cli_note("left out: %zu run%s of the grid: %s", n, n == 1 ? "" : "s", why);
+            mst_cli_note("skipped %zu run%s of the grid: %s", n, n == 1 ? "" : "s", why);
 }
 
 static void sweep_tell_end(const mst_sweep_cell *cell, const char *what)
@@ -203,7 +203,8 @@ static bool sweep_is_to_run(const mst_sweep_cell *cell, const sweep_options *o)
            (cell->state == MST_CELL_FAILED && o->retry_failed);
 }
 
-/* Nothing is done, and the first runs have failed with one sentence: so would the others. */
+/* Whether the first runs have failed with one sentence and none has succeeded, so that the others would fail,
+ * too. */
 static bool sweep_is_hopeless(const mst_sweep *sweep)
 {
     const char *first = NULL;
@@ -230,7 +231,7 @@ static unsigned sweep_count_cores(void)
     return allowed >= 1 ? (unsigned)allowed : allowed > 0 || all < 1 ? 1 : (unsigned)all;
 }
 
-/* Runs at a time, and the cores that they share; UINT_MAX cores: the number of threads does not matter. */
+/* Number of concurrent runs, and the cores that they share; UINT_MAX cores: any number of threads. */
 static mst_status sweep_count_jobs(const mst_sweep *sweep, const sweep_options *o, unsigned *jobs,
                                    unsigned *cores)
 {
@@ -248,7 +249,7 @@ static mst_status sweep_count_jobs(const mst_sweep *sweep, const sweep_options *
     return MST_OK;
 }
 
-/* Runs at work on other hosts, whose cores and ports are not known here, run alone. */
+/* A run on other hosts, whose cores and ports are unknown, runs alone. */
 static unsigned sweep_cores_wanted(const mst_sweep_cell *cell, unsigned cores)
 {
     return json_object_get(cell->set, "hosts") != NULL ? UINT_MAX : mst_sweep_cell_threads(cell, cores);
@@ -258,13 +259,13 @@ typedef struct grid_run {
     mst_sweep *sweep;
     mst_runner *runner;
     const sweep_options *options;
-    unsigned jobs, cores, busy; /* busy: threads of the runs at work */
-    size_t total, started;      /* started: with those that were over before */
-    size_t next;                /* cells before it are started */
+    unsigned jobs, cores, busy; /* busy: threads of the current runs */
+    size_t total, started;      /* started: including those that ended earlier */
+    size_t next;                /* the cells before it are started */
     bool given_up;
 } grid_run;
 
-/* Whether the cell may run beside those at work. */
+/* Whether the cell may run together with the current runs. */
 static bool sweep_fits(const grid_run *g, const mst_sweep_cell *cell)
 {
     unsigned wanted = sweep_cores_wanted(cell, g->cores);
@@ -285,7 +286,7 @@ static mst_status sweep_start_cell(grid_run *g, mst_sweep_cell *cell)
     return mst_sweep_save(g->sweep);
 }
 
-/* Starts what fits, in order. */
+/* Starts runs in order, as long as they fit. */
 static mst_status sweep_start_some(grid_run *g)
 {
     while (g->next < g->sweep->n && !g->given_up && !mst_runner_stopped(g->runner)) {
@@ -325,7 +326,7 @@ static mst_status sweep_run_grid(mst_sweep *sweep, const sweep_options *o, grid_
     g->total = sweep->n - counts[MST_CELL_SKIPPED];
     g->started = counts[MST_CELL_DONE] + (o->retry_failed ? 0 : counts[MST_CELL_FAILED]);
     if (counts[MST_CELL_DONE] > 0)
-        mst_cli_note("%zu of %zu runs are done already", counts[MST_CELL_DONE], g->total);
+        mst_cli_note("%zu of %zu runs are already done", counts[MST_CELL_DONE], g->total);
     for (;;) {
         TRY(sweep_start_some(g));
         if (mst_runner_running(g->runner) == 0)
@@ -356,7 +357,7 @@ out:
     return st;
 }
 
-/* The end's own status: stopped, failed, or fine. */
+/* The status of the sweep: stopped, failed, or success. */
 static mst_status sweep_outcome(const mst_sweep *sweep, bool stopped)
 {
     size_t counts[MST_CELL_SKIPPED + 1], first = 0;
@@ -372,7 +373,7 @@ static mst_status sweep_outcome(const mst_sweep *sweep, bool stopped)
         first++;
     return mst_fail(MST_EINPUT, "%zu of %zu runs failed%s; the first: %s: %s", counts[MST_CELL_FAILED], total,
                     sweep_is_hopeless(sweep) && counts[MST_CELL_PENDING] > 0
-                        ? " in the same way, and the others were not tried"
+                        ? " in the same way, so the others were not started"
                         : "",
                     sweep->cells[first].name, sweep->cells[first].sentence);
 }
@@ -400,7 +401,7 @@ static mst_status sweep_work(mst_sweep *sweep, const sweep_options *o, bool json
     grid_run grid = {.sweep = sweep, .options = o};
     TRY(sweep_count_jobs(sweep, o, &grid.jobs, &grid.cores));
     if (o->search && grid.jobs > 1)
-        mst_cli_note("--auto compares training times: one run at a time");
+        mst_cli_note("--auto compares training times, so runs are started one at a time");
     TRY_OUT(st, mst_runner_new(sweep, o->run_timeout, o->search ? 1 : grid.jobs, &progress, &runner));
     grid.runner = runner;
     st = o->search ? mst_sweep_auto(sweep, runner, o->auto_seconds, o->run_timeout)
@@ -420,13 +421,13 @@ static mst_status sweep_load(mst_sweep *sweep, const sweep_options *o)
                                           : o->extend  ? MST_SWEEP_EXTEND
                                                        : MST_SWEEP_SAME);
     if (st == MST_EINPUT && o->report_only) {
-        mst_warn("%s/sweep.json is damaged: the report uses the folders of the runs", sweep->folder);
+        mst_warn("%s/sweep.json is damaged; the report uses the run directories only", sweep->folder);
         return mst_sweep_load(sweep, MST_SWEEP_RUNS);
     }
     if (st == MST_OK && sweep->search != NULL && !o->search && !o->report_only)
         return mst_fail(MST_EEXIST,
-                        "%s: holds a search, whose runs were cut short: give --auto to continue it, "
-                        "--overwrite to start again, or another --out",
+                        "%s: contains a search, whose runs end early; continue it with --auto, start again "
+                        "with --overwrite, or choose another --out",
                         sweep->folder);
     return st;
 }
@@ -453,7 +454,7 @@ static mst_status sweep_file(const char *file, const sweep_options *o, bool json
         goto out;
     }
     if (o->report_only && !mst_path_exists(folder))
-        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: there is no sweep to report on", folder));
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: no sweep found, so there is nothing to report", folder));
     TRY_OUT(st, sweep_take_lock(folder, &lock));
     TRY_OUT(st, sweep_load(sweep, o));
     st = sweep_work(sweep, o, json);

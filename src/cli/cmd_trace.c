@@ -1,7 +1,6 @@
-/* `muster trace`: what the traces of a run (trace.json, docs/RUNS.md) come to, and all of them in one file.
+/* `muster trace`: sums of the traces of a run (trace.json, docs/RUNS.md), and all traces in one file.
  *
- * A trace is read line by line, one event each, so that one which is being written, or was cut off, is read
- * as far as it goes. */
+ * A trace is read line by line, one event per line, so that an incomplete file is read up to its end. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 #include "cli/table.h"
 
 #define BLOCK   ((size_t)1 << 20)
-#define OPS_MAX 4096 /* names that are told apart */
+#define OPS_MAX 4096 /* most names */
 #define OP_NAME 64
 
 static const mst_command cmd_trace_top, cmd_trace_merge;
@@ -28,7 +27,7 @@ typedef struct op {
 typedef struct ops {
     op *items;
     size_t n, capacity;
-    double phase_seconds; /* of all phases: what shares are of */
+    double phase_seconds; /* of all phases: shares are relative to it */
     uint64_t dropped;
 } ops;
 
@@ -46,7 +45,7 @@ static op *trace_find_op(ops *self, const char *name, const char *kind)
     return fresh;
 }
 
-/* An event, and the line that it was. */
+/* An event, and its line. */
 static mst_status trace_add_event(void *arg, const json_t *event, const char *line, size_t n)
 {
     ops *self = arg;
@@ -120,12 +119,12 @@ static mst_status take_trace(trace_listener *to, const char *path)
         }
         held -= (size_t)(line - text);
         if (held == BLOCK)
-            held = 0; /* no event is that long */
+            held = 0; /* no event is longer */
         memmove(text, line, held);
     }
     to->n_traces++;
     if (to->n_events == before)
-        mst_cli_note("%s: no events of a trace in it", path);
+        mst_cli_note("%s: contains no trace events", path);
 out:
     mst_in_close(in);
     mst_free(text);
@@ -216,7 +215,7 @@ static mst_status trace_print_top(ops *self, size_t lines, bool json)
     }
     mst_status st = json ? mst_cli_print_json(mst_table_json(t)) : mst_table_print(t, NULL, true);
     if (st == MST_OK && !json && self->dropped > 0)
-        printf("%llu events were dropped: they came faster than they could be written.\n",
+        printf("%llu events were dropped because they could not be written fast enough.\n",
                (unsigned long long)self->dropped);
     mst_table_destroy(t);
     return st;
@@ -280,12 +279,13 @@ static const mst_option merge_table[] = {
 };
 static const mst_option *const merge_tables[] = {merge_table, NULL};
 
-/* Files are read twice: what is written of one depends on the others. */
+/* Files are read twice, because the output of one depends on the others. */
 typedef struct merging {
     mst_out *out;
     uint64_t n;
-    int64_t began, base; /* microseconds since 1970: that job; the earliest job, which is 0 in the output */
-    int64_t *ends[2];    /* ids of arrows that begin, and that end; ascending once all are there */
+    int64_t began, base; /* microseconds since 1970: start of this job; start of the earliest job, which is 0
+                            in the output */
+    int64_t *ends[2];    /* ids of arrow starts and of arrow ends; sorted when all are known */
     size_t n_ends[2], capacity[2];
 } merging;
 
@@ -301,7 +301,7 @@ static bool trace_is_named(const json_t *event, const char *key, const char *val
     return text != NULL && strcmp(text, value) == 0;
 }
 
-/* Which end of an arrow it is, 0 or 1; -1: none. */
+/* 0 for the start of an arrow, 1 for its end, -1 for other events. */
 static int trace_arrow_end(const json_t *event)
 {
     return trace_is_named(event, "ph", "s") ? 0 : trace_is_named(event, "ph", "f") ? 1 : -1;
@@ -338,7 +338,7 @@ static bool trace_has_both_ends(const merging *m, const json_t *event, int end)
            bsearch(&id, m->ends[!end], m->n_ends[!end], sizeof id, trace_by_id) != NULL;
 }
 
-/* The line with its time, microseconds with a fraction, counted from the output's beginning. */
+/* Writes the line with its time, microseconds with a fraction, relative to the start of the output. */
 static mst_status trace_write_shifted(const merging *m, const char *line, size_t n)
 {
     static const char key[] = "\"ts\":";

@@ -1,4 +1,4 @@
-/* `muster train`: options in, a trained model, a run directory and a summary out. */
+/* `muster train`: from options to a trained model, a run directory and a summary. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@
 #include "train/settings.h"
 #include "train/training.h"
 
-/* Everything the command's options are read into. */
+/* All options of the command. */
 typedef struct settings {
     mst_settings train;
     mst_output_options output;
@@ -73,7 +73,7 @@ static void train_add_result(mst_table *t, const char *set, const mst_result *r)
     }
 }
 
-/* What each worker did since the run was started or resumed. */
+/* Counters of each worker since the run was started or resumed. */
 static mst_status train_print_workers(const json_t *workers, const mst_train_summary *s)
 {
     static const mst_column columns[] = {{"worker", false}, {"steps", true},     {"rows", true},
@@ -120,7 +120,7 @@ static json_t *train_read_verdict(const settings *set, const mst_train_summary *
     return NULL;
 }
 
-/* The bottleneck, and what would help most. */
+/* The bottleneck, and the change with the largest gain. */
 static void train_print_verdict(const json_t *verdict)
 {
     const json_t *best = json_array_get(json_object_get(verdict, "advice"), 0);
@@ -141,7 +141,7 @@ static void train_print_verdict(const json_t *verdict)
                gain);
 }
 
-/* Seconds that training waited for rows: of this process, or the mean of the workers. */
+/* Seconds that training waited for rows: in this process, or the mean over the workers. */
 static double train_input_wait(const mst_train_summary *s, const json_t *workers)
 {
     double sum = 0;
@@ -283,7 +283,7 @@ static mst_status train_print_plan(const json_t *plan)
                                          "batch_keys"};
     static const char *const sizes[] = {"weights_bytes", "optimizer_bytes", "batch_row_bytes",
                                         "batch_weight_bytes"};
-    char name[64]; /* a comment, as the options above it are a file for --config */
+    char name[64]; /* a comment, because the options above are a file for --config */
     mst_table *t;
     TRY(mst_table_new(columns, 2, &t));
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -301,7 +301,7 @@ static mst_status train_print_plan(const json_t *plan)
     return st;
 }
 
-/* What the run would do and cost: options, memory, and what one step reads and writes. */
+/* Options, memory, and bytes that one step reads and writes. */
 static mst_status train_dry_run(const settings *s, mst_training *training, json_t *options)
 {
     json_t *plan;
@@ -324,9 +324,8 @@ static mst_status train_nothing_trained(const settings *s, const mst_train_summa
     switch (summary->end) {
     case MST_END_EPOCHS:
         snprintf(text, sizeof text,
-                 "the run has done all of --epochs %lld on %s; give it new files, or a larger --epochs to "
-                 "train on "
-                 "these again",
+                 "the run has done all of --epochs %lld on %s; give new files, or a larger --epochs to "
+                 "repeat these",
                  (long long)o->epochs, file);
         break;
     case MST_END_STEPS:
@@ -354,7 +353,7 @@ static mst_status train_nothing_trained(const settings *s, const mst_train_summa
         snprintf(text, sizeof text, "--until %s is met; give another condition, or --until never", o->until);
         break;
     case MST_END_STOPPED:
-    case MST_END_DESERTED: /* which the job has told of */
+    case MST_END_DESERTED: /* the job has reported it */
         return MST_OK;
     }
     if (o->fail_if_done)
@@ -363,7 +362,7 @@ static mst_status train_nothing_trained(const settings *s, const mst_train_summa
     return MST_OK;
 }
 
-/* The summary; after an interrupt, how to go on. */
+/* Prints the summary and, after an interrupt, how to continue. */
 static mst_status train_conclude(const settings *s, const mst_train_summary *summary, json_t *workers,
                                  const char *stopped_by)
 {

@@ -1,11 +1,9 @@
 /* The probe of `muster doctor --cluster`; contract in doctor_cluster.h.
  *
- * One net end that answers others' messages and, when told to, measures one peer: ECHOES small messages there
- * and back one at a time, then as many of 1 MB as go within a second, three on their way at a time. A thread
- * reads standard input and wakes the poll; everything else happens on the main thread.
- *
- * The stream's time runs until the peer has confirmed all bytes, so that what waits in buffers does not
- * count. */
+ * One net endpoint that answers messages and, on request, measures one peer: ECHOES small messages, one at a
+ * time, then messages of 1 MB for one second, three in flight. A thread reads standard input and wakes the
+ * poll; everything else happens on the main thread. The time of the stream ends when the peer has confirmed
+ * all bytes, so that bytes in buffers do not count. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +26,7 @@
 
 enum { TYPE_ECHO = MST_NET_TYPES, TYPE_ECHO_BACK, TYPE_PIECE, TYPE_FINISH, TYPE_FINISHED };
 
-/* What the reading thread and the main one share. */
+/* Shared by the reading thread and the main thread. */
 typedef struct inbox {
     pthread_mutex_t lock;
     char line[LINE_SIZE]; /* "": none */
@@ -41,9 +39,9 @@ typedef struct probe {
     mst_net *net;
     inbox in;
     uint8_t echo[ECHO_BYTES]; /* body of a small message */
-    uint8_t *sink;            /* where pieces go; nobody reads it */
-    uint8_t *piece;           /* what is streamed */
-    /* the measurement under way */
+    uint8_t *sink;            /* destination of received pieces, which are not used */
+    uint8_t *piece;           /* the streamed bytes */
+    /* the current measurement */
     uint32_t peer; /* MST_PEER_NONE: none */
     uint32_t n_echoes, on_their_way;
     bool up, streaming, finishing, done;
@@ -74,7 +72,7 @@ static void *probe_read_lines(void *arg)
     return NULL;
 }
 
-/* The next line, or ""; false at the end of input, whatever stands before it: who asked is gone. */
+/* The next line, or ""; false at the end of input, because the parent has ended. */
 static bool probe_next_line(inbox *in, char *out)
 {
     pthread_mutex_lock(&in->lock);
@@ -108,7 +106,7 @@ static mst_status probe_send_echo(probe *p)
     return probe_send_small(p, p->peer, TYPE_ECHO, p->n_echoes, p->echo, sizeof p->echo);
 }
 
-/* Keeps pieces on their way until the time is over, then asks what has arrived. */
+/* Keeps pieces in flight until the time is over, then requests the number of bytes received. */
 static mst_status probe_stream(probe *p)
 {
     while (p->on_their_way < ON_THEIR_WAY && mst_now_ns() < p->stream_ns + STREAM_NS) {
@@ -196,7 +194,7 @@ static mst_status probe_on_message(void *arg, uint32_t peer, const mst_message *
         }
         return MST_OK;
     default:
-        return mst_fail(MST_EINPUT, "messages of type %u mean nothing to a probe", m->type);
+        return mst_fail(MST_EINPUT, "unexpected message type %u", m->type);
     }
 }
 

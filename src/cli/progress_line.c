@@ -1,5 +1,7 @@
-/* The progress bar; contract in progress.h. g_drawn, guarded by g_mutex, is true while a bar is on the last
- * line of the terminal: code that writes a line clears it first. */
+/* The progress bar; contract in progress_line.h.
+ *
+ * g_drawn, guarded by g_mutex, is true while a bar is on the last line of the terminal, so that a thread that
+ * writes a line clears it first. */
 #include "cli/progress_line.h"
 
 #include <pthread.h>

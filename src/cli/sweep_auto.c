@@ -2,9 +2,9 @@
  *
  * sweep->search is {"target": text, "rounds": [{"seconds": s, "tries": [{"name", "given_s", "train_s",
  * "value", "nearest", "reached", "over", "sentence"}], "dropped": [name]}], "best": name, "why": sentence,
- * "stopped": why those that might have gone on did not}. A round that is not complete has no "dropped"; "why"
- * and what follows are there once the search has ended. Replaying complete rounds from it gives the same
- * decisions, so that a search that was cut off goes on where it was. */
+ * "stopped": why the remaining candidates did not continue}. An incomplete round has no "dropped"; "why" and
+ * the entries after it exist once the search has ended. Replaying complete rounds gives the same decisions,
+ * so an interrupted search continues where it was. */
 #include "cli/sweep_auto.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ const char *const mst_auto_batches[] = {"32", "128", "512", "2048", "8192", "327
 typedef struct search {
     mst_sweep *sweep;
     mst_runner *runner;
-    mst_sweep_metric metric; /* by which the better half goes on: metric: of the file, else the target's */
+    mst_sweep_metric metric; /* selects the better half: metric: of the file, else that of the target */
     mst_halving_try *tries;  /* of the sweep's cells */
     json_t *rounds;
     double cap_s, timeout_s; /* cap: of for: seconds; INFINITY: none */
@@ -34,7 +34,7 @@ typedef struct search {
 
 /* ---- one try ---- */
 
-/* What the run has come to. */
+/* The result of a run so far. */
 static mst_status auto_look(search *s, size_t i, double budget_s)
 {
     const mst_sweep_cell *cell = &s->sweep->cells[i];
@@ -85,7 +85,7 @@ static mst_status auto_record(const search *s, json_t *tries, size_t i, double g
     return json != NULL && json_array_append_new(tries, json) == 0 ? MST_OK : mst_fail_memory();
 }
 
-/* Takes a try over that was recorded before; false: it was not. */
+/* Takes over a try that was recorded earlier; false: there is none. */
 static bool auto_replay(search *s, const json_t *tries, size_t i)
 {
     size_t k;
@@ -121,8 +121,8 @@ static void auto_tell(const search *s, size_t round, double budget_s, size_t i)
         mst_cli_note("round %zu (%s): %s %s after %s of training, %s %s", round + 1,
                      mst_figure_seconds(budget_s, b), s->sweep->cells[i].name,
                      t->reached ? "reached the target"
-                     : t->over  ? "ended short of it"
-                                : "is not there yet",
+                     : t->over  ? "ended before the target"
+                                : "has not reached it yet",
                      mst_figure_seconds(t->seconds, a), s->metric.column,
                      mst_figure_real(t->value, (char[40]){0}));
 }
@@ -147,8 +147,7 @@ static mst_status auto_try_one(search *s, size_t round, double budget_s, size_t 
     return MST_OK;
 }
 
-/* What a candidate gets: nobody needs longer than the shortest time to the target so far, nor gets more than
- * for: seconds. */
+/* Training time of a candidate: at most the shortest time to the target so far, and at most for: seconds. */
 static double auto_given(const search *s, double budget_s)
 {
     budget_s = fmin(budget_s, s->cap_s);
@@ -160,7 +159,7 @@ static double auto_given(const search *s, double budget_s)
 
 /* ---- rounds ---- */
 
-/* The round of that number, new or as far as it was; NULL when memory is short. */
+/* The round of that number, new or partly done; NULL when memory is short. */
 static json_t *auto_round_at(search *s, size_t round, double budget_s)
 {
     json_t *found = json_array_get(s->rounds, round);
@@ -187,7 +186,7 @@ static mst_status auto_run_round(search *s, size_t round, double budget_s)
     return MST_OK;
 }
 
-/* Decides after a complete round, and writes down who was dropped. */
+/* Decides after a complete round, and records the dropped candidates. */
 static mst_status auto_decide(search *s, size_t round, mst_halving_end *end, size_t *best)
 {
     json_t *entry = json_array_get(s->rounds, round), *dropped = json_array();
@@ -208,7 +207,7 @@ static mst_status auto_decide(search *s, size_t round, mst_halving_end *end, siz
     return st;
 }
 
-/* The candidate that is left alone; "" when there are several. */
+/* The only candidate left; "" when there are several. */
 static const char *auto_last_name(const search *s)
 {
     const char *name = "";
@@ -217,15 +216,15 @@ static const char *auto_last_name(const search *s)
     return name;
 }
 
-/* Why nobody reached the target. The caller frees. */
+/* Why no run reached the target. The caller frees. */
 static char *auto_why_not(const search *s, mst_halving_end end, const char *until)
 {
     if (end == MST_HALVING_NONE)
-        return mst_sprintf("nobody reached %s within the limits of for:", until);
+        return mst_sprintf("no run reached %s within the limits of for:", until);
     if (end == MST_HALVING_STUCK)
-        return mst_sprintf("nobody reached %s: %s, the last that was left, came no nearer in %d rounds",
-                           until, auto_last_name(s), MST_HALVING_PATIENCE);
-    return mst_sprintf("nobody reached %s before a round would take longer than --run-timeout", until);
+        return mst_sprintf("no run reached %s: %s, the last one left, came no nearer in %d rounds", until,
+                           auto_last_name(s), MST_HALVING_PATIENCE);
+    return mst_sprintf("no run reached %s before a round would take longer than --run-timeout", until);
 }
 
 static mst_status auto_conclude(search *s, mst_halving_end end, size_t best, size_t rounds)
@@ -234,21 +233,20 @@ static mst_status auto_conclude(search *s, mst_halving_end end, size_t best, siz
     const char *until = mst_sweep_until(s->sweep);
     char *why, *none = auto_why_not(s, end, until);
     snprintf(stuck, sizeof stuck, "stopped: came no nearer in %d rounds", MST_HALVING_PATIENCE);
-    const char *stopped = end == MST_HALVING_FOUND   ? "stopped: another had reached the target"
+    const char *stopped = end == MST_HALVING_FOUND   ? "stopped: another run reached the target"
                           : end == MST_HALVING_STUCK ? stuck
                                                      : "stopped: the next round would be longer than "
                                                        "--run-timeout";
     if (end == MST_HALVING_FOUND)
-        why = mst_sprintf("%s reached %s after %s of training, in round %zu; every other candidate that was "
-                          "left did not get there in that time",
+        why = mst_sprintf("%s reached %s after %s of training, in round %zu; no other remaining candidate "
+                          "reached it in that time",
                           s->sweep->cells[best].name, until, mst_figure_seconds(s->tries[best].seconds, a),
                           rounds);
     else if (best < s->sweep->n && none != NULL)
         why = mst_sprintf("%s; %s came nearest, with %s %s", none, s->sweep->cells[best].name,
                           s->metric.column, mst_figure_real(s->tries[best].nearest, a));
     else
-        why =
-            mst_sprintf("nobody reached %s, and nobody was evaluated: look at eval-every and at test", until);
+        why = mst_sprintf("no run reached %s, and no run was evaluated; check eval-every and test", until);
     mst_free(none);
     if (why == NULL)
         return mst_fail_memory();
@@ -280,7 +278,7 @@ static mst_status auto_run_rounds(search *s, double first_s)
     return auto_conclude(s, end, best, round + 1);
 }
 
-/* Cells that take part: of the first seed. */
+/* Cells that take part: those with the first seed. */
 static mst_status auto_choose(search *s)
 {
     const char *first = NULL;
@@ -299,7 +297,7 @@ static mst_status auto_choose(search *s)
         s->tries[i].alive = true;
         n++;
     }
-    return n > 0 ? MST_OK : mst_fail(MST_EUSAGE, "%s: --auto: no run is left to try", s->sweep->file);
+    return n > 0 ? MST_OK : mst_fail(MST_EUSAGE, "%s: --auto: no run is left", s->sweep->file);
 }
 
 mst_status mst_sweep_auto(mst_sweep *sweep, mst_runner *runner, double first_s, double timeout_s)

@@ -1,7 +1,7 @@
-/* Tables: what commands print, as aligned text for people or as JSON for programs, from the same cells.
+/* Tables that commands print, as aligned text or as JSON from the same cells.
  *
- * A cell is a JSON value and the text that shows it. Rows are filled cell by cell from the left. Adding never
- * fails visibly: when memory runs out the table remembers it, and printing or mst_table_json says so. One
+ * A cell is a JSON value and the text that shows it. Rows are filled cell by cell from the left. Adding
+ * returns nothing: when memory runs out the table records it, and printing or mst_table_json fails. One
  * thread. */
 #ifndef MST_CLI_TABLE_H
 #define MST_CLI_TABLE_H

@@ -10,8 +10,8 @@
 #include "cli/cli.h"
 
 #define LOOK_NS    (500 * MST_MS)
-#define STALL_S    3.0 /* a step that takes longer is worth a word, */
-#define STALL_MEAN 3.0 /* unless steps take about so long: so many times their mean */
+#define STALL_S    3.0 /* a longer step is reported, */
+#define STALL_MEAN 3.0 /* unless it is less than this many times the mean */
 
 static bool view_is_stalled(const mst_train_status *s, double idle_s)
 {
@@ -69,7 +69,7 @@ static void view_on_progress(void *arg, const mst_train_status *s)
     pthread_mutex_unlock(&v->mutex);
 }
 
-/* With --eval-every and long evaluations: the accuracy so far, where the progress of training stands. */
+/* Shows the accuracy so far of a long evaluation in place of the training progress. */
 static void view_on_evaluating(void *arg, const char *set, uint64_t rows, uint64_t correct)
 {
     mst_train_view *v = arg;
@@ -77,7 +77,7 @@ static void view_on_evaluating(void *arg, const char *set, uint64_t rows, uint64
     if (v->quiet)
         return;
     pthread_mutex_lock(&v->mutex);
-    v->step_ns = mst_now_ns(); /* steps are not expected meanwhile */
+    v->step_ns = mst_now_ns(); /* no step can happen meanwhile */
     if (mst_bar_due(&v->bar)) {
         mst_text_accuracy(set, rows, correct, line, sizeof line);
         mst_bar_show(line);
@@ -138,10 +138,11 @@ void mst_train_view_begin(mst_train_view *self, bool quiet, const char *others)
     pthread_condattr_destroy(&monotonic);
     if (quiet)
         return;
-    sigset_t all, before; /* signals are for the program's own threads */
+    sigset_t all, before; /* signals go to the other threads */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    self->thread_made = pthread_create(&self->thread, NULL, view_main, self) == 0; /* else: no such line */
+    self->thread_made =
+        pthread_create(&self->thread, NULL, view_main, self) == 0; /* otherwise there is no such line */
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 

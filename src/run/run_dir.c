@@ -265,8 +265,8 @@ void mst_run_abandon(mst_run *self)
 static mst_status run_refuse_existing(const mst_run *self)
 {
     return mst_fail(MST_EEXIST,
-                    "%s exists already: choose another name, or give --resume to continue it or --overwrite "
-                    "to replace it",
+                    "%s already exists; choose another name, continue it with --resume, or replace it with "
+                    "--overwrite",
                     self->path);
 }
 
@@ -292,7 +292,7 @@ static mst_status run_make_folder(const mst_run *self)
     if (mkdir(self->path, 0777) == 0 || (errno == EEXIST && empty))
         return MST_OK;
     if (errno == EEXIST && !mst_path_is_folder(self->path))
-        return mst_fail(MST_EEXIST, "%s exists already and is not a folder: choose another name", self->path);
+        return mst_fail(MST_EEXIST, "%s already exists and is not a folder; choose another name", self->path);
     if (errno == EEXIST)
         return run_refuse_existing(self);
     return mst_fail(MST_EIO, "%s: the folder cannot be created: %s", self->path, strerror(errno));

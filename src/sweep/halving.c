@@ -41,7 +41,7 @@ bool mst_target_reached(const char *end)
     return strcmp(end, mst_end_text(MST_END_UNTIL)) == 0;
 }
 
-/* Whether a is nearer to the target than b; what is not known is the farthest. */
+/* Whether a is nearer to the target than b; NAN is the farthest. */
 static bool halving_is_nearer(double a, double b, bool high_is_good)
 {
     if (isnan(a) || isnan(b))
@@ -54,7 +54,7 @@ double mst_halving_nearer(double a, double b, bool high_is_good)
     return halving_is_nearer(b, a, high_is_good) ? b : a;
 }
 
-/* Counts the rounds that brought a candidate no nearer; one that has shown nothing yet may still begin. */
+/* Counts the rounds in which a candidate came no nearer; rounds before its first evaluation do not count. */
 static void halving_count_stale(mst_halving_try *t, bool high_is_good)
 {
     bool nearer = isnan(t->before) || halving_is_nearer(t->nearest, t->before, high_is_good);
@@ -86,7 +86,7 @@ mst_halving_end mst_halving_decide(mst_halving_try *tries, size_t n, bool high_i
         return MST_HALVING_STUCK;
     for (size_t drop = alive / 2; drop > 0; drop--) {
         size_t worst = n;
-        for (size_t i = 0; i < n; i++) /* of equals the last */
+        for (size_t i = 0; i < n; i++) /* the last of equals */
             if (tries[i].alive &&
                 (worst == n || !halving_is_nearer(tries[i].value, tries[worst].value, high_is_good)))
                 worst = i;

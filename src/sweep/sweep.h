@@ -1,13 +1,13 @@
-/* A sweep: a grid of trainings that a YAML file describes, each a run of its own, and what is known of them.
+/* A sweep: a grid of trainings that a YAML file describes. Each cell of the grid is a run with its own
+ * directory.
  *
  *   mst_sweep_spec_read    FILE.yaml -> one JSON object in normal form (sweep_file.c)
- *   mst_sweep_new          the grid's cells: their options, names, commands, and those left out
- * (sweep_cells.c) mst_sweep_load, save   SWEEP/sweep.json: how far it is (sweep_state.c) mst_sweep_report_*
- * what came out (sweep_report.h)
+ *   mst_sweep_new          the cells: options, names, commands, and those that are skipped (sweep_cells.c)
+ *   mst_sweep_load, save   SWEEP/sweep.json: the state (sweep_state.c)
+ *   mst_sweep_report_*     the results (sweep_report.h)
  *
- * Starting processes is the command's business (launch/sweep_runs.h); nothing here runs or prints anything.
- * The runs' own folders decide what is finished: sweep.json remembers only what they do not say. One thread.
- */
+ * launch/sweep_runs.h starts the processes; this folder starts and prints nothing. A run is finished when its
+ * directory says so; sweep.json holds only what the directories do not. One thread. */
 #ifndef MST_SWEEP_SWEEP_H
 #define MST_SWEEP_SWEEP_H
 
@@ -21,24 +21,24 @@
 
 typedef enum mst_cell_state {
     MST_CELL_PENDING,
-    MST_CELL_RUNNING, /* in sweep.json: the sweep was cut off while it ran */
-    MST_CELL_STOPPED, /* asked to stop; it can be resumed */
+    MST_CELL_RUNNING, /* in sweep.json: the sweep was interrupted while it ran */
+    MST_CELL_STOPPED, /* stopped; it can be resumed */
     MST_CELL_DONE,
     MST_CELL_FAILED,
-    MST_CELL_SKIPPED, /* makes no sense, or is the same as another; sentence says why */
+    MST_CELL_SKIPPED, /* cannot run, or is the same as another; sentence is the reason */
 } mst_cell_state;
 const char *mst_cell_state_name(mst_cell_state state);
 
 /* One run of the grid. */
 typedef struct mst_sweep_cell {
-    char *name;          /* of its folder: values of the axes, "async-workers2-batch100-seed1" */
-    char *config;        /* the same without the seed: what repeats share; "run" when nothing varies */
-    json_t *set;         /* option -> text: all that the file sets, and what follows from it */
-    json_t *labels;      /* axis -> text, of axes that count for this cell */
+    char *name;          /* of its folder, from the values of the axes: "async-workers2-batch100-seed1" */
+    char *config;        /* the same without the seed, shared by repeats; "run" when nothing varies */
+    json_t *set;         /* option -> text: options of the file, and those that follow from them */
+    json_t *labels;      /* axis -> text, for axes with an effect on this cell */
     mst_text_list words; /* of muster's command line: train ..., or launch ... -- train ... */
     mst_cell_state state;
     bool is_duplicate; /* skipped because another cell has the same options */
-    char *sentence;    /* why it failed or is skipped; NULL: nothing to say */
+    char *sentence;    /* why it failed or is skipped; NULL: none */
     double seconds;    /* wall time it took, all its pieces together where it was resumed; NAN: not known */
     double began;      /* of the current or last piece, in seconds since 1970; NAN: not known */
     unsigned jobs;     /* the most runs that ran at the same time, with this one; 0: not run yet */
@@ -59,12 +59,12 @@ typedef struct mst_sweep {
  * it; metric and jobs where the file has them. MST_EUSAGE with "FILE:LINE: key: what is wrong". New
  * reference; set only on MST_OK. */
 mst_status mst_sweep_spec_read(const char *path, json_t **out);
-/* The same of text in memory; path is for errors. */
+/* The same for text in memory; path is for errors. */
 mst_status mst_sweep_spec_parse(const char *path, const char *text, size_t size, json_t **out);
 
 /* ---- the grid ---- */
 
-/* Options of a cell beside those of a training: how its processes are started. */
+/* Options of a cell in addition to those of a training: how its processes are started. */
 typedef struct mst_deploy_options {
     int deploy; /* embedded, launch, mpi */
     char *hosts, *ssh, *mpi_args;
@@ -82,8 +82,8 @@ mst_status mst_sweep_new(const char *file, const char *folder, const json_t *spe
                          mst_sweep **out);
 void mst_sweep_destroy(mst_sweep *self); /* NULL-safe */
 
-/* Whether the files that a cell names are there; MST_EINPUT with the sentence of `muster train`. Those of a
- * run on other hosts are not looked for. */
+/* Checks that the files of a cell exist; MST_EINPUT with the sentence of `muster train`. Files of a run on
+ * other hosts are not checked. */
 mst_status mst_sweep_check_files(const mst_sweep *self, const mst_sweep_cell *cell);
 
 /* How many runs at a time: a number, or "auto": as many as the cores allow. MST_JOBS_AUTO for that; false:
@@ -92,10 +92,10 @@ mst_status mst_sweep_check_files(const mst_sweep *self, const mst_sweep_cell *ce
 #define MST_JOBS_AUTO 0
 bool mst_sweep_jobs_parse(const char *text, unsigned *out);
 
-/* Threads of the cell's processes that compute, on a machine with so many cores. */
+/* Number of computing threads of the processes of a cell, on a host with so many cores. */
 unsigned mst_sweep_cell_threads(const mst_sweep_cell *cell, unsigned cores);
 
-/* What the file calls best; MST_METRIC_DEFAULT where it does not say. given: whether it does; or NULL. */
+/* The metric of the file, or MST_METRIC_DEFAULT. given: whether the file has one; or NULL. */
 const char *mst_sweep_metric_name(const mst_sweep *self, bool *given);
 
 /* SWEEP/runs/NAME. The caller frees; NULL when memory is short. */
@@ -121,14 +121,14 @@ mst_status mst_sweep_load(mst_sweep *self, mst_sweep_change change);
 /* Replaces SWEEP/sweep.json atomically. Creates the folder. */
 mst_status mst_sweep_save(const mst_sweep *self);
 
-/* Whether the cell is the first that is skipped for its reason; then *why is that, and *n how many there are.
- * Those that come to the same as another are told together. */
+/* Whether the cell is the first that is skipped for its reason; then *why is the reason, and *n the number of
+ * cells. All duplicates have one reason. */
 bool mst_sweep_left_out(const mst_sweep *self, size_t cell, size_t *n, const char **why);
 
 void mst_sweep_count(const mst_sweep *self, size_t counts[MST_CELL_SKIPPED + 1]);
 
-/* Seconds that the pending cells will take, from those that are done: of the same configuration where there
- * is one, else the mean. NAN: nothing is done yet. */
+/* Estimated seconds of the pending cells, from finished ones: of the same configuration if there is one, else
+ * the mean. NAN: none is finished. */
 double mst_sweep_estimate(const mst_sweep *self);
 
 /* Sets state and sentence (copied; NULL: none). */

@@ -1,17 +1,17 @@
-/* The cells of a sweep: every combination of the grid's values, what does not fit together left out, each
- * with a name and a command line; contract in sweep.h.
+/* The cells of a sweep: all combinations of the values of the grid, each with a name and a command line;
+ * contract in sweep.h.
  *
- * Rules, in this order (docs/SWEEP.md tells them to users):
- * 1. What the file does not say follows: strategy ps where deploy is launch or workers or servers are given,
- *    allreduce where deploy is mpi without servers, else local; deploy mpi where strategy is allreduce, else
+ * Rules, in this order (docs/SWEEP.md describes them for users):
+ * 1. Missing options follow from others: strategy ps if deploy is launch, or if workers or servers are given;
+ *    allreduce if deploy is mpi without servers; else local. deploy mpi if strategy is allreduce, else
  *    embedded.
- * 2. local runs embedded, ps everywhere, allreduce as ranks of MPI and in mode sync; other cells are skipped.
- * 3. Options that the strategy, the mode, the way of deploying, the model, the optimizer or the schedule does
- *    not have are left out of a cell.
- * 4. Cells that are then the same are run once.
- * 5. Runs whose seed differs from the first one's hold the same rows out: valid-seed is the first one's seed.
- * 6. What the strategy or the training loop refuses by its options (a quorum of more workers than there are,
- * a condition on a test set that is not given) is skipped with its sentence. */
+ * 2. local needs embedded, allreduce needs MPI ranks and mode sync, ps runs with every deploy; other cells
+ *    are skipped.
+ * 3. Options without effect in a cell, by the needs in their rows, are left out of it.
+ * 4. Of cells that are then equal, the first one runs.
+ * 5. Runs with another seed than the first hold out the same rows: valid-seed is the seed of the first.
+ * 6. Cells whose options the strategy or the training loop refuses (a quorum of more workers than there are,
+ *    a condition on a test set that is not given) are skipped with that sentence. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -68,16 +68,16 @@ static mst_status cells_imply(json_t *set)
     return MST_OK;
 }
 
-/* Rule 2; NULL: it fits. */
+/* Rule 2; NULL: the options fit together. */
 static const char *cells_misfit(const json_t *set)
 {
     if (cells_is(set, "strategy", "local") && !cells_is(set, "deploy", "embedded"))
-        return "strategy local is one process: it runs with deploy embedded only";
+        return "strategy local is one process, so it needs deploy embedded";
     if (cells_is(set, "strategy", "allreduce") && !cells_is(set, "deploy", "mpi"))
-        return "strategy allreduce is for ranks of MPI: it runs with deploy mpi only";
+        return "strategy allreduce trains in MPI ranks, so it needs deploy mpi";
     if (cells_is(set, "strategy", "allreduce") && cells_get(set, "mode") != NULL &&
         !cells_is(set, "mode", "sync"))
-        return "strategy allreduce takes every step together: it runs in mode sync only";
+        return "strategy allreduce is synchronous, so it needs mode sync";
     return NULL;
 }
 
@@ -95,10 +95,10 @@ static mst_status cells_share_hold_out(const mst_sweep *self, json_t *set)
         return MST_OK;
     char *end;
     strtod(cells_get(set, "valid"), &end);
-    return *end == '\0' ? cells_put(set, "valid-seed", first) : MST_OK; /* a file is the same for all */
+    return *end == '\0' ? cells_put(set, "valid-seed", first) : MST_OK; /* a file is the same for all runs */
 }
 
-/* The settings of a cell, for mst_settings_fini whatever the status; deploy must live as long. */
+/* The settings of a cell; the caller calls mst_settings_fini in any case. deploy must live as long. */
 static mst_status cells_settings_of(const json_t *set, mst_deploy_options *deploy, mst_settings *out)
 {
     mst_option_group own = {.title = "deploy", .table = mst_deploy_option_table, .base = deploy};
@@ -132,7 +132,7 @@ out:
     return st;
 }
 
-/* Rule 6: MST_EUSAGE is what the strategy or the training loop says. */
+/* Rule 6: MST_EUSAGE with the sentence of the strategy or the training loop. */
 static mst_status cells_check_options(const json_t *set)
 {
     mst_settings s;
@@ -160,7 +160,7 @@ mst_status mst_sweep_check_files(const mst_sweep *self, const mst_sweep_cell *ce
     json_t *file;
     mst_status st;
     TRY_OUT(st, cells_settings_of(cell->set, &deploy, &s));
-    if (deploy.hosts != NULL) /* the files of other hosts are not seen from here */
+    if (deploy.hosts != NULL) /* files on other hosts cannot be checked here */
         goto out;
     json_array_foreach(json_object_get(self->spec, "files"), i, file)
         TRY_OUT(st, mst_text_list_add(&s.files, json_string_value(file)));
@@ -187,7 +187,7 @@ static bool cells_is_self_named(const char *axis, const json_t *value)
            (cells_option_row(axis)->facts & MST_OPTION_SELF_NAMED) != 0;
 }
 
-/* Appends "-axisvalue" in letters that file names and shells leave alone. */
+/* Appends "-axisvalue" in characters that are safe in file names and shells. */
 static void cells_add_part(char *name, const char *axis, const char *label)
 {
     size_t n = strlen(name);
@@ -328,7 +328,7 @@ mst_status mst_sweep_mark(mst_sweep_cell *cell, mst_cell_state state, const char
     return MST_OK;
 }
 
-/* Adds a value's options to a cell's; its axis's label counts as long as one of them does. */
+/* Adds the options of a value to those of a cell, and the label of its axis. */
 static mst_status cells_merge(const mst_sweep *self, mst_sweep_cell *cell, const char *axis,
                               const json_t *value)
 {
@@ -364,7 +364,7 @@ static void cells_drop_labels(mst_sweep_cell *cell, const json_t *grid)
     }
 }
 
-/* Applies the rules; seen: the options of cells so far -> name. */
+/* Applies the rules. seen: options -> name, of all cells so far. */
 static mst_status cells_settle(mst_sweep *self, mst_sweep_cell *cell, const json_t *grid, json_t *seen)
 {
     TRY(cells_imply(cell->set));
@@ -378,7 +378,7 @@ static mst_status cells_settle(mst_sweep *self, mst_sweep_cell *cell, const json
     if (key == NULL)
         return mst_fail_memory();
     const char *same = json_string_value(json_object_get(seen, key));
-    char *sentence = same != NULL ? mst_sprintf("comes to the same as %s", same) : NULL;
+    char *sentence = same != NULL ? mst_sprintf("is the same as %s", same) : NULL;
     mst_status st = same == NULL || sentence != NULL ? cells_name_cell(self, cell, grid) : mst_fail_memory();
     if (st == MST_OK && same == NULL && json_object_set_new(seen, key, json_string(cell->name)) != 0)
         st = mst_fail_memory();
@@ -420,8 +420,8 @@ out:
     return st;
 }
 
-/* The grid with the seeds in front, which makes them the outermost loop; and with batch sizes where there are
- * none. New reference or NULL. */
+/* The grid with the seeds first, so that they are the outermost loop, and with batch sizes if it has none.
+ * New reference or NULL. */
 static json_t *cells_ordered_grid(const json_t *spec, const char *const *batches)
 {
     json_t *grid = json_object(), *from = json_object_get(spec, "grid"), *values;

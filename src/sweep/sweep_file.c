@@ -1,10 +1,10 @@
-/* The YAML file of a sweep, read into normal form; contract in sweep.h, the language in docs/SWEEP.md.
+/* Reads the YAML file of a sweep into normal form; contract in sweep.h, the language in docs/SWEEP.md.
  *
- * libyaml's document tree has the line of every node, which errors name. Every option is put into the option
- * tables of a training and read back from there, so that 1k and 1000 are the same value and a wrong one is
- * refused here, before anything runs.
+ * The document tree of libyaml has the line of every node, which errors name. Every option is stored in the
+ * option tables of a training and read back, so that 1k and 1000 are the same value and a wrong one is
+ * refused before anything runs.
  *
- * Invariant: nodes are looked at to a fixed depth, so that aliases, which may form circles, do no harm. */
+ * Invariant: nodes are visited to a fixed depth, so that circular aliases are harmless. */
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
@@ -75,7 +75,7 @@ const mst_option mst_deploy_option_table[] = {
 typedef struct reader {
     const char *path;
     yaml_document_t doc;
-    mst_settings settings; /* where values are tried */
+    mst_settings settings; /* values are parsed into it */
     mst_deploy_options deploy;
 } reader;
 
@@ -117,7 +117,7 @@ static mst_status file_want(const reader *r, const yaml_node_t *node, yaml_node_
 
 /* ---- options ---- */
 
-/* Tries an option, and puts it as a command line would have it into `into`. */
+/* Parses an option, and stores it in the form of a command line in `into`. */
 static mst_status file_put_option(reader *r, size_t line, const char *name, const char *value, json_t *into)
 {
     mst_settings *s = &r->settings;
@@ -209,7 +209,7 @@ static mst_status file_add_value(const reader *r, json_t *values, size_t line, c
     return value != NULL && json_array_append_new(values, value) == 0 ? MST_OK : mst_fail_memory();
 }
 
-/* One value of an axis: of the option it is named for, or a mapping of several with a name. */
+/* One value of an axis: of the option with its name, or a named mapping of several options. */
 static mst_status file_add_node(reader *r, const char *axis, const yaml_node_t *node, json_t *values)
 {
     mst_status st;
@@ -230,7 +230,7 @@ static mst_status file_add_node(reader *r, const char *axis, const yaml_node_t *
         }
         if (label == NULL || *label == '\0')
             TRY_OUT(st, mst_fail(MST_EUSAGE,
-                                 "%s:%zu: %s: a value of several options needs a name, as in {name: small, "
+                                 "%s:%zu: %s: a value with several options needs a name, as in {name: small, "
                                  "batch: 100, lr: 0.1}",
                                  r->path, file_line_of(node), axis));
     }
@@ -269,7 +269,7 @@ static mst_status file_add_repeats(reader *r, const yaml_node_t *node, const jso
         return mst_fail(MST_EUSAGE, "%s:%zu: repeats: %s: must be between 1 and %d", r->path,
                         file_line_of(node), text, REPEATS_MAX);
     if (json_object_get(grid, "seed") != NULL)
-        return mst_fail(MST_EUSAGE, "%s:%zu: repeats: the grid names its seeds already", r->path,
+        return mst_fail(MST_EUSAGE, "%s:%zu: repeats: the grid already names the seeds", r->path,
                         file_line_of(node));
     if (first != NULL)
         mst_parse_int(first, &seed);
@@ -323,7 +323,7 @@ static mst_status file_find_parts(reader *r, parts *out)
         *known[i].at = file_node_at(r, p->value);
     }
     if (out->files == NULL)
-        return mst_fail(MST_EUSAGE, "%s:1: files: is missing: the training data", r->path);
+        return mst_fail(MST_EUSAGE, "%s:1: files: is missing; it names the training data", r->path);
     return MST_OK;
 }
 
@@ -337,7 +337,7 @@ static mst_status file_put_files(reader *r, const yaml_node_t *node, json_t *fil
     for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top; i++) {
         TRY(file_scalar(r, file_node_at(r, *i), "files", &text));
         if (strcmp(text, "-") == 0)
-            return mst_fail(MST_EUSAGE, "%s:%zu: files: -: runs share no standard input; name a file",
+            return mst_fail(MST_EUSAGE, "%s:%zu: files: -: runs cannot share standard input; name a file",
                             r->path, file_line_of(node));
         if (json_array_append_new(files, json_string(text)) != 0)
             return mst_fail_memory();
@@ -347,7 +347,7 @@ static mst_status file_put_files(reader *r, const yaml_node_t *node, json_t *fil
     return MST_OK;
 }
 
-/* rows, steps, epochs, seconds or until; beside until any of the others. */
+/* rows, steps, epochs or seconds; or until, with any of the others. */
 static mst_status file_put_limits(reader *r, const yaml_node_t *node, json_t *limits)
 {
     const char *name;
@@ -362,13 +362,13 @@ static mst_status file_put_limits(reader *r, const yaml_node_t *node, json_t *li
     size_t n = json_object_size(limits);
     if (n == 0 || (n > 1 && json_object_get(limits, "until") == NULL))
         return mst_fail(MST_EUSAGE,
-                        "%s:%zu: for: give one of rows, steps, epochs, seconds; or until, with any of them "
-                        "as the most it may take",
+                        "%s:%zu: for: give one of rows, steps, epochs and seconds, or until with any of them "
+                        "as upper limits",
                         r->path, file_line_of(node));
     return MST_OK;
 }
 
-/* metric: and jobs: are kept as they are given. */
+/* metric: and jobs: keep the text of the file. */
 static mst_status file_put_metric(reader *r, const yaml_node_t *node, json_t *spec)
 {
     const char *text;
@@ -474,7 +474,7 @@ mst_status mst_sweep_spec_parse(const char *path, const char *text, size_t size,
     r->path = path;
     mst_option_group deploy = {.title = "deploy", .table = mst_deploy_option_table, .base = &r->deploy};
     mst_settings_begin(&r->settings, &deploy);
-    r->settings.n_groups--; /* the last is of which process this is, which is no option of a sweep */
+    r->settings.n_groups--; /* without the last group: a sweep has no options of a process */
     TRY_OUT(st, mst_options_init(r->settings.groups, r->settings.n_groups));
     has_parser = yaml_parser_initialize(&parser);
     if (!has_parser)

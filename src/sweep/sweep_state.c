@@ -1,8 +1,8 @@
-/* How far a sweep is: SWEEP/sweep.json and the manifests of its runs; contract in sweep.h.
+/* The state of a sweep: SWEEP/sweep.json and the manifests of its runs; contract in sweep.h.
  *
- * sweep.json holds the file in normal form, so that a changed one is noticed and the change can be named, and
- * of every run its command, state, sentence, wall time, and when it began. What a run's own manifest says has
- * precedence: a run is done when it says so, whatever became of the sweep. */
+ * sweep.json holds the file in normal form, so that a change is detected and can be named, and for each run
+ * its command, state, sentence, wall time and start. The manifest of a run has precedence: a run is done when
+ * its manifest says so. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ const char *mst_cell_state_name(mst_cell_state state)
 
 /* ---- reading ---- */
 
-/* An object of a JSON file; NULL: not there, or not one. */
+/* The object in a JSON file; NULL: no such file, or not an object. */
 static json_t *state_read_object(const char *path, size_t limit)
 {
     char *text = NULL;
@@ -102,8 +102,8 @@ static mst_status state_compare_specs(const mst_sweep *self, const json_t *befor
     mst_status st = MST_OK;
     if (text.size > 0)
         st = mst_fail(MST_EEXIST,
-                      "%s: has changed since the runs in %s (%.600s): give --extend to keep runs that stay "
-                      "the same, --overwrite to start again, or another --out",
+                      "%s: has changed since the runs in %s (%.600s); give --extend to keep unchanged runs, "
+                      "--overwrite to start again, or another --out",
                       self->file, self->folder, text.text);
     mst_string_fini(&text);
     return st;
@@ -132,7 +132,7 @@ static mst_cell_state state_of(const char *name)
     return MST_CELL_PENDING;
 }
 
-/* What the run's own manifest says of it. */
+/* Takes over the state in the manifest of the run. */
 static mst_status state_look_at_run(const mst_sweep *self, mst_sweep_cell *cell)
 {
     char *run = mst_sweep_run_path(self, cell),
@@ -154,7 +154,7 @@ static mst_status state_look_at_run(const mst_sweep *self, mst_sweep_cell *cell)
     return st;
 }
 
-/* When the run's folder was last written to, in seconds since 1970; NAN: not known. */
+/* Time of the last write to the run directory, in seconds since 1970; NAN: not known. */
 static double state_last_sign(const mst_sweep *self, const mst_sweep_cell *cell)
 {
     static const char *const files[] = {"manifest.json", "metrics.csv"};
@@ -171,7 +171,7 @@ static double state_last_sign(const mst_sweep *self, const mst_sweep_cell *cell)
     return last;
 }
 
-/* Wall time so far; the piece that a sweep was cut off in lasted until the run's last sign of life. */
+/* Wall time so far. A piece that was interrupted with the sweep lasted until the last write of the run. */
 static double state_seconds_of(const mst_sweep *self, const mst_sweep_cell *cell, const json_t *before,
                                bool cut_off)
 {
@@ -202,18 +202,18 @@ static mst_status state_adopt_cell(mst_sweep *self, mst_sweep_cell *cell, const 
     return state_look_at_run(self, cell);
 }
 
-/* SWEEP/sweep.json at path. New reference in *out; NULL where it does not count. */
+/* Reads SWEEP/sweep.json at path. New reference in *out; NULL where it is ignored. */
 static mst_status read_state(const mst_sweep *self, const char *path, mst_sweep_change change, json_t **out)
 {
     json_t *state = state_read_object(path, STATE_MAX);
     const json_t *format = json_object_get(state, "format");
     mst_status st = MST_OK;
     if (json_is_string(format) && strcmp(json_string_value(format), "muster-sweep") != 0)
-        st = mst_fail(MST_EEXIST, "%s: is not the state of a sweep: choose another --out", path);
+        st = mst_fail(MST_EEXIST, "%s: is not the state of a sweep; choose another --out", path);
     else if (!json_is_string(format) && change != MST_SWEEP_OVERWRITE)
         st = mst_fail(MST_EINPUT,
-                      "%s: is damaged, and not the state of a sweep: give --overwrite to start again, "
-                      "--report-only to report on the runs that are there, or another --out",
+                      "%s: is damaged; give --overwrite to start again, --report-only to report on the "
+                      "existing runs, or another --out",
                       path);
     else if (change == MST_SWEEP_SAME)
         st = state_compare_specs(self, json_object_get(state, "spec"));
@@ -223,13 +223,13 @@ static mst_status read_state(const mst_sweep *self, const char *path, mst_sweep_
     return st;
 }
 
-/* Takes over what a state tells of the cells. */
+/* Takes over the state of the cells. */
 static mst_status adopt_state(mst_sweep *self, const json_t *state, mst_sweep_change change)
 {
     json_t *by_name = NULL, *item, *search = json_object_get(state, "search");
     size_t i;
     if (change == MST_SWEEP_EXTEND && json_is_object(search))
-        return MST_OK; /* its runs were cut short */
+        return MST_OK; /* the runs of a search end early */
     by_name = json_object();
     mst_status st = by_name != NULL ? MST_OK : mst_fail_memory();
     json_array_foreach(json_object_get(state, "cells"), i, item)
@@ -261,7 +261,7 @@ mst_status mst_sweep_load(mst_sweep *self, mst_sweep_change change)
         TRY_OUT(st, read_state(self, path, change, &state));
         st = state != NULL ? adopt_state(self, state, change) : MST_OK;
     } else if (mst_path_exists(runs)) {
-        st = mst_fail(MST_EEXIST, "%s: holds runs but no sweep.json: choose another --out", self->folder);
+        st = mst_fail(MST_EEXIST, "%s: contains runs but no sweep.json; choose another --out", self->folder);
     }
 out:
     json_decref(state);
@@ -342,7 +342,7 @@ void mst_sweep_count(const mst_sweep *self, size_t counts[MST_CELL_SKIPPED + 1])
 
 static const char *state_reason(const mst_sweep_cell *cell)
 {
-    return cell->is_duplicate ? "come to the same as others, which are run once" : cell->sentence;
+    return cell->is_duplicate ? "are the same as other runs, which are started once" : cell->sentence;
 }
 
 bool mst_sweep_left_out(const mst_sweep *self, size_t cell, size_t *n, const char **why)

@@ -73,11 +73,11 @@ static mst_status settings_adopt_values(mst_settings *s, json_t *values)
     }
     json_decref(now);
     if (mst_options_is_set(s->groups, s->n_groups, "batch"))
-        json_object_del(values, "global-batch"); /* which would win */
+        json_object_del(values, "global-batch"); /* it would take precedence */
     return mst_options_adopt(s->groups, s->n_groups, values);
 }
 
-/* Whether a net file is what a run's net was read from: its text, with --init in front of it or not. */
+/* Whether the net of a run was read from this text, with a line of --init before it or not. */
 static bool settings_same_net(const char *file, const char *net)
 {
     static const char front[] = "defaults init=";
@@ -113,8 +113,8 @@ static mst_status settings_adopt_net(mst_settings *s, const json_t *manifest, bo
     return MST_OK;
 }
 
-/* The features and classes of a resumed run's model hold for files that happen to have fewer: a day's rows.
- * Features only where rows may leave some out. */
+/* A resumed run keeps the number of features and classes of its model, because the files of one day may have
+ * fewer. Features only if rows may omit some. */
 static void settings_adopt_shape(mst_settings *s, const json_t *manifest)
 {
     const json_t *model = json_object_get(manifest, "model"), *told = json_object_get(manifest, "resumed");
@@ -123,7 +123,7 @@ static void settings_adopt_shape(mst_settings *s, const json_t *manifest)
     json_int_t features = json_integer_value(json_object_get(model, "features")),
                dense = json_integer_value(json_object_get(model, "dense")),
                classes = json_integer_value(json_object_get(model, "classes"));
-    if (told != NULL) { /* by the process that has the manifest */
+    if (told != NULL) { /* from the process that has the manifest */
         features = json_integer_value(json_array_get(told, 0));
         classes = json_integer_value(json_array_get(told, 1));
     } else {
@@ -156,7 +156,7 @@ static mst_status settings_adopt_manifest(mst_settings *s, const json_t *manifes
                 json_object_del(values, name);
         }
         if (json_is_false(json_object_get(manifest, "epochs_given")))
-            json_object_del(values, "epochs"); /* a default, which other limits lift */
+            json_object_del(values, "epochs"); /* a default, which does not apply with other limits */
         TRY(settings_adopt_values(s, values));
     }
     size_t n_files = s->files.n == 0 ? json_array_size(files) : 0;
@@ -226,7 +226,7 @@ json_t *mst_settings_shared(const json_t *options)
     return same;
 }
 
-/* allreduce: how many ranks there are, whatever a run that is resumed was started with. */
+/* allreduce: the number of ranks, which may differ from that of the resumed run. */
 static void settings_count_ranks(mst_settings *s)
 {
     mst_mpi_launch launch;
@@ -237,7 +237,7 @@ static void settings_count_ranks(mst_settings *s)
     s->strategy.servers = 1;
 }
 
-/* A rank of allreduce other than 0: what a resumed run was started with comes from rank 0. */
+/* A rank of allreduce other than 0: rank 0 sends the options of a resumed run. */
 static bool settings_follows_rank_0(const mst_settings *s)
 {
     mst_mpi_launch launch;
@@ -254,7 +254,7 @@ static mst_status settings_resolve(mst_settings *s)
     return MST_OK;
 }
 
-/* The cluster says how many there are, whatever a run that is resumed was started with. */
+/* The cluster has the number of processes, which may differ from that of the resumed run. */
 static void settings_count_cluster(mst_settings *s)
 {
     if (s->cluster.source == NULL)
@@ -267,7 +267,7 @@ static void settings_count_cluster(mst_settings *s)
 mst_status mst_settings_adopt(mst_settings *s, const json_t *job, json_t *shared)
 {
     if (!json_is_true(json_object_get(job, "resume")) || !s->train.resume)
-        return s->files.n > 0 ? MST_OK : mst_fail(MST_EUSAGE, "no training data given: name its files");
+        return s->files.n > 0 ? MST_OK : mst_fail(MST_EUSAGE, "no training data given; name the files");
     json_t *copy = json_deep_copy(job);
     mst_status st = settings_adopt_manifest(s, copy, "the message of the coordinator");
     json_decref(copy);
@@ -295,10 +295,11 @@ static mst_status settings_find_ranks(mst_settings *s)
                         "--servers 0: a parameter server is needed; for ranks of MPI that all train, "
                         "give --strategy allreduce");
     if (s->strategy.servers >= launch.size)
-        return mst_fail(MST_EUSAGE,
-                        "%s started %d rank%s, and --servers %lld leaves none to work: start at least %lld",
-                        launch.launcher, launch.size, launch.size == 1 ? "" : "s",
-                        (long long)s->strategy.servers, (long long)s->strategy.servers + 1);
+        return mst_fail(
+            MST_EUSAGE,
+            "%s started %d rank%s, and --servers %lld leaves none for workers; start at least %lld",
+            launch.launcher, launch.size, launch.size == 1 ? "" : "s", (long long)s->strategy.servers,
+            (long long)s->strategy.servers + 1);
     TRY(mst_cluster_of_ranks((uint32_t)launch.size, (uint32_t)s->strategy.servers, &s->cluster));
     bool serves = launch.rank < s->strategy.servers;
     s->process.role = serves ? 1 : 2;
@@ -314,7 +315,7 @@ static mst_status settings_find_cluster(mst_settings *s)
     bool named = s->process.role != 0 || s->process.cluster != NULL;
     if (!named && s->strategy.strategy != MST_STRATEGY_PS &&
         mst_options_is_set(s->groups, s->n_groups, "strategy"))
-        return MST_OK; /* --strategy local means it, and ranks find each other through MPI */
+        return MST_OK; /* --strategy local needs no cluster, and ranks connect through MPI */
     mst_cluster_env env = mst_cluster_env_read();
     TRY(mst_cluster_find(s->process.cluster, &env, out));
     if (out->source == NULL)
@@ -322,7 +323,7 @@ static mst_status settings_find_cluster(mst_settings *s)
                    ? settings_find_ranks(s)
                    : mst_fail(MST_EUSAGE, "--role needs --cluster FILE, or MUSTER_CLUSTER or TF_CONFIG");
     if (s->process.role == 0 && !out->has_task)
-        return mst_fail(MST_EUSAGE, "%s names a cluster: say which process this is with --role and --index",
+        return mst_fail(MST_EUSAGE, "%s names a cluster; give --role and --index of this process",
                         out->source);
     if (s->process.role == 0) {
         s->process.role = out->role == MST_ROLE_SERVER ? 1 : 2;
@@ -340,7 +341,7 @@ static bool settings_keeps_run(const mst_settings *s)
            (s->process.role == 1 && s->process.index == 0);
 }
 
-/* The folder of the run, before the data is read. */
+/* Checks the run directory, before the data is read. */
 static mst_status settings_check_run(const mst_settings *s, bool dry_run)
 {
     const char *run = s->train.run;
@@ -349,16 +350,16 @@ static mst_status settings_check_run(const mst_settings *s, bool dry_run)
     if (dry_run || s->train.resume || !mst_path_exists(run))
         return MST_OK;
     if (!mst_path_is_folder(run))
-        return mst_fail(MST_EEXIST, "%s exists already and is not a folder: choose another name", run);
+        return mst_fail(MST_EEXIST, "%s already exists and is not a folder; choose another name", run);
     return s->train.overwrite || mst_run_is_empty(run)
                ? MST_OK
                : mst_fail(MST_EEXIST,
-                          "%s exists already: choose another name, or give --resume to continue it or "
-                          "--overwrite to replace it",
+                          "%s already exists; choose another name, continue it with --resume, or replace it "
+                          "with --overwrite",
                           run);
 }
 
-/* Ranks of MPI that know nothing of each other would each train the same by themselves. */
+/* Independent MPI ranks would all train the same model. */
 static mst_status settings_check_ranks(const mst_settings *s)
 {
     mst_mpi_launch launch;
@@ -366,7 +367,7 @@ static mst_status settings_check_ranks(const mst_settings *s)
     if (s->strategy.strategy != MST_STRATEGY_LOCAL || !launch.launched || launch.size == 1)
         return MST_OK;
     return mst_fail(MST_EUSAGE,
-                    "%s started %d ranks, and --strategy local would train the same on each of them: give "
+                    "%s started %d ranks, and with --strategy local each would train the same model; give "
                     "--strategy allreduce, or --strategy ps --servers 1",
                     launch.launcher, launch.size);
 }
@@ -375,13 +376,13 @@ static mst_status settings_check_usage(mst_settings *s, bool dry_run)
 {
     TRY(settings_check_ranks(s));
     if (s->files.n == 0 && s->process.role == 0 && !(settings_follows_rank_0(s) && s->train.resume))
-        return mst_fail(MST_EUSAGE, "no training data given: name its files (\"-\" is standard input)");
+        return mst_fail(MST_EUSAGE, "no training data given; name the files (\"-\" is standard input)");
     TRY(settings_check_run(s, dry_run));
     if (s->augment.normalise != NULL && strcmp(s->augment.normalise, "auto") == 0 &&
         s->strategy.strategy == MST_STRATEGY_PS && s->strategy.shard == MST_SHARD_LOCAL)
-        return mst_fail(MST_EUSAGE,
-                        "--normalise auto: workers with data of their own (--shard local) would each find "
-                        "other numbers: give the numbers");
+        return mst_fail(
+            MST_EUSAGE,
+            "--normalise auto: with --shard local, workers would find different numbers; give the numbers");
     return settings_resolve(s);
 }
 
@@ -390,10 +391,11 @@ mst_status mst_group_check(const char *group)
     if (*group == '\0')
         return mst_fail(MST_EUSAGE, "--group: the name of the group is empty");
     if (strlen(group) > MST_GROUP_MAX)
-        return mst_fail(MST_EUSAGE, "--group: a name of %zu bytes is too long: give at most %d",
-                        strlen(group), MST_GROUP_MAX);
+        return mst_fail(MST_EUSAGE, "--group: the name has %zu bytes; at most %d are allowed", strlen(group),
+                        MST_GROUP_MAX);
     if (!mst_utf8_plain(group))
-        return mst_fail(MST_EUSAGE, "--group: a name is one line of UTF-8 text, without control characters");
+        return mst_fail(MST_EUSAGE,
+                        "--group: the name must be one line of UTF-8 text without control characters");
     return MST_OK;
 }
 

@@ -1,8 +1,8 @@
-/* The settings of a training: everything that its options are read into, and what follows from them before
- * anything is opened: which process of a cluster this one is, what a resumed run was started with, whether
- * the options make sense together. What `muster train` and programs that use the library share.
+/* The settings of a training: all its options, and everything that follows from them before files are opened:
+ * the role of this process in a cluster, the options of a resumed run, the checks of options against each
+ * other. `muster train` and programs that use the library share them.
  *
- *   mst_settings_begin    the groups are there, for mst_options_init, _parse, _set ...
+ *   mst_settings_begin    makes the groups, for mst_options_init, _parse, _set ...
  *   mst_settings_settle   after the options are read
  *   mst_settings_config   for mst_training_new, or for mst_job_run (job/job.h)
  *
@@ -27,7 +27,7 @@ typedef struct mst_settings {
     mst_option_group groups[MST_SETTINGS_GROUPS];
     size_t n_groups;
     mst_text_list files; /* training data */
-    char *net;           /* of a run that is resumed: what model.net_text points at; or NULL */
+    char *net;           /* of a resumed run: the text that model.net_text points at; or NULL */
     mst_resumed resumed;
     /* Once settled: */
     const char *image_option;      /* the first option given that is for encoded images; or NULL */
@@ -39,7 +39,7 @@ typedef struct mst_settings {
 /* Joins the groups: those of a training, and one of the caller's own, or NULL. `self` must not move from here
  * on. */
 void mst_settings_begin(mst_settings *self, const mst_option_group *own);
-void mst_settings_fini(mst_settings *self); /* safe after begin, whatever failed */
+void mst_settings_fini(mst_settings *self); /* safe after begin, even if a later call failed */
 
 /* Sets options that follow from others: --net implies --model net. */
 mst_status mst_settings_imply(mst_settings *self);
@@ -48,8 +48,8 @@ mst_status mst_settings_imply(mst_settings *self);
  * dry_run: the run directory may be there already. MST_EUSAGE and MST_EEXIST with a sentence. */
 mst_status mst_settings_settle(mst_settings *self, bool dry_run);
 
-/* MST_EUSAGE when the text is no name for --group: empty, of more than MST_GROUP_MAX bytes, not UTF-8, or
- * with control characters. */
+/* MST_EUSAGE when the text is not a valid --group: empty, longer than MST_GROUP_MAX bytes, not UTF-8, or with
+ * control characters. */
 #define MST_GROUP_MAX 200
 mst_status mst_group_check(const char *group);
 

@@ -37,11 +37,10 @@ static mst_status given_check_counts(const mst_given *given, const mst_settings 
                    ? mst_fail(MST_EUSAGE,
                               "--workers %lld: %s started %lld ranks, and all of them are workers",
                               (long long)was->workers, launch.launcher, (long long)is->workers)
-                   : mst_fail(
-                         MST_EUSAGE,
-                         "--workers %lld: workers of --strategy allreduce are ranks of an MPI job; start "
-                         "them with mpirun -n %lld",
-                         (long long)was->workers, (long long)was->workers);
+                   : mst_fail(MST_EUSAGE,
+                              "--workers %lld: the workers of --strategy allreduce are MPI ranks; start them "
+                              "with mpirun -n %lld",
+                              (long long)was->workers, (long long)was->workers);
     return MST_OK;
 }
 
@@ -59,7 +58,7 @@ static mst_status given_check_group(const mst_option_group *given, const mst_set
         if (need == NULL)
             continue;
         const char *word = mst_options_word(s->groups, s->n_groups, need->option, &length);
-        return mst_fail(MST_EUSAGE, "--%s is for %s, and --%s is %.*s", row->name,
+        return mst_fail(MST_EUSAGE, "--%s applies only to %s, but --%s is %.*s", row->name,
                         mst_option_need_text(need, where, sizeof where), need->option, (int)length, word);
     }
     return MST_OK;

@@ -57,7 +57,7 @@ for input in kept.file kept.file.gz all.cache; do
   cmp -s $input before || fail "predict replaced $input"
 done
 cp svm/manifest.json before
-refused 1 "--overwrite to replace it" predict svm test.libsvm --out svm/manifest.json
+refused 1 "replace it with --overwrite" predict svm test.libsvm --out svm/manifest.json
 cmp -s svm/manifest.json before || fail "predict replaced the manifest"
 expect 0 predict svm test.libsvm --out kept.file --overwrite
 same "predictions written" "$(wc -l <kept.file)" 1000
@@ -84,8 +84,8 @@ mv out kept.out
 for data in test.libsvm indexed.libsvm test.cache test.tfrecord columns.tfrecord; do
   expect 0 predict known $data
   cmp -s out kept.out || fail "$data: unseen features do not count as 0"
-  same "$data: warnings" "$(cat err)" "muster: warning: 1,000 of 1,000 rows have features that the model has not seen, \
-which count as 0 (--strict-features refuses them)"
+  same "$data: warnings" "$(cat err)" "muster: warning: 1,000 of 1,000 rows have features that the model does not have; \
+these features are ignored (--strict-features refuses them)"
   expect 0 eval known $data --json
   same "$data: loss" "$(loss loss)" "$want"
   same "$data: unseen rows" "$(loss unseen_rows)" 1000
@@ -99,7 +99,7 @@ done
 for strategy in "local" "ps --servers 2 --workers 2 --mode sync" "ps --servers 1 --workers 1 --dense-model"; do
   expect 0 train known.libsvm --epochs 1 --test test.cache --run strategy --overwrite --json --strategy $strategy
   same "$strategy: unseen rows" "$(loss test_unseen_rows)" 1000
-  grep -q 'warning: 1,000 of 1,000 test rows have features that the model has not seen' err || fail "$strategy: no warning"
+  grep -q 'warning: 1,000 of 1,000 test rows have features that the model does not have' err || fail "$strategy: no warning"
   same "$strategy: notes" "$(grep -c unseen strategy/manifest.json)" 1
   got=$(loss test_loss)
   expect 0 eval strategy kept.libsvm --json

@@ -71,7 +71,7 @@ has "top5"
 grep -qF "\"normalise\": \"$numbers\"" ps/manifest.json || fail "the manifest of ps does not say what auto came to"
 expect 0 train --run ps --resume --epochs 3
 has "all epochs done"
-refused 2 "--normalise auto: workers with data of their own" train "$@" --batch 20 --strategy ps --shard local \
+refused 2 "--normalise auto: with --shard local" train "$@" --batch 20 --strategy ps --shard local \
   --servers 1 --workers 2 --run local
 
 refused 2 "--crop 40x40: the images of" train $images --model lenet --crop 40x40
@@ -157,8 +157,8 @@ cp out labelled
 expect 0 predict folder bare/digits.idx3 --what class
 cmp -s out labelled || fail "images without labels are predicted otherwise"
 refused 1 "name the file with its labels with --labels" eval folder bare/digits.idx3
-refused 2 "--names: the rows of bare/digits.idx3 are not files of images" predict folder bare/digits.idx3 --names
-refused 2 "--what name: --image-classes names 2 classes, and folder has 10" \
+refused 2 "--names: the rows of bare/digits.idx3 are not image files" predict folder bare/digits.idx3 --names
+refused 2 "--what name: --image-classes names 2 classes, but folder has 10" \
   predict folder $test --what name --image-classes a,b
 
 # ---- the net for CIFAR-10 ----

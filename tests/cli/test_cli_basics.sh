@@ -51,7 +51,7 @@ refused 2 "did you mean models?" list model
 refused 2 "name the shell: bash, zsh or fish" completion tcsh
 refused 2 "unknown command nosuch;" help nosuch
 refused 2 "did you mean gen?" help data gne
-refused 2 "there are mnist and cifar10" data fetch cifar
+refused 2 "name one data set, mnist or cifar10" data fetch cifar
 
 expect 0 list
 for word in libsvm tfrecord criteo vw idx cache digits blobs logreg softmax sgd momentum adagrad adam ftrl constant \

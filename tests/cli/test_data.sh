@@ -71,7 +71,7 @@ same "blobs: dense prefix" "$(fact blobs.svm dense_prefix)" 5
 expect 0 data stat blobs.svm
 grep -qE '^ +2 +[0-9]+ +0\.' out || fail "stat does not count labels"
 expect 0 data gen digits --rows 5 --test-rows 1 --out digits
-refused 1 'digits/train-images-idx3-ubyte exists already: choose another folder, or give --overwrite' data gen digits --out digits
+refused 1 'digits/train-images-idx3-ubyte already exists; choose another folder, or replace it with --overwrite' data gen digits --out digits
 expect 0 data gen digits --rows 500 --test-rows 100 --out digits --overwrite
 only digits t10k-images-idx3-ubyte t10k-labels-idx1-ubyte train-images-idx3-ubyte train-labels-idx1-ubyte
 same "digits: rows" "$(fact digits rows)" 600
@@ -181,7 +181,7 @@ done
 cp all.cache o/kept.cache
 for command in "gen criteo --rows 5" "gen blobs --rows 5" "gen digits --rows 5" "gen images --rows 5" "convert x.svm"; do
   # shellcheck disable=SC2086
-  refused 1 "o/kept.cache exists already: choose another name, or give --overwrite" data $command --out o/kept.cache
+  refused 1 "o/kept.cache already exists; choose another name, or replace it with --overwrite" data $command --out o/kept.cache
 done
 expect 0 data gen images --rows 5 --out images.gen
 for command in "convert o/kept.cache --out quiet.cache" "gen images --rows 5 --out quiet" "gen digits --rows 5 --out quiet"; do
@@ -189,7 +189,7 @@ for command in "convert o/kept.cache --out quiet.cache" "gen images --rows 5 --o
   expect 0 data $command --quiet
   [ ! -s err ] || fail "data $command --quiet is not quiet"
 done
-refused 1 "images.gen exists already" data gen images --rows 6 --out images.gen
+refused 1 "images.gen already exists" data gen images --rows 6 --out images.gen
 refused 1 "bad.svm:2:" data convert bad.svm --format libsvm --out o/kept.cache --overwrite
 expect 0 data convert blobs.svm --to libsvm --out /dev/null # no file that could be lost
 cmp -s o/kept.cache all.cache || fail "a failed convert touched the file that was there"

@@ -58,7 +58,7 @@ refused 1 "only a square one has a trace" matmul --m 3 --n 4 --trace
 refused_early 1 "cannot be created" matmul --m 3 --out missing/c.npy
 cp "$golden/b.npy" factor.npy
 refused_early 2 "factor.npy is the factor" matmul factor.npy factor.npy --out ./factor.npy --overwrite
-refused_early 1 "factor.npy exists already: choose another name, or give --overwrite" matmul --m 3 --out factor.npy
+refused_early 1 "factor.npy already exists; choose another name, or replace it with --overwrite" matmul --m 3 --out factor.npy
 cmp -s "$golden/b.npy" factor.npy || fail "a factor was replaced by the product"
 rm factor.npy
 

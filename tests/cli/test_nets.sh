@@ -40,7 +40,7 @@ expect 0 model show mlp --hidden 20,10 --activation tanh --json
 has '"tanh"'
 has '"parameters": 16020'
 refused 2 "--hidden is for --model mlp" model show lenet --hidden 20
-refused 2 "--activation is for nets that come with muster: change my.net instead" model show my.net --activation tanh
+refused 2 "--activation is for built-in nets; change my.net instead" model show my.net --activation tanh
 sed 's/stride=2/strid=2/' my.net >bad.net
 refused 1 "bad.net:3: conv has no option strid" model show bad.net --classes 10
 printf 'relu\0relu\n' >zero.net
@@ -102,7 +102,7 @@ mv kept.net my.net
 # ---- rows that do not match the net ----
 expect 0 data gen images --size 3x16x16 --classes 10 --rows 60 --test-rows 20 --out colour
 expect 0 data gen images --size 1x14x56 --classes 10 --rows 60 --test-rows 20 --out wide
-refused 1 "wide/train.gen exists already: choose another folder, or give --overwrite" data gen images --out wide
+refused 1 "wide/train.gen already exists; choose another folder, or replace it with --overwrite" data gen images --out wide
 expect 0 data gen images --size 1x14x56 --classes 10 --rows 60 --test-rows 20 --out wide --overwrite
 expect 0 data gen blobs --rows 60 --features 20 --classes 10 --out twenty.libsvm
 refused 1 "colour/test.gen: its images are 3x16x16, and the net takes 1x28x28" \
@@ -118,7 +118,7 @@ done
 refused 1 "twenty.libsvm: its rows are 20 numbers, and the net takes 1x28x28" \
   train twenty.libsvm --features 20 --classes 10 --net my.net --run w
 expect 0 train colour/train.gen --model mlp --hidden 5 --normalise auto --steps 1 --run normal
-refused 1 "$images: its images are 1x28x28, and the model is for images of 3x16x16" eval normal $images
+refused 1 "$images: images are 1x28x28, but the model needs images of 3x16x16" eval normal $images
 # Options for folders of images, where there are none.
 refused 2 "--image-size is for JPEG and PNG images, but $images holds raw pixels" train $images --model mlp --image-size 8x8 --run w
 refused 2 "--image-gray is for JPEG and PNG images, but $images holds raw pixels" \

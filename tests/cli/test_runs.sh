@@ -154,7 +154,7 @@ only empty checkpoints manifest.json marks.csv metrics.csv processes verdict.jso
 mkdir made
 expect 0 train train.cache --run made --quiet --steps 1 # as if it had not been there
 only made checkpoints manifest.json marks.csv metrics.csv processes verdict.json
-refused 1 'made exists already' train train.cache --run made --quiet --steps 1
+refused 1 'made already exists' train train.cache --run made --quiet --steps 1
 expect 0 report made
 expect 0 train train.cache --run made --overwrite --quiet --steps 1
 for stray in notes.txt logs; do

@@ -34,7 +34,7 @@ bad 'bad.yaml:3: batch: the value 1000 is given twice' <<<$'files: a\ngrid:\n  b
 bad 'bad.yaml:3: run: cannot be set: the sweep sets it for each of its runs' <<<$'files: a\ntrain:\n  run: x'
 bad 'bad.yaml:2: for: lr: not one of rows' <<<$'files: a\nfor: {lr: 0.1}'
 bad 'bad.yaml:2: for: give one of rows' <<<$'files: a\nfor: {rows: 10, steps: 5}'
-bad 'bad.yaml:4: x: a value of several options needs a name' <<<$'files: a\ngrid:\n  x:\n    - {batch: 1, lr: 1}'
+bad 'bad.yaml:4: x: a value with several options needs a name' <<<$'files: a\ngrid:\n  x:\n    - {batch: 1, lr: 1}'
 bad 'bad.yaml:2: repeats: 0: must be between 1' <<<$'files: a\nrepeats: 0'
 bad 'not valid YAML' <<<$'files: [a'
 bad 'lr: is given by the grid and by train:' <<<$'files: a\ntrain: {lr: 1}\ngrid: {lr: [1, 2]}'
@@ -64,8 +64,8 @@ cells = json.load(open(sys.argv[1]))
 run = [c for c in cells if c["state"] == "pending"]
 assert len(cells) == 96 and len(run) == 2 * (4 + 16), (len(cells), len(run))
 why = {c["command"] for c in cells if c["state"] == "skipped" and "same as" not in c["command"]}
-assert why == {"strategy local is one process: it runs with deploy embedded only",
-               "strategy allreduce is for ranks of MPI: it runs with deploy mpi only"}, why
+assert why == {"strategy local is one process, so it needs deploy embedded",
+               "strategy allreduce trains in MPI ranks, so it needs deploy mpi"}, why
 names = [c["run"] for c in run]
 assert names[0] == "local-embedded-sync-batch100-seed1" and len(set(names)) == 40, names
 launch = [c["command"] for c in run if c["run"] == "ps-launch-async-workers2-batch1000-seed2"]
@@ -81,7 +81,7 @@ dry() { # dry CODE SENTENCE < FILE
   grep -qF -- "muster: $2" err || fail "--dry-run does not say: $2"
   [ ! -e sweeps ] || fail "--dry-run left a folder"
 }
-until='no run of the grid makes sense; the first, batch5: --until test_loss<=0.4 needs a --test set'
+until='no run of the grid can be started; the first, batch5: --until test_loss<=0.4 needs a --test set'
 dry 2 "dry.yaml: $until" <<<$'files: a.cache\nfor: {until: test_loss<=0.4, rows: 1k}\ngrid: {batch: [5, 6]}'
 has 'skipped'
 refused 2 "$until" sweep dry.yaml --out none
@@ -92,9 +92,9 @@ dry 1 '1 of 2 runs would fail; the first: q: none.cache: there is no such file' 
 
 # ---- names of groups, which a sweep gives its runs ----
 refused 2 '--group: the name of the group is empty' train a.cache --group=
-refused 2 '--group: a name of 201 bytes is too long' train a.cache --group="$(printf '%0201d' 0)"
+refused 2 '--group: the name has 201 bytes; at most 200 are allowed' train a.cache --group="$(printf '%0201d' 0)"
 for name in $'a\nb' $'caf\xe9' $'a\x7f'; do
-  refused 2 '--group: a name is one line of UTF-8 text' train a.cache --group="$name"
+  refused 2 '--group: the name must be one line of UTF-8 text' train a.cache --group="$name"
 done
 expect 0 train a.cache --group=$'caf\xc3\xa9' --steps 1 --dry-run
 long=$(printf '%0150d' 0)/$(printf '%0150d' 0)
@@ -142,7 +142,7 @@ same "sync is the same in threads and processes" "$(figure sweeps/small/report.c
 # Again: nothing is left to do, and nothing runs.
 before=$(cat sweeps/small/runs/*/manifest.json | cksum)
 expect 0 sweep small.yaml
-grep -q '16 of 16 runs are done already' err || fail "a finished sweep does not say so"
+grep -q '16 of 16 runs are already done' err || fail "a finished sweep does not say so"
 same "a finished sweep" "$(cat sweeps/small/runs/*/manifest.json | cksum)" "$before"
 
 # A run whose folder is gone is run again, a changed file is refused with the differences.
@@ -152,7 +152,7 @@ same "a run that was deleted" "$(state sweeps/small async-launch-workers2-seed2)
 sed -i 's/workers: \[1, 2\]/workers: [1, 2, 3]/; s/rows: 8k/rows: 8000/' small.yaml
 refused 1 "small.yaml: has changed since the runs in sweeps/small (workers: 1, 2, 3, was 1, 2)" sweep small.yaml
 expect 0 sweep small.yaml --extend
-grep -q '16 of 24 runs are done already' err || fail "--extend did not keep the runs that stay the same"
+grep -q '16 of 24 runs are already done' err || fail "--extend did not keep the runs that stay the same"
 expect 0 sweep small.yaml --report-only --json
 python3 -c 'import json; r = json.load(open("out")); assert len(r["results"]) == 12 and r["best"]' || fail "--json"
 
@@ -232,7 +232,7 @@ grid:
   batch: [1, 2, 3, 4, 5]
 Y
 expect 1 sweep hopeless.yaml
-grep -q '3 of 5 runs failed in the same way, and the others were not tried; the first: .*nowhere.cache' err ||
+grep -q '3 of 5 runs failed in the same way, so the others were not started; the first: .*nowhere.cache' err ||
   fail "a sweep without data is not given up"
 
 # ---- a run that fails is recorded with its sentence, and the others go on ----
@@ -259,9 +259,9 @@ same "runs started again" "$(grep -c 'done in' err)" 3
 
 # A damaged state is refused, reported by the run folders, and overwritten.
 head -c 300 sweeps/fails/sweep.json >torn && cp torn sweeps/fails/sweep.json
-refused 1 'sweep.json: is damaged, and not the state of a sweep: give --overwrite' sweep fails.yaml
+refused 1 'sweep.json: is damaged; give --overwrite' sweep fails.yaml
 expect 0 sweep fails.yaml --report-only
-grep -q 'warning: sweeps/fails/sweep.json is damaged: the report uses the folders of the runs' err || fail "no warning"
+grep -q 'warning: sweeps/fails/sweep.json is damaged; the report uses the run directories' err || fail "no warning"
 grep -q '3 of 3 runs done' sweeps/fails/report.md || fail "the folders of the runs are not reported on"
 cmp -s torn sweeps/fails/sweep.json || fail "--report-only changed sweep.json"
 expect 0 sweep fails.yaml --overwrite
@@ -280,17 +280,17 @@ Y
 expect 0 sweep search.yaml --auto
 has "Search: batch100 reached test_loss<=0.58 after"
 has "--batch=100"
-grep -q 'ended short of it' err || fail "the search does not say what it tried"
+grep -q 'ended before the target' err || fail "the search does not say what it tried"
 grep -q 'ended by its limit' sweeps/search/report.md || fail "the report has no outcome"
 grep -q '^3 of 3 candidates tried: 1 reached the target, 0 cut short, 2 ended by a limit; ' sweeps/search/report.md ||
   fail "the report does not count the candidates"
 grep -q 'at most 40,000 rows each' sweeps/search/report.md || fail "the report does not say that rows are a limit"
-refused 1 'sweeps/search: holds a search, whose runs were cut short' sweep search.yaml
+refused 1 'sweeps/search: contains a search, whose runs end early' sweep search.yaml
 expect 0 sweep search.yaml --auto
 grep -q 'round' err && fail "a finished search tried again"
 sed -i 's/0.58/0.01/' search.yaml
 expect 0 sweep search.yaml --auto --out none
-has "nobody reached test_loss<=0.01 within the limits of for:; batch100 came nearest"
+has "no run reached test_loss<=0.01 within the limits of for:; batch100 came nearest"
 { cat search.yaml; echo 'metric: rows_per_s'; } >speed.yaml
 refused 2 'metric: rows_per_s: --auto keeps the better half by an evaluation' sweep speed.yaml --auto --out speed
 { cat search.yaml; echo 'metric: auc'; } >ranked.yaml
@@ -324,7 +324,7 @@ has "Search: lr0.1 reached"
 # Nobody gets there, and the last one left comes no nearer: not at all by that learning rate.
 sed 's/0.6,/0.001,/; s/lr: .*/lr: [1e-30]}/' cut.yaml >stuck.yaml
 expect 0 sweep stuck.yaml --auto --auto-seconds 0.05
-has "Search: nobody reached test_loss<=0.001: run, the last that was left, came no nearer in 2 rounds; run came nearest"
+has "Search: no run reached test_loss<=0.001: run, the last one left, came no nearer in 2 rounds; run came nearest"
 python3 - <<'P' || fail "what the search's tables say"
 import json
 cut, stuck = (json.load(open(f"sweeps/{n}/sweep.json"))["search"] for n in ("cut", "stuck"))
@@ -334,7 +334,7 @@ assert not second["reached"] and not second["over"], cut
 nearest = [r["tries"][0]["nearest"] for r in stuck["rounds"]]
 assert nearest == sorted(nearest, reverse=True) and nearest[-1] == nearest[-3], nearest
 text = open("sweeps/cut/report.md").read()
-assert "stopped: another had reached the target" in text and "| continues |" not in text, text
+assert "stopped: another run reached the target" in text and "| continues |" not in text, text
 assert "2 of 2 candidates tried: 1 reached the target, 1 cut short" in text, text
 text = open("sweeps/stuck/report.md").read()
 assert text.count("stopped: came no nearer in 2 rounds") == 1, text

@@ -88,7 +88,7 @@ done
 
 # Two at once are refused.
 flock cut/.lock -c "'$muster' sweep cut.yaml --out cut >out 2>err && exit 9 || exit \$?" && fail "two sweeps at once"
-grep -q 'another sweep is at work there' err || fail "two sweeps at once are not told apart"
+grep -q 'another sweep is running in this folder' err || fail "two sweeps at once are not told apart"
 mkdir -p foreign/runs
-refused 1 'foreign: holds runs but no sweep.json' sweep cut.yaml --out foreign
+refused 1 'foreign: contains runs but no sweep.json' sweep cut.yaml --out foreign
 echo "sweep, cut off: ok"

@@ -74,7 +74,7 @@ only r checkpoints manifest.json marks.csv metrics.csv processes verdict.json
 only r/checkpoints step-000000000030
 
 cp -r r before
-refused 1 'exists already' train train.libsvm --run r
+refused 1 'already exists' train train.libsvm --run r
 diff -r r before >/dev/null || fail "a refused run changed the directory"
 expect 0 train train.libsvm --run r --overwrite --quiet --epochs 2
 json r/manifest.json 'd["progress"]["epoch"] == 2 and d["options"]["training"]["seed"] == 1'
@@ -120,21 +120,21 @@ json configured/manifest.json 'd["progress"]["step"] == 5 and d["options"]["opti
 rm -rf configured
 
 # ---- options that say nothing ----
-refused 2 '--workers is for --strategy ps or allreduce, and --strategy is local' train train.cache --workers 3
-refused 2 '--wire is for --strategy ps or allreduce, and --strategy is local' train train.cache --wire bf16
-refused 2 '--staleness is for --mode ssp, and --mode is sync' train train.cache --strategy ps --staleness 9
-refused 2 '--quorum is for --strategy ps, and --strategy is local' train train.cache --quorum 0
-refused 2 '--pos-weight is for --model logreg, and --model is softmax' train train.cache --model softmax --pos-weight 2
-refused 2 '--momentum is for --optimizer momentum, and --optimizer is sgd' train train.cache --momentum 0.9
-refused 2 '--decay-steps is for --schedule step, inverse or cosine, and' train train.cache --decay-steps 9
-refused 2 '--workers 2: workers of --strategy allreduce are ranks' train train.cache --strategy allreduce --workers 2
+refused 2 '--workers applies only to --strategy ps or allreduce, but --strategy is local' train train.cache --workers 3
+refused 2 '--wire applies only to --strategy ps or allreduce, but --strategy is local' train train.cache --wire bf16
+refused 2 '--staleness applies only to --mode ssp, but --mode is sync' train train.cache --strategy ps --staleness 9
+refused 2 '--quorum applies only to --strategy ps, but --strategy is local' train train.cache --quorum 0
+refused 2 '--pos-weight applies only to --model logreg, but --model is softmax' train train.cache --model softmax --pos-weight 2
+refused 2 '--momentum applies only to --optimizer momentum, but --optimizer is sgd' train train.cache --momentum 0.9
+refused 2 '--decay-steps applies only to --schedule step, inverse or cosine, but' train train.cache --decay-steps 9
+refused 2 '--workers 2: the workers of --strategy allreduce are MPI ranks' train train.cache --strategy allreduce --workers 2
 printf 'servers: ["127.0.0.1:1"]\nworkers: ["127.0.0.1:2"]\n' >cluster.yaml
 refused 2 '--workers 2: cluster.yaml has 1' train train.cache --cluster cluster.yaml --role worker --workers 2
 refused 2 '--strategy local: a process of a cluster (cluster.yaml) trains with ps' train train.cache --cluster cluster.yaml \
   --role worker --strategy local
 refused 2 '--run: the name of the folder is empty' train train.cache --run ''
-refused 1 '/dev/null exists already and is not a folder: choose another name' train train.cache --run /dev/null
-refused 1 '/dev/null exists already and is not a folder' train train.cache --run /dev/null --overwrite
+refused 1 '/dev/null already exists and is not a folder; choose another name' train train.cache --run /dev/null
+refused 1 '/dev/null already exists and is not a folder' train train.cache --run /dev/null --overwrite
 # options of the original run do not count as given
 expect 0 train train.cache --strategy ps --mode ssp --staleness 2 --servers 0 --workers 2 --steps 10 --run served --quiet
 json served/manifest.json 'd["options"]["strategy"]["servers"] == 2 == d["options"]["strategy"]["workers"]'
@@ -364,7 +364,7 @@ same "weights exported and counted" "$(wc -l <w.txt)" \
   "$(python3 -c 'import json; print(sum(v["nonzero"] for v in json.load(open("out"))["views"]))' 2>/dev/null || wc -l <w.txt)"
 expect 0 model export r --out w2.txt
 cmp -s w.txt w2.txt || fail "export to a file differs"
-refused 1 "w2.txt exists already: choose another name, or give --overwrite" model export r --out w2.txt
+refused 1 "w2.txt already exists; choose another name, or replace it with --overwrite" model export r --out w2.txt
 expect 0 model export r --out w2.txt --overwrite
 refused 1 nowhere model show nowhere
 refused 2 'one checkpoint' model export

@@ -59,10 +59,10 @@ launch() {
 }
 
 # ---- usage ----
-refused 2 "goes behind --" launch
-refused 2 "goes behind --" launch --workers 2 -- eval
-refused 2 "which is not given" launch --copy -- train
-refused 2 "cannot be given beside" launch --deploy single --workers 2 -- train
+refused 2 "put the command to start after --" launch
+refused 2 "put the command to start after --" launch --workers 2 -- eval
+refused 2 "--copy needs --hosts FILE" launch --copy -- train
+refused 2 "remove --servers and --workers" launch --deploy single --workers 2 -- train
 refused 2 "--job a/b" launch --job a/b -- train
 echo "a slots=0" >hosts
 refused 2 "hosts:1: slots=0: must be" launch --hosts hosts -- train
@@ -81,16 +81,16 @@ refused 2 "fewer slots than --workers 3 needs" launch --hosts hosts --workers 3 
 refused 2 "names 2 hosts; --deploy needs 3" launch --hosts hosts --deploy cluster2 -- train
 refused 2 "would be above 65535" launch --hosts hosts --port 65535 --servers 2 -- train
 
-# What launch decides cannot be said otherwise behind --.
+# Options after -- cannot contradict launch.
 for option in --role=worker "--index 1" "--cluster c.yaml"; do
   # shellcheck disable=SC2086
-  refused 2 "behind --: launch gives each process its own" launch -- train x $option
+  refused 2 "after --: launch sets it for each process" launch -- train x $option
 done
-refused 2 "share no standard input" launch -- train -
-refused 2 "share no standard input" launch -- train x --batch 10 --valid -
-refused 2 "--workers 3 behind -- contradicts launch, which starts 2" launch --workers 2 -- train x --workers 3
-refused 2 "--servers 2 behind -- contradicts launch, which starts 1" launch -- train x --servers=2
-refused 2 "--strategy local behind --" launch -- train x --strategy local
+refused 2 "cannot share standard input" launch -- train -
+refused 2 "cannot share standard input" launch -- train x --batch 10 --valid -
+refused 2 "--workers 3 after -- contradicts launch, which starts 2" launch --workers 2 -- train x --workers 3
+refused 2 "--servers 2 after -- contradicts launch, which starts 1" launch -- train x --servers=2
+refused 2 "--strategy local after --" launch -- train x --strategy local
 
 # ---- lines and logs ----
 export PLAY='echo "hello from $me"; echo "note of $me" >&2; printf "no newline"'

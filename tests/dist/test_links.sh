@@ -47,6 +47,6 @@ refused 3 "hosts that cannot be probed: 127.0.0.1, 127.0.0.2; from" doctor --clu
 [ ! -e two.yaml.links.json ] || fail "figures that nobody measured"
 
 refused 2 "no link to measure" doctor --cluster <(printf 'workers: [a:1]\n')
-refused 2 "which is not given" doctor --ssh x
+refused 2 "--ssh needs --cluster FILE" doctor --ssh x
 refused 2 "servers: entry 1 (a) has no port" doctor --cluster <(printf 'servers: [a]\nworkers: [b]\n')
 refused 1 "cannot be opened" doctor --cluster absent.yaml

@@ -48,13 +48,13 @@ launch() {
 }
 
 # ---- usage ----
-refused 2 "how many processes" launch --mpi -- train --strategy ps
-refused 2 "which strategy" launch --mpi -n 2 -- train x
+refused 2 "the number of processes is missing" launch --mpi -- train --strategy ps
+refused 2 "no strategy given" launch --mpi -n 2 -- train x
 refused 2 "--ranks: only with --mpi" launch --ranks 2 -- train x
 refused 2 "--servers: not with --mpi" launch --mpi -n 2 --servers 1 -- train --strategy ps
-refused 2 "or ranks, which is --strategy allreduce" launch --mpi -n 2 -- train --strategy local
+refused 2 "or ranks for --strategy allreduce" launch --mpi -n 2 -- train --strategy local
 refused 2 "give --mpi before --" launch --workers 2 -- train --strategy allreduce
-refused 2 "give train --run FOLDER" launch --mpi -n 2 --max-restarts 1 -- train --strategy ps
+refused 2 "needs train --run FOLDER" launch --mpi -n 2 --max-restarts 1 -- train --strategy ps
 echo "me@a" >hosts
 refused 2 "a host has one name" launch --mpi --hosts hosts -- train --strategy ps
 code=0

@@ -26,7 +26,7 @@ for mpi in $implementations; do
   same "exit code of --servers 0" $code 2
   says "--servers 0: a parameter server is needed; for ranks of MPI that all train, give --strategy allreduce"
   ranks $mpi 2 "$muster" train $options --strategy ps --servers 2 --run no
-  says "started 2 ranks, and --servers 2 leaves none to work: start at least 3"
+  says "started 2 ranks, and --servers 2 leaves none for workers; start at least 3"
 done
 
 # As they were started, ranks must have the same options.

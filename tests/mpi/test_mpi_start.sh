@@ -29,7 +29,7 @@ esac
 printf '1 1:1\n0 2:1\n' >"$work/two.libsvm"
 ranks $first 2 "$muster" train "$work/two.libsvm" --run "$work/alone"
 same "exit code of ranks that train by themselves" $code 2
-says "started 2 ranks, and --strategy local would train the same on each of them"
+says "started 2 ranks, and with --strategy local each would train the same model"
 [ ! -e "$work/alone" ] || fail "ranks trained by themselves"
 
 # No launcher, no plug-in.

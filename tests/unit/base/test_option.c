@@ -396,7 +396,7 @@ static void test_yaml_refusals(void **state)
         {"just text\n", ":1: must be a mapping of option names to values"},
         {"[a]: b\n", ":1: a key must be a single value, not nested"},
         {"rows: &x 1\nbatch: *x\n", ":2: batch must be a single value, not nested"},
-        {"rows: 1\n---\nrows: 2\n", ":2: has a second document; one is read"},
+        {"rows: 1\n---\nrows: 2\n", ":2: has a second document; only one is allowed"},
         {"quiet: 2\n", ":1: quiet 2: must be true or false"},
         {"name: \"a\\0b\"\n", ":1: name contains a zero byte"},
     };

@@ -98,7 +98,7 @@ static void test_new(void **state)
 
     expect_refused(
         MST_RUN_NEW, MST_EEXIST,
-        "exists already: choose another name, or give --resume to continue it or --overwrite to replace it");
+        "already exists; choose another name, continue it with --resume, or replace it with --overwrite");
     mst_run_destroy(NULL);
 }
 

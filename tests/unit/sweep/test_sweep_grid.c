@@ -80,10 +80,10 @@ static void errors(void **state)
     refuse("files: a\ngrid: [1]\n", "s.yaml:2: grid: must be a mapping of options to lists");
     refuse("files: a\ngrid: {batch: []}\n", "s.yaml:2: batch: has no values");
     refuse("files: []\n", "s.yaml:1: files: has no values");
-    refuse("files: ['-']\n", "runs share no standard input");
+    refuse("files: ['-']\n", "runs cannot share standard input");
     refuse("files: &a [*a]\n", "files: must be a single value here");
     refuse("files: a\nrepeats: 2\ngrid: {seed: [1]}\n",
-           "s.yaml:2: repeats: the grid names its seeds already");
+           "s.yaml:2: repeats: the grid already names the seeds");
     refuse("files: a\nfor: {rows: 5}\ngrid: {rows: [1, 2]}\n", "rows: is given by the grid");
     refuse("files: a\nmetric: speed\n", "s.yaml:2: metric: speed: not one of loss, accuracy, auc");
     refuse("files: a\nmetric: test_train_loss\n", "s.yaml:2: metric: test_train_loss: not one of");
@@ -220,24 +220,22 @@ static void expect_skip(const char *text, size_t n_runs, const char *why)
 static void rules(void **state)
 {
     (void)state;
-    expect_skip("files: a\ngrid: {strategy: [local, ps], servers: [1, 2]}\n", 3,
-                "comes to the same as local");
+    expect_skip("files: a\ngrid: {strategy: [local, ps], servers: [1, 2]}\n", 3, "is the same as local");
     expect_skip("files: a\ngrid: {strategy: [local], deploy: [embedded, launch]}\n", 1,
                 "strategy local is one process");
-    expect_skip("files: a\ngrid: {strategy: [allreduce], mode: [sync, async]}\n", 1, "in mode sync only");
+    expect_skip("files: a\ngrid: {strategy: [allreduce], mode: [sync, async]}\n", 1, "so it needs mode sync");
     expect_skip("files: a\ngrid: {strategy: [allreduce, ps], deploy: [mpi, embedded]}\n", 3,
-                "with deploy mpi only");
+                "so it needs deploy mpi");
     expect_skip("files: a\ngrid: {strategy: [allreduce], servers: [1, 2], workers: [2, 4]}\n", 2,
-                "comes to the same as");
+                "is the same as");
     expect_skip("files: a\ngrid: {workers: [1, 2], quorum: [2]}\n", 1,
                 "--quorum 2: there are only 1 workers");
     expect_skip("files: a\ngrid: {strategy: [ps], mode: [sync, async], staleness: [1, 2]}\n", 2,
-                "comes to the same as");
+                "is the same as");
     expect_skip("files: a\ngrid: {strategy: [ps], mode: [ssp], staleness: [1, 2]}\n", 2, "");
     expect_skip("files: a\ngrid: {optimizer: [sgd, momentum], momentum: [0.5, 0.9]}\n", 3,
-                "comes to the same as");
-    expect_skip("files: a\ngrid: {model: [softmax, logreg], pos-weight: [1, 2]}\n", 3,
-                "comes to the same as");
+                "is the same as");
+    expect_skip("files: a\ngrid: {model: [softmax, logreg], pos-weight: [1, 2]}\n", 3, "is the same as");
     expect_skip("files: a\nfor: {until: test_loss<=0.4, rows: 1k}\n", 0,
                 "--until test_loss<=0.4 needs a --test set");
     expect_skip("files: a\nfor: {until: test_auc>=0.4}\ngrid: {x: [{name: p, test: t}, {name: q, lr: 1}]}\n",
@@ -264,7 +262,7 @@ static void rules(void **state)
     assert_false(mst_sweep_left_out(s, 0, &n, &why));
     assert_true(mst_sweep_left_out(s, 1, &n, &why));
     assert_int_equal(n, 2);
-    assert_string_equal(why, "come to the same as others, which are run once");
+    assert_string_equal(why, "are the same as other runs, which are started once");
     assert_false(mst_sweep_left_out(s, 2, &n, &why)); /* already reported */
     mst_sweep_destroy(s);
 }
@@ -366,7 +364,8 @@ static void foreign(void **state)
         fclose(f);
         for (int change = MST_SWEEP_SAME; change <= MST_SWEEP_EXTEND; change++) {
             assert_int_equal(mst_sweep_load(s, (mst_sweep_change)change), damaged ? MST_EINPUT : MST_EEXIST);
-            assert_non_null(strstr(mst_error_text(), "not the state of a sweep"));
+            assert_non_null(strstr(mst_error_text(),
+                                   damaged ? "is damaged; give --overwrite" : "not the state of a sweep"));
         }
         assert_int_equal(mst_sweep_load(s, MST_SWEEP_OVERWRITE), damaged ? MST_OK : MST_EEXIST);
     }

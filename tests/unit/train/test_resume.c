@@ -181,7 +181,7 @@ static void resume_refused(void **state)
     trial_fini(&t);
 
     begin(&t, inputs[0], "run"); /* there already */
-    trial_refused(&t, MST_EEXIST, "exists already");
+    trial_refused(&t, MST_EEXIST, "already exists");
     assert_true(mst_path_exists(trial_path("run/metrics.csv")));
     trial_fini(&t);
 
