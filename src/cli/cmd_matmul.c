@@ -408,22 +408,22 @@ static mst_status matmul_compare(int rank, const json_t *mine, const json_t *zer
 /* Rank 0's words to all, who compare them with their own. */
 static mst_status matmul_compare_words(const mst_mpi *mpi, const json_t *mine)
 {
-    char *text = mpi->rank == 0 ? json_dumps(mine, JSON_COMPACT) : NULL, *heard = NULL;
+    char *text = mpi->rank == 0 ? json_dumps(mine, JSON_COMPACT) : NULL, *received = NULL;
     uint64_t size = text != NULL ? strlen(text) + 1 : 0;
     mst_status st;
     TRY_OUT(st, mpi->ops->broadcast(0, &size, sizeof size, 0));
-    heard = size > 0 && size < WORDS_MAX ? mst_zalloc(size) : NULL;
-    if (heard == NULL) /* on all ranks alike, where it is not a lack of memory */
+    received = size > 0 && size < WORDS_MAX ? mst_zalloc(size) : NULL;
+    if (received == NULL) /* the same on all ranks, unless memory is short */
         TRY_OUT(st, mst_fail(MST_EUSAGE, "options of %" PRIu64 " bytes cannot be compared", size));
     if (text != NULL)
-        memcpy(heard, text, size);
-    TRY_OUT(st, mpi->ops->broadcast(0, heard, size, 0));
-    heard[size - 1] = '\0';
-    json_t *zeros = json_loads(heard, 0, NULL);
+        memcpy(received, text, size);
+    TRY_OUT(st, mpi->ops->broadcast(0, received, size, 0));
+    received[size - 1] = '\0';
+    json_t *zeros = json_loads(received, 0, NULL);
     st = matmul_compare(mpi->rank, mine, zeros);
     json_decref(zeros);
 out:
-    mst_free(heard);
+    mst_free(received);
     free(text); /* jansson's allocation */
     return st;
 }
@@ -486,7 +486,7 @@ static mst_status matmul_work_as_rank(mst_matmul_options *o, bool as_json, mst_s
     if (alone || parted != MST_OK) {
         if (error.code == MST_EPEER)
             (void)mst_rank_monitor_await_lost(monitor,
-                                              NAMED_MS); /* which ends the process, if somebody is dead */
+                                              NAMED_MS); /* which ends the process, if a rank is dead */
         mst_rank_exit_failed(monitor, &error);
     }
     mst_rank_monitor_destroy(monitor);

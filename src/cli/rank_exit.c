@@ -52,7 +52,7 @@ static bool rank_exit_make_thread(void *(*fn)(void *), void *arg)
 /* ---- the beginning ---- */
 
 static uint32_t start_ms;
-static const atomic_bool *stop; /* somebody asked this process to end */
+static const atomic_bool *stop; /* a signal has requested the end of this process */
 
 /* Not starting any more, or not yet: MPI is started right after this thread. */
 static void *rank_exit_start_main(void *arg)

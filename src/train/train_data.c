@@ -119,8 +119,8 @@ static mst_status train_data_settle_classes(mst_train_data *self)
     return MST_OK;
 }
 
-/* TFRecords of the other sets have the columns of the training data. A name that a list cannot hold leaves
- * the columns of each set to be found anew. */
+/* TFRecords of the other sets have the columns of the training data. If a list cannot hold a name, the
+ * columns of each set are detected separately. */
 static mst_status train_data_settle_columns(mst_train_data *self)
 {
     const json_t *columns = json_object_get(self->dataset->origin, "columns"), *column;
