@@ -1,4 +1,4 @@
-/* `muster list`: what this binary knows, straight from the registries. */
+/* `muster list`: the contents of the registries. */
 #include <string.h>
 
 #include "base/isa.h"
@@ -14,165 +14,126 @@
 #include "optim/optim.h"
 #include "strategy/strategy.h"
 
-typedef void fill_fn(mst_table *table);
+typedef void list_fn(mst_table *table);
 
-static void add(mst_table *table, const char *name, const char *help)
+static void list_add(mst_table *table, const char *name, const char *help)
 {
     mst_table_text(table, name);
     mst_table_text(table, help);
 }
 
-static void fill_formats(mst_table *table)
-{
-    for (size_t i = 0; mst_data_kinds[i] != NULL; i++)
-        add(table, mst_data_kinds[i]->name, mst_data_kinds[i]->help);
-}
+/* Defines list_ID: the rows of a registry. */
+#define LIST_REGISTRY(id, registry)                                                                          \
+    static void list_##id(mst_table *table)                                                                  \
+    {                                                                                                        \
+        for (size_t i = 0; registry[i] != NULL; i++)                                                         \
+            list_add(table, registry[i]->name, registry[i]->help);                                           \
+    }
 
-static void fill_writers(mst_table *table)
-{
-    for (size_t i = 0; mst_row_writers[i] != NULL; i++)
-        add(table, mst_row_writers[i]->name, mst_row_writers[i]->help);
-}
+LIST_REGISTRY(formats, mst_data_kinds)
+LIST_REGISTRY(writers, mst_row_writers)
+LIST_REGISTRY(models, mst_models)
+LIST_REGISTRY(layers, mst_layers)
+LIST_REGISTRY(executors, mst_executors)
+LIST_REGISTRY(optimizers, mst_optimizers)
+LIST_REGISTRY(engines, mst_net_engines)
 
-static void add_commands(mst_table *table, const char *path, const mst_command *const *commands)
+static void list_add_commands(mst_table *table, const char *path, const mst_command *const *commands)
 {
     for (size_t i = 0; commands[i] != NULL; i++) {
         char name[128];
         snprintf(name, sizeof name, "%s%s", path, commands[i]->name);
         if (commands[i]->run != NULL)
-            add(table, name, commands[i]->summary);
+            list_add(table, name, commands[i]->summary);
         if (commands[i]->commands != NULL) {
             strncat(name, " ", sizeof name - strlen(name) - 1);
-            add_commands(table, name, commands[i]->commands);
+            list_add_commands(table, name, commands[i]->commands);
         }
     }
 }
 
-static void fill_commands(mst_table *table)
+static void list_commands(mst_table *table)
 {
-    add_commands(table, "", mst_commands);
+    list_add_commands(table, "", mst_commands);
 }
 
-static void fill_generators(mst_table *table)
+static void list_generators(mst_table *table)
 {
     for (size_t i = 0; mst_cmd_data_gen.commands[i] != NULL; i++)
-        add(table, mst_cmd_data_gen.commands[i]->name, mst_cmd_data_gen.commands[i]->summary);
+        list_add(table, mst_cmd_data_gen.commands[i]->name, mst_cmd_data_gen.commands[i]->summary);
 }
 
-static void fill_models(mst_table *table)
-{
-    for (size_t i = 0; mst_models[i] != NULL; i++)
-        add(table, mst_models[i]->name, mst_models[i]->help);
-}
-
-static void fill_nets(mst_table *table)
+static void list_nets(mst_table *table)
 {
     for (const mst_known_net *net = mst_known_nets; net->name != NULL; net++)
-        add(table, net->name, net->help);
+        list_add(table, net->name, net->help);
 }
 
-static void fill_layers(mst_table *table)
+static void list_schedules(mst_table *table)
 {
-    for (size_t i = 0; mst_layers[i] != NULL; i++)
-        add(table, mst_layers[i]->name, mst_layers[i]->help);
+    for (const mst_schedule *schedule = mst_schedules; schedule->name != NULL; schedule++)
+        list_add(table, schedule->name, schedule->help);
 }
 
-static void fill_executors(mst_table *table)
-{
-    for (size_t i = 0; mst_executors[i] != NULL; i++)
-        add(table, mst_executors[i]->name, mst_executors[i]->help);
-}
-
-static void fill_optimizers(mst_table *table)
-{
-    for (size_t i = 0; mst_optimizers[i] != NULL; i++)
-        add(table, mst_optimizers[i]->name, mst_optimizers[i]->help);
-}
-
-/* Schedules are the choices of --schedule; what each does is in that option's help. */
-static void fill_schedules(mst_table *table)
-{
-    const mst_option *row = mst_optim_option_table;
-    while (row->name != NULL && strcmp(row->name, "schedule") != 0)
-        row++;
-    for (const char *at = row->name != NULL ? row->choices : ""; *at != '\0';) {
-        size_t length = strcspn(at, "|");
-        char name[64];
-        snprintf(name, sizeof name, "%.*s", (int)length, at);
-        add(table, name,
-            strcmp(name, "constant") == 0  ? "--lr at every step"
-            : strcmp(name, "step") == 0    ? "times --decay every --decay-steps steps"
-            : strcmp(name, "inverse") == 0 ? "lr/(1 + t/--decay-steps)"
-            : strcmp(name, "cosine") == 0  ? "half a cosine down to 0 at --decay-steps"
-                                           : "");
-        at += length + (at[length] == '|');
-    }
-}
-
-static void fill_strategies(mst_table *table)
+static void list_strategies(mst_table *table)
 {
     for (const mst_strategy_choice *c = mst_strategy_choices; c->name != NULL; c++)
-        add(table, c->name, c->help);
+        list_add(table, c->name, c->help);
 }
 
-static void fill_engines(mst_table *table)
-{
-    for (size_t i = 0; mst_net_engines[i] != NULL; i++)
-        add(table, mst_net_engines[i]->name, mst_net_engines[i]->help);
-}
-
-static void fill_mpi(mst_table *table)
+static void list_mpi(mst_table *table)
 {
     mst_mpi_info plugins[8];
     uint32_t n = mst_mpi_plugins(plugins, sizeof plugins / sizeof *plugins);
     for (uint32_t i = 0; i < n; i++)
-        add(table, plugins[i].name, plugins[i].library);
+        list_add(table, plugins[i].name, plugins[i].library);
     if (n == 0)
-        add(table, "none",
-            "MPI was not found when muster was built: install libopenmpi-dev or libmpich-dev, and "
-            "build again");
+        list_add(table, "none",
+                 "MPI was not found when muster was built: install libopenmpi-dev or libmpich-dev, and "
+                 "build again");
 }
 
-static void fill_page(mst_table *table)
+static void list_page(mst_table *table)
 {
     if (mst_http_library() != NULL)
-        add(table, "libmicrohttpd", mst_http_library());
+        list_add(table, "libmicrohttpd", mst_http_library());
     else
-        add(table, "none",
+        list_add(
+            table, "none",
             "libmicrohttpd was not found when muster was built: install libmicrohttpd-dev, and build again");
-    add(table, mst_assets_uplot ? "uPlot" : "no uPlot",
-        mst_assets_uplot ? "draws the plots"
-                         : "npm could not fetch it when muster was built: plots are plain lines");
+    list_add(table, mst_assets_uplot ? "uPlot" : "no uPlot",
+             mst_assets_uplot ? "draws the plots"
+                              : "npm could not fetch it when muster was built: plots are plain lines");
 }
 
-static void fill_isas(mst_table *table)
+static void list_isas(mst_table *table)
 {
     for (int isa = 0; isa < MST_ISA_COUNT; isa++)
-        add(table, mst_isa_name((mst_isa)isa),
-            !mst_isa_supported((mst_isa)isa) ? "not on this machine"
-            : (mst_isa)isa == mst_isa_best() ? "on this machine, used unless --isa says otherwise"
-                                             : "on this machine");
+        list_add(table, mst_isa_name((mst_isa)isa),
+                 !mst_isa_supported((mst_isa)isa) ? "not on this machine"
+                 : (mst_isa)isa == mst_isa_best() ? "on this machine, used unless --isa selects another"
+                                                  : "on this machine");
 }
 
 static const struct {
     const char *key, *title;
-    fill_fn *fill;
+    list_fn *fill;
 } sections[] = {
-    {"commands", "Commands", fill_commands},
-    {"formats", "Formats read (--format)", fill_formats},
-    {"outputs", "Formats written (--to)", fill_writers},
-    {"generators", "Generators (data gen)", fill_generators},
-    {"models", "Models (--model)", fill_models},
-    {"nets", "Nets that come with muster (model show, --model)", fill_nets},
-    {"layers", "Layers of net files (--net)", fill_layers},
-    {"executors", "How nets are computed (--executor)", fill_executors},
-    {"optimizers", "Optimizers (--optimizer)", fill_optimizers},
-    {"schedules", "Learning-rate schedules (--schedule)", fill_schedules},
-    {"strategies", "Strategies (--strategy)", fill_strategies},
-    {"engines", "Messages between processes and threads", fill_engines},
-    {"mpi", "MPI under mpirun, mpiexec and srun (--mpi-plugin)", fill_mpi},
-    {"page", "What serves and draws the page of muster dash", fill_page},
-    {"instruction_sets", "Instruction sets (--isa)", fill_isas},
+    {"commands", "Commands", list_commands},
+    {"formats", "Formats read (--format)", list_formats},
+    {"outputs", "Formats written (--to)", list_writers},
+    {"generators", "Generators (data gen)", list_generators},
+    {"models", "Models (--model)", list_models},
+    {"nets", "Built-in nets (model show, --model)", list_nets},
+    {"layers", "Layers of net files (--net)", list_layers},
+    {"executors", "Implementations of nets (--executor)", list_executors},
+    {"optimizers", "Optimizers (--optimizer)", list_optimizers},
+    {"schedules", "Learning-rate schedules (--schedule)", list_schedules},
+    {"strategies", "Strategies (--strategy)", list_strategies},
+    {"engines", "Messages between processes and threads", list_engines},
+    {"mpi", "MPI under mpirun, mpiexec and srun (--mpi-plugin)", list_mpi},
+    {"page", "Web page (muster dash)", list_page},
+    {"instruction_sets", "Instruction sets (--isa)", list_isas},
 };
 #define N_SECTIONS (sizeof sections / sizeof *sections)
 
@@ -180,7 +141,7 @@ static const mst_column columns[] = {{.key = "name"}, {.key = "help"}};
 static const mst_option *const tables[] = {mst_cli_json_table, NULL};
 
 /* Prints section s, or adds it to all when that is not NULL. */
-static mst_status show_section(size_t s, json_t *all, bool first)
+static mst_status list_section(size_t s, json_t *all, bool first)
 {
     mst_status st;
     mst_table *table = NULL;
@@ -198,7 +159,7 @@ out:
     return st;
 }
 
-static mst_status check_names(const mst_text_list *names)
+static mst_status list_check_names(const mst_text_list *names)
 {
     const char *keys[N_SECTIONS];
     char suggestion[128];
@@ -216,7 +177,7 @@ static mst_status check_names(const mst_text_list *names)
     return MST_OK;
 }
 
-static bool wanted(const mst_text_list *names, const char *key)
+static bool list_wanted(const mst_text_list *names, const char *key)
 {
     for (size_t i = 0; i < names->n; i++)
         if (strcmp(names->items[i], key) == 0)
@@ -224,7 +185,7 @@ static bool wanted(const mst_text_list *names, const char *key)
     return names->n == 0;
 }
 
-static mst_status run(int argc, char **argv)
+static mst_status list_run(int argc, char **argv)
 {
     mst_cli_json json = {0};
     mst_option_group groups[] = {{.title = "Options", .table = mst_cli_json_table, .base = &json}};
@@ -235,15 +196,15 @@ static mst_status run(int argc, char **argv)
     TRY_OUT(st, mst_cli_parse(&mst_cmd_list, groups, 1, argc, argv, &names, &helped));
     if (helped)
         goto out;
-    TRY_OUT(st, check_names(&names));
+    TRY_OUT(st, list_check_names(&names));
     if (json.json && (all = json_object()) == NULL) {
         st = mst_fail_memory();
         goto out;
     }
     for (size_t s = 0; s < N_SECTIONS; s++) {
-        if (!wanted(&names, sections[s].key))
+        if (!list_wanted(&names, sections[s].key))
             continue;
-        TRY_OUT(st, show_section(s, all, first));
+        TRY_OUT(st, list_section(s, all, first));
         first = false;
     }
     if (all != NULL) {
@@ -260,7 +221,7 @@ out:
 const mst_command mst_cmd_list = {
     .name = "list",
     .summary = "list formats, generators, models, optimizers and other choices",
-    .run = run,
+    .run = list_run,
     .usage = "list [NAME...] [--json]",
     .details = "NAME is one of commands, formats, outputs, generators, models, nets, layers, executors, "
                "optimizers, schedules, strategies, engines, mpi, page, instruction_sets; without NAME, all "

@@ -173,8 +173,7 @@ static mst_status check_below_one(const char *name, double value)
 
 static mst_status check_schedule(const mst_optim_options *o)
 {
-    static const char *const names[] = {"constant", "step", "inverse", "cosine"};
-    if (o->schedule < 0 || o->schedule >= (int)(sizeof names / sizeof *names))
+    if (o->schedule < 0 || o->schedule >= MST_N_SCHEDULES)
         return mst_fail(MST_EUSAGE, "there is no schedule number %d", o->schedule);
     if (o->warmup < 0)
         return mst_fail(MST_EUSAGE, "--warmup is %lld; it must be 0 or more steps", (long long)o->warmup);
@@ -182,7 +181,7 @@ static mst_status check_schedule(const mst_optim_options *o)
         return MST_OK;
     if (o->decay_steps <= 0)
         return mst_fail(MST_EUSAGE, "--schedule %s needs --decay-steps, a number of steps above 0",
-                        names[o->schedule]);
+                        mst_schedules[o->schedule].name);
     if (!(o->decay >= 0 && o->decay <= 1))
         return mst_fail(MST_EUSAGE, "--decay is %g; it must be between 0 and 1", o->decay);
     return MST_OK;

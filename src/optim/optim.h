@@ -79,6 +79,14 @@ mst_status mst_optimizer_init(mst_optimizer *self, const mst_optim_options *opti
  */
 void mst_optimizer_start(const mst_optimizer *self, mst_params *params);
 
+#define MST_N_SCHEDULES 4
+
+/* The schedules in order of the choices of --schedule; ends with a name of NULL. */
+typedef struct mst_schedule {
+    const char *name, *help;
+} mst_schedule;
+extern const mst_schedule mst_schedules[MST_N_SCHEDULES + 1];
+
 /* Learning rate of a step (1-based). Warm-up comes first; the schedule counts from the step after it. */
 float mst_learning_rate(const mst_optim_options *options, uint64_t step);
 

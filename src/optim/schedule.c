@@ -1,7 +1,9 @@
 /* Learning-rate schedules.
  *
  * Warm-up comes first: step t of W runs at lr*t/W, so step W has the full rate. The schedule then counts t =
- * 0, 1, ... from the first step after it; without warm-up, step 1 has t = 0 and the full rate. constant  lr
+ * 0, 1, ... from the first step after it; without warm-up, step 1 has t = 0 and the full rate.
+ *
+ *   constant  lr
  *   step      lr * decay^floor(t / decay_steps)
  *   inverse   lr / (1 + t / decay_steps)
  *   cosine    lr * (1 + cos(pi * t / decay_steps)) / 2; 0 from t = decay_steps on */
@@ -14,6 +16,13 @@ enum {
     STEP,
     INVERSE,
     COSINE,
+};
+
+const mst_schedule mst_schedules[MST_N_SCHEDULES + 1] = {
+    [CONSTANT] = {.name = "constant", .help = "--lr at every step"},
+    [STEP] = {.name = "step", .help = "times --decay every --decay-steps steps"},
+    [INVERSE] = {.name = "inverse", .help = "lr/(1 + t/--decay-steps)"},
+    [COSINE] = {.name = "cosine", .help = "half a cosine down to 0 at --decay-steps"},
 };
 
 /* cos(pi x) for x in [0, 1], to 2e-11: -sin(pi (x - 1/2)) by an odd polynomial (least squares on Chebyshev
