@@ -93,13 +93,28 @@ static void test_try(void **state)
     assert_int_equal(g_calls, 102);
 }
 
+/* The lead survives saving and restoring, and ends with the next sentence. */
+static void test_lead(void **state)
+{
+    mst_error error;
+    (void)state;
+    assert_int_equal(mst_fail_lead(MST_ESTOPPED, "stopped", " while reading %s", "x"), MST_ESTOPPED);
+    assert_string_equal(mst_error_text(), "stopped while reading x");
+    assert_int_equal(mst_error_lead(), 7);
+    mst_error_save(&error, MST_ESTOPPED);
+    mst_fail(MST_EIO, "%s", mst_error_text());
+    assert_int_equal(mst_error_lead(), 0);
+    assert_int_equal(mst_error_restore(&error), MST_ESTOPPED);
+    assert_int_equal(mst_error_lead(), 7);
+    mst_fail_lead(MST_EINPUT, "worker 1", ": %s", mst_error_text());
+    assert_string_equal(mst_error_text(), "worker 1: stopped while reading x");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sentence),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_try),
+        cmocka_unit_test(test_lead),    cmocka_unit_test(test_sentence), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_threads), cmocka_unit_test(test_try),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
