@@ -106,7 +106,7 @@ for strategy in "local" "ps --servers 2 --workers 2 --mode sync" "ps --servers 1
   same "$strategy: loss" "$got" "$(loss loss)"
 done
 printf '1 3:1\n0 3:1 41:1 40:1 500:1\n1 600:1\n' >some.libsvm
-refused 1 'some.libsvm: row 1 has feature 41, but the model has features 1 to 40; a model that takes it' \
+refused 1 'some.libsvm: row 1 has feature 41, but the model has features 1 to 40; start a new training with a larger --features' \
   predict known some.libsvm --strict-features
 refused 1 'but the model has features 1 to 40; ' --log error train known.libsvm --epochs 1 --test test.libsvm --run strict \
   --quiet --strict-features

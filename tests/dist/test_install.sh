@@ -79,7 +79,7 @@ grep -q '^train_net: unknown option --no-such-option' err || fail "no sentence o
 try by-cmake/build/own_layer --run spirals --threads 1
 has "probability 0.0"
 has "probability 0.9"
-refused 1 'no kind of layer' eval spirals $images
+refused 1 'is not a kind of layer' eval spirals $images
 
 # ---- the same with a parameter server ----
 try by-pkg-config/train_net $images --strategy ps --workers 2 --mode sync --batch 5 --lr 0.1 --epochs 3 --threads 1 --run threads
