@@ -492,7 +492,7 @@ static mst_status matmul_work_as_rank(mst_matmul_options *o, bool as_json, mst_s
     mst_rank_monitor_destroy(monitor);
     if (st == MST_OK)
         return MST_OK;
-    if (o->mpi->rank != 0) { /* rank 0 says it for all */
+    if (o->mpi->rank != 0) { /* rank 0 prints it for all */
         mst_rank_exit_end(mst_signals_exit_code(st));
         _exit(mst_signals_exit_code(st));
     }

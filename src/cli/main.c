@@ -132,7 +132,7 @@ static const char *main_command_of(char **argv)
     return *argv;
 }
 
-/* Whether a training may be one of a net, by its words: --model says what it is, before all else that may. */
+/* Whether a training may use a net, by its words: --model decides, before all other options. */
 static bool main_may_train_net(char *const *words)
 {
     bool may = false;

@@ -19,12 +19,12 @@
 #include "run/run_dir.h"
 
 #define START_MIN_MS 10000
-#define ABORT_MS     3000  /* for the watch to end a process that MPI aborts */
+#define ABORT_MS     3000  /* for the rank monitor to end a process that MPI aborts */
 #define LINGER_MS    300   /* between a sentence and the end */
 #define PART_MS      60000 /* for other ranks to print what they have to */
 
-/* Taken by who speaks last, and never given back. */
-static pthread_mutex_t last_word = PTHREAD_MUTEX_INITIALIZER;
+/* Locked by the thread that prints last, and never unlocked. */
+static pthread_mutex_t last_print = PTHREAD_MUTEX_INITIALIZER;
 
 static void rank_exit_nap_ms(uint32_t ms)
 {
@@ -61,7 +61,7 @@ static void *rank_exit_start_main(void *arg)
     rank_exit_nap_ms(start_ms);
     if (!mst_mpi_starting())
         return NULL;
-    pthread_mutex_lock(&last_word);
+    pthread_mutex_lock(&last_print);
     char line[256];
     mst_mpi_launch launch;
     mst_mpi_launched(&launch);
@@ -75,7 +75,7 @@ static void *rank_exit_start_main(void *arg)
     _exit(mst_status_exit_code(MST_EPEER));
 }
 
-/* In the handler: the watch's thread ends the process meanwhile. */
+/* In the handler: the rank monitor's thread ends the process meanwhile. */
 static void rank_exit_on_abort(int number)
 {
     (void)number;
@@ -104,10 +104,10 @@ void mst_rank_exit_lost(void *arg, mst_rank_loss reason, const char *sentence)
 {
     const char *run = arg;
     char line[MST_ERROR_MAX + 512], way_on[500] = "the job ends";
-    pthread_mutex_lock(&last_word);
+    pthread_mutex_lock(&last_print);
     mst_matmul_abandon();
     bool death = reason != MST_RANK_FAILED,
-         stopped = !death && mst_signals_name() != NULL; /* as all ranks were: nobody is lost */
+         stopped = !death && mst_signals_name() != NULL; /* as all ranks were: none is lost */
     if (death && run != NULL)
         mst_run_way_on(run, way_on, sizeof way_on);
     int n = snprintf(line, sizeof line, "muster: %s; %s\n", sentence, way_on);
@@ -121,7 +121,7 @@ void mst_rank_exit_lost(void *arg, mst_rank_loss reason, const char *sentence)
 
 _Noreturn void mst_rank_exit_failed(mst_rank_monitor *monitor, const mst_error *error)
 {
-    pthread_mutex_lock(&last_word);
+    pthread_mutex_lock(&last_print);
     mst_cli_print_error(error);
     mst_rank_monitor_fail(monitor, error->text);
     _exit(mst_signals_exit_code(error->code));
@@ -130,7 +130,7 @@ _Noreturn void mst_rank_exit_failed(mst_rank_monitor *monitor, const mst_error *
 void mst_rank_exit_claim(void)
 {
     if (!mst_mpi_over())
-        pthread_mutex_lock(&last_word);
+        pthread_mutex_lock(&last_print);
 }
 
 /* Ends a process whose MPI does not. */

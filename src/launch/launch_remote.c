@@ -187,7 +187,7 @@ mst_status mst_remote_copy_script(const char *program, const char *folder, mst_s
     TRY(mst_map_open(program, &map));
     if (map.size > COPY_MAX)
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: larger than %zu bytes; it is not copied", program, COPY_MAX));
-    /* mkdir fails on what is there already, so that nobody can have prepared the folder. */
+    /* mkdir fails if the folder exists, so that no other user can have prepared it. */
     TRY_OUT(st, script_add_text(out, "umask 077\nd="));
     TRY_OUT(st, script_add_quoted(out, folder));
     TRY_OUT(st, script_add_text(

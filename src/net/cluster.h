@@ -27,19 +27,19 @@
 
 typedef struct mst_cluster {
     char *source;          /* "FILE", "MUSTER_CLUSTER", "TF_CONFIG": for sentences; NULL: no spec was found */
-    char job[MST_JOB_MAX]; /* "" when nobody named it */
+    char job[MST_JOB_MAX]; /* "": not named */
     char *secret;          /* "" when there is none; never printed */
     char **servers, **workers; /* [n_servers], [n_workers]; colocated: servers are copies of the workers */
     uint32_t n_servers, n_workers;
     bool colocated;
     bool ranks; /* of an MPI job: addresses are "mpi:RANK" */
-    /* TF_CONFIG says which process this one is; the others leave that to --role and --index. */
+    /* TF_CONFIG also names the role and index of this process; with the others --role and --index do. */
     bool has_task;
     mst_role role;
     uint32_t index;
 } mst_cluster;
 
-/* What the environment says; each may be NULL. "" counts as unset. */
+/* Variables of the environment; each may be NULL. "" counts as unset. */
 typedef struct mst_cluster_env {
     const char *cluster;   /* MUSTER_CLUSTER */
     const char *tf_config; /* TF_CONFIG */

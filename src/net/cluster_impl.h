@@ -1,4 +1,4 @@
-/* What cluster.c and cluster_read.c share; nobody else includes this. */
+/* Shared by cluster.c and cluster_read.c only. */
 #ifndef MST_NET_CLUSTER_IMPL_H
 #define MST_NET_CLUSTER_IMPL_H
 

@@ -18,7 +18,7 @@
 #define SECRET_MIN 8
 #define TEXT_MAX   (1u << 20)
 
-/* What a source says, before it is checked. */
+/* The contents of a source, unchecked. */
 typedef struct spec {
     mst_text_list servers, workers;
     char *job, *secret_file;

@@ -1,5 +1,5 @@
 /* Incoming frames: the bytes of one connection in, whole messages out. No sockets: the caller reads into the
- * room that is offered and says how much came, so that any byte sequence can be tried.
+ * offered memory and reports the bytes that arrived, so that any byte sequence can be tried.
  *
  * Small messages come through a stage, several at a time; the body of a large one goes straight to where the
  * receiver wants it. Memory: the stage, whatever arrives. Thread: one at a time. */

@@ -39,7 +39,7 @@ typedef enum mst_shake_kind {
 typedef enum mst_shake_state {
     MST_SHAKE_RUNNING,
     MST_SHAKE_DONE,   /* `other` has proved itself */
-    MST_SHAKE_FAILED, /* text says why; what is in out is still to be sent */
+    MST_SHAKE_FAILED, /* text has the reason; out is still to be sent */
 } mst_shake_state;
 
 typedef struct mst_shake_options {
@@ -73,8 +73,8 @@ typedef struct mst_shake {
  * stay. */
 mst_status mst_shake_init(mst_shake *h, const mst_shake_options *options, bool dialer);
 
-/* Takes some of the n bytes and says how many: all of them, unless the handshake ends before. Bytes after the
- * end belong to what follows. */
+/* Takes some of the n bytes and returns how many: all of them, unless the handshake ends before. Bytes after
+ * the end belong to what follows. */
 size_t mst_shake_take(mst_shake *h, const void *bytes, size_t n);
 
 #endif

@@ -302,7 +302,7 @@ static mst_status channel_deliver(mst_mpi_net *n, mst_mpi_channel *channel)
     return channel_expect_head(n, channel, channel_slots(n, channel));
 }
 
-/* Reads what the frame says of its own size; false: it is none of muster's. */
+/* Reads the sizes in the frame; false: it is not a frame of muster. */
 static bool channel_read_sizes(const uint8_t *head, mst_mpi_in *in, uint64_t size, uint64_t *within)
 {
     *within = mst_get_u64(head + 48);

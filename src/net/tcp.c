@@ -1,9 +1,10 @@
 /* Engine tcp: TCP between hosts, Unix sockets on one host, on a libuv loop; contract in net.h, format in
  * docs/WIRE.md.
  *
- * The loop says which sockets are ready; reads and writes are made here, straight from and to where bodies
- * lie. A small message costs one wait, one read and one write. Deadlines, heartbeats and retries are chores:
- * t->due_ns is when the next one falls due, and one timer wakes the loop for it or for the caller's deadline.
+ * The loop reports the sockets that are ready; reads and writes are made here, straight from and to where
+ * bodies lie. A small message costs one wait, one read and one write. Deadlines, heartbeats and retries are
+ * chores: t->due_ns is when the next one falls due, and one timer wakes the loop for it or for the caller's
+ * deadline.
  *
  * The owner may compute for seconds between polls. A pulse thread then speaks for it: it finds the mutex
  * free, writes what waits and sends heartbeats. While the owner polls it does both itself. Silence of peers
@@ -390,7 +391,7 @@ static const mst_tcp_peer *tcp_laggard(mst_tcp *t, bool *in_system)
 }
 
 /* Bytes in the system's hands would be lost when the connection is reset at its end, so TCP's
- * acknowledgements are waited for as well; nothing tells when they come, so they are looked for at growing
+ * acknowledgements are waited for as well; no event reports them, so they are polled at growing
  * intervals. A Unix socket's bytes stay with the receiver in any case. */
 static mst_status tcp_flush_until(mst_tcp *t, uint64_t deadline)
 {

@@ -341,7 +341,7 @@ static void dial_again(mst_tcp_dial *d, const char *reason)
     mst_tcp_due(d->net, d->retry_ns);
 }
 
-/* A socket connected to itself: nobody listens, and the system chose the port that was called. */
+/* A socket connected to itself: no process listens, and the system chose the dialled port. */
 static bool join_is_own_echo(int fd)
 {
     struct sockaddr_storage here = {0}, there = {0};

@@ -1,7 +1,7 @@
 /* Contract in tcp_own.h.
  *
  * The system keeps the delivery rate of every connection, the last one at which the sender had to wait for
- * the path (TCP_INFO): where it never had to, the rate says nothing of the path. Of all connections the
+ * the path (TCP_INFO): where it never had to, the rate is no measure of the path. Of all connections the
  * fastest counts, since those of one interface share it; over time the estimate goes up quickly and down
  * slowly, as in tcp_rate.c. */
 #include "net/tcp_own.h"

@@ -150,7 +150,7 @@ typedef struct order {
     uint64_t n_steps, n_rows;
 } order;
 
-/* What a rank says at the end of an order. */
+/* The report of a rank at the end of an order. */
 typedef struct tail {
     uint64_t steps, claimed; /* rows of global batches */
     double loss, weight;
