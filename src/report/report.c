@@ -200,6 +200,7 @@ mst_status mst_report_new(mst_run_data *const *runs, size_t n, const json_t *def
         if (self->labels[i] == NULL || self->commands[i] == NULL)
             TRY_OUT(st, mst_fail_memory());
     }
+    TRY_OUT(st, mst_report_make_sheets(self));
     *out = self;
     self = NULL;
 out:
@@ -219,6 +220,8 @@ void mst_report_destroy(mst_report *self)
         if (self->histories != NULL)
             mst_history_fini(&self->histories[i]);
     }
+    for (int i = 0; i < MST_REPORT_SHEETS; i++)
+        mst_sheet_fini(&self->sheets[i]);
     mst_free(self->histories);
     mst_free(self->labels);
     mst_free(self->commands);
@@ -314,21 +317,6 @@ void mst_report_course(const mst_report *self, size_t run, mst_string *out)
 
 /* ---- Markdown, CSV, JSON ---- */
 
-#define X(name)                                                                                              \
-    static mst_status make_##name(const void *report, mst_sheet *out)                                        \
-    {                                                                                                        \
-        return mst_report_sheet_##name(report, out);                                                         \
-    }
-MST_REPORT_SHEETS(X)
-#undef X
-
-static const mst_sheet_maker sheets[] = {
-#define X(name) {#name, make_##name},
-    MST_REPORT_SHEETS(X)
-#undef X
-};
-#define N_SHEETS (sizeof sheets / sizeof *sheets)
-
 static mst_status report_finish(const mst_string *out)
 {
     return out->failed ? mst_fail_memory() : MST_OK;
@@ -361,7 +349,8 @@ mst_status mst_report_markdown(const mst_report *self, mst_string *out)
         mst_string_fini(&text);
         mst_string_add(out, "\n\n");
     }
-    TRY(mst_sheets_markdown(sheets, N_SHEETS, self, out));
+    for (int i = 0; i < MST_REPORT_SHEETS; i++)
+        mst_sheet_markdown(&self->sheets[i], out);
     bool begun = false;
     for (size_t i = 0; i < self->n; i++) {
         if (self->commands[i][0] == '\0') /* without a manifest */
@@ -378,14 +367,17 @@ mst_status mst_report_markdown(const mst_report *self, mst_string *out)
 mst_status mst_report_csv(const mst_report *self, mst_string *out)
 {
     mst_string_add(out, "table,row,column,value\n");
-    TRY(mst_sheets_csv(sheets, N_SHEETS, self, out));
+    for (int i = 0; i < MST_REPORT_SHEETS; i++)
+        mst_sheet_csv(&self->sheets[i], out);
     return report_finish(out);
 }
 
 json_t *mst_report_json(const mst_report *self)
 {
     json_t *root = json_object(), *runs = json_array();
-    bool fine = root != NULL && runs != NULL && mst_sheets_json(sheets, N_SHEETS, self, root) == MST_OK;
+    bool fine = root != NULL && runs != NULL;
+    for (int i = 0; fine && i < MST_REPORT_SHEETS; i++)
+        fine = mst_sheet_json(&self->sheets[i], root);
     for (size_t i = 0; fine && i < self->n; i++) {
         mst_string text = {0};
         mst_report_summary(self, i, &text);

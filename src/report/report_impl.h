@@ -8,6 +8,23 @@
 #include "report/report.h"
 #include "report/sheet.h"
 
+/* The tables, in the order of Markdown, CSV and JSON. */
+typedef enum mst_report_sheet {
+    MST_SHEET_OVERVIEW,
+    MST_SHEET_HISTORY,
+    MST_SHEET_ACCURACY,
+    MST_SHEET_VERDICT,
+    MST_SHEET_ADVICE,
+    MST_SHEET_EVIDENCE,
+    MST_SHEET_COST,
+    MST_SHEET_PHASES,
+    MST_SHEET_WORKERS,
+    MST_SHEET_HOSTS,
+    MST_SHEET_PROCESSES,
+    MST_SHEET_OPTIONS,
+    MST_REPORT_SHEETS
+} mst_report_sheet;
+
 struct mst_report {
     mst_run_data *const *runs;
     size_t n;
@@ -17,27 +34,13 @@ struct mst_report {
     mst_verdict *verdicts;
     mst_history *histories;
     char **commands; /* how to reproduce each run: a line for each segment of its history */
+    mst_sheet sheets[MST_REPORT_SHEETS];
 };
 
-/* ---- tables (report_tables.c); the caller ends with mst_sheet_fini ---- */
+/* ---- tables (report_tables.c) ---- */
 
-/* X(name): in the order of Markdown, CSV and JSON. */
-#define MST_REPORT_SHEETS(X)                                                                                 \
-    X(overview)                                                                                              \
-    X(history)                                                                                               \
-    X(accuracy)                                                                                              \
-    X(verdict)                                                                                               \
-    X(advice)                                                                                                \
-    X(evidence)                                                                                              \
-    X(cost)                                                                                                  \
-    X(phases)                                                                                                \
-    X(workers)                                                                                               \
-    X(hosts)                                                                                                 \
-    X(processes)                                                                                             \
-    X(options)
-#define X(name) mst_status mst_report_sheet_##name(const mst_report *self, mst_sheet *out);
-MST_REPORT_SHEETS(X)
-#undef X
+/* Makes the sheets of a report whose other fields are set. */
+mst_status mst_report_make_sheets(mst_report *self);
 
 /* ---- plots (report_plots.c) ---- */
 

@@ -95,34 +95,21 @@ static void page_add_tiles(const mst_report *self, mst_page *page)
         mst_page_tile(page, mst_figure_bytes(f->peak_memory, a), "peak memory of a process");
 }
 
-/* ---- tables and plots ---- */
+/* ---- plots ---- */
 
-typedef mst_status sheet_fn(const mst_report *self, mst_sheet *out);
-
-static mst_status page_add_sheet(const mst_report *self, sheet_fn *make, bool title, mst_page *page)
-{
-    mst_sheet sheet = {0};
-    mst_status st = make(self, &sheet);
-    if (st == MST_OK)
-        mst_page_sheet(page, &sheet, title);
-    mst_sheet_fini(&sheet);
-    return st;
-}
-
-static mst_status page_add_verdict(const mst_report *self, mst_page *page)
+static void page_add_verdict(const mst_report *self, mst_page *page)
 {
     mst_page_section(page, "verdict", "Bottleneck");
     if (self->n == 1) {
         mst_page_block(page, json_pack("{s:s, s:o, s:o}", "kind", "verdict", "verdict",
                                        mst_verdict_json(&self->verdicts[0]), "causes", mst_causes_json()));
-        return MST_OK;
+        return;
     }
-    TRY(page_add_sheet(self, mst_report_sheet_verdict, true, page));
-    TRY(page_add_sheet(self, mst_report_sheet_advice, true, page));
+    mst_page_sheet(page, &self->sheets[MST_SHEET_VERDICT], true);
+    mst_page_sheet(page, &self->sheets[MST_SHEET_ADVICE], true);
     mst_page_fold(page, "Evidence");
-    TRY(page_add_sheet(self, mst_report_sheet_evidence, false, page));
+    mst_page_sheet(page, &self->sheets[MST_SHEET_EVIDENCE], false);
     mst_page_fold_end(page);
-    return MST_OK;
 }
 
 /* The colour of each run; boxes: with a box that shows and hides it. */
@@ -225,7 +212,7 @@ static void page_add_diverged(const mst_report *self, mst_page *page)
 
 /* ---- sections ---- */
 
-static mst_status page_add_head(const mst_report *self, mst_page *page)
+static void page_add_head(const mst_report *self, mst_page *page)
 {
     page_add_subtitle(self, page);
     if (self->n > 1) {
@@ -235,14 +222,13 @@ static mst_status page_add_head(const mst_report *self, mst_page *page)
         if (text.text != NULL)
             mst_page_text(page, "verdict fine", NULL, text.text);
         mst_string_fini(&text);
-        TRY(page_add_sheet(self, mst_report_sheet_overview, false, page));
+        mst_page_sheet(page, &self->sheets[MST_SHEET_OVERVIEW], false);
     }
     page_add_summary(self, page);
     page_add_warnings(self, page);
     if (self->n == 1)
         page_add_tiles(self, page);
     mst_page_block(page, json_pack("{s:s}", "kind", "nav"));
-    return MST_OK;
 }
 
 static mst_status page_add_curves(const mst_report *self, mst_page *page)
@@ -256,7 +242,8 @@ static mst_status page_add_curves(const mst_report *self, mst_page *page)
         mst_page_text(page, "note", NULL, "metrics.csv has no curves yet.");
     page_add_diverged(self, page);
     page_add_unevaluated(self, page);
-    return page_add_sheet(self, mst_report_sheet_accuracy, true, page);
+    mst_page_sheet(page, &self->sheets[MST_SHEET_ACCURACY], true);
+    return MST_OK;
 }
 
 static bool csv_has_lines(const mst_csv *csv)
@@ -285,8 +272,8 @@ static mst_status page_add_resources(const mst_report *self, mst_page *page)
                       "No process has a resources.csv with samples: sampling was off, or has not begun.");
         return MST_OK;
     }
-    TRY(page_add_sheet(self, mst_report_sheet_hosts, true, page));
-    TRY(page_add_sheet(self, mst_report_sheet_processes, true, page));
+    mst_page_sheet(page, &self->sheets[MST_SHEET_HOSTS], true);
+    mst_page_sheet(page, &self->sheets[MST_SHEET_PROCESSES], true);
     mst_page_section(page, "hosts", "Hosts over time");
     page_add_legend(self, false, page);
     mst_page_block(page, json_pack("{s:s, s:s}", "kind", "marks", "text", self->n > 1 ? several : ""));
@@ -296,7 +283,7 @@ static mst_status page_add_resources(const mst_report *self, mst_page *page)
     return page_add_plots(self, "processes", page, NULL);
 }
 
-static mst_status page_add_configuration(const mst_report *self, mst_page *page)
+static void page_add_configuration(const mst_report *self, mst_page *page)
 {
     mst_page_section(page, "configuration", "Configuration, and how to reproduce it");
     for (size_t i = 0; i < self->n; i++) {
@@ -311,15 +298,14 @@ static mst_status page_add_configuration(const mst_report *self, mst_page *page)
         if (self->commands[i][0] == '\0')
             mst_page_text(page, "note", NULL, "The run has no manifest that records how it was started.");
     }
-    TRY(page_add_sheet(self, mst_report_sheet_history, true, page));
-    TRY(page_add_sheet(self, mst_report_sheet_options, true, page));
+    mst_page_sheet(page, &self->sheets[MST_SHEET_HISTORY], true);
+    mst_page_sheet(page, &self->sheets[MST_SHEET_OPTIONS], true);
     for (size_t i = 0; i < self->n; i++) {
         char *title = mst_sprintf("manifest.json of %s", self->labels[i]);
         page->failed = page->failed || title == NULL;
         mst_page_raw(page, title, self->runs[i]->manifest);
         mst_free(title);
     }
-    return MST_OK;
 }
 
 mst_status mst_report_html(const mst_report *self, mst_string *out)
@@ -329,15 +315,15 @@ mst_status mst_report_html(const mst_report *self, mst_string *out)
     mst_string title = {0};
     mst_report_title(self, &title);
     mst_page_init(&page, title.text != NULL ? title.text : "");
-    TRY_OUT(st, page_add_head(self, &page));
-    TRY_OUT(st, page_add_verdict(self, &page));
+    page_add_head(self, &page);
+    page_add_verdict(self, &page);
     TRY_OUT(st, page_add_curves(self, &page));
     mst_page_section(&page, "time", "Time");
-    TRY_OUT(st, page_add_sheet(self, mst_report_sheet_cost, false, &page));
-    TRY_OUT(st, page_add_sheet(self, mst_report_sheet_phases, true, &page));
-    TRY_OUT(st, page_add_sheet(self, mst_report_sheet_workers, true, &page));
+    mst_page_sheet(&page, &self->sheets[MST_SHEET_COST], false);
+    mst_page_sheet(&page, &self->sheets[MST_SHEET_PHASES], true);
+    mst_page_sheet(&page, &self->sheets[MST_SHEET_WORKERS], true);
     TRY_OUT(st, page_add_resources(self, &page));
-    TRY_OUT(st, page_add_configuration(self, &page));
+    page_add_configuration(self, &page);
     st = mst_page_html(&page, out);
 out:
     mst_page_fini(&page);

@@ -1,4 +1,4 @@
-/* The tables of a report: one function each, in the order of MST_REPORT_SHEETS. Reports of one run and of
+/* The tables of a report: one function each. Reports of one run and of
  * several have the same tables; the first column names the run and, if there is one, the process. */
 #include <math.h>
 #include <stdio.h>
@@ -10,11 +10,6 @@
 #include "report/report_impl.h"
 
 #define NO_SAVE_S 1e-6 /* the cost of reading the clock when nothing is saved */
-
-static mst_status sheet_finish(const mst_sheet *sheet)
-{
-    return sheet->failed ? mst_fail_memory() : MST_OK;
-}
 
 /* "run" or "run · process". */
 static void sheet_name_row(const mst_report *self, mst_sheet *out, size_t run, const char *process)
@@ -31,7 +26,7 @@ static void sheet_name_row(const mst_report *self, mst_sheet *out, size_t run, c
 
 /* ---- the runs ---- */
 
-mst_status mst_report_sheet_overview(const mst_report *self, mst_sheet *out)
+static void sheet_overview(const mst_report *self, mst_sheet *out)
 {
     *out = (mst_sheet){.title = "Runs", .key = "overview"};
     mst_sheet_column_add(out, "run", "run", false);
@@ -72,10 +67,9 @@ mst_status mst_report_sheet_overview(const mst_report *self, mst_sheet *out)
         mst_sheet_text(out,
                        self->verdicts[i].known ? mst_bottleneck_name(self->verdicts[i].kind) : "not known");
     }
-    return sheet_finish(out);
 }
 
-mst_status mst_report_sheet_accuracy(const mst_report *self, mst_sheet *out)
+static void sheet_accuracy(const mst_report *self, mst_sheet *out)
 {
     *out = (mst_sheet){.title = "Accuracy reached", .key = "accuracy"};
     mst_sheet_column_add(out, "run", "run", false);
@@ -106,12 +100,11 @@ mst_status mst_report_sheet_accuracy(const mst_report *self, mst_sheet *out)
         mst_sheet_precise(out, f->best_accuracy);
         mst_sheet_seconds(out, f->best_accuracy_s);
     }
-    return sheet_finish(out);
 }
 
 /* ---- the verdict ---- */
 
-mst_status mst_report_sheet_verdict(const mst_report *self, mst_sheet *out)
+static void sheet_verdict(const mst_report *self, mst_sheet *out)
 {
     *out = (mst_sheet){
         .title = "Worker time by cause",
@@ -128,10 +121,9 @@ mst_status mst_report_sheet_verdict(const mst_report *self, mst_sheet *out)
         for (int k = 0; k < MST_BOTTLENECKS; k++)
             mst_sheet_percent(out, self->verdicts[i].shares[k]);
     }
-    return sheet_finish(out);
 }
 
-mst_status mst_report_sheet_advice(const mst_report *self, mst_sheet *out)
+static void sheet_advice(const mst_report *self, mst_sheet *out)
 {
     *out = (mst_sheet){.title = "Advice", .key = "advice"};
     mst_sheet_column_add(out, self->n > 1 ? "run and change" : "change", "change", false);
@@ -146,10 +138,9 @@ mst_status mst_report_sheet_advice(const mst_report *self, mst_sheet *out)
             mst_sheet_value(out, a->gain, gain);
             mst_sheet_text(out, a->text);
         }
-    return sheet_finish(out);
 }
 
-mst_status mst_report_sheet_evidence(const mst_report *self, mst_sheet *out)
+static void sheet_evidence(const mst_report *self, mst_sheet *out)
 {
     *out = (mst_sheet){.title = "Evidence", .key = "evidence"};
     mst_sheet_column_add(out, self->n > 1 ? "run and figure" : "figure", "what", false);
@@ -175,12 +166,11 @@ mst_status mst_report_sheet_evidence(const mst_report *self, mst_sheet *out)
                 mst_sheet_value(out, e->value, text);
             }
         }
-    return sheet_finish(out);
 }
 
 /* ---- time ---- */
 
-mst_status mst_report_sheet_cost(const mst_report *self, mst_sheet *out)
+static void sheet_cost(const mst_report *self, mst_sheet *out)
 {
     *out = (mst_sheet){.title = "Time",
                        .key = "cost",
@@ -217,10 +207,9 @@ mst_status mst_report_sheet_cost(const mst_report *self, mst_sheet *out)
         mst_sheet_seconds(out, f->steps > 0 ? f->train_s / f->steps : NAN);
         mst_sheet_seconds(out, f->passes >= 1 ? f->train_s / f->passes : NAN);
     }
-    return sheet_finish(out);
 }
 
-mst_status mst_report_sheet_phases(const mst_report *self, mst_sheet *out)
+static void sheet_phases(const mst_report *self, mst_sheet *out)
 {
     *out = (mst_sheet){.title = "Time of each process by phase",
                        .key = "phases",
@@ -242,7 +231,6 @@ mst_status mst_report_sheet_phases(const mst_report *self, mst_sheet *out)
             for (int k = 0; k < MST_COSTS; k++)
                 mst_sheet_percent(out, c.phase[k] / c.thread_seconds);
         }
-    return sheet_finish(out);
 }
 
 /* ---- workers ---- */
@@ -303,7 +291,7 @@ static void sheet_add_manifest_workers(const mst_report *self, mst_sheet *out, s
     }
 }
 
-mst_status mst_report_sheet_workers(const mst_report *self, mst_sheet *out)
+static void sheet_workers(const mst_report *self, mst_sheet *out)
 {
     *out = (mst_sheet){.title = "Workers", .key = "workers"};
     mst_sheet_column_add(out, "worker", "worker", false);
@@ -339,7 +327,6 @@ mst_status mst_report_sheet_workers(const mst_report *self, mst_sheet *out)
         if (out->n_cells == before)
             sheet_add_manifest_workers(self, out, i);
     }
-    return sheet_finish(out);
 }
 
 /* ---- resources ---- */
@@ -392,25 +379,21 @@ static bool loads_have_any(const mst_load *loads)
     return any;
 }
 
-static mst_status sheet_add_both(const mst_report *self, mst_sheet *out, size_t run,
-                                 const mst_process_data *p, const char *of, mst_load_kind first)
+static void sheet_add_both(const mst_report *self, mst_sheet *out, size_t run, const mst_process_data *p,
+                           const char *of, mst_load_kind first)
 {
-    mst_loads loads;
+    mst_loads loads = {0};
     char *training = mst_sprintf("%s, training", of), *all = mst_sprintf("%s, with evaluation", of);
-    mst_status st = MST_OK;
-    if (training == NULL || all == NULL)
-        TRY_OUT(st, mst_fail_memory());
-    TRY_OUT(st, mst_loads_of(self->runs[run], p, NAN, NAN, &loads));
-    if (!loads_have_any(&loads.all[first]))
-        goto out;
-    sheet_name_row(self, out, run, training);
-    sheet_add_loads(out, loads.training, first);
-    sheet_name_row(self, out, run, all);
-    sheet_add_loads(out, loads.all, first);
-out:
+    out->failed = out->failed || training == NULL || all == NULL ||
+                  mst_loads_of(self->runs[run], p, NAN, NAN, &loads) != MST_OK;
+    if (!out->failed && loads_have_any(&loads.all[first])) {
+        sheet_name_row(self, out, run, training);
+        sheet_add_loads(out, loads.training, first);
+        sheet_name_row(self, out, run, all);
+        sheet_add_loads(out, loads.all, first);
+    }
     mst_free(training);
     mst_free(all);
-    return st;
 }
 
 /* Whether a process before p of the run is on the same host. */
@@ -423,7 +406,7 @@ static bool host_is_seen(const mst_run_data *run, size_t p)
     return false;
 }
 
-mst_status mst_report_sheet_hosts(const mst_report *self, mst_sheet *out)
+static void sheet_hosts(const mst_report *self, mst_sheet *out)
 {
     *out =
         (mst_sheet){.title = "Resources of each host",
@@ -435,13 +418,12 @@ mst_status mst_report_sheet_hosts(const mst_report *self, mst_sheet *out)
         for (size_t p = 0; p < self->runs[i]->n_processes; p++) {
             const mst_process_data *process = self->runs[i]->processes[p];
             if (process->resources.n_rows > 0 && !host_is_seen(self->runs[i], p))
-                TRY(sheet_add_both(self, out, i, process, process->host[0] != '\0' ? process->host : "host",
-                                   MST_LOAD_HOST_CPU));
+                sheet_add_both(self, out, i, process, process->host[0] != '\0' ? process->host : "host",
+                               MST_LOAD_HOST_CPU);
         }
-    return sheet_finish(out);
 }
 
-mst_status mst_report_sheet_processes(const mst_report *self, mst_sheet *out)
+static void sheet_processes(const mst_report *self, mst_sheet *out)
 {
     *out =
         (mst_sheet){.title = "Resources of each process",
@@ -452,9 +434,8 @@ mst_status mst_report_sheet_processes(const mst_report *self, mst_sheet *out)
         for (size_t p = 0; p < self->runs[i]->n_processes; p++) {
             const mst_process_data *process = self->runs[i]->processes[p];
             if (process->resources.n_rows > 0)
-                TRY(sheet_add_both(self, out, i, process, process->name, MST_LOAD_CPU));
+                sheet_add_both(self, out, i, process, process->name, MST_LOAD_CPU);
         }
-    return sheet_finish(out);
 }
 
 /* ---- options ---- */
@@ -480,7 +461,7 @@ static bool sheet_option_is_unset(const json_t *value, bool several)
 }
 
 /* Each piece of runs that were resumed, with its changes. */
-mst_status mst_report_sheet_history(const mst_report *self, mst_sheet *out)
+static void sheet_history(const mst_report *self, mst_sheet *out)
 {
     *out =
         (mst_sheet){.title = "History",
@@ -519,12 +500,11 @@ mst_status mst_report_sheet_history(const mst_report *self, mst_sheet *out)
             mst_string_fini(&changes);
         }
     }
-    return sheet_finish(out);
 }
 
 /* One run: options that differ from their defaults. Several: options that differ between runs, one line for
  * each run and option. */
-mst_status mst_report_sheet_options(const mst_report *self, mst_sheet *out)
+static void sheet_options(const mst_report *self, mst_sheet *out)
 {
     *out = (mst_sheet){.title = self->n > 1 ? "Options that differ" : "Options", .key = "options"};
     mst_sheet_column_add(out, "option", "option", false);
@@ -554,5 +534,22 @@ mst_status mst_report_sheet_options(const mst_report *self, mst_sheet *out)
             }
         }
     }
-    return sheet_finish(out);
+}
+
+mst_status mst_report_make_sheets(mst_report *self)
+{
+    static void (*const makers[MST_REPORT_SHEETS])(const mst_report *self, mst_sheet *out) = {
+        [MST_SHEET_OVERVIEW] = sheet_overview,   [MST_SHEET_HISTORY] = sheet_history,
+        [MST_SHEET_ACCURACY] = sheet_accuracy,   [MST_SHEET_VERDICT] = sheet_verdict,
+        [MST_SHEET_ADVICE] = sheet_advice,       [MST_SHEET_EVIDENCE] = sheet_evidence,
+        [MST_SHEET_COST] = sheet_cost,           [MST_SHEET_PHASES] = sheet_phases,
+        [MST_SHEET_WORKERS] = sheet_workers,     [MST_SHEET_HOSTS] = sheet_hosts,
+        [MST_SHEET_PROCESSES] = sheet_processes, [MST_SHEET_OPTIONS] = sheet_options,
+    };
+    for (int i = 0; i < MST_REPORT_SHEETS; i++) {
+        makers[i](self, &self->sheets[i]);
+        if (self->sheets[i].failed)
+            return mst_fail_memory();
+    }
+    return MST_OK;
 }

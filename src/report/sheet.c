@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/figure.h"
-#include "base/utf8.h"
+#include "report/page.h"
 
 void mst_sheet_fini(mst_sheet *self)
 {
@@ -100,15 +100,6 @@ size_t mst_sheet_rows(const mst_sheet *self)
 
 /* ---- writing ---- */
 
-/* Text that need not be UTF-8. */
-static json_t *sheet_string(const char *text)
-{
-    char *clean = mst_utf8_clean(text);
-    json_t *string = clean != NULL ? json_string(clean) : NULL;
-    mst_free(clean);
-    return string;
-}
-
 /* Whether any cell of the column has text. */
 static bool sheet_is_shown(const mst_sheet *self, size_t column)
 {
@@ -134,7 +125,7 @@ json_t *mst_sheet_block(const mst_sheet *self)
         json_t *row = json_array();
         for (size_t c = 0; c < self->n_columns; c++) {
             const mst_cell *cell = &self->cells[r * self->n_columns + c];
-            json_t *text = sheet_is_shown(self, c) ? sheet_string(cell->text) : NULL;
+            json_t *text = sheet_is_shown(self, c) ? mst_page_string(cell->text) : NULL;
             if (text != NULL && self->columns[c].part > 0)
                 text = json_pack("[o, f]", text, isfinite(cell->value) ? cell->value : 0);
             if (text != NULL)
@@ -154,6 +145,11 @@ json_t *mst_sheet_block(const mst_sheet *self)
 void mst_sheet_markdown(const mst_sheet *self, mst_string *out)
 {
     out->failed = out->failed || self->failed;
+    if (mst_sheet_rows(self) == 0)
+        return;
+    mst_string_format(out, "## %s\n\n", self->title);
+    if (self->note != NULL)
+        mst_string_format(out, "%s\n\n", self->note);
     mst_string_add(out, "|");
     for (size_t c = 0; c < self->n_columns; c++)
         if (sheet_is_shown(self, c))
@@ -197,12 +193,13 @@ void mst_sheet_csv(const mst_sheet *self, mst_string *out)
     }
 }
 
-json_t *mst_sheet_json(const mst_sheet *self)
+bool mst_sheet_json(const mst_sheet *self, json_t *into)
 {
     json_t *rows = json_array();
-    for (size_t r = 0; rows != NULL && r < mst_sheet_rows(self); r++) {
+    bool fine = json_object_set_new(into, self->key, rows) == 0 && !self->failed;
+    for (size_t r = 0; fine && r < mst_sheet_rows(self); r++) {
         json_t *row = json_object();
-        bool fine = row != NULL && !self->failed;
+        fine = json_array_append_new(rows, row) == 0;
         for (size_t c = 0; fine && c < self->n_columns; c++) {
             const mst_cell *cell = &self->cells[r * self->n_columns + c];
             json_t *value = isfinite(cell->value)     ? json_real(cell->value)
@@ -212,72 +209,6 @@ json_t *mst_sheet_json(const mst_sheet *self)
                 value = json_string("?");
             fine = json_object_set_new(row, self->columns[c].key, value) == 0;
         }
-        if (!fine || json_array_append(rows, row) != 0) {
-            json_decref(rows);
-            rows = NULL;
-        }
-        json_decref(row);
     }
-    return rows;
-}
-
-/* ---- the tables of a report ---- */
-
-/* Makes each table and passes it to `put`. */
-typedef mst_status sheet_put_fn(const mst_sheet *sheet, const char *name, void *arg);
-
-static mst_status sheets_each(const mst_sheet_maker *makers, size_t n, const void *report, sheet_put_fn *put,
-                              void *arg)
-{
-    for (size_t i = 0; i < n; i++) {
-        mst_sheet sheet = {0};
-        mst_status st = makers[i].make(report, &sheet);
-        if (st == MST_OK)
-            st = put(&sheet, makers[i].name, arg);
-        mst_sheet_fini(&sheet);
-        TRY(st);
-    }
-    return MST_OK;
-}
-
-static mst_status sheet_put_markdown(const mst_sheet *sheet, const char *name, void *arg)
-{
-    mst_string *out = arg;
-    (void)name;
-    if (mst_sheet_rows(sheet) == 0)
-        return MST_OK;
-    mst_string_format(out, "## %s\n\n", sheet->title);
-    if (sheet->note != NULL)
-        mst_string_format(out, "%s\n\n", sheet->note);
-    mst_sheet_markdown(sheet, out);
-    return MST_OK;
-}
-
-static mst_status sheet_put_csv(const mst_sheet *sheet, const char *name, void *arg)
-{
-    (void)name;
-    mst_sheet_csv(sheet, arg);
-    return MST_OK;
-}
-
-static mst_status sheet_put_json(const mst_sheet *sheet, const char *name, void *arg)
-{
-    if (json_object_set_new(arg, name, mst_sheet_json(sheet)) != 0)
-        return mst_fail_memory();
-    return MST_OK;
-}
-
-mst_status mst_sheets_markdown(const mst_sheet_maker *makers, size_t n, const void *report, mst_string *out)
-{
-    return sheets_each(makers, n, report, sheet_put_markdown, out);
-}
-
-mst_status mst_sheets_csv(const mst_sheet_maker *makers, size_t n, const void *report, mst_string *out)
-{
-    return sheets_each(makers, n, report, sheet_put_csv, out);
-}
-
-mst_status mst_sheets_json(const mst_sheet_maker *makers, size_t n, const void *report, json_t *into)
-{
-    return sheets_each(makers, n, report, sheet_put_json, into);
+    return fine;
 }

@@ -51,23 +51,11 @@ size_t mst_sheet_rows(const mst_sheet *self);
 /* The page's block {kind: "table", note, columns, rows} without columns that are empty; new reference or
  * NULL. */
 json_t *mst_sheet_block(const mst_sheet *self);
-/* Leaves out columns that are empty. */
+/* Title, note and table without columns that are empty; nothing for a sheet without rows. */
 void mst_sheet_markdown(const mst_sheet *self, mst_string *out);
 /* table,row,column,value: a line for each cell but those of the first column, which names the row. */
 void mst_sheet_csv(const mst_sheet *self, mst_string *out);
-json_t *mst_sheet_json(const mst_sheet *self); /* [{key: value}]; new reference or NULL */
-
-/* ---- the tables of a report, in their order ---- */
-
-typedef struct mst_sheet_maker {
-    const char *name; /* in JSON */
-    mst_status (*make)(const void *report, mst_sheet *out);
-} mst_sheet_maker;
-
-/* They return the failure of `make`. Markdown: title, note and table of those that have rows. JSON: an entry
- * of `into` for each, MST_ENOMEM. */
-mst_status mst_sheets_markdown(const mst_sheet_maker *makers, size_t n, const void *report, mst_string *out);
-mst_status mst_sheets_csv(const mst_sheet_maker *makers, size_t n, const void *report, mst_string *out);
-mst_status mst_sheets_json(const mst_sheet_maker *makers, size_t n, const void *report, json_t *into);
+/* [{key: value}] as the entry of `into` with the sheet's key; false: memory is short. */
+bool mst_sheet_json(const mst_sheet *self, json_t *into);
 
 #endif

@@ -9,35 +9,17 @@
 #include "base/figure.h"
 #include "sweep/sweep_report_impl.h"
 
-static const struct {
-    const char *title, *key;
-    mst_figure_unit unit;
-} figures[] = {
+const mst_sweep_figure_info mst_sweep_figures[MST_SWEEP_FIGURES] = {
 #define X(name, title, key, unit) {title, key, MST_FIGURE_##unit},
     MST_SWEEP_FIGURES_MAP(X)
 #undef X
 };
 
-const char *mst_sweep_figure_title(mst_sweep_figure figure)
-{
-    return figures[figure].title;
-}
-
-const char *mst_sweep_figure_key(mst_sweep_figure figure)
-{
-    return figures[figure].key;
-}
-
-mst_figure_unit mst_sweep_figure_unit(mst_sweep_figure figure)
-{
-    return figures[figure].unit;
-}
-
 /* The figure with that key; MST_SWEEP_FIGURES: none. */
 static mst_sweep_figure sweep_figure_of(const char *key)
 {
     int k = 0;
-    while (k < MST_SWEEP_FIGURES && strcmp(figures[k].key, key) != 0)
+    while (k < MST_SWEEP_FIGURES && strcmp(mst_sweep_figures[k].key, key) != 0)
         k++;
     return (mst_sweep_figure)k;
 }
@@ -46,7 +28,7 @@ mst_figure_unit mst_sweep_metric_unit(const mst_sweep_report *self)
 {
     mst_sweep_figure figure = sweep_figure_of(self->metric.column);
     if (figure != MST_SWEEP_FIGURES)
-        return figures[figure].unit;
+        return mst_sweep_figures[figure].unit;
     return strcmp(self->metric.column, "top5") == 0 ? MST_FIGURE_SHARE : MST_FIGURE_PLAIN;
 }
 
@@ -289,6 +271,7 @@ mst_status mst_sweep_report_new(const mst_sweep *sweep, mst_sweep_report **out)
     for (size_t i = 0; i < sweep->n; i++)
         TRY_OUT(st, sweep_read_run(self, &sweep->cells[i], &self->runs[i]));
     sweep_find_configs(self);
+    TRY_OUT(st, mst_sweep_make_sheets(self));
     *out = self;
     self = NULL;
 out:
@@ -300,6 +283,8 @@ void mst_sweep_report_destroy(mst_sweep_report *self)
 {
     if (self == NULL)
         return;
+    for (int i = 0; i < MST_SWEEP_SHEETS; i++)
+        mst_sheet_fini(&self->sheets[i]);
     mst_free(self->runs);
     mst_free(self->configs);
     mst_free(self);

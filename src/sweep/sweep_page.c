@@ -9,19 +9,14 @@
 
 #define OPTIONS_MAX 20
 
-typedef mst_status sheet_fn(const mst_sweep_report *self, mst_sheet *out);
-
-static mst_status sweep_page_add_sheet(const mst_sweep_report *self, sheet_fn *make, const char *id,
-                                       mst_page *page)
+static void sweep_page_add_sheet(const mst_sweep_report *self, mst_sweep_sheet which, const char *id,
+                                 mst_page *page)
 {
-    mst_sheet sheet = {0};
-    mst_status st = make(self, &sheet);
-    if (st == MST_OK && mst_sheet_rows(&sheet) > 0) {
-        mst_page_section(page, id, sheet.title);
-        mst_page_sheet(page, &sheet, false);
-    }
-    mst_sheet_fini(&sheet);
-    return st;
+    const mst_sheet *sheet = &self->sheets[which];
+    if (mst_sheet_rows(sheet) == 0)
+        return;
+    mst_page_section(page, id, sheet->title);
+    mst_page_sheet(page, sheet, false);
 }
 
 static void sweep_page_add_choices(const mst_sweep_report *self, mst_page *page)
@@ -101,7 +96,7 @@ static json_t *sweep_configuration_json(const mst_sweep_report *self, const mst_
     for (size_t k = 0; k < N_DRAWN; k++) {
         const mst_stat *s = &c->stats[drawn[k]];
         if (isfinite(s->mean) && isfinite(s->low) && isfinite(s->high))
-            json_object_set_new(figures, mst_sweep_figure_key(drawn[k]),
+            json_object_set_new(figures, mst_sweep_figures[drawn[k]].key,
                                 json_pack("[f, f, f]", s->mean, s->low, s->high));
     }
     return json_pack("{s:o, s:o, s:o}", "labels", labels, "options", values, "figures", figures);
@@ -112,9 +107,9 @@ static json_t *sweep_figures_json(void)
     json_t *list = json_array();
     for (size_t k = 0; k < N_DRAWN; k++)
         json_array_append_new(list,
-                              json_pack("{s:s, s:s, s:s, s:b}", "key", mst_sweep_figure_key(drawn[k]),
-                                        "title", mst_sweep_figure_title(drawn[k]), "unit",
-                                        mst_figure_unit_name(mst_sweep_figure_unit(drawn[k])), "zero",
+                              json_pack("{s:s, s:s, s:s, s:b}", "key", mst_sweep_figures[drawn[k]].key,
+                                        "title", mst_sweep_figures[drawn[k]].title, "unit",
+                                        mst_figure_unit_name(mst_sweep_figures[drawn[k]].unit), "zero",
                                         (int)(drawn[k] != MST_SWEEP_ACCURACY && drawn[k] != MST_SWEEP_LOSS)));
     return list;
 }
@@ -174,7 +169,6 @@ static void sweep_page_add_reproduction(const mst_sweep_report *self, mst_page *
 
 mst_status mst_sweep_report_html(const mst_sweep_report *self, mst_string *out)
 {
-    mst_status st;
     mst_page page;
     mst_string text = {0};
     const char *slash = strrchr(self->sweep->folder, '/');
@@ -185,16 +179,15 @@ mst_status mst_sweep_report_html(const mst_sweep_report *self, mst_string *out)
     mst_page_text(&page, "sub", NULL, text.text);
     sweep_page_add_choices(self, &page);
     mst_page_block(&page, json_pack("{s:s}", "kind", "nav"));
-    TRY_OUT(st, sweep_page_add_sheet(self, mst_sweep_sheet_search, "search", &page));
-    TRY_OUT(st, sweep_page_add_sheet(self, mst_sweep_sheet_results, "results", &page));
+    sweep_page_add_sheet(self, MST_SWEEP_SHEET_SEARCH, "search", &page);
+    sweep_page_add_sheet(self, MST_SWEEP_SHEET_RESULTS, "results", &page);
     sweep_page_add_plots(self, &page);
-    TRY_OUT(st, sweep_page_add_sheet(self, mst_sweep_sheet_workload, "workload", &page));
-    TRY_OUT(st, sweep_page_add_sheet(self, mst_sweep_sheet_resources, "resources", &page));
-    TRY_OUT(st, sweep_page_add_sheet(self, mst_sweep_sheet_problems, "problems", &page));
-    TRY_OUT(st, sweep_page_add_sheet(self, mst_sweep_sheet_left_out, "left-out", &page));
+    sweep_page_add_sheet(self, MST_SWEEP_SHEET_WORKLOAD, "workload", &page);
+    sweep_page_add_sheet(self, MST_SWEEP_SHEET_RESOURCES, "resources", &page);
+    sweep_page_add_sheet(self, MST_SWEEP_SHEET_PROBLEMS, "problems", &page);
+    sweep_page_add_sheet(self, MST_SWEEP_SHEET_LEFT_OUT, "left-out", &page);
     sweep_page_add_reproduction(self, &page);
-    st = mst_page_html(&page, out);
-out:
+    mst_status st = mst_page_html(&page, out);
     mst_page_fini(&page);
     mst_string_fini(&text);
     return st;

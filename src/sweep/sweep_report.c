@@ -190,29 +190,12 @@ void mst_sweep_counts(const mst_sweep_report *self, mst_string *out)
             self->jobs);
 }
 
-/* ---- tables ---- */
-
-#define X(name)                                                                                              \
-    static mst_status make_##name(const void *report, mst_sheet *out)                                        \
-    {                                                                                                        \
-        return mst_sweep_sheet_##name(report, out);                                                          \
-    }
-MST_SWEEP_SHEETS(X)
-#undef X
-
-static const mst_sheet_maker sheets[] = {
-#define X(name) {#name, make_##name},
-    MST_SWEEP_SHEETS(X)
-#undef X
-};
-#define N_SHEETS (sizeof sheets / sizeof *sheets)
+/* ---- Markdown, CSV, JSON ---- */
 
 static mst_status sweep_finish(const mst_string *out)
 {
     return out->failed ? mst_fail_memory() : MST_OK;
 }
-
-/* ---- Markdown, CSV, JSON ---- */
 
 mst_status mst_sweep_report_markdown(const mst_sweep_report *self, mst_string *out)
 {
@@ -239,7 +222,8 @@ mst_status mst_sweep_report_markdown(const mst_sweep_report *self, mst_string *o
         mst_sweep_command(&self->sweep->cells[self->configs[all[i].config].first], out);
         mst_string_add(out, "\n```\n\n");
     }
-    TRY(mst_sheets_markdown(sheets, N_SHEETS, self, out));
+    for (int i = 0; i < MST_SWEEP_SHEETS; i++)
+        mst_sheet_markdown(&self->sheets[i], out);
     return sweep_finish(out);
 }
 
@@ -266,7 +250,7 @@ mst_status mst_sweep_report_runs_csv(const mst_sweep_report *self, mst_string *o
     sweep_add_axes(self, NULL, out);
     mst_string_add(out, ",seed,state,wall_s,jobs");
     for (int k = 0; k < MST_SWEEP_FIGURES; k++)
-        mst_string_format(out, ",%s", mst_sweep_figure_key((mst_sweep_figure)k));
+        mst_string_format(out, ",%s", mst_sweep_figures[k].key);
     mst_string_add(out, ",bottleneck,sentence\n");
     for (size_t i = 0; i < self->sweep->n; i++) {
         const mst_sweep_cell *cell = &self->sweep->cells[i];
@@ -295,7 +279,7 @@ mst_status mst_sweep_report_csv(const mst_sweep_report *self, mst_string *out)
     mst_string_add(out, ",runs,done,failed,reached");
     for (int k = 0; k < MST_SWEEP_FIGURES; k++)
         for (size_t e = 0; e < sizeof ends / sizeof *ends; e++)
-            mst_string_format(out, ",%s%s", mst_sweep_figure_key((mst_sweep_figure)k), ends[e]);
+            mst_string_format(out, ",%s%s", mst_sweep_figures[k].key, ends[e]);
     mst_string_add(out, ",bottleneck\n");
     for (size_t i = 0; i < self->n_configs; i++) {
         const mst_sweep_config *c = &self->configs[i];
@@ -318,7 +302,9 @@ json_t *mst_sweep_report_json(const mst_sweep_report *self)
     json_t *root =
         json_pack("{s:s, s:s, s:[]}", "folder", self->sweep->folder, "metric", self->metric_name, "best");
     mst_sweep_choice all[MST_SWEEP_CHOICES];
-    bool fine = root != NULL && mst_sheets_json(sheets, N_SHEETS, self, root) == MST_OK;
+    bool fine = root != NULL;
+    for (int i = 0; fine && i < MST_SWEEP_SHEETS; i++)
+        fine = mst_sheet_json(&self->sheets[i], root);
     mst_sweep_choices(self, all);
     for (size_t i = 0; fine && i < MST_SWEEP_CHOICES; i++) {
         mst_string command = {0};

@@ -38,9 +38,12 @@ typedef enum mst_sweep_figure {
 #undef X
         MST_SWEEP_FIGURES
 } mst_sweep_figure;
-const char *mst_sweep_figure_title(mst_sweep_figure figure);
-const char *mst_sweep_figure_key(mst_sweep_figure figure);
-mst_figure_unit mst_sweep_figure_unit(mst_sweep_figure figure);
+
+typedef struct mst_sweep_figure_info {
+    const char *title, *key;
+    mst_figure_unit unit;
+} mst_sweep_figure_info;
+extern const mst_sweep_figure_info mst_sweep_figures[MST_SWEEP_FIGURES];
 
 #define MST_SWEEP_WORKERS_MAX 64 /* whose work is listed separately */
 
@@ -67,6 +70,17 @@ typedef struct mst_sweep_config {
     const char *bottleneck; /* the most frequent; "" when not known */
 } mst_sweep_config;
 
+/* The tables, in the order of Markdown and JSON. */
+typedef enum mst_sweep_sheet {
+    MST_SWEEP_SHEET_RESULTS,
+    MST_SWEEP_SHEET_RESOURCES,
+    MST_SWEEP_SHEET_WORKLOAD,
+    MST_SWEEP_SHEET_SEARCH,
+    MST_SWEEP_SHEET_PROBLEMS,
+    MST_SWEEP_SHEET_LEFT_OUT,
+    MST_SWEEP_SHEETS
+} mst_sweep_sheet;
+
 struct mst_sweep_report {
     const mst_sweep *sweep;
     mst_sweep_run *runs; /* of the sweep's cells */
@@ -79,6 +93,7 @@ struct mst_sweep_report {
     const char *metric_name; /* decides which is best: metric: of the file, else time to target or loss */
     mst_sweep_metric metric; /* MST_SWEEP_METRIC is its value */
     unsigned jobs;           /* the most runs that ran at the same time */
+    mst_sheet sheets[MST_SWEEP_SHEETS];
 };
 
 /* The value of a configuration on an axis; "" if the axis does not apply to it. */
@@ -108,18 +123,7 @@ void mst_sweep_choices(const mst_sweep_report *self, mst_sweep_choice out[MST_SW
 /* A sentence: the number of configurations and runs, and how long a run is. */
 void mst_sweep_counts(const mst_sweep_report *self, mst_string *out);
 
-/* ---- tables (sweep_tables.c) ---- */
-
-/* X(name): in the order of the report. */
-#define MST_SWEEP_SHEETS(X)                                                                                  \
-    X(results)                                                                                               \
-    X(resources)                                                                                             \
-    X(workload)                                                                                              \
-    X(search)                                                                                                \
-    X(problems)                                                                                              \
-    X(left_out)
-#define X(name) mst_status mst_sweep_sheet_##name(const mst_sweep_report *self, mst_sheet *out);
-MST_SWEEP_SHEETS(X)
-#undef X
+/* Makes the sheets of a report whose other fields are set (sweep_tables.c). */
+mst_status mst_sweep_make_sheets(mst_sweep_report *self);
 
 #endif

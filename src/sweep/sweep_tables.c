@@ -1,4 +1,4 @@
-/* Tables of a sweep's report: one function each, in the order of MST_SWEEP_SHEETS. A line is a configuration;
+/* Tables of a sweep's report: one function each. A line is a configuration;
  * figures are means over its repeats, followed by the standard deviation if there are several. */
 #include <math.h>
 #include <stdio.h>
@@ -7,11 +7,6 @@
 #include "base/alloc.h"
 #include "base/figure.h"
 #include "sweep/sweep_report_impl.h"
-
-static mst_status sweep_sheet_finish(const mst_sheet *sheet)
-{
-    return sheet->failed ? mst_fail_memory() : MST_OK;
-}
 
 static void sweep_sheet_add_stat(mst_sheet *out, mst_figure_unit unit, const mst_stat *s)
 {
@@ -22,10 +17,11 @@ static void sweep_sheet_add_stat(mst_sheet *out, mst_figure_unit unit, const mst
 static void sweep_sheet_add_columns(const mst_sweep_figure *columns, size_t n, mst_sheet *out)
 {
     for (size_t k = 0; k < n; k++)
-        mst_sheet_column_add(out, mst_sweep_figure_title(columns[k]), mst_sweep_figure_key(columns[k]), true);
+        mst_sheet_column_add(out, mst_sweep_figures[columns[k]].title, mst_sweep_figures[columns[k]].key,
+                             true);
 }
 
-mst_status mst_sweep_sheet_results(const mst_sweep_report *self, mst_sheet *out)
+static void sweep_sheet_results(const mst_sweep_report *self, mst_sheet *out)
 {
     static const mst_sweep_figure columns[] = {MST_SWEEP_ITERATIONS, MST_SWEEP_ROWS,   MST_SWEEP_TIME,
                                                MST_SWEEP_SPEED,      MST_SWEEP_TARGET, MST_SWEEP_ACCURACY,
@@ -33,7 +29,7 @@ mst_status mst_sweep_sheet_results(const mst_sweep_report *self, mst_sheet *out)
     const size_t n = sizeof columns / sizeof *columns;
     bool shown = false;
     for (size_t k = 0; k < n; k++)
-        shown = shown || strcmp(mst_sweep_figure_key(columns[k]), self->metric_name) == 0;
+        shown = shown || strcmp(mst_sweep_figures[columns[k]].key, self->metric_name) == 0;
     size_t winner = mst_sweep_winner(self);
     *out = (mst_sheet){
         .title = "Results",
@@ -54,7 +50,7 @@ mst_status mst_sweep_sheet_results(const mst_sweep_report *self, mst_sheet *out)
         char text[48];
         mst_sheet_text(out, self->sweep->cells[c->first].config);
         for (size_t k = 0; k < n; k++)
-            sweep_sheet_add_stat(out, mst_sweep_figure_unit(columns[k]), &c->stats[columns[k]]);
+            sweep_sheet_add_stat(out, mst_sweep_figures[columns[k]].unit, &c->stats[columns[k]]);
         if (!shown)
             sweep_sheet_add_stat(out, mst_sweep_metric_unit(self), &c->stats[MST_SWEEP_METRIC]);
         mst_sheet_text(out, i == winner ? "best" : "");
@@ -64,10 +60,9 @@ mst_status mst_sweep_sheet_results(const mst_sweep_report *self, mst_sheet *out)
         mst_sheet_value(out, (double)c->n_known, text);
         mst_sheet_text(out, c->bottleneck);
     }
-    return sweep_sheet_finish(out);
 }
 
-mst_status mst_sweep_sheet_resources(const mst_sweep_report *self, mst_sheet *out)
+static void sweep_sheet_resources(const mst_sweep_report *self, mst_sheet *out)
 {
     static const mst_sweep_figure columns[] = {
         MST_SWEEP_CPU,     MST_SWEEP_CPU_TIME,     MST_SWEEP_MEMORY, MST_SWEEP_MEMORY_ALL,
@@ -85,12 +80,12 @@ mst_status mst_sweep_sheet_resources(const mst_sweep_report *self, mst_sheet *ou
             continue;
         mst_sheet_text(out, self->sweep->cells[self->configs[i].first].config);
         for (size_t k = 0; k < n; k++)
-            sweep_sheet_add_stat(out, mst_sweep_figure_unit(columns[k]), &self->configs[i].stats[columns[k]]);
+            sweep_sheet_add_stat(out, mst_sweep_figures[columns[k]].unit,
+                                 &self->configs[i].stats[columns[k]]);
     }
-    return sweep_sheet_finish(out);
 }
 
-mst_status mst_sweep_sheet_workload(const mst_sweep_report *self, mst_sheet *out)
+static void sweep_sheet_workload(const mst_sweep_report *self, mst_sheet *out)
 {
     static const char *const titles[] = {"worker 0", "worker 1", "worker 2",  "worker 3",
                                          "worker 4", "worker 5", "worker 6",  "worker 7",
@@ -123,7 +118,6 @@ mst_status mst_sweep_sheet_workload(const mst_sweep_report *self, mst_sheet *out
         mst_sheet_count(out, sum / (double)c->n_workers);
         mst_sheet_real(out, low > 0 ? high / low : NAN);
     }
-    return sweep_sheet_finish(out);
 }
 
 static bool sweep_sheet_is_dropped(const json_t *round, const char *who)
@@ -158,7 +152,7 @@ static double sweep_sheet_number_or(const json_t *value, double otherwise)
     return json_is_number(value) ? json_number_value(value) : otherwise;
 }
 
-mst_status mst_sweep_sheet_search(const mst_sweep_report *self, mst_sheet *out)
+static void sweep_sheet_search(const mst_sweep_report *self, mst_sheet *out)
 {
     const json_t *search = self->sweep->search;
     json_t *rounds = json_object_get(search, "rounds"), *round, *one;
@@ -195,10 +189,9 @@ mst_status mst_sweep_sheet_search(const mst_sweep_report *self, mst_sheet *out)
             mst_sheet_text(out, sweep_sheet_decision(round, one, last ? stopped : NULL));
         }
     }
-    return sweep_sheet_finish(out);
 }
 
-mst_status mst_sweep_sheet_problems(const mst_sweep_report *self, mst_sheet *out)
+static void sweep_sheet_problems(const mst_sweep_report *self, mst_sheet *out)
 {
     *out = (mst_sheet){.title = "Missing runs", .key = "problems"};
     mst_sheet_column_add(out, "run", "run", false);
@@ -214,10 +207,9 @@ mst_status mst_sweep_sheet_problems(const mst_sweep_report *self, mst_sheet *out
                             : cell->state == MST_CELL_DONE ? "cannot read its folder"
                                                            : "has not run yet");
     }
-    return sweep_sheet_finish(out);
 }
 
-mst_status mst_sweep_sheet_left_out(const mst_sweep_report *self, mst_sheet *out)
+static void sweep_sheet_left_out(const mst_sweep_report *self, mst_sheet *out)
 {
     size_t n;
     const char *why;
@@ -232,5 +224,22 @@ mst_status mst_sweep_sheet_left_out(const mst_sweep_report *self, mst_sheet *out
         mst_sheet_count(out, (double)n);
         mst_sheet_text(out, self->sweep->cells[i].name);
     }
-    return sweep_sheet_finish(out);
+}
+
+mst_status mst_sweep_make_sheets(mst_sweep_report *self)
+{
+    static void (*const makers[MST_SWEEP_SHEETS])(const mst_sweep_report *self, mst_sheet *out) = {
+        [MST_SWEEP_SHEET_RESULTS] = sweep_sheet_results,
+        [MST_SWEEP_SHEET_RESOURCES] = sweep_sheet_resources,
+        [MST_SWEEP_SHEET_WORKLOAD] = sweep_sheet_workload,
+        [MST_SWEEP_SHEET_SEARCH] = sweep_sheet_search,
+        [MST_SWEEP_SHEET_PROBLEMS] = sweep_sheet_problems,
+        [MST_SWEEP_SHEET_LEFT_OUT] = sweep_sheet_left_out,
+    };
+    for (int i = 0; i < MST_SWEEP_SHEETS; i++) {
+        makers[i](self, &self->sheets[i]);
+        if (self->sheets[i].failed)
+            return mst_fail_memory();
+    }
+    return MST_OK;
 }
