@@ -44,11 +44,6 @@ const char *mst_error_text(void)
     return g_text;
 }
 
-unsigned mst_error_lead(void)
-{
-    return g_lead;
-}
-
 const char *mst_status_text(mst_status code)
 {
     static const char *const texts[] = {

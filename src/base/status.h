@@ -58,7 +58,6 @@ mst_status mst_fail_memory(void);
 /* The calling thread's last sentence; "" when nothing failed. Valid until the next mst_fail on this thread.
  */
 const char *mst_error_text(void);
-unsigned mst_error_lead(void); /* the length of its lead; 0: it has none */
 const char *mst_status_text(mst_status code);
 
 /* Copies the calling thread's failure out, and back in on another thread (returns its code). */

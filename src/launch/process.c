@@ -374,8 +374,3 @@ void mst_process_checkpoint(mst_process *p)
     else
         kill(p->pid, SIGUSR1);
 }
-
-bool mst_process_exited(const mst_process *p)
-{
-    return p->exited;
-}

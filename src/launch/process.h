@@ -58,6 +58,4 @@ void mst_process_checkpoint(mst_process *self);
 /* Writes to its standard input; MST_EPEER if that is closed. */
 mst_status mst_process_write(mst_process *self, const char *text, size_t n);
 
-bool mst_process_exited(const mst_process *self);
-
 #endif

@@ -265,11 +265,6 @@ mst_child *mst_supervisor_child(mst_supervisor *s, uint32_t index)
     return &s->children[index];
 }
 
-uint32_t mst_supervisor_running(const mst_supervisor *s)
-{
-    return s->n_running;
-}
-
 int mst_supervisor_stopped_by(const mst_supervisor *s)
 {
     return s->stopped_by;

@@ -67,7 +67,6 @@ mst_status mst_supervisor_new(uint32_t n, const mst_supervisor_events *events, v
 void mst_supervisor_destroy(mst_supervisor *self);
 
 mst_child *mst_supervisor_child(mst_supervisor *self, uint32_t index);
-uint32_t mst_supervisor_running(const mst_supervisor *self);
 /* The first signal that requested to stop; 0: none did. */
 int mst_supervisor_stopped_by(const mst_supervisor *self);
 
