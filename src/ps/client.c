@@ -494,7 +494,9 @@ mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull
         to->pull = m.request;
         to->pushable = true;
     }
-    for (uint32_t k = 0; k < self->n_servers; k++)
+    /* The coordinator is last: a push that it counts towards a quorum has left for all servers, so that a
+     * worker that is stopped meanwhile delays no step. */
+    for (uint32_t k = self->n_servers; k-- > 0;)
         TRY(client_send_share(self, k, push, from, to, &m, &reply->shares[k]));
     return MST_OK;
 }

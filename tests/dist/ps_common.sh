@@ -110,11 +110,15 @@ ends_all() {
 signal() {
   kill "-$2" "${pid_of[$1]}"
 }
-# killed NAME: with -9, and gone.
+# killed NAME...: with -9, all at once because the loss of one ends others; and gone.
 killed() {
-  signal "$1" KILL
-  wait "${pid_of[$1]}" 2>/dev/null || true
-  unset "pid_of[$1]"
+  local name pids=()
+  for name; do pids+=("${pid_of[$name]}"); done
+  kill -KILL "${pids[@]}"
+  for name; do
+    wait "${pid_of[$name]}" 2>/dev/null || true
+    unset "pid_of[$name]"
+  done
 }
 
 # fact_of NAME KEY: a figure of the summary that a process printed as JSON; worker_fact NAME W KEY: of a worker in it.
@@ -127,6 +131,39 @@ worker_fact() {
 # at_least WHAT A B
 at_least() {
   [ "$2" -ge "$3" ] || fail "$1: $2, which is less than $3"
+}
+# On a slow machine a short job could end before a test has signalled its processes. A job with $endless runs until the test
+# calls stops; completes then checks its rows.
+endless="--epochs 100000"
+evaluations() {
+  grep -c 'step .* test *loss' s0.log || true
+}
+has_evaluations() {
+  [ "$(evaluations)" -ge "$1" ]
+}
+# continues SENTENCE: the job trains for longer than one interval of evaluations; otherwise fails with that sentence.
+continues() {
+  until_true 20 "$1" has_evaluations $(($(evaluations) + 2))
+}
+# stops NAME...: server 0 is asked to stop; the other processes end well.
+stops() {
+  signal s0 TERM
+  ends s0 143
+  ends_all 0 "$@"
+}
+# rows_dropped NAME: rows of pushes that came too late for a step with a quorum, in a summary.
+rows_dropped() {
+  sed -n 's/^      "dropped_rows": \([0-9]*\).*/\1/p' "$1.out" | awk '{ n += $1 } END { print n + 0 }'
+}
+# completes SERVERS WORKERS: resumes the run that stopped, to the end of an epoch; every row is used once per epoch.
+completes() {
+  local dropped epochs
+  dropped=$(rows_dropped s0)
+  epochs=$(sed -n 's/^ "epoch": \([0-9]*\),$/\1/p' "run/checkpoints/$(ls run/checkpoints | sort | tail -n 1)/manifest.json")
+  epochs=$((epochs + 2)) # the one it was in, and one that workers may have begun
+  expect 0 launch --servers "$1" --workers "$2" --logs none -- train --resume --run run --epochs $epochs --json
+  cp out r.out
+  same "rows of $epochs epochs" $(($(fact_of r rows) + dropped + $(rows_dropped r))) $((epochs * rows))
 }
 # clicks: c.cache of $rows rows and t.cache, of so many features that two servers have some each.
 clicks() {
