@@ -77,3 +77,21 @@ same_model() {
 has_tsan() {
   grep -q __tsan_ "$muster"
 }
+
+# wait_for SECONDS COMMAND...: waits until the command succeeds.
+wait_for() {
+  local end=$((SECONDS + $1))
+  shift
+  until "$@"; do
+    [ "$SECONDS" -lt "$end" ] || fail "not within the time: $*"
+    sleep 0.02
+  done
+}
+gone() { ! kill -0 "$1" 2>/dev/null; }
+exists() { ls $1 >/dev/null 2>&1; }
+
+# catches PID: the process runs muster and handles SIGINT. Before exec it is a bash with bash's own handlers.
+catches() {
+  [ "/proc/$1/exe" -ef "$muster" ] &&
+    [ $((0x$(sed -n 's/^SigCgt:[^0-9a-f]*//p' "/proc/$1/status") & 2)) = 2 ]
+}

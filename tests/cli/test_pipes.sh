@@ -3,20 +3,6 @@
 docs=$(realpath "$(dirname "$0")/../../docs")
 . "$(dirname "$0")/common.sh"
 trap 'kill -9 $(jobs -p) 2>/dev/null || :; rm -rf "$work"' EXIT
-mkfifo never
-
-# wait_for SECONDS COMMAND...: until it succeeds.
-wait_for() {
-  local end=$((SECONDS + $1))
-  shift
-  until "$@"; do
-    [ "$SECONDS" -lt "$end" ] || fail "in vain waited for: $*"
-    read -r -t 0.02 <>never || true
-  done
-}
-gone() { ! kill -0 "$1" 2>/dev/null; }
-catches() { [ $((0x$(sed -n "s/^SigCgt:[^0-9a-f]*//p" "/proc/$1/status") & 2)) = 2 ]; } # SIGINT
-exists() { ls $1 >/dev/null 2>&1; }
 rows_done() { [ "$(tail -n +2 "$1/metrics.csv" 2>/dev/null | tail -1 | cut -d, -f2)" = "$2" ]; }
 
 # ended PID CODE: the process is gone, with that code.

@@ -150,21 +150,8 @@ json patient/manifest.json 'd["end"] == "no better loss on --valid" and d["progr
 rm -rf patient
 
 # ---- signals ----
-# wait_for SECONDS COMMAND...: until it succeeds.
-wait_for() {
-  local end=$((SECONDS + $1))
-  shift
-  until "$@"; do
-    [ "$SECONDS" -lt "$end" ] || fail "in vain waited for: $*"
-    read -r -t 0.02 <>"$work/never" || true
-  done
-}
 trap 'kill -9 $(jobs -p) 2>/dev/null || :; rm -rf "$work"' EXIT
-mkfifo "$work/never"
-gone() { ! kill -0 "$1" 2>/dev/null; }
 lines() { [ -f "$1/metrics.csv" ] && [ "$(wc -l <"$1/metrics.csv")" -ge "$2" ]; }
-catches() { [ $((0x$(sed -n 's/^SigCgt:[^0-9a-f]*//p' "/proc/$1/status") & 2)) = 2 ]; } # SIGINT
-exists() { ls $1 >/dev/null 2>&1; }
 
 endless="--steps 1000000000 --eval-every 500 --test test.cache --optimizer adagrad --keep 0"
 # The hint resumes runs with names that look like options.
