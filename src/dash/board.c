@@ -25,6 +25,7 @@
 #include "base/utf8.h"
 #include "base/version.h"
 #include "dash/sse.h"
+#include "report/page.h"
 
 #define SCAN_NS    (2 * MST_S)
 #define LIVE_NS    (MST_S / 2)
@@ -465,12 +466,8 @@ void mst_board_destroy(mst_board *self)
 static json_t *board_texts_json(const mst_text_list *list)
 {
     json_t *json = json_array();
-    for (size_t i = 0; i < list->n; i++) {
-        char *clean = mst_utf8_clean(list->items[i]);
-        if (clean != NULL)
-            json_array_append_new(json, json_string(clean));
-        mst_free(clean);
-    }
+    for (size_t i = 0; i < list->n; i++)
+        json_array_append_new(json, mst_page_string(list->items[i]));
     return json;
 }
 
@@ -478,8 +475,8 @@ static json_t *board_phases_json(void)
 {
     json_t *list = json_array();
     for (int k = 0; k < MST_COSTS; k++)
-        json_array_append_new(list, json_pack("[s, i]", mst_cost_title((mst_cost_kind)k),
-                                              (int)mst_cost_colour((mst_cost_kind)k)));
+        json_array_append_new(list,
+                              json_pack("[s, i]", mst_cost_kinds[k].title, (int)mst_cost_kinds[k].colour));
     return list;
 }
 

@@ -248,7 +248,7 @@ static void prometheus_add_processes(const mst_board *board, mst_string *out)
             const mst_process_view *v = &board->runs[i]->view.processes[p];
             for (int k = 0; k < MST_COSTS && v->total.seconds > 0; k++) {
                 char phase[32];
-                const char *column = mst_cost_column((mst_cost_kind)k);
+                const char *column = mst_cost_kinds[k].column;
                 snprintf(phase, sizeof phase, "%.*s", (int)strlen(column) - 2, column); /* less its _s */
                 prometheus_add_sample(&m, board->runs[i], v, "phase", phase, v->total.phase[k]);
             }

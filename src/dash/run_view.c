@@ -88,10 +88,9 @@ static bool view_all_lost(const mst_run_data *data)
 }
 
 /* Whether the run's last mark is its end. */
-static bool view_has_ended(const mst_csv *marks)
+static bool view_has_ended(const mst_run_data *data)
 {
-    size_t kind = mst_csv_column(marks, "kind");
-    return marks->n_rows > 0 && strcmp(mst_csv_text(marks, marks->n_rows - 1, kind), "end") == 0;
+    return data->marks.n_rows > 0 && strcmp(mst_run_data_mark(data, data->marks.n_rows - 1).kind, "end") == 0;
 }
 
 static mst_life view_life_of_run(const mst_run_view *v, bool gone)
@@ -105,7 +104,7 @@ static mst_life view_life_of_run(const mst_run_view *v, bool gone)
         return MST_LIFE_STOPPED;
     if (strcmp(state, "failed") == 0)
         return MST_LIFE_FAILED;
-    if (v->quiet_s > ENDED_S && view_has_ended(&v->data->marks))
+    if (v->quiet_s > ENDED_S && view_has_ended(v->data))
         return MST_LIFE_FAILED; /* its last manifest could not be written */
     if (v->quiet_s > view_silent_after(v->data) || (v->quiet_s > LOST_S && view_all_lost(v->data)))
         return MST_LIFE_SILENT;
@@ -114,25 +113,18 @@ static mst_life view_life_of_run(const mst_run_view *v, bool gone)
 
 /* ---- processes ---- */
 
-static double view_last_time(const mst_csv *csv)
-{
-    return csv->n_rows > 0 ? mst_csv_value(csv, csv->n_rows - 1, mst_csv_column(csv, "time")) : NAN;
-}
-
 static mst_life view_life_of_process(const mst_run_view *v, const mst_process_view *p)
 {
-    const mst_csv *marks = &v->data->marks;
-    size_t who = mst_csv_column(marks, "process"), kind = mst_csv_column(marks, "kind");
     mst_life life = MST_LIFE_LIVE;
-    for (size_t i = 0; i < marks->n_rows; i++) {
-        const char *what = mst_csv_text(marks, i, kind);
-        if (strcmp(mst_csv_text(marks, i, who), p->process->name) != 0)
+    for (size_t i = 0; i < v->data->marks.n_rows; i++) {
+        mst_mark_line m = mst_run_data_mark(v->data, i);
+        if (strcmp(m.process, p->process->name) != 0)
             continue;
-        if (strcmp(what, "death") == 0)
+        if (strcmp(m.kind, "death") == 0)
             life = MST_LIFE_DEAD;
-        else if (strcmp(what, "leave") == 0)
+        else if (strcmp(m.kind, "leave") == 0)
             life = MST_LIFE_FINISHED;
-        else if (strcmp(what, "join") == 0)
+        else if (strcmp(m.kind, "join") == 0)
             life = MST_LIFE_LIVE;
     }
     if (life != MST_LIFE_LIVE)
@@ -146,7 +138,7 @@ static mst_life view_life_of_process(const mst_run_view *v, const mst_process_vi
 
 static mst_status view_process(const mst_run_view *v, mst_process_view *p)
 {
-    p->last = fmax(view_last_time(&p->process->resources), view_last_time(&p->process->spans));
+    p->last = fmax(mst_csv_last(&p->process->resources, "time"), mst_csv_last(&p->process->spans, "time"));
     p->life = view_life_of_process(v, p);
     double from = NAN; /* of a run that is over: all of it */
     if (v->life == MST_LIFE_LIVE)
@@ -185,15 +177,6 @@ double mst_process_view_waits(const mst_process_view *self)
 }
 
 /* ---- the run ---- */
-
-static double view_newest(const mst_csv *csv, const char *column)
-{
-    size_t c = mst_csv_column(csv, column);
-    for (size_t i = csv->n_rows; i > 0; i--)
-        if (!isnan(mst_csv_value(csv, i - 1, c)))
-            return mst_csv_value(csv, i - 1, c);
-    return NAN;
-}
 
 /* A newest loss that is not finite is on no curve. Every line has a loss, except evaluations before the first
  * trained row. */
@@ -278,7 +261,7 @@ mst_status mst_run_view_init(const mst_run_data *data, bool gone, bool judge, ms
     v.train_loss = losses.n > 0 ? losses.y[losses.n - 1] : NAN;
     view_take_odd_loss(&v);
     mst_points_fini(&losses);
-    v.lr = view_newest(&data->metrics, "lr");
+    v.lr = mst_csv_last(&data->metrics, "lr");
     v.processes = mst_calloc(data->n_processes + 1, sizeof *v.processes);
     if (v.processes == NULL)
         TRY_OUT(st, mst_fail_memory());

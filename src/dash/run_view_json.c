@@ -2,10 +2,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/utf8.h"
 #include "dash/run_view.h"
 #include "report/history_read.h"
+#include "report/page.h"
 
 static void view_json_put(json_t *object, const char *key, double value)
 {
@@ -15,10 +14,8 @@ static void view_json_put(json_t *object, const char *key, double value)
 
 static void view_json_put_text(json_t *object, const char *key, const char *text)
 {
-    char *clean = text != NULL && *text != '\0' ? mst_utf8_clean(text) : NULL;
-    if (clean != NULL)
-        json_object_set_new(object, key, json_string(clean));
-    mst_free(clean);
+    if (text != NULL && *text != '\0')
+        json_object_set_new(object, key, mst_page_string(text));
 }
 
 /* ---- processes ---- */
@@ -60,8 +57,7 @@ static json_t *view_json_process_json(const mst_process_view *p)
         view_json_put(json, "staleness_max", p->now.staleness_max);
         for (int k = 0; k < MST_COSTS; k++)
             if (mst_process_view_share(p, (mst_cost_kind)k) > 0)
-                view_json_put(phases, mst_cost_title((mst_cost_kind)k),
-                              mst_process_view_share(p, (mst_cost_kind)k));
+                view_json_put(phases, mst_cost_kinds[k].title, mst_process_view_share(p, (mst_cost_kind)k));
     }
     json_object_set_new(json, "phases", phases);
     return json;
@@ -71,16 +67,15 @@ static json_t *view_json_process_json(const mst_process_view *p)
 
 static json_t *view_json_marks_json(const mst_run_view *v)
 {
-    const mst_csv *m = &v->data->marks;
-    size_t time = mst_csv_column(m, "time"), kind = mst_csv_column(m, "kind");
-    size_t who = mst_csv_column(m, "process"), text = mst_csv_column(m, "text");
+    size_t n = v->data->marks.n_rows;
     json_t *list = json_array();
-    for (size_t i = m->n_rows > MST_VIEW_MARKS ? m->n_rows - MST_VIEW_MARKS : 0; i < m->n_rows; i++) {
+    for (size_t i = n > MST_VIEW_MARKS ? n - MST_VIEW_MARKS : 0; i < n; i++) {
+        mst_mark_line m = mst_run_data_mark(v->data, i);
         json_t *mark = json_object();
-        view_json_put(mark, "time", mst_csv_value(m, i, time));
-        view_json_put_text(mark, "process", mst_csv_text(m, i, who));
-        view_json_put_text(mark, "kind", mst_csv_text(m, i, kind));
-        view_json_put_text(mark, "text", mst_csv_text(m, i, text));
+        view_json_put(mark, "time", m.time);
+        view_json_put_text(mark, "process", m.process);
+        view_json_put_text(mark, "kind", m.kind);
+        view_json_put_text(mark, "text", m.text);
         json_array_append_new(list, mark);
     }
     return list;
@@ -94,10 +89,8 @@ static void view_json_add_history(const mst_run_view *v, json_t *list)
     if (mst_history_of(v->data, f->steps, f->rows, f->train_s, &history) != MST_OK)
         return;
     mst_history_sentence(&history, &text);
-    char *clean = text.text != NULL ? mst_utf8_clean(text.text) : NULL;
-    if (clean != NULL)
-        json_array_append_new(list, json_string(clean));
-    mst_free(clean);
+    if (text.text != NULL)
+        json_array_append_new(list, mst_page_string(text.text));
     mst_string_fini(&text);
     mst_history_fini(&history);
 }
@@ -115,12 +108,8 @@ static void view_json_add_notes(const mst_run_view *v, json_t *json)
                  v->quiet_s);
         json_array_append_new(list, json_string(text));
     }
-    for (size_t i = 0; i < v->data->warnings.n && i < 10; i++) {
-        char *clean = mst_utf8_clean(v->data->warnings.items[i]);
-        if (clean != NULL)
-            json_array_append_new(list, json_string(clean));
-        mst_free(clean);
-    }
+    for (size_t i = 0; i < v->data->warnings.n && i < 10; i++)
+        json_array_append_new(list, mst_page_string(v->data->warnings.items[i]));
     view_json_add_history(v, list);
     json_object_set_new(json, "notes", list);
 }

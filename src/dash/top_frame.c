@@ -483,7 +483,7 @@ static void frame_draw_processes(pen *p, const mst_run_view *v, size_t reserve)
         frame_newline(p);
     }
     for (size_t k = 0; k < PHASES; k++) {
-        const char *title = mst_cost_title(phases[k].kind);
+        const char *title = mst_cost_kinds[phases[k].kind].title;
         if (!used[k])
             continue;
         if (p->column > 0 && p->column + strlen(title) + 4 > p->o->width)
@@ -500,27 +500,23 @@ static void frame_draw_processes(pen *p, const mst_run_view *v, size_t reserve)
 
 static void frame_draw_marks(pen *p, const mst_run_view *v)
 {
-    const mst_csv *m = &v->data->marks;
-    size_t time = mst_csv_column(m, "time"), kind = mst_csv_column(m, "kind");
-    size_t who = mst_csv_column(m, "process"), text = mst_csv_column(m, "text");
     size_t room = p->o->height > 0 ? (p->o->height > p->line + 3 ? p->o->height - p->line - 3 : 0) : 8;
     size_t shown = 0;
-    for (size_t i = m->n_rows; i > 0 && shown < room && shown < 12; i--) {
-        const char *what = mst_csv_text(m, i - 1, kind), *of = mst_csv_text(m, i - 1, who);
-        double at = mst_csv_value(m, i - 1, time);
+    for (size_t i = v->data->marks.n_rows; i > 0 && shown < room && shown < 12; i--) {
+        mst_mark_line m = mst_run_data_mark(v->data, i - 1);
         char when[16] = "";
         struct tm tm;
-        time_t seconds = at > 0 && at < 1e11 ? (time_t)at : 0;
-        if (mst_ends_with(what, "_begin")) /* the mark of its end follows */
+        time_t seconds = m.time > 0 && m.time < 1e11 ? (time_t)m.time : 0;
+        if (mst_ends_with(m.kind, "_begin")) /* the mark of its end follows */
             continue;
         if (shown++ == 0)
             frame_newline(p);
         if (localtime_r(&seconds, &tm) != NULL)
             strftime(when, sizeof when, "%H:%M:%S", &tm);
         frame_put(p, DIM, "%s  ", when);
-        frame_put(p, strcmp(what, "death") == 0 ? RED : PLAIN, "%.60s", what);
-        frame_put(p, PLAIN, "%s%.100s", *of != '\0' ? " " : "", of);
-        frame_put(p, DIM, "  %.400s", mst_csv_text(m, i - 1, text));
+        frame_put(p, strcmp(m.kind, "death") == 0 ? RED : PLAIN, "%.60s", m.kind);
+        frame_put(p, PLAIN, "%s%.100s", *m.process != '\0' ? " " : "", m.process);
+        frame_put(p, DIM, "  %.400s", m.text);
         frame_newline(p);
     }
 }

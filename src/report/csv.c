@@ -246,9 +246,8 @@ mst_status mst_csv_update(mst_csv *self, bool *changed)
     if (fd < 0 && errno != ENOENT && errno != ENOTDIR)
         return mst_fail(MST_EIO, "%s: cannot be opened: %s", self->path, strerror(errno));
     self->present = fd >= 0;
-    if (fd < 0) { /* the rows already read stay */
-        return MST_OK;
-    }
+    if (fd < 0)
+        return MST_OK; /* the rows already read stay */
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
         TRY_OUT(st, mst_fail(MST_EIO, "%s: is not a plain file", self->path));
     if (info.st_dev != self->device || info.st_ino != self->inode || (uint64_t)info.st_size < self->offset) {
@@ -293,6 +292,15 @@ double mst_csv_any_value(const mst_csv *self, size_t row, size_t column)
     if (column >= self->n_columns || row >= self->n_rows || self->is_text[column])
         return NAN;
     return self->values[row * self->n_columns + column];
+}
+
+double mst_csv_last(const mst_csv *self, const char *column)
+{
+    size_t c = mst_csv_column(self, column);
+    for (size_t i = self->n_rows; i > 0; i--)
+        if (!isnan(mst_csv_value(self, i - 1, c)))
+            return mst_csv_value(self, i - 1, c);
+    return NAN;
 }
 
 const char *mst_csv_text(const mst_csv *self, size_t row, size_t column)

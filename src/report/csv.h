@@ -52,6 +52,8 @@ size_t mst_csv_column(const mst_csv *self, const char *name);
 double mst_csv_value(const mst_csv *self, size_t row, size_t column);
 /* The same, but infinite values are returned. */
 double mst_csv_any_value(const mst_csv *self, size_t row, size_t column);
+/* The last finite value of a column; NAN: it has none. */
+double mst_csv_last(const mst_csv *self, const char *column);
 /* "" for column MST_CSV_NONE and for numbers. Valid until the next update. */
 const char *mst_csv_text(const mst_csv *self, size_t row, size_t column);
 

@@ -47,23 +47,19 @@ typedef struct window {
 static mst_status figures_find_evaluations(const mst_run_data *run, const char *process, window **out,
                                            size_t *n)
 {
-    const mst_csv *marks = &run->marks;
-    size_t time = mst_csv_column(marks, "time"), kind = mst_csv_column(marks, "kind");
-    size_t who = mst_csv_column(marks, "process");
     double begun = NAN;
-    window *found = mst_alloc((marks->n_rows + 1) * sizeof *found);
+    window *found = mst_alloc((run->marks.n_rows + 1) * sizeof *found);
     if (found == NULL)
         return mst_fail_memory();
     *n = 0;
-    for (size_t i = 0; i < marks->n_rows; i++) {
-        const char *of = mst_csv_text(marks, i, who), *what = mst_csv_text(marks, i, kind);
-        double t = mst_csv_value(marks, i, time);
-        if (isnan(t) || (*of != '\0' && strcmp(of, process) != 0))
+    for (size_t i = 0; i < run->marks.n_rows; i++) {
+        mst_mark_line m = mst_run_data_mark(run, i);
+        if (isnan(m.time) || (*m.process != '\0' && strcmp(m.process, process) != 0))
             continue;
-        if (strcmp(what, "evaluate_begin") == 0 && isnan(begun)) {
-            begun = t;
-        } else if (strcmp(what, "evaluate_end") == 0 && t >= begun) {
-            found[(*n)++] = (window){begun, t};
+        if (strcmp(m.kind, "evaluate_begin") == 0 && isnan(begun)) {
+            begun = m.time;
+        } else if (strcmp(m.kind, "evaluate_end") == 0 && m.time >= begun) {
+            found[(*n)++] = (window){begun, m.time};
             begun = NAN;
         }
     }
@@ -212,41 +208,11 @@ mst_status mst_load_points(const mst_run_data *run, const mst_process_data *proc
 
 /* ---- time ---- */
 
-const char *mst_cost_title(mst_cost_kind kind)
-{
-    static const char *const titles[] = {
-#define X(name, column, title) title,
-        MST_COST_MAP(X)
+const mst_cost_info mst_cost_kinds[MST_COSTS] = {
+#define X(name, column, title, colour) {column, title, colour},
+    MST_COST_MAP(X)
 #undef X
-    };
-    return titles[kind];
-}
-
-const char *mst_cost_column(mst_cost_kind kind)
-{
-    static const char *const columns[] = {
-#define X(name, column, title) column,
-        MST_COST_MAP(X)
-#undef X
-    };
-    return columns[kind];
-}
-
-unsigned mst_cost_colour(mst_cost_kind kind)
-{
-    static const unsigned colours[MST_COSTS] = {
-        [MST_COST_READ] = 4,       [MST_COST_PREPARE] = 5, [MST_COST_COMPUTE] = 0,
-        [MST_COST_PULL_WAIT] = 1,  [MST_COST_PUSH] = 2,    [MST_COST_BARRIER_WAIT] = 7,
-        [MST_COST_APPLY] = 6,      [MST_COST_SERVE] = 3,   [MST_COST_EVALUATE] = 8,
-        [MST_COST_CHECKPOINT] = 9, [MST_COST_IDLE] = 10,
-    };
-    return colours[kind];
-}
-
-static double figures_or_zero(double x)
-{
-    return isnan(x) ? 0 : x;
-}
+};
 
 void mst_costs_of(const mst_process_data *process, double from, double to, mst_costs *out)
 {
@@ -259,35 +225,53 @@ void mst_costs_of(const mst_process_data *process, double from, double to, mst_c
     size_t phase[MST_COSTS];
     double stale = 0, stale_steps = 0, seconds;
     for (int k = 0; k < MST_COSTS; k++)
-        phase[k] = mst_csv_column(csv, mst_cost_column((mst_cost_kind)k));
+        phase[k] = mst_csv_column(csv, mst_cost_kinds[k].column);
     *out = (mst_costs){.staleness_max = NAN};
     for (size_t i = 0; i < csv->n_rows; i++) {
         if (!figures_counts(csv, i, time, interval, from, to, &seconds))
             continue;
-        double n = mst_csv_value(csv, i, threads), n_steps = figures_or_zero(mst_csv_value(csv, i, steps));
+        double n = mst_csv_value(csv, i, threads), n_steps = mst_or_zero(mst_csv_value(csv, i, steps));
         double all = 0, line = seconds * (n > 0 ? n : 1);
         out->seconds += seconds;
         out->thread_seconds += line;
         out->steps += n_steps;
-        out->rows += figures_or_zero(mst_csv_value(csv, i, rows));
-        out->bytes_in += figures_or_zero(mst_csv_value(csv, i, in));
-        out->bytes_out += figures_or_zero(mst_csv_value(csv, i, sent));
-        out->dropped_rows += figures_or_zero(mst_csv_value(csv, i, dropped));
+        out->rows += mst_or_zero(mst_csv_value(csv, i, rows));
+        out->bytes_in += mst_or_zero(mst_csv_value(csv, i, in));
+        out->bytes_out += mst_or_zero(mst_csv_value(csv, i, sent));
+        out->dropped_rows += mst_or_zero(mst_csv_value(csv, i, dropped));
         out->staleness_max = fmax(out->staleness_max, mst_csv_value(csv, i, max));
         if (!isnan(mst_csv_value(csv, i, mean))) {
             stale += mst_csv_value(csv, i, mean) * n_steps;
             stale_steps += n_steps;
         }
         for (int k = 0; k < MST_COSTS; k++) {
-            out->phase[k] += figures_or_zero(mst_csv_value(csv, i, phase[k]));
-            all += figures_or_zero(mst_csv_value(csv, i, phase[k]));
+            out->phase[k] += mst_or_zero(mst_csv_value(csv, i, phase[k]));
+            all += mst_or_zero(mst_csv_value(csv, i, phase[k]));
         }
         double beside =
-            fmin(fmax(0, all - line), figures_or_zero(mst_csv_value(csv, i, phase[MST_COST_EVALUATE])));
+            fmin(fmax(0, all - line), mst_or_zero(mst_csv_value(csv, i, phase[MST_COST_EVALUATE])));
         out->phase[MST_COST_EVALUATE] -= beside;
         out->evaluate_beside += beside;
     }
     out->staleness_mean = stale_steps > 0 ? stale / stale_steps : NAN;
+}
+
+mst_costs mst_costs_of_worker(const json_t *worker, double seconds)
+{
+    mst_costs c = {.seconds = seconds,
+                   .thread_seconds = seconds,
+                   .steps = mst_or_zero(mst_json_real(worker, "steps")),
+                   .rows = mst_or_zero(mst_json_real(worker, "rows")),
+                   .bytes_in = mst_or_zero(mst_json_real(worker, "bytes_in")),
+                   .bytes_out = mst_or_zero(mst_json_real(worker, "bytes_out")),
+                   .dropped_rows = mst_or_zero(mst_json_real(worker, "dropped_rows")),
+                   .staleness_mean = NAN,
+                   .staleness_max = NAN};
+    c.phase[MST_COST_COMPUTE] = mst_or_zero(mst_json_real(worker, "compute_seconds"));
+    c.phase[MST_COST_READ] = mst_or_zero(mst_json_real(worker, "input_seconds"));
+    c.phase[MST_COST_BARRIER_WAIT] = mst_or_zero(mst_json_real(worker, "wait_seconds"));
+    c.phase[MST_COST_EVALUATE] = mst_or_zero(mst_json_real(worker, "eval_seconds"));
+    return c;
 }
 
 /* Whether the threads worked on rows for half of an interval or more, or waited for them, though none was
@@ -372,15 +356,6 @@ double mst_run_last(const mst_run_data *run, const char *column, const char *set
     return NAN;
 }
 
-static double figures_last_of(const mst_csv *csv, const char *column)
-{
-    size_t c = mst_csv_column(csv, column);
-    for (size_t i = csv->n_rows; i > 0; i--)
-        if (!isnan(mst_csv_value(csv, i - 1, c)))
-            return mst_csv_value(csv, i - 1, c);
-    return NAN;
-}
-
 /* Passes over the data by the rows, if these fit the epochs that were counted: the manifest does not record
  * rows that were skipped or held out. */
 static double figures_count_passes(const mst_run_data *run, const mst_run_figures *f)
@@ -438,14 +413,13 @@ mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out)
     };
     double ignored, workers = 0, ranks = 0, servers = 0;
     /* metrics.csv has a line per second, the manifest is written less often: the greater value is newer */
-    f.steps = fmax(mst_run_data_real(run, "progress", "step", NULL), figures_last_of(&run->metrics, "step"));
-    f.rows = fmax(mst_run_data_real(run, "progress", "rows", NULL), figures_last_of(&run->metrics, "rows"));
-    f.epochs =
-        fmax(mst_run_data_real(run, "progress", "epoch", NULL), figures_last_of(&run->metrics, "epoch"));
+    f.steps = fmax(mst_run_data_real(run, "progress", "step", NULL), mst_csv_last(&run->metrics, "step"));
+    f.rows = fmax(mst_run_data_real(run, "progress", "rows", NULL), mst_csv_last(&run->metrics, "rows"));
+    f.epochs = fmax(mst_run_data_real(run, "progress", "epoch", NULL), mst_csv_last(&run->metrics, "epoch"));
     f.train_s = fmax(mst_run_data_real(run, "progress", "train_seconds", NULL),
-                     figures_last_of(&run->metrics, "train_seconds"));
+                     mst_csv_last(&run->metrics, "train_seconds"));
     f.eval_s = fmax(mst_run_data_real(run, "progress", "eval_seconds", NULL),
-                    figures_last_of(&run->metrics, "eval_seconds"));
+                    mst_csv_last(&run->metrics, "eval_seconds"));
     f.passes = figures_count_passes(run, &f);
     f.rows_per_s = f.train_s > 0 ? f.rows / f.train_s : NAN;
     f.steps_per_s = f.train_s > 0 ? f.steps / f.train_s : NAN;
@@ -467,7 +441,7 @@ mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out)
         TRY(mst_loads_of(run, p, NAN, NAN, &use));
         f.peak_memory = fmax(f.peak_memory, use.all[MST_LOAD_MEMORY].peak);
         if (!isnan(use.all[MST_LOAD_CPU].total))
-            f.cpu_s = figures_or_zero(f.cpu_s) + use.all[MST_LOAD_CPU].total;
+            f.cpu_s = mst_or_zero(f.cpu_s) + use.all[MST_LOAD_CPU].total;
     }
     figures_count_parties(run, workers, ranks, servers, &f);
     *out = f;
@@ -476,17 +450,14 @@ mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out)
 
 double mst_process_lost(const mst_run_data *run, const char *process)
 {
-    const mst_csv *m = &run->marks;
-    size_t time = mst_csv_column(m, "time"), kind = mst_csv_column(m, "kind");
-    size_t who = mst_csv_column(m, "process");
     double at = NAN;
-    for (size_t i = 0; i < m->n_rows; i++) {
-        const char *what = mst_csv_text(m, i, kind);
-        if (strcmp(mst_csv_text(m, i, who), process) != 0)
+    for (size_t i = 0; i < run->marks.n_rows; i++) {
+        mst_mark_line m = mst_run_data_mark(run, i);
+        if (strcmp(m.process, process) != 0)
             continue;
-        if (strcmp(what, "death") == 0)
-            at = mst_csv_value(m, i, time) - mst_run_data_begin(run);
-        else if (strcmp(what, "join") == 0)
+        if (strcmp(m.kind, "death") == 0)
+            at = m.time - mst_run_data_begin(run);
+        else if (strcmp(m.kind, "join") == 0)
             at = NAN; /* it joined again */
     }
     return at;
@@ -500,12 +471,6 @@ double mst_process_train_s(const mst_run_data *run, const mst_run_figures *figur
     return fmin(figures->train_s, fmax(there, lost)); /* of NAN and a number: the number */
 }
 
-static double figures_counted(const json_t *worker, const char *key)
-{
-    const json_t *value = json_object_get(worker, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 void mst_costs_count(const mst_run_data *run, const mst_process_data *process, mst_costs *costs)
 {
     const json_t *workers = json_object_get(run->manifest, "workers");
@@ -515,17 +480,16 @@ void mst_costs_count(const mst_run_data *run, const mst_process_data *process, m
         return;
     for (size_t i = 0; i < json_array_size(workers); i++) {
         const json_t *worker = json_array_get(workers, i), *index = json_object_get(worker, "worker");
-        double rows = figures_counted(worker, "rows");
+        double rows = mst_json_real(worker, "rows");
         /* much less than in spans.csv: the manifest of a resumed run counts from there */
         if (!json_is_integer(index) || json_integer_value(index) != process->index ||
             !(rows > COUNTED * costs->rows))
             continue;
         costs->rows = rows;
-        costs->steps = figures_first_known(figures_counted(worker, "steps"), costs->steps);
-        costs->dropped_rows =
-            figures_first_known(figures_counted(worker, "dropped_rows"), costs->dropped_rows);
-        costs->bytes_in = fmax(costs->bytes_in, figures_counted(worker, "bytes_in"));
-        costs->bytes_out = fmax(costs->bytes_out, figures_counted(worker, "bytes_out"));
+        costs->steps = figures_first_known(mst_json_real(worker, "steps"), costs->steps);
+        costs->dropped_rows = figures_first_known(mst_json_real(worker, "dropped_rows"), costs->dropped_rows);
+        costs->bytes_in = fmax(costs->bytes_in, mst_json_real(worker, "bytes_in"));
+        costs->bytes_out = fmax(costs->bytes_out, mst_json_real(worker, "bytes_out"));
     }
 }
 

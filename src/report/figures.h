@@ -4,7 +4,14 @@
 #ifndef MST_REPORT_FIGURES_H
 #define MST_REPORT_FIGURES_H
 
+#include <math.h>
+
 #include "report/run_read.h"
+
+static inline double mst_or_zero(double x)
+{
+    return isnan(x) ? 0 : x;
+}
 
 /* ---- resources ---- */
 
@@ -53,29 +60,32 @@ mst_status mst_load_points(const mst_run_data *run, const mst_process_data *proc
 
 /* ---- time ---- */
 
-/* X(name, column of spans.csv, title). */
+/* X(name, column of spans.csv, title, colour: that of the cause it belongs to, if there is one). */
 #define MST_COST_MAP(X)                                                                                      \
-    X(READ, "read_s", "waiting for rows")                                                                    \
-    X(PREPARE, "prepare_s", "preparing rows")                                                                \
-    X(COMPUTE, "compute_s", "computing")                                                                     \
-    X(PULL_WAIT, "pull_wait_s", "waiting for weights")                                                       \
-    X(BARRIER_WAIT, "barrier_wait_s", "waiting for others")                                                  \
-    X(PUSH, "push_s", "sending")                                                                             \
-    X(APPLY, "apply_s", "applying")                                                                          \
-    X(SERVE, "serve_s", "serving")                                                                           \
-    X(EVALUATE, "evaluate_s", "evaluating")                                                                  \
-    X(CHECKPOINT, "checkpoint_s", "saving")                                                                  \
-    X(IDLE, "idle_s", "idle")
+    X(READ, "read_s", "waiting for rows", 4)                                                                 \
+    X(PREPARE, "prepare_s", "preparing rows", 5)                                                             \
+    X(COMPUTE, "compute_s", "computing", 0)                                                                  \
+    X(PULL_WAIT, "pull_wait_s", "waiting for weights", 1)                                                    \
+    X(BARRIER_WAIT, "barrier_wait_s", "waiting for others", 7)                                               \
+    X(PUSH, "push_s", "sending", 2)                                                                          \
+    X(APPLY, "apply_s", "applying", 6)                                                                       \
+    X(SERVE, "serve_s", "serving", 3)                                                                        \
+    X(EVALUATE, "evaluate_s", "evaluating", 8)                                                               \
+    X(CHECKPOINT, "checkpoint_s", "saving", 9)                                                               \
+    X(IDLE, "idle_s", "idle", 10)
 
 typedef enum mst_cost_kind {
-#define X(name, column, title) MST_COST_##name,
+#define X(name, column, title, colour) MST_COST_##name,
     MST_COST_MAP(X)
 #undef X
         MST_COSTS
 } mst_cost_kind;
-const char *mst_cost_title(mst_cost_kind kind);
-const char *mst_cost_column(mst_cost_kind kind);
-unsigned mst_cost_colour(mst_cost_kind kind); /* that of the cause it belongs to, if there is one */
+
+typedef struct mst_cost_info {
+    const char *column, *title;
+    unsigned colour;
+} mst_cost_info;
+extern const mst_cost_info mst_cost_kinds[MST_COSTS];
 
 typedef struct mst_costs {
     double seconds, thread_seconds; /* of the lines that count; of all threads together */
@@ -85,6 +95,8 @@ typedef struct mst_costs {
     double staleness_mean, staleness_max; /* NAN: none */
 } mst_costs;
 void mst_costs_of(const mst_process_data *process, double from, double to, mst_costs *out);
+/* Those of an entry of "workers" in the manifest, as far as it has them, over so many seconds. */
+mst_costs mst_costs_of_worker(const json_t *worker, double seconds);
 
 /* From the beginning of the first interval in which a training process ended a step to the end of the last
  * one; false if spans.csv has none. */

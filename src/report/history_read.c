@@ -12,12 +12,6 @@
 #include "options/option_tables.h"
 #include "report/report_impl.h"
 
-static double history_number(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static const char *history_text(const json_t *object, const char *key)
 {
     const char *value = json_string_value(json_object_get(object, key));
@@ -98,10 +92,10 @@ static mst_crew history_crew_of(const mst_run_data *run, const json_t *record, c
     mst_crew crew = {.strategy = history_strategy_of(o),
                      .sync = strcmp(history_text(o, "mode"), "sync") == 0,
                      .by = history_text(record, "by"),
-                     .workers = history_number(o, "workers"),
-                     .servers = history_number(o, "servers"),
-                     .batch = history_number(o, "batch"),
-                     .global_batch = history_number(o, "global-batch")};
+                     .workers = mst_json_real(o, "workers"),
+                     .servers = mst_json_real(o, "servers"),
+                     .batch = mst_json_real(o, "batch"),
+                     .global_batch = mst_json_real(o, "global-batch")};
     if (crew.strategy == MST_CREW_LOCAL)
         crew.workers = 1;
     if (crew.strategy != MST_CREW_PS)
@@ -133,9 +127,9 @@ mst_status mst_history_of(const mst_run_data *run, double to_step, double to_row
         bool last = i + 1 == self.n;
         const json_t *record = json_array_get(all, i), *from = n > 0 ? record : run->manifest;
         *s = (mst_segment){.record = record,
-                           .step = n > 0 ? history_number(record, "step") : 0,
-                           .rows = n > 0 ? history_number(record, "rows") : 0,
-                           .train_s = n > 0 ? history_number(record, "train_seconds") : 0,
+                           .step = n > 0 ? mst_json_real(record, "step") : 0,
+                           .rows = n > 0 ? mst_json_real(record, "rows") : 0,
+                           .train_s = n > 0 ? mst_json_real(record, "train_seconds") : 0,
                            .started = history_text(from, "started"),
                            .host = history_text(from, "host"),
                            .end = history_end_of(last ? run->manifest : record),

@@ -208,13 +208,11 @@ static mst_status canvas_draw_curve(canvas *c, size_t k, mst_axis axis)
 static mst_status canvas_add_marks(canvas *c, size_t run, const char *process)
 {
     const mst_run_data *data = c->report->runs[run];
-    const mst_csv *m = &data->marks;
-    size_t time = mst_csv_column(m, "time"), kind = mst_csv_column(m, "kind");
-    size_t who = mst_csv_column(m, "process"), text = mst_csv_column(m, "text");
     double begin = mst_run_data_begin(data), evaluates = NAN, saves = NAN;
-    for (size_t i = 0; i < m->n_rows; i++) {
-        const char *of = mst_csv_text(m, i, who), *what = mst_csv_text(m, i, kind);
-        double t = mst_csv_value(m, i, time) - begin;
+    for (size_t i = 0; i < data->marks.n_rows; i++) {
+        mst_mark_line m = mst_run_data_mark(data, i);
+        const char *of = m.process, *what = m.kind;
+        double t = m.time - begin;
         if (isnan(t) || (*of != '\0' && *process != '\0' && strcmp(of, process) != 0))
             continue;
         if (strcmp(what, "evaluate_begin") == 0) {
@@ -231,7 +229,7 @@ static mst_status canvas_add_marks(canvas *c, size_t run, const char *process)
                    strcmp(what, "resume") == 0) {
             char words[400];
             bool good = strcmp(what, "join") == 0 || strcmp(what, "resume") == 0;
-            snprintf(words, sizeof words, "%s %.150s %.150s", what, of, mst_csv_text(m, i, text));
+            snprintf(words, sizeof words, "%s %.150s %.150s", what, of, m.text);
             TRY(canvas_add_mark(c, good ? MST_MARK_JOIN : MST_MARK_DEATH, t, t, run, words));
         }
     }

@@ -187,7 +187,7 @@ static void sheet_cost(const mst_report *self, mst_sheet *out)
     mst_sheet_column_add(out, "per epoch", "epoch_s", true);
     for (size_t i = 0; i < self->n; i++) {
         const mst_run_figures *f = &self->figures[i];
-        double total = f->train_s + (isnan(f->eval_s) ? 0 : f->eval_s) + (isnan(f->save_s) ? 0 : f->save_s);
+        double total = f->train_s + mst_or_zero(f->eval_s) + mst_or_zero(f->save_s);
         double wait = 0, of = 0;
         for (size_t p = 0; p < self->runs[i]->n_processes; p++) {
             mst_costs c;
@@ -218,8 +218,7 @@ static void sheet_phases(const mst_report *self, mst_sheet *out)
     mst_sheet_column_add(out, "process", "process", false);
     mst_sheet_column_add(out, "thread time", "thread_s", true);
     for (int k = 0; k < MST_COSTS; k++)
-        mst_sheet_part_add(out, mst_cost_title((mst_cost_kind)k), mst_cost_column((mst_cost_kind)k),
-                           mst_cost_colour((mst_cost_kind)k));
+        mst_sheet_part_add(out, mst_cost_kinds[k].title, mst_cost_kinds[k].column, mst_cost_kinds[k].colour);
     for (size_t i = 0; i < self->n; i++)
         for (size_t p = 0; p < self->runs[i]->n_processes; p++) {
             mst_costs c;
@@ -259,35 +258,19 @@ static void sheet_add_worker(const mst_report *self, mst_sheet *out, size_t run,
     mst_sheet_text(out, state);
 }
 
-static double worker_number(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : 0;
-}
-
 /* Workers as the manifest counts them, of runs without spans.csv. */
 static void sheet_add_manifest_workers(const mst_report *self, mst_sheet *out, size_t run)
 {
     json_t *worker, *workers = json_object_get(self->runs[run]->manifest, "workers");
-    double rows = 0;
+    double rows = 0, seconds = self->figures[run].train_s;
     size_t i;
-    json_array_foreach(workers, i, worker) rows += worker_number(worker, "rows");
+    json_array_foreach(workers, i, worker) rows += mst_costs_of_worker(worker, seconds).rows;
     json_array_foreach(workers, i, worker)
     {
         char name[40];
-        mst_costs c = {.steps = worker_number(worker, "steps"),
-                       .rows = worker_number(worker, "rows"),
-                       .bytes_in = worker_number(worker, "bytes_in"),
-                       .bytes_out = worker_number(worker, "bytes_out"),
-                       .dropped_rows = worker_number(worker, "dropped_rows"),
-                       .seconds = self->figures[run].train_s,
-                       .thread_seconds = self->figures[run].train_s,
-                       .staleness_mean = NAN};
-        c.phase[MST_COST_COMPUTE] = worker_number(worker, "compute_seconds");
-        c.phase[MST_COST_BARRIER_WAIT] = worker_number(worker, "wait_seconds");
-        c.phase[MST_COST_READ] = worker_number(worker, "input_seconds");
+        mst_costs c = mst_costs_of_worker(worker, seconds);
         snprintf(name, sizeof name, "worker-%zu", i);
-        sheet_add_worker(self, out, run, name, rows, c.seconds, &c);
+        sheet_add_worker(self, out, run, name, rows, seconds, &c);
     }
 }
 

@@ -189,8 +189,7 @@ out:
 
 static double run_data_is_positive(const json_t *object, const char *key)
 {
-    const json_t *value = json_object_get(object, key);
-    double x = json_is_number(value) ? json_number_value(value) : NAN;
+    double x = mst_json_real(object, key);
     return x > 0 && x < 1e300 ? x : NAN;
 }
 
@@ -538,12 +537,24 @@ double mst_run_data_real(const mst_run_data *self, ...)
     return isfinite(x) ? x : NAN;
 }
 
+double mst_json_real(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+mst_mark_line mst_run_data_mark(const mst_run_data *self, size_t line)
+{
+    const mst_csv *m = &self->marks;
+    return (mst_mark_line){.time = mst_csv_value(m, line, mst_csv_column(m, "time")),
+                           .process = mst_csv_text(m, line, mst_csv_column(m, "process")),
+                           .kind = mst_csv_text(m, line, mst_csv_column(m, "kind")),
+                           .text = mst_csv_text(m, line, mst_csv_column(m, "text"))};
+}
+
 double mst_run_data_begin(const mst_run_data *self)
 {
-    double begin = NAN;
-    size_t time = mst_csv_column(&self->marks, "time");
-    if (self->marks.n_rows > 0)
-        begin = mst_csv_value(&self->marks, 0, time);
+    double begin = mst_run_data_mark(self, 0).time;
     for (size_t i = 0; i < self->n_processes; i++) {
         const mst_process_data *p = self->processes[i];
         const mst_csv *csv[] = {&p->resources, &p->spans};
@@ -562,14 +573,10 @@ double mst_run_data_begin(const mst_run_data *self)
 
 double mst_run_data_end(const mst_run_data *self)
 {
-    double end = NAN;
-    if (self->marks.n_rows > 0)
-        end = mst_csv_value(&self->marks, self->marks.n_rows - 1, mst_csv_column(&self->marks, "time"));
+    double end = mst_csv_last(&self->marks, "time");
     for (size_t i = 0; i < self->n_processes; i++) {
-        const mst_csv *csv[] = {&self->processes[i]->resources, &self->processes[i]->spans};
-        for (int k = 0; k < 2; k++)
-            if (csv[k]->n_rows > 0)
-                end = fmax(end, mst_csv_value(csv[k], csv[k]->n_rows - 1, mst_csv_column(csv[k], "time")));
+        end = fmax(end, mst_csv_last(&self->processes[i]->resources, "time"));
+        end = fmax(end, mst_csv_last(&self->processes[i]->spans, "time"));
     }
     return end;
 }

@@ -80,6 +80,16 @@ double mst_run_data_option_real(const mst_run_data *self, const char *name); /* 
 const char *mst_run_data_text(const mst_run_data *self, ...) __attribute__((sentinel));
 double mst_run_data_real(const mst_run_data *self, ...) __attribute__((sentinel));
 
+/* A number of a JSON object; NAN: not there. */
+double mst_json_real(const json_t *object, const char *key);
+
+/* A line of marks.csv. Unknown: NAN and "". The texts live until the next update. */
+typedef struct mst_mark_line {
+    double time;
+    const char *process, *kind, *text;
+} mst_mark_line;
+mst_mark_line mst_run_data_mark(const mst_run_data *self, size_t line);
+
 /* The start of the run and the newest time in any file, in seconds since 1970; NAN: not known. */
 double mst_run_data_begin(const mst_run_data *self);
 double mst_run_data_end(const mst_run_data *self);

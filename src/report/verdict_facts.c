@@ -13,21 +13,19 @@
 #include "report/history_read.h"
 #include "report/verdict_impl.h"
 
-static double facts_or_zero(double x)
-{
-    return isnan(x) ? 0 : x;
-}
-
 /* ---- sums over resources.csv ---- */
 
-/* The sum of a column over the window; NAN if it has no number there. *seconds: of the lines that have one.
- */
-static double facts_sum_column(const mst_csv *csv, const char *name, double from, double to, double *seconds)
+/* A column over the window: its mean rate (NAN: no number is there), the greatest rate of an interval (0
+ * then), and the mean over the time of a column that holds shares. */
+typedef struct column_figures {
+    double rate, peak, level;
+} column_figures;
+
+static column_figures facts_column(const mst_csv *csv, const char *name, double from, double to)
 {
     size_t column = mst_csv_column(csv, name), time = mst_csv_column(csv, "time");
     size_t interval = mst_csv_column(csv, "interval_s");
-    double sum = 0;
-    *seconds = 0;
+    double sum = 0, shares = 0, seconds = 0, peak = 0;
     for (size_t i = 0; column != MST_CSV_NONE && i < csv->n_rows; i++) {
         double t = mst_csv_value(csv, i, time), s = mst_csv_value(csv, i, interval);
         double x = mst_csv_value(csv, i, column);
@@ -35,46 +33,17 @@ static double facts_sum_column(const mst_csv *csv, const char *name, double from
         if (isnan(x) || !(s > 0) || t - s / 2 <= from || t - s / 2 > to)
             continue;
         sum += x;
-        *seconds += s;
+        shares += x * s;
+        seconds += s;
+        if (s >= 0.5)
+            peak = fmax(peak, x / s);
     }
-    return *seconds > 0 ? sum : NAN;
+    return (column_figures){.rate = sum / seconds, .peak = peak, .level = shares / seconds};
 }
 
 static double facts_rate(const mst_csv *csv, const char *name, double from, double to)
 {
-    double seconds, sum = facts_sum_column(csv, name, from, to, &seconds);
-    return sum / seconds;
-}
-
-/* Mean over the time of a column that holds a share. */
-static double facts_mean_level(const mst_csv *csv, const char *name, double from, double to)
-{
-    size_t column = mst_csv_column(csv, name), time = mst_csv_column(csv, "time");
-    size_t interval = mst_csv_column(csv, "interval_s");
-    double sum = 0, seconds = 0;
-    for (size_t i = 0; column != MST_CSV_NONE && i < csv->n_rows; i++) {
-        double t = mst_csv_value(csv, i, time), s = mst_csv_value(csv, i, interval);
-        double x = mst_csv_value(csv, i, column);
-        if (isnan(x) || !(s > 0) || t - s / 2 <= from || t - s / 2 > to)
-            continue;
-        sum += x * s;
-        seconds += s;
-    }
-    return seconds > 0 ? sum / seconds : NAN;
-}
-
-/* The greatest rate over an interval of the column. */
-static double facts_peak(const mst_csv *csv, const char *name, double from, double to)
-{
-    size_t column = mst_csv_column(csv, name), time = mst_csv_column(csv, "time");
-    size_t interval = mst_csv_column(csv, "interval_s");
-    double most = 0;
-    for (size_t i = 0; column != MST_CSV_NONE && i < csv->n_rows; i++) {
-        double t = mst_csv_value(csv, i, time), s = mst_csv_value(csv, i, interval);
-        if (s >= 0.5 && t - s / 2 > from && t - s / 2 <= to)
-            most = fmax(most, mst_csv_value(csv, i, column) / s);
-    }
-    return most;
+    return facts_column(csv, name, from, to).rate;
 }
 
 /* A speed measured on one connection may be a part of a link that several share: the total traffic of the
@@ -88,14 +57,12 @@ static void facts_take_links(mst_party *to, const mst_process_data *p, double fr
         if (isnan(link->bits_per_s) || strcmp(link->name, "lo") == 0)
             continue;
         snprintf(column, sizeof column, "net_%s_in", link->name);
-        double in = facts_rate(&p->resources, column, from, until), speed = link->bits_per_s / 8;
-        speed = fmax(speed, facts_peak(&p->resources, column, from, until));
+        column_figures received = facts_column(&p->resources, column, from, until);
         snprintf(column, sizeof column, "net_%s_out", link->name);
-        double out = facts_rate(&p->resources, column, from, until);
-        speed = fmax(speed, facts_peak(&p->resources, column, from, until));
-        in /= speed;
-        out /= speed;
-        if (isnan(in) || isnan(out) || in + out <= facts_or_zero(to->link_in) + facts_or_zero(to->link_out))
+        column_figures sent = facts_column(&p->resources, column, from, until);
+        double speed = fmax(link->bits_per_s / 8, fmax(received.peak, sent.peak));
+        double in = received.rate / speed, out = sent.rate / speed;
+        if (isnan(in) || isnan(out) || in + out <= mst_or_zero(to->link_in) + mst_or_zero(to->link_out))
             continue;
         to->link_in = fmin(in, 1);
         to->link_out = fmin(out, 1);
@@ -103,31 +70,44 @@ static void facts_take_links(mst_party *to, const mst_process_data *p, double fr
     }
 }
 
+/* A process whose times are known, and nothing else of it. */
+static mst_party facts_party(const mst_costs *costs)
+{
+    mst_party p = {.seconds = costs->seconds,
+                   .thread_seconds = costs->thread_seconds,
+                   .steps = costs->steps,
+                   .rows = costs->rows,
+                   .bytes = costs->bytes_in + costs->bytes_out};
+    double *unknown[] = {&p.cpu,       &p.cores,      &p.host_busy, &p.busiest, &p.iowait,
+                         &p.read_rate, &p.fault_rate, &p.delay,     &p.ran,     &p.parsing,
+                         &p.link_in,   &p.link_out,   &p.link_bytes};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        *unknown[i] = NAN;
+    for (int k = 0; k < MST_COSTS; k++)
+        p.share[k] = costs->thread_seconds > 0 ? fmin(costs->phase[k] / costs->thread_seconds, 1) : 0;
+    return p;
+}
+
 static void facts_take_process(mst_party *to, const mst_process_data *p, double from, double until)
 {
     mst_costs costs;
     const mst_csv *r = &p->resources;
     mst_costs_of(p, from, until, &costs);
-    *to = (mst_party){.process = p, .cores = p->cores};
+    *to = facts_party(&costs);
+    to->process = p;
+    to->cores = p->cores;
     snprintf(to->name, sizeof to->name, "%s", p->name);
-    to->seconds = costs.seconds;
-    to->thread_seconds = costs.thread_seconds;
-    to->steps = costs.steps;
-    to->rows = costs.rows;
-    to->bytes = costs.bytes_in + costs.bytes_out;
-    for (int k = 0; k < MST_COSTS; k++)
-        to->share[k] = costs.thread_seconds > 0 ? fmin(costs.phase[k] / costs.thread_seconds, 1) : 0;
     to->cpu = facts_rate(r, "proc_cpu_user_s", from, until) +
-              facts_or_zero(facts_rate(r, "proc_cpu_system_s", from, until));
+              mst_or_zero(facts_rate(r, "proc_cpu_system_s", from, until));
     double busy = facts_rate(r, "cpu_user_s", from, until) +
-                  facts_or_zero(facts_rate(r, "cpu_system_s", from, until)) +
-                  facts_or_zero(facts_rate(r, "cpu_steal_s", from, until));
+                  mst_or_zero(facts_rate(r, "cpu_system_s", from, until)) +
+                  mst_or_zero(facts_rate(r, "cpu_steal_s", from, until));
     double idle = facts_rate(r, "cpu_idle_s", from, until);
     to->iowait = facts_rate(r, "cpu_iowait_s", from, until);
-    to->host_busy = busy / (busy + idle + facts_or_zero(to->iowait));
+    to->host_busy = busy / (busy + idle + mst_or_zero(to->iowait));
     if (isnan(to->cores))
-        to->cores = busy + idle + facts_or_zero(to->iowait);
-    to->busiest = facts_mean_level(r, "cpu_busiest", from, until);
+        to->cores = busy + idle + mst_or_zero(to->iowait);
+    to->busiest = facts_column(r, "cpu_busiest", from, until).level;
     to->read_rate = facts_rate(r, "proc_read", from, until);
     to->fault_rate = facts_rate(r, "proc_major_faults", from, until);
     to->delay = facts_rate(r, "proc_delay_s", from, until);
@@ -142,42 +122,6 @@ static void facts_take_process(mst_party *to, const mst_process_data *p, double 
     bool known = !isnan(to->cpu) && to->seconds > 0;
     to->ran = known ? fmin(to->cpu, trains * each) : NAN;
     to->parsing = known ? fmax(0, to->cpu - (trains + other) * each) : NAN;
-}
-
-/* ---- the manifest's workers ---- */
-
-static double facts_number(const json_t *object, const char *key)
-{
-    double x = json_number_value(json_object_get(object, key));
-    return x > 0 && isfinite(x) ? x : 0;
-}
-
-static void facts_take_manifest_worker(mst_party *to, const json_t *worker, bool ranks, size_t index,
-                                       double seconds)
-{
-    *to = (mst_party){.seconds = seconds,
-                      .thread_seconds = seconds,
-                      .steps = facts_number(worker, "steps"),
-                      .rows = facts_number(worker, "rows"),
-                      .bytes = facts_number(worker, "bytes_in") + facts_number(worker, "bytes_out"),
-                      .cpu = NAN,
-                      .cores = NAN,
-                      .host_busy = NAN,
-                      .busiest = NAN,
-                      .iowait = NAN,
-                      .read_rate = NAN,
-                      .fault_rate = NAN,
-                      .delay = NAN,
-                      .ran = NAN,
-                      .parsing = NAN,
-                      .link_in = NAN,
-                      .link_out = NAN,
-                      .link_bytes = NAN};
-    snprintf(to->name, sizeof to->name, "%s-%zu", ranks ? "rank" : "worker", index);
-    to->share[MST_COST_COMPUTE] = fmin(1, facts_number(worker, "compute_seconds") / seconds);
-    to->share[MST_COST_READ] = fmin(1, facts_number(worker, "input_seconds") / seconds);
-    to->share[MST_COST_BARRIER_WAIT] = fmin(1, facts_number(worker, "wait_seconds") / seconds);
-    to->share[MST_COST_EVALUATE] = fmin(1, facts_number(worker, "eval_seconds") / seconds);
 }
 
 /* ---- all processes ---- */
@@ -240,10 +184,13 @@ static mst_status facts_take_parties(const mst_run_data *run, mst_facts *out)
         else if (party.rows > 0)
             out->workers[out->n_workers++] = party;
     }
-    double wall = facts_or_zero(out->figures.train_s) + facts_or_zero(out->figures.eval_s);
-    for (size_t i = 0; !out->spans && wall > 0 && i < n_manifest; i++)
-        facts_take_manifest_worker(&out->workers[out->n_workers++], json_array_get(workers, i), out->ranks, i,
-                                   wall);
+    double wall = mst_or_zero(out->figures.train_s) + mst_or_zero(out->figures.eval_s);
+    for (size_t i = 0; !out->spans && wall > 0 && i < n_manifest; i++) {
+        mst_costs costs = mst_costs_of_worker(json_array_get(workers, i), wall);
+        mst_party *w = &out->workers[out->n_workers++];
+        *w = facts_party(&costs);
+        snprintf(w->name, sizeof w->name, "%s-%zu", out->ranks ? "rank" : "worker", i);
+    }
     return MST_OK;
 }
 
@@ -258,7 +205,7 @@ static void facts_take_held(const mst_run_data *run, mst_facts *out)
             const json_t *one = json_array_get(workers, k), *index = json_object_get(one, "worker");
             if (json_is_integer(index) && w->process != NULL &&
                 json_integer_value(index) == w->process->index)
-                w->held = fmin(1, facts_number(one, "held_seconds") / out->figures.train_s);
+                w->held = fmin(1, mst_or_zero(mst_json_real(one, "held_seconds")) / out->figures.train_s);
         }
         if (w->held > out->workers[out->held_worker].held)
             out->held_worker = i;
@@ -449,7 +396,7 @@ static double facts_used_on(const mst_facts *f, const char *host, size_t *n)
         const mst_party *p = i < f->n_workers ? &f->workers[i] : &f->servers[i - f->n_workers];
         if (p->process == NULL || strcmp(p->process->host, host) != 0)
             continue;
-        sum += facts_or_zero(p->cpu);
+        sum += mst_or_zero(p->cpu);
         ++*n;
     }
     return sum;
@@ -522,7 +469,7 @@ static void facts_take_input(mst_facts *f)
             continue;
         f->training += w->ran;
         f->parsing += w->parsing;
-        ready += w->parsing + facts_or_zero(w->delay);
+        ready += w->parsing + mst_or_zero(w->delay);
         n++;
     }
     f->training = n > 0 ? f->training / n : NAN;
@@ -534,7 +481,7 @@ static void facts_take_input(mst_facts *f)
 static double facts_step_of(const char *text)
 {
     char *end;
-    if (text == NULL || strncmp(text, "step ", 5) != 0)
+    if (strncmp(text, "step ", 5) != 0)
         return NAN;
     double step = strtod(text + 5, &end);
     return end > text + 5 && *end == '\0' ? step : NAN;
@@ -542,20 +489,17 @@ static double facts_step_of(const char *text)
 
 static void facts_take_events(const mst_run_data *run, const char *kind, mst_events *out)
 {
-    const mst_csv *marks = &run->marks;
-    size_t time = mst_csv_column(marks, "time"), kinds = mst_csv_column(marks, "kind");
-    size_t texts = mst_csv_column(marks, "text");
     double last = mst_run_data_real(run, "progress", "step", NULL), first_step = NAN, last_step = NAN, from,
            to = NAN;
     mst_training_window(run, &from, &to);
-    *out = (mst_events){.known = marks->n_rows > 0, .spacing = NAN};
-    for (size_t i = 0; i < marks->n_rows; i++) {
-        const char *what = mst_csv_text(marks, i, kinds);
-        if (what == NULL || strcmp(what, kind) != 0)
+    *out = (mst_events){.known = run->marks.n_rows > 0, .spacing = NAN};
+    for (size_t i = 0; i < run->marks.n_rows; i++) {
+        mst_mark_line m = mst_run_data_mark(run, i);
+        if (strcmp(m.kind, kind) != 0)
             continue;
-        double step = facts_step_of(mst_csv_text(marks, i, texts));
+        double step = facts_step_of(m.text);
         out->all++;
-        if (!isnan(step) ? !(step < last) : !(mst_csv_value(marks, i, time) < to))
+        if (!isnan(step) ? !(step < last) : !(m.time < to))
             continue;
         out->during++;
         first_step = isnan(first_step) ? step : first_step;
@@ -579,8 +523,8 @@ mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
     f.sparse = json_number_value(json_object_get(json_object_get(run->manifest, "data"), "features")) > 0 &&
                strcmp(f.figures.model, "logreg") == 0 && !json_is_true(dense);
     double wall =
-        facts_or_zero(f.figures.train_s) + facts_or_zero(f.figures.eval_s) + facts_or_zero(f.figures.save_s);
-    f.eval_share = wall > 0 ? facts_or_zero(f.figures.eval_s) / wall : 0;
+        mst_or_zero(f.figures.train_s) + mst_or_zero(f.figures.eval_s) + mst_or_zero(f.figures.save_s);
+    f.eval_share = wall > 0 ? mst_or_zero(f.figures.eval_s) / wall : 0;
     TRY_OUT(st, facts_take_since(run, &f));
     TRY_OUT(st, facts_take_parties(run, &f));
     if (f.n_workers > 0)

@@ -34,33 +34,21 @@ mst_figure_unit mst_sweep_metric_unit(const mst_sweep_report *self)
 
 /* ---- one run ---- */
 
-static double sweep_number(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static double sweep_or_zero(double x)
-{
-    return isnan(x) ? 0 : x;
-}
-
 typedef struct work {
     double steps, wait, traffic, n;
 } work;
 
-static void sweep_add_worker(double steps, double rows, double wait, double traffic, work *sum,
-                             mst_sweep_run *out)
+static void sweep_add_worker(const mst_costs *c, work *sum, mst_sweep_run *out)
 {
-    double *f = out->figures;
-    sum->steps += steps;
-    sum->wait += wait;
-    sum->traffic += traffic;
+    double *f = out->figures, waits = c->phase[MST_COST_PULL_WAIT] + c->phase[MST_COST_BARRIER_WAIT];
+    sum->steps += c->steps;
+    sum->wait += waits * c->seconds / c->thread_seconds;
+    sum->traffic += c->bytes_in + c->bytes_out;
     sum->n++;
-    f[MST_SWEEP_LEAST] = fmin(f[MST_SWEEP_LEAST], rows);
-    f[MST_SWEEP_MOST] = fmax(f[MST_SWEEP_MOST], rows);
+    f[MST_SWEEP_LEAST] = fmin(f[MST_SWEEP_LEAST], c->rows);
+    f[MST_SWEEP_MOST] = fmax(f[MST_SWEEP_MOST], c->rows);
     if (out->n_workers < MST_SWEEP_WORKERS_MAX)
-        out->work[out->n_workers++] = rows;
+        out->work[out->n_workers++] = c->rows;
 }
 
 /* Iterations, rows, bytes and waits of the workers: as the manifest counts them, which is since the run was
@@ -76,21 +64,15 @@ static void sweep_take_workers(const mst_run_data *run, double train_s, mst_swee
         const mst_process_data *p = run->processes[i];
         mst_costs c;
         mst_costs_of(p, NAN, NAN, &c);
-        double waits = c.phase[MST_COST_PULL_WAIT] + c.phase[MST_COST_BARRIER_WAIT];
         if ((p->role == MST_PROCESS_WORKER || p->role == MST_PROCESS_RANK) && c.thread_seconds > 0)
-            sweep_add_worker(c.steps, c.rows, waits * c.seconds / c.thread_seconds, c.bytes_in + c.bytes_out,
-                             &sum, out);
+            sweep_add_worker(&c, &sum, out);
     }
     bool counted = sum.n > 0;
     json_array_foreach(json_object_get(run->manifest, "workers"), i, worker)
     {
+        mst_costs c = mst_costs_of_worker(worker, 1);
         if (!counted)
-            sweep_add_worker(sweep_or_zero(sweep_number(worker, "steps")),
-                             sweep_or_zero(sweep_number(worker, "rows")),
-                             sweep_or_zero(sweep_number(worker, "wait_seconds")),
-                             sweep_or_zero(sweep_number(worker, "bytes_in")) +
-                                 sweep_or_zero(sweep_number(worker, "bytes_out")),
-                             &sum, out);
+            sweep_add_worker(&c, &sum, out);
     }
     if (sum.n == 0)
         return;
@@ -111,7 +93,7 @@ static mst_status sweep_take_resources(const mst_run_data *run, mst_sweep_run *o
             continue;
         any = true;
         cpu_s += use.all[MST_LOAD_CPU].total;
-        memory += sweep_or_zero(use.all[MST_LOAD_MEMORY].peak);
+        memory += mst_or_zero(use.all[MST_LOAD_MEMORY].peak);
         seconds = fmax(seconds, use.seconds);
         f[MST_SWEEP_MEMORY] = fmax(f[MST_SWEEP_MEMORY], use.all[MST_LOAD_MEMORY].peak);
     }
@@ -140,7 +122,7 @@ static mst_status sweep_take_run(const mst_sweep_metric *metric, const mst_run_d
     TRY(mst_verdict_of(run, &verdict));
     f[MST_SWEEP_ITERATIONS] = r.steps;
     f[MST_SWEEP_TIME] = r.train_s;
-    f[MST_SWEEP_TOTAL] = r.train_s + sweep_or_zero(r.eval_s) + sweep_or_zero(r.save_s);
+    f[MST_SWEEP_TOTAL] = r.train_s + mst_or_zero(r.eval_s) + mst_or_zero(r.save_s);
     f[MST_SWEEP_TARGET] = mst_target_reached(r.end) ? r.train_s : NAN;
     f[MST_SWEEP_ROWS] = r.rows;
     f[MST_SWEEP_SPEED] = r.rows_per_s;

@@ -147,11 +147,6 @@ static const char *sweep_sheet_decision(const json_t *round, const json_t *one, 
     return stopped != NULL ? stopped : "continues";
 }
 
-static double sweep_sheet_number_or(const json_t *value, double otherwise)
-{
-    return json_is_number(value) ? json_number_value(value) : otherwise;
-}
-
 static void sweep_sheet_search(const mst_sweep_report *self, mst_sheet *out)
 {
     const json_t *search = self->sweep->search;
@@ -180,12 +175,11 @@ static void sweep_sheet_search(const mst_sweep_report *self, mst_sheet *out)
         {
             mst_sheet_text(out, json_string_value(json_object_get(one, "name")));
             mst_sheet_count(out, (double)i + 1);
-            mst_sheet_seconds(
-                out, sweep_sheet_number_or(json_object_get(one, "given_s"),
-                                           sweep_sheet_number_or(json_object_get(round, "seconds"), NAN)));
-            mst_sheet_seconds(out, sweep_sheet_number_or(json_object_get(one, "train_s"), NAN));
-            mst_sheet_real(out, sweep_sheet_number_or(json_object_get(one, "value"), NAN));
-            mst_sheet_real(out, sweep_sheet_number_or(json_object_get(one, "nearest"), NAN));
+            double given = mst_json_real(one, "given_s");
+            mst_sheet_seconds(out, isnan(given) ? mst_json_real(round, "seconds") : given);
+            mst_sheet_seconds(out, mst_json_real(one, "train_s"));
+            mst_sheet_real(out, mst_json_real(one, "value"));
+            mst_sheet_real(out, mst_json_real(one, "nearest"));
             mst_sheet_text(out, sweep_sheet_decision(round, one, last ? stopped : NULL));
         }
     }
