@@ -1,9 +1,11 @@
 /* Contract in json_text.h. */
 #include "base/json_text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 
 /* Returns the length of the UTF-8 character at text, 0 if there is none. */
 static size_t json_text_character(const char *text)
@@ -37,4 +39,32 @@ json_t *mst_json_text(const char *text)
     value = json_stringn(good, n);
     mst_free(good);
     return value;
+}
+
+json_t *mst_json_texts(char *const *texts, size_t n)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < n; i++)
+        if (json_array_append_new(array, mst_json_text(texts[i])) != 0) {
+            json_decref(array);
+            return NULL;
+        }
+    return array;
+}
+
+mst_status mst_json_save(const json_t *json, size_t flags, const char *path)
+{
+    mst_status st;
+    mst_out *out = NULL;
+    char *text = json_dumps(json, flags);
+    if (text == NULL)
+        return mst_fail_memory();
+    TRY_OUT(st, mst_out_open(path, &out));
+    TRY_OUT(st, mst_out_write(out, text, strlen(text)));
+    TRY_OUT(st, mst_out_write(out, "\n", 1));
+    TRY_OUT(st, mst_out_commit(out));
+out:
+    mst_out_close(out);
+    free(text); /* jansson's allocation */
+    return st;
 }

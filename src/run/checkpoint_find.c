@@ -7,18 +7,17 @@
 #include "run/checkpoint_impl.h"
 #include "run/run_dir.h"
 
-/* *out stays NULL if the folder has no complete checkpoint. */
-static mst_status checkpoint_find_newest(const char *folder, char **out)
+mst_status mst_checkpoint_newest(const char *folder, uint64_t below, char **path, uint64_t *step)
 {
     mst_checkpoint_entry *entries = NULL;
     size_t n = 0;
-    TRY(mst_checkpoint_list(folder, &entries, &n));
-    while (n > 0 && !entries[n - 1].complete)
+    mst_status st = mst_checkpoint_list(folder, &entries, &n);
+    while (n > 0 && (!entries[n - 1].complete || entries[n - 1].step >= below))
         n--;
-    mst_status st = MST_OK;
     if (n > 0) {
-        *out = mst_sprintf("%s/" CHECKPOINT_STEP_NAME, folder, (unsigned long long)entries[n - 1].step);
-        if (*out == NULL)
+        *step = entries[n - 1].step;
+        *path = mst_sprintf("%s/" CHECKPOINT_STEP_NAME, folder, (unsigned long long)*step);
+        if (*path == NULL)
             st = mst_fail_memory();
     }
     mst_free(entries);
@@ -37,6 +36,7 @@ static mst_status checkpoint_none_in_run(const char *path)
 mst_status mst_checkpoint_find(const char *path, char **out)
 {
     mst_status st = MST_OK;
+    uint64_t step;
     char *found = NULL;
     char *nested = mst_sprintf("%s/checkpoints", path), *manifest = mst_sprintf("%s/manifest.json", path),
          *metrics = mst_sprintf("%s/metrics.csv", path);
@@ -47,9 +47,9 @@ mst_status mst_checkpoint_find(const char *path, char **out)
                              mst_path_exists(path) ? "not a checkpoint: a checkpoint is a folder"
                                                    : "no such run or checkpoint"));
     if (mst_path_is_folder(nested))
-        TRY_OUT(st, checkpoint_find_newest(nested, &found));
+        TRY_OUT(st, mst_checkpoint_newest(nested, UINT64_MAX, &found, &step));
     else if (!mst_path_exists(manifest))
-        TRY_OUT(st, checkpoint_find_newest(path, &found));
+        TRY_OUT(st, mst_checkpoint_newest(path, UINT64_MAX, &found, &step));
     else if (mst_path_exists(metrics)) /* a run */
         TRY_OUT(st, checkpoint_none_in_run(path));
     else if ((found = mst_strdup(path)) == NULL)
@@ -68,26 +68,21 @@ out:
 /* Whether a run was trained with --patience, according to its manifest. */
 static bool checkpoint_run_has_patience(const char *run)
 {
-    char *path = mst_sprintf("%s/manifest.json", run), *text = NULL;
-    size_t size;
-    json_t *manifest = NULL;
-    if (path != NULL && mst_path_exists(path) && mst_file_read_all(path, 64u << 20, &text, &size) == MST_OK)
-        manifest = json_loadb(text, size, 0, NULL);
+    json_t *manifest = mst_run_read_manifest(run);
     const json_t *training = json_object_get(json_object_get(manifest, "options"), "training");
     bool has = json_integer_value(json_object_get(training, "patience")) > 0;
     json_decref(manifest);
-    mst_free(text);
-    mst_free(path);
     return has;
 }
 
 mst_status mst_checkpoint_find_model(const char *path, bool last, char **out, bool *best)
 {
+    uint64_t step;
     char *found = NULL, *folder = mst_sprintf("%s/best", path);
     if (folder == NULL)
         return mst_fail_memory();
     mst_status st = !last && mst_path_is_folder(folder) && checkpoint_run_has_patience(path)
-                        ? checkpoint_find_newest(folder, &found)
+                        ? mst_checkpoint_newest(folder, UINT64_MAX, &found, &step)
                         : MST_OK;
     mst_free(folder);
     TRY(st);

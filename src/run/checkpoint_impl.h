@@ -1,4 +1,4 @@
-/* Shared by the files of checkpoints; no other file includes this. */
+/* Shared by the files of this folder; no other file includes this. */
 #ifndef MST_RUN_CHECKPOINT_IMPL_H
 #define MST_RUN_CHECKPOINT_IMPL_H
 
@@ -20,6 +20,9 @@ typedef struct mst_checkpoint_entry {
 /* The step-* folders of a folder in ascending order of steps; none if the folder does not exist. *out is the
  * caller's to mst_free. */
 mst_status mst_checkpoint_list(const char *folder, mst_checkpoint_entry **out, size_t *n);
+/* The newest complete checkpoint of a folder before step `below`. *path is the caller's to free; it and *step
+ * stay as they are if there is none. */
+mst_status mst_checkpoint_newest(const char *folder, uint64_t below, char **path, uint64_t *step);
 
 /* Tensor name of a view: slot NULL is the weights. False if it does not fit. */
 bool mst_checkpoint_tensor_name(char *out, const char *slot, const char *view);
@@ -31,7 +34,7 @@ typedef struct mst_save_file {
     uint32_t server;
     char *path;
     const char *name; /* in the folder: the end of path */
-    mst_safetensors_writer *writer;
+    mst_safetensors *writer;
     size_t n_tensors;
 } mst_save_file;
 

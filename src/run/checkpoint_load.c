@@ -28,25 +28,20 @@ static mst_status checkpoint_damaged(const char *checkpoint, mst_status st)
 {
     mst_error error;
     unsigned long long step = 0;
-    mst_checkpoint_entry *entries = NULL;
-    size_t n = 0;
+    uint64_t older;
     const char *name = strrchr(checkpoint, '/');
     if (st != MST_EINPUT || name == NULL || sscanf(name + 1, "step-%20llu", &step) != 1)
         return st;
     mst_error_save(&error, st);
-    char *folder = mst_strndup(checkpoint, (size_t)(name - checkpoint));
-    if (folder == NULL || mst_checkpoint_list(folder, &entries, &n) != MST_OK)
-        n = 0;
-    while (n > 0 && (!entries[n - 1].complete || entries[n - 1].step >= step))
-        n--;
-    if (n > 0)
+    char *folder = mst_strndup(checkpoint, (size_t)(name - checkpoint)), *path = NULL;
+    if (folder != NULL && mst_checkpoint_newest(folder, step, &path, &older) == MST_OK && path != NULL)
         st = mst_fail(error.code,
-                      "%s; an older checkpoint is %s/" CHECKPOINT_STEP_NAME
-                      ", which counts once the damaged one is removed; or start again",
-                      error.text, folder, (unsigned long long)entries[n - 1].step);
+                      "%s; an older checkpoint is %s, which counts once the damaged one is removed; or start "
+                      "again",
+                      error.text, path);
     else
         st = mst_error_restore(&error);
-    mst_free(entries);
+    mst_free(path);
     mst_free(folder);
     return st;
 }
@@ -164,15 +159,24 @@ out:
     return st;
 }
 
-static bool models_same_but_features(const json_t *a, const json_t *b)
+/* The entries of a model's description that must be the same, besides features and net. */
+static const struct {
+    const char *key, *before, *behind;
+} model_entries[] = {
+    {"name", "", ""}, {"classes", "", " classes"}, {"bias", "bias ", ""}, {"image", "images ", ""}};
+#define N_MODEL_ENTRIES (sizeof model_entries / sizeof *model_entries)
+
+/* The first of them in which two models differ; N_MODEL_ENTRIES: none. */
+static size_t models_difference(const json_t *a, const json_t *b)
 {
-    static const char *const keys[] = {"name", "classes", "bias", "image"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const json_t *x = json_object_get(a, keys[i]), *y = json_object_get(b, keys[i]);
+    size_t i = 0;
+    for (; i < N_MODEL_ENTRIES; i++) {
+        const json_t *x = json_object_get(a, model_entries[i].key),
+                     *y = json_object_get(b, model_entries[i].key);
         if ((x != NULL || y != NULL) && !json_equal((json_t *)x, (json_t *)y))
-            return false;
+            break;
     }
-    return true;
+    return i;
 }
 
 /* The next line of a net with content, without comment and surrounding blanks; its length is 0 at the end. */
@@ -219,21 +223,13 @@ static char *model_entry_text(const json_t *model, const char *key)
     return text != NULL ? strdup(text) : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
 }
 
-/* Names the first difference between two models, besides features. */
-static mst_status models_differ(const char *checkpoint, const json_t *theirs, const json_t *mine)
+static mst_status models_differ(const char *checkpoint, const json_t *theirs, const json_t *mine, size_t i)
 {
-    static const struct {
-        const char *key, *before, *behind;
-    } entries[] = {
-        {"name", "", ""}, {"classes", "", " classes"}, {"bias", "bias ", ""}, {"image", "images ", ""}};
-    size_t i = 0, last = sizeof entries / sizeof *entries - 1;
-    while (i < last &&
-           json_equal(json_object_get(theirs, entries[i].key), json_object_get(mine, entries[i].key)))
-        i++;
-    char *was = model_entry_text(theirs, entries[i].key), *is = model_entry_text(mine, entries[i].key);
-    mst_status st =
-        mst_fail(MST_EINPUT, "%s holds another model: %s%s%s there, %s here", checkpoint, entries[i].before,
-                 was != NULL ? was : "none", entries[i].behind, is != NULL ? is : "none");
+    char *was = model_entry_text(theirs, model_entries[i].key),
+         *is = model_entry_text(mine, model_entries[i].key);
+    mst_status st = mst_fail(MST_EINPUT, "%s holds another model: %s%s%s there, %s here", checkpoint,
+                             model_entries[i].before, was != NULL ? was : "none", model_entries[i].behind,
+                             is != NULL ? is : "none");
     free(was);
     free(is);
     return st;
@@ -244,19 +240,18 @@ mst_status mst_checkpoint_fits(const char *checkpoint, const json_t *theirs, con
 {
     long long there = (long long)json_integer_value(json_object_get(theirs, "features")),
               here = (long long)json_integer_value(json_object_get(mine, "features"));
-    bool same = models_same_but_features(mine, theirs);
-    if (same)
-        TRY(models_same_net(checkpoint, theirs, mine));
-    if (same && there == here)
+    size_t difference = models_difference(theirs, mine);
+    if (difference < N_MODEL_ENTRIES)
+        return models_differ(checkpoint, theirs, mine, difference);
+    TRY(models_same_net(checkpoint, theirs, mine));
+    if (there == here)
         return MST_OK;
-    if (same && features_given)
+    if (features_given)
         return mst_fail(MST_EINPUT, "%s was trained with %lld features: --features %lld does not fit",
                         checkpoint, there, here);
-    if (same)
-        return mst_fail(MST_EINPUT, "%s was trained with %lld features, the data here has %lld: %s %lld",
-                        checkpoint, there, here, here < there ? "give --features" : "rows must have at most",
-                        there);
-    return models_differ(checkpoint, theirs, mine);
+    return mst_fail(MST_EINPUT, "%s was trained with %lld features, the data here has %lld: %s %lld",
+                    checkpoint, there, here, here < there ? "give --features" : "rows must have at most",
+                    there);
 }
 
 /* ---- loading ---- */

@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/version.h"
 #include "run/checkpoint_impl.h"
 
@@ -27,7 +28,7 @@ typedef struct tensor_name {
 void mst_save_fini(mst_save *save)
 {
     for (size_t i = 0; i < save->n_files; i++) {
-        mst_safetensors_writer_close(save->files[i].writer);
+        mst_safetensors_close(save->files[i].writer);
         mst_free(save->files[i].path);
     }
     json_decref(save->manifest);
@@ -387,25 +388,6 @@ static mst_status save_sync_folder(const char *path)
     return st;
 }
 
-static mst_status save_write_manifest(const mst_save *save)
-{
-    mst_status st;
-    mst_out *out = NULL;
-    char *text = json_dumps(save->manifest, JSON_INDENT(1)),
-         *path = mst_sprintf("%s/manifest.json", save->path);
-    if (path == NULL || text == NULL)
-        TRY_OUT(st, mst_fail_memory());
-    TRY_OUT(st, mst_out_open(path, &out));
-    TRY_OUT(st, mst_out_write(out, text, strlen(text)));
-    TRY_OUT(st, mst_out_write(out, "\n", 1));
-    TRY_OUT(st, mst_out_commit(out));
-out:
-    mst_out_close(out);
-    free(text); /* jansson's allocation */
-    mst_free(path);
-    return st;
-}
-
 mst_status mst_save_finish(mst_save *save, const char *folder)
 {
     for (size_t i = 0; i < save->n_files; i++) {
@@ -418,7 +400,10 @@ mst_status mst_save_finish(mst_save *save, const char *folder)
             return mst_fail_memory();
     }
     TRY(save_sync_folder(folder));
-    TRY(save_write_manifest(save));
+    char *path = mst_sprintf("%s/manifest.json", save->path);
+    mst_status st = path != NULL ? mst_json_save(save->manifest, JSON_INDENT(1), path) : mst_fail_memory();
+    mst_free(path);
+    TRY(st);
     /* the checkpoint is complete: a later failure costs disk space only */
     if (!save->fresh)
         save_remove_other_parts(save);

@@ -209,11 +209,12 @@ mst_status mst_checkpointer_new(const char *folder, uint32_t keep, const char *c
     return MST_OK;
 }
 
-/* Waits for the background thread, which waits only for the disk. */
-static mst_status checkpointer_wait_idle(mst_checkpointer *self, char **path)
+mst_status mst_checkpointer_wait(mst_checkpointer *self, char **path)
 {
+    if (path != NULL)
+        *path = NULL;
     pthread_mutex_lock(&self->lock);
-    while (self->state == SAVE_BUSY)
+    while (self->state == SAVE_BUSY) /* the background thread waits only for the disk */
         pthread_cond_wait(&self->changed, &self->lock);
     mst_error outcome = self->outcome;
     self->outcome.code = MST_OK;
@@ -226,13 +227,6 @@ static mst_status checkpointer_wait_idle(mst_checkpointer *self, char **path)
     if (outcome.code == MST_ENOMEM && outcome.text[0] == 0)
         return mst_fail_memory();
     return outcome.code == MST_OK ? MST_OK : mst_error_restore(&outcome);
-}
-
-mst_status mst_checkpointer_wait(mst_checkpointer *self, char **path)
-{
-    if (path != NULL)
-        *path = NULL;
-    return checkpointer_wait_idle(self, path);
 }
 
 static void checkpointer_set_state(mst_checkpointer *self, save_state state)
@@ -267,7 +261,7 @@ mst_status mst_checkpointer_begin_parts(mst_checkpointer *self, const mst_params
                                         const mst_checkpoint_meta *meta, const mst_part_spec *parts,
                                         uint32_t n)
 {
-    TRY(checkpointer_wait_idle(self, NULL));
+    TRY(mst_checkpointer_wait(self, NULL));
     if (checkpointer_get_state(self) == SAVE_OPEN)
         return mst_fail(MST_EUSAGE, "%s: another checkpoint is being written", self->folder);
     if (params->n_slots > 0 && self->slot_names == NULL)

@@ -12,12 +12,10 @@
  * still exists. */
 #include "run/run_dir.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -26,16 +24,18 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/log.h"
+#include "base/strings.h"
+#include "run/checkpoint_impl.h"
 
-#define RUN_FORMAT   "muster-run"
-#define RUN_VERSION  1
-#define OLD_COLUMNS  "step,rows,epoch,train_seconds,eval_seconds,lr,train_loss,set,loss,accuracy,auc"
-#define OLD_HEADER   OLD_COLUMNS "\n" /* of runs without top5 */
-#define HEADER       OLD_COLUMNS ",top5\n"
-#define N_COLUMNS    12
-#define MANIFEST_MAX ((size_t)256 << 20)
-#define METRICS_MAX  ((size_t)4 << 30)
+#define RUN_FORMAT  "muster-run"
+#define RUN_VERSION 1
+#define OLD_COLUMNS "step,rows,epoch,train_seconds,eval_seconds,lr,train_loss,set,loss,accuracy,auc"
+#define OLD_HEADER  OLD_COLUMNS "\n" /* of runs without top5 */
+#define HEADER      OLD_COLUMNS ",top5\n"
+#define N_COLUMNS   12
+#define METRICS_MAX ((size_t)4 << 30)
 
 struct mst_run {
     char *path;
@@ -159,14 +159,8 @@ static void run_unlock_folder(const char *folder, int *fd)
 
 json_t *mst_run_last_manifest(const mst_run *self)
 {
-    char *text = NULL;
-    size_t size = 0;
-    if (!mst_path_exists(self->manifest) ||
-        mst_file_read_all(self->manifest, MANIFEST_MAX, &text, &size) != MST_OK)
-        return NULL;
-    json_t *root = json_loadb(text, size, 0, NULL);
+    json_t *root = mst_run_read_manifest(self->path);
     const char *format = json_string_value(json_object_get(root, "format"));
-    mst_free(text);
     if (format != NULL && strcmp(format, RUN_FORMAT) == 0)
         return root;
     json_decref(root);
@@ -298,23 +292,6 @@ static mst_status run_make_folder(const mst_run *self)
     return mst_fail(MST_EIO, "%s: the folder cannot be created: %s", self->path, strerror(errno));
 }
 
-static mst_status run_write_manifest(const mst_run *self, const json_t *manifest)
-{
-    mst_status st;
-    mst_out *out = NULL;
-    char *text = json_dumps(manifest, JSON_INDENT(1));
-    if (text == NULL)
-        return mst_fail_memory();
-    TRY_OUT(st, mst_out_open(self->manifest, &out));
-    TRY_OUT(st, mst_out_write(out, text, strlen(text)));
-    TRY_OUT(st, mst_out_write(out, "\n", 1));
-    TRY_OUT(st, mst_out_commit(out));
-out:
-    mst_out_close(out);
-    free(text);
-    return st;
-}
-
 mst_status mst_run_manifest(mst_run *self, const json_t *manifest)
 {
     json_t *whole = json_pack("{s:s, s:i}", "format", RUN_FORMAT, "version", RUN_VERSION);
@@ -324,7 +301,7 @@ mst_status mst_run_manifest(mst_run *self, const json_t *manifest)
     else if (whole == NULL || json_object_update_missing(whole, (json_t *)manifest) != 0)
         st = mst_fail_memory();
     else
-        st = run_write_manifest(self, whole);
+        st = mst_json_save(whole, JSON_INDENT(1), self->manifest);
     json_decref(whole);
     return st;
 }
@@ -508,34 +485,17 @@ const char *mst_run_missing(const mst_run *self, char *out, size_t size)
 
 /* ---- lines ---- */
 
-/* A line in progress; n stays below the size. */
-typedef struct metrics_line {
-    char text[512];
-    size_t n;
-} metrics_line;
-
-static void __attribute__((format(printf, 2, 3))) metrics_line_add(metrics_line *l, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(l->text + l->n, sizeof l->text - l->n, format, args);
-    va_end(args);
-    size_t room = sizeof l->text - l->n - 1;
-    l->n += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room;
-}
-
 /* Adds a column with the digits of a float, empty for NAN. */
-static void metrics_line_add_real(metrics_line *l, double value)
+static void metrics_add_real(mst_string *line, double value)
 {
-    if (isnan(value))
-        metrics_line_add(l, ",");
-    else
-        metrics_line_add(l, ",%.9g", value);
+    mst_string_add(line, ",");
+    if (!isnan(value))
+        mst_string_format(line, "%.9g", value);
 }
 
 mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics)
 {
-    metrics_line l = {.n = 0};
+    mst_string line = {0};
     mst_status st = mst_run_keep(self, NULL);
     if (st == MST_EIO && !self->unwritten)
         mst_warn("%s: cannot be created again: %s; metrics.csv ends here", self->path, mst_error_text());
@@ -543,18 +503,20 @@ mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics)
     if (st != MST_OK)
         return st == MST_EIO ? MST_OK : st;
     self->step = metrics->step;
-    metrics_line_add(&l, "%llu,%llu,%llu,%.6f,%.6f", (unsigned long long)metrics->step,
-                     (unsigned long long)metrics->rows, (unsigned long long)metrics->epoch,
-                     metrics->train_seconds, metrics->eval_seconds);
-    metrics_line_add_real(&l, metrics->lr);
-    metrics_line_add_real(&l, metrics->train_loss);
-    metrics_line_add(&l, ",%.64s", metrics->set == NULL ? "" : metrics->set);
-    metrics_line_add_real(&l, metrics->loss);
-    metrics_line_add_real(&l, metrics->accuracy);
-    metrics_line_add_real(&l, metrics->auc);
-    metrics_line_add_real(&l, metrics->top5);
-    metrics_line_add(&l, "\n");
-    return run_append_metrics(self, l.text, l.n);
+    mst_string_format(&line, "%llu,%llu,%llu,%.6f,%.6f", (unsigned long long)metrics->step,
+                      (unsigned long long)metrics->rows, (unsigned long long)metrics->epoch,
+                      metrics->train_seconds, metrics->eval_seconds);
+    metrics_add_real(&line, metrics->lr);
+    metrics_add_real(&line, metrics->train_loss);
+    mst_string_format(&line, ",%s", metrics->set);
+    metrics_add_real(&line, metrics->loss);
+    metrics_add_real(&line, metrics->accuracy);
+    metrics_add_real(&line, metrics->auc);
+    metrics_add_real(&line, metrics->top5);
+    mst_string_add(&line, "\n");
+    st = line.failed ? mst_fail_memory() : run_append_metrics(self, line.text, line.size);
+    mst_string_fini(&line);
+    return st;
 }
 
 /* ---- the run ---- */
@@ -562,24 +524,16 @@ mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics)
 /* Another process may have continued the run between loading its checkpoint and locking. */
 static mst_status run_check_newest(const mst_run *self, uint64_t resume_step)
 {
-    unsigned long long step, newest = 0;
-    char *folder = mst_sprintf("%s/checkpoints", self->path);
-    DIR *dir = folder != NULL ? opendir(folder) : NULL;
-    struct dirent *found;
-    while (dir != NULL && (found = readdir(dir)) != NULL) {
-        char *manifest = mst_sprintf("%s/%s/manifest.json", folder, found->d_name);
-        if (sscanf(found->d_name, "step-%20llu", &step) == 1 && step > newest && manifest != NULL &&
-            mst_path_exists(manifest))
-            newest = step;
-        mst_free(manifest);
-    }
-    if (dir != NULL)
-        closedir(dir);
+    uint64_t step = 0;
+    char *newest = NULL, *folder = mst_sprintf("%s/checkpoints", self->path);
+    mst_status st =
+        folder != NULL ? mst_checkpoint_newest(folder, UINT64_MAX, &newest, &step) : mst_fail_memory();
+    if (newest != NULL && step > resume_step)
+        st = mst_fail(MST_EEXIST, "%s: another process has continued the run to step %llu; start again",
+                      self->path, (unsigned long long)step);
+    mst_free(newest);
     mst_free(folder);
-    if (newest <= resume_step)
-        return MST_OK;
-    return mst_fail(MST_EEXIST, "%s: another process has continued the run to step %llu; start again",
-                    self->path, newest);
+    return st;
 }
 
 static mst_status run_open_existing(mst_run *self, uint64_t resume_step)

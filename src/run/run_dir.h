@@ -40,6 +40,9 @@ bool mst_run_replaces_result(const mst_run *self);
 void mst_run_settle(mst_run *self);  /* keeps the new run and removes the overwritten one */
 void mst_run_abandon(mst_run *self); /* removes the new run and restores the overwritten one */
 
+/* Returns the manifest.json of a run. New reference; NULL if it is missing or not valid JSON. */
+json_t *mst_run_read_manifest(const char *run);
+
 /* Returns the current manifest.json, in a resumed run that of its last piece. New reference; NULL if it is
  * missing or not a run's. */
 json_t *mst_run_last_manifest(const mst_run *self);

@@ -1,7 +1,6 @@
 /* Run directories that this process does not have open: saved checkpoints, the command that resumes a run,
  * free names. Contract in run_dir.h. */
 #include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,10 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "run/checkpoint_impl.h"
 #include "run/run_dir.h"
+
+#define MANIFEST_MAX ((size_t)256 << 20)
 
 typedef enum saved {
     SAVED_NOTHING,
@@ -20,34 +22,37 @@ typedef enum saved {
 
 static saved run_saved_state(const char *run)
 {
-    char path[4096];
-    saved found = SAVED_NOTHING;
-    if (snprintf(path, sizeof path, "%s/checkpoints", run) >= (int)sizeof path)
-        return SAVED_UNKNOWN;
-    DIR *dir = opendir(path);
-    if (dir == NULL)
-        return errno == ENOENT ? SAVED_NOTHING : SAVED_UNKNOWN;
-    for (struct dirent *e; found != SAVED_SOMETHING && (e = readdir(dir)) != NULL;) {
-        if (strncmp(e->d_name, "step-", 5) != 0)
-            continue;
-        int n = snprintf(path, sizeof path, "%s/checkpoints/%s/manifest.json", run, e->d_name);
-        found = n < (int)sizeof path && mst_path_exists(path) ? SAVED_SOMETHING : SAVED_UNKNOWN;
-    }
-    closedir(dir);
+    mst_checkpoint_entry *entries = NULL;
+    size_t n = 0;
+    char *folder = mst_sprintf("%s/checkpoints", run);
+    bool known = folder != NULL && mst_checkpoint_list(folder, &entries, &n) == MST_OK;
+    saved found = known && n == 0 ? SAVED_NOTHING : SAVED_UNKNOWN;
+    for (size_t i = 0; i < n; i++)
+        if (entries[i].complete)
+            found = SAVED_SOMETHING;
+    mst_free(entries);
+    mst_free(folder);
     return found;
 }
 
-/* Reads state and host of the manifest; "": unknown. */
-static void run_read_manifest(const char *run, char state[16], char host[256])
+json_t *mst_run_read_manifest(const char *run)
 {
-    char path[4096];
-    int n = snprintf(path, sizeof path, "%s/manifest.json", run);
-    json_t *manifest = n < (int)sizeof path ? json_load_file(path, 0, NULL) : NULL;
-    const char *is = json_string_value(json_object_get(manifest, "state")),
-               *at = json_string_value(json_object_get(manifest, "host"));
-    snprintf(state, 16, "%s", is != NULL ? is : "");
-    snprintf(host, 256, "%s", at != NULL ? at : "");
-    json_decref(manifest);
+    char *path = mst_sprintf("%s/manifest.json", run), *text = NULL;
+    size_t size;
+    json_t *manifest = NULL;
+    if (path != NULL && mst_path_exists(path) &&
+        mst_file_read_all(path, MANIFEST_MAX, &text, &size) == MST_OK)
+        manifest = json_loadb(text, size, 0, NULL);
+    mst_free(text);
+    mst_free(path);
+    return manifest;
+}
+
+/* Returns whether a text of the manifest is one of two. */
+static bool run_entry_is(const json_t *manifest, const char *key, const char *one, const char *other)
+{
+    const char *text = json_string_value(json_object_get(manifest, key));
+    return text != NULL && (strcmp(text, one) == 0 || strcmp(text, other) == 0);
 }
 
 /* Returns whether muster writes an entry of that name, or a temporary file for it. */
@@ -91,18 +96,20 @@ bool mst_run_is_empty(const char *folder)
 
 bool mst_run_has_result(const char *folder)
 {
-    char state[16], host[256];
-    run_read_manifest(folder, state, host);
-    return strcmp(state, "done") == 0 || strcmp(state, "stopped") == 0 ||
-           run_saved_state(folder) != SAVED_NOTHING;
+    json_t *manifest = mst_run_read_manifest(folder);
+    bool ended = run_entry_is(manifest, "state", "done", "stopped");
+    json_decref(manifest);
+    return ended || run_saved_state(folder) != SAVED_NOTHING;
 }
 
 void mst_run_way_on(const char *run, char *out, size_t size)
 {
-    char state[16], host[256], here[256] = "";
+    char here[256] = "";
+    json_t *manifest = mst_run_read_manifest(run);
     gethostname(here, sizeof here - 1);
-    run_read_manifest(run, state, host);
-    bool known = strcmp(host, here) == 0 && (strcmp(state, "running") == 0 || strcmp(state, "failed") == 0);
+    bool known =
+        run_entry_is(manifest, "host", here, here) && run_entry_is(manifest, "state", "running", "failed");
+    json_decref(manifest);
     saved found = known ? run_saved_state(run) : SAVED_UNKNOWN;
     const char *unless_sure = found == SAVED_UNKNOWN ? " if it has saved a checkpoint" : "";
     char command[MST_ERROR_MAX / 2];

@@ -37,16 +37,8 @@ struct mst_safetensors {
     char *path;
     int fd;
     uint64_t data_at, data_size;
-    json_t *root;
-    mst_tensor *tensors;
-    size_t n;
-};
-
-struct mst_safetensors_writer {
-    char *path;
-    int fd;
-    uint64_t data_at, data_size;
-    mst_tensor *tensors; /* names are not kept */
+    json_t *root;        /* the header; NULL for a file that is written */
+    mst_tensor *tensors; /* names: in the header */
     size_t n;
 };
 
@@ -183,11 +175,6 @@ static mst_status safetensors_parse_header(mst_safetensors *self, const char *te
     return MST_OK;
 }
 
-static mst_status safetensors_read_exactly(const mst_safetensors *self, uint64_t offset, void *data, size_t n)
-{
-    return mst_sparse_read(self->fd, self->path, offset, data, n, false);
-}
-
 mst_status mst_safetensors_open(const char *path, mst_safetensors **out)
 {
     mst_status st;
@@ -210,7 +197,7 @@ mst_status mst_safetensors_open(const char *path, mst_safetensors **out)
     if (size < 8)
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: not a safetensors file: only %llu bytes long", path,
                              (unsigned long long)size));
-    TRY_OUT(st, safetensors_read_exactly(self, 0, &length, 8));
+    TRY_OUT(st, mst_sparse_read(self->fd, path, 0, &length, 8, false));
     if (length > size - 8 || length > HEADER_MAX)
         TRY_OUT(st,
                 mst_fail(MST_EINPUT, "%s: not a safetensors file: a header of %llu bytes in a file of %llu",
@@ -220,7 +207,7 @@ mst_status mst_safetensors_open(const char *path, mst_safetensors **out)
     header = mst_zalloc(length + 1);
     if (header == NULL)
         TRY_OUT(st, mst_fail_memory());
-    TRY_OUT(st, safetensors_read_exactly(self, 8, header, length));
+    TRY_OUT(st, mst_sparse_read(self->fd, path, 8, header, length, false));
     TRY_OUT(st, safetensors_parse_header(self, header, length));
     *out = self;
     self = NULL;
@@ -283,7 +270,7 @@ mst_status mst_safetensors_crc32c(mst_safetensors *self, uint32_t *out)
 /* ---- writing ---- */
 
 /* Assigns offsets to the tensors in order, and describes them in *root (new reference; NULL on failure). */
-static mst_status safetensors_describe(mst_safetensors_writer *self, const mst_tensor *tensors,
+static mst_status safetensors_describe(mst_safetensors *self, const mst_tensor *tensors,
                                        const json_t *metadata, json_t **root)
 {
     mst_status st = MST_OK;
@@ -321,12 +308,12 @@ out:
 }
 
 mst_status mst_safetensors_create(const char *path, const mst_tensor *tensors, size_t n,
-                                  const json_t *metadata, mst_safetensors_writer **out)
+                                  const json_t *metadata, mst_safetensors **out)
 {
     mst_status st;
     json_t *root = NULL;
     char *text = NULL, *header = NULL;
-    mst_safetensors_writer *self = mst_zalloc(sizeof *self);
+    mst_safetensors *self = mst_zalloc(sizeof *self);
     if (self == NULL)
         return mst_fail_memory();
     self->fd = -1;
@@ -359,36 +346,25 @@ mst_status mst_safetensors_create(const char *path, const mst_tensor *tensors, s
 out:
     if (self != NULL && self->fd >= 0)
         unlink(path);
-    mst_safetensors_writer_close(self);
+    mst_safetensors_close(self);
     mst_free(header);
     free(text);
     json_decref(root);
     return st;
 }
 
-mst_status mst_safetensors_write_at(mst_safetensors_writer *self, size_t i, uint64_t first, uint64_t n,
+mst_status mst_safetensors_write_at(mst_safetensors *self, size_t i, uint64_t first, uint64_t n,
                                     const float *data, bool lazy)
 {
     uint64_t at = self->data_at + self->tensors[i].begin + first * sizeof *data;
     return mst_sparse_write(self->fd, self->path, at, data, n * sizeof *data, lazy);
 }
 
-mst_status mst_safetensors_sync(mst_safetensors_writer *self, uint64_t *bytes, uint32_t *crc32c)
+mst_status mst_safetensors_sync(mst_safetensors *self, uint64_t *bytes, uint32_t *crc32c)
 {
     TRY(mst_sparse_crc32c(self->fd, self->path, self->data_at + self->data_size, crc32c));
     if (fsync(self->fd) != 0)
         return mst_fail(MST_EIO, "%s: cannot be written: %s", self->path, strerror(errno));
     *bytes = self->data_at + self->data_size;
     return MST_OK;
-}
-
-void mst_safetensors_writer_close(mst_safetensors_writer *self)
-{
-    if (self == NULL)
-        return;
-    if (self->fd >= 0)
-        close(self->fd);
-    mst_free(self->tensors);
-    mst_free(self->path);
-    mst_free(self);
 }

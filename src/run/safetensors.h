@@ -33,7 +33,7 @@ typedef struct mst_safetensors mst_safetensors;
 /* Reads and checks the header. MST_EIO if the file cannot be read, MST_EINPUT if it is not such a file. *out
  * is the caller's to close; set only on MST_OK. */
 mst_status mst_safetensors_open(const char *path, mst_safetensors **out);
-void mst_safetensors_close(mst_safetensors *self); /* NULL-safe */
+void mst_safetensors_close(mst_safetensors *self); /* NULL-safe; the file stays */
 
 /* In the order of the data. Tensors and their names live as long as self. */
 size_t mst_safetensors_count(const mst_safetensors *self);
@@ -52,19 +52,16 @@ mst_status mst_safetensors_crc32c(mst_safetensors *self, uint32_t *out);
 
 /* ---- writing ---- */
 
-typedef struct mst_safetensors_writer mst_safetensors_writer;
-
 /* Creates a file that must not exist, of n F32 tensors in that order (name, n_dims and dims are given, the
- * rest is computed), all zero until written. The data starts on a 64-byte boundary. metadata: an object of
- * texts, or NULL. On failure no file is left. */
+ * rest is computed), all zero until written. The reading functions do not apply to it. The data starts on a
+ * 64-byte boundary. metadata: an object of texts, or NULL. On failure no file is left. */
 mst_status mst_safetensors_create(const char *path, const mst_tensor *tensors, size_t n,
-                                  const json_t *metadata, mst_safetensors_writer **out);
+                                  const json_t *metadata, mst_safetensors **out);
 /* Writes elements [first, first + n), which must lie in tensor i; blocks of zeros become holes. Once per
  * element, in any order. */
-mst_status mst_safetensors_write_at(mst_safetensors_writer *self, size_t i, uint64_t first, uint64_t n,
+mst_status mst_safetensors_write_at(mst_safetensors *self, size_t i, uint64_t first, uint64_t n,
                                     const float *data, bool lazy);
 /* Makes the file durable and returns its size and its CRC-32C, read back from the page cache. */
-mst_status mst_safetensors_sync(mst_safetensors_writer *self, uint64_t *bytes, uint32_t *crc32c);
-void mst_safetensors_writer_close(mst_safetensors_writer *self); /* NULL-safe; the file stays */
+mst_status mst_safetensors_sync(mst_safetensors *self, uint64_t *bytes, uint32_t *crc32c);
 
 #endif

@@ -68,7 +68,7 @@ static void test_round_trip(void **state)
                              {.name = "empty", .n_dims = 1, .dims = {0}},
                              {.name = "scalar"}};
     json_t *metadata = json_pack("{s:s}", "key", "a text");
-    mst_safetensors_writer *writer = NULL;
+    mst_safetensors *writer = NULL;
     assert_int_equal(mst_safetensors_create(path, tensors, 3, metadata, &writer), MST_OK);
     json_decref(metadata);
     assert_int_equal(mst_safetensors_write_at(writer, 0, 0, 6, a, false), MST_OK);
@@ -76,7 +76,7 @@ static void test_round_trip(void **state)
     uint64_t bytes;
     uint32_t crc, crc_read;
     assert_int_equal(mst_safetensors_sync(writer, &bytes, &crc), MST_OK);
-    mst_safetensors_writer_close(writer);
+    mst_safetensors_close(writer);
 
     char *text = NULL;
     size_t size;
@@ -122,13 +122,13 @@ static void test_holes(void **state)
         w[touched[i]] = (float)i + 1;
     w[300000] = -0.0f;
     mst_tensor tensor = {.name = "w", .n_dims = 1, .dims = {n}};
-    mst_safetensors_writer *writer = NULL;
+    mst_safetensors *writer = NULL;
     assert_int_equal(mst_safetensors_create(path, &tensor, 1, NULL, &writer), MST_OK);
     assert_int_equal(mst_safetensors_write_at(writer, 0, 0, n, w, true), MST_OK);
     uint64_t bytes;
     uint32_t crc, crc_read;
     assert_int_equal(mst_safetensors_sync(writer, &bytes, &crc), MST_OK);
-    mst_safetensors_writer_close(writer);
+    mst_safetensors_close(writer);
     struct stat info;
     assert_int_equal(stat(path, &info), 0);
     assert_true((uint64_t)info.st_size >= n * sizeof *w);
@@ -241,7 +241,7 @@ static void test_disk_full(void **state)
     (void)state;
     float a[4] = {1, 2, 3, 4};
     mst_tensor tensor = {.name = "a", .n_dims = 1, .dims = {4}};
-    mst_safetensors_writer *writer = NULL;
+    mst_safetensors *writer = NULL;
     mst_sparse_fail_at(1);
     assert_int_equal(mst_safetensors_create(path, &tensor, 1, NULL, &writer), MST_EIO);
     assert_null(writer);
@@ -250,7 +250,7 @@ static void test_disk_full(void **state)
     mst_sparse_fail_at(2);
     assert_int_equal(mst_safetensors_create(path, &tensor, 1, NULL, &writer), MST_OK);
     assert_int_equal(mst_safetensors_write_at(writer, 0, 0, 4, a, false), MST_EIO);
-    mst_safetensors_writer_close(writer);
+    mst_safetensors_close(writer);
     /* An existing file is never written into. */
     assert_int_equal(mst_safetensors_create(path, &tensor, 1, NULL, &writer), MST_EIO);
     assert_true(mst_path_exists(path));
@@ -264,12 +264,12 @@ static void test_no_memory(void **state)
     mst_alloc_stats_get(&before);
     mst_status st = MST_ENOMEM;
     for (uint64_t k = 1; st == MST_ENOMEM; k++) {
-        mst_safetensors_writer *writer = NULL;
+        mst_safetensors *writer = NULL;
         mst_safetensors *file = NULL;
         unlink(path);
         mst_alloc_fail_at(k);
         st = mst_safetensors_create(path, &tensor, 1, NULL, &writer);
-        mst_safetensors_writer_close(writer);
+        mst_safetensors_close(writer);
         if (st == MST_OK)
             st = mst_safetensors_open(path, &file);
         mst_safetensors_close(file);
