@@ -67,12 +67,6 @@ mst_status mst_job_data(const mst_job_config *config, mst_job_set set, json_t **
     return MST_OK;
 }
 
-static const char *job_data_name(const json_t *data, char *out, size_t size)
-{
-    mst_source_name(data, out, size);
-    return out;
-}
-
 static const char *job_data_text(const json_t *data, const char *key)
 {
     const char *text = json_string_value(json_object_get(data, key));
@@ -91,8 +85,8 @@ mst_status mst_job_same_data(mst_job_set set, const json_t *theirs, const char *
     return mst_fail(
         MST_EINPUT,
         "%s %s %s (%s, checksum %s), but %s was given %s (%s, checksum %s): give all the same data%s", who,
-        uses[set], job_data_name(theirs, one, sizeof one), job_data_text(theirs, "size"),
-        job_data_text(theirs, "checksum"), whose, job_data_name(ours, other, sizeof other),
+        uses[set], mst_source_name(theirs, one, sizeof one), job_data_text(theirs, "size"),
+        job_data_text(theirs, "checksum"), whose, mst_source_name(ours, other, sizeof other),
         job_data_text(ours, "size"), job_data_text(ours, "checksum"),
         shardable && set == MST_JOB_TRAIN ? ", or --shard local where each has its own" : "");
 }
@@ -104,7 +98,6 @@ typedef struct embedded_process {
     const mst_train_callbacks *callbacks;
     bool server;
     mst_job_summary summary;
-    mst_worker_counts counts;
     mst_error error; /* code MST_OK: success */
     pthread_t thread;
 } embedded_process;
@@ -113,7 +106,7 @@ static void *embedded_thread(void *arg)
 {
     embedded_process *p = arg;
     mst_status st = p->server ? mst_job_server(&p->config, p->callbacks, &p->summary)
-                              : mst_job_worker(&p->config, p->callbacks, &p->counts, &p->summary);
+                              : mst_job_worker(&p->config, p->callbacks, &p->summary);
     mst_error_save(&p->error, st);
     return NULL;
 }
@@ -217,7 +210,6 @@ static mst_status job_adopt(void *arg, const json_t *job)
 mst_status mst_job_run(mst_settings *settings, const mst_train_config *config, const mst_job_lost *lost,
                        const mst_train_callbacks *callbacks, mst_job_summary *summary)
 {
-    mst_worker_counts counts = {0};
     adoption adopted = {settings, mst_settings_shared(config->options)};
     mst_job_config job = {
         .train = config,
@@ -241,7 +233,7 @@ mst_status mst_job_run(mst_settings *settings, const mst_train_config *config, c
     else if (settings->process.role == 1)
         st = mst_job_server(&job, callbacks, summary);
     else
-        st = mst_job_worker(&job, callbacks, &counts, summary);
+        st = mst_job_worker(&job, callbacks, summary);
     json_decref(job.same);
     return st;
 }

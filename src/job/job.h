@@ -13,7 +13,7 @@
 #define MST_JOB_JOB_H
 
 #include "net/cluster.h"
-#include "ps/worker.h"
+#include "net/net.h"
 #include "ranks/rank_monitor.h"
 #include "train/run_status.h"
 #include "train/train_config.h"
@@ -44,7 +44,7 @@ mst_status mst_job_server(const mst_job_config *config, const mst_train_callback
                           mst_job_summary *summary);
 
 mst_status mst_job_worker(const mst_job_config *config, const mst_train_callbacks *callbacks,
-                          mst_worker_counts *counts, mst_job_summary *summary);
+                          mst_job_summary *summary);
 
 /* strategy.servers servers and strategy.workers workers; config->cluster, index, engine and all_begin are not
  * used. */

@@ -24,11 +24,13 @@
 #include "train/training.h"
 
 /* Requests to stop and to save for rank 0's training: its own signals, and those of other ranks. A process is
- * one rank of one MPI job, and that function has no argument, so there is one of these. */
+ * one rank of one MPI job, and requests_take has no argument, so there is one of these. */
 static struct {
-    atomic_bool stop, save;
+    atomic_bool stop;
     const atomic_bool *own_stop;
     bool (*own_save)(void);
+    mst_strategy *strategy; /* of rank 0 */
+    mst_job_summary *summary;
 } requests;
 
 static void requests_poll(void *arg)
@@ -38,10 +40,17 @@ static void requests_poll(void *arg)
         atomic_store(&requests.stop, true);
 }
 
-static bool requests_take_save(void)
+/* Takes over the requests of all ranks; the run log of rank 0 calls it between runs of the strategy. */
+static bool requests_take(void)
 {
-    bool own = requests.own_save != NULL && requests.own_save();
-    return atomic_exchange(&requests.save, false) || own;
+    char *stopped_by = requests.summary->stopped_by;
+    bool own = requests.own_save != NULL && requests.own_save(), save;
+    int by;
+    mst_allreduce_requested(requests.strategy, &by, &save);
+    requests_poll(NULL);
+    if (by >= 0 && !atomic_exchange(&requests.stop, true))
+        snprintf(stopped_by, sizeof requests.summary->stopped_by, "rank %d", by);
+    return save || own;
 }
 
 /* ---- agreement ---- */
@@ -124,43 +133,6 @@ static mst_status rank_describe(const mst_job_config *config, const mst_training
 
 /* ---- a rank ---- */
 
-/* Callbacks of rank 0, which also take over the requests of other ranks between runs of the strategy. */
-typedef struct rank0_callbacks {
-    const mst_train_callbacks *callbacks;
-    mst_training *training;
-    mst_job_summary *summary;
-} rank0_callbacks;
-
-static void rank0_on_progress(void *arg, const mst_train_status *status)
-{
-    rank0_callbacks *l = arg;
-    int by;
-    bool save;
-    mst_allreduce_requested(l->training->strategy, &by, &save);
-    requests_poll(NULL);
-    if (by >= 0 && !atomic_exchange(&requests.stop, true))
-        snprintf(l->summary->stopped_by, sizeof l->summary->stopped_by, "rank %d", by);
-    if (save)
-        atomic_store(&requests.save, true);
-    if (l->callbacks->progress != NULL)
-        l->callbacks->progress(l->callbacks->arg, status);
-}
-
-static void rank0_on_evaluated(void *arg, const mst_train_status *status, const char *set,
-                               const mst_result *result)
-{
-    const rank0_callbacks *l = arg;
-    if (l->callbacks->evaluated != NULL)
-        l->callbacks->evaluated(l->callbacks->arg, status, set, result);
-}
-
-static void rank0_on_saved(void *arg, const mst_train_status *status, const char *path)
-{
-    const rank0_callbacks *l = arg;
-    if (l->callbacks->saved != NULL)
-        l->callbacks->saved(l->callbacks->arg, status, path);
-}
-
 /* Sends the step of rank 0's run to all ranks, and whether there is an observer. */
 static mst_status ranks_share_start(mst_comm *comm, const mst_training *training, uint64_t *step,
                                     bool *observed)
@@ -217,10 +189,11 @@ static mst_status rank_train(const mst_job_config *config, mst_comm *comm, mst_t
         return rank_follow(config, comm, training, step, observed);
     mst_allreduce_requests own = {.stop = config->train->stop, .save_wanted = config->train->save_wanted};
     TRY(mst_allreduce_join(training->strategy, &own));
-    rank0_callbacks l = {callbacks, training, summary};
-    mst_train_callbacks forward = {
-        .arg = &l, .progress = rank0_on_progress, .evaluated = rank0_on_evaluated, .saved = rank0_on_saved};
-    TRY(mst_training_run(training, &forward, &summary->train));
+    mst_train_callbacks shown = *callbacks;
+    shown.evaluating = NULL; /* for local training only */
+    requests.strategy = training->strategy;
+    requests.summary = summary;
+    TRY(mst_training_run(training, &shown, &summary->train));
     summary->coordinated = true;
     summary->workers = json_incref(training->workers);
     return MST_OK;
@@ -254,7 +227,7 @@ static mst_status rank_take_part(const mst_job_config *config, mst_comm *comm,
         TRY_OUT(st, mst_job_mpi_entry(mst_comm_mpi(comm), &entry));
         train_config.manifest = entry;
         train_config.stop = &requests.stop;
-        train_config.save_wanted = requests_take_save;
+        train_config.save_wanted = requests_take;
     }
     TRY_OUT(st, mst_training_new(&train_config, &training));
     TRY_OUT(st, rank_describe(config, training, &found));
@@ -290,7 +263,6 @@ mst_status mst_job_allreduce(const mst_job_config *config, const mst_job_lost *l
     requests.own_stop = config->train->stop;
     requests.own_save = config->train->save_wanted;
     atomic_store(&requests.stop, false);
-    atomic_store(&requests.save, false);
     TRY(mst_comm_new(&options, &comm));
     mst_status st = rank_take_part(config, comm, callbacks, summary);
     if (st == MST_OK)

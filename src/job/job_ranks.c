@@ -17,14 +17,6 @@ static void ranks_lost(void *arg, mst_rank_loss reason, const char *sentence)
     mst_net_mpi_lost(sentence);
 }
 
-static mst_status ranks_take_part(const mst_job_config *config, bool serves,
-                                  const mst_train_callbacks *callbacks, mst_job_summary *summary)
-{
-    mst_worker_counts counts = {0};
-    return serves ? mst_job_server(config, callbacks, summary)
-                  : mst_job_worker(config, callbacks, &counts, summary);
-}
-
 mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost,
                          const mst_train_callbacks *callbacks, mst_job_summary *summary)
 {
@@ -50,7 +42,8 @@ mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost,
     own.engine = &mst_net_mpi;
     own.index = (uint32_t)mpi->rank - (serves ? 0 : config->cluster->n_servers);
     own.all_begin = true; /* the launcher started all of them */
-    mst_status st = ranks_take_part(&own, serves, callbacks, summary);
+    mst_status st =
+        serves ? mst_job_server(&own, callbacks, summary) : mst_job_worker(&own, callbacks, summary);
     if (st == MST_OK)
         st = mst_mpi_part(mpi, mst_now_ns() + PART_NS);
     json_decref(train.manifest);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "job/job_impl.h"
 #include "job/pulled_eval.h"
@@ -118,11 +119,6 @@ static mst_status server_job_admit(void *arg, const json_t *join)
     return role != NULL && strcmp(role, "worker") == 0 ? server_job_check_files(job, join, index) : MST_OK;
 }
 
-static uint64_t server_job_limit(uint64_t done, uint64_t left)
-{
-    return left > UINT64_MAX - done ? UINT64_MAX : done + left;
-}
-
 /* Logs that synchronous steps have other rows than those of local training, unless they are slices of one
  * order of rows. */
 static void server_job_log_order(const server_job *job, const json_t *join)
@@ -148,11 +144,7 @@ static mst_status server_job_open_run(server_job *job, const json_t *join, mst_s
     server_job_log_order(job, join);
     out->restore = training->start != NULL;
     out->at = *mst_run_log_at(training->log);
-    uint64_t steps, rows, epochs;
-    mst_run_log_limits(training->log, &steps, &rows, &epochs);
-    out->limit_steps = server_job_limit(out->at.steps, steps);
-    out->limit_rows = server_job_limit(out->at.rows, rows);
-    out->limit_epochs = server_job_limit(out->at.epoch, epochs);
+    mst_run_log_limits(training->log, &out->limit_steps, &out->limit_rows, &out->limit_epochs);
     out->run = mst_run_log_path(training->log);
     out->evaluates = o->test.n > 0 || o->valid != NULL;
     out->saves = o->save;
@@ -394,11 +386,8 @@ static mst_status server_job_serve(server_job *job)
 static json_t *server_job_manifest(const mst_job_config *config)
 {
     const mst_cluster *cluster = config->cluster;
-    json_t *servers = json_array(), *workers = json_array();
-    for (uint32_t i = 0; i < cluster->n_servers; i++)
-        json_array_append_new(servers, json_string(cluster->servers[i]));
-    for (uint32_t i = 0; i < cluster->n_workers; i++)
-        json_array_append_new(workers, json_string(cluster->workers[i]));
+    json_t *servers = mst_json_texts(cluster->servers, cluster->n_servers),
+           *workers = mst_json_texts(cluster->workers, cluster->n_workers);
     /* `muster launch` holds the other end of the standard input of a process (launch/parent_pipe.h) */
     const char *by = config->engine == &mst_net_inproc      ? "train"
                      : getenv("MUSTER_WATCH_STDIN") != NULL ? "launch"

@@ -46,9 +46,9 @@ static mst_status worker_join(const mst_job_config *config, const mst_training *
     return st;
 }
 
-static mst_status worker_train(const mst_job_config *config, mst_worker *worker, mst_training *training,
-                               mst_worker_counts *counts)
+static mst_status worker_train(const mst_job_config *config, mst_worker *worker, mst_training *training)
 {
+    mst_worker_counts counts;
     const mst_strategy_options *o = &training->strategy_options;
     mst_pulled_eval *evaluation = NULL;
     mst_pulled_eval_options eval = {.model = training->assembly.model,
@@ -79,7 +79,7 @@ static mst_status worker_train(const mst_job_config *config, mst_worker *worker,
     };
     mst_status st = worker_join(config, training, &job.join);
     if (st == MST_OK)
-        st = mst_worker_run(worker, &job, counts);
+        st = mst_worker_run(worker, &job, &counts);
     if (st == MST_OK)
         st = mst_dataset_intact(training->data.dataset);
     json_decref(job.join);
@@ -98,7 +98,7 @@ static mst_status worker_set_up(const mst_job_config *config, mst_training **out
     return MST_OK;
 }
 
-static mst_status worker_run(const mst_job_config *config, mst_worker_counts *counts)
+static mst_status worker_run(const mst_job_config *config)
 {
     const mst_strategy_options *o = config->train->strategy;
     mst_worker_options options = {
@@ -119,7 +119,7 @@ static mst_status worker_run(const mst_job_config *config, mst_worker_counts *co
     if (st == MST_OK)
         st = worker_set_up(config, &training);
     if (st == MST_OK)
-        st = worker_train(config, worker, training, counts);
+        st = worker_train(config, worker, training);
     else
         mst_worker_fail(worker, st);
     mst_error error;
@@ -147,16 +147,16 @@ static void *worker_server_thread(void *arg)
 }
 
 mst_status mst_job_worker(const mst_job_config *config, const mst_train_callbacks *callbacks,
-                          mst_worker_counts *counts, mst_job_summary *summary)
+                          mst_job_summary *summary)
 {
     *summary = (mst_job_summary){0};
     if (!config->cluster->colocated)
-        return worker_run(config, counts);
+        return worker_run(config);
     pthread_t thread;
     worker_server b = {.config = config, .callbacks = callbacks, .summary = summary};
     if (pthread_create(&thread, NULL, worker_server_thread, &b) != 0)
         return mst_fail(MST_EIO, "cannot start the thread of the server");
-    mst_status st = worker_run(config, counts);
+    mst_status st = worker_run(config);
     mst_error error;
     mst_error_save(&error, st);
     pthread_join(thread, NULL);

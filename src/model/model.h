@@ -51,6 +51,13 @@ typedef struct mst_loss_sum {
     uint64_t rows;
 } mst_loss_sum;
 
+static inline void mst_add_loss(mst_loss_sum *to, const mst_loss_sum *sum)
+{
+    to->loss += sum->loss;
+    to->weight += sum->weight;
+    to->rows += sum->rows;
+}
+
 /* Pointers to the model's weights: ranges[i] is dense range i of its gradient layout, sparse is key 0. */
 typedef struct mst_weights {
     float *ranges[MST_RANGE_MAX];

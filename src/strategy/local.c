@@ -149,11 +149,8 @@ static mst_status local_run(mst_strategy *base, mst_feed *feed, const mst_budget
     }
     progress->steps += atomic_load(&self->steps_done);
     progress->rows += atomic_load(&self->rows_done);
-    for (unsigned t = 0; t < self->n; t++) {
-        progress->loss.loss += self->workers[t].loss.loss;
-        progress->loss.weight += self->workers[t].loss.weight;
-        progress->loss.rows += self->workers[t].loss.rows;
-    }
+    for (unsigned t = 0; t < self->n; t++)
+        mst_add_loss(&progress->loss, &self->workers[t].loss);
     for (unsigned t = 0; t < self->n; t++)
         if (self->workers[t].status != MST_OK)
             return mst_error_restore(&self->workers[t].error);

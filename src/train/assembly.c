@@ -298,17 +298,3 @@ mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *checkpoi
 out:
     return st;
 }
-
-json_t *mst_manifest_options(json_t *options, const json_t *reading)
-{
-    json_t *found = json_object_get(reading, "normalise");
-    if (options == NULL)
-        return json_null();
-    if (found == NULL || json_object_get(options, "augmentation") == NULL)
-        return json_incref(options);
-    json_t *copy = json_deep_copy(options);
-    if (json_object_set(json_object_get(copy, "augmentation"), "normalise", found) == 0)
-        return copy;
-    json_decref(copy);
-    return NULL;
-}

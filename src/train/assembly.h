@@ -65,8 +65,4 @@ json_t *mst_model_json(const mst_model *model);
 mst_status mst_model_from_json(const json_t *json, const char *source, mst_model_options *options,
                                mst_shape *shape);
 
-/* The options for a manifest. Values that `reading`, how rows are read, has found (--normalise auto) are
- * there in numbers. options may be NULL. New reference, or NULL without memory. */
-json_t *mst_manifest_options(json_t *options, const json_t *reading);
-
 #endif

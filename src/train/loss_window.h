@@ -1,4 +1,8 @@
-/* of the previous interval */
+/* The training loss that a run reports: a mean over enough rows. An interval lasts from one evaluation to the
+ * next. Its loss is the mean over its rows and, if it has fewer rows than MST_LOSS_ROWS or than half of the
+ * previous interval, over earlier intervals too. So the rows depend only on the steps of the evaluations.
+ *
+ * Thread: one owner. Plain memory: zeros are an empty window. */
 #ifndef MST_TRAIN_LOSS_WINDOW_H
 #define MST_TRAIN_LOSS_WINDOW_H
 
@@ -30,13 +34,6 @@ void mst_loss_window_restore(mst_loss_window *self, const json_t *json);
 static inline double mst_mean_loss(const mst_loss_sum *sum)
 {
     return sum->weight > 0.0 ? sum->loss / sum->weight : (double)NAN;
-}
-
-static inline void mst_add_loss(mst_loss_sum *to, const mst_loss_sum *sum)
-{
-    to->loss += sum->loss;
-    to->weight += sum->weight;
-    to->rows += sum->rows;
 }
 
 #endif

@@ -90,7 +90,7 @@ unsigned mst_run_log_due(mst_run_log *self, mst_end *end);
  * next update of the progress line. */
 void mst_run_log_budget(const mst_run_log *self, mst_budget *out);
 
-/* The rest of the limits that are known in advance; UINT64_MAX: no such limit. */
+/* The limits that are known in advance, counted like the progress; UINT64_MAX: no such limit. */
 void mst_run_log_limits(const mst_run_log *self, uint64_t *steps, uint64_t *rows, uint64_t *epochs);
 
 /* Writes a training line of metrics.csv, at most one per second. */

@@ -140,16 +140,17 @@ void mst_run_log_budget(const mst_run_log *self, mst_budget *out)
     *out = b;
 }
 
-static uint64_t left_of(uint64_t limit, uint64_t done)
+/* The limit, or where the run is if that is beyond it. */
+static uint64_t limit_from(uint64_t limit, uint64_t done)
 {
-    return limit == UINT64_MAX ? UINT64_MAX : limit > done ? limit - done : 0;
+    return limit > done ? limit : done;
 }
 
 void mst_run_log_limits(const mst_run_log *self, uint64_t *steps, uint64_t *rows, uint64_t *epochs)
 {
-    *steps = left_of(step_limit(self), self->progress.steps);
-    *rows = left_of(row_limit(self), self->progress.rows);
-    *epochs = left_of(epoch_limit(self), self->progress.epoch);
+    *steps = limit_from(step_limit(self), self->progress.steps);
+    *rows = limit_from(row_limit(self), self->progress.rows);
+    *epochs = limit_from(epoch_limit(self), self->progress.epoch);
 }
 
 static bool limit_reached(const mst_run_log *self, mst_end *end)
@@ -187,13 +188,13 @@ void mst_run_log_save_begins(mst_run_log *self)
 
 unsigned mst_run_log_due(mst_run_log *self, mst_end *end)
 {
+    if (self->options.save_wanted != NULL && self->options.save_wanted()) /* it may also request to stop */
+        self->save.requested = true;
     bool over = limit_reached(self, end), ends = over && *end != MST_END_STOPPED;
     unsigned due = over ? MST_DUE_END : 0;
     if ((due_now(self, &self->eval_due) || ends) && !self->evals.under_way &&
         self->evals.step != self->progress.steps)
         due |= MST_DUE_EVAL;
-    if (self->options.save_wanted != NULL && self->options.save_wanted())
-        self->save.requested = true;
     if (due_now(self, &self->save_due) || self->save.requested) {
         if (mst_run_log_unsaved(self))
             due |= MST_DUE_SAVE;

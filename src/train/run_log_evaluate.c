@@ -39,29 +39,19 @@ static mst_status run_log_record(mst_run_log *self, const mst_train_callbacks *c
 
 static double run_log_metric(const mst_run_log *self, mst_metric metric)
 {
-    switch (metric) {
-    case MST_METRIC_TRAIN_LOSS:
-        return self->evals.train_loss;
-    case MST_METRIC_TEST_LOSS:
-        return self->evals.test.loss;
-    case MST_METRIC_TEST_ACCURACY:
-        return self->evals.test.accuracy;
-    case MST_METRIC_TEST_AUC:
-        return self->evals.test.auc;
-    case MST_METRIC_TEST_TOP5:
-        return self->evals.test.top5;
-    case MST_METRIC_VALID_LOSS:
-        return self->evals.valid.loss;
-    case MST_METRIC_VALID_ACCURACY:
-        return self->evals.valid.accuracy;
-    case MST_METRIC_VALID_AUC:
-        return self->evals.valid.auc;
-    case MST_METRIC_VALID_TOP5:
-        return self->evals.valid.top5;
-    case MST_METRIC_COUNT:
-        break;
-    }
-    return NAN;
+    const mst_result *test = &self->evals.test, *valid = &self->evals.valid;
+    const double values[MST_METRIC_COUNT] = {
+        [MST_METRIC_TRAIN_LOSS] = self->evals.train_loss,
+        [MST_METRIC_TEST_LOSS] = test->loss,
+        [MST_METRIC_TEST_ACCURACY] = test->accuracy,
+        [MST_METRIC_TEST_AUC] = test->auc,
+        [MST_METRIC_TEST_TOP5] = test->top5,
+        [MST_METRIC_VALID_LOSS] = valid->loss,
+        [MST_METRIC_VALID_ACCURACY] = valid->accuracy,
+        [MST_METRIC_VALID_AUC] = valid->auc,
+        [MST_METRIC_VALID_TOP5] = valid->top5,
+    };
+    return values[metric];
 }
 
 /* *best: the loss on --valid is better than all before. True when --patience is used up. */

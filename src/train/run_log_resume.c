@@ -67,14 +67,14 @@ void mst_run_log_report_new_data(const mst_run_log *self)
     const char *run = mst_run_path(self->run);
     if (!mst_run_log_has_new_data(self))
         return;
-    mst_source_name(self->source_before, before, sizeof before);
-    mst_source_name(self->options.source, now, sizeof now);
     mst_info("%s continues on new data, %s, from step %llu; limits such as --epochs count from there", run,
-             now, (unsigned long long)self->progress.steps);
+             mst_source_name(self->options.source, now, sizeof now),
+             (unsigned long long)self->progress.steps);
     /* the rest of a pipe cannot be read again, and a pipe cannot be the rest of a file */
     if (self->position_then > 0 && !mst_source_reads_once(self->source_before) &&
         !mst_source_reads_once(self->options.source))
         mst_warn("%s: the last pass over %s stopped after %s rows and will not be finished; --resume-data "
                  "same continues it",
-                 run, before, mst_figure_grouped(self->position_then, rows));
+                 run, mst_source_name(self->source_before, before, sizeof before),
+                 mst_figure_grouped(self->position_then, rows));
 }

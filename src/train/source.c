@@ -16,12 +16,10 @@ mst_status mst_source_of(const mst_text_list *files, bool own, json_t **out)
     bool once = false;
     if (!own)
         TRY(mst_fingerprint_files(files, &f));
-    json_t *source = json_object(), *names = json_array();
-    for (size_t i = 0; i < files->n; i++) {
-        json_array_append_new(names, mst_json_text(files->items[i]));
+    for (size_t i = 0; i < files->n; i++)
         once |= mst_path_reads_once(files->items[i]);
-    }
-    bool fine = json_object_set_new(source, "files", names) == 0;
+    json_t *source = json_object();
+    bool fine = json_object_set_new(source, "files", mst_json_texts(files->items, files->n)) == 0;
     if (f.known) {
         snprintf(size, sizeof size, "%" PRIu64 " %s", f.rows > 0 ? f.rows : f.bytes,
                  f.rows > 0 ? "rows" : "bytes");
@@ -56,7 +54,7 @@ bool mst_source_same(const json_t *then, const json_t *now)
     return json_equal(json_object_get(then, "files"), json_object_get(now, "files"));
 }
 
-void mst_source_name(const json_t *source, char *out, size_t size)
+const char *mst_source_name(const json_t *source, char *out, size_t size)
 {
     const json_t *files = json_object_get(source, "files");
     const char *first = json_string_value(json_array_get(files, 0));
@@ -66,4 +64,5 @@ void mst_source_name(const json_t *source, char *out, size_t size)
         snprintf(out, size, "%s and %zu more", first, n - 1);
     else
         snprintf(out, size, "%s", first);
+    return out;
 }

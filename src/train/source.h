@@ -21,7 +21,7 @@ bool mst_source_same(const json_t *then, const json_t *now);
 /* Whether part of it is a pipe. */
 bool mst_source_reads_once(const json_t *source);
 
-/* "FILE", or "FILE and N more". */
-void mst_source_name(const json_t *source, char *out, size_t size);
+/* Returns in out "FILE", or "FILE and N more". */
+const char *mst_source_name(const json_t *source, char *out, size_t size);
 
 #endif

@@ -110,13 +110,8 @@ static mst_status train_data_settle_classes(mst_train_data *self)
     if (d->class_names == NULL)
         return MST_OK;
     self->read_options.image_classes = (mst_text_list){.items = d->class_names, .n = d->n_class_names};
-    json_t *names = json_array();
-    for (uint32_t i = 0; i < d->n_class_names; i++)
-        json_array_append_new(names, mst_json_text(d->class_names[i]));
-    if (json_array_size(names) != d->n_class_names ||
-        json_object_set_new(self->reading, "image-classes", names) != 0)
-        return mst_fail_memory();
-    return MST_OK;
+    json_t *names = mst_json_texts(d->class_names, d->n_class_names);
+    return json_object_set_new(self->reading, "image-classes", names) == 0 ? MST_OK : mst_fail_memory();
 }
 
 /* TFRecords of the other sets have the columns of the training data. If a list cannot hold a name, the
@@ -373,12 +368,8 @@ json_t *mst_train_data_json(const mst_train_data *self)
         json_object_set_new(json, "live", json_true());
     if (i->index_base <= 1)
         json_object_set_new(json, "index_base", json_integer(i->index_base));
-    if (d->left_out.n > 0) {
-        json_t *names = json_array();
-        for (size_t k = 0; k < d->left_out.n; k++)
-            json_array_append_new(names, mst_json_text(d->left_out.items[k]));
-        json_object_set_new(json, "left_out", names);
-    }
+    if (d->left_out.n > 0)
+        json_object_set_new(json, "left_out", mst_json_texts(d->left_out.items, d->left_out.n));
     if (i->scanned) {
         json_object_set_new(json, "rows", json_integer((json_int_t)i->n_rows));
         json_object_set_new(json, "features", json_integer((json_int_t)i->n_features));

@@ -119,19 +119,32 @@ static mst_status training_make_log(mst_training *self)
     return st;
 }
 
+/* Values that were found in the data (--normalise auto) are there in numbers. New reference or NULL. */
+static json_t *training_manifest_options(json_t *options, const json_t *reading)
+{
+    json_t *found = json_object_get(reading, "normalise");
+    if (options == NULL)
+        return json_null();
+    if (found == NULL || json_object_get(options, "augmentation") == NULL)
+        return json_incref(options);
+    json_t *copy = json_deep_copy(options);
+    if (json_object_set(json_object_get(copy, "augmentation"), "normalise", found) == 0)
+        return copy;
+    json_decref(copy);
+    return NULL;
+}
+
 mst_status mst_training_open_run(mst_training *self)
 {
     const mst_strategy_options *s = &self->strategy_options;
     const json_t *description = self->description;
-    json_t *files = json_array();
-    for (size_t i = 0; i < self->config.files->n; i++)
-        json_array_append_new(files, mst_json_text(self->config.files->items[i]));
     json_t *entries = json_pack(
         "{s:s, s:I, s:I, s:I, s:o, s:o, s:O?, s:O, s:b}", "isa", mst_isa_name(self->kernels->isa), "threads",
         (json_int_t)s->threads, "batch", (json_int_t)s->batch, "global_batch", (json_int_t)s->global_batch,
-        "options", mst_manifest_options(self->config.options, json_object_get(description, "reading")),
-        "files", files, "data", json_object_get(description, "found"), "model",
-        json_object_get(description, "model"), "epochs_given", (int)self->epochs_given);
+        "options", training_manifest_options(self->config.options, json_object_get(description, "reading")),
+        "files", mst_json_texts(self->config.files->items, self->config.files->n), "data",
+        json_object_get(description, "found"), "model", json_object_get(description, "model"), "epochs_given",
+        (int)self->epochs_given);
     if (entries != NULL && self->config.manifest != NULL)
         json_object_update(entries, self->config.manifest);
     mst_status st = entries != NULL ? mst_run_log_open(self->log, entries) : mst_fail_memory();

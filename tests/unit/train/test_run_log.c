@@ -204,8 +204,8 @@ static void test_due_and_limits(void **state)
     assert_int_equal(mst_run_log_save(run_log, &observer, &params), MST_OK);
     assert_int_equal(mst_run_log_due(run_log, &end), MST_DUE_EVAL);
     mst_run_log_limits(run_log, &steps, &rows, &epochs);
-    assert_int_equal(steps, 5);
-    assert_int_equal(rows, 700);
+    assert_int_equal(steps, 25);
+    assert_int_equal(rows, 900);
     train(run_log, 5, 1.0);
     assert_int_equal(mst_run_log_due(run_log, &end), MST_DUE_EVAL | MST_DUE_END);
     assert_int_equal(end, MST_END_STEPS);
