@@ -1,4 +1,4 @@
-/* Shared by feed.c, feed_live.c, feed_produce.c and feed_windows.c; private to them. */
+/* Shared by feed.c, feed_claim.c, feed_order.c and feed_produce.c; private to them. */
 #ifndef MST_DATA_FEED_IMPL_H
 #define MST_DATA_FEED_IMPL_H
 
@@ -48,21 +48,22 @@ typedef struct mst_feed_lane {
     uint8_t *augmented; /* max_take rows of augmented_stride bytes, touched only where needed; or NULL */
 } mst_feed_lane;
 
-/* A window to be: chunks order[first] up to order[that of the next span]. */
+/* A window to be: chunks[first] up to chunks[that of the next range]. */
 typedef struct mst_feed_range {
     uint64_t start; /* position of its first row */
     uint32_t first;
 } mst_feed_range;
 
-/* Random access: the windows of an epoch. Changed by start only, while no thread is at work. */
-typedef struct mst_feed_plan {
+/* Random access: the chunks and windows of an epoch in order. Changed by start only, while no thread is at
+ * work. */
+typedef struct mst_feed_order {
     uint32_t *kept;          /* rows of each chunk that `keep` keeps; NULL: all */
-    uint32_t *order;         /* the epoch's chunks in order; the shard's own */
+    uint32_t *chunks;        /* the epoch's chunks in order; the shard's own */
     mst_feed_range *windows; /* n_windows, and one that marks the end of the last */
-    uint32_t n_order, n_windows;
+    uint32_t n_chunks, n_windows;
     uint64_t epoch;
     uint64_t n_rows; /* of the epoch; at most first_rows */
-} mst_feed_plan;
+} mst_feed_order;
 
 struct mst_feed {
     mst_dataset *dataset;
@@ -75,14 +76,14 @@ struct mst_feed {
     /* Production of the current epoch. generation grows with every start that does not continue with ready
      * rows; a thread drops its work when it changes. */
     uint64_t generation, epoch;
-    bool producing;     /* an epoch was started */
-    bool busy;          /* the window thread is at work for a generation */
-    mst_feed_plan plan; /* random access */
+    bool producing;       /* an epoch was started */
+    bool busy;            /* the window thread is at work for a generation */
+    mst_feed_order order; /* random access */
 
-    mst_chunk_ring *ring; /* chunks in the order of the plan, or of the stream */
+    mst_chunk_ring *ring; /* chunks in the order of the epoch, or of the stream */
     uint64_t blocks_read; /* of the stream; changed by the ring's claim and while the ring is stopped */
 
-    /* Of the next window to be produced: its first position, its number in the plan, ... */
+    /* Of the next window to be produced: its first position, its number in the order, ... */
     uint64_t next_position;
     uint32_t next_window;
     uint64_t next_chunk, next_row; /* ... its first chunk and row of the stream: the window thread's alone */
@@ -108,13 +109,12 @@ void mst_feed_wake(mst_feed *f);
 /* Under the mutex: waits for a change, at most a second; callers look at their condition again, and at
  * deadlines. */
 void mst_feed_wait_change(mst_feed *f);
+void mst_feed_wait_change_until(mst_feed *f, uint64_t until_ns); /* and until the time */
 
-/* Under the mutex: waits for a change as a lane that has no rows, until the time and at most a second.
- * MST_ESTOPPED when asked to stop. */
-mst_status mst_feed_wait_rows(mst_feed *f, uint64_t until_ns);
-/* Under the mutex: the lane takes the next n rows, waiting for them; fewer at the end of the epoch or range.
- */
-mst_status mst_feed_claim_rows(mst_feed *f, mst_feed_lane *l, uint32_t n, uint32_t *got, uint64_t *position);
+/* Under the mutex: takes the first window off the queue. */
+void mst_feed_pop_window(mst_feed *f);
+/* Under the mutex: drops the lane's references to windows. */
+void mst_feed_drop_pieces(mst_feed *f, mst_feed_lane *l);
 
 /* Under the mutex: drops a reference; the last one returns the window to the pool. */
 void mst_feed_unref(mst_feed *f, mst_feed_window *w);
@@ -125,14 +125,16 @@ mst_status mst_feed_check_window(mst_feed_window *w);
 /* Under the mutex: whether another window is needed for the current range. */
 bool mst_feed_window_wanted(const mst_feed *f);
 
-/* Makes the plan of epoch 0: MST_ENOMEM. f->options and f->dataset are set. */
-mst_status mst_feed_plan_init(mst_feed *f);
-void mst_feed_plan_fini(mst_feed_plan *p);
-void mst_feed_plan_epoch(mst_feed *f, uint64_t epoch);
+/* Makes the order of epoch 0: MST_ENOMEM. f->options and f->dataset are set. */
+mst_status mst_feed_order_init(mst_feed *f);
+void mst_feed_order_fini(mst_feed_order *p);
+void mst_feed_order_epoch(mst_feed *f, uint64_t epoch);
 /* The window that holds the position; n_windows when it is beyond the last. */
-uint32_t mst_feed_plan_find(const mst_feed_plan *p, uint64_t position);
-/* How many chunks of the order hold the positions below `to`. */
-uint64_t mst_feed_plan_chunks(const mst_feed_plan *p, uint64_t to);
+uint32_t mst_feed_order_find(const mst_feed_order *p, uint64_t position);
+/* How many chunks hold the positions below `to`. */
+uint64_t mst_feed_order_chunks(const mst_feed_order *p, uint64_t to);
+/* Shuffles the n rows of the window that starts at the position. */
+void mst_feed_shuffle(mst_feed_place *order, uint32_t n, uint64_t seed, uint64_t epoch, uint64_t start);
 /* Whether the options keep the row. */
 bool mst_feed_keeps(const mst_feed_options *o, uint64_t row);
 

@@ -6,7 +6,6 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/rng.h"
 #include "data/feed_impl.h"
 
 #define WINDOW_NICE 10
@@ -40,7 +39,7 @@ static mst_status feed_make_chunk(void *arg, uint64_t number, mst_raw_block *blo
     mst_dataset *d = f->dataset;
     if (!d->random)
         return d->ops->parse(d, block, builder, out);
-    uint32_t c = f->plan.order[number];
+    uint32_t c = f->order.chunks[number];
     return d->load_is_cheap && d->ops->peek != NULL ? d->ops->peek(d, c, out) : d->ops->load(d, c, out);
 }
 
@@ -61,7 +60,7 @@ bool mst_feed_window_wanted(const mst_feed *f)
 }
 
 /* Waits until a window is wanted; false when the feed is leaving. The window thread is busy on true. */
-static bool wait_wanted(mst_feed *f, uint64_t *generation)
+static bool feed_wait_wanted(mst_feed *f, uint64_t *generation)
 {
     pthread_mutex_lock(&f->mutex);
     while (!f->leaving && !(f->producing && f->error.code == MST_OK && mst_feed_window_wanted(f)))
@@ -73,7 +72,7 @@ static bool wait_wanted(mst_feed *f, uint64_t *generation)
     return go;
 }
 
-static void leave_epoch(mst_feed *f)
+static void feed_leave_epoch(mst_feed *f)
 {
     pthread_mutex_lock(&f->mutex);
     f->busy = false;
@@ -81,13 +80,13 @@ static void leave_epoch(mst_feed *f)
     pthread_mutex_unlock(&f->mutex);
 }
 
-static bool has_unseen(const mst_feed_options *o, const mst_chunk *c)
+static bool feed_has_unseen(const mst_feed_options *o, const mst_chunk *c)
 {
     return o->features != 0 && c->n_entries != 0 && c->max_key >= o->features;
 }
 
 /* The advice for a label that is not a class. */
-static const char *labels_hint(const mst_feed *f, const mst_chunk *c, float label, char out[static 80])
+static const char *feed_labels_hint(const mst_feed *f, const mst_chunk *c, float label, char out[static 80])
 {
     uint32_t classes = f->options.classes;
     if (f->dataset->labels_from != 0)
@@ -104,7 +103,7 @@ static const char *labels_hint(const mst_feed *f, const mst_chunk *c, float labe
 }
 
 /* Names the first row with a feature that the model does not have, numbered as in the file. */
-static mst_status fail_unseen(const mst_feed *f, mst_chunk *c, uint64_t first_row, const char *whose)
+static mst_status feed_fail_unseen(const mst_feed *f, mst_chunk *c, uint64_t first_row, const char *whose)
 {
     uint64_t features = f->options.features, feature = c->max_key, at = first_row;
     uint32_t base = f->dataset->info.index_base == 1;
@@ -129,7 +128,7 @@ static mst_status fail_unseen(const mst_feed *f, mst_chunk *c, uint64_t first_ro
                     (unsigned long long)features - 1 + base);
 }
 
-static mst_status check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_row)
+static mst_status feed_check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_row)
 {
     const mst_feed_options *o = &f->options;
     const char *name = f->dataset->name; /* a sharded stream: rows are numbered among the parsed ones */
@@ -140,8 +139,8 @@ static mst_status check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_ro
             return mst_fail(MST_EINPUT, "%s: rows from %llu on%s are not images of %u x %u x %u", name,
                             (unsigned long long)first_row, whose, o->augment->channels, o->augment->in_height,
                             o->augment->in_width);
-    } else if (has_unseen(o, c) && !o->drop_unseen) {
-        return fail_unseen(f, c, first_row, whose);
+    } else if (feed_has_unseen(o, c) && !o->drop_unseen) {
+        return feed_fail_unseen(f, c, first_row, whose);
     }
     if (o->classes == 0 || c->n_rows == 0)
         return MST_OK;
@@ -158,7 +157,7 @@ static mst_status check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_ro
             return mst_fail(MST_EINPUT, "%s: row %llu%s has label %g, which is not %s%u%s", name,
                             (unsigned long long)(first_row + i), whose, (double)row.label,
                             o->classes == 2 ? "-1, 0 or " : "a class from 0 to ", o->classes - 1,
-                            labels_hint(f, c, row.label, hint));
+                            feed_labels_hint(f, c, row.label, hint));
     }
     return MST_OK;
 }
@@ -176,30 +175,18 @@ static mst_status window_add(mst_feed *f, mst_feed_window *w, mst_chunk *chunk, 
     uint32_t c = w->n_chunks++;
     w->chunks[c] = chunk;
     w->first_rows[c] = first_row;
-    TRY(check_chunk(f, chunk, first_row));
+    TRY(feed_check_chunk(f, chunk, first_row));
     if (chunk->check != NULL && !o->any_keys) {
         size_t tail = chunk->n_words - (size_t)chunk->n_rows * mst_chunk_head_words(chunk);
         w->mapped = true;
         w->n_keys += chunk->has_values ? tail / 2 : tail;
     }
-    w->unseen |= f->augmented_stride == 0 && has_unseen(o, chunk);
+    w->unseen |= f->augmented_stride == 0 && feed_has_unseen(o, chunk);
     for (uint32_t i = 0; i < chunk->n_rows; i++) {
         if (mst_feed_keeps(o, first_row + i))
             w->order[w->n_rows++] = (mst_feed_place){c, i};
     }
     return MST_OK;
-}
-
-static void feed_shuffle(mst_feed_place *order, uint32_t n, uint64_t seed, uint64_t epoch, uint64_t start)
-{
-    mst_rng rng;
-    mst_rng_init(&rng, seed ^ epoch * 0x9E3779B97F4A7C15ull, MST_RNG_ROW_ORDER, start);
-    for (uint32_t i = n; i > 1; i--) {
-        uint32_t j = mst_rng_below(&rng, i);
-        mst_feed_place swap = order[i - 1];
-        order[i - 1] = order[j];
-        order[j] = swap;
-    }
 }
 
 mst_status mst_feed_check_window(mst_feed_window *w)
@@ -216,7 +203,7 @@ mst_status mst_feed_check_window(mst_feed_window *w)
 
 /* Checks a queued window ahead of the lanes, while a core is idle and the window is still needed; lanes find
  * the same failures. */
-static void check_ahead(mst_feed *f, uint64_t generation, mst_feed_window *w)
+static void feed_check_ahead(mst_feed *f, uint64_t generation, mst_feed_window *w)
 {
     bool go_on = true;
     for (uint32_t i = 0; i < w->n_chunks && go_on; i++) {
@@ -271,14 +258,14 @@ static bool window_put(mst_feed *f, uint64_t generation, mst_feed_window *w, boo
         f->queued++;
         f->queued_rows += w->n_rows;
         f->arrived_ns = mst_now_ns();
-        w->references++; /* check_ahead's */
+        w->references++; /* feed_check_ahead's */
         mst_feed_wake(f);
     } else {
         mst_feed_unref(f, w);
     }
     pthread_mutex_unlock(&f->mutex);
     if (queued)
-        check_ahead(f, generation, w);
+        feed_check_ahead(f, generation, w);
     return wanted;
 }
 
@@ -295,7 +282,7 @@ static mst_feed_window *window_get(mst_feed *f)
 /* Adds the next window's chunks; *more is false when a stream has ended or the epoch is over. */
 static mst_status feed_collect(mst_feed *f, mst_feed_window *w, bool *more)
 {
-    const mst_feed_plan *p = &f->plan;
+    const mst_feed_order *p = &f->order;
     bool random = f->dataset->random;
     do {
         mst_chunk *chunk;
@@ -304,7 +291,7 @@ static mst_status feed_collect(mst_feed *f, mst_feed_window *w, bool *more)
         if (!*more)
             return MST_OK;
         uint64_t c = f->next_chunk++,
-                 first_row = random ? (uint64_t)p->order[c] * f->dataset->chunk_rows : f->next_row;
+                 first_row = random ? (uint64_t)p->chunks[c] * f->dataset->chunk_rows : f->next_row;
         f->next_row += chunk->n_rows;
         TRY(window_add(f, w, chunk, first_row));
     } while (random ? f->next_chunk < p->windows[f->next_window + 1].first
@@ -338,7 +325,7 @@ static mst_status feed_produce(mst_feed *f, uint64_t generation)
         if (st != MST_OK)
             w->n_rows = 0; /* in a part of a window other rows would be at its positions */
         if (o->shuffle_rows != 0)
-            feed_shuffle(w->order, w->n_rows, o->seed, f->epoch, f->next_position);
+            mst_feed_shuffle(w->order, w->n_rows, o->seed, f->epoch, f->next_position);
         more = window_put(f, generation, w, more) && more;
         if (st != MST_OK)
             return st;
@@ -353,7 +340,7 @@ void *mst_feed_window_main(void *arg)
                                       take one */
         setpriority(PRIO_PROCESS, (id_t)gettid(), WINDOW_NICE);
     uint64_t generation;
-    while (wait_wanted(f, &generation)) {
+    while (feed_wait_wanted(f, &generation)) {
         mst_status st = feed_produce(f, generation);
         if (st != MST_OK) {
             pthread_mutex_lock(&f->mutex);
@@ -362,7 +349,7 @@ void *mst_feed_window_main(void *arg)
             mst_feed_wake(f);
             pthread_mutex_unlock(&f->mutex);
         }
-        leave_epoch(f);
+        feed_leave_epoch(f);
     }
     return NULL;
 }

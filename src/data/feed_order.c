@@ -1,6 +1,6 @@
-/* The feed's plan of an epoch over a dataset with random access: the order of the chunks, and where the
- * windows made of them begin. Counts of rows are enough for that, so a start at any position looks its window
- * up and loads nothing else.
+/* The order of rows: which rows are held out, the order of the chunks, the windows made of them, and the
+ * shuffle of the rows of a window. For a dataset with random access the order of an epoch needs counts of
+ * rows only, so a start at any position looks its window up and loads nothing else.
  *
  * Invariants
  * 1. windows[k].start is the number of kept rows in the chunks before windows[k].first; windows[n_windows]
@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "data/feed_impl.h"
 
-static bool held_out(const mst_feed_options *o, uint64_t row)
+static bool feed_row_held_out(const mst_feed_options *o, uint64_t row)
 {
     double u = (double)(mst_rng_at(o->valid_seed, MST_RNG_HOLD_OUT, row) >> 11) * 0x1p-53;
     return u < o->held_out;
@@ -20,92 +20,92 @@ static bool held_out(const mst_feed_options *o, uint64_t row)
 
 bool mst_feed_keeps(const mst_feed_options *o, uint64_t row)
 {
-    return o->keep == MST_KEEP_ALL || held_out(o, row) == (o->keep == MST_KEEP_HELD_OUT);
+    return o->keep == MST_KEEP_ALL || feed_row_held_out(o, row) == (o->keep == MST_KEEP_HELD_OUT);
 }
 
-static uint32_t rows_of_chunk(const mst_dataset *d, uint32_t c)
+static uint32_t order_chunk_rows(const mst_dataset *d, uint32_t c)
 {
     uint64_t left = d->info.n_rows - (uint64_t)c * d->chunk_rows;
     return left < d->chunk_rows ? (uint32_t)left : d->chunk_rows;
 }
 
-static void count_kept(mst_feed *f)
+static void order_count_kept(mst_feed *f)
 {
     const mst_dataset *d = f->dataset;
     for (uint32_t c = 0; c < d->n_chunks; c++) {
-        uint64_t first = (uint64_t)c * d->chunk_rows, end = first + rows_of_chunk(d, c);
+        uint64_t first = (uint64_t)c * d->chunk_rows, end = first + order_chunk_rows(d, c);
         for (uint64_t row = first; row < end; row++)
-            f->plan.kept[c] += mst_feed_keeps(&f->options, row);
+            f->order.kept[c] += mst_feed_keeps(&f->options, row);
     }
 }
 
-mst_status mst_feed_plan_init(mst_feed *f)
+mst_status mst_feed_order_init(mst_feed *f)
 {
-    mst_feed_plan *p = &f->plan;
+    mst_feed_order *p = &f->order;
     size_t n = f->dataset->n_chunks;
-    p->order = mst_calloc(n + 1, sizeof *p->order);
+    p->chunks = mst_calloc(n + 1, sizeof *p->chunks);
     p->windows = mst_calloc(n + 1, sizeof *p->windows);
     if (f->options.keep != MST_KEEP_ALL)
         p->kept = mst_calloc(n + 1, sizeof *p->kept);
-    if (p->order == NULL || p->windows == NULL || (p->kept == NULL && f->options.keep != MST_KEEP_ALL))
+    if (p->chunks == NULL || p->windows == NULL || (p->kept == NULL && f->options.keep != MST_KEEP_ALL))
         return mst_fail_memory();
     if (p->kept != NULL)
-        count_kept(f);
-    mst_feed_plan_epoch(f, 0);
+        order_count_kept(f);
+    mst_feed_order_epoch(f, 0);
     return MST_OK;
 }
 
-void mst_feed_plan_fini(mst_feed_plan *p)
+void mst_feed_order_fini(mst_feed_order *p)
 {
     mst_free(p->kept);
-    mst_free(p->order);
+    mst_free(p->chunks);
     mst_free(p->windows);
 }
 
-static void order_chunks(mst_feed *f)
+static void order_shuffle_chunks(mst_feed *f)
 {
-    mst_feed_plan *p = &f->plan;
+    mst_feed_order *p = &f->order;
     const mst_feed_options *o = &f->options;
     uint32_t n = f->dataset->n_chunks;
     for (uint32_t i = 0; i < n; i++)
-        p->order[i] = i;
+        p->chunks[i] = i;
     if (o->shuffle_rows != 0) {
         mst_rng rng;
         mst_rng_init(&rng, o->seed, MST_RNG_CHUNK_ORDER, p->epoch);
         for (uint32_t i = n; i > 1; i--) {
-            uint32_t j = mst_rng_below(&rng, i), swap = p->order[i - 1];
-            p->order[i - 1] = p->order[j];
-            p->order[j] = swap;
+            uint32_t j = mst_rng_below(&rng, i), swap = p->chunks[i - 1];
+            p->chunks[i - 1] = p->chunks[j];
+            p->chunks[j] = swap;
         }
     }
-    p->n_order = 0;
+    p->n_chunks = 0;
     for (uint64_t i = o->shard; i < n; i += o->n_shards)
-        p->order[p->n_order++] = p->order[i];
+        p->chunks[p->n_chunks++] = p->chunks[i];
 }
 
-void mst_feed_plan_epoch(mst_feed *f, uint64_t epoch)
+void mst_feed_order_epoch(mst_feed *f, uint64_t epoch)
 {
-    mst_feed_plan *p = &f->plan;
+    mst_feed_order *p = &f->order;
     const mst_feed_options *o = &f->options;
     uint64_t limit = o->first_rows ? o->first_rows : UINT64_MAX, position = 0;
     uint32_t i = 0;
     p->epoch = epoch;
-    order_chunks(f);
+    order_shuffle_chunks(f);
     p->n_windows = 0;
-    while (i < p->n_order && position < limit) {
+    while (i < p->n_chunks && position < limit) {
         p->windows[p->n_windows++] = (mst_feed_range){.start = position, .first = i};
         uint64_t rows = 0;
         do {
-            uint32_t c = p->order[i++];
-            rows += p->kept != NULL ? p->kept[c] : rows_of_chunk(f->dataset, c);
-        } while (i < p->n_order && rows < o->shuffle_rows);
+            uint32_t c = p->chunks[i++];
+            rows += p->kept != NULL ? p->kept[c] : order_chunk_rows(f->dataset, c);
+        } while (i < p->n_chunks && rows < o->shuffle_rows);
         position += rows;
     }
     p->windows[p->n_windows] = (mst_feed_range){.start = position, .first = i};
     p->n_rows = position < limit ? position : limit;
 }
 
-uint32_t mst_feed_plan_find(const mst_feed_plan *p, uint64_t position)
+uint32_t mst_feed_order_find(const mst_feed_order *p, uint64_t position)
 {
     if (position >= p->windows[p->n_windows].start)
         return p->n_windows;
@@ -120,10 +120,22 @@ uint32_t mst_feed_plan_find(const mst_feed_plan *p, uint64_t position)
     return low;
 }
 
-uint64_t mst_feed_plan_chunks(const mst_feed_plan *p, uint64_t to)
+uint64_t mst_feed_order_chunks(const mst_feed_order *p, uint64_t to)
 {
     if (to == 0)
         return 0;
-    uint32_t k = mst_feed_plan_find(p, to - 1);
+    uint32_t k = mst_feed_order_find(p, to - 1);
     return p->windows[k < p->n_windows ? k + 1 : k].first;
+}
+
+void mst_feed_shuffle(mst_feed_place *order, uint32_t n, uint64_t seed, uint64_t epoch, uint64_t start)
+{
+    mst_rng rng;
+    mst_rng_init(&rng, seed ^ epoch * 0x9E3779B97F4A7C15ull, MST_RNG_ROW_ORDER, start);
+    for (uint32_t i = n; i > 1; i--) {
+        uint32_t j = mst_rng_below(&rng, i);
+        mst_feed_place swap = order[i - 1];
+        order[i - 1] = order[j];
+        order[j] = swap;
+    }
 }

@@ -1,0 +1,337 @@
+/* Lanes of the feed: a claim reserves the next rows for a lane, a fill makes the claimed rows. A claim with a
+ * deadline hands out rows of a live dataset as they arrive. Ownership and invariants are at the head of
+ * feed.c. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/isa.h"
+#include "data/feed_impl.h"
+#include "observe/spans.h"
+
+#define LOOK_NS (20 * MST_MS) /* between looks at the files */
+
+/* ---- claims ---- */
+
+void mst_feed_drop_pieces(mst_feed *f, mst_feed_lane *l)
+{
+    for (size_t p = 0; p < l->n_pieces; p++)
+        mst_feed_unref(f, l->pieces[p].w);
+    l->n_pieces = 0;
+}
+
+/* Under the mutex: waits for a change as a lane that has no rows, until the time and at most a second.
+ * MST_ESTOPPED when asked to stop. */
+static mst_status feed_wait_rows(mst_feed *f, uint64_t until_ns)
+{
+    if (f->options.stop != NULL && atomic_load(f->options.stop))
+        return mst_fail_lead(MST_ESTOPPED, "stopped", " while waiting for rows of %s", f->dataset->name);
+    uint64_t now = mst_now_ns();
+    mst_phase before = mst_span_enter(MST_PHASE_READ);
+    mst_feed_wait_change_until(f, until_ns);
+    mst_span_enter(before);
+    f->wait_ns += mst_now_ns() - now;
+    return MST_OK;
+}
+
+/* Makes current a window with the row at `position`; *more is false at the end of the epoch or range. Under
+ * the mutex. A current window stays at the end of a range: the next range may begin in it. */
+static mst_status feed_advance(mst_feed *f, bool *more)
+{
+    uint64_t begun = 0;
+    for (;;) {
+        *more = f->position < f->to;
+        if (!*more || (f->current != NULL && f->position < f->current->start + f->current->n_rows))
+            return MST_OK;
+        if (f->current != NULL)
+            mst_feed_unref(f, f->current);
+        f->current = f->queue;
+        if (f->current != NULL) {
+            mst_feed_pop_window(f);
+            mst_feed_wake(f);
+            continue;
+        }
+        if (f->error.code != MST_OK)
+            return mst_error_restore(&f->error);
+        if (f->ended) {
+            *more = false;
+            return MST_OK;
+        }
+        uint64_t now = mst_now_ns();
+        if (begun == 0)
+            begun = now;
+        if (!f->dataset->live && now - begun > MST_FEED_PATIENCE_S * MST_S)
+            return mst_fail(MST_ETIMEOUT, "%s: no rows arrived for %d s", f->dataset->name,
+                            MST_FEED_PATIENCE_S);
+        TRY(feed_wait_rows(f, UINT64_MAX));
+    }
+}
+
+/* Under the mutex: the lane takes the next n rows, waiting for them; fewer at the end of the epoch or range.
+ */
+static mst_status feed_claim_rows(mst_feed *f, mst_feed_lane *l, uint32_t n, uint32_t *got,
+                                  uint64_t *position)
+{
+    *got = 0;
+    mst_feed_drop_pieces(f, l);
+    while (*got < n) {
+        bool more = false;
+        TRY(feed_advance(f, &more));
+        if (!more)
+            break;
+        if (!mst_grow(&l->pieces, &l->piece_capacity, l->n_pieces + 1, sizeof *l->pieces))
+            return mst_fail_memory();
+        mst_feed_window *w = f->current;
+        uint32_t from = (uint32_t)(f->position - w->start), take = n - *got;
+        if (take > w->n_rows - from)
+            take = w->n_rows - from;
+        if (take > f->to - f->position)
+            take = (uint32_t)(f->to - f->position);
+        if (*got == 0)
+            *position = f->position;
+        l->pieces[l->n_pieces++] = (mst_feed_piece){w, from, take};
+        w->references++;
+        f->position += take;
+        *got += take;
+    }
+    return MST_OK;
+}
+
+/* Room for the keys of all rows that were claimed. */
+static mst_status feed_reserve_keys(mst_feed_lane *l)
+{
+    size_t need = 0;
+    for (size_t p = 0; p < l->n_pieces; p++)
+        need += l->pieces[p].w->n_keys;
+    atomic_store(&l->n_keys, 0);
+    if (need <= l->key_capacity)
+        return MST_OK;
+    mst_pages_release(l->keys, l->key_capacity * sizeof *l->keys);
+    l->key_capacity = 0;
+    l->keys = mst_pages_reserve(need * sizeof *l->keys, false);
+    if (l->keys == NULL)
+        return mst_fail_memory();
+    l->key_capacity = need;
+    return MST_OK;
+}
+
+/* Fails when a file that rows came from has changed meanwhile. Looks now and then, or where it is due. */
+static mst_status feed_check_files(mst_feed *f, mst_feed_lane *l, bool due)
+{
+    uint64_t faults = mst_fault_count(), now = f->dataset->ops->intact != NULL ? mst_now_ns() : 0;
+    if (now == 0 || (!due && faults == l->faults && now < l->look_ns))
+        return MST_OK;
+    TRY(mst_dataset_intact(f->dataset));
+    uint64_t end = mst_now_ns();
+    l->faults = faults;
+    l->look_ns = end + LOOK_NS + 100 * (end - now); /* at most 1% of the time */
+    return MST_OK;
+}
+
+mst_status mst_feed_claim(mst_feed *f, unsigned lane_index, uint32_t n, mst_batch *batch, uint64_t *position)
+{
+    mst_feed_lane *l = &f->lanes[lane_index];
+    uint32_t got;
+    *position = 0;
+    n = n < f->options.max_take ? n : f->options.max_take;
+    TRY(feed_check_files(f, l, false));
+    pthread_mutex_lock(&f->mutex);
+    mst_status st = feed_claim_rows(f, l, n, &got, position);
+    pthread_mutex_unlock(&f->mutex);
+    if (st == MST_OK && got < n)
+        st = feed_check_files(f, l, true);
+    if (st == MST_OK)
+        st = feed_reserve_keys(l);
+    if (st == MST_OK)
+        *batch = (mst_batch){.rows = l->rows, .n_rows = got};
+    return st;
+}
+
+/* ---- claims with a deadline ---- */
+
+/* Under the mutex: rows that can be handed out without waiting. */
+static uint64_t feed_rows_at_hand(const mst_feed *f)
+{
+    uint64_t n = f->queued_rows;
+    if (f->current != NULL && f->position < f->current->start + f->current->n_rows)
+        n += f->current->start + f->current->n_rows - f->position;
+    uint64_t left = f->position < f->to ? f->to - f->position : 0;
+    return n < left ? n : left;
+}
+
+/* Under the mutex: when ready rows are handed out although they do not fill a unit. */
+static uint64_t feed_pause_over_ns(const mst_feed *f)
+{
+    return feed_rows_at_hand(f) > 0 ? f->arrived_ns + MST_FEED_PAUSE_S * MST_S : UINT64_MAX;
+}
+
+/* Under the mutex: how many of n rows to claim now; 0: none yet. */
+static uint32_t feed_rows_due(const mst_feed *f, uint32_t n, uint32_t unit)
+{
+    uint64_t have = feed_rows_at_hand(f);
+    bool last = f->ended || f->error.code != MST_OK || f->position + have >= f->to;
+    if (have >= n || last)
+        return have > 0 && have < n ? (uint32_t)have : n;
+    return (uint32_t)(have >= unit ? have - have % unit : mst_now_ns() >= feed_pause_over_ns(f) ? have : 0);
+}
+
+/* Under the mutex: waits until some of the n rows may be handed out; *take is 0 when it is too late. */
+static mst_status feed_wait_some(mst_feed *f, uint32_t n, uint32_t unit, uint64_t deadline_ns, uint32_t *take)
+{
+    while ((*take = feed_rows_due(f, n, unit)) == 0 && mst_now_ns() < deadline_ns) {
+        uint64_t pause_ns = feed_pause_over_ns(f);
+        TRY(feed_wait_rows(f, pause_ns < deadline_ns ? pause_ns : deadline_ns));
+    }
+    return MST_OK;
+}
+
+bool mst_feed_ready(mst_feed *f, uint32_t n)
+{
+    if (!f->dataset->live || (f->options.stop != NULL && atomic_load(f->options.stop)))
+        return true;
+    pthread_mutex_lock(&f->mutex);
+    bool ready = feed_rows_due(f, n, n) > 0;
+    pthread_mutex_unlock(&f->mutex);
+    return ready;
+}
+
+mst_status mst_feed_claim_by(mst_feed *f, unsigned lane_index, uint32_t n, uint32_t unit,
+                             uint64_t deadline_ns, mst_batch *batch, uint64_t *position, bool *more)
+{
+    if (!f->dataset->live) {
+        TRY(mst_feed_claim(f, lane_index, n, batch, position));
+        *more = batch->n_rows == n;
+        return MST_OK;
+    }
+    mst_feed_lane *l = &f->lanes[lane_index];
+    uint32_t take = 0, got = 0;
+    *position = 0;
+    pthread_mutex_lock(&f->mutex);
+    mst_status st =
+        feed_wait_some(f, n < f->options.max_take ? n : f->options.max_take, unit, deadline_ns, &take);
+    if (st == MST_OK)
+        st = feed_claim_rows(f, l, take, &got, position);
+    *more = f->position < f->to && !(f->ended && feed_rows_at_hand(f) == 0);
+    pthread_mutex_unlock(&f->mutex);
+    if (st == MST_OK)
+        *batch = (mst_batch){.rows = l->rows, .n_rows = got};
+    return st;
+}
+
+/* ---- filling claimed rows ---- */
+
+/* rows[i] = row `from + i` of the window's order, for n rows. */
+static void feed_fill_rows(mst_row *rows, const mst_feed_window *w, uint32_t from, uint32_t n)
+{
+    enum { AHEAD = 16 };
+    const mst_feed_place *order = w->order + from;
+    mst_chunk *const *chunks = w->chunks;
+    for (uint32_t i = 0; i < n; i++) {
+        if (i + AHEAD < n) {
+            const mst_feed_place *next = &order[i + AHEAD];
+            const mst_chunk *c = chunks[next->chunk];
+            const uint32_t *record =
+                c->words + (c->stride ? (size_t)next->row * c->stride : (size_t)c->offsets[next->row]);
+            __builtin_prefetch(record);
+            __builtin_prefetch(record + 16);
+            __builtin_prefetch(record + 32);
+        }
+        mst_chunk_row(chunks[order[i].chunk], order[i].row, &rows[i]);
+    }
+}
+
+/* Augments the same rows; the first is the lane's row `first`. */
+static void feed_augment_rows(const mst_feed *f, const mst_feed_lane *l, const mst_feed_window *w,
+                              uint32_t from, uint32_t n, uint32_t first)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const mst_feed_place *at = &w->order[from + i];
+        mst_augment_row(f->options.augment, f->options.training, w->epoch, w->first_rows[at->chunk] + at->row,
+                        l->augmented + (size_t)(first + i) * f->augmented_stride, &l->rows[first + i]);
+    }
+}
+
+/* Copies the keys of n mapped rows to `keys`, one row after the other. Nonzero when keys or labels have
+ * changed since the check of their chunk. */
+MST_WIDE static uint32_t feed_copy_keys(mst_row *rows, const mst_feed_window *w, uint32_t from, uint32_t n,
+                                        uint32_t *keys)
+{
+    uint32_t bad = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const mst_chunk *c = w->chunks[w->order[from + i].chunk];
+        uint32_t count = rows[i].n_keys;
+        bad |= !(rows[i].label >= c->min_label && rows[i].label <= c->max_label);
+        if (count == 0)
+            continue;
+        memcpy(keys, rows[i].keys, count * sizeof *keys);
+        for (uint32_t j = 1; j < count; j++)
+            bad |= keys[j] < keys[j - 1];
+        bad |= keys[0] < c->n_dense || keys[count - 1] > c->max_key;
+        rows[i].keys = keys;
+        keys += count;
+    }
+    return bad;
+}
+
+/* Makes n rows, from the lane's row `first` on, independent of changes to their file. */
+static mst_status feed_settle_rows(mst_feed *f, mst_feed_lane *l, const mst_feed_window *w, uint32_t from,
+                                   uint32_t n, uint32_t first)
+{
+    size_t n_keys = 0;
+    for (uint32_t i = 0; i < n; i++)
+        n_keys += l->rows[first + i].n_keys;
+    size_t at = atomic_fetch_add(&l->n_keys, n_keys);
+    if (at + n_keys > l->key_capacity)
+        return mst_fail(MST_EUSAGE, "%s: rows were filled twice", f->dataset->name);
+    if (feed_copy_keys(l->rows + first, w, from, n, l->keys + at) == 0)
+        return MST_OK;
+    TRY(mst_dataset_intact(f->dataset));
+    return mst_fail(MST_EINPUT, "%s was changed while it was in use: a row has a key or a label out of range",
+                    f->dataset->name);
+}
+
+/* Leaves the features at or beyond `features` out of n rows; returns how many rows had some. */
+static uint64_t feed_drop_unseen(mst_row *rows, uint32_t n, uint64_t features)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        mst_row *row = &rows[i];
+        uint32_t before = row->n_dense + row->n_keys;
+        if (row->n_dense > features)
+            row->n_dense = (uint32_t)features;
+        while (row->n_keys > 0 && row->keys[row->n_keys - 1] >= features) /* they ascend */
+            row->n_keys--;
+        count += row->n_dense + row->n_keys < before;
+    }
+    return count;
+}
+
+mst_status mst_feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32_t to)
+{
+    const mst_feed_options *o = &f->options;
+    mst_feed_lane *l = &f->lanes[lane_index];
+    uint32_t start = 0; /* of the piece, in the lane's rows */
+    for (size_t p = 0; p < l->n_pieces && start < to; p++) {
+        const mst_feed_piece *at = &l->pieces[p];
+        uint32_t first = from > start ? from : start, last = to < start + at->n ? to : start + at->n;
+        if (first < last) {
+            TRY(mst_feed_check_window(at->w));
+            feed_fill_rows(l->rows + first, at->w, at->from + (first - start), last - first);
+            if (at->w->mapped)
+                TRY(feed_settle_rows(f, l, at->w, at->from + (first - start), last - first, first));
+            if (at->w->unseen)
+                atomic_fetch_add(&f->unseen, feed_drop_unseen(l->rows + first, last - first, o->features));
+            if (f->augmented_stride != 0)
+                feed_augment_rows(f, l, at->w, at->from + (first - start), last - first, first);
+        }
+        start += at->n;
+    }
+    return MST_OK;
+}
+
+mst_status mst_feed_take(mst_feed *f, unsigned lane_index, uint32_t n, mst_batch *batch, uint64_t *position)
+{
+    TRY(mst_feed_claim(f, lane_index, n, batch, position));
+    return mst_feed_fill(f, lane_index, 0, batch->n_rows);
+}
