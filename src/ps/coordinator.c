@@ -10,41 +10,25 @@
 #include "base/log.h"
 #include "ps/coordinator_impl.h"
 
-mst_status mst_coordinator_new(mst_server *s, mst_coordinator **out)
+mst_status mst_coordinator_init(mst_server *s)
 {
-    mst_coordinator *co = mst_zalloc(sizeof *co);
-    if (co == NULL)
+    s->co = mst_zalloc(sizeof *s->co);
+    if (s->co == NULL)
         return mst_fail_memory();
-    co->n_workers = s->options.n_workers;
-    co->n_servers = s->options.n_servers;
-    co->restores = mst_calloc(co->n_servers, sizeof *co->restores);
-    mst_cuts_init(&co->cuts);
-    mst_status st = co->restores == NULL ? mst_fail_memory() : mst_members_init(co);
-    if (st != MST_OK) {
-        mst_coordinator_destroy(co);
-        return st;
-    }
-    *out = co;
-    return MST_OK;
+    mst_cuts_init(&s->co->cuts);
+    return mst_members_init(s);
 }
 
-void mst_coordinator_destroy(mst_coordinator *co)
+void mst_coordinator_fini(mst_server *s)
 {
+    mst_coordinator *co = s->co;
     if (co == NULL)
         return;
     mst_row_plan_fini(&co->rows);
     mst_cuts_fini(&co->cuts);
-    mst_members_fini(co);
-    for (uint32_t i = 0; co->restores != NULL && i < co->n_servers; i++)
-        mst_free(co->restores[i].owned.extents);
-    mst_free(co->restores);
+    mst_members_fini(s);
     json_decref(co->start.plan);
     mst_free(co);
-}
-
-const char *mst_coordinator_run_path(const mst_server *s)
-{
-    return s->co->start.run != NULL ? s->co->start.run : "RUN";
 }
 
 /* ---- messages ---- */
@@ -64,17 +48,18 @@ static mst_status coordinator_take_report(mst_server *s, uint32_t worker, const 
 
 static mst_status coordinator_take_failure(mst_server *s, bool worker, uint32_t index, const json_t *json)
 {
-    const char *text = "no reason was given", *role = worker ? "worker" : "server";
-    json_int_t code = MST_EPEER;
-    json_unpack((json_t *)json, "{s:I, s:s}", "code", &code, "text", &text);
+    const char *role = worker ? "worker" : "server";
+    mst_error error;
+    mst_ps_read_error(json, &error);
     /* The coordinator detects a lost server, or a process that has not joined, itself. */
-    if (worker && (code == MST_EPEER || (code == MST_ETIMEOUT && s->co->phase == MST_JOB_START))) {
-        mst_server_expel(s, index, text);
+    if (worker &&
+        (error.code == MST_EPEER || (error.code == MST_ETIMEOUT && s->co->phase == MST_JOB_START))) {
+        mst_server_expel(s, index, error.text);
         return MST_OK;
     }
-    if (code == MST_ESTOPPED && s->co->phase == MST_JOB_START)
+    if (error.code == MST_ESTOPPED && s->co->phase == MST_JOB_START)
         return mst_fail(MST_ESTOPPED, "%s %" PRIu32 " was asked to stop", role, index);
-    if (code == MST_ESTOPPED) {
+    if (error.code == MST_ESTOPPED) {
         s->co->outcome.stopped = true;
         s->hooks->event(s->hooks->arg, &(mst_server_event){.kind = MST_SERVER_STOP,
                                                            .role = worker ? MST_ROLE_WORKER : MST_ROLE_SERVER,
@@ -83,8 +68,7 @@ static mst_status coordinator_take_failure(mst_server *s, bool worker, uint32_t 
     }
     char who[24];
     snprintf(who, sizeof who, "%s %" PRIu32, role, index);
-    mst_server_fail(s, mst_fail_lead(code > 0 && code <= MST_EUNSUPPORTED ? (mst_status)code : MST_EPEER, who,
-                                     ": %s", text));
+    mst_server_fail(s, mst_fail_lead(error.code != MST_OK ? error.code : MST_EPEER, who, ": %s", error.text));
     return MST_OK;
 }
 
@@ -168,8 +152,13 @@ mst_status mst_coordinator_stop(mst_server *s)
     co->phase = MST_JOB_STOP;
     /* without a quorum, synchronous steps end with the last work item that all workers have received */
     bool steps = mst_is_sync(s) && !mst_has_quorum(s);
-    for (uint32_t w = 0; !steps && w < s->options.n_workers; w++)
-        if (mst_alive(co, w))
+    return steps ? MST_OK : mst_coordinator_send_stop(s);
+}
+
+mst_status mst_coordinator_send_stop(mst_server *s)
+{
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        if (mst_alive(s->co, w))
             TRY(mst_unless_gone(
                 mst_ps_send(s->net, s->workers[w].peer, &(mst_message){.type = MST_PS_STOP})));
     return MST_OK;
@@ -253,23 +242,20 @@ static mst_status coordinator_finish(mst_server *s)
 }
 
 /* The other processes end because this one did: their sentence and their exit code state it. */
-static json_t *coordinator_end_json(const mst_server *s)
-{
-    bool own = s->end.code != MST_OK && s->end.code != MST_ESTOPPED && s->end.code != MST_EPEER;
-    char text[MST_ERROR_MAX + 64];
-    snprintf(text, sizeof text, "%s%s", own ? "server 0 ended the job: " : "", s->end.text);
-    return json_pack("{s:i, s:s}", "code", (int)(own ? MST_EPEER : s->end.code), "text", text);
-}
-
 void mst_coordinator_broadcast_end(mst_server *s)
 {
-    mst_message m = {.type = MST_PS_END};
+    bool own = s->end.code != MST_OK && s->end.code != MST_ESTOPPED && s->end.code != MST_EPEER;
+    mst_error end = s->end;
+    if (own) {
+        end.code = MST_EPEER;
+        snprintf(end.text, sizeof end.text, "server 0 ended the job: %.950s", s->end.text);
+    }
     for (uint32_t i = 1; i < s->options.n_servers; i++)
         if (s->servers[i] != MST_PEER_NONE)
-            mst_ps_send_json(s->net, s->servers[i], &m, coordinator_end_json(s));
+            mst_ps_send_error(s->net, s->servers[i], MST_PS_END, &end);
     for (uint32_t w = 0; w < s->options.n_workers; w++)
         if (s->workers[w].peer != MST_PEER_NONE)
-            mst_ps_send_json(s->net, s->workers[w].peer, &m, coordinator_end_json(s));
+            mst_ps_send_error(s->net, s->workers[w].peer, MST_PS_END, &end);
 }
 
 /* ---- the course of the job ---- */

@@ -2,8 +2,7 @@
  * closes steps, orders cuts and ends the job.
  *
  *   coordinator           messages, the course of the job, its end
- *   coordinator_members   joins, admission, losses
- *   coordinator_restore   restored floats for other servers
+ *   coordinator_members   joins, admission, set-up of the other servers, losses
  *   coordinator_rows      the rows of every worker
  *   coordinator_pace      counts of pushes; workers that are ahead or stalled
  *   coordinator_cuts      evaluations and checkpoints */
@@ -14,25 +13,21 @@
 
 typedef struct mst_coordinator mst_coordinator;
 
-mst_status mst_coordinator_new(mst_server *s, mst_coordinator **out);
-void mst_coordinator_destroy(mst_coordinator *co); /* NULL-safe */
+mst_status mst_coordinator_init(mst_server *s); /* makes s->co */
+void mst_coordinator_fini(mst_server *s);
 mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_message *m, const void *body);
 /* Checks time limits and the stop flag, then looks; after every poll. */
 mst_status mst_coordinator_tick(mst_server *s);
 /* Acts on a change: reports progress, begins cuts, offers rows, ends the job. */
 mst_status mst_coordinator_look(mst_server *s);
 void mst_coordinator_broadcast_end(mst_server *s);
-const char *mst_coordinator_run_path(const mst_server *s); /* of the run, for sentences */
 
 /* ---- coordinator_members.c ---- */
 
 mst_status mst_members_up(mst_server *s, uint32_t peer);
 void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss);
-/* Another server is gone; true: it had no weights yet and may connect again. */
-bool mst_members_server_lost(mst_server *s, uint32_t server, const char *why);
-
-/* ---- coordinator_restore.c ---- */
-
+/* Another server is gone: the job fails, unless the server had no weights yet and may connect again. */
+void mst_members_server_lost(mst_server *s, uint32_t server, const char *why);
 /* A piece of the server's restored floats has left. */
 void mst_restore_sent(mst_server *s, uint32_t server);
 
@@ -52,7 +47,7 @@ mst_status mst_pace_applied(mst_server *s, uint64_t step, const mst_store_reques
                             uint32_t n);
 /* A push arrived too late for its step. */
 void mst_pace_dropped(mst_server *s, uint32_t worker, const mst_store_request *request);
-/* sync with a quorum: whether a push of the worker may arrive. */
+/* Whether a push of the worker may arrive. */
 bool mst_pace_expects(const mst_server *s, uint32_t worker);
 /* ssp: whether the worker is too far ahead of the slowest. */
 bool mst_pace_ahead(const mst_server *s, uint32_t worker);

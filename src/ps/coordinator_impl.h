@@ -5,7 +5,6 @@
 #include "ps/coordinator_cuts.h"
 #include "ps/coordinator_members.h"
 #include "ps/coordinator_pace.h"
-#include "ps/coordinator_restore.h"
 #include "ps/coordinator_rows.h"
 #include "ps/server_impl.h"
 
@@ -24,14 +23,12 @@ typedef struct mst_job_outcome {
 } mst_job_outcome;
 
 struct mst_coordinator {
-    uint32_t n_workers, n_servers;
     mst_job_phase phase;
     uint64_t run_ns; /* when training began */
     mst_server_start start;
     mst_progress progress;
     mst_job_member *members; /* by worker */
     mst_join_state joins;
-    mst_restore *restores; /* by server */
     mst_row_plan rows;
     mst_job_pace pace;
     mst_cut_plan cuts;
@@ -48,5 +45,6 @@ static inline bool mst_alive(const mst_coordinator *co, uint32_t worker)
 mst_status mst_coordinator_look_at_step(mst_server *s);
 /* Workers finish the requests in flight; the last evaluation and checkpoint follow. */
 mst_status mst_coordinator_stop(mst_server *s);
+mst_status mst_coordinator_send_stop(mst_server *s); /* STOP, to all workers */
 
 #endif

@@ -7,24 +7,35 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "ps/coordinator_impl.h"
+#include "run/run_dir.h"
 
-mst_status mst_members_init(mst_coordinator *co)
+#define PIECE_FLOATS (1u << 18) /* restored floats: 1 MB */
+#define WINDOW       4          /* pieces in flight to one server */
+
+mst_status mst_members_init(mst_server *s)
 {
-    mst_join_state *joins = &co->joins;
-    co->members = mst_calloc(co->n_workers, sizeof *co->members);
-    joins->server_joined = mst_calloc(co->n_servers, sizeof *joins->server_joined);
-    joins->server_ready = mst_calloc(co->n_servers, sizeof *joins->server_ready);
+    mst_join_state *joins = &s->co->joins;
+    uint32_t n_servers = s->options.n_servers;
+    s->co->members = mst_calloc(s->options.n_workers, sizeof *s->co->members);
+    joins->server_joined = mst_calloc(n_servers, sizeof *joins->server_joined);
+    joins->server_ready = mst_calloc(n_servers, sizeof *joins->server_ready);
+    joins->restores = mst_calloc(n_servers, sizeof *joins->restores);
     joins->began_ns = joins->notice_ns = mst_now_ns();
-    if (co->members == NULL || joins->server_joined == NULL || joins->server_ready == NULL)
+    if (s->co->members == NULL || joins->server_joined == NULL || joins->server_ready == NULL ||
+        joins->restores == NULL)
         return mst_fail_memory();
     return MST_OK;
 }
 
-void mst_members_fini(mst_coordinator *co)
+void mst_members_fini(mst_server *s)
 {
-    for (uint32_t w = 0; co->members != NULL && w < co->n_workers; w++)
+    mst_coordinator *co = s->co;
+    for (uint32_t w = 0; co->members != NULL && w < s->options.n_workers; w++)
         json_decref(co->members[w].report);
+    for (uint32_t i = 0; co->joins.restores != NULL && i < s->options.n_servers; i++)
+        mst_free(co->joins.restores[i].owned.extents);
     mst_free(co->members);
+    mst_free(co->joins.restores);
     json_decref(co->joins.first);
     json_decref(co->joins.sample);
     mst_free(co->joins.server_joined);
@@ -38,27 +49,64 @@ mst_status mst_members_up(mst_server *s, uint32_t peer)
     return mst_ps_send_json(s->net, peer, &(mst_message){.type = MST_PS_JOB}, json_incref(s->options.job));
 }
 
-/* ---- the partition table ---- */
+/* ---- restored floats ---- */
 
-static mst_status members_read_sample(const json_t *sample, uint32_t **out, size_t *n)
+/* Reads the coordinator's own floats. */
+static mst_status members_restore_own(mst_server *s)
 {
-    const json_t *key;
-    size_t i, count = json_array_size(sample);
-    uint32_t *keys = mst_calloc(count + 1, sizeof *keys);
-    if (keys == NULL)
-        return mst_fail_memory();
-    json_array_foreach((json_t *)sample, i, key) keys[i] = (uint32_t)json_integer_value(key);
-    *out = keys;
-    *n = count;
+    mst_params *params = s->model.params;
+    for (uint32_t slot = 0; slot <= params->n_slots; slot++)
+        for (uint32_t i = 0; i < s->owned.n; i++) {
+            const mst_extent *extent = &s->owned.extents[i];
+            float *to = (slot == 0 ? params->w : params->slots[slot - 1]) + extent->first;
+            TRY(s->hooks->checkpoint->read(s->hooks->arg, slot, extent->first, extent->count, to));
+        }
     return MST_OK;
 }
+
+/* Sends the next pieces of another server's floats. */
+static mst_status members_send_restored(mst_server *s, uint32_t server)
+{
+    mst_restore *r = &s->co->joins.restores[server];
+    while (r->in_flight < WINDOW && !mst_float_cursor_at_end(&r->next, &r->owned, s->model.params->n_slots)) {
+        uint64_t count, first = mst_float_cursor_piece(&r->next, &r->owned, PIECE_FLOATS, &count);
+        mst_body *piece = mst_body_take(&s->bodies, PIECE_FLOATS * sizeof(float));
+        if (piece == NULL)
+            return mst_fail_memory();
+        mst_message m = {.type = MST_PS_FLOATS, .count = r->next.slot, .step = first};
+        mst_status st =
+            s->hooks->checkpoint->read(s->hooks->arg, r->next.slot, first, count, (float *)piece->data);
+        if (st != MST_OK) {
+            mst_body_release(&s->bodies, piece);
+            return st;
+        }
+        piece->restores = server + 1;
+        TRY(mst_unless_gone(mst_body_lend(&s->bodies, s->servers[server], &m, piece, count * sizeof(float))));
+        r->in_flight++;
+        mst_float_cursor_advance(&r->next, &r->owned, count);
+    }
+    return MST_OK;
+}
+
+void mst_restore_sent(mst_server *s, uint32_t server)
+{
+    s->co->joins.restores[server].in_flight--;
+    mst_status st = members_send_restored(s, server);
+    if (st != MST_OK)
+        mst_server_fail(s, st);
+}
+
+/* ---- the partition table ---- */
 
 static mst_status members_make_table(mst_server *s)
 {
     mst_grad layout = {0};
-    uint32_t *sample = NULL;
-    size_t n = 0;
-    TRY(members_read_sample(s->co->joins.sample, &sample, &n));
+    const json_t *key;
+    size_t i, n = json_array_size(s->co->joins.sample);
+    uint32_t *sample = mst_calloc(n + 1, sizeof *sample);
+    if (sample == NULL)
+        return mst_fail_memory();
+    json_array_foreach(s->co->joins.sample, i, key) sample[i] = (uint32_t)json_integer_value(key);
     s->model.model->ops->layout(s->model.model, s->model.params, &layout);
     mst_status st = mst_placement_make(&s->table, s->model.params, &layout, s->options.n_servers, sample, n,
                                        s->options.dense_model);
@@ -74,7 +122,10 @@ static mst_status members_set_up_server(mst_server *s, uint32_t server)
                                    json_object_get(s->co->joins.first, "model"), "table",
                                    mst_placement_json(&s->table), "steps", (json_int_t)start->at.steps,
                                    "restore", (json_int_t)start->restore)));
-    return start->restore ? mst_restore_begin(s, server) : MST_OK;
+    if (!start->restore)
+        return MST_OK;
+    TRY(mst_placement_owned(&s->table, server, &s->co->joins.restores[server].owned));
+    return members_send_restored(s, server);
 }
 
 /* Enough workers have joined: divides the vector among the servers. */
@@ -85,7 +136,7 @@ static mst_status members_place(mst_server *s)
     TRY(members_make_table(s));
     TRY(mst_server_make_store(s));
     if (co->start.restore)
-        TRY(mst_restore_own(s));
+        TRY(members_restore_own(s));
     s->setup.ready = true;
     co->joins.server_joined[0] = co->joins.server_ready[0] = true;
     for (uint32_t i = 1; i < s->options.n_servers; i++)
@@ -193,15 +244,6 @@ static mst_status members_same_json(const mst_server *s, uint32_t worker, const 
     return mst_fail(MST_EINPUT, "worker %" PRIu32 " has a different %s from the other workers", worker, what);
 }
 
-/* Slices and leases refer to the same rows in the same order. */
-static mst_status members_same_data(const mst_server *s, uint32_t worker, const json_t *join)
-{
-    const mst_coordinator *co = s->co;
-    if (co->rows.sharding == MST_SHARDING_LOCAL)
-        return MST_OK;
-    return members_same_json(s, worker, join, "data", "data");
-}
-
 static mst_status members_admit(mst_server *s, uint32_t worker, const json_t *join)
 {
     mst_coordinator *co = s->co;
@@ -213,7 +255,9 @@ static mst_status members_admit(mst_server *s, uint32_t worker, const json_t *jo
         return st;
     }
     TRY(members_same_json(s, worker, join, "model", "a model"));
-    TRY(members_same_data(s, worker, join));
+    if (co->rows.sharding !=
+        MST_SHARDING_LOCAL) /* slices, leases and shares are positions in the same data */
+        TRY(members_same_json(s, worker, join, "data", "data"));
     if (co->phase >= MST_JOB_STOP)
         return mst_fail(MST_EPEER, "the job is ending; it is too late to join");
     if (co->phase == MST_JOB_RUN && co->rows.sharding == MST_SHARDING_SLICES)
@@ -383,14 +427,17 @@ static mst_status members_lose(mst_server *s, uint32_t worker)
     return mst_coordinator_look(s);
 }
 
-bool mst_members_server_lost(mst_server *s, uint32_t server, const char *why)
+void mst_members_server_lost(mst_server *s, uint32_t server, const char *why)
 {
     mst_coordinator *co = s->co;
-    if (co->joins.placed)
-        return false;
-    co->joins.server_joined[server] = false;
-    mst_warn("%s; waiting for server %" PRIu32 " again", why, server);
-    return true;
+    char way_on[MST_ERROR_MAX / 2];
+    if (!co->joins.placed) {
+        co->joins.server_joined[server] = false;
+        mst_warn("%s; waiting for server %" PRIu32 " again", why, server);
+        return;
+    }
+    mst_run_way_on(co->start.run != NULL ? co->start.run : "RUN", way_on, sizeof way_on);
+    mst_server_fail(s, mst_fail(MST_EPEER, "%s; its share of the weights is lost; %s", why, way_on));
 }
 
 void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)

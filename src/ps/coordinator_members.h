@@ -1,4 +1,4 @@
-/* The processes of a job: joins, admission, losses.
+/* The processes of a job: joins, admission, set-up of the other servers, losses.
  *
  * The first worker to join brings the model's shape: the store is made from it, and the run is opened. Once
  * enough workers have joined, the keys that the one with the lowest index has sampled make the partition
@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "ps/coordinator.h"
+#include "ps/float_cursor.h"
 
 /* A worker, as the coordinator sees it. */
 typedef struct mst_job_member {
@@ -29,17 +30,25 @@ typedef struct mst_job_member {
     uint64_t held_ns;   /* for which steps were held open for it alone */
 } mst_job_member;
 
+/* A stream of restored floats to a server. */
+typedef struct mst_restore {
+    mst_owned owned;
+    mst_float_cursor next;
+    unsigned in_flight;
+} mst_restore;
+
 typedef struct mst_join_state {
     uint64_t began_ns, notice_ns; /* when waiting began, and when it was last logged */
     bool *server_joined, *server_ready;
-    json_t *first;  /* JOIN of the first worker */
-    json_t *sample; /* keys of the joined worker with the lowest index, `sampler`; or NULL */
+    mst_restore *restores; /* by server */
+    json_t *first;         /* JOIN of the first worker */
+    json_t *sample;        /* keys of the joined worker with the lowest index, `sampler`; or NULL */
     uint32_t sampler;
     bool placed; /* the partition table is made */
 } mst_join_state;
 
-mst_status mst_members_init(mst_coordinator *co);
-void mst_members_fini(mst_coordinator *co);
+mst_status mst_members_init(mst_server *s);
+void mst_members_fini(mst_server *s);
 mst_status mst_members_join(mst_server *s, bool worker, uint32_t index, const json_t *join);
 /* A server has its floats. */
 mst_status mst_members_ready(mst_server *s, uint32_t server);

@@ -52,16 +52,20 @@ void mst_pace_dropped(mst_server *s, uint32_t worker, const mst_store_request *r
     mst_row_plan_pushed(s, worker, request->head.rows); /* its rows are used up */
 }
 
+bool mst_pace_expects(const mst_server *s, uint32_t worker)
+{
+    const mst_job_member *m = &s->co->members[worker];
+    return mst_alive(s->co, worker) && !m->done && !m->idle;
+}
+
 /* ---- ssp ---- */
 
 /* The fewest pushes of the workers that push, except for one. UINT64_MAX: there are none. */
 static uint64_t pace_slowest_but(const mst_server *s, uint32_t worker)
 {
-    const mst_coordinator *co = s->co;
     uint64_t slowest = UINT64_MAX;
     for (uint32_t w = 0; w < s->options.n_workers; w++)
-        if (w != worker && mst_alive(co, w) && !co->members[w].idle && !co->members[w].done &&
-            s->workers[w].pushes < slowest)
+        if (w != worker && mst_pace_expects(s, w) && s->workers[w].pushes < slowest)
             slowest = s->workers[w].pushes;
     return slowest;
 }
@@ -83,18 +87,10 @@ bool mst_pace_ahead(const mst_server *s, uint32_t worker)
 
 /* ---- stalls ---- */
 
-bool mst_pace_expects(const mst_server *s, uint32_t worker)
-{
-    const mst_job_member *m = &s->co->members[worker];
-    return mst_alive(s->co, worker) && !m->done && !m->idle;
-}
-
 /* Whether the job waits for a push of this worker. */
 static bool pace_awaits_push(const mst_server *s, uint32_t w)
 {
-    const mst_server_worker *worker = &s->workers[w];
-    const mst_job_member *m = &s->co->members[w];
-    return mst_alive(s->co, w) && !m->done && !m->idle && !worker->pending && worker->n_deferred == 0;
+    return mst_pace_expects(s, w) && !s->workers[w].pending && s->workers[w].n_deferred == 0;
 }
 
 const char *mst_pace_waiting(mst_server *s)

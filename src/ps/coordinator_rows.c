@@ -482,11 +482,7 @@ mst_status mst_row_plan_end_slices(mst_server *s)
     mst_coordinator *co = s->co;
     co->phase = MST_JOB_STOP;
     co->rows.sharding = MST_SHARDING_LEASES; /* there are none: no more steps are planned */
-    for (uint32_t w = 0; w < s->options.n_workers; w++)
-        if (mst_alive(co, w))
-            TRY(mst_unless_gone(
-                mst_ps_send(s->net, s->workers[w].peer, &(mst_message){.type = MST_PS_STOP})));
-    return MST_OK;
+    return mst_coordinator_send_stop(s);
 }
 
 bool mst_row_plan_finished(const mst_server *s)

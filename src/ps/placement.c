@@ -35,22 +35,6 @@ static void placement_sort_keys(uint32_t *keys, uint32_t *scratch, size_t n)
     }
 }
 
-/* How many of the ascending keys are below a key. */
-static size_t placement_keys_below(const uint32_t *keys, size_t n, uint64_t key)
-{
-    size_t low = 0;
-    while (n > 0) {
-        size_t half = n / 2;
-        if (keys[low + half] < key) {
-            low += half + 1;
-            n -= half + 1;
-        } else {
-            n = half;
-        }
-    }
-    return low;
-}
-
 /* The longest run of equal keys. */
 static uint64_t placement_most_frequent(const uint32_t *sorted, size_t n)
 {
@@ -90,7 +74,7 @@ static uint64_t placement_load_below(const sparse_load *load, uint64_t key)
 {
     if (load->n == 0) /* no sample: all keys are alike */
         return key * load->width;
-    return placement_keys_below(load->sample, load->n, key) * load->width +
+    return mst_keys_below(load->sample, load->n, key) * load->width +
            load->n_batches * placement_prefix_below(load, key);
 }
 
@@ -347,9 +331,8 @@ void mst_placement_share(const mst_placement *table, const mst_key_list *list, u
     }
     size_t low = 0, high = 0;
     if (table->width != 0 && list->n_keys != 0) {
-        low = placement_keys_below(list->keys, list->n_keys, table->key_starts[server]);
-        high =
-            low + placement_keys_below(list->keys + low, list->n_keys - low, table->key_starts[server + 1]);
+        low = mst_keys_below(list->keys, list->n_keys, table->key_starts[server]);
+        high = low + mst_keys_below(list->keys + low, list->n_keys - low, table->key_starts[server + 1]);
     }
     part->n_ranges = n;
     part->n_keys = (uint32_t)(high - low);

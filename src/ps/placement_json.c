@@ -13,41 +13,21 @@
 
 #define SIZE_LIMIT ((uint64_t)1 << 32) /* floats: keys are 32 bits wide */
 
-static json_t *placement_numbers_of_partitions(const mst_placement *table)
-{
-    json_t *array = json_array();
-    for (uint32_t i = 0; array != NULL && i < table->n_partitions; i++)
-        if (json_array_append_new(array, json_integer((json_int_t)table->partitions[i].count)) != 0 ||
-            json_array_append_new(array, json_integer(table->partitions[i].server)) != 0) {
-            json_decref(array);
-            return NULL;
-        }
-    return array;
-}
-
-static json_t *placement_numbers_of_sparse(const mst_placement *table)
-{
-    json_t *array = json_array();
-    int failed = array == NULL ||
-                 json_array_append_new(array, json_integer((json_int_t)table->sparse_offset)) != 0 ||
-                 json_array_append_new(array, json_integer(table->width)) != 0;
-    for (uint32_t s = 0; !failed && s <= table->n_servers; s++)
-        failed = json_array_append_new(array, json_integer(table->key_starts[s])) != 0;
-    if (!failed)
-        return array;
-    json_decref(array);
-    return NULL;
-}
-
 json_t *mst_placement_json(const mst_placement *table)
 {
-    json_t *json = json_object();
-    int failed =
-        json == NULL || json_object_set_new(json, "version", json_integer(table->version)) != 0 ||
-        json_object_set_new(json, "size", json_integer((json_int_t)table->size)) != 0 ||
-        json_object_set_new(json, "servers", json_integer(table->n_servers)) != 0 ||
-        json_object_set_new(json, "partitions", placement_numbers_of_partitions(table)) != 0 ||
-        (table->width != 0 && json_object_set_new(json, "sparse", placement_numbers_of_sparse(table)) != 0);
+    json_t *partitions = json_array(), *sparse = table->width != 0 ? json_array() : NULL;
+    int failed = partitions == NULL;
+    for (uint32_t i = 0; !failed && i < table->n_partitions; i++)
+        failed = json_array_append_new(partitions, json_integer((json_int_t)table->partitions[i].count)) |
+                 json_array_append_new(partitions, json_integer(table->partitions[i].server));
+    if (table->width != 0)
+        failed |= json_array_append_new(sparse, json_integer((json_int_t)table->sparse_offset)) |
+                  json_array_append_new(sparse, json_integer(table->width));
+    for (uint32_t s = 0; !failed && table->width != 0 && s <= table->n_servers; s++)
+        failed = json_array_append_new(sparse, json_integer(table->key_starts[s]));
+    json_t *json = json_pack("{s:I, s:I, s:I, s:o, s:o*}", "version", (json_int_t)table->version, "size",
+                             (json_int_t)table->size, "servers", (json_int_t)table->n_servers, "partitions",
+                             partitions, "sparse", sparse);
     if (!failed)
         return json;
     json_decref(json);

@@ -8,6 +8,7 @@
 #include "ps/proto.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,66 +18,41 @@
 
 #include "ps/key_pack.h"
 
+static const char *const type_names[] = {
+    [MST_PS_JOB - MST_NET_TYPES] = "JOB",
+    [MST_PS_JOIN - MST_NET_TYPES] = "JOIN",
+    [MST_PS_SETUP - MST_NET_TYPES] = "SETUP",
+    [MST_PS_FLOATS - MST_NET_TYPES] = "FLOATS",
+    [MST_PS_READY - MST_NET_TYPES] = "READY",
+    [MST_PS_WELCOME - MST_NET_TYPES] = "WELCOME",
+    [MST_PS_STEP - MST_NET_TYPES] = "STEP",
+    [MST_PS_VALUES - MST_NET_TYPES] = "VALUES",
+    [MST_PS_WORK - MST_NET_TYPES] = "WORK",
+    [MST_PS_WANT - MST_NET_TYPES] = "WANT",
+    [MST_PS_CLOSE - MST_NET_TYPES] = "CLOSE",
+    [MST_PS_GONE - MST_NET_TYPES] = "GONE",
+    [MST_PS_CUT - MST_NET_TYPES] = "CUT",
+    [MST_PS_MARKER - MST_NET_TYPES] = "MARKER",
+    [MST_PS_SAVED - MST_NET_TYPES] = "SAVED",
+    [MST_PS_CHIEF - MST_NET_TYPES] = "CHIEF",
+    [MST_PS_EVAL_LIST - MST_NET_TYPES] = "EVAL_LIST",
+    [MST_PS_EVAL_VALUES - MST_NET_TYPES] = "EVAL_VALUES",
+    [MST_PS_EVAL_RESULT - MST_NET_TYPES] = "EVAL_RESULT",
+    [MST_PS_REPORT - MST_NET_TYPES] = "REPORT",
+    [MST_PS_STOP - MST_NET_TYPES] = "STOP",
+    [MST_PS_END - MST_NET_TYPES] = "END",
+    [MST_PS_FAIL - MST_NET_TYPES] = "FAIL",
+    [MST_PS_LOG - MST_NET_TYPES] = "LOG",
+    [MST_PS_CLOCK - MST_NET_TYPES] = "CLOCK",
+    [MST_PS_GRADIENT - MST_NET_TYPES] = "GRADIENT",
+    [MST_PS_WEIGHTS - MST_NET_TYPES] = "WEIGHTS",
+};
+
 const char *mst_ps_type_name(uint16_t type)
 {
-    switch (type) {
-    case MST_PS_JOB:
-        return "JOB";
-    case MST_PS_JOIN:
-        return "JOIN";
-    case MST_PS_SETUP:
-        return "SETUP";
-    case MST_PS_FLOATS:
-        return "FLOATS";
-    case MST_PS_READY:
-        return "READY";
-    case MST_PS_WELCOME:
-        return "WELCOME";
-    case MST_PS_STEP:
-        return "STEP";
-    case MST_PS_VALUES:
-        return "VALUES";
-    case MST_PS_WORK:
-        return "WORK";
-    case MST_PS_WANT:
-        return "WANT";
-    case MST_PS_CLOSE:
-        return "CLOSE";
-    case MST_PS_GONE:
-        return "GONE";
-    case MST_PS_CUT:
-        return "CUT";
-    case MST_PS_MARKER:
-        return "MARKER";
-    case MST_PS_SAVED:
-        return "SAVED";
-    case MST_PS_CHIEF:
-        return "CHIEF";
-    case MST_PS_EVAL_LIST:
-        return "EVAL_LIST";
-    case MST_PS_EVAL_VALUES:
-        return "EVAL_VALUES";
-    case MST_PS_EVAL_RESULT:
-        return "EVAL_RESULT";
-    case MST_PS_REPORT:
-        return "REPORT";
-    case MST_PS_STOP:
-        return "STOP";
-    case MST_PS_END:
-        return "END";
-    case MST_PS_FAIL:
-        return "FAIL";
-    case MST_PS_LOG:
-        return "LOG";
-    case MST_PS_CLOCK:
-        return "CLOCK";
-    case MST_PS_GRADIENT:
-        return "GRADIENT";
-    case MST_PS_WEIGHTS:
-        return "WEIGHTS";
-    default:
-        return "unknown";
-    }
+    size_t n = sizeof type_names / sizeof *type_names;
+    return type >= MST_NET_TYPES && (size_t)(type - MST_NET_TYPES) < n ? type_names[type - MST_NET_TYPES]
+                                                                       : "unknown";
 }
 
 /* ---- numbers ---- */
@@ -218,6 +194,11 @@ mst_status mst_step_head_decode(const mst_message *m, const uint8_t *body, mst_s
     return MST_OK;
 }
 
+mst_extent mst_step_range_decode(const uint8_t *in)
+{
+    return (mst_extent){.first = proto_get64(in), .count = proto_get64(in + 8)};
+}
+
 size_t mst_step_list_bound(const mst_key_list *list)
 {
     return (size_t)list->n_ranges * MST_RANGE_SIZE + mst_key_pack_bound(list->n_keys);
@@ -310,6 +291,34 @@ mst_status mst_ps_send_json(mst_net *net, uint32_t peer, const mst_message *m, j
     mst_status st = mst_net_send(net, peer, m, &piece, 1, NULL);
     free(text); /* jansson allocates with malloc */
     return st;
+}
+
+json_t *mst_ps_text(const char *text)
+{
+    char plain[MST_ERROR_MAX];
+    json_t *json = json_string(text);
+    if (json != NULL)
+        return json;
+    snprintf(plain, sizeof plain, "%s", text);
+    for (char *c = plain; *c != '\0'; c++)
+        *c = (unsigned char)*c < 128 ? *c : '?';
+    return json_string(plain);
+}
+
+mst_status mst_ps_send_error(mst_net *net, uint32_t peer, mst_ps_type type, const mst_error *error)
+{
+    return mst_ps_send_json(
+        net, peer, &(mst_message){.type = type},
+        json_pack("{s:i, s:o}", "code", (int)error->code, "text", mst_ps_text(error->text)));
+}
+
+void mst_ps_read_error(const json_t *json, mst_error *out)
+{
+    const char *text = "no reason was given";
+    json_int_t code = MST_EPEER;
+    json_unpack((json_t *)json, "{s:I, s:s}", "code", &code, "text", &text);
+    *out = (mst_error){.code = code >= MST_OK && code <= MST_EUNSUPPORTED ? (mst_status)code : MST_EPEER};
+    snprintf(out->text, sizeof out->text, "%s", text);
 }
 
 mst_status mst_ps_send(mst_net *net, uint32_t peer, const mst_message *m)

@@ -134,6 +134,7 @@ mst_status mst_step_head_decode(const mst_message *m, const uint8_t *body, mst_s
  * packed_bytes and returns the bytes written, at most the bound. */
 #define MST_RANGE_SIZE 16
 size_t mst_step_list_bound(const mst_key_list *list);
+mst_extent mst_step_range_decode(const uint8_t *in);
 size_t mst_step_list_encode(const mst_key_list *list, mst_step_head *head, uint8_t *out);
 
 /* A JSON body of at most MST_PS_JSON_MAX bytes; the sentence names the type. New reference. */
@@ -141,6 +142,12 @@ size_t mst_step_list_encode(const mst_key_list *list, mst_step_head *head, uint8
 mst_status mst_ps_json(const mst_message *m, const void *body, json_t **out);
 /* Sends JSON (takes the reference; NULL is MST_ENOMEM). */
 mst_status mst_ps_send_json(mst_net *net, uint32_t peer, const mst_message *m, json_t *json);
+/* A sentence as JSON, in which bytes that are not UTF-8 (of a file name) become '?'. New reference or NULL.
+ */
+json_t *mst_ps_text(const char *text);
+/* Sends END or FAIL, and reads it; a code that is missing or unknown is MST_EPEER. */
+mst_status mst_ps_send_error(mst_net *net, uint32_t peer, mst_ps_type type, const mst_error *error);
+void mst_ps_read_error(const json_t *json, mst_error *out);
 /* Sends the records of `observe` (or NULL) to the coordinator. */
 struct mst_observe;
 mst_status mst_ps_send_log(mst_net *net, uint32_t peer, struct mst_observe *observe);

@@ -29,12 +29,8 @@ void mst_server_fail(mst_server *s, mst_status status)
 
 static mst_status server_take_end(mst_server *s, const json_t *json)
 {
-    const char *text = "";
-    json_int_t code = MST_EPEER;
-    json_unpack((json_t *)json, "{s:I, s:s}", "code", &code, "text", &text);
     s->over = true;
-    s->end.code = (mst_status)code;
-    snprintf(s->end.text, sizeof s->end.text, "%s", text);
+    mst_ps_read_error(json, &s->end);
     return MST_OK;
 }
 
@@ -219,7 +215,7 @@ static const mst_net_events server_events = {
 static void server_fini(mst_server *s)
 {
     mst_net_destroy(s->net);
-    mst_coordinator_destroy(s->co);
+    mst_coordinator_fini(s);
     mst_checkpoint_stream_fini(s);
     mst_server_peers_fini(s);
     mst_steps_fini(s);
@@ -266,7 +262,7 @@ static mst_status server_init(mst_server *s, const mst_server_options *o, const 
     for (uint32_t w = 0; w < o->n_workers; w++)
         s->workers[w].peer = MST_PEER_NONE;
     if (s->index == 0)
-        TRY(mst_coordinator_new(s, &s->co));
+        TRY(mst_coordinator_init(s));
     TRY(mst_net_new(o->engine, &o->net, &server_events, s, &s->net));
     s->bodies.net = s->net;
     TRY(server_listen(s));
@@ -302,8 +298,7 @@ mst_status mst_server_run(const mst_server_options *options, const mst_server_ho
     if (s->co != NULL && s->net != NULL)
         mst_coordinator_broadcast_end(s);
     if (s->co == NULL && s->end.code != MST_OK && s->setup.up)
-        (void)mst_ps_send_json(s->net, s->servers[0], &(mst_message){.type = MST_PS_FAIL},
-                               json_pack("{s:i, s:s}", "code", (int)s->end.code, "text", s->end.text));
+        (void)mst_ps_send_error(s->net, s->servers[0], MST_PS_FAIL, &s->end);
     if (s->store != NULL && mst_is_sync(s))
         mst_log(MST_LOG_DEBUG, "server %" PRIu32 " averaged %" PRIu64 " steps; sets %016" PRIx64, s->index,
                 s->steps.applied, s->steps.set_hash);

@@ -2,9 +2,8 @@
 #include "observe/spans.h"
 #include "ps/server_impl.h"
 
-/* Sends a body; one that is not s->reply is released. */
-static mst_status answers_send_values(mst_server *s, uint32_t worker, const mst_store_request *r,
-                                      uint32_t flags, mst_body *body, size_t size)
+mst_status mst_answer_body(mst_server *s, uint32_t worker, const mst_store_request *r, uint32_t flags,
+                           mst_body *body, size_t size)
 {
     mst_message m = {.type = MST_PS_VALUES, .flags = flags, .request = r->request, .step = s->steps.applied};
     mst_piece piece = {body->data, size};
@@ -90,7 +89,7 @@ static mst_status answers_gather_rest(mst_server *s, uint32_t worker, const mst_
         mst_store_reply_rest(s->store, r, left, body->data);
     if (flags & MST_VALUES_WORK)
         mst_work_encode(&work, body->data + size);
-    return answers_send_values(s, worker, r, flags, body, whole);
+    return mst_answer_body(s, worker, r, flags, body, whole);
 }
 
 mst_status mst_answer_rest(mst_server *s, uint32_t worker, const mst_store_request *r, uint32_t flags)
@@ -106,10 +105,4 @@ mst_status mst_answer(mst_server *s, uint32_t worker, const mst_store_request *r
     s->workers[worker].answered = 0;
     TRY(mst_answer_parts(s, worker, r, UINT64_MAX));
     return mst_answer_rest(s, worker, r, flags);
-}
-
-mst_status mst_answer_body(mst_server *s, uint32_t worker, const mst_store_request *r, mst_body *body,
-                           size_t size)
-{
-    return answers_send_values(s, worker, r, 0, body, size);
 }

@@ -14,8 +14,8 @@ mst_status mst_answer(mst_server *s, uint32_t worker, const mst_store_request *r
 mst_status mst_answer_parts(mst_server *s, uint32_t worker, const mst_store_request *r, uint64_t at);
 /* The rest of an answer whose first parts have left. */
 mst_status mst_answer_rest(mst_server *s, uint32_t worker, const mst_store_request *r, uint32_t flags);
-/* An answer of `size` bytes that was gathered into a body, which is released. */
-mst_status mst_answer_body(mst_server *s, uint32_t worker, const mst_store_request *r, mst_body *body,
-                           size_t size);
+/* An answer of `size` bytes that was gathered into a body, which is released unless it is s->reply. */
+mst_status mst_answer_body(mst_server *s, uint32_t worker, const mst_store_request *r, uint32_t flags,
+                           mst_body *body, size_t size);
 
 #endif

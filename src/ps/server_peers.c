@@ -5,7 +5,6 @@
 
 #include "base/alloc.h"
 #include "ps/server_impl.h"
-#include "run/run_dir.h"
 
 void mst_server_peer_forget(mst_server *s, uint32_t peer)
 {
@@ -81,8 +80,7 @@ void mst_server_refuse(mst_server *s, uint32_t peer, mst_status status)
     mst_error why;
     mst_error_save(&why, status);
     if (s->co != NULL) /* its END carries the code */
-        (void)mst_ps_send_json(s->net, peer, &(mst_message){.type = MST_PS_END},
-                               json_pack("{s:i, s:s}", "code", (int)why.code, "text", why.text));
+        (void)mst_ps_send_error(s->net, peer, MST_PS_END, &why);
     mst_net_drop(s->net, peer, why.text);
     mst_server_peer_forget(s, peer);
 }
@@ -162,12 +160,7 @@ void mst_server_peer_down(void *arg, uint32_t peer, const mst_net_loss *loss)
                    : mst_error_restore(why));
     } else if (server != UINT32_MAX && s->servers[server] == peer) {
         s->servers[server] = MST_PEER_NONE;
-        if (mst_members_server_lost(s, server, why->text))
-            return;
-        char way_on[MST_ERROR_MAX / 2];
-        mst_run_way_on(mst_coordinator_run_path(s), way_on, sizeof way_on);
-        mst_server_fail(s,
-                        mst_fail(MST_EPEER, "%s; its share of the weights is lost; %s", why->text, way_on));
+        mst_members_server_lost(s, server, why->text);
     }
 }
 

@@ -97,6 +97,6 @@ void mst_server_setup_tick(mst_server *s, uint64_t began)
     if (!s->setup.up)
         mst_server_fail(s, mst_fail(MST_ESTOPPED, "asked to stop"));
     else /* the coordinator ends the job, with a checkpoint */
-        (void)mst_ps_send_json(s->net, s->servers[0], &(mst_message){.type = MST_PS_FAIL},
-                               json_pack("{s:i, s:s}", "code", (int)MST_ESTOPPED, "text", "asked to stop"));
+        (void)mst_ps_send_error(s->net, s->servers[0], MST_PS_FAIL,
+                                &(mst_error){.code = MST_ESTOPPED, .text = "asked to stop"});
 }

@@ -71,7 +71,7 @@ static mst_status steps_push_large(mst_server *s, uint32_t worker, const mst_sto
         mst_body_release(&s->bodies, body);
         return st;
     }
-    return mst_answer_body(s, worker, r, body, size);
+    return mst_answer_body(s, worker, r, 0, body, size);
 }
 
 static mst_status steps_push_in_parts(mst_server *s, uint32_t worker, const mst_store_request *r)

@@ -98,20 +98,12 @@ void mst_store_destroy(mst_store *self)
 
 /* ---- reading ---- */
 
-static uint64_t store_get64(const uint8_t *in)
-{
-    uint64_t v = 0;
-    for (int i = 7; i >= 0; i--)
-        v = v << 8 | in[i];
-    return v;
-}
-
 static mst_status store_read_ranges(const mst_store *self, const uint8_t *in, uint32_t n, mst_key_list *list)
 {
     uint64_t end = 0; /* of the previous range */
     uint32_t o = 0;
     for (uint32_t i = 0; i < n; i++, in += MST_RANGE_SIZE) {
-        mst_extent e = {.first = store_get64(in), .count = store_get64(in + 8)};
+        mst_extent e = mst_step_range_decode(in);
         if (e.count == 0 || e.first < end || e.count > UINT64_MAX - e.first)
             return mst_fail(MST_EINPUT,
                             "range %" PRIu32 " of a list, %" PRIu64 " floats from %" PRIu64

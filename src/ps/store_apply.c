@@ -86,17 +86,7 @@ static const float *store_floats_at(const apply *job, unsigned t, uint32_t p, ui
 /* Number of the first key of a list that is not below `key`. */
 static uint32_t store_first_key(const mst_key_list *list, uint64_t key)
 {
-    uint32_t from = 0, n = list->n_keys;
-    while (n > 0) {
-        uint32_t half = n / 2;
-        if (list->keys[from + half] < key) {
-            from += half + 1;
-            n -= half + 1;
-        } else {
-            n = half;
-        }
-    }
-    return from;
+    return (uint32_t)mst_keys_below(list->keys, list->n_keys, key);
 }
 
 /* ---- additive ---- */

@@ -118,7 +118,7 @@ static mst_status worker_join(mst_worker *self)
         json_decref(join);
         join = NULL;
     }
-    return mst_worker_link_send_json(&self->link, &(mst_message){.type = MST_PS_JOIN}, join);
+    return mst_ps_send_json(self->link.net, self->link.peers[0], &(mst_message){.type = MST_PS_JOIN}, join);
 }
 
 /* Reads the welcome. The table must fit this model and these servers. */
@@ -224,7 +224,7 @@ static mst_status worker_train(mst_worker *self)
     TRY(mst_worker_pipeline_init(&self->pipeline, self->rows.max_rows));
     TRY(worker_join(self));
     if (job->observe != NULL)
-        TRY(mst_worker_report_clock(&self->report));
+        TRY(mst_ps_clock_ask(&self->report.clock, self->link.net, self->link.peers[0]));
     snprintf(from, sizeof from, "server 0 at %.80s to admit this worker", self->link.addresses[0]);
     /* longer than the coordinator waits, which names the missing process */
     TRY(worker_wait_start(self, worker_has_welcome, from,
@@ -277,8 +277,7 @@ void mst_worker_fail(mst_worker *self, mst_status status)
     if (!self->link.up[0])
         return;
     mst_error_save(&error, status);
-    json_t *json = json_pack("{s:i, s:o}", "code", (int)error.code, "text", mst_worker_text(error.text));
-    if (mst_worker_link_send_json(&self->link, &(mst_message){.type = MST_PS_FAIL}, json) == MST_OK)
+    if (mst_ps_send_error(self->link.net, self->link.peers[0], MST_PS_FAIL, &error) == MST_OK)
         (void)mst_net_flush(self->link.net, mst_now_ns() + FLUSH_NS);
     mst_error_restore(&error);
 }

@@ -234,7 +234,6 @@ static mst_status eval_find_cut(mst_worker_eval *self, uint32_t number, uint32_t
 
 mst_status mst_worker_eval_values(mst_worker_eval *self, uint32_t server, const mst_message *m, bool *whole)
 {
-    *whole = false;
     uint32_t at = 0;
     if (!self->opened)
         return mst_fail(MST_EINPUT, "values to evaluate arrived before they were requested");
@@ -278,12 +277,7 @@ void mst_worker_eval_announce(mst_worker_eval *self, uint32_t cut)
 static mst_status eval_send_result(mst_worker_eval *self, uint32_t cut, json_t *result)
 {
     mst_message m = {.type = MST_PS_EVAL_RESULT, .count = cut};
-    return mst_worker_link_send_json(self->link, &m, result);
-}
-
-static json_t *eval_failure_json(const mst_error *error)
-{
-    return json_pack("{s:o, s:i}", "error", mst_worker_text(error->text), "code", (int)error->code);
+    return mst_ps_send_json(self->link->net, self->link->peers[0], &m, result);
 }
 
 static mst_status eval_take_done(mst_worker_eval *self, mst_eval_cut *cut)
@@ -292,7 +286,9 @@ static mst_status eval_take_done(mst_worker_eval *self, mst_eval_cut *cut)
     if (cut->status != MST_OK) {
         self->failed = self->failed || cut->opening;
         mst_warn("evaluation failed: %s", cut->error.text);
-        return eval_send_result(self, cut->cut, eval_failure_json(&cut->error));
+        return eval_send_result(
+            self, cut->cut,
+            json_pack("{s:o, s:i}", "error", mst_ps_text(cut->error.text), "code", (int)cut->error.code));
     }
     if (cut->opening)
         return eval_send_list(self);

@@ -51,7 +51,8 @@ typedef struct mst_worker_eval {
         answered; /* the last cuts to evaluate that were announced and answered, for an empty list */
 } mst_worker_eval;
 
-/* Inside events: room for values; values have arrived, *whole: all of the cut; a cut is to be evaluated. */
+/* Inside events: room for values; values have arrived, *whole is set if all of the cut have; a cut is to be
+ * evaluated. */
 mst_status mst_worker_eval_body(mst_worker_eval *self, uint32_t server, const mst_message *m, void **out);
 mst_status mst_worker_eval_values(mst_worker_eval *self, uint32_t server, const mst_message *m, bool *whole);
 void mst_worker_eval_announce(mst_worker_eval *self, uint32_t cut);

@@ -170,14 +170,6 @@ static mst_status worker_take_weights(mst_worker *self, uint32_t peer, const mst
     return MST_OK;
 }
 
-static mst_status worker_take_eval_values(mst_worker *self, uint32_t server, const mst_message *m)
-{
-    bool whole;
-    TRY(mst_worker_eval_values(&self->eval, server, m, &whole));
-    self->histograms.due |= whole;
-    return MST_OK;
-}
-
 static mst_status worker_on_message(void *arg, uint32_t peer, const mst_message *m, void *body)
 {
     mst_worker *self = arg;
@@ -188,7 +180,7 @@ static mst_status worker_on_message(void *arg, uint32_t peer, const mst_message 
     if ((m->type == MST_PS_VALUES || m->type == MST_PS_WEIGHTS) && self->client != NULL)
         return worker_take_weights(self, peer, m, body);
     if (m->type == MST_PS_EVAL_VALUES)
-        return worker_take_eval_values(self, s, m);
+        return mst_worker_eval_values(&self->eval, s, m, &self->histograms.due);
     if (s != 0)
         return mst_fail(MST_EINPUT, "a worker expects no %s from server %" PRIu32, mst_ps_type_name(m->type),
                         s);
@@ -246,9 +238,8 @@ static mst_status worker_leave(mst_worker *self)
     mst_info("asked to stop; informing server 0");
     if (!self->link.up[0])
         return MST_OK;
-    return mst_worker_link_send_json(
-        &self->link, &(mst_message){.type = MST_PS_FAIL},
-        json_pack("{s:i, s:s}", "code", (int)MST_ESTOPPED, "text", "asked to stop"));
+    return mst_ps_send_error(self->link.net, self->link.peers[0], MST_PS_FAIL,
+                             &(mst_error){.code = MST_ESTOPPED, .text = "asked to stop"});
 }
 
 mst_status mst_worker_attend(void *arg)

@@ -90,16 +90,6 @@ void mst_worker_link_missing(const mst_worker_link *self, char *out, size_t size
         }
 }
 
-mst_status mst_worker_link_send(mst_worker_link *self, const mst_message *m)
-{
-    return mst_ps_send(self->net, self->peers[0], m);
-}
-
-mst_status mst_worker_link_send_json(mst_worker_link *self, const mst_message *m, json_t *json)
-{
-    return mst_ps_send_json(self->net, self->peers[0], m, json);
-}
-
 void mst_worker_link_note(mst_worker_link *self, mst_status status, bool final)
 {
     if (self->failure.code == MST_OK || (final && !self->failure_is_final))
@@ -141,12 +131,8 @@ mst_status mst_worker_link_end(mst_worker_link *self, const mst_message *m, cons
 {
     json_t *json = NULL;
     TRY(mst_ps_json(m, body, &json));
-    json_int_t code = json_integer_value(json_object_get(json, "code"));
-    const char *text = json_string_value(json_object_get(json, "text"));
     self->ended = true;
-    self->end.code = code >= MST_OK && code <= MST_EUNSUPPORTED ? (mst_status)code : MST_EPEER;
-    snprintf(self->end.text, sizeof self->end.text, "%s",
-             text != NULL && text[0] != '\0' ? text : "the coordinator ended the job without a reason");
+    mst_ps_read_error(json, &self->end);
     json_decref(json);
     return MST_OK;
 }
@@ -154,16 +140,4 @@ mst_status mst_worker_link_end(mst_worker_link *self, const mst_message *m, cons
 mst_status mst_worker_link_end_status(const mst_worker_link *self)
 {
     return self->end.code == MST_OK ? MST_OK : mst_error_restore(&self->end);
-}
-
-json_t *mst_worker_text(const char *text)
-{
-    char plain[MST_ERROR_MAX];
-    json_t *json = json_string(text);
-    if (json != NULL)
-        return json;
-    snprintf(plain, sizeof plain, "%s", text);
-    for (char *c = plain; *c != '\0'; c++)
-        *c = (unsigned char)*c < 128 ? *c : '?';
-    return json_string(plain);
 }

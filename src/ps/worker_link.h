@@ -46,10 +46,6 @@ mst_status mst_worker_link_body(mst_worker_link *self, uint32_t server, uint64_t
 /* Writes "server 1 at host:port, server 2 at ..." for those that are not up. */
 void mst_worker_link_missing(const mst_worker_link *self, char *out, size_t size);
 
-/* Sends to the coordinator: a message without a body; JSON (takes the reference). */
-mst_status mst_worker_link_send(mst_worker_link *self, const mst_message *m);
-mst_status mst_worker_link_send_json(mst_worker_link *self, const mst_message *m, json_t *json);
-
 /* Keeps a failure of an event. The first one counts, but a final one replaces one that is not. */
 void mst_worker_link_note(mst_worker_link *self, mst_status status, bool final);
 /* Handles messages, then attends. MST_EPEER or worse is a failure; the end of the job is not: `ended`. */
@@ -63,9 +59,5 @@ mst_status mst_worker_link_lost(mst_worker_link *self, mst_status status);
 mst_status mst_worker_link_end(mst_worker_link *self, const mst_message *m, const void *body);
 /* The coordinator's END as a status with its sentence. */
 mst_status mst_worker_link_end_status(const mst_worker_link *self);
-
-/* A sentence as JSON, in which bytes that are not UTF-8 (of a file name) become '?'. New reference or NULL.
- */
-json_t *mst_worker_text(const char *text);
 
 #endif

@@ -49,9 +49,9 @@ mst_status mst_worker_report_send(mst_worker_report *self, uint32_t flags)
         mst_observe_end(observe);
     TRY(mst_ps_send_log(link->net, link->peers[0], observe));
     if (observe != NULL && !(flags & MST_REPORT_LAST))
-        TRY(mst_worker_report_clock(self));
+        TRY(mst_ps_clock_ask(&self->clock, link->net, link->peers[0]));
     mst_message m = {.type = MST_PS_REPORT, .flags = flags};
-    return mst_worker_link_send_json(link, &m, report_json(c));
+    return mst_ps_send_json(link->net, link->peers[0], &m, report_json(c));
 }
 
 mst_status mst_worker_report_tick(mst_worker_report *self)
@@ -63,9 +63,4 @@ mst_status mst_worker_report_tick(mst_worker_report *self)
     if (self->job->observe != NULL && now - self->counted_ns >= BYTES_NS)
         report_count_bytes(self, &stats);
     return MST_OK;
-}
-
-mst_status mst_worker_report_clock(mst_worker_report *self)
-{
-    return mst_ps_clock_ask(&self->clock, self->link->net, self->link->peers[0]);
 }

@@ -24,7 +24,5 @@ void mst_worker_report_begin(mst_worker_report *self);
 mst_status mst_worker_report_send(mst_worker_report *self, uint32_t flags);
 /* Sends a report if one is due, or updates the bytes of the spans. */
 mst_status mst_worker_report_tick(mst_worker_report *self);
-/* Requests the coordinator's time. */
-mst_status mst_worker_report_clock(mst_worker_report *self);
 
 #endif

@@ -62,7 +62,7 @@ static mst_status rows_request(mst_worker_rows *self)
         return MST_OK;
     self->requested = true;
     mst_message m = {.type = MST_PS_WANT, .count = (uint32_t)(held < UINT32_MAX ? held : UINT32_MAX)};
-    return mst_worker_link_send(self->link, &m);
+    return mst_ps_send(self->link->net, self->link->peers[0], &m);
 }
 
 mst_status mst_worker_rows_request_idle(mst_worker_rows *self)
@@ -73,7 +73,7 @@ mst_status mst_worker_rows_request_idle(mst_worker_rows *self)
     self->requested = self->requested_idle = true;
     self->epoch_over_sent = self->epoch_over;
     mst_message m = {.type = MST_PS_WANT, .flags = ended ? WANT_ENDED : 0, .step = self->epoch};
-    return mst_worker_link_send(self->link, &m);
+    return mst_ps_send(self->link->net, self->link->peers[0], &m);
 }
 
 /* ---- batches ---- */
