@@ -289,7 +289,7 @@ typedef int muster_callback(void *arg, const muster_progress *progress);
 typedef struct muster_summary {
     int has_run;     /* 0: this process is not the coordinator of its cluster; the other fields are unset */
     int stopped;     /* by the callback or muster_trainer_stop; can be resumed */
-    const char *end; /* "all epochs done", "asked to stop", ... */
+    const char *end; /* "all epochs done", "stop requested", ... */
     uint64_t step, rows;
     double train_seconds, train_loss;
     muster_result test, valid;

@@ -18,7 +18,7 @@
     X(ENOMEM, "out of memory")                                                                               \
     X(EEXIST, "something is there already")                                                                  \
     X(ETIMEOUT, "a deadline passed")                                                                         \
-    X(ESTOPPED, "asked to stop")                                                                             \
+    X(ESTOPPED, "stop requested")                                                                            \
     X(EPEER, "a peer failed")                                                                                \
     X(EUNSUPPORTED, "not possible in this build or on this machine")                                         \
     X(EDONE, "there was nothing to do")

@@ -97,7 +97,7 @@ static const mst_option launch_table[] = {
      .min = 0,
      .max = 86400,
      .metavar = "SECONDS",
-     .help = "Time that processes have to end after they are asked to stop, before they are killed."},
+     .help = "Time that processes have to end after SIGTERM, before they are killed."},
     {.name = "start-timeout",
      .type = MST_OPTION_INT,
      FIELD(start_timeout),

@@ -353,7 +353,7 @@ static mst_status train_nothing_trained(const settings *s, const mst_train_summa
         snprintf(text, sizeof text, "--until %s is met; give another condition, or --until never", o->until);
         break;
     case MST_END_STOPPED:
-    case MST_END_DESERTED: /* the job has reported it */
+    case MST_END_NO_WORKERS: /* the job has reported it */
         return MST_OK;
     }
     if (o->fail_if_done)

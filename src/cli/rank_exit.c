@@ -103,14 +103,14 @@ void mst_rank_exit_prepare(uint32_t start_timeout_ms)
 void mst_rank_exit_lost(void *arg, mst_rank_loss reason, const char *sentence)
 {
     const char *run = arg;
-    char line[MST_ERROR_MAX + 512], way_on[500] = "the job ends";
+    char line[MST_ERROR_MAX + 512], resume_hint[500] = "the job ends";
     pthread_mutex_lock(&last_print);
     mst_matmul_abandon();
     bool death = reason != MST_RANK_FAILED,
          stopped = !death && mst_signals_name() != NULL; /* as all ranks were: none is lost */
     if (death && run != NULL)
-        mst_run_way_on(run, way_on, sizeof way_on);
-    int n = snprintf(line, sizeof line, "muster: %s; %s\n", sentence, way_on);
+        mst_run_resume_hint(run, resume_hint, sizeof resume_hint);
+    int n = snprintf(line, sizeof line, "muster: %s; %s\n", sentence, resume_hint);
     if (!stopped && n > 0) { /* in one piece, and past a lock that the main thread may hold */
         ssize_t written = write(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
         (void)written;

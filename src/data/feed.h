@@ -98,7 +98,7 @@ mst_status mst_feed_claim_by(mst_feed *feed, unsigned lane, uint32_t n, uint32_t
                              mst_batch *batch, uint64_t *position, bool *more);
 
 /* Whether mst_feed_claim_by with this n as its unit would return at once: with rows, at the end, with a
- * failure, or asked to stop. Always so for a dataset that is not live. */
+ * failure, or a stop request. Always so for a dataset that is not live. */
 bool mst_feed_ready(mst_feed *feed, uint32_t n);
 
 /* Rows of an epoch, of the own shard: known for random access (for the epoch started last: chunks differ),

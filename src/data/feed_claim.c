@@ -22,7 +22,7 @@ void mst_feed_drop_pieces(mst_feed *f, mst_feed_lane *l)
 }
 
 /* Under the mutex: waits for a change as a lane that has no rows, until the time and at most a second.
- * MST_ESTOPPED when asked to stop. */
+ * MST_ESTOPPED when a stop is requested. */
 static mst_status feed_wait_rows(mst_feed *f, uint64_t until_ns)
 {
     if (f->options.stop != NULL && atomic_load(f->options.stop))

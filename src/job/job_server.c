@@ -149,7 +149,7 @@ static mst_status server_job_open_run(server_job *job, const json_t *join, mst_s
     out->evaluates = o->test.n > 0 || o->valid != NULL;
     out->saves = o->save;
     out->keeps_best = o->save && o->patience > 0;
-    out->owes_evaluation = mst_run_log_evaluation_pending(training->log);
+    out->evaluation_pending = mst_run_log_evaluation_pending(training->log);
     return MST_OK;
 }
 
@@ -308,12 +308,12 @@ static void server_job_event(void *arg, const mst_server_event *event)
     }
 }
 
-static mst_status server_job_finish(void *arg, json_t *workers, bool deserted)
+static mst_status server_job_finish(void *arg, json_t *workers, bool no_workers)
 {
     server_job *job = arg;
     job->summary->workers = workers;
     TRY(mst_run_log_note(job->training->log, "workers", json_deep_copy(workers)));
-    return mst_run_log_finish(job->training->log, deserted ? MST_END_DESERTED : job->end,
+    return mst_run_log_finish(job->training->log, no_workers ? MST_END_NO_WORKERS : job->end,
                               &job->summary->train);
 }
 

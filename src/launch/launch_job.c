@@ -7,17 +7,18 @@
  * 1. A worker that is killed, or that stops because a peer failed (exit code 3), is lost: one line reports
  * it, and the job continues, since the servers decide. Without servers every worker holds weights, and none
  * can be lost.
- * 2. Any other end than exit code 0 is a failure. The others get the grace to end by themselves, are then
- * requested to end, and a grace later killed. If server 0 fails for a reason of its own, the job cannot
- * continue: the others are requested to end after a moment, in which the origin of the failure can report it.
+ * 2. Any other end than exit code 0 is a failure. The other processes have the grace period to exit, then
+ * receive SIGTERM, and SIGKILL after another grace period. If server 0 fails for a reason of its own, the job
+ * cannot continue: the others receive SIGTERM after a short pause, in which the origin of the failure can
+ * report it.
  * 3. The report names the failure that came first: the first with a reason of its own, else the first. A
  * server that fails with a reason of its own explains why workers failed, unless it names one as the origin:
  * they may have connected to the server of another job, at an address that was not free for theirs.
- * 4. SIGINT, SIGTERM and SIGHUP request all processes to end, and those left after the grace are killed; a
- * second signal kills them at once. SIGUSR1 goes to server 0. A job that was stopped and saved ends with
- * MST_ESTOPPED and the sentence of server 0, which has the command that resumes the job.
- * 5. When server 0 (worker 0 if workers hold the weights) has ended well, so has the job: the others get the
- * grace, and are then lost.
+ * 4. SIGINT, SIGTERM and SIGHUP stop all processes, and those left after the grace period are killed; a
+ * second signal kills them at once. SIGUSR1 is sent to server 0. A job that was stopped and saved ends with
+ * MST_ESTOPPED and the message of server 0, which has the command that resumes the job.
+ * 5. When server 0 (worker 0 if workers hold the weights) has ended well, the job has ended well: the others
+ * have the grace period to exit, and count as lost after it.
  * 6. No process is left behind (supervisor.h). */
 #include "launch/launch_job.h"
 
@@ -42,7 +43,7 @@ typedef enum phase {
     PHASE_RUN,      /* all members run, or have ended well */
     PHASE_FINISH,   /* server 0 has ended well; the others are about to */
     PHASE_FAILING,  /* one has failed; the others may end by themselves */
-    PHASE_STOPPING, /* they are requested to end, and killed after the grace */
+    PHASE_STOPPING, /* they have received SIGTERM, and are killed after the grace period */
 } phase;
 
 /* A member of the job, or the keeper of a host's copy of the program (which has no member in the plan). */
@@ -104,7 +105,7 @@ static void job_on_grace(uv_timer_t *timer)
     launch *l = timer->data;
     for (uint32_t i = 0; l->phase == PHASE_FINISH && i < l->job->plan->n_members; i++)
         if (l->actors[i].child->running)
-            mst_launch_note(l->job->sink, "launch: %s still runs though %s has ended; it is asked to end",
+            mst_launch_note(l->job->sink, "launch: %s is still running after %s ended; sending SIGTERM",
                             l->actors[i].child->name, l->actors[0].child->name);
     job_stop_all(l);
 }
@@ -167,14 +168,14 @@ static const char *actor_how_ended(const actor *a, char *out, size_t size)
     return out;
 }
 
-/* Killed, or cut off: it did not end by itself. */
+/* Killed or disconnected: it did not end by itself. */
 static bool actor_was_killed(const actor *a)
 {
     return !a->late &&
            (a->signal != 0 || (a->host != NULL && a->child->remote_started && a->child->code == 255));
 }
 
-/* Rule 1: the job can do without it. */
+/* Rule 1: the job can continue without it. */
 static bool job_can_lose(const launch *l, const actor *a)
 {
     return a->member->role == MST_ROLE_WORKER && l->job->plan->n_servers > 0 &&
@@ -195,7 +196,7 @@ static bool actor_ended_well(const actor *a)
     return actor_ended(a) && a->child->code == 0 && a->signal == 0;
 }
 
-/* Rule 5. A worker that starts late would look for server 0 in vain, and learns it from here. */
+/* Rule 5. Notifies late workers, which could not connect to server 0. */
 static void job_begin_finish(launch *l)
 {
     l->phase = PHASE_FINISH;
@@ -205,7 +206,7 @@ static void job_begin_finish(launch *l)
     uv_timer_start(&l->grace, job_on_grace, job_grace_ms(l) > FINISH_MS ? job_grace_ms(l) : FINISH_MS, 0);
 }
 
-/* Rule 2: what is left of the grace becomes a moment. */
+/* Rule 2: shortens the rest of the grace period. */
 static void job_begin_failing(launch *l, const actor *a)
 {
     char how[320];
@@ -217,7 +218,7 @@ static void job_begin_failing(launch *l, const actor *a)
     const char *failed = actor_stop_signal(a) != 0 ? "ended" : "failed";
     if (own_reason)
         mst_launch_note(l->job->sink, "launch: %s %s (%s)%s", a->child->name, failed, how,
-                        l->members_left > 0 ? "; the others are asked to end" : "");
+                        l->members_left > 0 ? "; stopping the other processes" : "");
     else if (first)
         mst_launch_note(l->job->sink,
                         l->members_left > 0 ? "launch: %s %s (%s); the others have %d s to end"
@@ -500,7 +501,7 @@ static mst_status job_outcome(const launch *l)
         const char *why = w->child->error[0] != '\0' ? w->child->error : w->child->last_line;
         if (!actor_was_killed(a) && status_of(a->child->code) == MST_EDONE)
             return mst_fail(MST_EDONE, "launch: %s", why);
-        /* Nobody decided that a server goes: its job was stopped by that, and can be resumed. */
+        /* The loss of a server stops the job, which can be resumed. */
         return mst_fail(
             actor_was_killed(a) ? MST_EPEER : status_of(a->child->code),
             "launch: %s failed first (%s)%s%s%s%s%s", a->child->name, actor_how_ended(a, how, sizeof how),

@@ -12,7 +12,7 @@
  * checkpoint, it starts from the beginning.
  * 3. SIGINT, SIGTERM and SIGHUP close the launcher's standard input, which stops rank 0, which saves; after
  * the grace the launcher gets SIGTERM, which ends all ranks, and TERMINATE_MS later it is killed with its
- * descendants. A second signal kills at once. SIGUSR1 goes to rank 0.
+ * descendants. A second signal kills at once. SIGUSR1 is sent to rank 0.
  *
  * Lines: the launcher puts the tag of a rank before every line, and before every part of a line that it
  * received in parts, between which parts of other ranks' lines may come. So a tag anywhere switches to that

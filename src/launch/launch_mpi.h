@@ -1,7 +1,7 @@
 /* `muster launch --mpi`: a job whose processes are started by an MPI implementation's own launcher, and which
  * is restarted from its checkpoint when a rank has died.
  *
- * The launcher's standard input goes to rank 0 alone, on whichever host that is, so the parent pipe
+ * The launcher's standard input is forwarded to rank 0 only, on any host, so the parent pipe
  * (parent_pipe.h) ends at rank 0: closing it, which also happens when this process is killed, makes rank 0
  * save and end, and with it the job. */
 #ifndef MST_LAUNCH_LAUNCH_MPI_H

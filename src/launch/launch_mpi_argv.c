@@ -175,7 +175,7 @@ static mst_status argv_mpich_words(const mst_mpi_job *job, const mst_plan *plan,
     return MST_OK;
 }
 
-/* The words of text, split at blanks. *bound: some speak of binding or mapping. */
+/* The words of text, split at blanks. *bound: some are binding or mapping options. */
 static mst_status argv_add_args(const char *text, mst_text_list *out, bool *bound)
 {
     char *copy = mst_strdup(text), *rest = NULL;

@@ -6,7 +6,7 @@
  * failure and what follows. It may start the same child again, which keeps its index and its name: this is
  * the one place where processes are restarted.
  *
- * Stopping a child: it is requested to end (mst_supervisor_stop), and killed when the grace is over.
+ * Stopping a child: it receives SIGTERM (mst_supervisor_stop), and is killed when the grace period is over.
  * Signals: on_stop gets the first SIGINT, SIGTERM or SIGHUP; a second one kills all children.
  * No process is left behind, also if this process is killed (process.h).
  *
@@ -36,7 +36,7 @@ typedef struct mst_child {
     uint64_t began_ns;              /* of the last start */
     bool running;                   /* started, and has not ended since */
     bool remote_started;            /* the program has begun on the other host (MST_REMOTE_STARTED) */
-    bool stopping, killed;          /* since its last start: requested to end; killed by the supervisor */
+    bool stopping, killed;          /* since its last start: SIGTERM was sent; killed by the supervisor */
     int code, signal;               /* of its last end; signal is 0 unless one ended it */
     char error[MST_CHILD_LINE];     /* the last error it printed ("muster: ..."), since its last start */
     char last_line[MST_CHILD_LINE]; /* its last line on standard error that is not empty, since its last start

@@ -22,7 +22,7 @@ typedef struct mst_runner_progress {
     void (*show)(void *arg, const char *text);
 } mst_runner_progress;
 
-/* timeout_s: of one run; it is then requested to end, and killed MST_RUNNER_GRACE_S later. jobs: runs at a
+/* timeout_s: of one run; it then receives SIGTERM, and is killed MST_RUNNER_GRACE_S later. jobs: runs at a
  * time. *out is the caller's to destroy; set only on MST_OK. */
 #define MST_RUNNER_GRACE_S 25
 mst_status mst_runner_new(const mst_sweep *sweep, double timeout_s, unsigned jobs,
@@ -42,7 +42,7 @@ mst_status mst_runner_wait(mst_runner *self, mst_sweep_cell **ended);
 mst_status mst_runner_run(mst_runner *self, mst_sweep_cell *cell, mst_runner_how how, const char *word,
                           const char *what, double left_s);
 unsigned mst_runner_running(const mst_runner *self);
-/* Asks all runs to save and end, as a signal does. */
+/* Makes all runs save and end, as a signal does. */
 void mst_runner_stop(mst_runner *self);
 
 /* Whether a signal has requested to stop. */

@@ -58,7 +58,7 @@ static mst_status coordinator_take_failure(mst_server *s, bool worker, uint32_t 
         return MST_OK;
     }
     if (error.code == MST_ESTOPPED && s->co->phase == MST_JOB_START)
-        return mst_fail(MST_ESTOPPED, "%s %" PRIu32 " was asked to stop", role, index);
+        return mst_fail(MST_ESTOPPED, "%s %" PRIu32 " received a stop request", role, index);
     if (error.code == MST_ESTOPPED) {
         s->co->outcome.stopped = true;
         s->hooks->event(s->hooks->arg, &(mst_server_event){.kind = MST_SERVER_STOP,
@@ -171,9 +171,9 @@ static mst_status coordinator_stop_exhausted(mst_server *s)
     if (co->phase != MST_JOB_STOP || !mst_is_sync(s))
         return MST_OK;
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
-        if (!mst_alive(co, w) || !s->workers[w].exhausted || co->members[w].told_stop)
+        if (!mst_alive(co, w) || !s->workers[w].exhausted || co->members[w].stop_sent)
             continue;
-        co->members[w].told_stop = true;
+        co->members[w].stop_sent = true;
         TRY(mst_unless_gone(mst_ps_send(s->net, s->workers[w].peer, &(mst_message){.type = MST_PS_STOP})));
     }
     return MST_OK;
@@ -208,14 +208,14 @@ static json_t *coordinator_workers(const mst_server *s)
 
 static mst_status coordinator_end_well(mst_server *s)
 {
-    TRY(s->hooks->finish(s->hooks->arg, coordinator_workers(s), s->co->outcome.deserted));
+    TRY(s->hooks->finish(s->hooks->arg, coordinator_workers(s), s->co->outcome.no_workers));
     if (s->co->rows.repeats > 0)
         mst_info("%" PRIu64
                  " rows were trained on twice: their worker was slow, and other workers received them too",
                  s->co->rows.repeats);
     s->over = true;
     s->end.code = MST_OK;
-    if (s->co->outcome.deserted) {
+    if (s->co->outcome.no_workers) {
         char why[96] = "no worker is left";
         if (s->co->outcome.silent_s > 0)
             snprintf(why, sizeof why, "this server was silent for %.1f s and all workers left",
@@ -267,8 +267,8 @@ mst_status mst_coordinator_look(mst_server *s)
     if (s->over || co->phase == MST_JOB_START)
         return MST_OK;
     TRY(mst_cuts_settle_best(s));
-    if (co->phase == MST_JOB_RUN && mst_members_deserted(s)) {
-        co->outcome.deserted = true;
+    if (co->phase == MST_JOB_RUN && mst_members_none_left(s)) {
+        co->outcome.no_workers = true;
         co->phase = MST_JOB_STOP;
     }
     TRY(mst_members_welcome_late(s));

@@ -16,7 +16,7 @@ typedef struct mst_coordinator mst_coordinator;
 mst_status mst_coordinator_init(mst_server *s); /* makes s->co */
 void mst_coordinator_fini(mst_server *s);
 mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_message *m, const void *body);
-/* Checks time limits and the stop flag, then looks; after every poll. */
+/* Checks time limits and the stop flag, then advances the job; called after every poll. */
 mst_status mst_coordinator_tick(mst_server *s);
 /* Acts on a change: reports progress, begins cuts, offers rows, ends the job. */
 mst_status mst_coordinator_look(mst_server *s);

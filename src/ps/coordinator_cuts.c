@@ -298,7 +298,7 @@ void mst_cuts_last(mst_server *s)
 {
     mst_coordinator *co = s->co;
     mst_cut_plan *cuts = &co->cuts;
-    cuts->eval_due = co->start.evaluates && !co->outcome.stopped && !co->outcome.deserted &&
+    cuts->eval_due = co->start.evaluates && !co->outcome.stopped && !co->outcome.no_workers &&
                      cuts->evaluated_step != co->progress.steps;
     cuts->save_due = co->start.saves && cuts->saved_step != co->progress.steps;
 }

@@ -17,8 +17,8 @@ typedef enum mst_job_phase {
 
 /* Why the job ends. */
 typedef struct mst_job_outcome {
-    bool stopped;    /* asked to stop: no last evaluation */
-    bool deserted;   /* no worker is left */
+    bool stopped;    /* stop requested: no last evaluation */
+    bool no_workers; /* no worker is left */
     double silent_s; /* workers left because this server was silent for so long; 0: no */
 } mst_job_outcome;
 

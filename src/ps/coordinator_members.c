@@ -173,7 +173,7 @@ static mst_status members_start(mst_server *s)
     s->hooks->event(s->hooks->arg, &(mst_server_event){.kind = MST_SERVER_BEGIN, .placement = &s->table});
     co->phase = MST_JOB_RUN;
     co->run_ns = co->pace.closed_ns = mst_now_ns();
-    co->cuts.eval_due = co->start.evaluates && co->start.owes_evaluation;
+    co->cuts.eval_due = co->start.evaluates && co->start.evaluation_pending;
     uint32_t chief = UINT32_MAX;
     for (uint32_t w = s->options.n_workers; w-- > 0;) { /* before any receives work, which they share */
         co->members[w].welcomed = co->members[w].joined;
@@ -430,14 +430,14 @@ static mst_status members_lose(mst_server *s, uint32_t worker)
 void mst_members_server_lost(mst_server *s, uint32_t server, const char *why)
 {
     mst_coordinator *co = s->co;
-    char way_on[MST_ERROR_MAX / 2];
+    char resume_hint[MST_ERROR_MAX / 2];
     if (!co->joins.placed) {
         co->joins.server_joined[server] = false;
         mst_warn("%s; waiting for server %" PRIu32 " again", why, server);
         return;
     }
-    mst_run_way_on(co->start.run != NULL ? co->start.run : "RUN", way_on, sizeof way_on);
-    mst_server_fail(s, mst_fail(MST_EPEER, "%s; its share of the weights is lost; %s", why, way_on));
+    mst_run_resume_hint(co->start.run != NULL ? co->start.run : "RUN", resume_hint, sizeof resume_hint);
+    mst_server_fail(s, mst_fail(MST_EPEER, "%s; its share of the weights is lost; %s", why, resume_hint));
 }
 
 void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
@@ -466,8 +466,8 @@ void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
         mst_warn("%s, after it had done its work", why);
     else
         mst_warn("%s; %s%s", why,
-                 mst_members_deserted(s) ? "no worker is left" : "the job continues without ",
-                 mst_members_deserted(s)           ? ""
+                 mst_members_none_left(s) ? "no worker is left" : "the job continues without ",
+                 mst_members_none_left(s)          ? ""
                  : loss->reason == MST_NET_STOPPED ? "that worker"
                                                    : "it");
     mst_status st = members_lose(s, worker);
@@ -475,7 +475,7 @@ void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
         mst_server_fail(s, st);
 }
 
-bool mst_members_deserted(const mst_server *s)
+bool mst_members_none_left(const mst_server *s)
 {
     for (uint32_t w = 0; w < s->options.n_workers; w++)
         if (mst_alive(s->co, w) || s->co->members[w].joined)

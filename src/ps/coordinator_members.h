@@ -12,16 +12,16 @@
 #include "ps/coordinator.h"
 #include "ps/float_cursor.h"
 
-/* A worker, as the coordinator sees it. */
+/* The coordinator's record of a worker. */
 typedef struct mst_job_member {
     bool joined, welcomed, lost;
     bool done; /* it has sent its last report */
     char name[128];
     json_t *report; /* the newest; NULL: none */
     /* coordinator_rows.c */
-    bool idle;      /* it has no rows */
-    bool told_stop; /* sync streams: it waits for the end of an epoch that does not come */
-    bool barren;    /* async streams: a whole epoch had no rows */
+    bool idle;             /* it has no rows */
+    bool stop_sent;        /* sync streams: it waits for the end of an epoch that does not come */
+    bool no_rows_in_epoch; /* async streams: a whole epoch had no rows */
     uint64_t epoch, granted;
     uint64_t rows_before; /* rows at the end of the last epoch */
     /* coordinator_pace.c */
@@ -56,6 +56,6 @@ mst_status mst_members_ready(mst_server *s, uint32_t server);
 mst_status mst_members_welcome_late(mst_server *s);
 /* Before training: logs the processes that are missing, and ends the job at the time limit. */
 void mst_members_await(mst_server *s);
-bool mst_members_deserted(const mst_server *s); /* no worker is left */
+bool mst_members_none_left(const mst_server *s); /* no worker is left */
 
 #endif

@@ -51,7 +51,7 @@ mst_status mst_row_plan_choose(mst_server *s, const json_t *join)
         co->rows.sharding = MST_SHARDING_STATIC;
     bool known = co->rows.sharding == MST_SHARDING_SLICES || co->rows.sharding == MST_SHARDING_LEASES;
     if (known && rows <= 0)
-        return mst_fail(MST_EINPUT, "the training data have no rows");
+        return mst_fail(MST_EINPUT, "the training data has no rows");
     co->progress.epoch_rows = known ? (uint64_t)rows : 0;
     return MST_OK;
 }
@@ -143,7 +143,7 @@ static uint64_t rows_grantable(const mst_server *s, uint32_t worker)
     if (steps < (rows + s->options.batch - 1) / s->options.batch)
         rows = steps * s->options.batch;
     const mst_job_member *m = &co->members[worker];
-    return m->epoch < co->start.limit_epochs && !m->barren ? rows : 0;
+    return m->epoch < co->start.limit_epochs && !m->no_rows_in_epoch ? rows : 0;
 }
 
 static mst_work rows_stream_grant(mst_server *s, uint32_t worker)
@@ -241,8 +241,8 @@ bool mst_row_plan_trailer(mst_server *s, uint32_t worker, mst_work *out)
 
 /* ---- epochs of streams ---- */
 
-/* Every worker has reached the end of its stream. If none has any rows, epochs would never end. */
-static mst_status rows_any_rows(const mst_coordinator *co)
+/* Fails if no worker has rows, because the epoch could never end. */
+static mst_status rows_check_any(const mst_coordinator *co)
 {
     return co->progress.rows > co->start.at.rows ? MST_OK
                                                  : mst_fail(MST_EINPUT, "no worker has any rows to train on");
@@ -250,7 +250,7 @@ static mst_status rows_any_rows(const mst_coordinator *co)
 
 mst_status mst_row_plan_epoch_over(mst_server *s)
 {
-    TRY(rows_any_rows(s->co));
+    TRY(rows_check_any(s->co));
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
         if (!s->workers[w].exhausted || !mst_alive(s->co, w))
             continue;
@@ -271,10 +271,10 @@ static mst_status rows_count_epochs(mst_server *s)
     mst_coordinator *co = s->co;
     uint64_t behind = UINT64_MAX;
     for (uint32_t w = 0; w < s->options.n_workers; w++)
-        if (mst_alive(co, w) && !co->members[w].barren && co->members[w].epoch < behind)
+        if (mst_alive(co, w) && !co->members[w].no_rows_in_epoch && co->members[w].epoch < behind)
             behind = co->members[w].epoch;
     if (behind == UINT64_MAX)
-        return rows_any_rows(co);
+        return rows_check_any(co);
     if (behind > co->progress.epoch) {
         co->progress.epoch = behind;
         co->progress.position = 0;
@@ -287,7 +287,7 @@ static mst_status rows_end_stream(mst_server *s, uint32_t worker)
     mst_job_member *m = &s->co->members[worker];
     rows_refund(s, worker);
     m->epoch++;
-    m->barren = m->rows == m->rows_before;
+    m->no_rows_in_epoch = m->rows == m->rows_before;
     m->rows_before = m->rows;
     return rows_count_epochs(s);
 }
@@ -424,7 +424,7 @@ mst_status mst_row_plan_lost(mst_server *s, uint32_t worker, uint64_t first)
         mst_warn("the rows that worker %" PRIu32
                  " had not read are not trained on, because no other worker reads them",
                  worker);
-    if (rows > 0 && !mst_members_deserted(s))
+    if (rows > 0 && !mst_members_none_left(s))
         mst_info("%" PRIu64 " rows of worker %" PRIu32 " go to other workers", rows, worker);
     return MST_OK;
 }

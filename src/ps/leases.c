@@ -18,11 +18,11 @@
 
 #include "base/alloc.h"
 
-#define NOBODY UINT32_MAX
+#define NO_WORKER UINT32_MAX
 
 typedef struct range {
     mst_lease lease;
-    uint32_t owner; /* in the pool: whose segment it is, or NOBODY */
+    uint32_t owner; /* in the pool: whose segment it is, or NO_WORKER */
 } range;
 
 typedef struct ranges {
@@ -172,11 +172,11 @@ static mst_status leases_cut_segment(mst_leases *self, uint32_t worker)
 }
 
 /* The range of the pool that a worker takes from: one without an owner (taken back) first, then its own, else
- * NOBODY. */
+ * NO_WORKER. */
 static size_t leases_find_range(const mst_leases *self, uint32_t worker)
 {
     for (size_t i = 0; i < self->pool.n; i++)
-        if (self->pool.items[i].owner == NOBODY)
+        if (self->pool.items[i].owner == NO_WORKER)
             return i;
     for (size_t i = 0; i < self->pool.n; i++)
         if (self->pool.items[i].owner == worker)
@@ -253,10 +253,10 @@ mst_status mst_leases_return(mst_leases *self, uint32_t worker, uint64_t *rows)
     *rows = 0;
     for (size_t i = 0; i < self->pool.n; i++)
         if (self->pool.items[i].owner == worker)
-            self->pool.items[i].owner = NOBODY;
+            self->pool.items[i].owner = NO_WORKER;
     while (held->n > 0) {
         range back = held->items[0];
-        back.owner = NOBODY;
+        back.owner = NO_WORKER;
         if (!leases_ranges_insert(&self->pool, 0, &back))
             return mst_fail_memory();
         *rows += leases_rows_of(&back.lease);
@@ -372,7 +372,7 @@ mst_status mst_leases_resume(const mst_lease_options *options, const json_t *jso
     json_array_foreach(todo, i, item)
     {
         json_int_t e, from, to;
-        range r = {.owner = NOBODY};
+        range r = {.owner = NO_WORKER};
         if (json_unpack(item, "[I, I, I]", &e, &from, &to) == 0 && e >= 0 && from >= 0 && to >= 0)
             r.lease = (mst_lease){(uint64_t)e, (uint64_t)from, (uint64_t)to};
         if (!leases_fits(self, &r.lease) || self->next_epoch - r.lease.epoch > 1000000)

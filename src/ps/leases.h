@@ -25,7 +25,7 @@ typedef struct mst_lease_options {
     uint64_t segment_rows; /* see above */
     uint32_t n_workers;
     uint64_t epochs;      /* epochs from this number on do not begin */
-    uint64_t steps, rows; /* at most so many are leased from here on; UINT64_MAX: no limit */
+    uint64_t steps, rows; /* upper limits on further leases; UINT64_MAX: no limit */
 } mst_lease_options;
 
 typedef struct mst_lease {

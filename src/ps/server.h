@@ -38,12 +38,12 @@ typedef struct mst_server_start {
     /* ---- filled in on the coordinator only ---- */
     mst_progress at;
     uint64_t limit_steps, limit_rows, limit_epochs; /* UINT64_MAX: none */
-    bool restore;          /* weights and optimizer state are read with mst_server_checkpoint.read */
-    bool evaluates, saves; /* there are sets to evaluate on; checkpoints are written */
-    bool keeps_best;       /* weights that evaluate best are saved too */
-    bool owes_evaluation;  /* the resumed run was stopped during an evaluation */
-    const char *run;       /* its directory, for sentences; or NULL; outlives the server */
-    json_t *plan;          /* as given to mst_server_checkpoint.begin; a new reference, or NULL */
+    bool restore;            /* weights and optimizer state are read with mst_server_checkpoint.read */
+    bool evaluates, saves;   /* there are sets to evaluate on; checkpoints are written */
+    bool keeps_best;         /* weights that evaluate best are saved too */
+    bool evaluation_pending; /* the resumed run was stopped during an evaluation */
+    const char *run;         /* its directory, for messages; or NULL; outlives the server */
+    json_t *plan;            /* as given to mst_server_checkpoint.begin; a new reference, or NULL */
 } mst_server_start;
 
 /* An event that the program records; it does not affect the job. */
@@ -53,7 +53,7 @@ typedef enum mst_server_event_kind {
     MST_SERVER_JOIN,     /* a process takes part: role, index, text */
     MST_SERVER_LEAVE,    /* it has left after finishing its work, or without fault: role, index, text */
     MST_SERVER_DEATH,    /* it is lost: role, index, text */
-    MST_SERVER_STOP,     /* a signal asked that process to stop, which ends the job: role, index */
+    MST_SERVER_STOP,     /* that process received a stop signal, which ends the job: role, index */
     MST_SERVER_RECORD,   /* a record of another process: record */
 } mst_server_event_kind;
 
@@ -109,9 +109,9 @@ typedef struct mst_server_hooks {
     /* result: {"test", "valid"} as pulled_eval.h makes them; NULL: there are no sets to evaluate on. */
     mst_status (*evaluated)(void *arg, const json_t *result, mst_server_verdict *out);
     void (*event)(void *arg, const mst_server_event *event);
-    /* Training is over and every worker has reported: [{"worker", "steps", ...}, ...]; stolen. deserted:
+    /* Training is over and every worker has reported: [{"worker", "steps", ...}, ...]; stolen. no_workers:
      * because no worker is left. */
-    mst_status (*finish)(void *arg, json_t *workers, bool deserted);
+    mst_status (*finish)(void *arg, json_t *workers, bool no_workers);
     const mst_server_checkpoint *checkpoint; /* called with the same arg */
 } mst_server_hooks;
 

@@ -122,7 +122,7 @@ void mst_server_expel(mst_server *s, uint32_t worker, const char *why)
     if (s->workers[worker].peer == MST_PEER_NONE)
         return;
     mst_net_name_of(s->net, s->workers[worker].peer, name, sizeof name);
-    snprintf(why_lost.error.text, sizeof why_lost.error.text, "%s was sent away: %.800s", name, why);
+    snprintf(why_lost.error.text, sizeof why_lost.error.text, "%s was refused: %.800s", name, why);
     mst_net_drop(s->net, s->workers[worker].peer, why);
     mst_server_peer_forget(s, s->workers[worker].peer);
     peers_lose_worker(s, worker, &why_lost);

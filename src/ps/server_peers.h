@@ -32,7 +32,7 @@ typedef struct mst_peer_table {
 void mst_server_peer_up(void *arg, uint32_t peer, const mst_identity *who);
 void mst_server_peer_down(void *arg, uint32_t peer, const mst_net_loss *loss);
 
-/* The index of a peer of that kind; UINT32_MAX: it is none. */
+/* The index of a peer of that kind; UINT32_MAX: not a peer of that kind. */
 uint32_t mst_server_peer_index(const mst_server *s, uint32_t peer, mst_peer_kind kind);
 /* Releases the bodies of a peer that is down or was dropped. */
 void mst_server_peer_forget(mst_server *s, uint32_t peer);

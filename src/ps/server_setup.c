@@ -95,8 +95,8 @@ void mst_server_setup_tick(mst_server *s, uint64_t began)
         return;
     s->setup.leaving = true;
     if (!s->setup.up)
-        mst_server_fail(s, mst_fail(MST_ESTOPPED, "asked to stop"));
+        mst_server_fail(s, mst_fail(MST_ESTOPPED, "stop requested"));
     else /* the coordinator ends the job, with a checkpoint */
         (void)mst_ps_send_error(s->net, s->servers[0], MST_PS_FAIL,
-                                &(mst_error){.code = MST_ESTOPPED, .text = "asked to stop"});
+                                &(mst_error){.code = MST_ESTOPPED, .text = "stop requested"});
 }

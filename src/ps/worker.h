@@ -65,8 +65,8 @@ typedef struct mst_worker_job {
     const mst_model *model;
     const mst_optimizer *optimizer;
     const mst_params *params; /* views only, without memory */
-    /* pipeline + 2 lanes, because rows of so many batches are alive; max_take: the larger of batch and global
-     * batch; no stop flag: a worker continues until the coordinator ends the job. */
+    /* pipeline + 2 lanes, because that many batches are in use at once; max_take: the larger of batch and
+     * global batch; no stop flag: a worker continues until the coordinator ends the job. */
     mst_feed *feed;
     mst_dataset *dataset;
     json_t *join; /* compared by the coordinator: options, model, data; borrowed */

@@ -38,7 +38,7 @@ static mst_status worker_dropped(const mst_worker *self, uint32_t server, const 
 {
     bool others = json_integer_value(json_object_get(self->welcome, "workers")) > 1;
     if (loss->reason == MST_NET_REFUSED)
-        return mst_fail(MST_EPEER, "this worker was sent away: %s", loss->error.text);
+        return mst_fail(MST_EPEER, "server 0 refused this worker: %s", loss->error.text);
     return mst_fail(MST_EPEER, "this worker was silent for %.1f s and server %" PRIu32 " dropped it; %s",
                     loss->silent_s, server,
                     others ? "the job continues without it" : "no other worker is left");
@@ -47,15 +47,16 @@ static mst_status worker_dropped(const mst_worker *self, uint32_t server, const 
 /* A server is lost during training. */
 static mst_status worker_server_lost(const mst_worker *self, uint32_t server, const mst_net_loss *loss)
 {
-    char way_on[MST_ERROR_MAX / 2];
+    char resume_hint[MST_ERROR_MAX / 2];
     const char *run = json_string_value(json_object_get(self->welcome, "run")), *why = loss->error.text;
-    mst_run_way_on(run != NULL ? run : "RUN", way_on, sizeof way_on);
+    mst_run_resume_hint(run != NULL ? run : "RUN", resume_hint, sizeof resume_hint);
     size_t length = strlen(why);
     int keep = (int)(length > 0 && why[length - 1] == '.' ? length - 1 : length);
     if (loss->reason == MST_NET_SILENT) /* if it still runs, the job continues without this worker */
-        return mst_fail(MST_EPEER, "%.*s; this worker ends; if the job has ended too, %s", keep, why, way_on);
+        return mst_fail(MST_EPEER, "%.*s; this worker ends; if the job has ended too, %s", keep, why,
+                        resume_hint);
     return mst_fail(MST_EPEER, "%.*s: server %" PRIu32 " is gone and the job cannot continue; %s", keep, why,
-                    server, way_on);
+                    server, resume_hint);
 }
 
 static void worker_on_down(void *arg, uint32_t peer, const mst_net_loss *loss)
@@ -235,11 +236,11 @@ const mst_net_events mst_worker_events = {
 static mst_status worker_leave(mst_worker *self)
 {
     self->leaving = true;
-    mst_info("asked to stop; informing server 0");
+    mst_info("received a stop request; informing server 0");
     if (!self->link.up[0])
         return MST_OK;
     return mst_ps_send_error(self->link.net, self->link.peers[0], MST_PS_FAIL,
-                             &(mst_error){.code = MST_ESTOPPED, .text = "asked to stop"});
+                             &(mst_error){.code = MST_ESTOPPED, .text = "stop requested"});
 }
 
 mst_status mst_worker_attend(void *arg)

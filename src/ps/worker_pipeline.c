@@ -9,7 +9,7 @@
 #include "observe/observe.h"
 #include "observe/trace_file.h"
 
-#define INPUT_POLL_NS (10 * MST_MS) /* between looks at a live stream that has no rows */
+#define INPUT_POLL_NS (10 * MST_MS) /* polling interval of a live stream without rows */
 #define NOTICE_NS     (60 * MST_S)  /* between log lines of a worker without work */
 
 mst_status mst_worker_pipeline_init(mst_worker_pipeline *self, uint32_t max_rows)

@@ -81,7 +81,7 @@ bool mst_run_has_result(const char *folder);
  * checkpoint; "no checkpoint was saved; start again ..." if there certainly is none, that is, if the manifest
  * is of an unsuccessful run on this host. The run directory is on the coordinator's host: elsewhere, and
  * while the first checkpoint is incomplete, the advice is conditional. Thread: any. */
-void mst_run_way_on(const char *run, char *out, size_t size);
+void mst_run_resume_hint(const char *run, char *out, size_t size);
 
 /* Set by `muster launch` for its processes: its command line up to and including "--". */
 #define MST_RUN_LAUNCH_ENV "MUSTER_LAUNCH"

@@ -102,7 +102,7 @@ bool mst_run_has_result(const char *folder)
     return ended || run_saved_state(folder) != SAVED_NOTHING;
 }
 
-void mst_run_way_on(const char *run, char *out, size_t size)
+void mst_run_resume_hint(const char *run, char *out, size_t size)
 {
     char here[256] = "";
     json_t *manifest = mst_run_read_manifest(run);

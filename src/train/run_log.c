@@ -362,7 +362,7 @@ mst_status mst_run_log_finish(mst_run_log *self, mst_end end, mst_train_summary 
     summary->best_step = self->evals.best_step;
     summary->steps_here = self->progress.steps - self->opened_steps;
     summary->n_evaluations = self->evals.count;
-    bool failed = end == MST_END_DESERTED;
+    bool failed = end == MST_END_NO_WORKERS;
     json_object_set_new(self->manifest, "end", json_string(mst_end_text(end)));
     if (failed)
         json_object_set_new(self->manifest, "error", json_string(mst_end_text(end)));
@@ -373,7 +373,7 @@ mst_status mst_run_log_finish(mst_run_log *self, mst_end end, mst_train_summary 
 }
 
 /* Adds how to continue, if the disk failed and there is a checkpoint. */
-static void run_log_add_way_on(const mst_run_log *self, mst_error *error)
+static void run_log_add_resume_hint(const mst_run_log *self, mst_error *error)
 {
     char *checkpoint = NULL;
     size_t n = strlen(error->text);
@@ -399,7 +399,7 @@ mst_status mst_run_log_give_up(mst_run_log *self, mst_status st)
         mst_run_settle(self->run);
         json_object_set_new(self->manifest, "error", mst_json_text(error.text));
         run_log_write_manifest(self, "failed");
-        run_log_add_way_on(self, &error);
+        run_log_add_resume_hint(self, &error);
     } else if (self->run != NULL) {
         mst_checkpointer_destroy(self->save.checkpointer);
         mst_checkpointer_destroy(self->save.best);

@@ -11,7 +11,7 @@ const char *mst_end_text(mst_end end)
 {
     static const char *const texts[] = {
         "all epochs done",           "step limit reached",        "row limit reached", "time limit reached",
-        "--until condition reached", "no better loss on --valid", "asked to stop",     "no worker was left",
+        "--until condition reached", "no better loss on --valid", "stop requested",    "no worker was left",
     };
     return texts[end];
 }

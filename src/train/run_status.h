@@ -26,7 +26,7 @@ typedef enum mst_end {
     MST_END_UNTIL,
     MST_END_PATIENCE,
     MST_END_STOPPED,
-    MST_END_DESERTED, /* the run failed, though its weights are saved */
+    MST_END_NO_WORKERS, /* the run failed, though its weights are saved */
 } mst_end;
 const char *mst_end_text(mst_end end);
 

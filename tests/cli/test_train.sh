@@ -176,7 +176,7 @@ for signal in INT TERM HUP; do
   same "exit code after SIG$signal" "$code" $((128 + $(kill -l $signal)))
   step=$(sed -n "s/^muster: stopped by SIG$signal at step \([0-9,]*\); continue with: muster train --run i --resume\$/\1/p" err | tr -d ,)
   [ -n "$step" ] || fail "SIG$signal: it does not say how to go on"
-  has 'asked to stop'
+  has 'stop requested'
   json i/manifest.json 'd["state"] == "stopped"'
   only i/checkpoints "step-$(printf %012d "$step")"
   more=$((step + 777))

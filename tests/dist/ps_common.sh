@@ -145,7 +145,7 @@ has_evaluations() {
 continues() {
   until_true 20 "$1" has_evaluations $(($(evaluations) + 2))
 }
-# stops NAME...: server 0 is asked to stop; the other processes end well.
+# stops NAME...: server 0 receives a stop signal; the other processes end well.
 stops() {
   signal s0 TERM
   ends s0 143

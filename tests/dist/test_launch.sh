@@ -238,7 +238,7 @@ wait_for out "server 0 | up"
 wait_for out "worker 0 | up"
 kill "$pid"
 finish 0
-# One of the processes is asked to stop, and with it the job.
+# A stop signal to one process stops the job.
 PLAY='until [ -e stopped ]; do sleep 0.02; done; echo "muster: stopped by worker 1; continue with: it" >&2; exit 143' \
   PLAY_worker_0='until [ -e stopped ]; do sleep 0.02; done' PLAY_worker_1='>stopped; exit 143' \
   launch 143 --workers 2 --logs none -- train
@@ -351,7 +351,7 @@ until all_catch_term; do
 done
 kill -INT "$pid"
 finish 130
-grep -qE '^worker 2 \| muster: stopped by SIGINT' err || fail "the far end was not asked to stop"
+grep -qE '^worker 2 \| muster: stopped by SIGINT' err || fail "the remote process received no stop signal"
 nothing_left
 begin --hosts hosts --workers 3 --ssh "$ssh" --grace 3 -- train
 for name in "server 0" "worker 0" "worker 2"; do wait_for out "$name | up"; done

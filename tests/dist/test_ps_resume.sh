@@ -62,7 +62,7 @@ for mode in sync async; do
   resumes 1 3 $rows
 done
 
-# ---- a worker is asked to stop: so is the job, and server 0 says by whom; the batch follows the number of workers ----
+# ---- a stop signal to a worker stops the job, and server 0 reports the worker; the batch follows the number of workers ----
 rm -rf run
 job 1 2 c.cache --epochs 1 --global-batch 8 --mode sync --run run --test t.cache --eval-every $every --start-timeout 20 --json
 wait_for s0 'step .* test +loss'

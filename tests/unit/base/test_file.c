@@ -707,7 +707,8 @@ static void test_no_memory(void **state)
     }
 }
 
-/* Once asked to stop, neither a silent pipe nor a long file is read on; what is read whole still is. */
+/* After a stop request the reader stops reading a silent pipe or a long file; a file that is read whole is
+ * still read. */
 static void test_stop(void **state)
 {
     (void)state;

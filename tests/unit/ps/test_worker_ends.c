@@ -342,10 +342,10 @@ static void asked_to_stop(void **state)
     job *j = stopping = leased(0);
     j->s.pushed = stop_at_five;
     j->s.end_code = MST_ESTOPPED;
-    j->s.end_text = "asked to stop; resume with --resume";
+    j->s.end_text = "stop requested; resume with --resume";
     assert_int_equal(job_run(j), MST_ESTOPPED);
-    assert_string_equal(mst_error_text(), "asked to stop; resume with --resume");
-    assert_string_equal(json_string_value(json_object_get(j->s.fail, "text")), "asked to stop");
+    assert_string_equal(mst_error_text(), "stop requested; resume with --resume");
+    assert_string_equal(json_string_value(json_object_get(j->s.fail, "text")), "stop requested");
     assert_int_equal(json_integer_value(json_object_get(j->s.fail, "code")), MST_ESTOPPED);
     assert_true(j->s.n_pushes >= 5 && j->s.n_pushes < N_ROWS / 10);
     job_free(j);

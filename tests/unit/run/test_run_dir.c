@@ -322,16 +322,16 @@ static void test_no_memory(void **state)
     assert_int_equal(after.blocks, before.blocks);
 }
 
-static void expect_way_on(const char *expected)
+static void expect_resume_hint(const char *expected)
 {
     char text[256], whole[256];
-    mst_run_way_on(path, text, sizeof text);
+    mst_run_resume_hint(path, text, sizeof text);
     snprintf(whole, sizeof whole, expected, path);
     assert_string_equal(text, whole);
 }
 
 /* The advice after a failure of another process is conditional unless a checkpoint is known. */
-static void test_way_on(void **state)
+static void test_resume_hint(void **state)
 {
     static const char *const maybe =
         "resume the run if it has saved a checkpoint by starting all processes again with --run %s --resume";
@@ -339,27 +339,27 @@ static void test_way_on(void **state)
     char host[256] = "";
     (void)state;
     gethostname(host, sizeof host - 1);
-    expect_way_on(maybe); /* no such folder here */
+    expect_resume_hint(maybe); /* no such folder here */
     assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, &run), MST_OK);
-    expect_way_on(maybe); /* no owner yet */
+    expect_resume_hint(maybe); /* no owner yet */
     json_t *manifest = json_pack("{s:s, s:s}", "state", "running", "host", host);
     assert_int_equal(mst_run_manifest(run, manifest), MST_OK);
-    expect_way_on("no checkpoint was saved; start again with --checkpoint-every");
+    expect_resume_hint("no checkpoint was saved; start again with --checkpoint-every");
     assert_false(mst_run_has_result(path));
     assert_int_equal(mst_make_folders(in("checkpoints")), MST_OK);
-    expect_way_on("no checkpoint was saved; start again with --checkpoint-every");
+    expect_resume_hint("no checkpoint was saved; start again with --checkpoint-every");
     assert_int_equal(mst_make_folders(in("checkpoints/step-000000000007")), MST_OK);
-    expect_way_on(maybe); /* half written */
+    expect_resume_hint(maybe); /* half written */
     write_text("checkpoints/step-000000000007/manifest.json", "{}", 2);
-    expect_way_on("resume the run by starting all processes again with --run %s --resume");
+    expect_resume_hint("resume the run by starting all processes again with --run %s --resume");
     assert_true(mst_run_has_result(path));
     json_object_set_new(manifest, "host", json_string("another.host")); /* a copy, or a run of that name */
     assert_int_equal(mst_run_manifest(run, manifest), MST_OK);
-    expect_way_on(maybe);
+    expect_resume_hint(maybe);
     json_object_set_new(manifest, "host", json_string(host));
     json_object_set_new(manifest, "state", json_string("done")); /* an earlier one */
     assert_int_equal(mst_run_manifest(run, manifest), MST_OK);
-    expect_way_on(maybe);
+    expect_resume_hint(maybe);
     assert_int_equal(mst_remove_tree(in("checkpoints")), MST_OK);
     assert_true(mst_run_has_result(path));
     json_decref(manifest);
@@ -378,7 +378,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_disk_full, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_free_name, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_memory, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_way_on, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_resume_hint, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -198,7 +198,7 @@ static void failures(void **state)
     }
 }
 
-/* A stream that gives nothing more: asked to stop, evaluation ends. */
+/* On a stop request, the evaluation of a stream without further rows ends. */
 static void stop(void **state)
 {
     (void)state;
