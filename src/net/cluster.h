@@ -26,7 +26,7 @@
 #define MST_SECRET_MAX   256
 
 typedef struct mst_cluster {
-    char *source;          /* "FILE", "MUSTER_CLUSTER", "TF_CONFIG": for sentences; NULL: no spec was found */
+    char *source;          /* "FILE", "MUSTER_CLUSTER", "TF_CONFIG": for messages; NULL: no spec was found */
     char job[MST_JOB_MAX]; /* "": not named */
     char *secret;          /* "" when there is none; never printed */
     char **servers, **workers; /* [n_servers], [n_workers]; colocated: servers are copies of the workers */

@@ -5,7 +5,7 @@
 #include "base/option.h"
 #include "net/cluster.h"
 
-/* What the source calls its two lists, for sentences. */
+/* Names of the two lists in the source, for messages. */
 typedef struct mst_cluster_keys {
     const char *servers, *workers;
 } mst_cluster_keys;

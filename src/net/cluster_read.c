@@ -1,6 +1,6 @@
 /* Reading the cluster spec out of YAML, MUSTER_CLUSTER and TF_CONFIG; contract in cluster.h.
  *
- * The YAML file is read as an option file (base/option_yaml.c), so that its sentences are those of every
+ * The YAML file is read as an option file (base/option_yaml.c), so that its errors are those of every
  * other one. JSON is walked key by key: a key that is not known is refused with the nearest one. */
 #include <ctype.h>
 #include <jansson.h>

@@ -1,8 +1,8 @@
 /* Incoming frames: the bytes of one connection in, whole messages out. No sockets: the caller reads into the
  * offered memory and reports the bytes that arrived, so that any byte sequence can be tried.
  *
- * Small messages come through a stage, several at a time; the body of a large one goes straight to where the
- * receiver wants it. Memory: the stage, whatever arrives. Thread: one at a time. */
+ * Small messages come through a stage, several at a time; the body of a large one is read directly into the
+ * receiver's buffer. Memory use is fixed: the stage only. Thread: one at a time. */
 #ifndef MST_NET_FRAMES_H
 #define MST_NET_FRAMES_H
 

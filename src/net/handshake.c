@@ -59,11 +59,11 @@ static void shake_fail(mst_shake *h, const char *text)
     h->state = MST_SHAKE_FAILED;
 }
 
-/* Ends with the sentence here and sends the other side's view of it. */
+/* Ends with the message here and sends the other side's view of it. */
 static void shake_refuse(mst_shake *h, const char *here, const char *there)
 {
     uint8_t *at = h->out + MST_SHAKE_PREFIX;
-    size_t n = strlen(there) < MST_SHAKE_SENTENCE ? strlen(there) : MST_SHAKE_SENTENCE;
+    size_t n = strlen(there) < MST_SHAKE_MESSAGE ? strlen(there) : MST_SHAKE_MESSAGE;
     shake_put_prefix(h, h->out, MST_SHAKE_REFUSE, 8 + n);
     mst_put_u32(at, (uint32_t)h->self.role);
     mst_put_u32(at + 4, h->self.index);
@@ -84,7 +84,7 @@ static void shake_other_name(const mst_shake *h, char *out, size_t size)
  * this worker <has> Y". */
 static void shake_differ(mst_shake *h, const char *it, const char *this, const char *theirs, const char *mine)
 {
-    char name[160], here[MST_SHAKE_SENTENCE + 160], there[MST_SHAKE_SENTENCE];
+    char name[160], here[MST_SHAKE_MESSAGE + 160], there[MST_SHAKE_MESSAGE];
     shake_other_name(h, name, sizeof name);
     const char *other = h->named ? mst_role_name(h->other.role) : "process",
                *self = mst_role_name(h->self.role);
@@ -97,7 +97,7 @@ static void shake_differ(mst_shake *h, const char *it, const char *this, const c
 
 static void shake_broken(mst_shake *h, const char *what)
 {
-    char here[MST_SHAKE_SENTENCE + 160];
+    char here[MST_SHAKE_MESSAGE + 160];
     snprintf(here, sizeof here, "%s is not a muster process, or it failed: %s", h->address, what);
     shake_fail(h, here);
 }
@@ -119,7 +119,7 @@ static bool shake_prove(const mst_shake *h, bool by_dialer, uint8_t out[MST_SHAK
 
 static void shake_wrong_secret(mst_shake *h)
 {
-    char name[160], here[MST_SHAKE_SENTENCE + 160];
+    char name[160], here[MST_SHAKE_MESSAGE + 160];
     shake_other_name(h, name, sizeof name);
     snprintf(here, sizeof here, "refused %s: " MST_WIRE_OTHER_SECRET, name);
     shake_refuse(h, here, MST_WIRE_OTHER_SECRET);
@@ -145,7 +145,7 @@ static bool shake_take_identity(mst_shake *h)
         snprintf(theirs, sizeof theirs, "%u", wire);
         snprintf(it, sizeof it, "%s (muster %s)", theirs, version);
         snprintf(self, sizeof self, "%s (muster %s)", mine, h->version);
-        shake_differ(h, "speaks wire version", "speaks", it, self);
+        shake_differ(h, "uses wire version", "uses", it, self);
         return false;
     }
     if (role > MST_ROLE_PROBE || !shake_text_is_sound(at, MST_SHAKE_VERSION) ||
@@ -222,22 +222,22 @@ static void shake_on_proof(mst_shake *h)
 
 static void shake_on_refuse(mst_shake *h, size_t length)
 {
-    char sentence[MST_SHAKE_SENTENCE + 1], name[160], text[sizeof h->text];
+    char message[MST_SHAKE_MESSAGE + 1], name[160], text[sizeof h->text];
     const uint8_t *at = h->in + MST_SHAKE_PREFIX;
     uint32_t role = mst_get_u32(at);
     size_t n = length - 8;
-    memcpy(sentence, at + 8, n);
-    sentence[n] = '\0';
+    memcpy(message, at + 8, n);
+    message[n] = '\0';
     for (size_t i = 0; i < n; i++)
-        if (sentence[i] < 0x20 || sentence[i] == 0x7f)
-            sentence[i] = '?';
+        if (message[i] < 0x20 || message[i] == 0x7f)
+            message[i] = '?';
     if (!h->named && role <= MST_ROLE_PROBE) {
         h->other.role = (mst_role)role;
         h->other.index = mst_get_u32(at + 4);
         h->named = true;
     }
     shake_other_name(h, name, sizeof name);
-    snprintf(text, sizeof text, "refused by %s: %s", name, sentence);
+    snprintf(text, sizeof text, "refused by %s: %s", name, message);
     shake_fail(h, text);
     h->refused = true;
 }
@@ -272,7 +272,7 @@ static int shake_body_length(mst_shake *h)
         break;
     case MST_SHAKE_REFUSE:
         expected = true;
-        fits = length >= 8 && length <= 8 + MST_SHAKE_SENTENCE;
+        fits = length >= 8 && length <= 8 + MST_SHAKE_MESSAGE;
         break;
     default:
         expected = fits = false;

@@ -7,12 +7,12 @@
  *   PROOF      proof                  ->
  *                                     <-     ACCEPT
  *
- * A proof is HMAC-SHA256, keyed with the job's secret, over a word for the side that proves and the bytes of
+ * A proof is HMAC-SHA256, keyed with the job's secret, over the role of the proving side and the bytes of
  * HELLO and CHALLENGE: it holds for these two nonces, these two identities and this direction only. Either
- * side may answer REFUSE with a sentence instead.
+ * side may answer REFUSE with a message instead.
  *
- * Thread: one at a time. Errors: after each call state says where things stand; text has the sentence of a
- * failure. */
+ * Thread: one at a time. Errors: after each call `state` is the progress; `text` is the message of a failure.
+ */
 #ifndef MST_NET_HANDSHAKE_H
 #define MST_NET_HANDSHAKE_H
 
@@ -25,8 +25,8 @@
 #define MST_SHAKE_NONCE    32
 #define MST_SHAKE_PROOF    32
 #define MST_SHAKE_IDENTITY (MST_SHAKE_VERSION + 16 + MST_JOB_MAX + MST_SHAKE_NONCE)
-#define MST_SHAKE_SENTENCE 240                                         /* bytes of a refusal's sentence */
-#define MST_SHAKE_MAX      (MST_SHAKE_PREFIX + 8 + MST_SHAKE_SENTENCE) /* bytes of the longest message */
+#define MST_SHAKE_MESSAGE  240                                        /* bytes of a refusal's message */
+#define MST_SHAKE_MAX      (MST_SHAKE_PREFIX + 8 + MST_SHAKE_MESSAGE) /* bytes of the longest message */
 
 typedef enum mst_shake_kind {
     MST_SHAKE_HELLO = 1,
@@ -46,7 +46,7 @@ typedef struct mst_shake_options {
     const mst_identity *self;
     const char *secret;  /* NULL: "" */
     const char *version; /* of muster; at most 15 characters count */
-    const char *address; /* of the other end, for sentences */
+    const char *address; /* of the other end, for messages */
     uint16_t wire;       /* MST_WIRE_VERSION */
 } mst_shake_options;
 
@@ -66,7 +66,7 @@ typedef struct mst_shake {
     uint8_t out[MST_SHAKE_MAX]; /* the next n_out bytes to send; the caller sets n_out to 0 when it has taken
                                    them */
     size_t n_out;
-    char text[MST_SHAKE_SENTENCE + 200];
+    char text[MST_SHAKE_MESSAGE + 200];
 } mst_shake;
 
 /* Begins; the dialer's HELLO is in out. MST_EIO when the system has no random bytes. secret and address must

@@ -188,8 +188,8 @@ static void inpeer_clear_inbox(inpeer *p)
     p->inbox_last = &p->inbox;
 }
 
-/* Ends the link from p's side; the peer receives the sentence. p itself is not reported. */
-static void inpeer_end(inpeer *p, const char *sentence)
+/* Ends the link from p's side; the peer receives the message. p itself is not reported. */
+static void inpeer_end(inpeer *p, const char *message)
 {
     while (p->other != NULL && p->other->busy) /* for the length of a copy; the other end may go meanwhile */
         pthread_cond_wait(&g_copied, &g_mutex);
@@ -204,10 +204,10 @@ static void inpeer_end(inpeer *p, const char *sentence)
     other->other = NULL;
     other->stats.queued = 0;
     other->state = IN_ENDED;
-    bool left = sentence[0] == '\0';
+    bool left = message[0] == '\0';
     other->why = (mst_net_loss){.reason = left ? MST_NET_CLOSED : MST_NET_REFUSED, .error.code = MST_EPEER};
     snprintf(other->why.error.text, MST_ERROR_MAX, "%s %s%s", other->name,
-             left ? "left" : "closed the connection: ", sentence);
+             left ? "left" : "closed the connection: ", message);
     inproc_ring(other->net);
 }
 
@@ -386,10 +386,10 @@ static void inpeer_dial(inpeer *p, uint64_t now)
 /* ---- handling what has arrived; the mutex is let go around every event ---- */
 
 /* An event or the format refuses p's message: both ends go. */
-static void inpeer_drop_for(inpeer *p, const char *sentence)
+static void inpeer_drop_for(inpeer *p, const char *message)
 {
     char text[MST_WIRE_OWN_MAX];
-    snprintf(text, sizeof text, "%s", sentence);
+    snprintf(text, sizeof text, "%s", message);
     inpeer_end(p, text);
     p->state = IN_ENDED;
     mst_fail(MST_EPEER, "%s was dropped: %s", p->name, text);
@@ -623,13 +623,13 @@ static mst_status inproc_send(mst_net *net, uint32_t peer, const mst_message *m,
     return st;
 }
 
-static void inproc_drop(mst_net *net, uint32_t peer, const char *sentence)
+static void inproc_drop(mst_net *net, uint32_t peer, const char *message)
 {
     inproc *n = (inproc *)net;
     inproc_lock();
     inpeer *p = inpeer_at(n, peer);
     if (p != NULL)
-        inpeer_end(p, sentence != NULL ? sentence : "");
+        inpeer_end(p, message != NULL ? message : "");
     inproc_unlock();
 }
 

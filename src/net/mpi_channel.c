@@ -1,8 +1,8 @@
-/* Lanes of engine mpi: frames and bodies to and from one rank; format in mpi_net_impl.h.
+/* Channels of engine mpi: frames and bodies to and from one rank; format in mpi_net_impl.h.
  *
  * All requests lie in one array, a fixed number per channel, so that one call of MPI tests them all: the
  * receive of the next frame, those of the body's segments, and the sends. The next frame is received only
- * when the body before it is here, which keeps the order and tells MPI to hold the sender back.
+ * when the body before it is here, which keeps the order and makes MPI block the sender (back-pressure).
  *
  * Invariants
  * 1. What MPI reads or writes stays until its request is done: out-messages are freed then, bodies of links

@@ -1,14 +1,14 @@
 /* Engine mpi: ranks of one MPI job; contract in net.h, frames and channels in mpi_net_impl.h.
  *
  * Addresses are "mpi:RANK". The thread that owns the net is the one that uses MPI (mpi/mpi.h), and there is
- * one net in a process. MPI knows no connections, so a link is made by four frames: HELLO to the rank that
+ * one net in a process. MPI has no connections; a link is established by four frames: HELLO to the rank that
  * listens, WELCOME (or REFUSE) back, READY, and at the end one last frame each way: DISCONNECT from the side
  * that ends it and CLOSED (or its own DISCONNECT) from the other. After these, no frame of the link is in
  * flight.
  *
  * MPI neither detects a dead rank nor continues without it: a caller that must not hang uses the rank monitor
- * (ranks/rank_monitor.h), and peer_timeout_ms has no meaning here. A poll backs off: it gives the processor
- * away, then sleeps 50 and at last 500 us between looks.
+ * (ranks/rank_monitor.h), and peer_timeout_ms has no meaning here. A poll backs off: it yields the processor,
+ * then sleeps 50 us and finally 500 us between tests.
  *
  * Invariants
  * 1. A link's events come between its `up` and its `down`; frames of other links are received and dropped.
@@ -31,15 +31,15 @@
 
 static atomic_bool g_there; /* the one net of this process */
 
-static pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER; /* guards g_sentence */
+static pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER; /* guards g_lost_message */
 static atomic_bool g_lost;
-static char g_sentence[MST_ERROR_MAX];
+static char g_lost_message[MST_ERROR_MAX];
 
-void mst_net_mpi_lost(const char *sentence)
+void mst_net_mpi_lost(const char *message)
 {
     pthread_mutex_lock(&g_mutex);
     if (!atomic_load(&g_lost))
-        snprintf(g_sentence, sizeof g_sentence, "%s", sentence);
+        snprintf(g_lost_message, sizeof g_lost_message, "%s", message);
     atomic_store(&g_lost, true);
     pthread_mutex_unlock(&g_mutex);
 }
@@ -47,7 +47,7 @@ void mst_net_mpi_lost(const char *sentence)
 static mst_status mpi_fail_lost(void)
 {
     pthread_mutex_lock(&g_mutex);
-    mst_status st = mst_fail(MST_EPEER, "%s", g_sentence);
+    mst_status st = mst_fail(MST_EPEER, "%s", g_lost_message);
     pthread_mutex_unlock(&g_mutex);
     return st;
 }
@@ -153,15 +153,15 @@ static mst_status mpi_peer_send_own(mst_mpi_net *n, int rank, uint64_t link, uin
 }
 
 /* The last frame of a link; what waits behind messages that are under way is forgotten. */
-static void mpi_peer_disconnect(mst_mpi_net *n, uint32_t number, uint16_t type, const char *sentence)
+static void mpi_peer_disconnect(mst_mpi_net *n, uint32_t number, uint16_t type, const char *message)
 {
     mst_mpi_peer *p = n->peers[number];
     mst_mpi_channel *channel = mst_mpi_channel_of(n, p->rank);
-    size_t length = strnlen(sentence, MST_WIRE_OWN_MAX - 1);
+    size_t length = strnlen(message, MST_WIRE_OWN_MAX - 1);
     if (p->final_out || channel == NULL)
         return;
     mst_mpi_channel_forget(n, channel, number);
-    p->final_out = mpi_peer_send_own(n, p->rank, p->link, type, sentence, length) == MST_OK;
+    p->final_out = mpi_peer_send_own(n, p->rank, p->link, type, message, length) == MST_OK;
 }
 
 static void mpi_peer_end(mst_mpi_net *n, mst_mpi_peer *p, mst_net_reason reason, mst_status code)
@@ -231,7 +231,7 @@ mst_status mst_mpi_hello_came(mst_mpi_net *n)
     uint64_t link = mst_get_u64(hello + 16);
     if (mst_get_u32(hello) != MST_WIRE_MAGIC || mst_get_u16(hello + 4) != MST_WIRE_VERSION ||
         rank >= (uint32_t)n->mpi->size)
-        return MST_OK; /* no muster of this kind: it gives up at its deadline */
+        return MST_OK; /* unknown protocol: the peer times out */
     hello[80 + VERSION - 1] = '\0';
     mpi_get_identity(hello + 24, &who);
     mpi_put_identity(&n->options.self, answer);
@@ -326,8 +326,7 @@ mst_status mst_mpi_control(mst_mpi_net *n, int rank, const mst_message *m, uint6
     return MST_OK;
 }
 
-/* Deadlines of peers that are not up yet, and the end of those that are no more; true: an event was called.
- */
+/* Deadlines of peers that are not up yet, and removal of closed peers; true: an event was called. */
 static bool mpi_peer_settle(mst_mpi_net *n)
 {
     bool any = false;
@@ -355,12 +354,12 @@ static bool mpi_peer_settle(mst_mpi_net *n)
 }
 
 /* Ends a link from here, whatever its state. */
-static void mpi_peer_close(mst_mpi_net *n, uint32_t number, const char *sentence)
+static void mpi_peer_close(mst_mpi_net *n, uint32_t number, const char *message)
 {
     mst_mpi_peer *p = n->peers[number];
     mst_mpi_channel *channel = mst_mpi_channel_of(n, p->rank);
     if (p->state == MST_MPI_UP || p->state == MST_MPI_JOINING)
-        mpi_peer_disconnect(n, number, MST_MPI_DISCONNECT, sentence);
+        mpi_peer_disconnect(n, number, MST_MPI_DISCONNECT, message);
     mpi_peer_set_state(n, p, MST_MPI_DOWN);
     if (channel != NULL)
         (void)mst_mpi_channel_detach(n, channel, number); /* what is late by a second stays with MPI */
@@ -368,7 +367,7 @@ static void mpi_peer_close(mst_mpi_net *n, uint32_t number, const char *sentence
 
 /* ---- life ---- */
 
-/* Whether all that was said last has arrived, on both sides. */
+/* Whether the last messages have arrived on both sides. */
 static bool mpi_is_quiet(const mst_mpi_net *n)
 {
     for (size_t i = 0; i < n->n_channels; i++)
@@ -527,11 +526,11 @@ static mst_status mpi_send(mst_net *net, uint32_t peer, const mst_message *m, co
     return MST_OK;
 }
 
-static void mpi_drop(mst_net *net, uint32_t peer, const char *sentence)
+static void mpi_drop(mst_net *net, uint32_t peer, const char *message)
 {
     mst_mpi_net *n = (mst_mpi_net *)net;
     if (mpi_peer_at(n, peer) != NULL)
-        mpi_peer_close(n, peer, sentence != NULL ? sentence : "");
+        mpi_peer_close(n, peer, message != NULL ? message : "");
 }
 
 /* One look at everything; *any: something has happened. */

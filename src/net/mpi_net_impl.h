@@ -32,9 +32,9 @@
 
 /* Kinds of net's own frames; as types of messages within the engine. */
 #define MST_MPI_WELCOME    8  /* body: identity */
-#define MST_MPI_REFUSE     9  /* body: identity, sentence */
+#define MST_MPI_REFUSE     9  /* body: identity, message */
 #define MST_MPI_READY      10 /* the link is up */
-#define MST_MPI_DISCONNECT 11 /* body: a sentence, or nothing */
+#define MST_MPI_DISCONNECT 11 /* body: a message, or nothing */
 #define MST_MPI_CLOSED     12 /* the answer to a DISCONNECT: nothing follows */
 
 typedef struct mst_mpi_net mst_mpi_net;
@@ -42,7 +42,7 @@ typedef struct mst_mpi_net mst_mpi_net;
 /* A message to send; the frame and copies of pieces follow in its memory. */
 typedef struct mst_mpi_out {
     struct mst_mpi_out *next;
-    uint32_t peer; /* MST_PEER_NONE: of no link that is told of it */
+    uint32_t peer; /* MST_PEER_NONE: no link is notified */
     void *token;
     uint64_t bytes;        /* as counted in queued; 0: net's own */
     uint64_t frame;        /* bytes of the frame */
@@ -76,7 +76,7 @@ typedef struct mst_mpi_channel {
 
 typedef enum mst_mpi_state {
     MST_MPI_DIALING,
-    MST_MPI_JOINING, /* welcomed, but it has not said READY */
+    MST_MPI_JOINING, /* welcomed; READY has not arrived */
     MST_MPI_UP,
     MST_MPI_ENDED, /* `down` is to be called */
     MST_MPI_DOWN,

@@ -9,7 +9,7 @@
  * Events are called inside mst_net_poll only, on the owner thread; they may call anything here but poll and
  * destroy. Waiting: only poll waits. Nothing else blocks; a send fails if the peer's queue is full.
  * Failure: a peer that closes, dies, breaks the format, is silent for peer_timeout_ms or cannot be reached by
- * its deadline is reported down once, with a sentence that names it, and its number is never used again. */
+ * its deadline is reported down once, with an error that names it, and its number is never used again. */
 #ifndef MST_NET_NET_H
 #define MST_NET_NET_H
 
@@ -33,7 +33,7 @@ typedef struct mst_identity {
     mst_role role;
     uint32_t index;
     uint64_t incarnation;  /* random per process: distinguishes a restarted process from the one before */
-    char job[MST_JOB_MAX]; /* "" fits any */
+    char job[MST_JOB_MAX]; /* "" matches any job */
 } mst_identity;
 
 /* A message's header. Types below MST_NET_TYPES are net's own (heartbeat, disconnect). */
@@ -55,19 +55,19 @@ typedef struct mst_piece {
 #define MST_PIECE_MAX 8
 #define MST_PEER_NONE UINT32_MAX
 
-/* Why a peer is down: code decides on this, people read the sentence. */
+/* Why a peer is down, for program logic; `error.text` is for users. */
 typedef enum mst_net_reason {
     MST_NET_DIED,    /* the connection ended without a DISCONNECT, or was never made */
     MST_NET_SILENT,  /* nothing arrived from the peer for peer_timeout_ms */
     MST_NET_CLOSED,  /* the peer left */
-    MST_NET_REFUSED, /* the peer dropped this end with a sentence (mst_net_drop), or refused to connect */
+    MST_NET_REFUSED, /* the peer dropped this end with a message (mst_net_drop), or refused to connect */
     MST_NET_STOPPED, /* the peer dropped this end because this end was silent: stopped, or cut off */
 } mst_net_reason;
 
 typedef struct mst_net_loss {
     mst_net_reason reason;
     double silent_s; /* SILENT: the silence of the peer; STOPPED: that of this process */
-    mst_error error; /* text is a whole sentence that names the peer */
+    mst_error error; /* text is a whole message that names the peer */
 } mst_net_loss;
 
 typedef enum mst_net_doing {
@@ -83,10 +83,10 @@ typedef struct mst_net_events {
      * connect reached a process of another secret, job or version. */
     void (*down)(void *arg, uint32_t peer, const mst_net_loss *why);
     /* A header with a body has arrived: *out is the memory for its m->size bytes, valid until message or
-     * down. A failure drops the peer, which receives the sentence. */
+     * down. A failure drops the peer, which receives the message. */
     mst_status (*body)(void *arg, uint32_t peer, const mst_message *m, void **out);
     /* The whole message has arrived; body is the memory that `body` returned, NULL if m->size is 0. A failure
-     * drops the peer, which receives the sentence. */
+     * drops the peer, which receives the message. */
     mst_status (*message)(void *arg, uint32_t peer, const mst_message *m, void *body);
     /* The pieces of the send with this token may change now. Not called for peers that went down. */
     void (*sent)(void *arg, uint32_t peer, void *token);
@@ -102,7 +102,7 @@ typedef struct mst_net_options {
     uint64_t max_body; /* larger bodies drop the peer before anything is allocated */
     uint64_t max_queue;        /* bytes that may wait for one peer beyond what the system takes */
     uint32_t peer_timeout_ms;  /* silence after which a peer is down */
-    uint32_t hello_timeout_ms; /* for a stranger to prove who it is */
+    uint32_t hello_timeout_ms; /* time limit of the handshake */
 } mst_net_options;
 
 typedef struct mst_net_stats {
@@ -118,7 +118,7 @@ typedef struct mst_net mst_net;
 typedef struct mst_net_engine {
     const char *name, *help;
     bool detects_death;  /* the death of a process is detected at once, not only by silence */
-    bool survives_death; /* the others go on */
+    bool survives_death; /* the other processes continue */
     bool sleeps;         /* poll waits without using the processor */
     mst_status (*create)(const mst_net_options *options, const mst_net_events *events, void *arg,
                          mst_net **out);
@@ -127,7 +127,7 @@ typedef struct mst_net_engine {
     mst_status (*connect)(mst_net *net, const char *address, uint64_t deadline_ns, uint32_t *peer);
     mst_status (*send)(mst_net *net, uint32_t peer, const mst_message *m, const mst_piece *pieces,
                        uint32_t n_pieces, void *token);
-    void (*drop)(mst_net *net, uint32_t peer, const char *sentence);
+    void (*drop)(mst_net *net, uint32_t peer, const char *message);
     mst_status (*poll)(mst_net *net, uint64_t deadline_ns);
     void (*wake)(mst_net *net);
     mst_status (*flush)(mst_net *net, uint64_t deadline_ns);
@@ -140,9 +140,9 @@ struct mst_net {
 };
 
 extern const mst_net_engine mst_net_inproc, mst_net_tcp, mst_net_mpi;
-/* Engine mpi: a rank is lost, by the rank monitor: polls fail with MST_EPEER and this sentence from here on.
+/* Engine mpi: a rank is lost, by the rank monitor: polls fail with MST_EPEER and this message from here on.
  * Any thread. */
-void mst_net_mpi_lost(const char *sentence);
+void mst_net_mpi_lost(const char *message);
 extern const mst_net_engine *const mst_net_engines[]; /* NULL-terminated */
 
 /* *out is the caller's to destroy; set only on MST_OK. */
@@ -181,10 +181,10 @@ static inline mst_status mst_net_send(mst_net *net, uint32_t peer, const mst_mes
     return net->engine->send(net, peer, m, pieces, n_pieces, token);
 }
 
-/* Sends the sentence to the peer (for its `down`) and closes. No `down` is called here. */
-static inline void mst_net_drop(mst_net *net, uint32_t peer, const char *sentence)
+/* Sends the message to the peer (for its `down`) and closes. No `down` is called here. */
+static inline void mst_net_drop(mst_net *net, uint32_t peer, const char *message)
 {
-    net->engine->drop(net, peer, sentence);
+    net->engine->drop(net, peer, message);
 }
 
 /* Handles what has arrived; when nothing has, waits for something, for a wake or for the deadline (0: does
@@ -213,7 +213,7 @@ static inline void mst_net_stats_get(const mst_net *net, uint32_t peer, mst_net_
     net->engine->stats(net, peer, out);
 }
 
-/* "worker 2 (10.0.0.3:51234)", for sentences. */
+/* "worker 2 (10.0.0.3:51234)", for messages. */
 static inline void mst_net_name_of(const mst_net *net, uint32_t peer, char *out, size_t size)
 {
     net->engine->name_of(net, peer, out, size);

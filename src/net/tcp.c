@@ -1,15 +1,15 @@
 /* Engine tcp: TCP between hosts, Unix sockets on one host, on a libuv loop; contract in net.h, format in
  * docs/WIRE.md.
  *
- * The loop reports the sockets that are ready; reads and writes are made here, straight from and to where
- * bodies lie. A small message costs one wait, one read and one write. Deadlines, heartbeats and retries are
- * chores: t->due_ns is when the next one falls due, and one timer wakes the loop for it or for the caller's
+ * The loop reports the sockets that are ready; reads and writes are made here, directly from and to the
+ * memory of bodies. A small message costs one wait, one read and one write. Deadlines, heartbeats and retries
+ * are timed tasks; t->due_ns is the deadline of the next. One timer wakes the loop for it or for the caller's
  * deadline.
  *
- * The owner may compute for seconds between polls. A pulse thread then speaks for it: it finds the mutex
- * free, writes what waits and sends heartbeats. While the owner polls it does both itself. Silence of peers
- * is judged on a clock on which an absence of the owner lasts a second at most, and never while something of
- * theirs lies unread.
+ * The owner may compute for seconds between polls. The heartbeat thread then sends for it: it takes the free
+ * mutex, writes queued messages and sends heartbeats. While the owner polls, the owner does both itself. A
+ * peer counts as silent only if no data of it is unread. Time in which the owner did not poll counts for at
+ * most one second.
  *
  * Invariants
  * 1. The loop is touched with the mutex held only. Events are called without it, but for `doing`.
@@ -404,7 +404,8 @@ static mst_status tcp_flush_until(mst_tcp *t, uint64_t deadline)
             return MST_OK;
         if (now >= deadline)
             return mst_fail(MST_ETIMEOUT,
-                            "%s has not received everything that was sent to it: %" PRIu64 " bytes wait here",
+                            "%s has not received everything that was sent to it: %" PRIu64
+                            " bytes are still queued",
                             p->name, p->stats.queued);
         uint64_t until = deadline;
         if (in_system && deadline - now > pause) {
@@ -461,13 +462,13 @@ static mst_status tcp_send(mst_net *net, uint32_t peer, const mst_message *m, co
     return st;
 }
 
-static void tcp_drop(mst_net *net, uint32_t peer, const char *sentence)
+static void tcp_drop(mst_net *net, uint32_t peer, const char *message)
 {
     mst_tcp *t = (mst_tcp *)net;
     mst_tcp_enter(t);
     mst_tcp_peer *p = tcp_peer_at(t, peer);
     if (p != NULL && p->state == MST_TCP_UP)
-        mst_tcp_peer_disconnect(p, 0, sentence != NULL ? sentence : "");
+        mst_tcp_peer_disconnect(p, 0, message != NULL ? message : "");
     if (p != NULL && p->state != MST_TCP_DOWN)
         mst_tcp_peer_end(p, false);
     if (p != NULL)

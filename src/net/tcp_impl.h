@@ -100,7 +100,7 @@ struct mst_tcp {
     uint64_t away_ns; /* time in which the owner did not poll: does not count as silence of peers */
     mst_tcp_peer **peers;
     size_t n_peers, peers_capacity;
-    mst_tcp_peer *todo; /* to be reported, released or looked at outside of any event */
+    mst_tcp_peer *todo; /* to be reported, released or checked, outside of any event */
     mst_tcp_out *finished, **finished_last;
     mst_tcp_out *spare;
     unsigned n_spare;
@@ -177,7 +177,7 @@ mst_tcp_peer *mst_tcp_peer_new(mst_tcp *t);
 mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, const mst_identity *who, const char *address,
                            const void *bytes, size_t n);
 
-/* Ends p; the sentence is reported by the poll under way or the next one. why must hold it already (p->why).
+/* Ends p; the message is reported by the poll under way or the next one. why must hold it already (p->why).
  */
 void mst_tcp_peer_end(mst_tcp_peer *p, bool report);
 void mst_tcp_peer_fail(mst_tcp_peer *p, mst_net_reason reason, mst_status code, const char *format, ...)
@@ -194,9 +194,9 @@ void mst_tcp_peer_write(mst_tcp_peer *p);
 uint64_t mst_tcp_peer_beat(mst_tcp_peer *p, uint64_t now_ns);
 
 /* Sends DISCONNECT with the reason ("": none), if a message can still be sent. */
-void mst_tcp_peer_disconnect(mst_tcp_peer *p, uint64_t silent_ns, const char *sentence);
+void mst_tcp_peer_disconnect(mst_tcp_peer *p, uint64_t silent_ns, const char *message);
 
-/* Outside of any event: reads what is left, reports and releases, as p's flags ask. */
+/* Outside of any event: reads the remaining data, reports and releases, according to p's flags. */
 void mst_tcp_peer_settle(mst_tcp_peer *p);
 
 /* Hands finished sends back. */

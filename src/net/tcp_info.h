@@ -6,9 +6,9 @@
 #include <stdbool.h>
 
 typedef struct mst_tcp_delivery {
-    double bytes_per_s;     /* at which data arrived of late */
+    double bytes_per_s;     /* recent delivery rate */
     double shortest_trip_s; /* least round trip so far */
-    bool sender_limited;    /* there was not more to send, so that the path may carry more */
+    bool sender_limited;    /* the sender had no more data, so the path may have more capacity */
 } mst_tcp_delivery;
 
 /* False: the system has none. Any thread. */

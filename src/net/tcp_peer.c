@@ -171,7 +171,8 @@ static void peer_fail_stopped(mst_tcp_peer *p, uint64_t silent_ns)
                       p->why->silent_s, p->name);
 }
 
-/* The connection ended without a DISCONNECT. A process that stood still for longer than peers wait knows why.
+/* The connection ended without a DISCONNECT. If this process was suspended for longer than the peer timeout,
+ * that is the reason.
  */
 static void peer_fail_died(mst_tcp_peer *p, const char *how)
 {
@@ -336,7 +337,7 @@ void mst_tcp_peer_settle(mst_tcp_peer *p)
     mst_tcp *t = p->net;
     if (p->state == MST_TCP_UP && p->write_broken) {
         peer_read_some(p, true);
-        peer_fail_died(p, "it takes no more messages");
+        peer_fail_died(p, "it no longer accepts messages");
         return; /* listed again */
     }
     if (p->state != MST_TCP_DOWN)
@@ -543,20 +544,20 @@ uint64_t mst_tcp_peer_beat(mst_tcp_peer *p, uint64_t now_ns)
     return now_ns + MST_TCP_HEARTBEAT;
 }
 
-void mst_tcp_peer_disconnect(mst_tcp_peer *p, uint64_t silent_ns, const char *sentence)
+void mst_tcp_peer_disconnect(mst_tcp_peer *p, uint64_t silent_ns, const char *message)
 {
     peer_uncork(p);
     if (p->write_broken || (p->out != NULL && p->out->done > 0))
         return;
     uint8_t header[MST_WIRE_HEADER], scratch[4096];
-    size_t length = strlen(sentence) < MST_WIRE_OWN_MAX ? strlen(sentence) : MST_WIRE_OWN_MAX;
+    size_t length = strlen(message) < MST_WIRE_OWN_MAX ? strlen(message) : MST_WIRE_OWN_MAX;
     mst_header_encode(&(mst_message){.type = MST_WIRE_DISCONNECT,
                                      .flags = silent_ns > 0 ? MST_WIRE_YOUR_SILENCE : 0,
                                      .step = silent_ns,
                                      .size = length},
                       header);
     struct iovec iov[2] = {{.iov_base = header, .iov_len = sizeof header},
-                           {.iov_base = (void *)sentence, .iov_len = length}};
+                           {.iov_base = (void *)message, .iov_len = length}};
     (void)peer_write_some(p, iov, length > 0 ? 2 : 1);
     for (int i = 0; i < DRAIN_MAX; i++)
         if (recv(p->socket->fd, scratch, sizeof scratch, MSG_DONTWAIT) <= 0)

@@ -19,14 +19,14 @@
 #define MST_WIRE_HEADER  40
 
 /* Net's own types of messages. */
-#define MST_WIRE_HEARTBEAT    1   /* no body: "I am here" */
+#define MST_WIRE_HEARTBEAT    1   /* no body: the peer is alive */
 #define MST_WIRE_DISCONNECT   2   /* body: why, as text; the last message of a connection */
 #define MST_WIRE_YOUR_SILENCE 1u  /* flag of a DISCONNECT: the receiver was silent for `step` nanoseconds */
 #define MST_WIRE_OWN_MAX      512 /* bytes of body of net's own messages */
 
-/* Why a process of another secret is refused, in the sentences of all engines. */
+/* The error of all engines for a process with another secret. */
 #define MST_WIRE_OTHER_SECRET                                                                                \
-    "its job secret is not the one of this process; give every process of a job the same"
+    "its job secret differs from that of this process; use one secret for all processes of a job"
 
 static inline void mst_put_u16(uint8_t *at, uint16_t v)
 {
@@ -66,7 +66,7 @@ void mst_pieces_copy(void *to, const mst_piece *pieces, uint32_t n_pieces);
 
 void mst_header_encode(const mst_message *m, uint8_t out[MST_WIRE_HEADER]);
 
-/* Reads the first MST_WIRE_HEADER of n bytes. MST_EINPUT, with a sentence without the peer's name, when there
+/* Reads the first MST_WIRE_HEADER of n bytes. MST_EINPUT, with a message without the peer's name, when there
  * are fewer, when they are no header of this version, or when the body is larger than max_body (or, for net's
  * own types, than MST_WIRE_OWN_MAX). *out is set only on MST_OK. */
 mst_status mst_header_decode(const uint8_t *bytes, size_t n, uint64_t max_body, mst_message *out);

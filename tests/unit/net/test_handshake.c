@@ -123,10 +123,10 @@ static void test_differences(void **state)
     start(&l, MST_ROLE_SERVER, 0, false);
     talk(&d, &l, 1000, -1);
     expect(&d, &l,
-           "refused by server 0 (127.0.0.1:5000): that server speaks wire version 7 (muster 3.0), this "
-           "process speaks 2 "
+           "refused by server 0 (127.0.0.1:5000): that server uses wire version 7 (muster 3.0), this "
+           "process uses 2 "
            "(muster 0.1.0)",
-           "refused 10.0.0.3:51234: that process speaks wire version 2 (muster 0.1.0), this server speaks 7 "
+           "refused 10.0.0.3:51234: that process uses wire version 2 (muster 0.1.0), this server uses 7 "
            "(muster 3.0)");
 
     d = l = (side){0};
@@ -144,12 +144,10 @@ static void test_differences(void **state)
     start(&l, MST_ROLE_SERVER, 0, false);
     talk(&d, &l, 1000, -1);
     expect(&d, &l,
-           "refused server 0 (127.0.0.1:5000): its job secret is not the one of this process; give every "
-           "process of a "
-           "job the same",
-           "refused by worker 3 (10.0.0.3:51234): its job secret is not the one of this process; give every "
-           "process of "
-           "a job the same");
+           "refused server 0 (127.0.0.1:5000): its job secret differs from that of this process; use one "
+           "secret for all processes of a job",
+           "refused by worker 3 (10.0.0.3:51234): its job secret differs from that of this process; use one "
+           "secret for all processes of a job");
 }
 
 /* A stranger without the secret who ignores the listener's wrong proof and answers with one of its own. */
