@@ -111,7 +111,7 @@ static void fault_uninstall(int number, bool *installed, const struct sigaction 
         *installed = sigaction(number, before, NULL) != 0;
 }
 
-mst_fault_range *mst_fault_watch(void *start, size_t size, mst_fault_kind kind)
+mst_fault_range *mst_fault_guard(void *start, size_t size, mst_fault_kind kind)
 {
     pthread_mutex_lock(&g_faults.mutex);
     mst_fault_range *r = atomic_load(&g_faults.head);
@@ -139,7 +139,7 @@ mst_fault_range *mst_fault_watch(void *start, size_t size, mst_fault_kind kind)
     return r;
 }
 
-void mst_fault_unwatch(mst_fault_range *range)
+void mst_fault_unguard(mst_fault_range *range)
 {
     if (range == NULL)
         return;

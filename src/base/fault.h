@@ -23,9 +23,9 @@ typedef enum mst_fault_kind {
 
 typedef struct mst_fault_range mst_fault_range;
 
-/* Watches [start, start + size), which begins on a page. NULL: no memory. */
-mst_fault_range *mst_fault_watch(void *start, size_t size, mst_fault_kind kind);
-void mst_fault_unwatch(mst_fault_range *range); /* before the range is unmapped; NULL-safe */
+/* Guards [start, start + size), which begins on a page. NULL: no memory. */
+mst_fault_range *mst_fault_guard(void *start, size_t size, mst_fault_kind kind);
+void mst_fault_unguard(mst_fault_range *range); /* before the range is unmapped; NULL-safe */
 
 /* Whether there was a fault in the range. */
 bool mst_fault_hit(const mst_fault_range *range);

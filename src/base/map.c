@@ -24,7 +24,7 @@ static void map_close_file(mst_map_file *file)
 {
     if (file == NULL)
         return;
-    mst_fault_unwatch(file->range);
+    mst_fault_unguard(file->range);
     mst_free(file);
 }
 
@@ -49,7 +49,7 @@ mst_status mst_map_open(const char *path, mst_map *out)
         data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
         if (data == MAP_FAILED)
             TRY_OUT(st, mst_fail(MST_EIO, "%s: cannot be mapped: %s", path, strerror(errno)));
-        file->range = mst_fault_watch(data, size, MST_FAULT_FILE);
+        file->range = mst_fault_guard(data, size, MST_FAULT_FILE);
         if (file->range == NULL)
             TRY_OUT(st, mst_fail_memory());
     }

@@ -50,7 +50,7 @@ typedef enum mst_option_fact {
     MST_OPTION_NOT_COMPARED = 1 << 3, /* reports do not compare runs by it */
     MST_OPTION_OF_SWEEP = 1 << 4,     /* a sweep sets it for each of its runs */
     MST_OPTION_OF_JOB = 1 << 5,       /* follows from the number and kind of processes that a job has */
-    MST_OPTION_OF_PROCESS = 1 << 6,   /* tells one process of a job from the others */
+    MST_OPTION_OF_PROCESS = 1 << 6,   /* identifies one process of a job */
     MST_OPTION_OF_OUTPUT = 1 << 7,    /* about the output of the command */
     MST_OPTION_OF_FILE = 1 << 8,      /* describes one file, not the rows of other files */
     MST_OPTION_OF_SHAPE = 1 << 9,     /* the shape of a model takes its place */
@@ -58,7 +58,7 @@ typedef enum mst_option_fact {
     MST_OPTION_IF_GIVEN = 1 << 11,    /* giving its default has another effect than not giving it */
     MST_OPTION_SELF_NAMED = 1 << 12,  /* its values are clear without its name */
     MST_OPTION_OF_REPEAT = 1 << 13,   /* differs between the repeated runs of a group */
-    /* About one process or command; says nothing about the training. */
+    /* About one process or command, not about the training. */
     MST_OPTION_PRIVATE =
         MST_OPTION_MAY_DIFFER | MST_OPTION_NOT_RESUMED | MST_OPTION_NOT_RECORDED | MST_OPTION_NOT_COMPARED,
     MST_OPTION_FACT_FREE =

@@ -1,7 +1,7 @@
 /* Options from a YAML file; contract in option.h.
  *
  * The file is one mapping of option names to scalars, or to sequences of scalars for LIST options. It is read
- * as libyaml's event stream, and whatever else YAML can say (nesting, aliases, several documents) is refused
+ * as libyaml's event stream, and other YAML (nesting, aliases, several documents) is refused
  * with file and line. A key the command line has set is checked for its name only. */
 #include <stdio.h>
 #include <string.h>

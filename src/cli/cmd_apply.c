@@ -125,9 +125,10 @@ mst_status mst_apply_open(mst_apply *self, const mst_command *command, mst_optio
     mst_checkpoint_meta_fini(&meta);
     TRY(st);
     if (reading_unknown && !reading_given && self->dataset->format != NULL && self->dataset->format->hashes)
-        mst_warn("%s was trained on a cache that does not say how its rows were read: unless that was with "
-                 "default options, give --hash-seed, --criteo-numeric and --tf-keys as they were then",
-                 self->words.items[0]);
+        mst_warn(
+            "%s was trained on a cache that does not record how its rows were read: unless that was with "
+            "default options, give --hash-seed, --criteo-numeric and --tf-keys as they were then",
+            self->words.items[0]);
     return MST_OK;
 }
 

@@ -125,7 +125,7 @@ static mst_status eval_run(int argc, char **argv)
     mst_evaluator_options options = {
         .n_threads = apply.n_threads,
         .batch = (uint32_t)apply.options.batch,
-        .cut_every = (uint64_t)own.accuracy_every,
+        .split_every = (uint64_t)own.accuracy_every,
         .first_rows = (uint64_t)apply.options.rows,
         .strict_features = apply.options.strict_features,
         .stop = mst_signals_stop(),

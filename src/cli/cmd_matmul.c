@@ -1,8 +1,8 @@
 /* `muster matmul`: C = A x B and trace(A x B) in blocks, by this process or by all ranks of an MPI job.
  *
- * Every rank runs this; rank 0 prints. Ranks first compare what they were told: wrong usage, and options that
- * differ, are said by rank 0 alone. So is every later failure that all ranks know of; one that only this rank
- * knows of goes to the others through the rank monitor, and each of them prints it and exits with 3. */
+ * Every rank runs this; rank 0 prints. Ranks compare their arguments; rank 0 alone reports wrong usage,
+ * options that differ, and every later failure that all ranks detect. A failure of one rank is sent to the
+ * others through the rank monitor, and each of them prints it and exits with 3. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@
 #define START_MS  60000
 #define PEER_MS   10000
 #define NAMED_MS  2000 /* for the rank monitor to report the loss that made MPI fail */
-#define PART_MS   60000
+#define DETACH_MS 60000
 #define SIDE_MAX  1e9
 #define WORDS_MAX (1u << 20)
 
@@ -360,7 +360,8 @@ out:
     return st;
 }
 
-/* What all ranks must have been told alike: the files, and the options but those about the rank's own means.
+/* The arguments that must be equal on all ranks: the files, and the options except those about a rank's own
+ * resources.
  */
 static json_t *matmul_shared_options(const mst_option_group *group, const mst_text_list *files)
 {
@@ -480,7 +481,7 @@ static mst_status matmul_work_as_rank(mst_matmul_options *o, bool as_json, mst_s
     if (st == MST_OK)
         st = matmul_work(o, as_json, &alone);
     mst_error_save(&error, st);
-    mst_status parted = alone ? MST_OK : mst_mpi_part(o->mpi, mst_now_ns() + PART_MS * MST_MS);
+    mst_status parted = alone ? MST_OK : mst_mpi_detach(o->mpi, mst_now_ns() + DETACH_MS * MST_MS);
     if (parted != MST_OK && st == MST_OK)
         mst_error_save(&error, parted);
     if (alone || parted != MST_OK) {

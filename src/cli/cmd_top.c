@@ -16,7 +16,7 @@
 #include "cli/cli.h"
 #include "dash/top_frame.h"
 
-#define PLAIN_WIDTH 120 /* where no terminal says how wide it is */
+#define PLAIN_WIDTH 120 /* if the terminal does not report its width */
 #define TICK_MS     1000
 #define TICK_SHARE  10 /* reading takes at most one in so many */
 

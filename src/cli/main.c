@@ -7,10 +7,10 @@
  *
  * Commands that may compute with nets are begun a second time, by exec, with GOMP_SPINCOUNT in the
  * environment. Threads inside oneDNN's primitives wait for each other in GNU's OpenMP, which spins for
- * milliseconds before it sleeps, unless told otherwise before the program is loaded; there is no call for it.
- * On a machine that others use, too, the cores that they spin on are missing elsewhere, and for the thread
- * that they wait for. Seen on two cores with a load of 12, median of five runs of 30 steps of nets/cifar.net
- * by two threads: 13.9 s and 6.8 s of processor time as it comes, 7.6 s and 3.9 s with
+ * milliseconds before it sleeps, unless it is configured before the program is loaded; there is no call for
+ * it. On a machine that others use, too, the cores that they spin on are missing elsewhere, and for the
+ * thread that they wait for. Seen on two cores with a load of 12, median of five runs of 30 steps of
+ * nets/cifar.net by two threads: 13.9 s and 6.8 s of processor time as it comes, 7.6 s and 3.9 s with
  * OMP_WAIT_POLICY=passive, 7.1 s and 3.6 s with 1,000 turns of spinning, which still catch a thread that is
  * about to come, so that an idle machine loses nothing. Either variable, given by the user, stays as it is.
  */
@@ -89,7 +89,8 @@ static mst_status main_run(int argc, char **argv)
 {
     mst_mpi_launch launch;
     mst_mpi_launched(&launch);
-    TRY(main_set_level(launch.launched && launch.rank > 0 ? "warn" : "info")); /* one rank speaks for all */
+    TRY(main_set_level(launch.launched && launch.rank > 0 ? "warn"
+                                                          : "info")); /* only rank 0 logs info lines */
     TRY(main_arm_faults());
     TRY(mst_parent_pipe_open());
     while (argc > 0 && strncmp(argv[0], "--log", 5) == 0 && (argv[0][5] == '=' || argv[0][5] == '\0')) {

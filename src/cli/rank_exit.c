@@ -20,8 +20,8 @@
 
 #define START_MIN_MS 10000
 #define ABORT_MS     3000  /* for the rank monitor to end a process that MPI aborts */
-#define LINGER_MS    300   /* between a sentence and the end */
-#define PART_MS      60000 /* for other ranks to print what they have to */
+#define LINGER_MS    300   /* between a message and the end */
+#define DETACH_MS    60000 /* for other ranks to finish printing */
 
 /* Locked by the thread that prints last, and never unlocked. */
 static pthread_mutex_t last_print = PTHREAD_MUTEX_INITIALIZER;
@@ -79,11 +79,11 @@ static void *rank_exit_start_main(void *arg)
 static void rank_exit_on_abort(int number)
 {
     (void)number;
-    bool stopped = atomic_load(stop); /* ranks that were asked to end leave others behind */
+    bool stopped = atomic_load(stop); /* ranks that received a stop request do not wait for others */
     (void)poll(NULL, 0, stopped ? LINGER_MS : ABORT_MS);
     if (stopped)
         _exit(mst_signals_exit_code(MST_ESTOPPED));
-    signal(SIGABRT, SIG_DFL); /* on return abort goes on as usual */
+    signal(SIGABRT, SIG_DFL); /* after return, abort continues as usual */
 }
 
 void mst_rank_exit_prepare(uint32_t start_timeout_ms)
@@ -151,8 +151,8 @@ void mst_rank_exit_end(int code)
     static guard g; /* outlives this call, for the thread */
     if (mst_mpi_over())
         return;
-    mst_mpi *mpi = mst_mpi_parted();
-    if (mpi == NULL || mst_mpi_part(mpi, mst_now_ns() + PART_MS * MST_MS) != MST_OK)
+    mst_mpi *mpi = mst_mpi_detached();
+    if (mpi == NULL || mst_mpi_detach(mpi, mst_now_ns() + DETACH_MS * MST_MS) != MST_OK)
         _exit(code);
     g = (guard){mst_mpi_end_ms(mpi), code};
     if (!rank_exit_make_thread(rank_exit_guard_main, &g) || mst_mpi_end(mpi) != MST_OK || !mst_mpi_over())

@@ -4,7 +4,7 @@
  * A separate thread reports trainings that make no progress: the training thread may wait for other processes
  * or for rows, and the line shows for how long no step was done.
  *
- * Thread: the functions of the observer are called by one thread at a time. */
+ * Thread: the callbacks are called by one thread at a time. */
 #ifndef MST_CLI_TRAIN_VIEW_H
 #define MST_CLI_TRAIN_VIEW_H
 
@@ -30,7 +30,7 @@ typedef struct mst_train_view {
 void mst_train_view_begin(mst_train_view *self, bool quiet, const char *others);
 void mst_train_view_end(mst_train_view *self); /* also removes the line from the terminal */
 
-/* The observer functions, for mst_training_run or a job. */
+/* The callbacks for mst_training_run or a job. */
 mst_train_callbacks mst_train_view_callbacks(mst_train_view *self);
 
 #endif

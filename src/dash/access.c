@@ -184,7 +184,7 @@ mst_status mst_token_make(char out[33])
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     uint8_t bytes[32];
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        return mst_fail(MST_EIO, "the system gives no random bytes for a token: %s", strerror(errno));
+        return mst_fail(MST_EIO, "cannot generate a token: %s", strerror(errno));
     for (size_t i = 0; i < sizeof bytes; i++)
         out[i] = digits[bytes[i] & 63];
     out[32] = '\0';

@@ -15,7 +15,7 @@ static mst_decision route_refuse(int status, const char *sentence)
     return (mst_decision){.route = MST_ROUTE_REFUSED, .status = status, .sentence = sentence};
 }
 
-static bool route_may_look(const mst_guard *guard, const mst_request *r)
+static bool route_is_authorized(const mst_guard *guard, const mst_request *r)
 {
     bool query = mst_token_equals(guard->token, r->token), cookie = mst_token_equals(guard->token, r->cookie),
          bearer = mst_token_equals(guard->token, mst_bearer(r->authorization));
@@ -30,7 +30,7 @@ mst_decision mst_route_request(const mst_guard *guard, const mst_request *r)
         return route_refuse(
             421, "The page is not available under this host name. Use the address that muster dash printed, "
                  "or start it with --allow-host NAME.");
-    if (guard->token != NULL && !route_may_look(guard, r))
+    if (guard->token != NULL && !route_is_authorized(guard, r))
         return route_refuse(401,
                             "A token is needed: open the address that muster dash printed when it started.");
     if (strcmp(r->path, "/") == 0 && guard->token != NULL && r->token != NULL)

@@ -73,8 +73,8 @@ static mst_status check_header(const char *path, const mst_map *map, cache_heade
     if (h->header_size != sizeof *h)
         return cache_damaged(path, offsetof(cache_header, header_size), "the header has another size");
     if (h->file_size != map->size)
-        return mst_fail(MST_EINPUT, "%s has %zu bytes where its header says %llu: %s; convert it again", path,
-                        map->size, (unsigned long long)h->file_size,
+        return mst_fail(MST_EINPUT, "%s has %zu bytes, but its header states %llu: %s; convert it again",
+                        path, map->size, (unsigned long long)h->file_size,
                         map->size < h->file_size ? "it was cut off" : "something was added at its end");
     if (h->key_size > CACHE_KEY_MAX || h->key_size > map->size - sizeof *h)
         return cache_damaged(path, offsetof(cache_header, key_size),

@@ -19,7 +19,7 @@ mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out);
 bool mst_cache_sniff(const uint8_t *head, size_t n); /* whether a file that starts so is a cache */
 extern const mst_data_kind mst_data_cache;
 
-/* Writes chunks of any size, re-cut to equal rows per chunk, to a file that appears when complete. */
+/* Writes chunks of any size, regrouped to equal rows per chunk, to a file that appears when complete. */
 typedef struct mst_cache_writer mst_cache_writer;
 /* source_key describes the source of the rows. Its last line (mst_cache_key_text) has the options they were
  * read with and their origin, if known. */

@@ -11,7 +11,7 @@
  * features)
  *     --criteo-numeric both     features 0..12 as in log, 39 hashed in [13, features)
  *
- * Hashed keys come in no order. They are ranked without branches (each by how many are smaller), which is
+ * Hashed keys are unsorted. They are ranked without branches (each by the number of smaller keys), which is
  * several times faster than sorting 39 of them.
  *
  * Invariants
@@ -32,7 +32,7 @@
 #define N_INTEGERS       13
 #define N_CATEGORIES     26
 #define N_COLUMNS        (1 + N_INTEGERS + N_CATEGORIES)
-#define N_LANES          40 /* hashed keys of a row, padded for the ranking */
+#define PADDED_KEYS      40 /* hashed keys of a row, padded for the ranking */
 #define DEFAULT_FEATURES (1u << 20)
 #define N_SMALL          4096 /* integers whose bucket is looked up */
 
@@ -99,19 +99,19 @@ static inline uint32_t hash_key(const hasher *h, unsigned column, unsigned tag, 
     return h->reserved + (uint32_t)((XXH3_64bits_withSeed(&id, sizeof id, h->seed) >> 32) * h->range >> 32);
 }
 
-/* Writes keys[0..n), n <= N_LANES, to out in ascending order; keys[n..N_LANES) are UINT32_MAX, which is not a
- * key. */
+/* Writes keys[0..n), n <= PADDED_KEYS, to out in ascending order; keys[n..PADDED_KEYS) are UINT32_MAX, which
+ * is not a key. */
 static inline void rank_keys(const uint32_t *keys, unsigned n, uint32_t *out)
 {
-    int32_t ordered[N_LANES]; /* signed numbers in the order of the unsigned keys, because vector units
+    int32_t ordered[PADDED_KEYS]; /* signed numbers in the order of the unsigned keys, because vector units
                                  compare signed numbers */
-    for (unsigned i = 0; i < N_LANES; i++)
+    for (unsigned i = 0; i < PADDED_KEYS; i++)
         ordered[i] = (int32_t)(keys[i] ^ 0x80000000u);
     for (unsigned i = 0; i < n; i++)
         out[i] = UINT32_MAX;
     for (unsigned i = 0; i < n; i++) {
         int32_t key = ordered[i], smaller = 0;
-        for (unsigned j = 0; j < N_LANES; j++)
+        for (unsigned j = 0; j < PADDED_KEYS; j++)
             smaller += ordered[j] < key;
         out[smaller] = keys[i];
     }
@@ -128,7 +128,7 @@ static unsigned count_columns(const uint8_t *line, const uint8_t *line_end)
     return columns;
 }
 
-/* Fails for a line that has not as many columns as it should, or for the column at `p`; `column` counts the
+/* Fails for a line with the wrong number of columns, or for the column at `p`; `column` counts the
  * label's. */
 static mst_status criteo_fail_line(const mst_parse_context *context, const mst_block *block,
                                    const uint8_t *line, const uint8_t *line_end, unsigned column,
@@ -164,7 +164,7 @@ static mst_status criteo_parse_line(const mst_parse_context *context, const mst_
     const int numeric = context->options->criteo_numeric;
     const uint8_t *p = line, *end = line_end - (line_end > line && line_end[-1] == '\r');
     const uint8_t *block_end = block->data + block->size;
-    uint32_t keys[N_LANES];
+    uint32_t keys[PADDED_KEYS];
     unsigned n = 0;
     uint32_t *out_keys = out->keys + out->n_entries;
     float *out_values = out->values + out->n_entries;
@@ -226,7 +226,7 @@ static mst_status criteo_parse_line(const mst_parse_context *context, const mst_
         p++;
         keys[n++] = hash_key(h, N_INTEGERS + c, tag, value);
     }
-    for (unsigned i = n; i < N_LANES; i++)
+    for (unsigned i = n; i < PADDED_KEYS; i++)
         keys[i] = UINT32_MAX;
     rank_keys(keys, n, out_keys + h->reserved);
     for (unsigned i = 0; i < n; i++)
@@ -245,7 +245,7 @@ static mst_status criteo_parse(const mst_parse_context *context, const mst_block
     while (p < end) {
         const uint8_t *line_end = mst_line_end(p, end);
         if (mst_line_is_row(p, line_end)) {
-            TRY(mst_chunk_builder_room(out, N_INTEGERS + N_LANES));
+            TRY(mst_chunk_builder_room(out, N_INTEGERS + PADDED_KEYS));
             TRY(criteo_parse_line(context, block, &h, p, line_end, out));
         }
         p = line_end + (line_end < end);

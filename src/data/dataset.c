@@ -1,7 +1,7 @@
 /* Datasets: opens files by their content, and reads all chunks in order (contract: dataset.h).
  *
  * Folders are recognised by their contents. For everything else, opening reads the first 64 KiB of the
- * (decompressed) contents and asks every kind of data whether the file is its own. */
+ * (decompressed) contents and tests it against every kind of data. */
 #include "data/dataset.h"
 
 #include <math.h>

@@ -1,11 +1,11 @@
 /* A format: how bytes of a file become rows. One const table per format, listed in
  * mst_data_kinds.
  *
- * Input is read in blocks of about a megabyte; `cut` finds where the last whole record of a block ends, the
- * rest is carried into the next block. Whole blocks are then parsed by any thread, several at a time, each
- * into its own builder. So parse sees only whole records, keeps no state between blocks, and must be safe on
- * any bytes: lengths are checked before use, and a bad record is MST_EINPUT with one sentence naming path and
- * line or offset (see mst_block_fail). */
+ * Input is read in blocks of about a megabyte; `find_end` finds where the last whole record of a block ends,
+ * the rest is carried into the next block. Whole blocks are then parsed by any thread, several at a time,
+ * each into its own builder. So parse sees only whole records, keeps no state between blocks, and must be
+ * safe on any bytes: lengths are checked before use, and a bad record is MST_EINPUT with one sentence naming
+ * path and line or offset (see mst_block_fail). */
 #ifndef MST_DATA_FORMAT_H
 #define MST_DATA_FORMAT_H
 
@@ -79,12 +79,12 @@ typedef struct mst_format {
     /* First, so that the kind is the format (mst_data_kind_format). Its sniff gives rows without a label at
      * most 1: parse fails on them, unless options->unlabelled. */
     mst_data_kind kind;
-    bool text;   /* records are lines: '\n'-separated, last newline optional; `cut` is not used */
+    bool text;   /* records are lines: '\n'-separated, last newline optional; `find_end` is not used */
     bool hashes; /* keys are hashed into --features, which is then never found from the data */
 
     /* Length of the longest prefix of [data, data+n) that is whole records; 0 when not even one is whole. A
      * prefix that can never become a record is MST_EINPUT. offset is for the message. NULL for text. */
-    mst_status (*cut)(const mst_block *block, size_t *whole);
+    mst_status (*find_end)(const mst_block *block, size_t *whole);
 
     /* Once per dataset, before any parse: checks the options and the first block. NULL: nothing to prepare.
      * unprepare releases context->prepared. May set context->index_base. */

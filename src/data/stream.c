@@ -210,7 +210,7 @@ static mst_status stream_open_file(stream *s)
 }
 
 /* How much of the n bytes of raw is whole records. */
-static mst_status stream_find_cut(stream *s, mst_raw_block *raw, size_t n, size_t *whole)
+static mst_status stream_find_end(stream *s, mst_raw_block *raw, size_t n, size_t *whole)
 {
     const mst_format *format = s->base.format;
     raw->block = (mst_block){
@@ -221,7 +221,7 @@ static mst_status stream_find_cut(stream *s, mst_raw_block *raw, size_t n, size_
         return MST_OK;
     }
     *whole = 0;
-    TRY(format->cut(&raw->block, whole));
+    TRY(format->find_end(&raw->block, whole));
     if (s->in_done && *whole < n)
         return mst_block_fail(format, &raw->block, raw->bytes + *whole,
                               "the file ends in the middle of a record");
@@ -262,7 +262,7 @@ static mst_status stream_fill(stream *s, mst_raw_block *raw)
         memcpy(raw->bytes, s->carry, n);
     s->n_carry = 0;
     if (s->in_live && n > 0)
-        TRY(stream_find_cut(s, raw, n, &whole));
+        TRY(stream_find_end(s, raw, n, &whole));
     for (;;) {
         if (s->in_live && !s->in_done) {
             TRY(read_live(s, raw->bytes, room, whole > 0, &n));
@@ -273,7 +273,7 @@ static mst_status stream_fill(stream *s, mst_raw_block *raw)
             s->in_done = got < want;
         }
         if (n > 0)
-            TRY(stream_find_cut(s, raw, n, &whole));
+            TRY(stream_find_end(s, raw, n, &whole));
         if (whole > 0 || n == 0)
             break;
         if (s->in_live && n < room)

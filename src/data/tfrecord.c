@@ -75,7 +75,7 @@ static int tfrecord_sniff(const uint8_t *head, size_t n, uint64_t file_size)
     return n >= MST_TFRECORD_HEAD && head_is_good(head) ? 2 : 0;
 }
 
-static mst_status tfrecord_cut(const mst_block *block, size_t *whole)
+static mst_status tfrecord_find_end(const mst_block *block, size_t *whole)
 {
     size_t at = 0;
     while (block->size - at >= MST_TFRECORD_HEAD) {
@@ -643,7 +643,7 @@ const mst_format mst_format_tfrecord = {
             .sniff = tfrecord_sniff,
             .open = mst_format_open,
         },
-    .cut = tfrecord_cut,
+    .find_end = tfrecord_find_end,
     .prepare = tfrecord_prepare,
     .unprepare = tfrecord_unprepare,
     .origin = tfrecord_origin,

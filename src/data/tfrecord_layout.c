@@ -330,7 +330,7 @@ static mst_status settle_kind(mst_tf_name *name, const mst_tf_survey *s, const m
         return mst_fail(MST_EINPUT, "%s: feature \"%s\" is of different kinds in the first records",
                         block->path, name->text);
     if (name->kind != MST_EXAMPLE_NONE && name->kind != f->kind)
-        return mst_fail(MST_EINPUT, "%s: feature \"%s\" holds %s, but --tf-columns says %s", block->path,
+        return mst_fail(MST_EINPUT, "%s: feature \"%s\" holds %s, but --tf-columns declares %s", block->path,
                         name->text, kind_names[f->kind], kind_names[name->kind]);
     if (f->varying)
         return mst_fail(

@@ -1,7 +1,7 @@
 /* A job of several processes, built from the same options as a local training: servers and workers of the
  * parameter server, or ranks of MPI. Or all of them in threads of one process.
  *
- *   mst_job_run        the part of this process, as the settings say; one of:
+ *   mst_job_run        runs this process's role from the settings; one of:
  *   mst_job_server     a server; server 0 is the coordinator and keeps the run directory
  *   mst_job_worker     a worker; if the cluster names no servers, it hosts one too
  *   mst_job_embedded   everything in threads of this process
@@ -60,7 +60,7 @@ typedef struct mst_job_lost {
 } mst_job_lost;
 
 /* config->cluster is that of mst_cluster_of_ranks; index, engine and all_begin are not used. Only the calling
- * thread uses MPI. On return MPI is still running, and all ranks are done (mst_mpi_part). */
+ * thread uses MPI. On return MPI is still running, and all ranks are done (mst_mpi_detach). */
 mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost,
                          const mst_train_callbacks *callbacks, mst_job_summary *summary);
 

@@ -166,10 +166,10 @@ static mst_status rank_follow(const mst_job_config *config, mst_comm *comm, mst_
     training->strategy->env.spans = mst_observe_spans(training->observe);
     mst_spans_attach(training->strategy->env.spans, 0, MST_PHASE_IDLE);
     mst_rank_log_send(comm, training->observe);
-    mst_allreduce_requests own = {.stop = config->train->stop,
-                                  .save_wanted = config->train->save_wanted,
-                                  .at = rank_on_step,
-                                  .at_arg = training->observe};
+    mst_allreduce_signals own = {.stop = config->train->stop,
+                                 .save_wanted = config->train->save_wanted,
+                                 .at = rank_on_step,
+                                 .at_arg = training->observe};
     mst_status st = mst_allreduce_join(training->strategy, &own);
     if (st == MST_OK)
         st = mst_allreduce_follow(training->strategy, training->data.feed);
@@ -187,7 +187,7 @@ static mst_status rank_train(const mst_job_config *config, mst_comm *comm, mst_t
     TRY(ranks_share_start(comm, training, &step, &observed));
     if (mst_comm_mpi(comm)->rank != 0)
         return rank_follow(config, comm, training, step, observed);
-    mst_allreduce_requests own = {.stop = config->train->stop, .save_wanted = config->train->save_wanted};
+    mst_allreduce_signals own = {.stop = config->train->stop, .save_wanted = config->train->save_wanted};
     TRY(mst_allreduce_join(training->strategy, &own));
     mst_train_callbacks shown = *callbacks;
     shown.evaluating = NULL; /* for local training only */

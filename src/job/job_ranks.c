@@ -6,8 +6,8 @@
 #include "job/job_impl.h"
 #include "ranks/rank_monitor.h"
 
-#define PART_NS  (3600 * MST_S) /* for the other ranks to finish; the rank monitor detects lost ones */
-#define NAMED_MS 2000           /* for the rank monitor to report the loss that made MPI fail */
+#define DETACH_NS (3600 * MST_S) /* for the other ranks to finish; the rank monitor detects lost ones */
+#define NAMED_MS  2000           /* for the rank monitor to report the loss that made MPI fail */
 
 /* Used if the caller gives no function: the next poll of the net fails with the sentence. */
 static void ranks_lost(void *arg, mst_rank_loss reason, const char *sentence)
@@ -45,7 +45,7 @@ mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost,
     mst_status st =
         serves ? mst_job_server(&own, callbacks, summary) : mst_job_worker(&own, callbacks, summary);
     if (st == MST_OK)
-        st = mst_mpi_part(mpi, mst_now_ns() + PART_NS);
+        st = mst_mpi_detach(mpi, mst_now_ns() + DETACH_NS);
     json_decref(train.manifest);
     mst_error error;
     mst_error_save(&error, st);

@@ -218,7 +218,7 @@ static mst_status server_job_check_rows(const char *name, bool wanted, const mst
                           name, name);
 }
 
-static mst_status server_job_evaluated(void *arg, const json_t *result, mst_server_verdict *out)
+static mst_status server_job_evaluated(void *arg, const json_t *result, mst_server_outcome *out)
 {
     server_job *job = arg;
     mst_result valid = {0}, test = {0};
@@ -228,7 +228,7 @@ static mst_status server_job_evaluated(void *arg, const json_t *result, mst_serv
     TRY(server_job_check_rows("valid", job->config->train->train->valid != NULL, &valid));
     TRY(server_job_check_rows("test", job->config->train->train->test.n > 0, &test));
     TRY(mst_run_log_evaluated(job->training->log, job->callbacks, &valid, &test, &outcome));
-    *out = (mst_server_verdict){.over = outcome.over, .best = outcome.best};
+    *out = (mst_server_outcome){.over = outcome.over, .best = outcome.best};
     if (outcome.over)
         job->end = outcome.end;
     return MST_OK;

@@ -1,7 +1,7 @@
 /* The layout of A, B and C over ranks: owners of blocks, ranks that need them, and the bytes that move.
  *
- * C (m x n) is cut into n_rows x n_cols blocks, the k dimension into n_panels panels. In step p the panel of
- * A (one piece per block row) and the panel of B (one piece per block column) go to the ranks that own a
+ * C (m x n) is split into n_rows x n_cols blocks, the k dimension into n_panels panels. In step p the panel
+ * of A (one piece per block row) and the panel of B (one piece per block column) go to the ranks that own a
  * block of C in that row or column, which multiply them.
  *
  * together: the ranks are a grid of p x q, C has one block per rank, and a piece lies on one of the ranks

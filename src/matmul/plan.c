@@ -2,7 +2,7 @@
  *
  * Tried in this order, the first that fits the smallest limit of all ranks is taken: A's and B's shares and
  * C's in memory; only one factor's share; none, so that pieces are made or read when their panel's turn
- * comes; then C in parts, each a pass over A and B, cut where its block is longer; then narrower panels.
+ * comes; then C in parts, each a pass over A and B, split where its block is longer; then narrower panels.
  * Every pass over rows sends B again and every pass over columns A, which the foreseen bytes include. */
 #include <inttypes.h>
 #include <math.h>
@@ -89,8 +89,8 @@ static bool plan_fits(mst_matmul_plan *plan, bool check)
     return plan->total <= plan->limit;
 }
 
-/* Cuts the longer side of C's part, then the panels. False when nothing is left to cut. */
-static bool plan_cut(mst_matmul_plan *plan, bool free_block, const mst_matmul_options *o)
+/* Divides the longer side of C's part, then the panels. False: it cannot be divided further. */
+static bool plan_divide(mst_matmul_plan *plan, bool free_block, const mst_matmul_options *o)
 {
     mst_layout *l = &plan->layout;
     uint64_t rows = plan_ceil_div(plan_ceil_div(l->m, l->grid[0]), plan->row_passes);
@@ -160,7 +160,7 @@ mst_status mst_mm_plan(mst_matmul *self)
         plan->keeps_b = keeps[i][1];
         found = plan_fits(plan, check);
     }
-    while (!found && o->placement == MST_PLACEMENT_TOGETHER && plan_cut(plan, o->block == 0, o))
+    while (!found && o->placement == MST_PLACEMENT_TOGETHER && plan_divide(plan, o->block == 0, o))
         found = plan_fits(plan, check);
     if (!found)
         return plan_refuse(self, plan);

@@ -208,7 +208,7 @@ static mst_status tile_forward(mst_replica *base, const mst_batch *batch, const 
     const size_t classes = self->ops[self->n_ops - 1].out_size;
     const mst_pass pass = {0};
     for (uint32_t from = 0; from < batch->n_rows; from += lanes) {
-        mst_batch rows = mst_batch_part(batch, from, lanes);
+        mst_batch rows = mst_batch_range(batch, from, lanes);
         TRY(forward_tile(self, &rows, &pass, w, from == 0, NULL));
         memcpy(scores + from * classes, self->rows, rows.n_rows * classes * sizeof *scores);
     }
@@ -331,7 +331,7 @@ static mst_status tile_train(mst_replica *base, const mst_batch *batch, const ms
     const uint32_t lanes = self->tile->lanes;
     clear_sums(self);
     for (uint32_t from = 0; from < batch->n_rows; from += lanes) {
-        mst_batch rows = mst_batch_part(batch, from, lanes);
+        mst_batch rows = mst_batch_range(batch, from, lanes);
         mst_pass part = *pass;
         part.first_row += from;
         TRY(forward_tile(self, &rows, &part, w, from == 0, step));

@@ -153,7 +153,7 @@ static void logreg_descend(const mst_model *self, void *scratch, const mst_batch
         return;
     }
     for (uint32_t from = 0, step = 0; from < rows->n_rows; from += batch_rows, step++) {
-        mst_batch part = mst_batch_part(rows, from, batch_rows);
+        mst_batch part = mst_batch_range(rows, from, batch_rows);
         k->margins(part.rows, part.n_rows, &linear, margins);
         logreg_count_rows(self, &part, k->logistic(part.rows, part.n_rows, margins, pos_weight, margins),
                           sum);

@@ -307,7 +307,7 @@ static mst_status net_forward(const mst_model *self, void *scratch, const mst_ba
     const net_model *net = (const net_model *)self;
     mst_replica *replica = scratch;
     for (uint32_t from = 0; from < batch->n_rows; from += replica->max_rows) {
-        mst_batch part = mst_batch_part(batch, from, replica->max_rows);
+        mst_batch part = mst_batch_range(batch, from, replica->max_rows);
         TRY(net->executor->forward(replica, &part, w, scores + (size_t)from * self->n_scores));
     }
     return MST_OK;

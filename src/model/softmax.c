@@ -176,7 +176,7 @@ static mst_status softmax_compute(const mst_model *self, void *scratch, const ms
     for (uint32_t range = 0; range < grad->n_ranges; range++)
         TRY(mst_step_need(step, range));
     for (uint32_t from = 0; from < batch->n_rows; from += TILE_ROWS) {
-        mst_batch tile = mst_batch_part(batch, from, TILE_ROWS);
+        mst_batch tile = mst_batch_range(batch, from, TILE_ROWS);
         softmax_tile_forward(self, &tile, w, x, y);
         sum->loss += self->kernels->softmax(tile.rows, tile.n_rows, classes, y, scale, y);
         if (m->dense) {
@@ -204,7 +204,7 @@ static mst_status softmax_forward(const mst_model *self, void *scratch, const ms
                                   const mst_weights *w, float *scores)
 {
     for (uint32_t from = 0; from < batch->n_rows; from += TILE_ROWS) {
-        mst_batch tile = mst_batch_part(batch, from, TILE_ROWS);
+        mst_batch tile = mst_batch_range(batch, from, TILE_ROWS);
         softmax_tile_forward(self, &tile, w, scratch, scores + (size_t)from * self->shape.n_classes);
     }
     return MST_OK;

@@ -96,7 +96,7 @@ static mst_status mpi_not_launched(void)
 
 /* ---- plug-ins ---- */
 
-/* The folder of this program; "" when the system does not say. */
+/* The folder of this program; "" when the system does not report it. */
 static void mpi_own_folder(char *out, size_t size)
 {
     ssize_t n = readlink("/proc/self/exe", out, size - 1);
@@ -341,7 +341,7 @@ static void mpi_enter(int state)
 }
 
 /* After round i every rank has messages from 2^(i + 1) - 1 preceding ranks. */
-mst_status mst_mpi_part(mst_mpi *self, uint64_t deadline_ns)
+mst_status mst_mpi_detach(mst_mpi *self, uint64_t deadline_ns)
 {
     char gone = 1, received = 0;
     int tag = TAG_PART;
@@ -405,7 +405,7 @@ bool mst_mpi_over(void)
     return over;
 }
 
-mst_mpi *mst_mpi_parted(void)
+mst_mpi *mst_mpi_detached(void)
 {
     pthread_mutex_lock(&one_lock);
     bool parted = one_state == PARTED && pthread_equal(one_thread, pthread_self());

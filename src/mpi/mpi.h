@@ -9,7 +9,7 @@
  * Thread: MPI is used by one thread of a process, the one that called mst_mpi_start; every function of the
  * table is called by it. Any thread may read rank, size and names.
  * Waiting: of the table only the collectives and `start` wait, for all ranks of the communicator: a caller
- * that must not hang uses the rank monitor (ranks/rank_monitor.h). mst_mpi_wait and mst_mpi_part have a
+ * that must not hang uses the rank monitor (ranks/rank_monitor.h). mst_mpi_wait and mst_mpi_detach have a
  * deadline. Errors: the functions of the table return MST_OK or fail with a sentence that names the MPI
  * function and MPI's error. */
 #ifndef MST_MPI_MPI_H
@@ -60,7 +60,7 @@ typedef struct mst_mpi_ops {
     mst_status (*probe)(mst_mpi_comm comm, int from, int tag, bool *found, int *source, int *its_tag,
                         size_t *bytes);
 
-    /* Collectives; counts beyond INT_MAX are cut into pieces. Buffers are replaced in place. */
+    /* Collectives; counts beyond INT_MAX are split. Buffers are replaced in place. */
     mst_status (*barrier)(mst_mpi_comm comm);
     mst_status (*broadcast)(mst_mpi_comm comm, void *data, size_t bytes, int root);
     mst_status (*allreduce_f32)(mst_mpi_comm comm, float *data, size_t n); /* sums */
@@ -85,7 +85,7 @@ typedef struct mst_mpi_launch {
     const char *launcher; /* "mpirun (Open MPI)", "mpiexec (MPICH)", "srun" */
     const char *plugin;   /* that belongs to it; NULL: whichever there is */
     int rank, size;
-    int local_rank, local_size; /* on this host; -1: not said */
+    int local_rank, local_size; /* on this host; -1: unknown */
 } mst_mpi_launch;
 void mst_mpi_launched(mst_mpi_launch *out);
 
@@ -119,8 +119,8 @@ bool mst_mpi_starting(void);
  * again except for further calls of this function and the end. MST_ETIMEOUT by the deadline: keep the rank
  * monitor until it returns.
  */
-mst_status mst_mpi_part(mst_mpi *self, uint64_t deadline_ns);
-/* The end, after mst_mpi_part; a process that fails does not call it. MPICH's MPI_Finalize often hangs over
+mst_status mst_mpi_detach(mst_mpi *self, uint64_t deadline_ns);
+/* The end, after mst_mpi_detach; a process that fails does not call it. MPICH's MPI_Finalize often hangs over
  * UCX's TCP: there it is skipped, and only the launcher is informed of the orderly end. Elsewhere it should
  * not hang, but the caller should bound it (mst_mpi_end_ms, mst_mpi_over). */
 mst_status mst_mpi_end(mst_mpi *self);
@@ -130,8 +130,8 @@ uint32_t mst_mpi_end_ms(const mst_mpi *self);
 /* Whether there is nothing of MPI in this process: it was never started, or has ended. Else the process
  * leaves by _exit: what MPI has to run at exit may wait for ever. Any thread. */
 bool mst_mpi_over(void);
-/* MPI, where all ranks have parted and the calling thread is the one that uses it; else NULL. */
-mst_mpi *mst_mpi_parted(void);
+/* MPI, if all ranks have detached and the calling thread is the one that uses it; else NULL. */
+mst_mpi *mst_mpi_detached(void);
 
 /* Polls until the requests are all done, backing off from yielding to sleeping 50 and 500 us, so that more
  * ranks than cores work well. what: named when the deadline passes (MST_ETIMEOUT). */

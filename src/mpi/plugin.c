@@ -6,9 +6,9 @@
  * handler MPI_ERRORS_RETURN.
  *
  * MPI's collectives spin while they wait. Where more ranks than processors share a host, those of MPICH
- * (which does not yield) are replaced by their nonblocking forms, between whose tests the processor is given
- * away. Counts beyond INT_MAX are cut into pieces of CUT bytes; all ranks cut alike, by what all of them
- * know. */
+ * (which does not yield) are replaced by their nonblocking forms, with yields of the processor between their
+ * tests. Counts beyond INT_MAX are split into pieces of PIECE_BYTES. All ranks split at the same places, from
+ * values that all have. */
 #include <limits.h>
 #include <mpi.h>
 #include <sched.h>
@@ -19,9 +19,9 @@
 
 #include "mpi/plugin.h"
 
-#define COMMS 64
-#define CUT   ((size_t)1 << 30)
-#define BATCH 64 /* requests of one MPI_Testsome */
+#define COMMS       64
+#define PIECE_BYTES ((size_t)1 << 30)
+#define BATCH       64 /* requests of one MPI_Testsome */
 
 extern const mst_mpi_host *mst_mpi_plugin_host;
 extern const mst_mpi_ops mst_mpi_plugin;
@@ -158,8 +158,8 @@ static mst_status plugin_finalize(void)
     return MST_OK;
 }
 
-/* MPICH closes its connections one rank after the other, and those that are ready no longer listen to those
- * that are not; memory that ranks of one host share needs nobody to listen. */
+/* MPICH closes its connections one rank after the other, and finished ranks no longer answer the others;
+ * shared memory needs no answer. */
 static bool plugin_hangs(void)
 {
 #ifdef MPICH_NAME
@@ -397,18 +397,18 @@ static mst_status plugin_barrier(mst_mpi_comm number)
     return MST_OK;
 }
 
-static mst_status plugin_broadcast_cut(comm *c, void *data, size_t bytes, int root)
+static mst_status plugin_broadcast_pieces(comm *c, void *data, size_t bytes, int root)
 {
-    for (size_t at = 0; at < bytes; at += CUT)
-        COLLECTIVE(MPI_Bcast, MPI_Ibcast, (char *)data + at, (int)(bytes - at < CUT ? bytes - at : CUT),
-                   MPI_BYTE, root, c->all);
+    for (size_t at = 0; at < bytes; at += PIECE_BYTES)
+        COLLECTIVE(MPI_Bcast, MPI_Ibcast, (char *)data + at,
+                   (int)(bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES), MPI_BYTE, root, c->all);
     return MST_OK;
 }
 
 static mst_status plugin_broadcast(mst_mpi_comm number, void *data, size_t bytes, int root)
 {
     comm *c = comm_get(number);
-    return c != NULL ? plugin_broadcast_cut(c, data, bytes, root) : MST_EUSAGE;
+    return c != NULL ? plugin_broadcast_pieces(c, data, bytes, root) : MST_EUSAGE;
 }
 
 static mst_status plugin_sum(mst_mpi_comm number, void *data, size_t n, size_t size, MPI_Datatype type)
@@ -416,9 +416,9 @@ static mst_status plugin_sum(mst_mpi_comm number, void *data, size_t n, size_t s
     comm *c = comm_get(number);
     if (c == NULL)
         return MST_EUSAGE;
-    for (size_t at = 0, cut = CUT / size; at < n; at += cut)
+    for (size_t at = 0, piece = PIECE_BYTES / size; at < n; at += piece)
         COLLECTIVE(MPI_Allreduce, MPI_Iallreduce, MPI_IN_PLACE, (char *)data + at * size,
-                   (int)(n - at < cut ? n - at : cut), type, MPI_SUM, c->all);
+                   (int)(n - at < piece ? n - at : piece), type, MPI_SUM, c->all);
     return MST_OK;
 }
 
@@ -441,7 +441,7 @@ static mst_status plugin_gather_by_broadcasts(comm *c, const void *mine, const s
         char *at = all + (offsets != NULL ? offsets[r] : every * (size_t)r);
         if (r == c->rank && at != (const char *)mine)
             memmove(at, mine, n);
-        mst_status st = plugin_broadcast_cut(c, at, n, r);
+        mst_status st = plugin_broadcast_pieces(c, at, n, r);
         if (st != MST_OK)
             return st;
     }
@@ -509,7 +509,7 @@ static size_t plugin_n_pieces(const size_t *bytes, int size, int without)
     size_t n = 0;
     for (int r = 0; r < size; r++)
         if (r != without)
-            n += (bytes[r] + CUT - 1) / CUT;
+            n += (bytes[r] + PIECE_BYTES - 1) / PIECE_BYTES;
     return n;
 }
 
@@ -518,19 +518,19 @@ static mst_status exchange_start(comm *c, const char *out, const size_t *out_byt
                                  char *in, const size_t *in_bytes, const size_t *in_offsets,
                                  MPI_Request *requests, int *n)
 {
-    for (int k = 1; k < c->size; k++) { /* each rank begins with another, so that none is asked by all */
+    for (int k = 1; k < c->size; k++) { /* so that the ranks do not all start with the same peer */
         int from = (c->rank - k + c->size) % c->size;
-        for (size_t at = 0; at < in_bytes[from]; at += CUT)
-            CHECK(MPI_Irecv,
-                  (in + in_offsets[from] + at, (int)(in_bytes[from] - at < CUT ? in_bytes[from] - at : CUT),
-                   MPI_BYTE, from, 0, c->aside, &requests[(*n)++]));
+        for (size_t at = 0; at < in_bytes[from]; at += PIECE_BYTES)
+            CHECK(MPI_Irecv, (in + in_offsets[from] + at,
+                              (int)(in_bytes[from] - at < PIECE_BYTES ? in_bytes[from] - at : PIECE_BYTES),
+                              MPI_BYTE, from, 0, c->aside, &requests[(*n)++]));
     }
     for (int k = 1; k < c->size; k++) {
         int to = (c->rank + k) % c->size;
-        for (size_t at = 0; at < out_bytes[to]; at += CUT)
-            CHECK(MPI_Isend,
-                  (out + out_offsets[to] + at, (int)(out_bytes[to] - at < CUT ? out_bytes[to] - at : CUT),
-                   MPI_BYTE, to, 0, c->aside, &requests[(*n)++]));
+        for (size_t at = 0; at < out_bytes[to]; at += PIECE_BYTES)
+            CHECK(MPI_Isend, (out + out_offsets[to] + at,
+                              (int)(out_bytes[to] - at < PIECE_BYTES ? out_bytes[to] - at : PIECE_BYTES),
+                              MPI_BYTE, to, 0, c->aside, &requests[(*n)++]));
     }
     return MST_OK;
 }

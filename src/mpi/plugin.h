@@ -1,5 +1,5 @@
-/* What a plug-in needs of muster: it is linked against MPI alone, and gets these before its first call.
- * Private to mpi.c and plugin.c. */
+/* The functions of muster that a plug-in calls. It is linked against MPI only, and receives them before its
+ * first call. Private to mpi.c and plugin.c. */
 #ifndef MST_MPI_PLUGIN_H
 #define MST_MPI_PLUGIN_H
 

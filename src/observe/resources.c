@@ -71,7 +71,7 @@ static bool resources_read_delays(const mst_resources *self, uint64_t *out)
         if (found->d_name[0] == '.')
             continue;
         snprintf(path, sizeof path, "%s/%s/schedstat", self->task_path, found->d_name);
-        int fd = open(path, O_RDONLY | O_CLOEXEC); /* the thread sanitizer does not know openat */
+        int fd = open(path, O_RDONLY | O_CLOEXEC); /* the thread sanitizer does not support openat */
         ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
         if (fd >= 0)
             close(fd);

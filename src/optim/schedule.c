@@ -26,7 +26,7 @@ const mst_schedule mst_schedules[MST_N_SCHEDULES + 1] = {
 };
 
 /* cos(pi x) for x in [0, 1], to 2e-11: -sin(pi (x - 1/2)) by an odd polynomial (least squares on Chebyshev
- * points). With batch 1 the rate is asked for with every row, where the library's cosine would show. */
+ * points). With batch 1 the rate is computed per row, so libm's cosine would be measurable. */
 static double cos_pi(double x)
 {
     double y = 0.5 - x, q = y * y;

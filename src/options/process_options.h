@@ -1,4 +1,4 @@
-/* The options that tell one process of a job from the others. */
+/* The options that identify one process of a job. */
 #ifndef MST_OPTIONS_PROCESS_OPTIONS_H
 #define MST_OPTIONS_PROCESS_OPTIONS_H
 
@@ -6,7 +6,7 @@
 
 /* Which process of a cluster this one is. */
 typedef struct mst_process_options {
-    int role; /* 0: as the cluster spec says, or none; 1: server; 2: worker */
+    int role; /* 0: from the cluster spec, or none; 1: server; 2: worker */
     int64_t index;
     char *cluster;
     mst_text_list files; /* to train on, where no others are named: the list of a file for --config */

@@ -251,7 +251,7 @@ mst_status mst_cuts_result(mst_server *s, const mst_message *m, const json_t *js
 {
     mst_coordinator *co = s->co;
     const json_t *error = json_object_get(json, "error");
-    mst_server_verdict verdict = {0};
+    mst_server_outcome outcome = {0};
     if (json_is_string(error)) {
         json_int_t code = json_integer_value(json_object_get(json, "code"));
         mst_server_fail(s, mst_fail(code > 0 && code <= MST_EUNSUPPORTED ? (mst_status)code : MST_EPEER,
@@ -261,11 +261,11 @@ mst_status mst_cuts_result(mst_server *s, const mst_message *m, const json_t *js
     if (!co->cuts.evaluating || m->count != co->cuts.eval_cut)
         return MST_OK;
     co->cuts.evaluating = false;
-    TRY(s->hooks->evaluated(s->hooks->arg, json, &verdict));
-    co->cuts.best = verdict.best;
+    TRY(s->hooks->evaluated(s->hooks->arg, json, &outcome));
+    co->cuts.best = outcome.best;
     co->cuts.best_known = true;
     TRY(mst_cuts_settle_best(s));
-    if (verdict.over)
+    if (outcome.over)
         TRY(mst_coordinator_stop(s));
     return mst_coordinator_look(s);
 }
@@ -282,10 +282,10 @@ mst_status mst_cuts_due(mst_server *s, unsigned *due)
         *due &= ~begun;
     }
     if (*due & MST_DUE_EVAL && !co->start.evaluates) {
-        mst_server_verdict verdict = {0};
+        mst_server_outcome outcome = {0};
         cuts_evaluation_begins(s);
-        TRY(s->hooks->evaluated(s->hooks->arg, NULL, &verdict));
-        *due |= verdict.over ? MST_DUE_END : 0;
+        TRY(s->hooks->evaluated(s->hooks->arg, NULL, &outcome));
+        *due |= outcome.over ? MST_DUE_END : 0;
     } else if (*due & MST_DUE_EVAL) {
         cuts->eval_due = true;
     }

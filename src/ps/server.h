@@ -67,11 +67,11 @@ typedef struct mst_server_event {
     const mst_placement *placement;
 } mst_server_event;
 
-/* Verdict on an evaluation. */
-typedef struct mst_server_verdict {
+/* Outcome of an evaluation. */
+typedef struct mst_server_outcome {
     bool over; /* the run is to end */
     bool best; /* no earlier weights were better */
-} mst_server_verdict;
+} mst_server_outcome;
 
 /* Checkpoints, as a stream of floats in any order. slot 0 is the weights, slot s + 1 the optimizer's slot s.
  */
@@ -107,7 +107,7 @@ typedef struct mst_server_hooks {
      * *due: mst_due_bits. */
     mst_status (*progress)(void *arg, const mst_progress *progress, unsigned *due);
     /* result: {"test", "valid"} as pulled_eval.h makes them; NULL: there are no sets to evaluate on. */
-    mst_status (*evaluated)(void *arg, const json_t *result, mst_server_verdict *out);
+    mst_status (*evaluated)(void *arg, const json_t *result, mst_server_outcome *out);
     void (*event)(void *arg, const mst_server_event *event);
     /* Training is over and every worker has reported: [{"worker", "steps", ...}, ...]; stolen. no_workers:
      * because no worker is left. */

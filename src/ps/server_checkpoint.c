@@ -9,8 +9,8 @@
 #include "base/alloc.h"
 #include "ps/server_impl.h"
 
-#define PIECE_FLOATS (1u << 18) /* 1 MB */
-#define WINDOW       4          /* pieces in flight */
+#define PIECE_FLOATS  (1u << 18) /* 1 MB */
+#define MAX_IN_FLIGHT 4          /* pieces in flight */
 
 /* ---- a copy of the owned floats ---- */
 
@@ -86,7 +86,7 @@ static mst_status checkpoint_send_pieces(mst_server *s)
 {
     mst_checkpoint_stream *p = &s->checkpoint;
     uint32_t n_slots = s->model.params->n_slots;
-    while (p->in_flight < WINDOW && !mst_float_cursor_at_end(&p->next, &s->owned, n_slots)) {
+    while (p->in_flight < MAX_IN_FLIGHT && !mst_float_cursor_at_end(&p->next, &s->owned, n_slots)) {
         uint64_t count, first = mst_float_cursor_piece(&p->next, &s->owned, PIECE_FLOATS, &count);
         const float *from = p->copy + p->next.done;
         mst_message m = {.type = MST_PS_FLOATS, .count = p->next.slot, .step = first};

@@ -414,7 +414,7 @@ static void store_run_part(void *arg, unsigned t)
 }
 
 /* Divides the work among the threads, at quantiles of the push with most floats. */
-static void store_cut(apply *job)
+static void store_divide(apply *job)
 {
     const mst_store_push *most = &job->store->pushes[0];
     for (uint32_t p = 1; p < job->n; p++)
@@ -532,7 +532,7 @@ static float store_clip_factor(apply *job, double limit)
     double square = 0.0;
     job->to = UINT64_MAX;
     job->measure = true;
-    store_cut(job);
+    store_divide(job);
     store_run(job);
     for (unsigned t = 0; t < job->n_threads; t++)
         square += job->squares[t];
@@ -602,7 +602,7 @@ static mst_status store_apply_pushes(mst_store *self, const mst_store_request *c
             self->clip = store_clip_factor(&job, limit);
         job.clip = self->clip;
     }
-    store_cut(&job);
+    store_divide(&job);
     store_run(&job);
     store_replace_state(self, &self->pushes[0], from, to);
     return MST_OK;

@@ -130,7 +130,7 @@ static mst_status gradient_compute_batches(mst_worker_gradient *self, uint32_t r
     if (overlap != NULL)
         mst_worker_overlap_begin(overlap, request, &step);
     for (uint32_t from = 0; st == MST_OK && from < batch->batch.n_rows; from += self->job->batch) {
-        mst_batch some = mst_batch_part(&batch->batch, from, self->job->batch);
+        mst_batch some = mst_batch_range(&batch->batch, from, self->job->batch);
         if (overlap != NULL && from + some.n_rows == batch->batch.n_rows && !self->job->clip)
             mst_worker_overlap_last(&step);
         st = model->ops->compute(model, self->scratch, &some, w, scale, grad, &step.step, sum);

@@ -1,6 +1,6 @@
 /* Rank records to rank 0 over the connections of the rank monitor; contract in rank_monitor.h.
  *
- * MPI cannot carry them: one thread uses it, which is in the middle of a step or asleep, and a rank's MPI may
+ * MPI cannot carry them: the only thread that uses MPI may be inside a step or waiting, and a rank's MPI may
  * hang when another rank dies. The monitor has a thread and a connection to rank 0 that keep working.
  *
  *   rank 0   OPEN    records are accepted from here on

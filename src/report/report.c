@@ -51,7 +51,7 @@ static bool crew_has_ranks(const mst_crew *crew)
     return !crew_is_launched(crew) && strcmp(crew->by, "train") != 0;
 }
 
-/* Ranks know of a resumed run's strategy only once they have it. */
+/* The strategy of a resumed run is unknown to ranks until rank 0 sends the options. */
 static void command_add_starter(const mst_crew *crew, const json_t *files, mst_string *out)
 {
     bool ranks = crew_has_ranks(crew);

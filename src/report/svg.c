@@ -231,7 +231,7 @@ static void svg_marks(const mst_plot *plot, const svg_axis *x, const svg_axis *y
         const mst_mark *m = &plot->marks[i];
         bool band = m->kind == MST_MARK_EVALUATION || m->kind == MST_MARK_CHECKPOINT;
         if (plot->n_lanes > 0 || !isfinite(m->from) || m->from > high || m->to < low)
-            continue; /* marks of several runs cannot be told apart here */
+            continue; /* marks of several runs cannot be distinguished here */
         double from = axis_place(x, m->from), to = axis_place(x, isfinite(m->to) ? m->to : high);
         mst_string_format(out,
                           "<rect fill=\"var(--m%d)\" opacity=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "

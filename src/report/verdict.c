@@ -18,9 +18,9 @@
  * open for one worker alone, beyond any other's, from 0.1 on, unless its link is the reason. Without
  * lockstep: idle time, if one worker idles 0.3 of the time more than another; b. server-cpu, server-network,
  * worker-network, by use: the busy share of the busiest server (apply_s + serve_s over its threads, or its
- * CPU over what its threads, cores and limits allow), and the use of the busiest link relative to its speed
- * (in lockstep in + out, else the greater of them). In lockstep the use of a resource is its share of the
- * step. Without lockstep, queues form at a resource that is used 0.7 of the time or more, and it gets all
+ * CPU over what its threads, cores and CPU quota allow), and the use of the busiest link relative to its
+ * speed (in lockstep in + out, else the greater of them). In lockstep the use of a resource is its share of
+ * the step. Without lockstep, queues form at a resource that is used 0.7 of the time or more, and it gets all
  * waits; otherwise each gets waits by use / 0.7. The links of servers and workers carry the same bytes, so
  * the more used one counts. Measured speeds are lower bounds, and workers that share a slow link of a server
  * measure parts of it: a worker's use counts a quarter, but four times if its link is a third as fast as all
@@ -80,7 +80,7 @@ static double verdict_take_evaluation(const mst_facts *f, mst_verdict *v, double
     return fmax(0, wait - (extra - from_idle));
 }
 
-static bool party_waits_for_disk(const mst_party *w)
+static bool process_waits_for_disk(const mst_process_use *w)
 {
     return w->iowait >= IOWAIT || w->fault_rate >= FAULTS ||
            (w->read_rate >= MST_VERDICT_READ_RATE && (1 - w->host_busy >= CPU_FREE || w->delay >= 0));
@@ -92,7 +92,7 @@ static double verdict_ready_share(const mst_facts *f)
 {
     double sum = 0;
     for (size_t i = 0; i < f->n_workers; i++) {
-        const mst_party *w = &f->workers[i];
+        const mst_process_use *w = &f->workers[i];
         double own = w->share[MST_COST_PREPARE] + w->share[MST_COST_COMPUTE] + w->share[MST_COST_PUSH] +
                      w->share[MST_COST_APPLY];
         double each = w->thread_seconds > 0 ? w->seconds / w->thread_seconds : 0;
@@ -107,8 +107,8 @@ static void verdict_take_own(const mst_facts *f, mst_verdict *v)
     double off = 0, read = f->typical[MST_COST_READ], rest = f->own - read;
     size_t n = 0;
     for (size_t i = 0; i < f->n_workers; i++) {
-        const mst_party *w = &f->workers[i];
-        if (!party_waits_for_disk(w) || isnan(w->cpu))
+        const mst_process_use *w = &f->workers[i];
+        if (!process_waits_for_disk(w) || isnan(w->cpu))
             continue;
         double own = w->share[MST_COST_READ] + w->share[MST_COST_PREPARE] + w->share[MST_COST_COMPUTE] +
                      w->share[MST_COST_PUSH] + w->share[MST_COST_APPLY];

@@ -44,7 +44,7 @@ typedef struct mst_advice {
 } mst_advice;
 
 typedef struct mst_verdict {
-    bool known; /* false: the files do not say where time went; the sentence says which are missing */
+    bool known;          /* false: the files are insufficient; `sentence` names the missing ones */
     mst_bottleneck kind; /* never CORES: COMPUTE stands for both, as both want cores */
     char process[208];   /* where it is; "" when it is nowhere in particular */
     char sentence[640];
@@ -52,7 +52,7 @@ typedef struct mst_verdict {
     double core_wait_own;           /* of that of CORES, what was in phases of own work, and not of waits */
     mst_evidence evidence[MST_EVIDENCE_MAX];
     size_t n_evidence;
-    mst_advice advice[MST_ADVICE_MAX]; /* greatest gain first; of hardware, it counts two thirds */
+    mst_advice advice[MST_ADVICE_MAX]; /* sorted by gain; a hardware gain is weighted 2/3 */
     size_t n_advice;
 } mst_verdict;
 

@@ -8,7 +8,7 @@
 #include "report/verdict_impl.h"
 
 #define SHOWN_SHARE   0.02 /* of a worker's time, in the evidence */
-#define WORTH_A_WORD  0.05 /* of it, in the sentence */
+#define MENTION_SHARE 0.05 /* of it, in the sentence */
 #define CORES_LACK    0.15 /* of it, before the sentence is about waiting for a core */
 #define HOST_TEXT     224
 #define SENTENCE_SIZE (sizeof((mst_verdict *)NULL)->sentence)
@@ -31,14 +31,14 @@ static void evidence_add(mst_verdict *v, double value, const char *unit, const c
 }
 
 /* "the host of worker-1"; of a process that is alone: "the host". */
-static const char *cause_host(const mst_facts *f, const mst_party *p, char out[HOST_TEXT])
+static const char *cause_host(const mst_facts *f, const mst_process_use *p, char out[HOST_TEXT])
 {
     bool alone = mst_facts_alone(f);
     snprintf(out, HOST_TEXT, "the host%s%s", alone ? "" : " of ", alone ? "" : p->name);
     return out;
 }
 
-static void link_evidence(mst_verdict *v, double use, const mst_party *p)
+static void link_evidence(mst_verdict *v, double use, const mst_process_use *p)
 {
     char speed[MST_FIGURE_SIZE];
     evidence_add(v, use, "share", "use of the link of %s (%s)", p->name,
@@ -70,7 +70,7 @@ static void compute_evidence(const mst_facts *f, mst_verdict *v)
     char host[HOST_TEXT];
     if (f->n_workers == 0)
         return;
-    const mst_party *w = &f->workers[f->slowest];
+    const mst_process_use *w = &f->workers[f->slowest];
     evidence_add(v, w->host_busy, "share", "CPU use of %s, all cores", cause_host(f, w, host));
     evidence_add(v, w->busiest, "share", "busiest core of %s", cause_host(f, w, host));
 }
@@ -138,7 +138,7 @@ static void none_sentence(const mst_facts *f, mst_verdict *v)
 static const char *cause_included_parts(const mst_facts *f, const mst_verdict *v)
 {
     double more = f->own - f->typical[MST_COST_READ] - f->typical[MST_COST_COMPUTE];
-    return more >= fmax(WORTH_A_WORD, 0.1 * v->shares[MST_BOTTLENECK_COMPUTE])
+    return more >= fmax(MENTION_SHARE, 0.1 * v->shares[MST_BOTTLENECK_COMPUTE])
                ? " (preparing rows, sending and applying included)"
                : "";
 }
@@ -149,7 +149,7 @@ static const char *cause_core_parts(const mst_verdict *v, char out[120])
     char own[MST_FIGURE_SIZE], other[MST_FIGURE_SIZE];
     double waiting = v->shares[MST_BOTTLENECK_CORES] - v->core_wait_own;
     *out = '\0';
-    if (v->core_wait_own >= WORTH_A_WORD && waiting >= WORTH_A_WORD)
+    if (v->core_wait_own >= MENTION_SHARE && waiting >= MENTION_SHARE)
         snprintf(out, 120, " (%s in their own work, %s while they wait for others)",
                  mst_figure_percent(v->core_wait_own, own), mst_figure_percent(waiting, other));
     return out;
@@ -159,7 +159,7 @@ static const char *cause_core_words(const mst_verdict *v, char out[120])
 {
     char share[MST_FIGURE_SIZE];
     *out = '\0';
-    if (v->shares[MST_BOTTLENECK_CORES] >= WORTH_A_WORD)
+    if (v->shares[MST_BOTTLENECK_CORES] >= MENTION_SHARE)
         snprintf(out, 120, ", waiting for a core %s", cause_share(v, MST_BOTTLENECK_CORES, share));
     return out;
 }
@@ -168,7 +168,7 @@ static void compute_sentence(const mst_facts *f, mst_verdict *v)
 {
     char share[MST_FIGURE_SIZE], core[MST_FIGURE_SIZE], busy[MST_FIGURE_SIZE], host[HOST_TEXT], parts[120];
     char cpu[HOST_TEXT + 80] = "";
-    const mst_party *w = &f->workers[f->slowest];
+    const mst_process_use *w = &f->workers[f->slowest];
     const char *noun = mst_facts_noun(f);
     cause_share(v, MST_BOTTLENECK_COMPUTE, share);
     if (w->host_busy >= 0)
@@ -375,7 +375,7 @@ static void explain_others(const mst_facts *f, mst_verdict *v)
 
 void mst_verdict_explain(const mst_facts *f, const mst_places *places, mst_verdict *v)
 {
-    const mst_party *p = v->kind != MST_BOTTLENECK_NONE ? places->of[v->kind] : NULL;
+    const mst_process_use *p = v->kind != MST_BOTTLENECK_NONE ? places->of[v->kind] : NULL;
     if (p != NULL)
         snprintf(v->process, sizeof v->process, "%s", p->name);
     explain_evidence(f, v);

@@ -48,7 +48,7 @@ static double facts_rate(const mst_csv *csv, const char *name, double from, doub
 
 /* A speed measured on one connection may be a part of a link that several share: the total traffic of the
  * link is another lower bound. */
-static void facts_take_links(mst_party *to, const mst_process_data *p, double from, double until)
+static void facts_take_links(mst_process_use *to, const mst_process_data *p, double from, double until)
 {
     to->link_in = to->link_out = to->link_bytes = NAN;
     for (size_t i = 0; i < p->n_links; i++) {
@@ -71,13 +71,13 @@ static void facts_take_links(mst_party *to, const mst_process_data *p, double fr
 }
 
 /* A process whose times are known, and nothing else of it. */
-static mst_party facts_party(const mst_costs *costs)
+static mst_process_use facts_process_use(const mst_costs *costs)
 {
-    mst_party p = {.seconds = costs->seconds,
-                   .thread_seconds = costs->thread_seconds,
-                   .steps = costs->steps,
-                   .rows = costs->rows,
-                   .bytes = costs->bytes_in + costs->bytes_out};
+    mst_process_use p = {.seconds = costs->seconds,
+                         .thread_seconds = costs->thread_seconds,
+                         .steps = costs->steps,
+                         .rows = costs->rows,
+                         .bytes = costs->bytes_in + costs->bytes_out};
     double *unknown[] = {&p.cpu,       &p.cores,      &p.host_busy, &p.busiest, &p.iowait,
                          &p.read_rate, &p.fault_rate, &p.delay,     &p.ran,     &p.parsing,
                          &p.link_in,   &p.link_out,   &p.link_bytes};
@@ -88,12 +88,12 @@ static mst_party facts_party(const mst_costs *costs)
     return p;
 }
 
-static void facts_take_process(mst_party *to, const mst_process_data *p, double from, double until)
+static void facts_take_process(mst_process_use *to, const mst_process_data *p, double from, double until)
 {
     mst_costs costs;
     const mst_csv *r = &p->resources;
     mst_costs_of(p, from, until, &costs);
-    *to = facts_party(&costs);
+    *to = facts_process_use(&costs);
     to->process = p;
     to->cores = p->cores;
     snprintf(to->name, sizeof to->name, "%s", p->name);
@@ -175,20 +175,20 @@ static mst_status facts_take_parties(const mst_run_data *run, mst_facts *out)
         const mst_process_data *p = run->processes[i];
         if (p->role == MST_PROCESS_OTHER || !facts_is_of_crew(out, p))
             continue;
-        mst_party party;
-        facts_take_process(&party, p, from, to);
-        if (party.thread_seconds <= 0)
+        mst_process_use process;
+        facts_take_process(&process, p, from, to);
+        if (process.thread_seconds <= 0)
             continue;
         if (p->role == MST_PROCESS_SERVER)
-            out->servers[out->n_servers++] = party;
-        else if (party.rows > 0)
-            out->workers[out->n_workers++] = party;
+            out->servers[out->n_servers++] = process;
+        else if (process.rows > 0)
+            out->workers[out->n_workers++] = process;
     }
     double wall = mst_or_zero(out->figures.train_s) + mst_or_zero(out->figures.eval_s);
     for (size_t i = 0; !out->spans && wall > 0 && i < n_manifest; i++) {
         mst_costs costs = mst_costs_of_worker(json_array_get(workers, i), wall);
-        mst_party *w = &out->workers[out->n_workers++];
-        *w = facts_party(&costs);
+        mst_process_use *w = &out->workers[out->n_workers++];
+        *w = facts_process_use(&costs);
         snprintf(w->name, sizeof w->name, "%s-%zu", out->ranks ? "rank" : "worker", i);
     }
     return MST_OK;
@@ -200,7 +200,7 @@ static void facts_take_held(const mst_run_data *run, mst_facts *out)
     json_t *workers = json_object_get(run->manifest, "workers");
     double second = 0;
     for (size_t i = 0; i < out->n_workers && out->figures.train_s > 0; i++) {
-        mst_party *w = &out->workers[i];
+        mst_process_use *w = &out->workers[i];
         for (size_t k = 0; k < json_array_size(workers); k++) {
             const json_t *one = json_array_get(workers, k), *index = json_object_get(one, "worker");
             if (json_is_integer(index) && w->process != NULL &&
@@ -244,7 +244,7 @@ static mst_status facts_take_typical(mst_facts *f)
 {
     double median = 0, n = 0;
     for (size_t i = 0; i < f->n_workers; i++) {
-        mst_party *w = &f->workers[i];
+        mst_process_use *w = &f->workers[i];
         double own = w->share[MST_COST_READ] + w->share[MST_COST_PREPARE] + w->share[MST_COST_COMPUTE] +
                      w->share[MST_COST_PUSH] + w->share[MST_COST_APPLY];
         double wait = w->share[MST_COST_PULL_WAIT] + w->share[MST_COST_BARRIER_WAIT];
@@ -256,7 +256,7 @@ static mst_status facts_take_typical(mst_facts *f)
     TRY(facts_median_own(f, &median));
     f->slowest_ratio = f->n_workers > 1 && median > 0 ? f->workers[f->slowest].own_s / median : NAN;
     for (size_t i = 0; i < f->n_workers; i++) {
-        const mst_party *w = &f->workers[i];
+        const mst_process_use *w = &f->workers[i];
         f->rows_per_s += w->seconds > 0 ? w->rows / w->seconds : 0;
         if (w->own_s > STRAGGLES * median)
             continue;
@@ -275,7 +275,7 @@ static mst_status facts_take_typical(mst_facts *f)
 
 /* Bytes/s of the path between a worker and the servers: the slower of its own link and the speed that servers
  * measured. NAN: neither is known. */
-static double facts_path_of(const mst_facts *f, const mst_party *w)
+static double facts_path_of(const mst_facts *f, const mst_process_use *w)
 {
     double least = w->link_bytes;
     for (size_t i = 0; i < f->n_servers && w->process != NULL; i++) {
@@ -317,7 +317,7 @@ static void facts_take_far(mst_facts *f)
     f->far_worker = far < f->n_workers && facts_find_window(f, &from, &to);
     if (!f->far_worker)
         return;
-    mst_party *w = &f->workers[far];
+    mst_process_use *w = &f->workers[far];
     w->link_bytes = facts_path_of(f, w);
     w->link_in = fmin(1, facts_rate(&w->process->resources, "net_in", from, to) / w->link_bytes);
     w->link_out = fmin(1, facts_rate(&w->process->resources, "net_out", from, to) / w->link_bytes);
@@ -325,17 +325,17 @@ static void facts_take_far(mst_facts *f)
 }
 
 /* In lockstep the transfers of a step in both directions are sequential; otherwise they overlap. */
-static double facts_link_use(const mst_facts *f, const mst_party *p)
+static double facts_link_use(const mst_facts *f, const mst_process_use *p)
 {
     double both = p->link_in + p->link_out; /* NAN: no speed is known */
     return !f->lockstep ? fmax(p->link_in, p->link_out) : both > 1 ? 1 : both;
 }
 
 /* Whether another part of the run is in the same process, whose CPU time is then not one part's own. */
-static bool facts_shares_process(const mst_facts *f, const mst_party *p)
+static bool facts_shares_process(const mst_facts *f, const mst_process_use *p)
 {
     for (size_t i = 0; i < f->n_workers + f->n_servers; i++) {
-        const mst_party *other = i < f->n_workers ? &f->workers[i] : &f->servers[i - f->n_workers];
+        const mst_process_use *other = i < f->n_workers ? &f->workers[i] : &f->servers[i - f->n_workers];
         if (other != p && other->process != NULL && p->process != NULL &&
             other->process->pid == p->process->pid && other->process->pid > 0 &&
             strcmp(other->process->host, p->process->host) == 0)
@@ -344,8 +344,8 @@ static bool facts_shares_process(const mst_facts *f, const mst_party *p)
     return false;
 }
 
-/* CPU time over the cores that the process may use by its threads and limits. NAN: not known. */
-static double facts_cpu_use(const mst_facts *f, const mst_party *p)
+/* CPU time over the cores that the process may use by its threads and CPU quota. NAN: not known. */
+static double facts_cpu_use(const mst_facts *f, const mst_process_use *p)
 {
     double threads = p->seconds > 0 ? fmax(1, p->thread_seconds / p->seconds) : 1, most = threads;
     if (p->cores >= 1)
@@ -359,7 +359,7 @@ static void facts_take_servers(mst_facts *f)
 {
     f->server_link = f->worker_link = NAN;
     for (size_t i = 0; i < f->n_servers; i++) {
-        const mst_party *s = &f->servers[i];
+        const mst_process_use *s = &f->servers[i];
         double busy = s->share[MST_COST_APPLY] + s->share[MST_COST_SERVE];
         busy = fmax(busy, facts_cpu_use(f, s)); /* of NAN and a number: the number */
         double link = facts_link_use(f, s);
@@ -382,7 +382,7 @@ static void facts_take_servers(mst_facts *f)
 }
 
 #define CROWDED  0.95 /* of a host's cores are busy, */
-#define FULL     0.9  /* of the cores that limits allow is used */
+#define FULL     0.9  /* of the CPU quota is used */
 #define SOURCE   0.5  /* of the time in which training waits for rows, parsing is running or runnable */
 #define CROWDING 0.25 /* of them that others use before threads of one process lack cores */
 #define OVERLAP  2    /* seconds of training before lines of several processes cover nearly the same time */
@@ -393,7 +393,7 @@ static double facts_used_on(const mst_facts *f, const char *host, size_t *n)
     double sum = 0;
     *n = 0;
     for (size_t i = 0; i < f->n_workers + f->n_servers; i++) {
-        const mst_party *p = i < f->n_workers ? &f->workers[i] : &f->servers[i - f->n_workers];
+        const mst_process_use *p = i < f->n_workers ? &f->workers[i] : &f->servers[i - f->n_workers];
         if (p->process == NULL || strcmp(p->process->host, host) != 0)
             continue;
         sum += mst_or_zero(p->cpu);
@@ -402,7 +402,7 @@ static double facts_used_on(const mst_facts *f, const char *host, size_t *n)
     return sum;
 }
 
-static bool facts_may_be_apart(const mst_party *a, const mst_party *b)
+static bool facts_may_be_apart(const mst_process_use *a, const mst_process_use *b)
 {
     return a->process == NULL || b->process == NULL || a->process->host[0] == '\0' ||
            strcmp(a->process->host, b->process->host) != 0;
@@ -418,7 +418,7 @@ static void facts_take_hosts(mst_facts *f)
     for (size_t i = 1; f->ranks && i < f->n_workers; i++)
         f->apart = f->apart || facts_may_be_apart(&f->workers[0], &f->workers[i]);
     for (size_t i = 0; i < f->n_workers; i++) {
-        const mst_party *w = &f->workers[i];
+        const mst_process_use *w = &f->workers[i];
         size_t n;
         if (w->process == NULL || isnan(w->host_busy * w->cores))
             continue;
@@ -437,7 +437,7 @@ static void facts_take_hosts(mst_facts *f)
 }
 
 /* Whether the cores that a worker's process may use are saturated by the processes of the run. */
-static bool facts_is_full(const mst_facts *f, const mst_party *w)
+static bool facts_is_full(const mst_facts *f, const mst_process_use *w)
 {
     double limit = w->process != NULL ? w->process->cpu_limit : NAN;
     return w->host_busy >= CROWDED || (limit > 0 && !facts_shares_process(f, w) && w->cpu >= FULL * limit);
@@ -463,7 +463,7 @@ static void facts_take_input(mst_facts *f)
     f->parses = format == NULL || strcmp(format, "cache") != 0;
     f->cores_full = f->n_workers > 0;
     for (size_t i = 0; i < f->n_workers; i++) {
-        const mst_party *w = &f->workers[i];
+        const mst_process_use *w = &f->workers[i];
         f->cores_full = f->cores_full && facts_is_full(f, w);
         if (isnan(w->ran) || facts_shares_process(f, w))
             continue;

@@ -9,7 +9,7 @@
 #include "report/verdict.h"
 
 /* One process in the training window. Rates are per second of wall time; NAN: not known. */
-typedef struct mst_party {
+typedef struct mst_process_use {
     const mst_process_data *process; /* NULL: of a manifest without processes/ */
     char name[208];
     double seconds, thread_seconds, steps, rows, bytes; /* bytes: of messages, both ways */
@@ -24,10 +24,10 @@ typedef struct mst_party {
     double read_rate, fault_rate;
     double delay;             /* cores for which the process was runnable but not running; NAN: not known */
     double ran, parsing;      /* cores used for training; cores that no phase explains */
-    double held;              /* share of training in which steps were held open for this worker alone */
+    double held;              /* share of training in which steps waited only for this worker */
     double link_in, link_out; /* use of the busiest link whose speed is known, 0 to 1 */
     double link_bytes;        /* bytes/s of that speed */
-} mst_party;
+} mst_process_use;
 
 /* Evaluations, or checkpoints, by marks.csv. */
 typedef struct mst_events {
@@ -39,7 +39,7 @@ typedef struct mst_events {
 typedef struct mst_facts {
     const mst_run_data *run;
     mst_run_figures figures;
-    mst_party *workers, *servers; /* workers: the processes that train */
+    mst_process_use *workers, *servers; /* workers: the processes that train */
     size_t n_workers, n_servers;
     /* of a run that was resumed with other processes: the time and step of that; NAN: the whole run counts */
     double since, since_step;
@@ -49,7 +49,7 @@ typedef struct mst_facts {
     const char *launcher; /* of an MPI job, from the manifest; NULL: not known */
     bool lockstep;        /* workers wait for each other: sync or ssp */
     bool crowded;         /* several processes of the run saturate the cores of a host */
-    const mst_party
+    const mst_process_use
         *guest; /* the process on the host where other programs use most; the cores that they use */
     double others;
     const char *pipe; /* the name of the pipe that rows come from; NULL: from files */
@@ -114,7 +114,7 @@ static inline bool mst_facts_has_guests(const mst_facts *self)
 
 /* The process at which each cause was found; NULL: at none in particular. */
 typedef struct mst_places {
-    const mst_party *of[MST_BOTTLENECKS];
+    const mst_process_use *of[MST_BOTTLENECKS];
 } mst_places;
 
 /* Adds advice to the verdict if the model predicts a gain. */

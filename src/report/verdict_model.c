@@ -206,7 +206,7 @@ static bool model_cores_left(const mst_facts *f)
 {
     double least = INFINITY, needed = 0;
     for (size_t i = 0; i < f->n_workers; i++) {
-        const mst_party *w = &f->workers[i];
+        const mst_process_use *w = &f->workers[i];
         double on_host = 0;
         if (w->process == NULL || isnan(w->host_busy * w->cores))
             continue;
@@ -351,14 +351,14 @@ static double model_beside(const mst_facts *f)
 
 /* ---- cores ---- */
 
-/* The first worker's limit; NAN: none. */
+/* The first worker's CPU quota; NAN: none. */
 static double model_limit_of(const mst_facts *f)
 {
     return f->n_workers > 0 && f->workers[0].process != NULL ? f->workers[0].process->cpu_limit : NAN;
 }
 
 /* Whether all known workers are on the host of the guest. */
-static bool model_all_beside(const mst_facts *f, const mst_party *guest)
+static bool model_all_beside(const mst_facts *f, const mst_process_use *guest)
 {
     for (size_t i = 0; i < f->n_workers; i++)
         if (f->workers[i].process == NULL || guest->process == NULL ||
@@ -371,7 +371,7 @@ static bool model_all_beside(const mst_facts *f, const mst_party *guest)
  * scale with it. Each training thread counts as one. */
 static double model_crowd(const mst_facts *f, double others, double parsing)
 {
-    const mst_party *w = &f->workers[0];
+    const mst_process_use *w = &f->workers[0];
     double got = w->delay > 0 ? w->cpu / (w->cpu + w->delay) : 1;
     double threads = fmax(1, w->thread_seconds / w->seconds), parses = w->parsing > 0 ? w->parsing / got : 0;
     return (threads + parsing * parses + others) / (threads + parses + f->others);
@@ -384,7 +384,7 @@ static double model_crowd(const mst_facts *f, double others, double parsing)
  * known. */
 static double model_own_on(const mst_facts *f, const mst_verdict *v, double others, double parsing)
 {
-    const mst_party *w = &f->workers[0];
+    const mst_process_use *w = &f->workers[0];
     double now = mst_verdict_own(v), threads = fmax(1, w->thread_seconds / w->seconds);
     double each =
         fmin((w->cores - others) / model_beside(f), model_limit_of(f)); /* of NAN and a number: the number */
@@ -426,7 +426,7 @@ void mst_advise_others(const mst_facts *f, mst_verdict *v, const mst_step_model 
     if (!mst_facts_has_guests(f) || !model_all_beside(f, f->guest))
         return;
     model_set_own(v, &m, model_own_on(f, v, 0, 1));
-    const mst_party *w = &f->workers[0];
+    const mst_process_use *w = &f->workers[0];
     double got = w->delay > 0 && w->cpu > 0 ? w->cpu / (w->cpu + w->delay) : 1;
     m.input *= f->source_waits ? 1 : got;
     m.evaluation *= got;

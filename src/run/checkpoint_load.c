@@ -471,15 +471,15 @@ static mst_status checkpoint_open_file(const mst_checkpoint *self, const json_t 
     if (stat(path, &info) != 0)
         return mst_fail(MST_EINPUT, "%s: a part of the checkpoint is missing: %s", path, strerror(errno));
     if ((uint64_t)info.st_size != bytes)
-        return mst_fail(MST_EINPUT, "%s: %s: it has %llu bytes and the manifest says %llu", path,
+        return mst_fail(MST_EINPUT, "%s: %s: it has %llu bytes, but the manifest states %llu", path,
                         (uint64_t)info.st_size < bytes ? "truncated" : "not the file that was saved",
                         (unsigned long long)info.st_size, (unsigned long long)bytes);
     mst_safetensors *file = NULL;
     TRY(mst_safetensors_open(path, &file));
     mst_status st = mst_safetensors_crc32c(file, &crc);
     if (st == MST_OK && crc != expected)
-        st = mst_fail(MST_EINPUT, "%s: damaged: its CRC-32C is %08x and the manifest says %08llx", path, crc,
-                      (unsigned long long)expected);
+        st = mst_fail(MST_EINPUT, "%s: damaged: its CRC-32C is %08x, but the manifest states %08llx", path,
+                      crc, (unsigned long long)expected);
     if (st == MST_OK)
         *out = file;
     else
@@ -495,7 +495,7 @@ static mst_status checkpoint_find_slice(mst_safetensors *file, const char *path,
         return mst_fail(MST_EINPUT, "%s: has no tensor \"%.200s\", which the manifest names", path,
                         s->held_as);
     if (s->held->n_elements != s->count)
-        return mst_fail(MST_EINPUT, "%s: \"%.200s\" has %llu elements and the manifest says %llu", path,
+        return mst_fail(MST_EINPUT, "%s: \"%.200s\" has %llu elements, but the manifest states %llu", path,
                         s->held_as, (unsigned long long)s->held->n_elements, (unsigned long long)s->count);
     if (strcmp(s->held->dtype, "F32") != 0)
         return mst_fail(MST_EINPUT, "%s: tensor \"%.200s\" is %s, and only F32 can be used", path, s->held_as,

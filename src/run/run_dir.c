@@ -5,7 +5,7 @@
  * readers see whole lines even of a killed run.
  *
  * Invariants
- * 1. Only an empty folder, or one whose manifest.json says "muster-run", is ever removed.
+ * 1. Only an empty folder, or one whose manifest.json has format "muster-run", is ever removed.
  * 2. A new run is created by one mkdir: of two processes with the same name, one is refused.
  * 3. The process with the run open holds the flock of RUN/.lock, which the kernel releases when a process
  * dies. The holder removes the file before it unlocks, so a process that gets a lock checks that the file

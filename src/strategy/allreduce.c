@@ -1,8 +1,8 @@
-/* Strategy allreduce: its life, orders, and who follows them; contract in allreduce.h, a step is in
+/* Strategy allreduce: creation, orders and their execution; contract in allreduce.h, a step is in
  * allreduce_step.c.
  *
  * Rank 0's run gives orders of as many steps as it expects to fit before its deadline, so that time is rank
- * 0's clock alone. At the end of an order all ranks send their losses, and what they were asked for by
+ * 0's clock alone. At the end of an order all ranks send their losses, and the stop and save requests from
  * signals, to rank 0. Rows are claimed on every rank: all see the epoch end at the same place.
  *
  * Where the gradient is small there is nothing to overlap, and a hand-off between threads costs as much as
@@ -26,7 +26,7 @@
 static mst_status allreduce_init_worker(mst_allreduce *self, unsigned t, const mst_grad *layout)
 {
     const mst_strategy_env *env = &self->base.env;
-    mst_allreduce_worker *w = &self->workers[t];
+    mst_allreduce_thread *w = &self->threads[t];
     uint32_t rows = (self->batch + self->n - 1) / self->n, owners = self->n_ranks * self->n;
     TRY(mst_model_scratch_new(env->model, rows, self->inner, true, &w->scratch));
     if (t > 0)
@@ -55,7 +55,7 @@ static mst_status allreduce_init_sparse(mst_allreduce *self)
     if (grads == NULL)
         return mst_fail_memory();
     for (unsigned t = 0; t < self->n; t++)
-        grads[t] = &self->workers[t].grad;
+        grads[t] = &self->threads[t].grad;
     mst_status st = mst_sparse_init(&self->sparse, &options, grads);
     mst_free(grads);
     return st;
@@ -87,10 +87,10 @@ static mst_status allreduce_init(mst_strategy *base, const mst_strategy_options 
                              mst_allreduce_reduces(self)));
     self->on_comm = layout.width != 0 || self->slices.n_flat <= ALONE_FLOATS;
     TRY(mst_team_new(self->n, &self->team));
-    self->workers = mst_alloc_lines(self->n * sizeof *self->workers);
-    if (self->workers == NULL)
+    self->threads = mst_alloc_lines(self->n * sizeof *self->threads);
+    if (self->threads == NULL)
         return mst_fail_memory();
-    memset(self->workers, 0, self->n * sizeof *self->workers);
+    memset(self->threads, 0, self->n * sizeof *self->threads);
     for (unsigned t = 0; t < self->n; t++)
         TRY(allreduce_init_worker(self, t, &layout));
     return layout.width != 0 ? allreduce_init_sparse(self) : MST_OK;
@@ -101,14 +101,14 @@ static void allreduce_fini(mst_strategy *base)
     mst_allreduce *self = (mst_allreduce *)base;
     mst_team_destroy(self->team);
     mst_sparse_fini(&self->sparse);
-    for (unsigned t = 0; self->workers != NULL && t < self->n; t++) {
-        mst_allreduce_worker *w = &self->workers[t];
+    for (unsigned t = 0; self->threads != NULL && t < self->n; t++) {
+        mst_allreduce_thread *w = &self->threads[t];
         mst_model_scratch_free(base->env.model, w->scratch);
         if (t == 0)
             w->grad.n_ranges = 0; /* they lie in the slices */
         mst_grad_fini(&w->grad);
     }
-    mst_free(self->workers);
+    mst_free(self->threads);
     mst_grad_slices_fini(&self->slices);
 }
 
@@ -135,7 +135,7 @@ static mst_status allreduce_join(mst_comm *comm, void *arg)
     return MST_OK;
 }
 
-mst_status mst_allreduce_join(mst_strategy *base, const mst_allreduce_requests *requests)
+mst_status mst_allreduce_join(mst_strategy *base, const mst_allreduce_signals *requests)
 {
     mst_allreduce *self = (mst_allreduce *)base;
     self->requests = *requests;
@@ -188,7 +188,7 @@ static mst_status order_pass(mst_comm *comm, void *arg)
     return st;
 }
 
-/* The steps of an order, on whichever thread. */
+/* The steps of an order, on the training or communication thread. */
 static mst_status order_take_steps(execution *e)
 {
     mst_allreduce *self = e->self;
@@ -271,14 +271,14 @@ static mst_status order_carry_out(mst_allreduce *self, mst_feed *feed, execution
 {
     self->now.feed = feed;
     for (unsigned t = 0; t < self->n; t++) {
-        self->workers[t].loss = (mst_loss_sum){0};
-        self->workers[t].status = MST_OK;
+        self->threads[t].loss = (mst_loss_sum){0};
+        self->threads[t].status = MST_OK;
     }
     TRY(order_execute(e));
     for (unsigned t = 0; t < self->n; t++) {
-        e->tail.loss += self->workers[t].loss.loss;
-        e->tail.weight += self->workers[t].loss.weight;
-        e->tail.rows += self->workers[t].loss.rows;
+        e->tail.loss += self->threads[t].loss.loss;
+        e->tail.weight += self->threads[t].loss.weight;
+        e->tail.rows += self->threads[t].loss.rows;
     }
     if (self->reduction == MST_REDUCTION_ONLY) /* nothing was computed: rows are counted nevertheless */
         e->tail.rows = self->rank == 0 ? e->tail.claimed : 0;
@@ -448,7 +448,7 @@ mst_status mst_allreduce_follow(mst_strategy *base, mst_feed *feed)
 static const mst_grad *allreduce_gradient(const mst_strategy *base)
 {
     const mst_allreduce *self = (const mst_allreduce *)base;
-    return self->pending.applied ? &self->workers[0].grad : NULL;
+    return self->pending.applied ? &self->threads[0].grad : NULL;
 }
 
 const mst_strategy_ops mst_strategy_allreduce = {

@@ -18,13 +18,13 @@ typedef enum mst_reduction_choice {
 } mst_reduction_choice;
 
 /* One thread of a rank. */
-typedef struct mst_allreduce_worker {
+typedef struct mst_allreduce_thread {
     _Alignas(64) void *scratch;
     mst_grad grad; /* thread 0's dense ranges lie in the slices' vector */
     mst_loss_sum loss;
     mst_status status;
     mst_error error;
-} mst_allreduce_worker;
+} mst_allreduce_thread;
 
 /* The update of the gradient that is under way or was reduced last. */
 typedef struct mst_pending_update {
@@ -70,7 +70,7 @@ typedef struct mst_allreduce {
     bool on_comm;     /* steps run on the communication thread: nothing to overlap */
     mst_reduction_choice reduction;
     mst_team *team;
-    mst_allreduce_worker *workers;
+    mst_allreduce_thread *threads;
     mst_weights weights;
     mst_grad_slices slices;     /* of the dense gradient */
     mst_sparse_exchange sparse; /* of the sparse one */
@@ -78,7 +78,7 @@ typedef struct mst_allreduce {
     mst_allreduce_now now;
     mst_allreduce_position followed;
     double step_seconds; /* of late steps */
-    mst_allreduce_requests requests;
+    mst_allreduce_signals requests;
     int stopped_by; /* the rank that requested to stop; -1: none */
     bool save_requested;
     mst_allreduce_counts counts;

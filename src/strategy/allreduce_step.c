@@ -11,8 +11,8 @@
  *
  * Invariant: a range's part of the flat vector is zero when its backward pass begins, which adds to it.
  * `need` comes before that: it applies the update and clears the range. Where the update was applied before
- * (at the end of an order, and in steps without overlap) the gradient stays, to be looked at between orders,
- * and the next step clears all of it first. Models that overwrite their gradient need no zeros. */
+ * (at the end of an order, and in steps without overlap) the gradient is kept so that it can be read between
+ * orders, and the next step clears all of it first. Models that overwrite their gradient need no zeros. */
 #include <math.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@
 /* The factor of --clip-norm, for which all slices must have arrived. square: of the sparse part. */
 static mst_status step_find_clip(mst_allreduce *self, double square)
 {
-    const mst_grad *grad = &self->workers[0].grad;
+    const mst_grad *grad = &self->threads[0].grad;
     double limit = self->base.env.optimizer->options.clip_norm;
     self->pending.clip = 1.0f;
     self->pending.clip_known = true;
@@ -46,7 +46,7 @@ static void step_apply_part(mst_allreduce *self, uint32_t r, uint64_t from, uint
 {
     const mst_optimizer *optimizer = self->base.env.optimizer;
     mst_params *params = self->base.env.params;
-    const mst_range *range = &self->workers[0].grad.ranges[r];
+    const mst_range *range = &self->threads[0].grad.ranges[r];
     float *g = range->g + from, *slots[MST_SLOT_MAX];
     uint64_t at = range->offset + from, n = to - from;
     if (n == 0)
@@ -64,7 +64,7 @@ static void step_apply_part(mst_allreduce *self, uint32_t r, uint64_t from, uint
 /* Applies a range's update, if there is one, as its slices arrive; clear: and leaves zeros. */
 static mst_status step_apply_range(mst_allreduce *self, uint32_t r, bool clear)
 {
-    uint64_t at = self->slices.flat_at[r], end = at + self->workers[0].grad.ranges[r].size;
+    uint64_t at = self->slices.flat_at[r], end = at + self->threads[0].grad.ranges[r].size;
     if (!self->pending.range[r])
         return MST_OK;
     if (!self->pending.clip_known)
@@ -86,7 +86,7 @@ static mst_status step_apply_range(mst_allreduce *self, uint32_t r, bool clear)
 
 static mst_status step_drain(mst_allreduce *self, bool clear)
 {
-    for (uint32_t r = 0; r < self->workers[0].grad.n_ranges; r++)
+    for (uint32_t r = 0; r < self->threads[0].grad.n_ranges; r++)
         TRY(step_apply_range(self, r, clear));
     return MST_OK;
 }
@@ -129,7 +129,7 @@ static mst_batch step_share(const mst_allreduce *self, unsigned t)
 static mst_status step_compute(mst_allreduce *self, unsigned t, mst_step *step)
 {
     const mst_model *model = self->base.env.model;
-    mst_allreduce_worker *w = &self->workers[t];
+    mst_allreduce_thread *w = &self->threads[t];
     mst_batch share = step_share(self, t);
     uint32_t from = (uint32_t)(share.rows - self->now.global.rows);
     for (uint32_t i = 0; w->grad.owners != NULL && i < w->grad.n_owners; i++)
@@ -162,7 +162,7 @@ static mst_status step_compute(mst_allreduce *self, unsigned t, mst_step *step)
     return st;
 }
 
-static void step_keep_status(mst_allreduce_worker *w, mst_status st)
+static void step_keep_status(mst_allreduce_thread *w, mst_status st)
 {
     w->status = st;
     mst_error_save(&w->error, st);
@@ -171,8 +171,8 @@ static void step_keep_status(mst_allreduce_worker *w, mst_status st)
 mst_status mst_allreduce_collect(mst_allreduce *self)
 {
     for (unsigned t = 0; t < self->n; t++)
-        if (self->workers[t].status != MST_OK)
-            return mst_error_restore(&self->workers[t].error);
+        if (self->threads[t].status != MST_OK)
+            return mst_error_restore(&self->threads[t].error);
     return MST_OK;
 }
 
@@ -180,7 +180,7 @@ static void step_compute_thread(void *arg, unsigned t)
 {
     mst_allreduce *self = arg;
     mst_step step = {0};
-    step_keep_status(&self->workers[t], step_compute(self, t, &step));
+    step_keep_status(&self->threads[t], step_compute(self, t, &step));
 }
 
 /* Adds the threads' dense gradients in thread order. */
@@ -188,13 +188,13 @@ static void step_sum_thread(void *arg, unsigned t)
 {
     mst_allreduce *self = arg;
     for (unsigned s = 1; s < self->n; s++)
-        mst_grad_add_slices(&self->workers[0].grad, &self->workers[s].grad, t, self->n);
+        mst_grad_add_slices(&self->threads[0].grad, &self->threads[s].grad, t, self->n);
 }
 
 static void step_apply_thread(void *arg, unsigned t)
 {
     mst_allreduce *self = arg;
-    const mst_grad *grad = &self->workers[0].grad;
+    const mst_grad *grad = &self->threads[0].grad;
     for (uint32_t r = 0; r < grad->n_ranges; r++) {
         uint64_t from, to;
         mst_grad_slice(grad->ranges[r].size, t, self->n, &from, &to);
@@ -232,7 +232,7 @@ static mst_status step_overlapped(mst_allreduce *self)
 
 mst_status mst_allreduce_step(mst_allreduce *self)
 {
-    bool sparse = self->workers[0].grad.width != 0;
+    bool sparse = self->threads[0].grad.width != 0;
     double square = 0.0;
     mst_grad_slices_begin(&self->slices);
     if (self->n == 1 && !sparse)
@@ -250,7 +250,7 @@ mst_status mst_allreduce_step(mst_allreduce *self)
     TRY(step_find_clip(self, square));
     mst_span_enter(MST_PHASE_APPLY);
     mst_team_run(self->team, step_apply_thread, self);
-    for (uint32_t r = 0; r < self->workers[0].grad.n_ranges; r++)
+    for (uint32_t r = 0; r < self->threads[0].grad.n_ranges; r++)
         self->pending.range[r] = false;
     self->pending.applied = true;
     if (sparse)

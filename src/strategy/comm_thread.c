@@ -28,7 +28,7 @@
 #define IDLE_NS     (50 * MST_MS)   /* asleep with nothing to do */
 #define LEAVE_NS    (MST_S / 4)     /* that a thread in MPI is waited for */
 #define NAMED_MS    2000            /* for the rank monitor to report the loss that made MPI fail */
-#define PART_NS     (3600 * MST_S)  /* for the other ranks to finish; the rank monitor detects lost ones */
+#define DETACH_NS   (3600 * MST_S)  /* for the other ranks to finish; the rank monitor detects lost ones */
 #define TIMER_SLACK 5000ul          /* ns: keeps naps short */
 
 struct mst_comm {
@@ -586,7 +586,7 @@ static mst_status comm_end_mpi(mst_comm *self, void *arg)
     if (self->options.start != NULL)
         return MST_OK;
     atomic_store(&self->in_mpi, true);
-    st = mst_mpi_part(self->mpi, mst_now_ns() + PART_NS);
+    st = mst_mpi_detach(self->mpi, mst_now_ns() + DETACH_NS);
     atomic_store(&self->in_mpi, false);
     TRY(st);
     mst_rank_monitor_destroy(self->monitor);

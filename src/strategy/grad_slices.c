@@ -23,7 +23,7 @@ static void slices_add(mst_grad_slices *self, uint64_t from, uint64_t to, uint32
 }
 
 /* Cuts the vector; from is the beginning of the slice under construction. */
-static void slices_cut(mst_grad_slices *self, const mst_grad *layout, uint64_t slice)
+static void slices_split(mst_grad_slices *self, const mst_grad *layout, uint64_t slice)
 {
     uint64_t from = 0;
     for (uint32_t r = layout->n_ranges; r-- > 0;) {
@@ -81,7 +81,7 @@ mst_status mst_grad_slices_init(mst_grad_slices *self, mst_comm *comm, const mst
     if (self->flat == NULL || self->ops == NULL || self->last_range == NULL)
         return mst_fail_memory();
     memset(self->flat, 0, (self->n_flat + LINE) * sizeof *self->flat);
-    slices_cut(self, layout, slice);
+    slices_split(self, layout, slice);
     slices_find(self, layout);
     return mst_comm_shape(self->comm, wire, slice);
 }

@@ -1,4 +1,4 @@
-/* The dense gradient of a rank as one flat vector, cut into slices that are reduced over all ranks.
+/* The dense gradient of a rank as one flat vector, split into slices that are reduced over all ranks.
  *
  * The ranges of the gradient lie in the vector in reverse order: the order in which the backward pass
  * finishes them. A slice is about 4 MB; it is posted to the communication thread when the last of its ranges

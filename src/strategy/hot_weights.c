@@ -18,7 +18,7 @@
 
 #define LINE        16                                     /* keys */
 #define STRIDE      (MST_HOT_DENSE + MST_HOT_LINES * LINE) /* floats of one array */
-#define POPULAR     64  /* a line is popular if at least one row in so many touches it */
+#define POPULAR     64  /* a line is popular if at least 1 of 64 rows touches it */
 #define TRIES       16  /* hash factors tried for a map that drops few lines */
 #define SAMPLE_ROWS 512 /* rows of the sample */
 

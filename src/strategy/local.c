@@ -30,7 +30,7 @@ static uint32_t local_rows_at_once(const mst_local *self)
     return self->base.options.mode == MST_MODE_ASYNC ? self->batch : (self->batch + self->n - 1) / self->n;
 }
 
-static mst_status local_init_worker(mst_local *self, mst_local_worker *w, const mst_grad *layout)
+static mst_status local_init_thread(mst_local *self, mst_local_thread *w, const mst_grad *layout)
 {
     const mst_model *model = self->base.env.model;
     uint32_t max_take = self->base.max_take;
@@ -72,14 +72,14 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
         if (self->coefs == NULL || self->splits == NULL)
             return mst_fail_memory();
     }
-    self->workers = mst_alloc_lines(self->n * sizeof *self->workers);
-    if (self->workers == NULL)
+    self->threads = mst_alloc_lines(self->n * sizeof *self->threads);
+    if (self->threads == NULL)
         return mst_fail_memory();
-    memset(self->workers, 0, self->n * sizeof *self->workers);
+    memset(self->threads, 0, self->n * sizeof *self->threads);
     mst_grad layout = {0};
     model->layout(env->model, env->params, &layout);
     for (unsigned t = 0; t < self->n; t++)
-        TRY(local_init_worker(self, &self->workers[t], &layout));
+        TRY(local_init_thread(self, &self->threads[t], &layout));
     return MST_OK;
 }
 
@@ -87,8 +87,8 @@ static void local_fini(mst_strategy *base)
 {
     mst_local *self = (mst_local *)base;
     mst_team_destroy(self->team);
-    for (unsigned t = 0; self->workers != NULL && t < self->n; t++) {
-        mst_local_worker *w = &self->workers[t];
+    for (unsigned t = 0; self->threads != NULL && t < self->n; t++) {
+        mst_local_thread *w = &self->threads[t];
         mst_model_scratch_free(base->env.model, w->scratch);
         mst_free(w->lrs);
         mst_free(w->rows);
@@ -96,13 +96,13 @@ static void local_fini(mst_strategy *base)
         mst_grad_fini(&w->grad);
         mst_localiser_fini(&w->localiser);
     }
-    mst_free(self->workers);
+    mst_free(self->threads);
     mst_free(self->coefs);
     mst_free(self->splits);
     mst_hot_weights_destroy(self->hot);
 }
 
-void mst_local_fail(mst_local *self, mst_local_worker *w, mst_status st)
+void mst_local_fail(mst_local *self, mst_local_thread *w, mst_status st)
 {
     w->status = st;
     mst_error_save(&w->error, st);
@@ -137,8 +137,8 @@ static mst_status local_run(mst_strategy *base, mst_feed *feed, const mst_budget
     atomic_store(&self->failed, false);
     atomic_store(&self->unfilled, false);
     for (unsigned t = 0; t < self->n; t++) {
-        self->workers[t].status = MST_OK;
-        self->workers[t].loss = (mst_loss_sum){0};
+        self->threads[t].status = MST_OK;
+        self->threads[t].loss = (mst_loss_sum){0};
     }
     mst_team_run(self->team, async ? mst_local_async_thread : mst_local_sync_thread, self);
     if (async) {
@@ -150,17 +150,17 @@ static mst_status local_run(mst_strategy *base, mst_feed *feed, const mst_budget
     progress->steps += atomic_load(&self->steps_done);
     progress->rows += atomic_load(&self->rows_done);
     for (unsigned t = 0; t < self->n; t++)
-        mst_add_loss(&progress->loss, &self->workers[t].loss);
+        mst_add_loss(&progress->loss, &self->threads[t].loss);
     for (unsigned t = 0; t < self->n; t++)
-        if (self->workers[t].status != MST_OK)
-            return mst_error_restore(&self->workers[t].error);
+        if (self->threads[t].status != MST_OK)
+            return mst_error_restore(&self->threads[t].error);
     return MST_OK;
 }
 
 static const mst_grad *local_gradient(const mst_strategy *base)
 {
     const mst_local *self = (const mst_local *)base;
-    return self->way == MST_LOCAL_DESCEND ? NULL : &self->workers[0].grad;
+    return self->way == MST_LOCAL_DESCEND ? NULL : &self->threads[0].grad;
 }
 
 const mst_strategy_ops mst_strategy_local = {

@@ -31,7 +31,7 @@ static uint32_t local_claim_steps(mst_local *self, uint64_t *first_step)
 /* Translates the hot keys of the rows; for batch 1, which translates during the step, provides the memory. */
 static mst_status local_map_claim(mst_local *self, unsigned t, mst_batch *claim, mst_weights *weights)
 {
-    mst_local_worker *w = &self->workers[t];
+    mst_local_thread *w = &self->threads[t];
     const mst_key_map *map = mst_hot_weights_map(self->hot, t);
     size_t n_keys = 0, longest = 0;
     for (uint32_t i = 0; i < claim->n_rows; i++) {
@@ -55,7 +55,7 @@ static mst_status local_map_claim(mst_local *self, unsigned t, mst_batch *claim,
 static mst_status local_async_descend(mst_local *self, unsigned t, const mst_batch *rows, uint64_t first_step)
 {
     const mst_model *model = self->base.env.model;
-    mst_local_worker *w = &self->workers[t];
+    mst_local_thread *w = &self->threads[t];
     mst_batch claim = *rows;
     mst_weights weights;
     uint64_t n_steps = mst_local_steps(self, claim.n_rows);
@@ -69,7 +69,7 @@ static mst_status local_async_descend(mst_local *self, unsigned t, const mst_bat
     uint32_t block_steps = self->batch < PUBLISH_DENSE ? PUBLISH_DENSE / self->batch : 1, since_lines = 0;
     for (uint64_t step = 0; step < n_steps; step += block_steps) {
         mst_batch block =
-            mst_batch_part(&claim, (uint32_t)(step * self->batch), (uint32_t)(block_steps * self->batch));
+            mst_batch_range(&claim, (uint32_t)(step * self->batch), (uint32_t)(block_steps * self->batch));
         model->ops->descend(model, w->scratch, &block, self->batch, &weights, w->lrs + step, &w->loss);
         mst_hot_weights_publish_dense(self->hot, t);
         since_lines += block.n_rows;
@@ -86,9 +86,9 @@ static mst_status local_async_descend(mst_local *self, unsigned t, const mst_bat
 static mst_status local_async_steps(mst_local *self, unsigned t, const mst_batch *claim, uint64_t first_step)
 {
     const mst_model *model = self->base.env.model;
-    mst_local_worker *w = &self->workers[t];
+    mst_local_thread *w = &self->threads[t];
     for (uint32_t from = 0; from < claim->n_rows; from += self->batch, first_step++) {
-        mst_batch batch = mst_batch_part(claim, from, self->batch);
+        mst_batch batch = mst_batch_range(claim, from, self->batch);
         mst_update u = {.lr = mst_local_lr(self, first_step), .step = first_step};
         mst_step at = mst_local_step(self, first_step, 0);
         if (self->timed)
@@ -115,17 +115,17 @@ static mst_status local_async_steps(mst_local *self, unsigned t, const mst_batch
 /* The longest of the threads' first claims: near the end of an epoch some threads find no rows. */
 static const mst_batch *local_longest_first(const mst_local *self)
 {
-    const mst_batch *longest = &self->workers[0].first;
+    const mst_batch *longest = &self->threads[0].first;
     for (unsigned t = 1; t < self->n; t++)
-        if (self->workers[t].first.n_rows > longest->n_rows)
-            longest = &self->workers[t].first;
+        if (self->threads[t].first.n_rows > longest->n_rows)
+            longest = &self->threads[t].first;
     return longest;
 }
 
 void mst_local_async_thread(void *arg, unsigned t)
 {
     mst_local *self = arg;
-    mst_local_worker *w = &self->workers[t];
+    mst_local_thread *w = &self->threads[t];
     mst_batch claim = {0};
     uint64_t first_step = 0;
     bool begun = self->hot == NULL; /* with hot weights, a first claim is the sample for choosing them */

@@ -10,7 +10,7 @@
 #include "strategy/strategy.h"
 
 /* The state of one thread. */
-typedef struct mst_local_worker {
+typedef struct mst_local_thread {
     _Alignas(64) void *scratch;
     float *lrs; /* learning rates of the steps of a claim */
     mst_grad grad;
@@ -23,7 +23,7 @@ typedef struct mst_local_worker {
     mst_loss_sum loss;
     mst_status status;
     mst_error error;
-} mst_local_worker;
+} mst_local_thread;
 
 /* How steps are taken. */
 typedef enum mst_local_way {
@@ -41,7 +41,7 @@ typedef struct mst_local {
     bool additive;
     bool timed; /* a step is long enough to time its phases one by one; else they count as compute */
     mst_team *team;
-    mst_local_worker *workers;
+    mst_local_thread *threads;
     mst_hot_weights *hot; /* async, n > 1, descend; or NULL */
     mst_weights weights;
     float *coefs;     /* two-phase: of a step's rows */
@@ -106,7 +106,7 @@ static inline void mst_local_end(unsigned t)
 }
 
 /* Records the failure of thread w and ends all threads. */
-void mst_local_fail(mst_local *self, mst_local_worker *w, mst_status st);
+void mst_local_fail(mst_local *self, mst_local_thread *w, mst_status st);
 
 /* The budget's stop flag is set or its deadline has passed. */
 bool mst_local_out_of_time(const mst_budget *budget);
@@ -119,7 +119,7 @@ void mst_local_async_thread(void *self, unsigned t);
 
 /* Sums the contributions of `sources` for owner t of the sync threads (n_sources 1: all of that source) per
  * key, in the order of sources, into the localiser of thread t. */
-mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources, mst_local_worker *sources);
+mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources, mst_local_thread *sources);
 
 /* Adds the threads' dense gradients to thread 0's, in order; only the slices of owner t. State keeps the
  * value of thread 0. */
@@ -132,10 +132,10 @@ double mst_local_square(const mst_grad *grad, const mst_localiser *l, unsigned t
 float mst_local_clip(const mst_local *self, double square);
 
 /* Prepares the gradient of thread t for a step. */
-void mst_local_begin_grad(const mst_local *self, mst_local_worker *w);
+void mst_local_begin_grad(const mst_local *self, mst_local_thread *w);
 
 /* With one thread that takes rows: all of mst_local_apply_dense, by the threads of its model. */
-void mst_local_apply_alone(mst_local *self, mst_local_worker *w, float clip, const mst_update *u);
+void mst_local_apply_alone(mst_local *self, mst_local_thread *w, float clip, const mst_update *u);
 
 /* Applies the slices of owner t of n of the dense ranges of grad, where state is replaced; and the localised
  * sums of thread t. */

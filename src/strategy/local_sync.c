@@ -38,7 +38,7 @@ static void local_fill_share(mst_local *self, unsigned t, mst_batch *share)
     uint32_t from = (uint32_t)(share->rows - self->claim.rows);
     mst_status st = mst_feed_fill(self->feed, 0, from, from + share->n_rows);
     if (st != MST_OK) {
-        mst_local_fail(self, &self->workers[t], st);
+        mst_local_fail(self, &self->threads[t], st);
         atomic_store(&self->unfilled, true);
         share->n_rows = 0;
     }
@@ -50,7 +50,7 @@ static mst_status local_general_step(mst_local *self, unsigned t, const mst_batc
 {
     const mst_model *model = self->base.env.model;
     const mst_optimizer *optimizer = self->base.env.optimizer;
-    mst_local_worker *w = &self->workers[t];
+    mst_local_thread *w = &self->threads[t];
     mst_batch share = local_share(self, batch, t);
     mst_update u = {.lr = mst_local_lr(self, step), .step = step};
     mst_step at = mst_local_step(self, step, (uint64_t)(share.rows - batch->rows));
@@ -70,23 +70,23 @@ static mst_status local_general_step(mst_local *self, unsigned t, const mst_batc
     float clip = 1.0f;
     mst_local_sum_dense(self, t);
     if (st == MST_OK && !self->additive)
-        st = mst_local_sum_sparse(self, t, self->n, self->workers);
+        st = mst_local_sum_sparse(self, t, self->n, self->threads);
     if (optimizer->options.clip_norm > 0.0) {
-        w->square = mst_local_square(&self->workers[0].grad, &w->localiser, t, self->n);
+        w->square = mst_local_square(&self->threads[0].grad, &w->localiser, t, self->n);
         mst_local_barrier(self, MST_PHASE_APPLY);
         double square = 0.0;
         for (unsigned s = 0; s < self->n; s++)
-            square += self->workers[s].square;
+            square += self->threads[s].square;
         clip = mst_local_clip(self, square);
     }
     if (self->n == 1)
         mst_local_apply_alone(self, w, clip, &u);
     else
-        mst_local_apply_dense(self, &self->workers[0].grad, t, self->n, clip, &u);
+        mst_local_apply_dense(self, &self->threads[0].grad, t, self->n, clip, &u);
     if (!self->additive && st == MST_OK)
         mst_local_apply_sparse(self, t, clip, &u);
     for (unsigned s = 0; self->additive && w->grad.width != 0 && s < self->n; s++)
-        mst_local_apply_list(self, u.lr, &self->workers[s].grad.owners[t], w->grad.width);
+        mst_local_apply_list(self, u.lr, &self->threads[s].grad.owners[t], w->grad.width);
     return st;
 }
 
@@ -119,7 +119,7 @@ static void local_choose_splits(mst_local *self, const mst_batch *batch)
 static void local_two_phase_step(mst_local *self, unsigned t, const mst_batch *batch, uint64_t step)
 {
     const mst_model *model = self->base.env.model;
-    mst_local_worker *w = &self->workers[t];
+    mst_local_thread *w = &self->threads[t];
     mst_batch share = local_share(self, batch, t);
     mst_update u = {.lr = mst_local_lr(self, step), .step = step};
     float scale = 1.0f / (float)batch->n_rows;
@@ -143,7 +143,7 @@ static void local_two_phase_step(mst_local *self, unsigned t, const mst_batch *b
         mst_local_barrier(self, MST_PHASE_APPLY);
     }
     mst_local_sum_dense(self, t);
-    mst_local_apply_dense(self, &self->workers[0].grad, t, self->n, 1.0f, &u);
+    mst_local_apply_dense(self, &self->threads[0].grad, t, self->n, 1.0f, &u);
     model->ops->scatter(model, batch, self->coefs, -u.lr * scale, &self->weights, self->splits[t],
                         self->splits[t + 1]);
 }
@@ -177,14 +177,14 @@ static void local_claim_or_fail(mst_local *self)
 {
     mst_status st = local_claim(self);
     if (st != MST_OK)
-        mst_local_fail(self, &self->workers[0], st);
+        mst_local_fail(self, &self->threads[0], st);
 }
 
 /* One thread, which shares with no other. */
 static void local_descend(mst_local *self, const mst_batch *claim, uint64_t step)
 {
     const mst_model *model = self->base.env.model;
-    mst_local_worker *w = &self->workers[0];
+    mst_local_thread *w = &self->threads[0];
     uint64_t n_steps = mst_local_steps(self, claim->n_rows);
     for (uint64_t i = 0; i < n_steps; i++)
         w->lrs[i] = mst_local_lr(self, step + 1 + i);
@@ -216,7 +216,7 @@ void mst_local_sync_thread(void *arg, unsigned t)
         if (self->way == MST_LOCAL_DESCEND)
             local_descend(self, &claim, step);
         for (uint64_t i = 0; i < n_steps && self->way != MST_LOCAL_DESCEND; i++) {
-            mst_batch batch = mst_batch_part(&claim, (uint32_t)(i * self->batch), self->batch);
+            mst_batch batch = mst_batch_range(&claim, (uint32_t)(i * self->batch), self->batch);
             mst_status st = MST_OK;
             if (i > 0)
                 mst_local_barrier(self, MST_PHASE_PREPARE); /* all owners have updated their weights */
@@ -225,7 +225,7 @@ void mst_local_sync_thread(void *arg, unsigned t)
             else
                 st = local_general_step(self, t, &batch, step + 1 + i);
             if (st != MST_OK)
-                mst_local_fail(self, &self->workers[t], st);
+                mst_local_fail(self, &self->threads[t], st);
         }
         step += n_steps;
         if (self->way == MST_LOCAL_TWO_PHASE)

@@ -4,9 +4,9 @@
 #include "strategy/local_impl.h"
 #include "tensor/clip.h"
 
-mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources, mst_local_worker *sources)
+mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources, mst_local_thread *sources)
 {
-    mst_local_worker *w = &self->workers[t];
+    mst_local_thread *w = &self->threads[t];
     size_t n = 0;
     uint32_t width = w->grad.width;
     unsigned owner = n_sources == 1 ? 0 : t;
@@ -36,7 +36,7 @@ MST_RACY void mst_local_apply_list(mst_local *self, float lr, const mst_contribu
 void mst_local_sum_dense(mst_local *self, unsigned t)
 {
     for (unsigned s = 1; s < self->n; s++)
-        mst_grad_add_slices(&self->workers[0].grad, &self->workers[s].grad, t, self->n);
+        mst_grad_add_slices(&self->threads[0].grad, &self->threads[s].grad, t, self->n);
 }
 
 double mst_local_square(const mst_grad *grad, const mst_localiser *l, unsigned t, unsigned n)
@@ -93,7 +93,7 @@ void mst_local_apply_dense(mst_local *self, mst_grad *grad, unsigned t, unsigned
     }
 }
 
-void mst_local_begin_grad(const mst_local *self, mst_local_worker *w)
+void mst_local_begin_grad(const mst_local *self, mst_local_thread *w)
 {
     if (self->base.env.model->overwrites)
         mst_grad_renew(&w->grad);
@@ -104,7 +104,7 @@ void mst_local_begin_grad(const mst_local *self, mst_local_worker *w)
 /* An update that is divided among the threads of a model. */
 typedef struct local_shares {
     mst_local *self;
-    mst_local_worker *w;
+    mst_local_thread *w;
     float clip;
     const mst_update *u;
 } local_shares;
@@ -115,7 +115,7 @@ static void local_apply_share(void *arg, unsigned i)
     mst_local_apply_dense(p->self, &p->w->grad, i, p->self->inner, p->clip, p->u);
 }
 
-void mst_local_apply_alone(mst_local *self, mst_local_worker *w, float clip, const mst_update *u)
+void mst_local_apply_alone(mst_local *self, mst_local_thread *w, float clip, const mst_update *u)
 {
     local_shares p = {.self = self, .w = w, .clip = clip, .u = u};
     mst_model_each(self->base.env.model, w->scratch, self->inner, local_apply_share, &p);
@@ -125,8 +125,8 @@ void mst_local_apply_sparse(mst_local *self, unsigned t, float clip, const mst_u
 {
     const mst_optimizer *optimizer = self->base.env.optimizer;
     mst_params *params = self->base.env.params;
-    mst_localiser *l = &self->workers[t].localiser;
-    const mst_grad *grad = &self->workers[t].grad;
+    mst_localiser *l = &self->threads[t].localiser;
+    const mst_grad *grad = &self->threads[t].grad;
     float *slots[MST_SLOT_MAX];
     if (grad->width == 0)
         return;

@@ -16,8 +16,8 @@
  * algorithms.
  * 2. Results are received into the slice itself while contributions of the same segment may still count as
  * being sent from there: the sum that arrives was made of that contribution, which therefore has left.
- * 3. All ranks take posts up in the same order, a bounded number at a time; a reduction needs nothing of one
- * that was posted after it. So they all end. */
+ * 3. All ranks start posted reductions in the same order, a bounded number at a time. A reduction does not
+ * depend on later ones, so every reduction completes. */
 #include "strategy/reducer.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@
 #define SEGMENT      65536u     /* floats */
 #define BLOCK        512u       /* floats that are added up at a time */
 #define GATHER_LEAST (1u << 18) /* floats that gather may bring in, where direct would not take as many */
-#define SERIALS      512u       /* told apart by tags: many more than are ever under way */
+#define SERIALS      512u       /* distinct tags: many more than reductions in flight */
 
 typedef struct rank_share {
     size_t from, n;
@@ -62,8 +62,8 @@ static void floats_add(float *restrict sum, const float *restrict more, size_t n
         sum[i] += more[i];
 }
 
-/* n floats of every rank, added in rank order to `out`, which may be one of them. rounded: what travels of
- * the sum, on a wire of 16 bits; then out is what arrives. */
+/* n floats of every rank, added in rank order to `out`, which may be one of them. rounded: the sum as it is
+ * sent on a wire of 16 bits; out is then equal to it. */
 static void sum_ranks(const void *const *parts, uint32_t n_parts, size_t n, mst_wire wire, float *out,
                       void *rounded)
 {
@@ -306,7 +306,7 @@ static mst_status reducer_start(mst_reducer *self, mst_reduction *r, mst_reduce_
         return direct_start(self, r);
     default:
         least = op->n * sizeof(float) * 2 * (size_t)(self->mpi->size - 1) / (size_t)self->mpi->size;
-        self->counts.bytes_out += least; /* MPI does not say; it cannot be less */
+        self->counts.bytes_out += least; /* MPI does not report the bytes; this is the lower bound */
         self->counts.bytes_in += least;
         return self->mpi->ops->allreduce_f32(self->collective, op->data, op->n);
     }

@@ -2,18 +2,21 @@
  *
  * A rank's contributions are added up per key first, by threads that own disjoint sets of keys: as many sets
  * as there are threads in all, so that owner o is thread o % n of rank o / n. Then the (key, sum) lists
- * travel in one of two ways. gathered    every rank sends all its lists to every other, and adds up for
- * itself scattered   every rank sends owner o's lists to rank o / n alone, which adds them up and sends the
- * sums to all Scattered needs fewer bytes where ranks have many keys in common, and takes the time of two
- * messages. Ranks exchange the sizes of their lists first, so that all of them know the bytes that either way
- * would bring to the busiest rank; the share of distinct keys is taken from the step before. All ranks
- * compute the same numbers and so take the same way.
+ * travel in one of two ways:
+ *
+ *   gathered    every rank sends all its lists to every other rank, which adds them up
+ *   scattered   every rank sends the lists of owner o to rank o / n only, which sends the sums to all
+ *
+ * Scattered needs fewer bytes where ranks have many keys in common, and takes the time of two messages. Ranks
+ * exchange the sizes of their lists first, so that each can compute the bytes that the busiest rank would
+ * receive in either way; the share of distinct keys is taken from the step before. All ranks compute the same
+ * numbers and so choose the same way.
  *
  * Per key, sums have the order of threads and then of ranks either way, and on a wire of 16 bits both
  * contributions and sums are rounded either way: the choice does not change a bit.
  *
- * A block holds what one rank has for another's threads: the keys of those n lists, then their values, padded
- * to 8 bytes. The counts have the number of keys of each list. */
+ * A block holds one rank's lists for the threads of another rank: the keys of those n lists, then their
+ * values, padded to 8 bytes. The counts have the number of keys of each list. */
 #include "strategy/sparse_exchange.h"
 
 #include <limits.h>
@@ -451,7 +454,7 @@ static void sparse_apply_thread(void *arg, unsigned t)
     }
 }
 
-/* ---- all of it ---- */
+/* ---- the exchange ---- */
 
 static mst_status sparse_exchange(mst_sparse_exchange *x, double *wait_seconds)
 {

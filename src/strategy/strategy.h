@@ -1,4 +1,4 @@
-/* Strategies: where gradients meet and where the update runs.
+/* Strategies: where gradients are combined and applied.
  *
  * The training loop gives a strategy the model, the optimizer, the parameters and a feed, and lets it run
  * some steps; it never depends on which strategy it has. The strategy decides how many threads take rows, how

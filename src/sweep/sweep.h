@@ -7,7 +7,7 @@
  *   mst_sweep_report_*     the results (sweep_report.h)
  *
  * launch/sweep_runs.h starts the processes; this folder starts and prints nothing. A run is finished when its
- * directory says so; sweep.json holds only what the directories do not. One thread. */
+ * directory records it; sweep.json holds only what the directories do not. One thread. */
 #ifndef MST_SWEEP_SWEEP_H
 #define MST_SWEEP_SWEEP_H
 

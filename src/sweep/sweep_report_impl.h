@@ -1,4 +1,4 @@
-/* What the parts of a sweep's report share. */
+/* Shared by the files of a sweep's report. */
 #ifndef MST_SWEEP_SWEEP_REPORT_IMPL_H
 #define MST_SWEEP_SWEEP_REPORT_IMPL_H
 
@@ -101,7 +101,7 @@ const char *mst_sweep_label(const mst_sweep_report *self, const mst_sweep_config
 /* An option of a configuration as a number; the default of a training where it is not set. NAN: none. */
 double mst_sweep_option(const mst_sweep_report *self, const mst_sweep_config *config, const char *option);
 
-/* "muster ..." as a shell takes it. */
+/* The command "muster ...", quoted for a shell. */
 void mst_sweep_command(const mst_sweep_cell *cell, mst_string *out);
 
 /* The best by a figure, low or high, among those with at least one run (of all: TARGET); n_configs: none. */

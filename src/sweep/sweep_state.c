@@ -1,8 +1,8 @@
 /* The state of a sweep: SWEEP/sweep.json and the manifests of its runs; contract in sweep.h.
  *
  * sweep.json holds the file in normal form, so that a change is detected and can be named, and for each run
- * its command, state, sentence, wall time and start. The manifest of a run has precedence: a run is done when
- * its manifest says so. */
+ * its command, state, message, wall time and start. The manifest of a run has precedence: a run is done when
+ * its manifest has state "done". */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

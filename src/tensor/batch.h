@@ -26,8 +26,8 @@ typedef struct mst_batch {
     uint32_t n_rows;
 } mst_batch;
 
-/* Rows [from, from + n), cut at the end of the batch. */
-static inline mst_batch mst_batch_part(const mst_batch *batch, uint32_t from, uint32_t n)
+/* Rows [from, from + n), limited to the end of the batch. */
+static inline mst_batch mst_batch_range(const mst_batch *batch, uint32_t from, uint32_t n)
 {
     uint32_t left = batch->n_rows - from;
     return (mst_batch){.rows = batch->rows + from, .n_rows = left < n ? left : n};

@@ -53,7 +53,7 @@ void mst_grad_renew(mst_grad *grad);
 /* Makes room for n more contributions in every list; call once per batch, before appending. */
 mst_status mst_grad_room(mst_grad *grad, size_t n);
 
-/* Thread t's of n slices of a dense range, cut at multiples of 16 floats so that no two share a line. */
+/* Thread t's of n slices of a dense range, split at multiples of 16 floats so that no two share a line. */
 void mst_grad_slice(uint64_t size, unsigned t, unsigned n, uint64_t *from, uint64_t *to);
 
 /* Adds thread t's slices of another gradient's dense ranges; state is not a gradient and stays. */

@@ -95,7 +95,7 @@ mst_status mst_key_index_list(mst_key_index *self, mst_key_list *list)
     uint32_t n = 0;
     for (uint64_t c = 0; c < self->n_cells; c++) {
         if (self->cells[c].bits == 0)
-            continue; /* written to only where needed: untouched pages stay so */
+            continue; /* this keeps untouched pages unallocated */
         self->cells[c].below = n;
         n += key_index_count_bits(self->cells[c].bits);
     }

@@ -83,7 +83,7 @@ static float *reserve_weights(mst_params *params, uint64_t floats, bool huge)
     reach = (reach + page - 1) / page * page;
     uint8_t *w = mst_pages_reserve_guarded(size, reach, huge);
     if (w != NULL)
-        params->guard = mst_fault_watch(w + size, reach - size, MST_FAULT_GUARD);
+        params->guard = mst_fault_guard(w + size, reach - size, MST_FAULT_GUARD);
     if (params->guard != NULL) {
         params->reach = reach;
         return (float *)w;
@@ -126,7 +126,7 @@ mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spa
     return MST_OK;
 }
 
-/* Whole pages of 4 KB; a neighbour's at either end do no harm. */
+/* Whole pages of 4 KB. Touching adjacent pages at either end is harmless. */
 static void params_populate(float *from, uint64_t count)
 {
     uintptr_t start = (uintptr_t)from & ~(uintptr_t)4095;
@@ -152,7 +152,7 @@ void mst_params_populate(mst_params *params)
 
 void mst_params_fini(mst_params *params)
 {
-    mst_fault_unwatch(params->guard);
+    mst_fault_unguard(params->guard);
     if (params->w != NULL)
         mst_pages_release(params->w,
                           params->reach ? params->reach : params_bytes(params->size + params->spare));

@@ -6,10 +6,11 @@
  * positions. Nothing here depends on the number of keys of the model.
  *
  * The table has one bucket per hash value and no chains: a key whose bucket another key has taken gets a
- * second number, and sorting brings the two together. It is not cleared between batches: numbers keep rising,
- * and one below the batch's first is old. A processor cannot predict whether a key is new, so that the loop
- * over keys has no branch. (Measured on click logs: sorting all entries takes a tenth longer; a bitmap over
- * all keys takes as long for batches of 1,000 rows and half as long again for 100, and grows with the model.)
+ * second number, and sorting brings the two together. It is not cleared between batches: Numbers increase
+ * across batches; an entry below the batch's first number is stale. A processor cannot predict whether a key
+ * is new, so that the loop over keys has no branch. (Measured on click logs: sorting all entries takes a
+ * tenth longer; a bitmap over all keys takes as long for batches of 1,000 rows and 1.5 times as long for 100
+ * rows, and grows with the model.)
  */
 #include <string.h>
 
@@ -92,8 +93,8 @@ static inline void row_localiser_fetch_row(const mst_row *row)
         __builtin_prefetch(row->keys + row->n_keys - 1);
 }
 
-/* Numbers n keys; items has room for one more than there are. Returns the next number. Kept apart so that the
- * loop has registers enough. */
+/* Numbers n keys; items has room for one more than there are. Returns the next number. A separate function,
+ * so that the loop's variables fit in registers. */
 __attribute__((noinline)) static uint32_t number_keys(const mst_row_localiser *self, const uint32_t *keys,
                                                       uint32_t n, uint32_t base, uint32_t next,
                                                       uint32_t *numbers)

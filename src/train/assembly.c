@@ -60,8 +60,8 @@ mst_status mst_find_shape(mst_dataset *dataset, const mst_data_options *options,
     uint64_t features = (uint64_t)options->features;
     uint32_t classes = (uint32_t)options->classes;
     if (!multi && classes > 2)
-        return mst_fail(MST_EUSAGE,
-                        "--classes %u: logreg tells two classes apart; --model softmax takes more", classes);
+        return mst_fail(MST_EUSAGE, "--classes %u: logreg supports two classes; use --model softmax for more",
+                        classes);
     if (features != 0 && features < dataset->info.n_dense && dataset->format == NULL)
         return mst_fail(MST_EUSAGE, "--features %llu: the rows of %s are %u numbers",
                         (unsigned long long)features, dataset->name, dataset->info.n_dense);
@@ -144,7 +144,7 @@ static mst_status assembly_other_length(const mst_dataset *d, uint64_t numbers, 
         if ((uint64_t)side * side * c == features)
             snprintf(size + n, sizeof size - (size_t)n, ", such as %ux%u", side, side);
     }
-    return mst_fail(MST_EINPUT, "%s: its rows are %llu numbers%s, and the model takes %llu%s", d->name,
+    return mst_fail(MST_EINPUT, "%s: its rows have %llu values%s, but the model expects %llu%s", d->name,
                     (unsigned long long)numbers, c != 0 ? " (images)" : "", (unsigned long long)features,
                     size);
 }

@@ -55,7 +55,7 @@ static void auc_append(mst_auc *auc, int side, const uint32_t *keys, size_t n)
 void mst_auc_add(mst_auc *auc, const mst_batch *batch, const float *scores)
 {
     for (uint32_t from = 0; from < batch->n_rows; from += GROUP) {
-        mst_batch group = mst_batch_part(batch, from, GROUP);
+        mst_batch group = mst_batch_range(batch, from, GROUP);
         uint32_t keys[2][GROUP];
         size_t n[2] = {0, 0};
         for (uint32_t i = 0; i < group.n_rows; i++) {

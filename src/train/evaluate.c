@@ -164,9 +164,9 @@ static mst_status evaluator_next_batch(mst_evaluator *self, unsigned t, bool *mo
 {
     scorer *s = &self->scorers[t];
     mst_batch batch;
-    uint64_t position, cut = self->options.cut_every;
+    uint64_t position, every = self->options.split_every;
     pthread_mutex_lock(&self->claiming);
-    uint64_t from = self->n_claimed, left = cut > 0 ? cut - from % cut : self->options.batch;
+    uint64_t from = self->n_claimed, left = every > 0 ? every - from % every : self->options.batch;
     uint32_t want = left < self->options.batch ? (uint32_t)left : self->options.batch;
     mst_status st = mst_feed_claim(self->feed, t, want, &batch, &position);
     self->n_claimed += st == MST_OK ? batch.n_rows : 0;

@@ -14,10 +14,10 @@ typedef void mst_evaluation_progress(void *arg, uint64_t rows, uint64_t correct)
 
 typedef struct mst_evaluator_options {
     unsigned n_threads;
-    uint32_t batch;      /* rows computed at a time */
-    uint64_t cut_every;  /* batches end at multiples of so many rows, for progress; 0: anywhere */
-    uint64_t first_rows; /* 0: all */
-    uint64_t valid_seed; /* of the hold-out, with keep and held_out */
+    uint32_t batch;       /* rows computed at a time */
+    uint64_t split_every; /* batches end at multiples of so many rows, for progress; 0: anywhere */
+    uint64_t first_rows;  /* 0: all */
+    uint64_t valid_seed;  /* of the hold-out, with keep and held_out */
     double held_out;
     mst_feed_keep keep;
     bool strict_features;    /* a feature that the model lacks is MST_EINPUT; else it counts as 0 */

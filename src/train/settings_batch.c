@@ -54,7 +54,7 @@ void mst_batch_report(const mst_batch_before *before, const mst_settings *s)
                  s->strategy.strategy == MST_STRATEGY_ALLREDUCE ? "rank" : "worker", workers == 1 ? "" : "s",
                  (long long)before->workers);
     if (sync && was != is)
-        mst_info("%s: the %sbatch changes from %lld to %lld rows, as --%s asks", resuming,
+        mst_info("%s: the %sbatch changes from %lld to %lld rows, as set by --%s", resuming,
                  workers > 1 || other ? "global " : "", was, is, asked);
     else if (sync && other)
         mst_info("%s: the global batch stays %lld rows, so %s takes %s%lld rows a step instead of %lld",

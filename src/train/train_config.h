@@ -52,7 +52,7 @@ typedef struct mst_train_config {
     const mst_resumed *resumed; /* of the run that is resumed; or NULL */
     const char
         *image_option; /* option for encoded images that was given: some of the data must be such; or NULL */
-    /* Opens data that is no file: *out stays NULL where `files` names none of it. Any thread; or NULL. */
+    /* Opens data of a custom reader; *out stays NULL if `files` names no reader. Any thread; or NULL. */
     mst_status (*open_own)(void *arg, const mst_text_list *files, mst_dataset **out);
     void *open_arg;
 

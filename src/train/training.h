@@ -13,7 +13,7 @@
  *
  *   mst_training_new    opens and checks everything; nothing is written
  *   mst_training_run    local, rank 0: trains, writes the run directory, ends with a checkpoint
- *   mst_training_plan   or, for --dry-run, the cost of that
+ *   mst_training_plan   for --dry-run: estimates memory and traffic
  *
  * The library does not print: callbacks report events. Thread: one caller. */
 #ifndef MST_TRAIN_TRAINING_H
@@ -82,7 +82,7 @@ mst_status mst_training_read_start(mst_training *self, uint32_t slot, uint64_t f
                                    float *out);
 void mst_training_close_start(mst_training *self);
 
-/* ---- keepers of the run log ---- */
+/* ---- processes with a run log ---- */
 
 /* Opens the run directory and writes its manifest. */
 mst_status mst_training_open_run(mst_training *self);

@@ -65,7 +65,7 @@ static mst_status loop_evaluate_set(const training_loop *self, const mst_eval_se
     return MST_OK;
 }
 
-/* Gives the callbacks histograms of the views, and of the dense ranges of the last gradient, as long as they
+/* Gives the observer histograms of the views, and of the dense ranges of the last gradient, as long as they
  * take less than a hundredth of the run's time. */
 static void loop_observe_weights(training_loop *self)
 {

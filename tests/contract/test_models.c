@@ -286,13 +286,13 @@ static void batches_are_sums_of_rows(void **state)
             variant large = variants[v];
             large.n_rows = 150;
             bench b = bench_make(&large, (row_kind)kind, mst_kernels_get(mst_isa_best()), 99);
-            mst_batch batch = batch_of(&b), empty = mst_batch_part(&batch, 0, 0);
+            mst_batch batch = batch_of(&b), empty = mst_batch_range(&batch, 0, 0);
             mst_loss_sum sum = {0}, rows = {0};
             double *g = gradient_of(&b, &batch, 1.0f, 2, &sum);
             mst_grad grad;
             grad_for(&b, &grad, 2);
             for (uint32_t i = 0; i < batch.n_rows; i++) {
-                mst_batch one = mst_batch_part(&batch, i, 1);
+                mst_batch one = mst_batch_range(&batch, i, 1);
                 assert_int_equal(
                     b.model->ops->compute(b.model, b.scratch, &one, &b.weights, 1.0f, &grad, NULL, &rows),
                     MST_OK);
@@ -330,7 +330,7 @@ static void descend_equals_compute_and_update(void **state)
             mst_loss_sum want = {0}, got = {0};
             memcpy(b.params.w, start, bytes);
             for (uint32_t from = 0, step = 0; from < rows.n_rows; from += batches[s], step++) {
-                mst_batch part = mst_batch_part(&rows, from, batches[s]);
+                mst_batch part = mst_batch_range(&rows, from, batches[s]);
                 double *g = gradient_of(&b, &part, 1.0f / (float)part.n_rows, 1, &want);
                 for (uint64_t i = 0; i < b.params.size; i++)
                     b.params.w[i] -= lrs[step] * (float)g[i];
@@ -378,7 +378,7 @@ static void two_phases_equal_compute_and_update(void **state)
             memcpy(b.params.w, start, bytes);
             grad_for(&b, &grad, 1);
             for (uint32_t from = 0; from < rows.n_rows; from += 7) {
-                mst_batch share = mst_batch_part(&rows, from, 7);
+                mst_batch share = mst_batch_range(&rows, from, 7);
                 b.model->ops->coefficients(b.model, &share, &b.weights, scale, coefs + from, &grad, &got);
             }
             for (unsigned owner = 0; owner < 3; owner++)

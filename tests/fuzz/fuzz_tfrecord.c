@@ -1,4 +1,4 @@
-/* Fuzzes the TFRecord reader: cut, prepare and parse on any bytes, and rows of any tf.Example.
+/* Fuzzes the TFRecord reader: find_end, prepare and parse on any bytes, and rows of any tf.Example.
  *
  * The first byte selects options. With its high bit set, the rest is tf.Example messages, each behind its own
  * length byte pair, framed here with correct checksums, so the fuzzer need not guess CRCs. */
@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .options = &options, .features = choice & 32 ? 1000 : 0, .any_key = choice % 5 == 0};
     mst_block block = {.path = "fuzz", .data = exact, .size = n};
     size_t whole = 0;
-    if (mst_format_tfrecord.cut(&block, &whole) == MST_OK) {
+    if (mst_format_tfrecord.find_end(&block, &whole) == MST_OK) {
         if (whole > n)
             abort();
         block.size = whole;

@@ -161,7 +161,7 @@ static void check(int model, uint64_t n_features, const expected *want)
         check_vector(g, flat, "gradient", want->weight_gradient, want->bias_gradient, ONCE_TOLERANCE);
         free(flat);
         for (uint32_t step = 0; step < GOLDEN_STEPS; step++) {
-            mst_batch part = mst_batch_part(&all, step * GOLDEN_BATCH % GOLDEN_ROWS, GOLDEN_BATCH);
+            mst_batch part = mst_batch_range(&all, step * GOLDEN_BATCH % GOLDEN_ROWS, GOLDEN_BATCH);
             sum = (mst_loss_sum){0};
             flat = gradient(g, &part, 1.0f / GOLDEN_BATCH, &sum);
             assert_close(g, "loss of step", step, sum.loss, want->losses[step], TRAJECTORY_TOLERANCE);

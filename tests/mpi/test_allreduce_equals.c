@@ -55,7 +55,7 @@ static mst_status set_up(trial *t, mst_comm *comm)
 static mst_status train(member *me, mst_comm *comm)
 {
     trial *t = &me->trial;
-    mst_allreduce_requests requests = {0};
+    mst_allreduce_signals requests = {0};
     mst_train_callbacks observer = {.arg = t, .progress = trial_on_progress, .evaluated = trial_on_evaluated};
     TRY(set_up(t, comm));
     TRY(mst_allreduce_join(t->training->strategy, &requests));

@@ -117,14 +117,14 @@ static void test_guard(void **state)
     size_t size = (size_t)1 << 30;
     volatile uint8_t *guard = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     assert_true(guard != MAP_FAILED);
-    mst_fault_range *range = mst_fault_watch((void *)guard, size, MST_FAULT_GUARD);
+    mst_fault_range *range = mst_fault_guard((void *)guard, size, MST_FAULT_GUARD);
     assert_non_null(range);
     assert_false(mst_fault_hit(range));
     guard[size - 1] = 1;
     assert_true(mst_fault_hit(range));
     for (size_t at = 0; at < size; at += size / 1000)
         guard[at] = 1;
-    mst_fault_unwatch(range);
+    mst_fault_unguard(range);
     munmap((void *)guard, size);
 }
 

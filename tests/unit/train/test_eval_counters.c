@@ -48,7 +48,7 @@ static void make_rows(uint64_t seed, bool ties, uint32_t classes)
 static void add_batch(mst_eval_counters *counters, const mst_model *model, uint32_t b)
 {
     mst_batch all = {.rows = rows, .n_rows = N_ROWS};
-    mst_batch batch = mst_batch_part(&all, b * BATCH, BATCH);
+    mst_batch batch = mst_batch_range(&all, b * BATCH, BATCH);
     mst_eval_counters_add(counters, model, &batch, scores + (size_t)b * BATCH * model->n_scores);
 }
 
