@@ -113,16 +113,23 @@ char *mst_strdup(const char *text)
     return mst_strndup(text, strlen(text));
 }
 
-char *mst_sprintf(const char *format, ...)
+char *mst_vsprintf(const char *format, va_list args)
 {
-    va_list args, again;
-    va_start(args, format);
+    va_list again;
     va_copy(again, args);
     int length = vsnprintf(NULL, 0, format, args);
     char *text = length < 0 ? NULL : mst_alloc((size_t)length + 1);
     if (text != NULL)
         vsnprintf(text, (size_t)length + 1, format, again);
     va_end(again);
+    return text;
+}
+
+char *mst_sprintf(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *text = mst_vsprintf(format, args);
     va_end(args);
     return text;
 }

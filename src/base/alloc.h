@@ -5,6 +5,7 @@
 #ifndef MST_BASE_ALLOC_H
 #define MST_BASE_ALLOC_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,6 +20,7 @@ void *mst_alloc_lines(size_t size);          /* 64-byte aligned, not zeroed; fre
 char *mst_strdup(const char *text);
 char *mst_strndup(const char *text, size_t n);
 char *mst_sprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *mst_vsprintf(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
 void mst_free(void *block); /* NULL is fine */
 
 /* Grows *block, an array of elements of size `size`, to hold at least `need`; *capacity counts elements.

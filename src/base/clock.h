@@ -20,6 +20,19 @@ static inline double mst_seconds_since(uint64_t start_ns)
     return (double)(mst_now_ns() - start_ns) * 1e-9;
 }
 
+/* Since 1970. */
+static inline uint64_t mst_wall_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * MST_S + (uint64_t)t.tv_nsec;
+}
+
+static inline double mst_wall_s(void)
+{
+    return (double)mst_wall_ns() * 1e-9;
+}
+
 /* "2026-01-31T12:34:56Z"; out holds at least 21 bytes. */
 static inline void mst_wall_time(char *out)
 {

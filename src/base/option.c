@@ -11,6 +11,7 @@
 #include "base/option.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,22 +32,31 @@ void mst_text_list_fini(mst_text_list *list)
     *list = (mst_text_list){0};
 }
 
-static mst_status option_list_add(mst_text_list *list, const char *text, size_t length)
+/* Takes the text, which may be NULL: memory is short. */
+static mst_status option_list_take(mst_text_list *list, char *text)
 {
-    char *copy = mst_strndup(text, length);
-    char **items = copy ? mst_realloc(list->items, (list->n + 1) * sizeof *items) : NULL;
+    char **items = text != NULL ? mst_realloc(list->items, (list->n + 1) * sizeof *items) : NULL;
     if (items == NULL) {
-        mst_free(copy);
+        mst_free(text);
         return mst_fail_memory();
     }
     list->items = items;
-    list->items[list->n++] = copy;
+    list->items[list->n++] = text;
     return MST_OK;
 }
 
 mst_status mst_text_list_add(mst_text_list *list, const char *text)
 {
-    return option_list_add(list, text, strlen(text));
+    return option_list_take(list, mst_strdup(text));
+}
+
+mst_status mst_text_list_format(mst_text_list *list, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *text = mst_vsprintf(format, args);
+    va_end(args);
+    return option_list_take(list, text);
 }
 
 /* Length of the part up to the next comma that no backslash precedes. */
@@ -65,7 +75,7 @@ static mst_status option_list_add_parts(mst_text_list *list, const char *text)
     size_t before = list->n;
     while (*text != '\0') {
         size_t length = option_part_length(text);
-        mst_status st = length ? option_list_add(list, text, length) : MST_OK;
+        mst_status st = length ? option_list_take(list, mst_strndup(text, length)) : MST_OK;
         if (st != MST_OK) {
             while (list->n > before)
                 mst_free(list->items[--list->n]);

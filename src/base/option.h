@@ -147,5 +147,7 @@ bool mst_parse_int(const char *text, int64_t *out);
 
 void mst_text_list_fini(mst_text_list *list);
 mst_status mst_text_list_add(mst_text_list *list, const char *text);
+mst_status mst_text_list_format(mst_text_list *list, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -95,12 +95,11 @@ out:
 
 static mst_status board_drop_run(mst_board *self, size_t i)
 {
-    char id[16];
-    snprintf(id, sizeof id, "%u", self->runs[i]->id);
+    unsigned id = self->runs[i]->id;
     board_run_destroy(self->runs[i]);
     memmove(&self->runs[i], &self->runs[i + 1], (self->n - i - 1) * sizeof(void *));
     self->n--;
-    return mst_text_list_add(&self->dropped, id);
+    return mst_text_list_format(&self->dropped, "%u", id);
 }
 
 /* Runs with the same name are labelled by their paths. */
@@ -149,14 +148,6 @@ static bool board_has_file(const char *folder, const char *name, int64_t *writte
     return found;
 }
 
-static mst_status board_cannot_read(candidates *found, const char *path, const char *what, int error)
-{
-    char *text = mst_sprintf("%s%s cannot be read: %s.", path, what, strerror(error));
-    mst_status st = text != NULL ? mst_text_list_add(&found->unread, text) : mst_fail_memory();
-    mst_free(text);
-    return st;
-}
-
 static bool board_on_board(const mst_board *self, const char *path)
 {
     for (size_t i = 0; i < self->n; i++)
@@ -185,11 +176,12 @@ static mst_status board_look_in(const mst_board *self, const char *path, int dep
         return MST_OK;
     }
     if (no_manifest != 0 || no_metrics != 0)
-        return board_cannot_read(found, path, no_manifest != 0 ? "/manifest.json" : "/metrics.csv",
-                                 no_manifest != 0 ? no_manifest : no_metrics);
+        return mst_text_list_format(&found->unread, "%s/%s cannot be read: %s.", path,
+                                    no_manifest != 0 ? "manifest.json" : "metrics.csv",
+                                    strerror(no_manifest != 0 ? no_manifest : no_metrics));
     DIR *dir = depth > 0 ? opendir(path) : NULL;
     if (dir == NULL && depth > 0 && errno != ENOENT && errno != ENOTDIR)
-        return board_cannot_read(found, path, "", errno);
+        return mst_text_list_format(&found->unread, "%s cannot be read: %s.", path, strerror(errno));
     while (st == MST_OK && dir != NULL && (entry = readdir(dir)) != NULL) {
         if (entry->d_name[0] == '.' ||
             (entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK))
@@ -212,29 +204,22 @@ static int board_newest_first(const void *a, const void *b)
     return x->written != y->written ? (x->written > y->written ? -1 : 1) : strcmp(x->path, y->path);
 }
 
-static mst_status board_note(mst_board *self, char *text)
-{
-    mst_status st = text != NULL ? mst_text_list_add(&self->notes, text) : mst_fail_memory();
-    mst_free(text);
-    return st;
-}
-
 static mst_status board_add_notes(mst_board *self, const mst_text_list *unread, size_t more)
 {
     mst_text_list_fini(&self->notes);
     for (size_t i = 0; i < self->roots.n; i++)
         if (!mst_path_is_folder(self->roots.items[i]))
-            TRY(board_note(self, mst_sprintf("%s is not there any more.", self->roots.items[i])));
+            TRY(mst_text_list_format(&self->notes, "%s is not there any more.", self->roots.items[i]));
     for (size_t i = 0; i < unread->n && i < UNREAD_MAX; i++)
         TRY(mst_text_list_add(&self->notes, unread->items[i]));
     if (self->n == 0 && unread->n == 0)
-        TRY(board_note(self, mst_sprintf("No run yet in %s%s; runs appear here when they start.",
-                                         self->roots.items[0], self->roots.n > 1 ? " and the others" : "")));
+        TRY(mst_text_list_format(&self->notes, "No run yet in %s%s; runs appear here when they start.",
+                                 self->roots.items[0], self->roots.n > 1 ? " and the others" : ""));
     if (more > 0)
-        TRY(board_note(self,
-                       mst_sprintf("%zu more runs are not shown: the newest %d are. Name those that you "
-                                   "want to see.",
-                                   more, MST_BOARD_RUNS)));
+        TRY(mst_text_list_format(&self->notes,
+                                 "%zu more runs are not shown: the newest %d are. Name those that you "
+                                 "want to see.",
+                                 more, MST_BOARD_RUNS));
     return MST_OK;
 }
 
@@ -432,13 +417,7 @@ mst_status mst_board_new(const mst_text_list *paths, bool curves, mst_board **ou
         size_t n = strlen(path);
         while (n > 1 && path[n - 1] == '/')
             n--;
-        char *copy = mst_strndup(path, n);
-        if (copy == NULL)
-            TRY_OUT(st, mst_fail_memory());
-        st = mst_text_list_add(&self->roots, copy);
-        mst_free(copy);
-        if (st != MST_OK)
-            goto out;
+        TRY_OUT(st, mst_text_list_format(&self->roots, "%.*s", (int)n, path));
     }
     TRY_OUT(st, mst_board_update(self));
     *out = self;
@@ -482,12 +461,9 @@ static json_t *board_phases_json(void)
 
 json_t *mst_board_json(const mst_board *self)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
     return json_pack("{s:o, s:o, s:s, s:f, s:o, s:o}", "notes", board_texts_json(&self->notes), "roots",
-                     board_texts_json(&self->roots), "version", mst_version(), "now",
-                     (double)now.tv_sec + (double)now.tv_nsec * 1e-9, "causes", mst_causes_json(), "phases",
-                     board_phases_json());
+                     board_texts_json(&self->roots), "version", mst_version(), "now", mst_wall_s(), "causes",
+                     mst_causes_json(), "phases", board_phases_json());
 }
 
 mst_board_run *mst_board_newest(const mst_board *self)

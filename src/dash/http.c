@@ -40,12 +40,6 @@ const char *mst_http_url(const mst_http *self)
     return "";
 }
 
-const char *mst_http_token(const mst_http *self)
-{
-    (void)self;
-    return NULL;
-}
-
 mst_status mst_http_run(mst_http *self, const atomic_bool *stop)
 {
     (void)self, (void)stop;
@@ -385,11 +379,6 @@ void mst_http_destroy(mst_http *self)
 const char *mst_http_url(const mst_http *self)
 {
     return self->url;
-}
-
-const char *mst_http_token(const mst_http *self)
-{
-    return self->token;
 }
 
 static mst_status http_tick(mst_http *self)

@@ -29,7 +29,6 @@ void mst_http_destroy(mst_http *self); /* NULL-safe; closes every connection */
 
 /* The address for a browser, including the token. */
 const char *mst_http_url(const mst_http *self);
-const char *mst_http_token(const mst_http *self); /* NULL: none is required */
 
 /* Reads the runs once a second (less often when that takes long: at most a tenth of the time) and answers
  * requests until *stop is set. Returns within a second of that. */

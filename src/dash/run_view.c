@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 
 #define SILENT_S     15.0 /* at least; or this many missing lines: */
 #define SILENT_LINES 5.0
@@ -52,15 +53,13 @@ static double view_written_at(const char *path)
 
 static double view_quiet_seconds(const mst_run_data *data)
 {
-    struct timespec now;
     double last = fmax(view_written_at(data->metrics.path), view_written_at(data->marks.path));
     last = fmax(last, view_written_at(data->manifest_path));
     for (size_t i = 0; i < data->n_processes && i < STATS_MAX; i++) {
         last = fmax(last, view_written_at(data->processes[i]->resources.path));
         last = fmax(last, view_written_at(data->processes[i]->spans.path));
     }
-    clock_gettime(CLOCK_REALTIME, &now);
-    return fmax(0, (double)now.tv_sec + (double)now.tv_nsec * 1e-9 - last);
+    return fmax(0, mst_wall_s() - last);
 }
 
 static double view_silent_after(const mst_run_data *data)

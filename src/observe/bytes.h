@@ -1,4 +1,5 @@
-/* A growing buffer for records. Without memory it sets `failed` and ignores further additions. One owner. */
+/* Integers in little-endian order, and a growing buffer for records. Without memory it sets `failed` and
+ * ignores further additions. One owner. */
 #ifndef MST_OBSERVE_BYTES_H
 #define MST_OBSERVE_BYTES_H
 
@@ -7,6 +8,21 @@
 #include <string.h>
 
 #include "base/alloc.h"
+
+/* The lowest n bytes of the value. */
+static inline void mst_put_little(uint8_t *at, uint64_t value, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        at[i] = (uint8_t)(value >> 8 * i);
+}
+
+static inline uint64_t mst_get_little(const uint8_t *at, unsigned n)
+{
+    uint64_t value = 0;
+    for (unsigned i = 0; i < n; i++)
+        value |= (uint64_t)at[i] << 8 * i;
+    return value;
+}
 
 typedef struct mst_bytes {
     uint8_t *data;

@@ -60,8 +60,7 @@ static void events_add_int(mst_bytes *out, unsigned field, uint64_t value)
 static void events_add_little(mst_bytes *out, uint64_t value, unsigned n)
 {
     uint8_t bytes[8];
-    for (unsigned i = 0; i < n; i++)
-        bytes[i] = (uint8_t)(value >> 8 * i);
+    mst_put_little(bytes, value, n);
     mst_bytes_add(out, bytes, n);
 }
 
@@ -121,12 +120,6 @@ static void events_end_nest(mst_bytes *out, size_t begin)
 
 /* ---- records ---- */
 
-static void events_put_little(uint8_t *at, uint64_t value, unsigned n)
-{
-    for (unsigned i = 0; i < n; i++)
-        at[i] = (uint8_t)(value >> 8 * i);
-}
-
 /* Begins a record with an Event; events_end ends it. */
 static size_t events_begin(mst_bytes *out, double wall, uint64_t step)
 {
@@ -147,9 +140,9 @@ static void events_end(mst_bytes *out, size_t begin)
     }
     uint8_t *head = out->data + begin, *data = head + FRAME_HEAD;
     size_t length = out->n - begin - FRAME_HEAD;
-    events_put_little(head, length, 8);
-    events_put_little(head + 8, mst_crc_mask(mst_crc32c(0, head, 8)), 4);
-    events_put_little(data + length, mst_crc_mask(mst_crc32c(0, data, length)), 4);
+    mst_put_little(head, length, 8);
+    mst_put_little(head + 8, mst_crc_mask(mst_crc32c(0, head, 8)), 4);
+    mst_put_little(data + length, mst_crc_mask(mst_crc32c(0, data, length)), 4);
     out->n += 4;
 }
 

@@ -83,12 +83,6 @@ MST_RACY void mst_histogram_gather(mst_histogram *self, const mst_stretch *stret
     self->max = counted > 0 ? (double)max : 0.0;
 }
 
-void mst_histogram_fill(mst_histogram *self, const float *values, uint64_t n)
-{
-    mst_stretch one = {values, n};
-    mst_histogram_gather(self, &one, 1);
-}
-
 /* Returns the index and the edges of the k-th bucket from the lowest up. */
 static unsigned histogram_bucket_at(unsigned k, double *low, double *high)
 {

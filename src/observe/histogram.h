@@ -30,8 +30,6 @@ typedef struct mst_stretch {
  * untouched memory count as 0, and the memory stays untouched. Other threads may write values at the same
  * time (asynchronous training): each is one word. */
 void mst_histogram_gather(mst_histogram *self, const mst_stretch *stretches, size_t n_stretches);
-/* The same for one stretch. */
-void mst_histogram_fill(mst_histogram *self, const float *values, uint64_t n);
 
 /* Calls add (unless NULL) for each bucket from the lowest up, with its upper edge and count. Edges ascend. A
  * gap is one empty bucket. Returns the number of buckets. */

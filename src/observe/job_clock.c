@@ -15,18 +15,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "observe/bytes.h"
 
 #define HOST_ID      24    /* boot id, inode of the time namespace */
 #define DRIFT_PER_NS 15e-6 /* by which a bound loosens with age */
 #define NEWS_NS      1000  /* smaller differences between estimates are ignored */
 #define OFFSET_MAX   ((int64_t)1 << 61)
-
-static uint64_t job_clock_wall_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * MST_S + (uint64_t)t.tv_nsec;
-}
 
 /* Processes with the same id read the same monotonic clock. Returns false, with zeros, if it is unknown. */
 static bool job_clock_host_id(uint8_t *out)
@@ -48,25 +42,10 @@ static bool job_clock_host_id(uint8_t *out)
         digits++;
     }
     if (stat("/proc/self/ns/time", &space) == 0) /* absent in a kernel without time namespaces */
-        for (unsigned i = 0; i < 8; i++)
-            out[16 + i] = (uint8_t)((uint64_t)space.st_ino >> 8 * i);
+        mst_put_little(out + 16, (uint64_t)space.st_ino, 8);
     if (digits != 32)
         memset(out, 0, HOST_ID);
     return digits == 32;
-}
-
-static void job_clock_put(uint8_t *out, uint64_t value)
-{
-    for (unsigned i = 0; i < 8; i++)
-        out[i] = (uint8_t)(value >> 8 * i);
-}
-
-static uint64_t job_clock_get(const uint8_t *in)
-{
-    uint64_t value = 0;
-    for (unsigned i = 0; i < 8; i++)
-        value |= (uint64_t)in[i] << 8 * i;
-    return value;
 }
 
 /* Reads both clocks at one moment, a whole microsecond of the wall clock. */
@@ -74,7 +53,7 @@ static void job_clock_read_both(uint64_t *ns, uint64_t *wall_ns)
 {
     uint64_t shortest = UINT64_MAX;
     for (unsigned i = 0; i < 8; i++) {
-        uint64_t before = mst_now_ns(), wall = job_clock_wall_now(), after = mst_now_ns(), rest = wall % 1000;
+        uint64_t before = mst_now_ns(), wall = mst_wall_ns(), after = mst_now_ns(), rest = wall % 1000;
         if (after - before >= shortest)
             continue;
         shortest = after - before;
@@ -108,10 +87,10 @@ void mst_job_clock_answer(mst_job_clock *self, uint8_t *out)
     } else {
         job_clock_read_both(&began, &began_wall);
     }
-    job_clock_put(out, mst_now_ns());
-    job_clock_put(out + 8, job_clock_wall_now());
-    job_clock_put(out + 16, began);
-    job_clock_put(out + 24, began_wall);
+    mst_put_little(out, mst_now_ns(), 8);
+    mst_put_little(out + 8, mst_wall_ns(), 8);
+    mst_put_little(out + 16, began, 8);
+    mst_put_little(out + 24, began_wall, 8);
     (void)job_clock_host_id(out + 32);
 }
 
@@ -175,13 +154,13 @@ bool mst_job_clock_receive(mst_job_clock *self, uint64_t sent_ns, uint64_t recei
     uint8_t id[HOST_ID];
     if (size != MST_CLOCK_ANSWER || received_ns < sent_ns)
         return false;
-    uint64_t theirs = job_clock_get(answer), mono, wall;
+    uint64_t theirs = mst_get_little(answer, 8), mono, wall;
     int64_t low = (int64_t)(theirs - received_ns), high = (int64_t)(theirs - sent_ns);
     job_clock_read_both(&mono, &wall);
-    int64_t walls =
-        (int64_t)(job_clock_get(answer + 8) - theirs - (wall - mono)); /* of wall minus monotonic clocks */
+    int64_t walls = (int64_t)(mst_get_little(answer + 8, 8) - theirs -
+                              (wall - mono)); /* of wall minus monotonic clocks */
     if (low < -OFFSET_MAX || high > OFFSET_MAX || walls < -OFFSET_MAX || walls > OFFSET_MAX ||
-        job_clock_get(answer + 16) > theirs)
+        mst_get_little(answer + 16, 8) > theirs)
         return false;
     /* hosts cloned at run time have one id and two clocks */
     bool same = job_clock_host_id(id) && memcmp(id, answer + 32, HOST_ID) == 0 && theirs >= sent_ns &&
@@ -189,8 +168,8 @@ bool mst_job_clock_receive(mst_job_clock *self, uint64_t sent_ns, uint64_t recei
     pthread_mutex_lock(&self->mutex);
     if (!self->own && !self->same) {
         if (self->answers == 0) {
-            self->began_ns = job_clock_get(answer + 16);
-            self->began_wall_ns = job_clock_get(answer + 24);
+            self->began_ns = mst_get_little(answer + 16, 8);
+            self->began_wall_ns = mst_get_little(answer + 24, 8);
             self->same = same;
         }
         bool news = job_clock_narrow(self, low, high, received_ns);

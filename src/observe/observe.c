@@ -87,6 +87,18 @@ bool mst_observe_take(mst_observe *self, mst_record *out)
     return found;
 }
 
+/* Writes a record; the first failure is the last attempt. */
+static void observe_file_record(mst_observe *self, const mst_record *record)
+{
+    mst_status st = mst_record_file(self->run, record);
+    pthread_mutex_lock(&self->mutex);
+    bool first = st != MST_OK && !self->broken;
+    self->broken |= st != MST_OK;
+    pthread_mutex_unlock(&self->mutex);
+    if (first)
+        mst_warn("%s; resources, phases and traces are not recorded any more", mst_error_text());
+}
+
 /* Writes pending bytes if there is a directory. Thread: the observer's. */
 static void observe_file_all(mst_observe *self)
 {
@@ -105,16 +117,10 @@ static void observe_file_all(mst_observe *self)
             continue;
         record.data = taken.data;
         record.n = taken.n;
-        mst_status st = mst_record_file(self->run, &record);
+        observe_file_record(self, &record);
         taken.n = 0;
         taken.failed = false;
         self->spare = taken;
-        if (st != MST_OK) {
-            mst_warn("%s; resources, phases and traces are not recorded any more", mst_error_text());
-            pthread_mutex_lock(&self->mutex);
-            self->broken = true;
-            pthread_mutex_unlock(&self->mutex);
-        }
     }
 }
 
@@ -125,17 +131,6 @@ typedef struct mst_foreign {
     mst_record record;
     uint8_t data[];
 } mst_foreign;
-
-static void observe_file_record(mst_observe *self, const mst_record *record)
-{
-    mst_status st = mst_record_file(self->run, record);
-    pthread_mutex_lock(&self->mutex);
-    bool first = st != MST_OK && !self->broken;
-    self->broken |= st != MST_OK;
-    pthread_mutex_unlock(&self->mutex);
-    if (first)
-        mst_warn("%s; resources, phases and traces are not recorded any more", mst_error_text());
-}
 
 void mst_observe_forward(mst_observe *self, const mst_record *record)
 {
@@ -185,10 +180,7 @@ static void observe_file_foreign(mst_observe *self)
 
 double mst_observe_wall(mst_observe *self)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec +
-           1e-9 * (double)mst_job_clock_wall_offset(&self->clock);
+    return mst_wall_s() + 1e-9 * (double)mst_job_clock_wall_offset(&self->clock);
 }
 
 /* ---- the trace ---- */
@@ -359,7 +351,6 @@ static bool observe_is_coordinator(const mst_observe_options *o)
 
 mst_observe *mst_observe_new(const mst_observe_options *options)
 {
-    struct timespec wall;
     mst_observe *self = mst_zalloc(sizeof *self);
     if (self == NULL || !mst_process_name_fits(options->process)) {
         mst_warn("the run is not observed: %s",
@@ -373,9 +364,8 @@ mst_observe *mst_observe_new(const mst_observe_options *options)
     snprintf(self->role, sizeof self->role, "%s", options->role);
     self->options.process = self->process;
     self->options.role = self->role;
-    clock_gettime(CLOCK_REALTIME, &wall);
     mst_job_clock_init(&self->clock, observe_is_coordinator(options));
-    self->stamp = (uint64_t)wall.tv_sec * 1000000 + (uint64_t)wall.tv_nsec / 1000;
+    self->stamp = mst_wall_ns() / 1000;
     atomic_init(&self->step, options->step);
     mst_status st = mst_spans_new(&self->spans);
     if (st == MST_OK)

@@ -43,8 +43,7 @@ struct mst_observe {
     /* Used by the observer thread only. */
     mst_bytes spare;
     mst_resources *resources; /* NULL: not observed */
-    char *line;
-    size_t line_max;
+    mst_string line;          /* under way */
     mst_span_sums sums;
     uint64_t sampled_ns;
     uint64_t curve_step; /* step of the sampler's last point */

@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "observe/bytes.h"
 
 #define FLAG_BEGINS 1u
 #define HEADER_MAX  ((size_t)1 << 16) /* longest header that is compared */
@@ -24,26 +25,12 @@ bool mst_process_name_fits(const char *name)
 
 /* ---- the wire ---- */
 
-static void record_put(uint8_t *at, uint64_t value, unsigned n)
-{
-    for (unsigned i = 0; i < n; i++)
-        at[i] = (uint8_t)(value >> 8 * i);
-}
-
-static uint64_t record_get(const uint8_t *at, unsigned n)
-{
-    uint64_t value = 0;
-    for (unsigned i = 0; i < n; i++)
-        value |= (uint64_t)at[i] << 8 * i;
-    return value;
-}
-
 void mst_record_encode(const mst_record *record, uint8_t *out)
 {
-    record_put(out, record->kind, 2);
-    record_put(out + 2, record->begins ? FLAG_BEGINS : 0, 2);
-    record_put(out + 4, record->n, 4);
-    record_put(out + 8, record->stamp, 8);
+    mst_put_little(out, record->kind, 2);
+    mst_put_little(out + 2, record->begins ? FLAG_BEGINS : 0, 2);
+    mst_put_little(out + 4, record->n, 4);
+    mst_put_little(out + 8, record->stamp, 8);
     memset(out + 16, 0, MST_PROCESS_NAME);
     memcpy(out + 16, record->process, strnlen(record->process, MST_PROCESS_NAME - 1));
 }
@@ -54,10 +41,10 @@ mst_status mst_record_decode(const void *body, size_t size, mst_record *out)
     mst_record r = {0};
     if (size < MST_RECORD_HEAD)
         return mst_fail(MST_EINPUT, "invalid record: %zu bytes are shorter than its head", size);
-    r.kind = (mst_record_kind)record_get(in, 2);
-    r.begins = record_get(in + 2, 2) & FLAG_BEGINS;
-    r.n = record_get(in + 4, 4);
-    r.stamp = record_get(in + 8, 8);
+    r.kind = (mst_record_kind)mst_get_little(in, 2);
+    r.begins = mst_get_little(in + 2, 2) & FLAG_BEGINS;
+    r.n = mst_get_little(in + 4, 4);
+    r.stamp = mst_get_little(in + 8, 8);
     memcpy(r.process, in + 16, MST_PROCESS_NAME);
     r.data = in + MST_RECORD_HEAD;
     if (r.kind >= MST_RECORDS)
@@ -151,8 +138,9 @@ mst_status mst_record_file(const char *run, const mst_record *r)
     if (r->begins)
         st = mst_path_is_folder(run) ? record_make_folder(path)
                                      : mst_fail(MST_EIO, "%s: the run directory is gone", run);
-    int fd =
-        st == MST_OK ? open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (truncate ? O_TRUNC : 0), 0666) : -1;
+    int fd = st == MST_OK
+                 ? open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (truncate ? O_TRUNC : 0), 0666)
+                 : -1;
     if (st == MST_OK && fd < 0)
         st = mst_fail(MST_EIO, "%s: cannot be opened: %s", path, strerror(errno));
     if (st == MST_OK && csv && r->begins)

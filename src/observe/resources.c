@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -179,26 +180,24 @@ const mst_usage *mst_resources_now(const mst_resources *self)
     return &self->usage[self->now];
 }
 
-unsigned mst_resources_cores(const mst_resources *self)
+void mst_resources_add_real(mst_string *out, double value)
 {
-    return self->n_cores;
+    if (isfinite(value))
+        mst_string_format(out, ",%.6g", value);
+    else
+        mst_string_add(out, ",");
 }
 
-size_t mst_resources_line_max(const mst_resources *self)
+void mst_resources_header(const mst_resources *self, mst_string *out)
 {
-    return 2048 + (size_t)self->n_cores * 16 + (size_t)self->n_links * 64;
-}
-
-void mst_resources_header(const mst_resources *self, mst_csv_line *out)
-{
-    mst_csv_line_add(out, "time,interval_s,cpu_user_s,cpu_system_s,cpu_iowait_s,cpu_idle_s,cpu_steal_s,"
-                          "cpu_busiest,cpu_cores,mem_used,mem_free,mem_cached,page_ins,context_switches,"
-                          "disk_read,disk_write,net_in,net_out");
+    mst_string_add(out, "time,interval_s,cpu_user_s,cpu_system_s,cpu_iowait_s,cpu_idle_s,cpu_steal_s,"
+                        "cpu_busiest,cpu_cores,mem_used,mem_free,mem_cached,page_ins,context_switches,"
+                        "disk_read,disk_write,net_in,net_out");
     for (unsigned i = 0; i < self->n_links; i++)
-        mst_csv_line_add(out, ",net_%s_in,net_%s_out", self->links[i], self->links[i]);
-    mst_csv_line_add(out,
-                     ",proc_cpu_user_s,proc_cpu_system_s,proc_rss,proc_read,proc_write,proc_major_faults,"
-                     "proc_switches,proc_waits,proc_delay_s\n");
+        mst_string_format(out, ",net_%s_in,net_%s_out", self->links[i], self->links[i]);
+    mst_string_format(out,
+                      ",proc_cpu_user_s,proc_cpu_system_s,proc_rss,proc_read,proc_write,proc_major_faults,"
+                      "proc_switches,proc_waits,proc_delay_s\n");
 }
 
 /* Counters of hosts occasionally decrease (iowait does, and interfaces are recreated). */
@@ -207,15 +206,15 @@ static uint64_t resources_growth(uint64_t now, uint64_t before)
     return now > before ? now - before : 0;
 }
 
-static void resources_add_count(mst_csv_line *out, bool known, uint64_t value)
+static void resources_add_count(mst_string *out, bool known, uint64_t value)
 {
     if (known)
-        mst_csv_line_add(out, ",%llu", (unsigned long long)value);
+        mst_string_format(out, ",%llu", (unsigned long long)value);
     else
-        mst_csv_line_add(out, ",");
+        mst_string_add(out, ",");
 }
 
-static void resources_add_cores(const mst_resources *self, bool known, mst_csv_line *out)
+static void resources_add_cores(const mst_resources *self, bool known, mst_string *out)
 {
     const mst_core_ticks *now = self->cores[self->now], *before = self->cores[self->now ^ 1];
     double busiest = 0.0;
@@ -227,11 +226,11 @@ static void resources_add_cores(const mst_resources *self, bool known, mst_csv_l
             share = share < 1.0 ? share : 1.0;
             busiest = share > busiest ? share : busiest;
             if (pass == 1)
-                mst_csv_line_add(out, "%s%.3g", c > 0 ? " " : "", share);
+                mst_string_format(out, "%s%.3g", c > 0 ? " " : "", share);
         }
         if (pass == 0) {
-            mst_csv_line_add_real(out, known ? busiest : (double)NAN);
-            mst_csv_line_add(out, ",");
+            mst_resources_add_real(out, known ? busiest : (double)NAN);
+            mst_string_add(out, ",");
         }
     }
 }
@@ -244,18 +243,18 @@ static const mst_net_bytes *resources_link(const mst_host_net *net, const char *
     return NULL;
 }
 
-void mst_resources_line(const mst_resources *self, double time, mst_csv_line *out)
+void mst_resources_line(const mst_resources *self, double time, mst_string *out)
 {
     const mst_usage *u = &self->usage[self->now], *b = &self->usage[self->now ^ 1];
     bool cpu = u->has_cpu && b->has_cpu, vm = u->has_vm && b->has_vm, disk = u->has_disk && b->has_disk,
          net = u->has_net && b->has_net, io = u->has_io && b->has_io;
-    mst_csv_line_add(out, "%.6f,%.6f", time, (double)(u->now_ns - b->now_ns) * 1e-9);
+    mst_string_format(out, "%.6f,%.6f", time, (double)(u->now_ns - b->now_ns) * 1e-9);
     const uint64_t ticks[] = {
         resources_growth(u->cpu.user, b->cpu.user), resources_growth(u->cpu.system, b->cpu.system),
         resources_growth(u->cpu.iowait, b->cpu.iowait), resources_growth(u->cpu.idle, b->cpu.idle),
         resources_growth(u->cpu.steal, b->cpu.steal)};
     for (size_t i = 0; i < sizeof ticks / sizeof *ticks; i++)
-        mst_csv_line_add_real(out, cpu ? (double)ticks[i] * self->tick_s : (double)NAN);
+        mst_resources_add_real(out, cpu ? (double)ticks[i] * self->tick_s : (double)NAN);
     resources_add_cores(self, cpu, out);
     resources_add_count(out, u->has_memory, u->memory.used);
     resources_add_count(out, u->has_memory, u->memory.free);
@@ -273,8 +272,8 @@ void mst_resources_line(const mst_resources *self, double time, mst_csv_line *ou
         resources_add_count(out, known, known ? resources_growth(now->in, before->in) : 0);
         resources_add_count(out, known, known ? resources_growth(now->out, before->out) : 0);
     }
-    mst_csv_line_add_real(out, u->cpu_user_s - b->cpu_user_s);
-    mst_csv_line_add_real(out, u->cpu_system_s - b->cpu_system_s);
+    mst_resources_add_real(out, u->cpu_user_s - b->cpu_user_s);
+    mst_resources_add_real(out, u->cpu_system_s - b->cpu_system_s);
     resources_add_count(out, u->has_rss, u->rss);
     resources_add_count(out, io, resources_growth(u->read, b->read));
     resources_add_count(out, io, resources_growth(u->write, b->write));
@@ -282,7 +281,7 @@ void mst_resources_line(const mst_resources *self, double time, mst_csv_line *ou
     resources_add_count(out, true, resources_growth(u->switches, b->switches));
     resources_add_count(out, true, resources_growth(u->waits, b->waits));
     bool delay = u->has_delay && b->has_delay;
-    mst_csv_line_add_real(out,
-                          delay ? (double)resources_growth(u->delay_ns, b->delay_ns) * 1e-9 : (double)NAN);
-    mst_csv_line_add(out, "\n");
+    mst_resources_add_real(out,
+                           delay ? (double)resources_growth(u->delay_ns, b->delay_ns) * 1e-9 : (double)NAN);
+    mst_string_add(out, "\n");
 }

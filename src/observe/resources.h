@@ -7,7 +7,7 @@
 #define MST_OBSERVE_RESOURCES_H
 
 #include "base/status.h"
-#include "observe/csv_line.h"
+#include "base/strings.h"
 #include "observe/proc_text.h"
 
 /* One reading. Counters have an arbitrary origin. Figures with a false `has_` are unknown. */
@@ -34,15 +34,12 @@ void mst_resources_destroy(mst_resources *self); /* NULL-safe */
 void mst_resources_read(mst_resources *self);
 const mst_usage *mst_resources_now(const mst_resources *self);
 
+/* Adds ",VALUE" with six significant digits, or "," for an unknown value (NAN). */
+void mst_resources_add_real(mst_string *out, double value);
 /* Writes the header of resources.csv with its newline, with the interfaces of the first reading. */
-void mst_resources_header(const mst_resources *self, mst_csv_line *out);
+void mst_resources_header(const mst_resources *self, mst_string *out);
 /* Writes the line between the last two readings, with its newline. time is that of the last one in seconds
  * since 1970. */
-void mst_resources_line(const mst_resources *self, double time, mst_csv_line *out);
-
-/* Returns the largest size of a header or a line. */
-size_t mst_resources_line_max(const mst_resources *self);
-
-unsigned mst_resources_cores(const mst_resources *self); /* of the host; 0: unknown */
+void mst_resources_line(const mst_resources *self, double time, mst_string *out);
 
 #endif

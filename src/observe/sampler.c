@@ -11,8 +11,6 @@
 #include "observe/cpu_quota.h"
 #include "observe/observe_impl.h"
 
-#define SPANS_LINE 1024
-
 /* ---- process.json ---- */
 
 /* Returns the speed of an interface in bits per second according to the system; 0: unknown. */
@@ -115,16 +113,12 @@ void mst_sampler_describe(mst_observe *self)
 
 /* ---- lines ---- */
 
-static mst_csv_line sampler_new_line(mst_observe *self)
+static void sampler_end_line(mst_observe *self, mst_record_kind kind)
 {
-    self->line[0] = 0;
-    return (mst_csv_line){.data = self->line, .size = self->line_max};
-}
-
-static void sampler_add_line(mst_observe *self, mst_record_kind kind, const mst_csv_line *line)
-{
-    if (!line->cut)
-        mst_observe_add(self, kind, line->data, line->n);
+    if (!self->line.failed)
+        mst_observe_add(self, kind, self->line.text, self->line.size);
+    self->line.size = 0;
+    self->line.failed = false;
 }
 
 void mst_sampler_open(mst_observe *self)
@@ -133,30 +127,26 @@ void mst_sampler_open(mst_observe *self)
     if (!self->options.guest && self->options.every_s > 0.0 &&
         mst_resources_new("/proc", &self->resources) != MST_OK)
         self->resources = NULL;
-    self->line_max = SPANS_LINE + (self->resources != NULL ? mst_resources_line_max(self->resources) : 0);
-    self->line = mst_alloc(self->line_max);
     self->sampled_ns = mst_now_ns();
-    if (self->line == NULL || self->options.every_s <= 0.0)
+    if (self->options.every_s <= 0.0)
         return;
-    mst_csv_line line = sampler_new_line(self);
+    mst_string *line = &self->line;
     if (self->resources != NULL) {
-        mst_resources_header(self->resources, &line);
-        sampler_add_line(self, MST_RECORD_RESOURCES, &line);
-        line = sampler_new_line(self);
+        mst_resources_header(self->resources, line);
+        sampler_end_line(self, MST_RECORD_RESOURCES);
     }
-    mst_csv_line_add(&line, "time,interval_s,threads,steps,rows");
+    mst_string_add(line, "time,interval_s,threads,steps,rows");
     for (unsigned p = 0; p < MST_PHASES; p++)
-        mst_csv_line_add(&line, ",%s_s", mst_phase_name((mst_phase)p));
-    mst_csv_line_add(&line, ",bytes_in,bytes_out,staleness_mean,staleness_max,dropped_rows\n");
-    sampler_add_line(self, MST_RECORD_SPANS, &line);
+        mst_string_format(line, ",%s_s", mst_phase_name((mst_phase)p));
+    mst_string_add(line, ",bytes_in,bytes_out,staleness_mean,staleness_max,dropped_rows\n");
+    sampler_end_line(self, MST_RECORD_SPANS);
 }
 
 void mst_sampler_close(mst_observe *self)
 {
     mst_resources_destroy(self->resources);
-    mst_free(self->line);
+    mst_string_fini(&self->line);
     self->resources = NULL;
-    self->line = NULL;
 }
 
 /* Adds the curves: rates, and shares of the threads' time. */
@@ -194,14 +184,12 @@ static void sampler_add_curves(mst_observe *self, const mst_span_sums *now, cons
 
 void mst_sampler_sample(mst_observe *self)
 {
-    if (self->line == NULL)
-        return;
     double time = mst_observe_wall(self);
+    mst_string *line = &self->line;
     if (self->resources != NULL) {
-        mst_csv_line line = sampler_new_line(self);
         mst_resources_read(self->resources);
-        mst_resources_line(self->resources, time, &line);
-        sampler_add_line(self, MST_RECORD_RESOURCES, &line);
+        mst_resources_line(self->resources, time, line);
+        sampler_end_line(self, MST_RECORD_RESOURCES);
     }
     mst_span_sums now, *before = &self->sums;
     uint64_t now_ns = mst_now_ns(), stale_max;
@@ -212,18 +200,17 @@ void mst_sampler_sample(mst_observe *self)
     double seconds = (double)(now_ns - self->sampled_ns) * 1e-9;
     uint64_t stale = now.stale_count - before->stale_count;
     double mean = stale > 0 ? (double)(now.stale_sum - before->stale_sum) / (double)stale : (double)NAN;
-    mst_csv_line line = sampler_new_line(self);
-    mst_csv_line_add(&line, "%.6f,%.6f,%u,%llu,%llu", time, seconds, now.threads,
-                     (unsigned long long)(now.steps - before->steps),
-                     (unsigned long long)(now.rows - before->rows));
+    mst_string_format(line, "%.6f,%.6f,%u,%llu,%llu", time, seconds, now.threads,
+                      (unsigned long long)(now.steps - before->steps),
+                      (unsigned long long)(now.rows - before->rows));
     for (unsigned p = 0; p < MST_PHASES; p++)
-        mst_csv_line_add_real(&line, (double)(now.ns[p] - before->ns[p]) * 1e-9);
-    mst_csv_line_add(&line, ",%llu,%llu", (unsigned long long)(now.bytes_in - before->bytes_in),
-                     (unsigned long long)(now.bytes_out - before->bytes_out));
-    mst_csv_line_add_real(&line, mean);
-    mst_csv_line_add_real(&line, stale > 0 ? (double)stale_max : (double)NAN);
-    mst_csv_line_add(&line, ",%llu\n", (unsigned long long)(now.dropped_rows - before->dropped_rows));
-    sampler_add_line(self, MST_RECORD_SPANS, &line);
+        mst_resources_add_real(line, (double)(now.ns[p] - before->ns[p]) * 1e-9);
+    mst_string_format(line, ",%llu,%llu", (unsigned long long)(now.bytes_in - before->bytes_in),
+                      (unsigned long long)(now.bytes_out - before->bytes_out));
+    mst_resources_add_real(line, mean);
+    mst_resources_add_real(line, stale > 0 ? (double)stale_max : (double)NAN);
+    mst_string_format(line, ",%llu\n", (unsigned long long)(now.dropped_rows - before->dropped_rows));
+    sampler_end_line(self, MST_RECORD_SPANS);
     uint64_t step = atomic_load_explicit(&self->step, memory_order_relaxed);
     if (self->options.events && now.steps > before->steps && step > last) { /* steps of a curve increase */
         self->curve_step = step;

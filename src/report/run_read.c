@@ -111,25 +111,18 @@ static mst_status run_data_note(mst_run_data *self, mst_status st)
     return mst_text_list_add(&self->warnings, text);
 }
 
-static mst_status run_data_warn(mst_run_data *self, char *text)
-{
-    mst_status st = text != NULL ? mst_text_list_add(&self->warnings, text) : mst_fail_memory();
-    mst_free(text);
-    return st;
-}
-
 /* must: a column that every such file has. */
 static mst_status run_data_note_csv(mst_run_data *self, const mst_csv *csv, const char *must)
 {
     if (csv->n_columns > 0 && mst_csv_column(csv, must) == MST_CSV_NONE)
-        TRY(run_data_warn(self, mst_sprintf("%s: its first line names no column %s: none of it is shown",
-                                            csv->path, must)));
+        TRY(mst_text_list_format(
+            &self->warnings, "%s: its first line names no column %s: none of it is shown", csv->path, must));
     if (csv->n_bad > 0)
-        TRY(run_data_warn(self, mst_sprintf("%s: %zu torn line%s left out", csv->path, csv->n_bad,
-                                            csv->n_bad == 1 ? " is" : "s are")));
+        TRY(mst_text_list_format(&self->warnings, "%s: %zu torn line%s left out", csv->path, csv->n_bad,
+                                 csv->n_bad == 1 ? " is" : "s are"));
     if (csv->full)
-        TRY(run_data_warn(self,
-                          mst_sprintf("%s: only its first %zu lines are shown", csv->path, csv->n_rows)));
+        TRY(mst_text_list_format(&self->warnings, "%s: only its first %zu lines are shown", csv->path,
+                                 csv->n_rows));
     return MST_OK;
 }
 
@@ -299,7 +292,8 @@ static mst_status run_data_find_processes(mst_run_data *self)
         if (!is_folder)
             continue;
         if (self->n_processes == PROCESSES_MAX) {
-            st = run_data_warn(self, mst_sprintf("%s: only %d processes are shown", path, PROCESSES_MAX));
+            st =
+                mst_text_list_format(&self->warnings, "%s: only %d processes are shown", path, PROCESSES_MAX);
             break;
         }
         mst_process_data *p = NULL;
@@ -378,19 +372,19 @@ static mst_status run_data_warn_missing(mst_run_data *self)
     const char *state = mst_run_data_text(self, "state", NULL);
     bool over = state != NULL && strcmp(state, "running") != 0;
     if (self->manifest == NULL)
-        TRY(run_data_warn(self,
-                          mst_sprintf("%s: no manifest can be read: options are not known", self->path)));
+        TRY(mst_text_list_format(&self->warnings, "%s: no manifest can be read: options are not known",
+                                 self->path));
     if (over && !self->metrics.present)
-        TRY(run_data_warn(self, mst_sprintf("%s: no metrics.csv: there are no curves", self->path)));
+        TRY(mst_text_list_format(&self->warnings, "%s: no metrics.csv: there are no curves", self->path));
     if (over && self->n_processes == 0 && !(mst_run_data_option_real(self, "resources-every") <= 0))
-        TRY(run_data_warn(self,
-                          mst_sprintf("%s: no processes/: where the time went and what was used is not known",
-                                      self->path)));
+        TRY(mst_text_list_format(&self->warnings,
+                                 "%s: no processes/: where the time went and what was used is not known",
+                                 self->path));
     for (size_t i = 0; over && i < self->n_processes; i++) {
         const mst_process_data *p = self->processes[i];
         if (p->role != MST_PROCESS_OTHER && !p->has_info && !p->resources.present && !p->spans.present)
-            TRY(run_data_warn(self, mst_sprintf("%s/processes/%s: there is nothing of a process in it",
-                                                self->path, p->name)));
+            TRY(mst_text_list_format(&self->warnings, "%s/processes/%s: there is nothing of a process in it",
+                                     self->path, p->name));
     }
     return MST_OK;
 }

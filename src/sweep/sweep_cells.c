@@ -17,9 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "options/option_tables.h"
 #include "sweep/sweep.h"
@@ -231,20 +231,11 @@ static mst_status cells_name_cell(mst_sweep *self, mst_sweep_cell *cell, const j
 
 /* ---- command lines ---- */
 
-static mst_status cells_add_word(mst_text_list *words, const char *format, const char *name,
-                                 const char *value)
-{
-    char *word = mst_sprintf(format, name, value);
-    mst_status st = word != NULL ? mst_text_list_add(words, word) : mst_fail_memory();
-    mst_free(word);
-    return st;
-}
-
 static mst_status cells_add_option(mst_text_list *words, const char *name, const char *value)
 {
     if (cells_option_row(name)->type == MST_OPTION_FLAG)
-        return cells_add_word(words, strcmp(value, "true") == 0 ? "--%s" : "--no-%s", name, "");
-    return cells_add_word(words, "--%s=%s", name, value);
+        return mst_text_list_format(words, "--%s%s", strcmp(value, "true") == 0 ? "" : "no-", name);
+    return mst_text_list_format(words, "--%s=%s", name, value);
 }
 
 static mst_status cells_add_launch(mst_text_list *words, const json_t *set)
@@ -255,15 +246,13 @@ static mst_status cells_add_launch(mst_text_list *words, const json_t *set)
     TRY(mst_text_list_add(words, "launch"));
     if (mpi) {
         long long ranks = atoll(workers != NULL ? workers : "1");
-        char text[32];
         if (cells_is(set, "strategy", "ps"))
             ranks += atoll(servers != NULL ? servers : "1");
-        snprintf(text, sizeof text, "%lld", ranks);
         TRY(mst_text_list_add(words, "--mpi"));
-        TRY(cells_add_word(words, "--%s=%s", "ranks", text));
+        TRY(mst_text_list_format(words, "--ranks=%lld", ranks));
     } else {
-        TRY(cells_add_word(words, "--%s=%s", "servers", servers != NULL ? servers : "1"));
-        TRY(cells_add_word(words, "--%s=%s", "workers", workers != NULL ? workers : "1"));
+        TRY(mst_text_list_format(words, "--servers=%s", servers != NULL ? servers : "1"));
+        TRY(mst_text_list_format(words, "--workers=%s", workers != NULL ? workers : "1"));
     }
     json_object_foreach((json_t *)set, name, value)
     {
@@ -308,13 +297,6 @@ static void sweep_cell_fini(mst_sweep_cell *cell)
     mst_text_list_fini(&cell->words);
 }
 
-static double cells_seconds_since_1970(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 mst_status mst_sweep_mark(mst_sweep_cell *cell, mst_cell_state state, const char *sentence)
 {
     char *copy = sentence != NULL ? mst_strdup(sentence) : NULL;
@@ -324,7 +306,7 @@ mst_status mst_sweep_mark(mst_sweep_cell *cell, mst_cell_state state, const char
     cell->sentence = copy;
     cell->state = state;
     if (state == MST_CELL_RUNNING)
-        cell->began = cells_seconds_since_1970();
+        cell->began = mst_wall_s();
     return MST_OK;
 }
 
