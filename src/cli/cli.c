@@ -23,7 +23,6 @@
 const mst_option mst_cli_config_table[] = {
     {.name = "config",
      .type = MST_OPTION_TEXT,
-     .offset = offsetof(mst_cli_config, config),
      .metavar = "FILE",
      .help = "YAML file with options; keys are option names without the leading dashes. Options on the "
              "command line take precedence."},
@@ -31,10 +30,7 @@ const mst_option mst_cli_config_table[] = {
 };
 
 const mst_option mst_cli_json_table[] = {
-    {.name = "json",
-     .type = MST_OPTION_FLAG,
-     .offset = offsetof(mst_cli_json, json),
-     .help = "Print JSON instead of tables."},
+    {.name = "json", .type = MST_OPTION_FLAG, .help = "Print JSON instead of tables."},
     {.name = NULL},
 };
 
@@ -120,10 +116,11 @@ static void cli_add_paragraphs(mst_string *out, const char *text)
     }
 }
 
-static mst_status cli_print_help(const mst_command *command, const mst_option_group *groups, size_t n)
+static mst_status cli_print_help(const mst_call *call)
 {
+    const mst_command *command = call->command;
     mst_string out = {0};
-    char *options = mst_options_help(groups, n);
+    char *options = mst_options_help(call->groups, call->n_groups);
     mst_string_format(&out, "usage: muster %s\n\n%c%s.\n",
                       command->usage != NULL ? command->usage : command->name,
                       toupper((unsigned char)command->summary[0]), command->summary + 1);
@@ -157,6 +154,72 @@ static mst_status cli_unknown_command(const mst_command *const *commands, const 
                     mst_cli_suggest(typed, names, n, suggestion, sizeof suggestion), path);
 }
 
+mst_status mst_call_begin(mst_call *call, const mst_command *command)
+{
+    *call = (mst_call){.command = command, .groups = call->own};
+    call->options = mst_zalloc(command->options_size + 1);
+    if (call->options == NULL)
+        return mst_fail_memory();
+    for (const mst_command_group *g = command->groups; g != NULL && g->table != NULL; g++)
+        call->own[call->n_groups++] = (mst_option_group){
+            .title = g->title, .table = g->table, .base = (char *)call->options + g->offset};
+    if (command->begin != NULL)
+        command->begin(call);
+    return MST_OK;
+}
+
+void mst_call_end(mst_call *call)
+{
+    if (call->options != NULL && call->command->end != NULL)
+        call->command->end(call);
+    else
+        mst_options_fini(call->groups, call->n_groups);
+    mst_text_list_fini(&call->words);
+    mst_free(call->options);
+}
+
+/* The value of option --config; NULL when there is no such option or it was not given. */
+static const char *cli_config_path(const mst_call *call)
+{
+    for (size_t g = 0; g < call->n_groups; g++) {
+        const mst_option *row = mst_option_row(call->groups[g].table, "config");
+        if (row != NULL && row->type == MST_OPTION_TEXT)
+            return *(char *const *)((const char *)call->groups[g].base + row->offset);
+    }
+    return NULL;
+}
+
+static mst_status cli_parse(mst_call *call)
+{
+    TRY(mst_options_init(call->groups, call->n_groups));
+    TRY(mst_options_parse(call->groups, call->n_groups, call->argc, call->argv,
+                          call->command->no_words ? NULL : &call->words));
+    const char *path = cli_config_path(call);
+    return path != NULL ? mst_options_load_yaml(call->groups, call->n_groups, path) : MST_OK;
+}
+
+static mst_status cli_run(const mst_command *command, int argc, char **argv)
+{
+    mst_status st;
+    mst_call call;
+    if (command->before != NULL && command->before(argc, argv, &st))
+        return st;
+    TRY_OUT(st, mst_call_begin(&call, command));
+    call.argc = argc;
+    call.argv = argv;
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (cli_asks_for_help(argv[i])) {
+            st = cli_print_help(&call);
+            goto out;
+        }
+    call.parsed = st = cli_parse(&call);
+    if (st == MST_OK || command->run_misused)
+        st = command->run(&call);
+out:
+    mst_call_end(&call);
+    return st;
+}
+
 mst_status mst_cli_dispatch(const mst_command *const *commands, const char *path, int argc, char **argv)
 {
     if (argc == 0)
@@ -175,7 +238,7 @@ mst_status mst_cli_dispatch(const mst_command *const *commands, const char *path
         if (strcmp(command->name, argv[0]) != 0)
             continue;
         if (command->run != NULL)
-            return command->run(argc - 1, argv + 1);
+            return cli_run(command, argc - 1, argv + 1);
         char deeper[128];
         snprintf(deeper, sizeof deeper, "%s%s ", path, command->name);
         return mst_cli_dispatch(command->commands, deeper, argc - 1, argv + 1);
@@ -185,33 +248,6 @@ mst_status mst_cli_dispatch(const mst_command *const *commands, const char *path
                         "unknown option %s before a command; 'muster %s--help' lists the commands", argv[0],
                         path);
     return cli_unknown_command(commands, path, argv[0]);
-}
-
-/* The value of option --config of the groups; NULL when there is no such option or it was not given. */
-static const char *cli_config_path(const mst_option_group *groups, size_t n)
-{
-    for (size_t g = 0; g < n; g++)
-        for (const mst_option *row = groups[g].table; row->name != NULL; row++)
-            if (strcmp(row->name, "config") == 0 && row->type == MST_OPTION_TEXT)
-                return *(char *const *)((const char *)groups[g].base + row->offset);
-    return NULL;
-}
-
-mst_status mst_cli_parse(const mst_command *command, mst_option_group *groups, size_t n, int argc,
-                         char **argv, mst_text_list *positionals, bool *helped)
-{
-    *helped = false;
-    TRY(mst_options_init(groups, n));
-    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        bool roff = strcmp(argv[i], MST_CLI_HELP_ROFF) == 0;
-        if (roff || cli_asks_for_help(argv[i])) {
-            *helped = true;
-            return roff ? mst_cli_print_roff(command, groups, n) : cli_print_help(command, groups, n);
-        }
-    }
-    TRY(mst_options_parse(groups, n, argc, argv, positionals));
-    const char *path = cli_config_path(groups, n);
-    return path != NULL ? mst_options_load_yaml(groups, n, path) : MST_OK;
 }
 
 /* ---- printing ---- */

@@ -16,15 +16,45 @@
 #include "base/status.h"
 
 typedef struct mst_command mst_command;
+
+/* A group of options of a command: a table, and the offset of its struct in the options of the command. */
+typedef struct mst_command_group {
+    const char *title; /* heading in --help */
+    const mst_option *table;
+    size_t offset;
+} mst_command_group;
+
+/* One call of a command, or of its option tables for help, manual pages and completion. */
+#define MST_CALL_GROUPS 8
+typedef struct mst_call {
+    const mst_command *command;
+    void *options; /* command->options_size bytes */
+    mst_option_group *groups;
+    size_t n_groups;
+    mst_option_group own[MST_CALL_GROUPS]; /* groups, unless begin sets others */
+    mst_text_list words;                   /* the positionals */
+    int argc;                              /* all words after the name of the command */
+    char **argv;
+    mst_status parsed; /* MST_OK, unless the command has run_misused */
+} mst_call;
+
 struct mst_command {
-    const char *name, *summary; /* summary: one line of `muster --help`, in lower case, no full stop */
-    /* argv[0] is the first word after the command's name. NULL when the command only holds others. */
-    mst_status (*run)(int argc, char **argv);
-    const char *usage;               /* after "muster ": "data stat FILE... [options]" */
-    const char *details;             /* paragraphs after the usage, each ending in a newline; or NULL */
-    const char *examples;            /* command lines, each ending in a newline; or NULL */
-    const mst_option *const *tables; /* NULL-terminated: the options, for completion; or NULL */
-    const char *words;               /* "bash|zsh": values of the first positional, for completion; or NULL */
+    const char *name, *summary;        /* summary: one line of `muster --help`, in lower case, no full stop */
+    mst_status (*run)(mst_call *call); /* NULL when the command only holds others */
+    const char *usage;                 /* after "muster ": "data stat FILE... [options]" */
+    const char *details;               /* paragraphs after the usage, each ending in a newline; or NULL */
+    const char *examples;              /* command lines, each ending in a newline; or NULL */
+    const mst_command_group *groups;   /* the options, up to one without a table; NULL: none */
+    size_t options_size;               /* of the struct that the offsets of the groups refer to */
+    bool no_words;                     /* positionals are refused */
+    bool run_misused;                  /* run is also called after wrong usage, which call->parsed is */
+    const char *words; /* "bash|zsh": values of the first positional, for completion; or NULL */
+    /* Called before the words are parsed, which it may change; or NULL. True: it has run the command, with
+     * the status *st. */
+    bool (*before)(int argc, char **argv, mst_status *st);
+    /* For options that another component holds: begin sets the groups of the call, and end frees them. */
+    void (*begin)(mst_call *call);
+    void (*end)(mst_call *call);
     const mst_command *const *commands; /* NULL-terminated; or NULL */
 };
 
@@ -46,15 +76,9 @@ extern const mst_command mst_cmd_data_gen, mst_cmd_data_convert, mst_cmd_data_fe
  * when there is no such command. */
 mst_status mst_cli_dispatch(const mst_command *const *commands, const char *path, int argc, char **argv);
 
-/* First call of every command: sets defaults, handles --help (*helped is then true and the command returns
- * MST_OK), parses argv, and loads the YAML file if the groups have an option "config" and it was given. The
- * caller calls mst_options_fini in any case. positionals as in mst_options_parse. */
-mst_status mst_cli_parse(const mst_command *command, mst_option_group *groups, size_t n, int argc,
-                         char **argv, mst_text_list *positionals, bool *helped);
-
-/* In place of --help: the manual page of the command, in roff (cmd_man.c). */
-#define MST_CLI_HELP_ROFF "--help=roff"
-mst_status mst_cli_print_roff(const mst_command *command, const mst_option_group *groups, size_t n);
+/* The groups of a command, with options that are zero. End in any case. */
+mst_status mst_call_begin(mst_call *call, const mst_command *command);
+void mst_call_end(mst_call *call);
 
 /* The program as a whole, for `muster --help` and muster(1). */
 #define MST_CLI_SUMMARY "train models by stochastic gradient descent and find the bottleneck"
@@ -75,17 +99,8 @@ const char *mst_cli_suggest(const char *typed, const char *const *names, size_t 
 
 /* ---- shared option tables ---- */
 
-/* --config FILE. */
-typedef struct mst_cli_config {
-    char *config;
-} mst_cli_config;
-extern const mst_option mst_cli_config_table[];
-
-/* --json. */
-typedef struct mst_cli_json {
-    bool json;
-} mst_cli_json;
-extern const mst_option mst_cli_json_table[];
+extern const mst_option mst_cli_config_table[]; /* --config FILE, a char *; its options are loaded */
+extern const mst_option mst_cli_json_table[];   /* --json, a bool */
 
 /* ---- printing ---- */
 

@@ -71,7 +71,7 @@ static mst_status apply_check_channels(const mst_apply *self, const mst_checkpoi
 /* Opens the files and prepares the augmentation of their images. */
 static mst_status apply_open_rows(mst_apply *self, const char *image_option, const mst_checkpoint_meta *meta)
 {
-    mst_text_list files = {.items = self->words.items + 1, .n = self->words.n - 1};
+    mst_text_list files = {.items = self->words->items + 1, .n = self->words->n - 1};
     if (self->augment_options.crop != NULL)
         self->data.features = 0; /* images are larger than the crops that the model takes */
     self->data.set = MST_SET_TEST;
@@ -79,7 +79,7 @@ static mst_status apply_open_rows(mst_apply *self, const char *image_option, con
     self->data.live = true;
     TRY(mst_dataset_open(&files, &self->data, &self->dataset));
     if (!self->options.force)
-        TRY(mst_origin_check(mst_origin_in(json_object_get(meta->extra, "data")), self->words.items[0],
+        TRY(mst_origin_check(mst_origin_in(json_object_get(meta->extra, "data")), self->words->items[0],
                              self->dataset->origin, self->dataset->name));
     TRY(mst_images_option_check(image_option, self->dataset));
     TRY(apply_check_channels(self, meta));
@@ -87,18 +87,17 @@ static mst_status apply_open_rows(mst_apply *self, const char *image_option, con
     return mst_assembly_check_rows(&self->assembly, &self->augment, self->dataset);
 }
 
-mst_status mst_apply_open(mst_apply *self, const mst_command *command, mst_option_group *groups, size_t n,
-                          int argc, char **argv)
+mst_status mst_apply_open(mst_apply *self, mst_call *call)
 {
+    mst_option_group *groups = call->groups;
+    size_t n = call->n_groups;
     mst_isa isa;
     mst_checkpoint_meta meta = {0};
     bool reading_given;
-    TRY(mst_cli_parse(command, groups, n, argc, argv, &self->words, &self->helped));
-    if (self->helped)
-        return MST_OK;
-    if (self->words.n < 2)
-        return mst_fail(MST_EUSAGE, "%s needs a checkpoint and at least one file: muster %s", command->name,
-                        command->usage);
+    self->words = &call->words;
+    if (self->words->n < 2)
+        return mst_fail(MST_EUSAGE, "%s needs a checkpoint and at least one file: muster %s",
+                        call->command->name, call->command->usage);
     TRY(mst_isa_parse(self->options.isa, &isa));
     self->n_threads = mst_cli_threads(self->options.threads);
     reading_given = mst_options_is_set(groups, n, "hash-seed") ||
@@ -108,7 +107,7 @@ mst_status mst_apply_open(mst_apply *self, const mst_command *command, mst_optio
     const char *image_option = mst_options_set_with(groups, n, MST_DATA_OPTION_OF_IMAGES);
     int64_t features = self->data.features;
     bool best;
-    TRY(mst_checkpoint_find_model(self->words.items[0], self->options.last, &self->checkpoint, &best));
+    TRY(mst_checkpoint_find_model(self->words->items[0], self->options.last, &self->checkpoint, &best));
     if (best)
         mst_info("using %s, which has the best valid loss (--last: the newest)", self->checkpoint);
     mst_status st = mst_assembly_from_checkpoint(&self->assembly, self->checkpoint, mst_kernels_get(isa),
@@ -128,7 +127,7 @@ mst_status mst_apply_open(mst_apply *self, const mst_command *command, mst_optio
         mst_warn(
             "%s was trained on a cache that does not record how its rows were read: unless that was with "
             "default options, give --hash-seed, --criteo-numeric and --tf-keys as they were then",
-            self->words.items[0]);
+            self->words->items[0]);
     return MST_OK;
 }
 
@@ -136,6 +135,5 @@ void mst_apply_close(mst_apply *self)
 {
     mst_dataset_destroy(self->dataset);
     mst_assembly_fini(&self->assembly);
-    mst_text_list_fini(&self->words);
     mst_free(self->checkpoint);
 }

@@ -13,23 +13,29 @@ typedef struct mst_apply_options {
 } mst_apply_options;
 extern const mst_option mst_apply_table[];
 
+/* The groups of a command whose options, of this type, hold an mst_apply as `apply`. */
+#define MST_APPLY_GROUPS(type)                                                                               \
+    {"reading", mst_apply_table, offsetof(type, apply.options)},                                             \
+        {"data", mst_data_option_table, offsetof(type, apply.data)},                                         \
+    {                                                                                                        \
+        "augmentation", mst_augment_option_table, offsetof(type, apply.augment_options)                      \
+    }
+
 typedef struct mst_apply {
     mst_apply_options options;
     mst_data_options data;
     mst_augment_options augment_options;
     unsigned n_threads;
-    bool helped;
     mst_assembly assembly;
     mst_dataset *dataset;
-    mst_augment augment; /* of the rows; any false: none */
-    mst_text_list words; /* the checkpoint or run, then the files */
-    char *checkpoint;    /* its folder */
+    mst_augment augment;        /* of the rows; any false: none */
+    const mst_text_list *words; /* the checkpoint or run, then the files */
+    char *checkpoint;           /* its folder */
 } mst_apply;
 
-/* Parses argv into the groups (which hold options, data and augment_options of `self`), loads the checkpoint
- * named first and opens the files named after it. Close in any case; the groups stay the caller's. */
-mst_status mst_apply_open(mst_apply *self, const mst_command *command, mst_option_group *groups, size_t n,
-                          int argc, char **argv);
+/* Loads the checkpoint that the first word of the call names, and opens the files that the others name. The
+ * groups of the call hold options, data and augment_options of `self`. Close in any case. */
+mst_status mst_apply_open(mst_apply *self, mst_call *call);
 void mst_apply_close(mst_apply *self);
 
 #endif

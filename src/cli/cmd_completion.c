@@ -17,6 +17,7 @@
 /* The position after the words before the current one. */
 typedef struct place {
     const mst_command *command;         /* NULL: before the first command */
+    mst_call call;                      /* the options of the command */
     const mst_command *const *commands; /* that may follow; NULL: none */
     const char *value_of;               /* the option whose value the current word is, "--to"; NULL: none */
     bool launched, helping, words_only; /* after the -- of launch; after help; after another -- */
@@ -48,11 +49,11 @@ static void completion_offer_words(const char *words, const char *before, const 
 }
 
 /* An option of the command by its word, with or without "=value"; NULL: none. */
-static const mst_option *completion_find_option(const mst_command *command, const char *word)
+static const mst_option *completion_find_option(const place *at, const char *word)
 {
     size_t n = strcspn(word, "=");
-    for (const mst_option *const *t = command != NULL ? command->tables : NULL; t != NULL && *t != NULL; t++)
-        for (const mst_option *row = *t; row->name != NULL; row++)
+    for (size_t g = 0; g < at->call.n_groups; g++)
+        for (const mst_option *row = at->call.groups[g].table; row->name != NULL; row++)
             if (n == strlen(row->name) + 2 && strncmp(word + 2, row->name, n - 2) == 0)
                 return row;
     return NULL;
@@ -65,7 +66,7 @@ static bool completion_is_option(const char *word)
 
 static bool completion_takes_value(const place *at, const char *word)
 {
-    const mst_option *row = completion_find_option(at->command, word);
+    const mst_option *row = completion_find_option(at, word);
     if (!completion_is_option(word) || strchr(word, '=') != NULL)
         return false;
     return row != NULL ? row->type != MST_OPTION_FLAG : at->command == NULL && strcmp(word, "--log") == 0;
@@ -74,7 +75,7 @@ static bool completion_takes_value(const place *at, const char *word)
 static void completion_offer_values(const place *at, const char *option, const char *before,
                                     const char *typed)
 {
-    const mst_option *row = completion_find_option(at->command, option);
+    const mst_option *row = completion_find_option(at, option);
     if (row == NULL && at->command == NULL)
         completion_offer_words("error|warn|info|debug", before, typed);
     if (row == NULL || row->type == MST_OPTION_FLAG)
@@ -102,9 +103,8 @@ static void completion_offer_options(const place *at, const char *typed)
         completion_offer("", "--version", typed, "print the version and exit");
         completion_offer("", "--log", typed, "how much to log");
     }
-    for (const mst_option *const *t = at->command != NULL ? at->command->tables : NULL;
-         t != NULL && *t != NULL; t++)
-        for (const mst_option *row = *t; row->name != NULL; row++) {
+    for (size_t g = 0; g < at->call.n_groups; g++)
+        for (const mst_option *row = at->call.groups[g].table; row->name != NULL; row++) {
             bool on =
                 row->type == MST_OPTION_FLAG && row->fallback != NULL && strcmp(row->fallback, "true") == 0;
             completion_offer(on ? "--no-" : "--", row->name, typed, row->help);
@@ -126,6 +126,15 @@ static void completion_offer_commands(const place *at, const char *typed)
         completion_offer("", "help", typed, "print the help of a command");
 }
 
+/* Without memory for them, the command has no options. */
+static void completion_enter(place *at, const mst_command *command)
+{
+    mst_call_end(&at->call);
+    (void)mst_call_begin(&at->call, command);
+    at->command = command;
+    at->commands = command->commands;
+}
+
 /* Handles a word that is neither an option nor its value. */
 static void completion_follow(place *at, const char *word)
 {
@@ -136,8 +145,7 @@ static void completion_follow(place *at, const char *word)
     for (size_t i = 0; at->commands != NULL && at->commands[i] != NULL; i++)
         if (strcmp(at->commands[i]->name, word) == 0 &&
             (!at->launched || at->command != NULL || completion_is_launchable(at->commands[i]))) {
-            at->command = at->commands[i];
-            at->commands = at->command->commands;
+            completion_enter(at, at->commands[i]);
             return;
         }
     at->n_positionals++;
@@ -150,6 +158,7 @@ static void completion_read_words(place *at, int n, char **words)
         if (at->words_only) {
             at->n_positionals++;
         } else if (strcmp(word, "--") == 0 && at->command == &mst_cmd_launch) {
+            mst_call_end(&at->call);
             *at = (place){.commands = mst_commands, .launched = true};
         } else if (strcmp(word, "--") == 0) {
             at->words_only = true;
@@ -192,6 +201,7 @@ static void completion_print_candidates(int n, char **words)
     } else if (!at.helping) {
         puts(FILE_NAMES);
     }
+    mst_call_end(&at.call);
 }
 
 /* ---- scripts ---- */
@@ -251,40 +261,35 @@ static const struct {
 } scripts[] = {
     {"bash", "", bash_script}, {"zsh", "#compdef muster\n", zsh_script}, {"fish", "", fish_script}};
 
-static const mst_option table[] = {{.name = NULL}};
-
-static mst_status completion_run(int argc, char **argv)
+/* The words after `candidates` belong to another command line, and so are not parsed. */
+static bool completion_before(int argc, char **argv, mst_status *st)
 {
-    mst_option_group groups[] = {{.title = "Options", .table = table, .base = &groups}};
-    mst_text_list shells = {0};
+    if (argc == 0 || strcmp(argv[0], "candidates") != 0)
+        return false;
+    completion_print_candidates(argc - 1, argv + 1);
+    *st = MST_OK;
+    return true;
+}
+
+static mst_status completion_run(mst_call *call)
+{
+    const mst_text_list *shells = &call->words;
     size_t i = 0;
-    bool helped;
-    mst_status st;
-    if (argc > 0 &&
-        strcmp(argv[0], "candidates") == 0) { /* the words after it belong to another command line */
-        completion_print_candidates(argc - 1, argv + 1);
-        return MST_OK;
-    }
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_completion, groups, 1, argc, argv, &shells, &helped));
-    if (helped)
-        goto out;
-    while (shells.n == 1 && i < sizeof scripts / sizeof *scripts &&
-           strcmp(scripts[i].shell, shells.items[0]) != 0)
+    while (shells->n == 1 && i < sizeof scripts / sizeof *scripts &&
+           strcmp(scripts[i].shell, shells->items[0]) != 0)
         i++;
-    if (shells.n != 1 || i == sizeof scripts / sizeof *scripts)
-        TRY_OUT(st, mst_fail(MST_EUSAGE, "completion%s%s: name the shell: bash, zsh or fish",
-                             shells.n > 0 ? " " : "", shells.n > 0 ? shells.items[0] : ""));
+    if (shells->n != 1 || i == sizeof scripts / sizeof *scripts)
+        return mst_fail(MST_EUSAGE, "completion%s%s: name the shell: bash, zsh or fish",
+                        shells->n > 0 ? " " : "", shells->n > 0 ? shells->items[0] : "");
     printf("%s# Completion for muster in %s; made by 'muster completion %s' of muster %s.\n%s",
            scripts[i].first, scripts[i].shell, scripts[i].shell, mst_version(), scripts[i].script);
-out:
-    mst_text_list_fini(&shells);
-    mst_options_fini(groups, 1);
-    return st;
+    return MST_OK;
 }
 
 const mst_command mst_cmd_completion = {
     .name = "completion",
     .summary = "print a completion script for bash, zsh or fish",
+    .before = completion_before,
     .run = completion_run,
     .usage = "completion bash|zsh|fish",
     .details = "Bash: source <(muster completion bash)\n"

@@ -14,7 +14,7 @@ typedef struct dash_options {
 
 #define DEFAULT_LISTEN "127.0.0.1:8450"
 
-static const mst_option option_table[] = {
+static const mst_option dash_table[] = {
     {.name = "listen",
      .type = MST_OPTION_TEXT,
      .offset = offsetof(dash_options, listen),
@@ -35,18 +35,22 @@ static const mst_option option_table[] = {
     {.name = NULL},
 };
 
-static mst_status dash_serve(const mst_text_list *words, const dash_options *options)
+static mst_status dash_serve(mst_call *call)
 {
+    const dash_options *options = call->options;
     mst_status st;
     mst_board *board = NULL;
     mst_http *http = NULL;
     char *token = NULL;
     mst_http_options how = {.names = &options->hosts, .other_port = options->listen == NULL};
+    if (call->words.n == 0)
+        return mst_fail(MST_EUSAGE, "give the folder of a run, or a folder of runs: muster %s",
+                        mst_cmd_dash.usage);
     TRY_OUT(st, mst_address_parse(options->listen != NULL ? options->listen : DEFAULT_LISTEN, &how.listen));
     if (options->token_file != NULL)
         TRY_OUT(st, mst_token_read(options->token_file, &token));
     how.token = token;
-    TRY_OUT(st, mst_board_new(words, true, &board));
+    TRY_OUT(st, mst_board_new(&call->words, true, &board));
     TRY_OUT(st, mst_http_new(board, &how, &http));
     mst_signals_install();
     printf("%s\n", mst_http_url(http));
@@ -63,36 +67,17 @@ out:
     return st;
 }
 
-static mst_status dash_run(int argc, char **argv)
-{
-    mst_status st;
-    dash_options options;
-    mst_text_list words = {0};
-    bool helped;
-    mst_option_group groups[] = {{"dash", option_table, &options, 0}};
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_dash, groups, 1, argc, argv, &words, &helped));
-    if (helped)
-        goto out;
-    if (words.n == 0)
-        TRY_OUT(st, mst_fail(MST_EUSAGE, "give the folder of a run, or a folder of runs: muster %s",
-                             mst_cmd_dash.usage));
-    st = dash_serve(&words, &options);
-out:
-    mst_text_list_fini(&words);
-    mst_options_fini(groups, 1);
-    return st;
-}
-
-static const mst_option *const tables[] = {option_table, NULL};
+static const mst_command_group dash_groups[] = {{"dash", dash_table, 0}, {.table = NULL}};
 
 const mst_command mst_cmd_dash = {
     .name = "dash",
     .summary = "show runs live on a web page, and export metrics to Prometheus",
-    .run = dash_run,
+    .run = dash_serve,
     .usage = "dash RUN... [options]",
     .details = "Serves a page that shows runs, live or finished, one or several side by side, and prints its "
                "address. For a folder of runs, new runs appear. /metrics is for Prometheus. Only reads "
                "files, so it can be ended at any time.\n",
-    .tables = tables,
+    .groups = dash_groups,
+    .options_size = sizeof(dash_options),
     .examples = "muster dash runs\n",
 };

@@ -11,6 +11,9 @@
 
 typedef struct convert_options {
     int64_t skip_rows, rows;
+    mst_data_out_options out;
+    mst_data_options data;
+    char *config;
 } convert_options;
 
 static const mst_option convert_table[] = {
@@ -31,8 +34,13 @@ static const mst_option convert_table[] = {
     {.name = NULL},
 };
 
-static const mst_option *const tables[] = {mst_data_out_table, convert_table, mst_data_option_table,
-                                           mst_cli_config_table, NULL};
+static const mst_command_group convert_groups[] = {
+    {"Output", mst_data_out_table, offsetof(convert_options, out)},
+    {"Rows", convert_table, 0},
+    {"Data", mst_data_option_table, offsetof(convert_options, data)},
+    {"Other", mst_cli_config_table, offsetof(convert_options, config)},
+    {.table = NULL},
+};
 
 /* Number of rows that will be written; 0 when it is not known before reading. */
 static uint64_t convert_expected_rows(const mst_dataset *dataset, const convert_options *convert)
@@ -44,9 +52,9 @@ static uint64_t convert_expected_rows(const mst_dataset *dataset, const convert_
     return limit > 0 && limit < n ? limit : n;
 }
 
-static mst_status convert_rows(mst_dataset *dataset, const convert_options *convert,
-                               const mst_data_out_options *out, mst_data_sink *sink)
+static mst_status convert_rows(mst_dataset *dataset, const convert_options *convert, mst_data_sink *sink)
 {
+    const mst_data_out_options *out = &convert->out;
     sink->skip = (uint64_t)convert->skip_rows;
     sink->limit = (uint64_t)convert->rows;
     TRY(mst_data_sink_open(sink, out, "converting", convert_expected_rows(dataset, convert),
@@ -86,48 +94,29 @@ static char *convert_source_key(const mst_dataset *dataset, const mst_data_optio
     return key;
 }
 
-static mst_status convert_run(int argc, char **argv)
+static mst_status convert_run(mst_call *call)
 {
-    mst_data_out_options out = {0};
-    convert_options convert = {0};
-    mst_data_options data = {0};
-    mst_cli_config config = {0};
-    mst_option_group groups[] = {
-        {.title = "Output", .table = mst_data_out_table, .base = &out},
-        {.title = "Rows", .table = convert_table, .base = &convert},
-        {.title = "Data", .table = mst_data_option_table, .base = &data},
-        {.title = "Other", .table = mst_cli_config_table, .base = &config},
-    };
-    mst_text_list paths = {0};
+    convert_options *o = call->options;
     mst_dataset *dataset = NULL;
     mst_data_sink sink = {0};
     char *key = NULL;
-    bool helped;
     mst_status st;
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_data_convert, groups, 4, argc, argv, &paths, &helped));
-    if (helped)
-        goto out;
-    if (paths.n == 0) {
-        st = mst_fail(MST_EUSAGE, "no input files given; \"-\" is standard input");
-        goto out;
-    }
-    if (out.out == NULL) {
-        st = mst_fail(MST_EUSAGE, "no output file given; add --out FILE");
-        goto out;
-    }
-    data.labels_given = mst_options_is_set(groups, 4, "labels-from");
-    TRY_OUT(st, mst_dataset_open(&paths, &data, &dataset));
-    TRY_OUT(st, mst_images_option_check(mst_options_set_with(groups, 4, MST_DATA_OPTION_OF_IMAGES), dataset));
+    if (call->words.n == 0)
+        return mst_fail(MST_EUSAGE, "no input files given; \"-\" is standard input");
+    if (o->out.out == NULL)
+        return mst_fail(MST_EUSAGE, "no output file given; add --out FILE");
+    o->data.labels_given = mst_options_is_set(call->groups, call->n_groups, "labels-from");
+    TRY_OUT(st, mst_dataset_open(&call->words, &o->data, &dataset));
+    TRY_OUT(st, mst_images_option_check(
+                    mst_options_set_with(call->groups, call->n_groups, MST_DATA_OPTION_OF_IMAGES), dataset));
     mst_dataset_warn_left_out(dataset);
-    key = convert_source_key(dataset, &data);
+    key = convert_source_key(dataset, &o->data);
     sink.source_key = key;
-    st = convert_rows(dataset, &convert, &out, &sink);
+    st = convert_rows(dataset, o, &sink);
 out:
     mst_data_sink_close(&sink);
     mst_free(key);
     mst_dataset_destroy(dataset);
-    mst_text_list_fini(&paths);
-    mst_options_fini(groups, 4);
     return st;
 }
 
@@ -137,6 +126,7 @@ const mst_command mst_cmd_data_convert = {
     .run = convert_run,
     .usage = "data convert IN... --out FILE [--to FORMAT] [options]",
     .details = "IN is a file, a pattern, a folder or \"-\". Several inputs of one format become one file.\n",
-    .tables = tables,
+    .groups = convert_groups,
+    .options_size = sizeof(convert_options),
     .examples = "muster data convert 'day_*.tsv.gz' --features 2^20 --out days.cache\n",
 };

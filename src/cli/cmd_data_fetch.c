@@ -19,7 +19,7 @@ static const mst_option fetch_table[] = {
      .help = "Output folder, created if necessary. Default: data/NAME."},
     {.name = NULL},
 };
-static const mst_option *const tables[] = {fetch_table, NULL};
+static const mst_command_group fetch_groups[] = {{"Options", fetch_table, 0}, {.table = NULL}};
 
 static const struct {
     const char *name;
@@ -31,32 +31,21 @@ static const struct {
 };
 #define N_SETS (sizeof sets / sizeof *sets)
 
-static mst_status fetch_run(int argc, char **argv)
+static mst_status fetch_run(mst_call *call)
 {
-    fetch_options fetch = {0};
-    mst_option_group groups[] = {{.title = "Options", .table = fetch_table, .base = &fetch}};
-    mst_text_list names = {0};
-    bool helped;
-    mst_status st;
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_data_fetch, groups, 1, argc, argv, &names, &helped));
-    if (helped)
-        goto out;
+    const fetch_options *options = call->options;
+    const mst_text_list *names = &call->words;
     size_t i = 0;
-    while (names.n == 1 && i < N_SETS && strcmp(names.items[0], sets[i].name) != 0)
+    while (names->n == 1 && i < N_SETS && strcmp(names->items[0], sets[i].name) != 0)
         i++;
-    if (names.n != 1 || i == N_SETS) {
-        st = mst_fail(MST_EUSAGE, "data fetch%s%s: name one data set, mnist or cifar10",
-                      names.n > 0 ? " " : "", names.n > 0 ? names.items[0] : "");
-        goto out;
-    }
+    if (names->n != 1 || i == N_SETS)
+        return mst_fail(MST_EUSAGE, "data fetch%s%s: name one data set, mnist or cifar10",
+                        names->n > 0 ? " " : "", names->n > 0 ? names->items[0] : "");
     mst_signals_install();
-    const char *folder = fetch.out != NULL ? fetch.out : sets[i].folder;
-    TRY_OUT(st, sets[i].fetch(folder, mst_signals_stop()));
+    const char *folder = options->out != NULL ? options->out : sets[i].folder;
+    TRY(sets[i].fetch(folder, mst_signals_stop()));
     mst_info("%s: %s are complete", folder, sets[i].what);
-out:
-    mst_text_list_fini(&names);
-    mst_options_fini(groups, 1);
-    return st;
+    return MST_OK;
 }
 
 const mst_command mst_cmd_data_fetch = {
@@ -66,7 +55,8 @@ const mst_command mst_cmd_data_fetch = {
     .usage = "data fetch mnist|cifar10 [--out FOLDER]",
     .details =
         "Existing files with the right checksums are kept. Several processes may fetch at the same time.\n",
-    .tables = tables,
+    .groups = fetch_groups,
+    .options_size = sizeof(fetch_options),
     .words = "mnist|cifar10",
     .examples = "muster data fetch mnist --out data/mnist\n",
 };

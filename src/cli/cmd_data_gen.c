@@ -10,26 +10,38 @@
 #include "data/gen.h"
 #include "data/origin.h"
 
-/* Options of every generator. */
+/* Options of the generators; each uses some of the fields. */
 typedef struct gen_options {
-    int64_t rows, first_row, seed;
+    int64_t rows, first_row, seed, test_rows;
+    int64_t features, classes;
+    double spread;
+    mst_data_out_options out;
+    char *config;
 } gen_options;
 
+#define FIELD(name) offsetof(gen_options, name)
 #define ROWS_ROW(default_rows)                                                                               \
     {                                                                                                        \
-        .name = "rows", .type = MST_OPTION_INT, .offset = offsetof(gen_options, rows),                       \
-        .fallback = default_rows, .min = 1, .max = 1e15, .help = "Rows to generate."                         \
+        .name = "rows", .type = MST_OPTION_INT, .offset = FIELD(rows), .fallback = default_rows, .min = 1,   \
+        .max = 1e15, .help = "Rows to generate."                                                             \
     }
 #define SEED_ROW                                                                                             \
     {                                                                                                        \
-        .name = "seed", .type = MST_OPTION_INT, .offset = offsetof(gen_options, seed), .fallback = "1",      \
-        .min = 0, .max = 9.2e18, .help = "Row I depends on the seed and on I only."                          \
+        .name = "seed", .type = MST_OPTION_INT, .offset = FIELD(seed), .fallback = "1", .min = 0,            \
+        .max = 9.2e18, .help = "Row I depends on the seed and on I only."                                    \
     }
 #define FIRST_ROW                                                                                            \
     {                                                                                                        \
-        .name = "first-row", .type = MST_OPTION_INT, .offset = offsetof(gen_options, first_row),             \
-        .fallback = "0", .min = 0, .max = 1e15,                                                              \
+        .name = "first-row", .type = MST_OPTION_INT, .offset = FIELD(first_row), .fallback = "0", .min = 0,  \
+        .max = 1e15,                                                                                         \
         .help = "Number of the first row. Slices with different first rows are parts of one data set."       \
+    }
+
+/* The groups of a generator: its rows, its shape, and the options that all have. */
+#define GEN_GROUPS(rows_table, shape_table)                                                                  \
+    {                                                                                                        \
+        {"Rows", rows_table, 0}, {"Shape", shape_table, 0}, {"Output", mst_data_out_table, FIELD(out)},      \
+            {"Other", mst_cli_config_table, FIELD(config)}, {.table = NULL},                                 \
     }
 
 /* Opens the sink for rows of numbered features. `of`: a description of the meaning of the numbers; takes the
@@ -51,16 +63,12 @@ static mst_status gen_open_sink(mst_data_sink *sink, const mst_data_out_options 
 
 /* ---- criteo ---- */
 
-typedef struct criteo_options {
-    int64_t features;
-} criteo_options;
-
 static const mst_option gen_table[] = {ROWS_ROW("1M"), FIRST_ROW, SEED_ROW, {.name = NULL}};
 
 static const mst_option criteo_table[] = {
     {.name = "features",
      .type = MST_OPTION_INT,
-     .offset = offsetof(criteo_options, features),
+     .offset = FIELD(features),
      .fallback = "33762578",
      .min = 128,
      .max = 4294967295.0,
@@ -68,43 +76,27 @@ static const mst_option criteo_table[] = {
     {.name = NULL},
 };
 
-static const mst_option *const criteo_tables[] = {gen_table, criteo_table, mst_data_out_table,
-                                                  mst_cli_config_table, NULL};
-static const mst_command cmd_criteo, cmd_digits, cmd_blobs;
+static const mst_command_group criteo_groups[] = GEN_GROUPS(gen_table, criteo_table);
 
-static mst_status gen_run_criteo(int argc, char **argv)
+static mst_status gen_criteo_run(mst_call *call)
 {
-    gen_options gen = {0};
-    criteo_options criteo = {0};
-    mst_data_out_options out = {0};
-    mst_cli_config config = {0};
-    mst_option_group groups[] = {
-        {.title = "Rows", .table = gen_table, .base = &gen},
-        {.title = "Shape", .table = criteo_table, .base = &criteo},
-        {.title = "Output", .table = mst_data_out_table, .base = &out},
-        {.title = "Other", .table = mst_cli_config_table, .base = &config},
-    };
+    const gen_options *options = call->options;
     mst_data_sink sink = {0};
-    bool helped;
     mst_status st;
-    TRY_OUT(st, mst_cli_parse(&cmd_criteo, groups, 4, argc, argv, NULL, &helped));
-    if (helped)
-        goto out;
     mst_gen_criteo_options o = {
-        .rows = (uint64_t)gen.rows,
-        .first_row = (uint64_t)gen.first_row,
-        .features = (uint64_t)criteo.features,
-        .seed = (uint64_t)gen.seed,
-        .n_threads = mst_cli_threads(out.threads),
+        .rows = (uint64_t)options->rows,
+        .first_row = (uint64_t)options->first_row,
+        .features = (uint64_t)options->features,
+        .seed = (uint64_t)options->seed,
+        .n_threads = mst_cli_threads(options->out.threads),
     };
     mst_data_info info = {.n_features = o.features};
-    TRY_OUT(st, gen_open_sink(&sink, &out, o.rows,
-                              json_sprintf("criteo of %lld features", (long long)criteo.features)));
+    TRY_OUT(st, gen_open_sink(&sink, &options->out, o.rows,
+                              json_sprintf("criteo of %lld features", (long long)options->features)));
     TRY_OUT(st, mst_gen_criteo(&o, mst_data_sink_take, &sink));
     st = mst_data_sink_commit(&sink, &info);
 out:
     mst_data_sink_close(&sink);
-    mst_options_fini(groups, 4);
     return st;
 }
 
@@ -112,113 +104,91 @@ static const mst_command cmd_criteo = {
     .name = "criteo",
     .summary =
         "click logs: 13 numbers and 26 categories with Zipf popularity, labels 0/1 from a planted model",
-    .run = gen_run_criteo,
+    .run = gen_criteo_run,
     .usage = "data gen criteo --rows N --out FILE [options]",
-
-    .tables = criteo_tables,
+    .no_words = true,
+    .groups = criteo_groups,
+    .options_size = sizeof(gen_options),
     .examples = "muster data gen criteo --rows 1M --features 33762578 --out train.cache\n"
                 "muster data gen criteo --rows 100k --first-row 1M --out test.cache\n",
 };
 
 /* ---- blobs ---- */
 
-typedef struct blobs_options {
-    int64_t features, classes;
-    double spread;
-} blobs_options;
-
 static const mst_option blobs_table[] = {
     {.name = "features",
      .type = MST_OPTION_INT,
-     .offset = offsetof(blobs_options, features),
+     .offset = FIELD(features),
      .fallback = "16",
      .min = 1,
      .max = 65536,
      .help = "Number of features, all of them present in every row."},
     {.name = "classes",
      .type = MST_OPTION_INT,
-     .offset = offsetof(blobs_options, classes),
+     .offset = FIELD(classes),
      .fallback = "2",
      .min = 2,
      .max = 65536,
      .help = "Number of classes."},
     {.name = "spread",
      .type = MST_OPTION_REAL,
-     .offset = offsetof(blobs_options, spread),
+     .offset = FIELD(spread),
      .fallback = "1",
      .min = 1e-6,
      .max = 1e6,
      .help = "Distance between class centres, in standard deviations of the noise."},
     {.name = NULL},
 };
-static const mst_option *const blobs_tables[] = {gen_table, blobs_table, mst_data_out_table,
-                                                 mst_cli_config_table, NULL};
+static const mst_command_group blobs_groups[] = GEN_GROUPS(gen_table, blobs_table);
 
-static mst_status gen_run_blobs(int argc, char **argv)
+static mst_status gen_blobs_run(mst_call *call)
 {
-    gen_options gen = {0};
-    blobs_options blobs = {0};
-    mst_data_out_options out = {0};
-    mst_cli_config config = {0};
-    mst_option_group groups[] = {
-        {.title = "Rows", .table = gen_table, .base = &gen},
-        {.title = "Shape", .table = blobs_table, .base = &blobs},
-        {.title = "Output", .table = mst_data_out_table, .base = &out},
-        {.title = "Other", .table = mst_cli_config_table, .base = &config},
-    };
+    const gen_options *options = call->options;
     mst_data_sink sink = {0};
-    bool helped;
     mst_status st;
-    TRY_OUT(st, mst_cli_parse(&cmd_blobs, groups, 4, argc, argv, NULL, &helped));
-    if (helped)
-        goto out;
     mst_gen_blobs_options o = {
-        .rows = (uint64_t)gen.rows,
-        .first_row = (uint64_t)gen.first_row,
-        .dims = (uint32_t)blobs.features,
-        .classes = (uint32_t)blobs.classes,
-        .spread = blobs.spread,
-        .seed = (uint64_t)gen.seed,
-        .n_threads = mst_cli_threads(out.threads),
+        .rows = (uint64_t)options->rows,
+        .first_row = (uint64_t)options->first_row,
+        .dims = (uint32_t)options->features,
+        .classes = (uint32_t)options->classes,
+        .spread = options->spread,
+        .seed = (uint64_t)options->seed,
+        .n_threads = mst_cli_threads(options->out.threads),
     };
     mst_data_info info = {.n_features = o.dims};
-    TRY_OUT(st, gen_open_sink(&sink, &out, o.rows, NULL));
+    TRY_OUT(st, gen_open_sink(&sink, &options->out, o.rows, NULL));
     TRY_OUT(st, mst_gen_blobs(&o, mst_data_sink_take, &sink));
     st = mst_data_sink_commit(&sink, &info);
 out:
     mst_data_sink_close(&sink);
-    mst_options_fini(groups, 4);
     return st;
 }
 
 static const mst_command cmd_blobs = {
     .name = "blobs",
     .summary = "dense rows in Gaussian classes",
-    .run = gen_run_blobs,
+    .run = gen_blobs_run,
     .usage = "data gen blobs --rows N --features D --classes K --out FILE [options]",
-    .tables = blobs_tables,
+    .no_words = true,
+    .groups = blobs_groups,
+    .options_size = sizeof(gen_options),
     .examples = "muster data gen blobs --rows 10k --features 16 --classes 4 --out blobs.svm\n",
 };
 
 /* ---- digits ---- */
 
-typedef struct digits_options {
-    int64_t test_rows;
-} digits_options;
-
 static const mst_option digits_gen_table[] = {ROWS_ROW("60000"), FIRST_ROW, SEED_ROW, {.name = NULL}};
 static const mst_option digits_table[] = {
     {.name = "test-rows",
      .type = MST_OPTION_INT,
-     .offset = offsetof(digits_options, test_rows),
+     .offset = FIELD(test_rows),
      .fallback = "10000",
      .min = 0,
      .max = 1e9,
      .help = "Images in the test files, in addition to --rows; only if --out is a folder."},
     {.name = NULL},
 };
-static const mst_option *const digits_tables[] = {digits_gen_table, digits_table, mst_data_out_table,
-                                                  mst_cli_config_table, NULL};
+static const mst_command_group digits_groups[] = GEN_GROUPS(digits_gen_table, digits_table);
 
 typedef struct folder_progress {
     mst_bar bar;
@@ -238,9 +208,9 @@ static mst_status gen_folder_progress(void *arg, uint64_t first_row, mst_chunk *
 }
 
 /* Writes four IDX files to a folder, with the names of the MNIST files. */
-static mst_status gen_digits_to_folder(const gen_options *gen, const digits_options *digits,
-                                       const mst_data_out_options *out)
+static mst_status gen_digits_to_folder(const gen_options *gen)
 {
+    const mst_data_out_options *out = &gen->out;
     static const char *const names[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                                         "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
     char train[32], test[32];
@@ -253,25 +223,25 @@ static mst_status gen_digits_to_folder(const gen_options *gen, const digits_opti
         TRY(mst_data_check_free(out->out, names, sizeof names / sizeof *names));
     folder_progress progress = {.quiet = out->quiet};
     mst_signals_install();
-    mst_bar_start(&progress.bar, "generating", "images", (uint64_t)(gen->rows + digits->test_rows));
-    mst_status st = mst_gen_digits(out->out, (uint32_t)gen->rows, (uint32_t)digits->test_rows,
+    mst_bar_start(&progress.bar, "generating", "images", (uint64_t)(gen->rows + gen->test_rows));
+    mst_status st = mst_gen_digits(out->out, (uint32_t)gen->rows, (uint32_t)gen->test_rows,
                                    (uint64_t)gen->seed, gen_folder_progress, &progress);
     mst_bar_end(&progress.bar);
     TRY(st);
     if (!out->quiet)
         mst_info("%s: %s training and %s test images of 28 x 28", out->out,
                  mst_figure_grouped((uint64_t)gen->rows, train),
-                 mst_figure_grouped((uint64_t)digits->test_rows, test));
+                 mst_figure_grouped((uint64_t)gen->test_rows, test));
     return MST_OK;
 }
 
-static mst_status gen_digits_to_file(const gen_options *gen, const mst_data_out_options *out)
+static mst_status gen_digits_to_file(const gen_options *gen)
 {
     mst_gen_digits_options o = {
         .rows = (uint64_t)gen->rows,
         .first_row = (uint64_t)gen->first_row,
         .seed = (uint64_t)gen->seed,
-        .n_threads = mst_cli_threads(out->threads),
+        .n_threads = mst_cli_threads(gen->out.threads),
     };
     mst_data_info info = {.n_features = MST_GEN_DIGIT_PIXELS,
                           .channels = 1,
@@ -279,7 +249,7 @@ static mst_status gen_digits_to_file(const gen_options *gen, const mst_data_out_
                           .width = MST_GEN_DIGIT_SIDE};
     mst_data_sink sink = {0};
     mst_status st;
-    TRY_OUT(st, gen_open_sink(&sink, out, o.rows, NULL));
+    TRY_OUT(st, gen_open_sink(&sink, &gen->out, o.rows, NULL));
     TRY_OUT(st, mst_gen_digits_rows(&o, mst_data_sink_take, &sink));
     st = mst_data_sink_commit(&sink, &info);
 out:
@@ -287,43 +257,28 @@ out:
     return st;
 }
 
-static mst_status gen_run_digits(int argc, char **argv)
+static mst_status gen_digits_run(mst_call *call)
 {
-    gen_options gen = {0};
-    digits_options digits = {0};
-    mst_data_out_options out = {0};
-    mst_cli_config config = {0};
-    mst_option_group groups[] = {
-        {.title = "Rows", .table = digits_gen_table, .base = &gen},
-        {.title = "Shape", .table = digits_table, .base = &digits},
-        {.title = "Output", .table = mst_data_out_table, .base = &out},
-        {.title = "Other", .table = mst_cli_config_table, .base = &config},
-    };
+    const gen_options *options = call->options;
+    const mst_data_out_options *out = &options->out;
     const mst_row_writer_ops *ops;
-    bool helped;
-    mst_status st;
-    TRY_OUT(st, mst_cli_parse(&cmd_digits, groups, 4, argc, argv, NULL, &helped));
-    if (helped)
-        goto out;
-    if (out.out == NULL)
-        st = mst_fail(MST_EUSAGE, "no output folder given; add --out FOLDER");
-    else if (out.to != NULL || mst_row_writer_find(NULL, out.out, &ops) == MST_OK)
-        st = gen_digits_to_file(&gen, &out);
-    else
-        st = gen_digits_to_folder(&gen, &digits, &out);
-out:
-    mst_options_fini(groups, 4);
-    return st;
+    if (out->out == NULL)
+        return mst_fail(MST_EUSAGE, "no output folder given; add --out FOLDER");
+    if (out->to != NULL || mst_row_writer_find(NULL, out->out, &ops) == MST_OK)
+        return gen_digits_to_file(options);
+    return gen_digits_to_folder(options);
 }
 
 static const mst_command cmd_digits = {
     .name = "digits",
     .summary = "images of 28 x 28 that resemble handwriting, in ten classes",
-    .run = gen_run_digits,
+    .run = gen_digits_run,
     .usage = "data gen digits --out FOLDER [options]",
     .details = "Writes four IDX files to FOLDER, with the names of the MNIST files. With --to, or if the "
                "suffix of --out names a format, one file of rows is written instead.\n",
-    .tables = digits_tables,
+    .no_words = true,
+    .groups = digits_groups,
+    .options_size = sizeof(gen_options),
     .examples = "muster data gen digits --out digits\n",
 };
 

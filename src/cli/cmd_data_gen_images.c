@@ -12,6 +12,8 @@
 typedef struct images_options {
     int64_t rows, test_rows, first_row, classes, seed;
     char *size;
+    mst_data_out_options out;
+    char *config;
 } images_options;
 
 #define FIELD(name) offsetof(images_options, name)
@@ -59,7 +61,12 @@ static const mst_option images_table[] = {
      .help = "Image I depends on the seed and on I only."},
     {.name = NULL},
 };
-static const mst_option *const tables[] = {images_table, mst_data_out_table, mst_cli_config_table, NULL};
+static const mst_command_group images_groups[] = {
+    {"Images", images_table, 0},
+    {"Output", mst_data_out_table, FIELD(out)},
+    {"Other", mst_cli_config_table, FIELD(config)},
+    {.table = NULL},
+};
 
 static mst_status gen_images_save_part(const char *folder, const char *name, const mst_gen_images_options *o)
 {
@@ -110,44 +117,28 @@ out:
     return st;
 }
 
-static mst_status gen_images_run(int argc, char **argv)
+static mst_status gen_images_run(mst_call *call)
 {
-    images_options images = {0};
-    mst_data_out_options out = {0};
-    mst_cli_config config = {0};
-    mst_option_group groups[] = {
-        {.title = "Images", .table = images_table, .base = &images},
-        {.title = "Output", .table = mst_data_out_table, .base = &out},
-        {.title = "Other", .table = mst_cli_config_table, .base = &config},
-    };
+    const images_options *images = call->options;
+    const mst_data_out_options *out = &images->out;
     const mst_row_writer_ops *ops;
-    bool helped;
-    mst_status st;
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_data_gen_images, groups, 3, argc, argv, NULL, &helped));
-    if (helped)
-        goto out;
-    if (out.out == NULL) {
-        st = mst_fail(MST_EUSAGE, "no output folder given; add --out FOLDER");
-        goto out;
-    }
+    if (out->out == NULL)
+        return mst_fail(MST_EUSAGE, "no output folder given; add --out FOLDER");
     mst_gen_images_options o = {
-        .rows = (uint64_t)images.rows,
-        .first_row = (uint64_t)images.first_row,
-        .classes = (uint32_t)images.classes,
-        .seed = (uint64_t)images.seed,
-        .n_threads = mst_cli_threads(out.threads),
+        .rows = (uint64_t)images->rows,
+        .first_row = (uint64_t)images->first_row,
+        .classes = (uint32_t)images->classes,
+        .seed = (uint64_t)images->seed,
+        .n_threads = mst_cli_threads(out->threads),
     };
-    TRY_OUT(st, mst_parse_sides("size", images.size, &o.channels, &o.height, &o.width));
-    if (out.to == NULL && mst_ends_with(out.out, ".gen"))
-        st = mst_cli_check_free(out.out, out.overwrite) == MST_OK ? mst_gen_images_save(&o, out.out)
-                                                                  : MST_EEXIST;
-    else if (out.to != NULL || mst_row_writer_find(NULL, out.out, &ops) == MST_OK)
-        st = gen_images_to_file(&o, &out);
-    else
-        st = gen_images_to_folder(&o, (uint64_t)images.test_rows, &out);
-out:
-    mst_options_fini(groups, 3);
-    return st;
+    TRY(mst_parse_sides("size", images->size, &o.channels, &o.height, &o.width));
+    if (out->to == NULL && mst_ends_with(out->out, ".gen")) {
+        TRY(mst_cli_check_free(out->out, out->overwrite));
+        return mst_gen_images_save(&o, out->out);
+    }
+    if (out->to != NULL || mst_row_writer_find(NULL, out->out, &ops) == MST_OK)
+        return gen_images_to_file(&o, out);
+    return gen_images_to_folder(&o, (uint64_t)images->test_rows, out);
 }
 
 const mst_command mst_cmd_data_gen_images = {
@@ -159,6 +150,8 @@ const mst_command mst_cmd_data_gen_images = {
         "Writes train.gen and test.gen to FOLDER. They are read like other data and take almost no space: "
         "images are generated when they are read. If --out is FILE.gen, one such file is written. With --to, "
         "or if the suffix of --out names a format (x.cache), the rows themselves are written.\n",
-    .tables = tables,
+    .no_words = true,
+    .groups = images_groups,
+    .options_size = sizeof(images_options),
     .examples = "muster data gen images --classes 50 --rows 5000 --out fake\n",
 };

@@ -25,20 +25,14 @@ static const mst_option index_table[] = {
      .help = "Print JSON instead of a table."},
     {.name = NULL},
 };
-static const mst_option *const tables[] = {index_table, NULL};
+static const mst_command_group index_groups[] = {{"Options", index_table, 0}, {.table = NULL}};
 static const mst_column columns[] = {{.key = "file"}, {.key = "rows", .right = true}, {.key = "index"}};
-
-static bool is_index(const char *path)
-{
-    size_t n = strlen(path), suffix = strlen(MST_INDEX_SUFFIX);
-    return n > suffix && strcmp(path + n - suffix, MST_INDEX_SUFFIX) == 0;
-}
 
 static mst_status index_files(const mst_text_list *paths, const mst_format *format, mst_table *table)
 {
     for (size_t i = 0; i < paths->n; i++) {
         uint64_t rows;
-        if (is_index(paths->items[i]))
+        if (mst_ends_with(paths->items[i], MST_INDEX_SUFFIX))
             continue; /* from a folder or a pattern */
         TRY(mst_index_build(paths->items[i], format, &rows));
         char *name = mst_sprintf("%s%s", paths->items[i], MST_INDEX_SUFFIX);
@@ -52,36 +46,25 @@ static mst_status index_files(const mst_text_list *paths, const mst_format *form
     return MST_OK;
 }
 
-static mst_status index_run(int argc, char **argv)
+static mst_status index_run(mst_call *call)
 {
-    index_options o = {0};
-    mst_option_group groups[] = {{.title = "Options", .table = index_table, .base = &o}};
-    mst_text_list patterns = {0}, paths = {0};
+    const index_options *o = call->options;
+    mst_text_list paths = {0};
     mst_table *table = NULL;
     const mst_format *format = NULL;
-    bool helped;
     mst_status st;
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_data_index, groups, 1, argc, argv, &patterns, &helped));
-    if (helped)
-        goto out;
-    if (patterns.n == 0) {
-        st = mst_fail(MST_EUSAGE, "no files given to index");
-        goto out;
-    }
-    if (strcmp(o.format, "auto") != 0 &&
-        (format = mst_data_kind_format(mst_data_kind_find(o.format))) == NULL) {
-        st = mst_fail(MST_EUSAGE, "--format %s: not a text format; see 'muster list formats'", o.format);
-        goto out;
-    }
-    TRY_OUT(st, mst_glob(&patterns, &paths));
+    if (call->words.n == 0)
+        return mst_fail(MST_EUSAGE, "no files given to index");
+    if (strcmp(o->format, "auto") != 0 &&
+        (format = mst_data_kind_format(mst_data_kind_find(o->format))) == NULL)
+        return mst_fail(MST_EUSAGE, "--format %s: not a text format; see 'muster list formats'", o->format);
+    TRY_OUT(st, mst_glob(&call->words, &paths));
     TRY_OUT(st, mst_table_new(columns, 3, &table));
     TRY_OUT(st, index_files(&paths, format, table));
-    st = o.json ? mst_cli_print_json(mst_table_json(table)) : mst_table_print(table, NULL, true);
+    st = o->json ? mst_cli_print_json(mst_table_json(table)) : mst_table_print(table, NULL, true);
 out:
     mst_table_destroy(table);
     mst_text_list_fini(&paths);
-    mst_text_list_fini(&patterns);
-    mst_options_fini(groups, 1);
     return st;
 }
 
@@ -91,6 +74,7 @@ const mst_command mst_cmd_data_index = {
     .run = index_run,
     .usage = "data index FILE... [options]",
     .details = "Writes FILE" MST_INDEX_SUFFIX " next to each FILE. It is used until FILE changes.\n",
-    .tables = tables,
+    .groups = index_groups,
+    .options_size = sizeof(index_options),
     .examples = "muster data index day_0.tsv day_1.tsv\n",
 };

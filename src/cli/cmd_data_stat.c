@@ -326,6 +326,7 @@ out:
 typedef struct stat_options {
     int64_t threads;
     bool json;
+    mst_data_options data;
 } stat_options;
 
 static const mst_option stat_table[] = {
@@ -342,46 +343,33 @@ static const mst_option stat_table[] = {
      .help = "Print a JSON array with one object per FILE."},
     {.name = NULL},
 };
-static const mst_option *const tables[] = {stat_table, mst_data_option_table, NULL};
+static const mst_command_group stat_groups[] = {
+    {"Options", stat_table, 0},
+    {"Data", mst_data_option_table, offsetof(stat_options, data)},
+    {.table = NULL},
+};
 
-static mst_status stat_run(int argc, char **argv)
+static mst_status stat_run(mst_call *call)
 {
-    stat_options o = {0};
-    mst_data_options data = {0};
-    mst_option_group groups[] = {
-        {.title = "Options", .table = stat_table, .base = &o},
-        {.title = "Data", .table = mst_data_option_table, .base = &data},
-    };
-    mst_text_list paths = {0};
+    stat_options *o = call->options;
+    const mst_text_list *paths = &call->words;
     json_t *all = NULL;
-    bool helped;
-    mst_status st;
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_data_stat, groups, 2, argc, argv, &paths, &helped));
-    if (helped)
-        goto out;
-    if (paths.n == 0) {
-        st = mst_fail(MST_EUSAGE, "no files given; \"-\" is standard input");
-        goto out;
-    }
-    data.labels_given = mst_options_is_set(groups, 2, "labels-from");
-    if (o.json && (all = json_array()) == NULL) {
-        st = mst_fail_memory();
-        goto out;
-    }
+    mst_status st = MST_OK;
+    if (paths->n == 0)
+        return mst_fail(MST_EUSAGE, "no files given; \"-\" is standard input");
+    o->data.labels_given = mst_options_is_set(call->groups, call->n_groups, "labels-from");
+    if (o->json && (all = json_array()) == NULL)
+        return mst_fail_memory();
     mst_signals_install();
-    for (size_t i = 0; i < paths.n; i++) {
+    for (size_t i = 0; i < paths->n; i++) {
         if (i > 0 && all == NULL)
             printf("\n");
-        TRY_OUT(st, stat_describe(paths.items[i], &data, mst_cli_threads(o.threads), all));
+        TRY_OUT(st, stat_describe(paths->items[i], &o->data, mst_cli_threads(o->threads), all));
     }
-    if (all != NULL) {
-        st = mst_cli_print_json(all);
-        all = NULL;
-    }
+    if (all != NULL)
+        return mst_cli_print_json(all);
 out:
     json_decref(all);
-    mst_text_list_fini(&paths);
-    mst_options_fini(groups, 2);
     return st;
 }
 
@@ -391,6 +379,7 @@ const mst_command mst_cmd_data_stat = {
     .run = stat_run,
     .usage = "data stat FILE... [--json] [options]",
     .details = "FILE may be a pattern or a folder, which is described as one data set.\n",
-    .tables = tables,
+    .groups = stat_groups,
+    .options_size = sizeof(stat_options),
     .examples = "muster data stat train.svm\n",
 };

@@ -362,6 +362,7 @@ static mst_status doctor_show(mst_table *machine, mst_table *software, mst_table
 
 typedef struct doctor_options {
     char *cluster, *ssh;
+    bool json;
 } doctor_options;
 
 static const mst_option doctor_table[] = {
@@ -400,36 +401,37 @@ out:
     return st;
 }
 
-static mst_status doctor_run(int argc, char **argv)
+static bool doctor_before(int argc, char **argv, mst_status *st)
 {
-    mst_cli_json json = {0};
-    doctor_options options = {0};
-    mst_option_group groups[] = {{.title = "Options", .table = mst_cli_json_table, .base = &json},
-                                 {.title = "Links", .table = doctor_table, .base = &options}};
-    bool helped;
-    mst_status st;
-    if (argc == 1 && strcmp(argv[0], "--probe") == 0) /* as mst_doctor_cluster starts it */
-        return mst_doctor_probe();
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_doctor, groups, 2, argc, argv, NULL, &helped));
-    if (helped)
-        goto out;
-    if (options.cluster == NULL && options.ssh != NULL)
-        TRY_OUT(st, mst_fail(MST_EUSAGE, "--ssh needs --cluster FILE"));
-    st = options.cluster != NULL ? mst_doctor_cluster(options.cluster, options.ssh, json.json)
-                                 : doctor_describe_machine(json.json);
-out:
-    mst_options_fini(groups, 2);
-    return st;
+    if (argc != 1 || strcmp(argv[0], "--probe") != 0) /* as mst_doctor_cluster starts it */
+        return false;
+    *st = mst_doctor_probe();
+    return true;
 }
 
-static const mst_option *const tables[] = {mst_cli_json_table, doctor_table, NULL};
+static mst_status doctor_run(mst_call *call)
+{
+    const doctor_options *options = call->options;
+    if (options->cluster == NULL && options->ssh != NULL)
+        return mst_fail(MST_EUSAGE, "--ssh needs --cluster FILE");
+    return options->cluster != NULL ? mst_doctor_cluster(options->cluster, options->ssh, options->json)
+                                    : doctor_describe_machine(options->json);
+}
+
+static const mst_command_group doctor_groups[] = {
+    {"Options", mst_cli_json_table, offsetof(doctor_options, json)},
+    {"Links", doctor_table, 0},
+    {.table = NULL}};
 
 const mst_command mst_cmd_doctor = {
     .name = "doctor",
     .summary = "describe this host and this build for a bug report; measure links",
     .run = doctor_run,
     .usage = "doctor [--json] | doctor --cluster FILE [--ssh COMMAND] [--json]",
-    .tables = tables,
+    .no_words = true,
+    .before = doctor_before,
+    .groups = doctor_groups,
+    .options_size = sizeof(doctor_options),
     .examples = "muster doctor --json\n"
                 "muster doctor --cluster cluster.yaml\n",
 };

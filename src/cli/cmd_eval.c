@@ -11,7 +11,8 @@
 
 typedef struct eval_options {
     int64_t accuracy_every;
-    bool quiet;
+    bool quiet, json;
+    mst_apply apply;
 } eval_options;
 
 #define FIELD(name) offsetof(eval_options, name)
@@ -29,8 +30,10 @@ static const mst_option eval_table[] = {
     {.name = NULL},
 };
 
-static const mst_option *const tables[] = {
-    eval_table, mst_apply_table, mst_data_option_table, mst_augment_option_table, mst_cli_json_table, NULL};
+static const mst_command_group eval_groups[] = {{"evaluation", eval_table, 0},
+                                                MST_APPLY_GROUPS(eval_options),
+                                                {"output", mst_cli_json_table, FIELD(json)},
+                                                {.table = NULL}};
 
 /* ---- on the way ---- */
 
@@ -104,38 +107,28 @@ static mst_status eval_print_result(const mst_result *r, const char *checkpoint,
     return st;
 }
 
-static mst_status eval_run(int argc, char **argv)
+static mst_status eval_run(mst_call *call)
 {
-    mst_apply apply = {0};
-    mst_cli_json json = {0};
-    eval_options own = {0};
+    eval_options *own = call->options;
+    mst_apply *apply = &own->apply;
     mst_evaluator *evaluator = NULL;
     mst_result result;
-    mst_option_group groups[] = {
-        {.title = "evaluation", .table = eval_table, .base = &own},
-        {.title = "reading", .table = mst_apply_table, .base = &apply.options},
-        {.title = "data", .table = mst_data_option_table, .base = &apply.data},
-        {.title = "augmentation", .table = mst_augment_option_table, .base = &apply.augment_options},
-        {.title = "output", .table = mst_cli_json_table, .base = &json},
-    };
     mst_status st;
-    TRY_OUT(st, mst_apply_open(&apply, &mst_cmd_eval, groups, 5, argc, argv));
-    if (apply.helped)
-        goto out;
+    TRY_OUT(st, mst_apply_open(apply, call));
     mst_evaluator_options options = {
-        .n_threads = apply.n_threads,
-        .batch = (uint32_t)apply.options.batch,
-        .split_every = (uint64_t)own.accuracy_every,
-        .first_rows = (uint64_t)apply.options.rows,
-        .strict_features = apply.options.strict_features,
+        .n_threads = apply->n_threads,
+        .batch = (uint32_t)apply->options.batch,
+        .split_every = (uint64_t)own->accuracy_every,
+        .first_rows = (uint64_t)apply->options.rows,
+        .strict_features = apply->options.strict_features,
         .stop = mst_signals_stop(),
-        .augment = apply.augment.any ? &apply.augment : NULL,
+        .augment = apply->augment.any ? &apply->augment : NULL,
     };
-    TRY_OUT(st, mst_evaluator_new(apply.assembly.model, &apply.assembly.params, apply.dataset, &options,
+    TRY_OUT(st, mst_evaluator_new(apply->assembly.model, &apply->assembly.params, apply->dataset, &options,
                                   &evaluator));
-    view v = {.every = (uint64_t)own.accuracy_every, .next = (uint64_t)own.accuracy_every};
+    view v = {.every = (uint64_t)own->accuracy_every, .next = (uint64_t)own->accuracy_every};
     mst_bar_start(&v.bar, "evaluating", "rows", 0);
-    if (!own.quiet)
+    if (!own->quiet)
         mst_evaluator_on_progress(evaluator, eval_on_rows, &v);
     st = mst_evaluator_run(evaluator, &result);
     if (st == MST_OK)
@@ -144,13 +137,12 @@ static mst_status eval_run(int argc, char **argv)
     if (st != MST_OK)
         goto out;
     if (result.rows == 0)
-        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: no rows to evaluate", apply.dataset->name));
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: no rows to evaluate", apply->dataset->name));
     mst_cli_unseen("", result.unseen, result.rows);
-    st = eval_print_result(&result, apply.checkpoint, json.json);
+    st = eval_print_result(&result, apply->checkpoint, own->json);
 out:
     mst_evaluator_destroy(evaluator);
-    mst_apply_close(&apply);
-    mst_options_fini(groups, 5);
+    mst_apply_close(apply);
     return st;
 }
 
@@ -162,6 +154,7 @@ const mst_command mst_cmd_eval = {
     .details = "CHECKPOINT is a checkpoint or a run. Of a run, the newest checkpoint is used, or with "
                "--patience the one with the best valid loss (--last: the newest). Options that describe the "
                "data (index base, hashing, columns) default to those of the training.\n",
-    .tables = tables,
+    .groups = eval_groups,
+    .options_size = sizeof(eval_options),
     .examples = "muster eval runs/clicks clicks-test.cache\n",
 };

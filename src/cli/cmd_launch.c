@@ -150,12 +150,12 @@ static const mst_option launch_table[] = {
 };
 
 typedef struct launch {
-    launch_options options;
-    mst_text_list words; /* train and the words after it */
-    bool json;           /* the words include --json */
-    bool strategy;       /* the words have a strategy, or an option that provides one */
-    const char *run;     /* --run; NULL: none */
-    mst_string command;  /* the command line up to --, quoted for a shell */
+    launch_options *options;
+    const mst_text_list *words; /* train and the words after it */
+    bool json;                  /* the words include --json */
+    bool strategy;              /* the words have a strategy, or an option that provides one */
+    const char *run;            /* --run; NULL: none */
+    mst_string command;         /* the command line up to --, quoted for a shell */
     char job[MST_JOB_MAX], secret[2 * SECRET_BYTES + 1], folder[64], program[4096];
 } launch;
 
@@ -176,11 +176,11 @@ static mst_status launch_make_names(launch *l)
     TRY(mst_random_hex(SECRET_BYTES, l->secret));
     TRY(mst_random_hex(4, tail));
     strftime(date, sizeof date, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
-    if (l->options.job != NULL && !launch_is_job_name(l->options.job))
+    if (l->options->job != NULL && !launch_is_job_name(l->options->job))
         return mst_fail(MST_EUSAGE, "--job %s: at most 24 letters, digits, dots, dashes and underscores",
-                        l->options.job);
-    if (l->options.job != NULL)
-        snprintf(l->job, sizeof l->job, "%s", l->options.job);
+                        l->options->job);
+    if (l->options->job != NULL)
+        snprintf(l->job, sizeof l->job, "%s", l->options->job);
     else
         snprintf(l->job, sizeof l->job, "%s-%.4s", date, tail);
     snprintf(l->folder, sizeof l->folder, "/tmp/muster-%s-%s", l->job, tail);
@@ -207,7 +207,7 @@ static mst_status launch_check_mpi_options(const launch *l, const mst_option_gro
         const mst_option *row = &launch_table[i];
         if ((group->set >> i & 1) == 0 || mst_options_unmet(group, 1, row, MST_NEED_STRICT, NULL) == NULL)
             continue;
-        return l->options.mpi
+        return l->options->mpi
                    ? mst_fail(
                          MST_EUSAGE,
                          "--%s: not with --mpi, where --ranks is the number of processes; to make some of "
@@ -215,7 +215,7 @@ static mst_status launch_check_mpi_options(const launch *l, const mst_option_gro
                          row->name)
                    : mst_fail(MST_EUSAGE, "--%s: only with --mpi", row->name);
     }
-    if (l->options.mpi && l->options.ranks == 0 && l->options.hosts == NULL)
+    if (l->options->mpi && l->options->ranks == 0 && l->options->hosts == NULL)
         return mst_fail(MST_EUSAGE,
                         "launch --mpi: the number of processes is missing; give --ranks N or --hosts FILE");
     return MST_OK;
@@ -227,23 +227,23 @@ static mst_status launch_check_options(launch *l, const mst_option_group *groups
         int64_t servers, workers;
         uint32_t hosts;
     } deploys[] = {{0, 0, 0}, {1, 1, 1}, {1, 2, 2}, {1, 3, 3}};
-    bool matmul = l->options.mpi && l->words.n > 0 && strcmp(l->words.items[0], "matmul") == 0;
-    if (l->words.n == 0 || (strcmp(l->words.items[0], "train") != 0 && !matmul))
+    bool matmul = l->options->mpi && l->words->n > 0 && strcmp(l->words->items[0], "matmul") == 0;
+    if (l->words->n == 0 || (strcmp(l->words->items[0], "train") != 0 && !matmul))
         return mst_fail(
             MST_EUSAGE,
             "launch: put the command to start after --, as in: muster launch --workers 2 -- train FILE");
     TRY(launch_check_mpi_options(l, groups));
-    if (l->options.copy && l->options.hosts == NULL)
+    if (l->options->copy && l->options->hosts == NULL)
         return mst_fail(MST_EUSAGE, "--copy needs --hosts FILE");
     *max_hosts = 0;
-    if (l->options.deploy == DEPLOY_NONE)
+    if (l->options->deploy == DEPLOY_NONE)
         return MST_OK;
     if (mst_options_is_set(groups, 1, "servers") || mst_options_is_set(groups, 1, "workers"))
         return mst_fail(MST_EUSAGE,
                         "--deploy sets the number of servers and workers; remove --servers and --workers");
-    l->options.servers = deploys[l->options.deploy].servers;
-    l->options.workers = deploys[l->options.deploy].workers;
-    *max_hosts = l->options.hosts != NULL ? deploys[l->options.deploy].hosts : 0;
+    l->options->servers = deploys[l->options->deploy].servers;
+    l->options->workers = deploys[l->options->deploy].workers;
+    *max_hosts = l->options->hosts != NULL ? deploys[l->options->deploy].hosts : 0;
     return MST_OK;
 }
 
@@ -292,25 +292,25 @@ static mst_status launch_check_option(const launch *l, const mst_option *row, co
         return mst_fail(MST_EUSAGE,
                         "--strategy local after --: launch starts servers and workers for --strategy ps%s; "
                         "for one process, run 'muster train' without launch",
-                        l->options.mpi ? ", or ranks for --strategy allreduce" : "");
-    if (strcmp(name, "strategy") == 0 && strcmp(value, "allreduce") == 0 && !l->options.mpi)
+                        l->options->mpi ? ", or ranks for --strategy allreduce" : "");
+    if (strcmp(name, "strategy") == 0 && strcmp(value, "allreduce") == 0 && !l->options->mpi)
         return mst_fail(MST_EUSAGE,
                         "--strategy allreduce after --: MPI starts its processes; give --mpi before --");
     if ((strcmp(name, "valid") == 0 || strcmp(name, "test") == 0) && strcmp(value, "-") == 0)
         return launch_no_input();
-    if (l->options.mpi)
+    if (l->options->mpi)
         return MST_OK;
     if (strcmp(name, "workers") == 0)
-        return launch_check_count(name, value, l->options.workers);
-    return strcmp(name, "servers") == 0 ? launch_check_count(name, value, l->options.servers) : MST_OK;
+        return launch_check_count(name, value, l->options->workers);
+    return strcmp(name, "servers") == 0 ? launch_check_count(name, value, l->options->servers) : MST_OK;
 }
 
 /* Checks the words after --. */
 static mst_status launch_check_words(launch *l)
 {
     bool options = true;
-    for (size_t i = 1; i < l->words.n; i++) {
-        const char *word = l->words.items[i], *value = "";
+    for (size_t i = 1; i < l->words->n; i++) {
+        const char *word = l->words->items[i], *value = "";
         if (!options || strncmp(word, "--", 2) != 0) {
             if (strcmp(word, "-") == 0)
                 return launch_no_input();
@@ -327,8 +327,8 @@ static mst_status launch_check_words(launch *l)
         bool joined = word[2 + n] == '=', flag = o->type == MST_OPTION_FLAG;
         if (joined)
             value = word + 2 + n + 1;
-        else if (!flag && i + 1 < l->words.n)
-            value = l->words.items[++i];
+        else if (!flag && i + 1 < l->words->n)
+            value = l->words->items[++i];
         if (strcmp(o->name, "json") == 0)
             l->json = strncmp(word, "--no-", 5) != 0 && strcmp(value, "false") != 0;
         if (strcmp(o->name, "strategy") == 0 || strcmp(o->name, "config") == 0 ||
@@ -343,25 +343,25 @@ static mst_status launch_check_words(launch *l)
 
 static mst_status launch_run_mpi_job(launch *l, const mst_launch_sink *sink)
 {
-    bool train = strcmp(l->words.items[0], "train") == 0;
+    bool train = strcmp(l->words->items[0], "train") == 0;
     if (train && !l->strategy)
         return mst_fail(MST_EUSAGE,
                         "launch --mpi: no strategy given; add --strategy allreduce or ps after --");
-    if (l->options.max_restarts > 0 && (!train || l->run == NULL))
+    if (l->options->max_restarts > 0 && (!train || l->run == NULL))
         return mst_fail(MST_EUSAGE, "--max-restarts needs train --run FOLDER after --, so that the restarted "
                                     "job finds its checkpoints");
     mst_mpi_job job = {.name = l->job,
                        .program = l->program,
-                       .words = &l->words,
+                       .words = l->words,
                        .run = l->run,
-                       .hosts_file = l->options.hosts,
-                       .ssh = l->options.ssh,
-                       .args = l->options.mpi_args,
+                       .hosts_file = l->options->hosts,
+                       .ssh = l->options->ssh,
+                       .args = l->options->mpi_args,
                        .sink = sink,
-                       .kind = (mst_mpi_kind)l->options.mpi_plugin,
-                       .n_ranks = (uint32_t)l->options.ranks,
-                       .max_restarts = (uint32_t)l->options.max_restarts,
-                       .grace_s = (uint32_t)l->options.grace};
+                       .kind = (mst_mpi_kind)l->options->mpi_plugin,
+                       .n_ranks = (uint32_t)l->options->ranks,
+                       .max_restarts = (uint32_t)l->options->max_restarts,
+                       .grace_s = (uint32_t)l->options->grace};
     return mst_mpi_job_run(&job);
 }
 
@@ -370,12 +370,12 @@ static mst_status launch_run_job(launch *l, uint32_t max_hosts, const mst_launch
     mst_status st;
     mst_plan plan = {0};
     char *cluster_text = NULL;
-    mst_plan_request request = {.hosts_file = l->options.hosts,
+    mst_plan_request request = {.hosts_file = l->options->hosts,
                                 .job = l->job,
-                                .n_servers = (uint32_t)l->options.servers,
-                                .n_workers = (uint32_t)l->options.workers,
+                                .n_servers = (uint32_t)l->options->servers,
+                                .n_workers = (uint32_t)l->options->workers,
                                 .max_hosts = max_hosts,
-                                .port = (uint16_t)l->options.port};
+                                .port = (uint16_t)l->options->port};
     TRY_OUT(st, mst_plan_make(&request, &plan));
     cluster_text = mst_cluster_text(&plan.cluster);
     if (cluster_text == NULL)
@@ -386,12 +386,12 @@ static mst_status launch_run_job(launch *l, uint32_t max_hosts, const mst_launch
                           .cluster_text = cluster_text,
                           .program = l->program,
                           .command = l->command.text,
-                          .words = &l->words,
-                          .ssh = l->options.ssh,
-                          .copy_folder = l->options.copy ? l->folder : NULL,
+                          .words = l->words,
+                          .ssh = l->options->ssh,
+                          .copy_folder = l->options->copy ? l->folder : NULL,
                           .sink = sink,
-                          .grace_s = (uint32_t)l->options.grace,
-                          .start_s = (uint32_t)l->options.start_timeout};
+                          .grace_s = (uint32_t)l->options->grace,
+                          .start_s = (uint32_t)l->options->start_timeout};
     st = mst_launch_job_run(&job);
 out:
     mst_free(cluster_text);
@@ -399,41 +399,41 @@ out:
     return st;
 }
 
-static mst_status launch_run(int argc, char **argv)
+/* -n, as for mpirun: --ranks. */
+static bool launch_before(int argc, char **argv, mst_status *st)
 {
-    mst_status st;
-    launch l = {0};
-    mst_job_output *output = NULL;
-    bool helped;
-    uint32_t max_hosts;
-    mst_option_group groups[] = {{.title = "Options", .table = launch_table, .base = &l.options}};
-    static char ranks[] = "--ranks"; /* -n, as for mpirun */
+    static char ranks[] = "--ranks";
+    (void)st;
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "-n") == 0)
             argv[i] = ranks;
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_launch, groups, 1, argc, argv, &l.words, &helped));
-    if (helped)
-        goto out;
-    TRY_OUT(st, launch_check_options(&l, groups, &max_hosts));
+    return false;
+}
+
+static mst_status launch_run(mst_call *call)
+{
+    mst_status st;
+    launch l = {.options = call->options, .words = &call->words};
+    mst_job_output *output = NULL;
+    uint32_t max_hosts;
+    TRY_OUT(st, launch_check_options(&l, call->groups, &max_hosts));
     TRY_OUT(st, launch_check_words(&l));
     TRY_OUT(st, launch_make_names(&l));
-    TRY_OUT(st, launch_make_command(&l, argc, argv));
+    TRY_OUT(st, launch_make_command(&l, call->argc, call->argv));
     char folder[96];
     snprintf(folder, sizeof folder, "muster-logs/%s", l.job);
-    const char *logs = l.options.logs != NULL ? l.options.logs : folder;
+    const char *logs = l.options->logs != NULL ? l.options->logs : folder;
     TRY_OUT(st, mst_job_output_new(strcmp(logs, "none") == 0 ? NULL : logs, l.json, &output));
     mst_launch_sink sink = mst_job_output_sink(output);
-    st = l.options.mpi ? launch_run_mpi_job(&l, &sink) : launch_run_job(&l, max_hosts, &sink);
+    st = l.options->mpi ? launch_run_mpi_job(&l, &sink) : launch_run_job(&l, max_hosts, &sink);
 out:
     mst_job_output_destroy(output);
-    mst_text_list_fini(&l.words);
     mst_string_fini(&l.command);
-    mst_options_fini(groups, 1);
     explicit_bzero(l.secret, sizeof l.secret);
     return st;
 }
 
-static const mst_option *const tables[] = {launch_table, NULL};
+static const mst_command_group launch_groups[] = {{"Options", launch_table, 0}, {.table = NULL}};
 
 const mst_command mst_cmd_launch = {
     .name = "launch",
@@ -446,7 +446,9 @@ const mst_command mst_cmd_launch = {
                "Its output is shown with its name at the start of each line, and is saved in one log per "
                "process. Ctrl-C makes all processes save and end; a second Ctrl-C kills them. The last line "
                "names the first process that failed, and the reason.\n",
-    .tables = tables,
+    .before = launch_before,
+    .groups = launch_groups,
+    .options_size = sizeof(launch_options),
     .examples = "muster launch --servers 1 --workers 4 -- train clicks.cache --run runs/job\n"
                 "muster launch --hosts hosts.txt --workers 8 --copy -- train clicks.cache\n"
                 "muster launch --mpi -n 4 -- train clicks.cache --strategy allreduce\n",

@@ -14,6 +14,10 @@
 #include "optim/optim.h"
 #include "strategy/strategy.h"
 
+typedef struct list_options {
+    bool json;
+} list_options;
+
 typedef void list_fn(mst_table *table);
 
 static void list_add(mst_table *table, const char *name, const char *help)
@@ -138,7 +142,6 @@ static const struct {
 #define N_SECTIONS (sizeof sections / sizeof *sections)
 
 static const mst_column columns[] = {{.key = "name"}, {.key = "help"}};
-static const mst_option *const tables[] = {mst_cli_json_table, NULL};
 
 /* Prints section s, or adds it to all when that is not NULL. */
 static mst_status list_section(size_t s, json_t *all, bool first)
@@ -185,38 +188,29 @@ static bool list_wanted(const mst_text_list *names, const char *key)
     return names->n == 0;
 }
 
-static mst_status list_run(int argc, char **argv)
+static mst_status list_run(mst_call *call)
 {
-    mst_cli_json json = {0};
-    mst_option_group groups[] = {{.title = "Options", .table = mst_cli_json_table, .base = &json}};
-    mst_text_list names = {0};
+    const list_options *options = call->options;
     json_t *all = NULL;
-    bool helped, first = true;
-    mst_status st;
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_list, groups, 1, argc, argv, &names, &helped));
-    if (helped)
-        goto out;
-    TRY_OUT(st, list_check_names(&names));
-    if (json.json && (all = json_object()) == NULL) {
-        st = mst_fail_memory();
-        goto out;
-    }
+    bool first = true;
+    mst_status st = MST_OK;
+    TRY(list_check_names(&call->words));
+    if (options->json && (all = json_object()) == NULL)
+        return mst_fail_memory();
     for (size_t s = 0; s < N_SECTIONS; s++) {
-        if (!list_wanted(&names, sections[s].key))
+        if (!list_wanted(&call->words, sections[s].key))
             continue;
         TRY_OUT(st, list_section(s, all, first));
         first = false;
     }
-    if (all != NULL) {
-        st = mst_cli_print_json(all);
-        all = NULL;
-    }
+    if (all != NULL)
+        return mst_cli_print_json(all);
 out:
     json_decref(all);
-    mst_text_list_fini(&names);
-    mst_options_fini(groups, 1);
     return st;
 }
+
+static const mst_command_group list_groups[] = {{"Options", mst_cli_json_table, 0}, {.table = NULL}};
 
 const mst_command mst_cmd_list = {
     .name = "list",
@@ -226,7 +220,8 @@ const mst_command mst_cmd_list = {
     .details = "NAME is one of commands, formats, outputs, generators, models, nets, layers, executors, "
                "optimizers, schedules, strategies, engines, mpi, page, instruction_sets; without NAME, all "
                "of them are listed.\n",
-    .tables = tables,
+    .groups = list_groups,
+    .options_size = sizeof(list_options),
     .words =
         "commands|formats|outputs|generators|models|nets|layers|executors|optimizers|schedules|strategies|"
         "engines|mpi|page|instruction_sets",

@@ -1,8 +1,6 @@
 /* `muster man`: manual pages in roff, made from the command and option tables. One page per command:
  * muster.1, muster-train.1, muster-data-gen-criteo.1.
- *
- * The options of a page come from the command itself, which is run with MST_CLI_HELP_ROFF and prints the
- * groups that it would parse. */
+ */
 #include <ctype.h>
 #include <string.h>
 
@@ -92,19 +90,6 @@ static const man_entry man_files[] = {
 };
 
 /* ---- names ---- */
-
-/* Finds a command in the tree and adds the words that lead to it, joined with dashes. */
-static bool man_find(const mst_command *const *commands, const mst_command *wanted, mst_string *out)
-{
-    size_t before = out->size;
-    for (size_t i = 0; commands != NULL && commands[i] != NULL; i++) {
-        out->size = before;
-        mst_string_format(out, "-%s", commands[i]->name);
-        if (commands[i] == wanted || man_find(commands[i]->commands, wanted, out))
-            return true;
-    }
-    return false;
-}
 
 /* Whether the words, separated by '|', have the first command of "muster-data-gen". */
 static bool man_has_page(const char *words, const char *page)
@@ -228,18 +213,15 @@ static mst_status man_print(mst_string *out)
     return st;
 }
 
-mst_status mst_cli_print_roff(const mst_command *command, const mst_option_group *groups, size_t n)
+/* A page of a command that runs. */
+static mst_status man_print_command(const char *page, const mst_call *call)
 {
-    mst_string out = {0}, page = {0};
-    char *options = mst_options_roff(groups, n), summary[512];
-    mst_string_add(&page, "muster");
-    man_find(mst_commands, command, &page);
-    if (options == NULL || page.failed) {
-        mst_free(options);
-        mst_string_fini(&page);
+    const mst_command *command = call->command;
+    mst_string out = {0};
+    char *options = mst_options_roff(call->groups, call->n_groups), summary[512];
+    if (options == NULL)
         return mst_fail_memory();
-    }
-    man_head(&out, page.text, command->summary);
+    man_head(&out, page, command->summary);
     mst_string_add(&out, ".nf\n.B muster ");
     for (const char *p = command->usage; *p != '\0';) { /* further lines begin with "       muster" */
         char line[256];
@@ -261,11 +243,10 @@ mst_status mst_cli_print_roff(const mst_command *command, const mst_option_group
         man_paragraphs(&out, command->details);
     }
     mst_string_format(&out, ".SH OPTIONS\n%s", options);
-    mst_string_add(&out, n > 1 ? ".SS Help\n" : "");
+    mst_string_add(&out, call->n_groups > 1 ? ".SS Help\n" : "");
     mst_string_add(&out, ".TP\n\\fB\\-\\-help\\fR\nPrint a summary of the options and exit.\n");
-    man_tail(&out, page.text, command->examples, NULL);
+    man_tail(&out, page, command->examples, NULL);
     mst_free(options);
-    mst_string_fini(&page);
     return man_print(&out);
 }
 
@@ -340,33 +321,24 @@ static mst_status man_print_page(const char *name)
         return mst_fail(MST_EUSAGE, "man %s: unknown page; 'muster man' lists the pages", name);
     if (command->run == NULL)
         return man_print_overview(page, command);
-    char word[] = MST_CLI_HELP_ROFF, *argv[] = {word, NULL};
-    return command->run(1, argv);
+    mst_call call;
+    mst_status st = mst_call_begin(&call, command);
+    if (st == MST_OK)
+        st = man_print_command(page, &call);
+    mst_call_end(&call);
+    return st;
 }
 
-static const mst_option man_table[] = {{.name = NULL}};
-
-static mst_status man_run(int argc, char **argv)
+static mst_status man_run(mst_call *call)
 {
-    mst_option_group groups[] = {{.title = "Options", .table = man_table, .base = &groups}};
-    mst_text_list names = {0};
-    bool helped;
-    mst_status st;
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_man, groups, 1, argc, argv, &names, &helped));
-    if (helped)
-        goto out;
-    if (names.n > 1)
-        TRY_OUT(st, mst_fail(MST_EUSAGE, "man %s %s: name one page", names.items[0], names.items[1]));
-    if (names.n == 1) {
-        st = man_print_page(names.items[0]);
-    } else {
-        puts("muster" SECTION);
-        man_list(mst_commands, "muster");
-    }
-out:
-    mst_text_list_fini(&names);
-    mst_options_fini(groups, 1);
-    return st;
+    const mst_text_list *names = &call->words;
+    if (names->n > 1)
+        return mst_fail(MST_EUSAGE, "man %s %s: name one page", names->items[0], names->items[1]);
+    if (names->n == 1)
+        return man_print_page(names->items[0]);
+    puts("muster" SECTION);
+    man_list(mst_commands, "muster");
+    return MST_OK;
 }
 
 const mst_command mst_cmd_man = {

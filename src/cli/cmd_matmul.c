@@ -33,6 +33,8 @@ typedef struct matmul_options {
     char *out, *verify, *grid;
     bool overwrite, trace, by_product, check;
     int placement;
+    char *config;
+    bool json;
 } matmul_options;
 
 #define FIELD(name) offsetof(matmul_options, name)
@@ -131,7 +133,12 @@ static const mst_option matmul_table[] = {
      .help = "Threads of each rank; 0: the cores of the host divided by its ranks."},
     {.name = NULL},
 };
-static const mst_option *const tables[] = {matmul_table, mst_cli_config_table, mst_cli_json_table, NULL};
+static const mst_command_group matmul_groups[] = {
+    {"Multiplication", matmul_table, 0},
+    {"Other", mst_cli_config_table, FIELD(config)},
+    {"Output", mst_cli_json_table, FIELD(json)},
+    {.table = NULL},
+};
 
 /* ---- options ---- */
 
@@ -363,10 +370,11 @@ out:
 /* The arguments that must be equal on all ranks: the files, and the options except those about a rank's own
  * resources.
  */
-static json_t *matmul_shared_options(const mst_option_group *group, const mst_text_list *files)
+static json_t *matmul_shared_options(const mst_call *call)
 {
-    json_t *all = mst_options_json(group, 1), *out = json_array(), *list = json_array();
-    json_t *options = json_object_get(all, group->title);
+    const mst_text_list *files = &call->words;
+    json_t *all = mst_options_json(call->groups, 1), *out = json_array(), *list = json_array();
+    json_t *options = json_object_get(all, call->groups->title);
     for (size_t i = 0; i < files->n; i++)
         json_array_append_new(list, json_string(files->items[i]));
     json_object_del(options, "threads");
@@ -452,11 +460,10 @@ static mst_status matmul_share_failure(const mst_mpi *mpi, mst_status st)
 }
 
 /* st: how this rank understood its words. */
-static mst_status matmul_agree(const mst_mpi *mpi, mst_status st, const mst_option_group *group,
-                               const mst_text_list *files)
+static mst_status matmul_agree(const mst_mpi *mpi, mst_status st, const mst_call *call)
 {
     TRY(matmul_share_failure(mpi, st));
-    json_t *mine = matmul_shared_options(group, files);
+    json_t *mine = matmul_shared_options(call);
     st = matmul_compare_words(mpi, mine);
     json_decref(mine);
     return matmul_share_failure(mpi, st);
@@ -464,7 +471,7 @@ static mst_status matmul_agree(const mst_mpi *mpi, mst_status st, const mst_opti
 
 /* The job of one rank; everything that ends well, or ill with all ranks knowing it, ends MPI together. */
 static mst_status matmul_work_as_rank(mst_matmul_options *o, bool as_json, mst_status understood,
-                                      const mst_option_group *group, const mst_text_list *files)
+                                      const mst_call *call)
 {
     mst_rank_monitor *monitor = NULL;
     mst_rank_monitor_options w = {.mpi = o->mpi,
@@ -476,8 +483,7 @@ static mst_status matmul_work_as_rank(mst_matmul_options *o, bool as_json, mst_s
     bool alone = false;
     mst_error_save(&error, understood);
     TRY(mst_rank_monitor_new(&w, &monitor));
-    mst_status st =
-        matmul_agree(o->mpi, understood == MST_OK ? MST_OK : mst_error_restore(&error), group, files);
+    mst_status st = matmul_agree(o->mpi, understood == MST_OK ? MST_OK : mst_error_restore(&error), call);
     if (st == MST_OK)
         st = matmul_work(o, as_json, &alone);
     mst_error_save(&error, st);
@@ -500,42 +506,29 @@ static mst_status matmul_work_as_rank(mst_matmul_options *o, bool as_json, mst_s
     return mst_error_restore(&error);
 }
 
-static mst_status matmul_run(int argc, char **argv)
+static mst_status matmul_run(mst_call *call)
 {
-    matmul_options matmul = {0};
-    mst_cli_config config = {0};
-    mst_cli_json json = {0};
-    mst_option_group groups[] = {
-        {.title = "Multiplication", .table = matmul_table, .base = &matmul},
-        {.title = "Other", .table = mst_cli_config_table, .base = &config},
-        {.title = "Output", .table = mst_cli_json_table, .base = &json},
-    };
-    mst_text_list files = {0};
+    const matmul_options *options = call->options;
     mst_matmul_options o = {.stop = mst_signals_stop()};
     mst_mpi_launch launch;
-    bool helped = false, alone;
-    mst_status st = mst_cli_parse(&mst_cmd_matmul, groups, 3, argc, argv, &files, &helped);
-    if (helped)
-        goto out;
+    bool alone;
+    mst_status st = call->parsed;
     if (st == MST_OK)
-        st = matmul_read_options(&matmul, &files, &o);
+        st = matmul_read_options(options, &call->words, &o);
     mst_signals_install();
     mst_mpi_launched(&launch);
     if (launch.launched) {
         mst_error understood;
         mst_error_save(&understood, st);
         mst_rank_exit_prepare(START_MS);
-        TRY_OUT(st, mst_mpi_start(NULL, &o.mpi));
+        TRY(mst_mpi_start(NULL, &o.mpi));
         st = understood.code == MST_OK ? MST_OK : mst_error_restore(&understood);
-        o.n_threads = matmul_choose_threads(matmul.threads, o.mpi);
-        st = matmul_work_as_rank(&o, json.json, st, groups, &files);
+        o.n_threads = matmul_choose_threads(options->threads, o.mpi);
+        st = matmul_work_as_rank(&o, options->json, st, call);
     } else if (st == MST_OK) {
-        o.n_threads = matmul_choose_threads(matmul.threads, NULL);
-        st = matmul_work(&o, json.json, &alone);
+        o.n_threads = matmul_choose_threads(options->threads, NULL);
+        st = matmul_work(&o, options->json, &alone);
     }
-out:
-    mst_text_list_fini(&files);
-    mst_options_fini(groups, 3);
     return st;
 }
 
@@ -546,7 +539,9 @@ const mst_command mst_cmd_matmul = {
     .usage = "matmul [A.npy B.npy] [options]",
     .details = "A and B come from .npy files (float32 or float64) or, with --m, from a seed. The memory that "
                "each rank needs is printed before the start; matrices that do not fit are streamed.\n",
-    .tables = tables,
+    .run_misused = true,
+    .groups = matmul_groups,
+    .options_size = sizeof(matmul_options),
     .examples = "muster matmul --m 8192 --out C.npy\n"
                 "mpirun -n 4 muster matmul A.npy B.npy --out C.npy\n"
                 "muster matmul --m 20000 --trace\n",

@@ -9,8 +9,6 @@
 #include "model/executor.h"
 #include "train/assembly.h"
 
-static const mst_command cmd_show, cmd_export;
-
 /* ---- show ---- */
 
 typedef struct show_options {
@@ -18,6 +16,7 @@ typedef struct show_options {
     char *input, *executor, *hidden;
     int64_t classes;
     int activation;
+    bool json;
 } show_options;
 
 static const mst_option show_table[] = {
@@ -57,7 +56,8 @@ static const mst_option show_table[] = {
      .help = "Nets: implementation of the layers (see `muster list executors`)."},
     {.name = NULL},
 };
-static const mst_option *const show_tables[] = {show_table, mst_cli_json_table, NULL};
+static const mst_command_group show_groups[] = {
+    {"nets", show_table, 0}, {"output", mst_cli_json_table, offsetof(show_options, json)}, {.table = NULL}};
 
 /* The built-in net of that name, unless a file or folder has the name. */
 static const mst_known_net *model_find_known(const char *name)
@@ -130,7 +130,7 @@ static mst_status model_layers_table(const mst_chain *chain, const mst_params *p
     return MST_OK;
 }
 
-static mst_status model_show_net(const char *word, const show_options *options, bool json)
+static mst_status model_show_net(const char *word, const show_options *options)
 {
     mst_chain *chain = NULL;
     mst_params params = {0};
@@ -148,7 +148,7 @@ static mst_status model_show_net(const char *word, const show_options *options, 
         memory += mst_dims_size(&chain->layers[i]->out) * sizeof(float);
     TRY_OUT(st, model_layers_table(chain, &params, &table));
     model_dims_text(&chain->in, input, sizeof input);
-    if (json) {
+    if (options->json) {
         st = mst_cli_print_json(json_pack("{s:s, s:I, s:I, s:I, s:I, s:s, s:o}", "input", input, "parameters",
                                           (json_int_t)n_params, "weights_bytes",
                                           (json_int_t)(n_params * sizeof(float)), "flops",
@@ -172,13 +172,13 @@ out:
 
 /* Loads the one checkpoint or run named on the command line; *checkpoint is the folder, the caller's to free.
  */
-static mst_status model_load_one(const mst_text_list *words, bool last, const mst_command *command,
-                                 mst_assembly *assembly, mst_checkpoint_meta *meta, char **checkpoint)
+static mst_status model_load_one(const mst_call *call, bool last, mst_assembly *assembly,
+                                 mst_checkpoint_meta *meta, char **checkpoint)
 {
     bool best;
-    if (words->n != 1)
-        return mst_fail(MST_EUSAGE, "give one checkpoint: muster %s", command->usage);
-    TRY(mst_checkpoint_find_model(words->items[0], last, checkpoint, &best));
+    if (call->words.n != 1)
+        return mst_fail(MST_EUSAGE, "give one checkpoint: muster %s", call->command->usage);
+    TRY(mst_checkpoint_find_model(call->words.items[0], last, checkpoint, &best));
     return mst_assembly_from_checkpoint(assembly, *checkpoint, mst_kernels_get(mst_isa_best()), NULL, 0,
                                         meta);
 }
@@ -210,37 +210,26 @@ static mst_status model_views_table(const mst_params *params, mst_table **out)
     return MST_OK;
 }
 
-static mst_status model_show_run(int argc, char **argv)
+static mst_status model_show_run(mst_call *call)
 {
-    mst_cli_json json = {0};
-    show_options options = {0};
-    mst_option_group groups[] = {{.title = "nets", .table = show_table, .base = &options},
-                                 {.title = "output", .table = mst_cli_json_table, .base = &json}};
-    mst_text_list words = {0};
+    const show_options *options = call->options;
+    const mst_text_list *words = &call->words;
     mst_assembly assembly = {0};
     mst_checkpoint_meta meta = {0};
     mst_table *table = NULL;
     char *checkpoint = NULL;
-    bool helped;
     mst_status st;
-    TRY_OUT(st, mst_cli_parse(&cmd_show, groups, 2, argc, argv, &words, &helped));
-    if (helped)
-        goto out;
-    if (words.n == 1 && (model_find_known(words.items[0]) != NULL ||
-                         (mst_path_exists(words.items[0]) && !mst_path_is_folder(words.items[0])))) {
-        st = model_show_net(words.items[0], &options, json.json);
-        goto out;
-    }
-    if (words.n == 1 && !mst_path_exists(words.items[0])) {
-        st = mst_fail(
+    if (words->n == 1 && (model_find_known(words->items[0]) != NULL ||
+                          (mst_path_exists(words->items[0]) && !mst_path_is_folder(words->items[0]))))
+        return model_show_net(words->items[0], options);
+    if (words->n == 1 && !mst_path_exists(words->items[0]))
+        return mst_fail(
             MST_EINPUT,
             "%s: there is no such checkpoint or net file, and no net of that name (muster list nets)",
-            words.items[0]);
-        goto out;
-    }
-    TRY_OUT(st, model_load_one(&words, options.last, &cmd_show, &assembly, &meta, &checkpoint));
+            words->items[0]);
+    TRY_OUT(st, model_load_one(call, options->last, &assembly, &meta, &checkpoint));
     TRY_OUT(st, model_views_table(&assembly.params, &table));
-    if (json.json) {
+    if (options->json) {
         st = mst_cli_print_json(json_pack("{s:s, s:O, s:O, s:I, s:I, s:I, s:o}", "checkpoint", checkpoint,
                                           "model", meta.model, "optimizer", meta.optimizer, "step",
                                           (json_int_t)meta.step, "rows", (json_int_t)meta.rows, "epoch",
@@ -258,8 +247,6 @@ out:
     mst_checkpoint_meta_fini(&meta);
     mst_free(checkpoint);
     mst_assembly_fini(&assembly);
-    mst_text_list_fini(&words);
-    mst_options_fini(groups, 2);
     return st;
 }
 
@@ -270,7 +257,8 @@ static const mst_command cmd_show = {
     .usage = "model show CHECKPOINT|FILE.net|NET [options]",
     .details = "NET is one of `muster list nets`. FLOPs and memory are those of the forward pass of one "
                "image; training takes about three times as many FLOPs.\n",
-    .tables = show_tables,
+    .groups = show_groups,
+    .options_size = sizeof(show_options),
     .examples = "muster model show lenet\n"
                 "muster model show runs/clicks\n",
 };
@@ -304,7 +292,7 @@ static const mst_option export_table[] = {
      .help = "Runs: use the newest checkpoint, even if the run has a best one."},
     {.name = NULL},
 };
-static const mst_option *const export_tables[] = {export_table, NULL};
+static const mst_command_group export_groups[] = {{"export", export_table, 0}, {.table = NULL}};
 
 /* "weight 12 0.25", or "weight 3 12 0.25" in two dimensions; indices count from 0. */
 static mst_status model_export_view(const mst_params *params, const mst_view *view, mst_out *out)
@@ -323,28 +311,20 @@ static mst_status model_export_view(const mst_params *params, const mst_view *vi
     return MST_OK;
 }
 
-static mst_status model_export_run(int argc, char **argv)
+static mst_status model_export_run(mst_call *call)
 {
-    export_options options = {0};
-    mst_option_group groups[] = {{.title = "export", .table = export_table, .base = &options}};
-    mst_text_list words = {0};
+    const export_options *options = call->options;
     mst_assembly assembly = {0};
     mst_checkpoint_meta meta = {0};
     mst_out *out = NULL;
     char *checkpoint = NULL;
-    bool helped;
     mst_status st;
-    TRY_OUT(st, mst_cli_parse(&cmd_export, groups, 1, argc, argv, &words, &helped));
-    if (helped)
-        goto out;
-    if (!options.text) {
-        st = mst_fail(MST_EUSAGE,
-                      "--no-text: text is the only export format; the checkpoint itself is safetensors");
-        goto out;
-    }
-    TRY_OUT(st, mst_cli_check_free(options.out, options.overwrite));
-    TRY_OUT(st, model_load_one(&words, options.last, &cmd_export, &assembly, &meta, &checkpoint));
-    TRY_OUT(st, mst_out_open(options.out, &out));
+    if (!options->text)
+        return mst_fail(MST_EUSAGE,
+                        "--no-text: text is the only export format; the checkpoint itself is safetensors");
+    TRY_OUT(st, mst_cli_check_free(options->out, options->overwrite));
+    TRY_OUT(st, model_load_one(call, options->last, &assembly, &meta, &checkpoint));
+    TRY_OUT(st, mst_out_open(options->out, &out));
     for (uint32_t i = 0; i < assembly.params.n_views; i++)
         TRY_OUT(st, model_export_view(&assembly.params, &assembly.params.views[i], out));
     st = mst_out_commit(out);
@@ -353,8 +333,6 @@ out:
     mst_checkpoint_meta_fini(&meta);
     mst_free(checkpoint);
     mst_assembly_fini(&assembly);
-    mst_text_list_fini(&words);
-    mst_options_fini(groups, 1);
     return st;
 }
 
@@ -364,7 +342,8 @@ static const mst_command cmd_export = {
     .run = model_export_run,
     .usage = "model export CHECKPOINT [options]",
     .details = "One line per non-zero weight, e.g. \"weight 12 0.25\", indices from 0.\n",
-    .tables = export_tables,
+    .groups = export_groups,
+    .options_size = sizeof(export_options),
     .examples = "muster model export runs/clicks --out weights.txt\n",
 };
 

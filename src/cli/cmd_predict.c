@@ -15,6 +15,7 @@ typedef struct predict_options {
     char *out;
     int what;
     bool overwrite, names;
+    mst_apply apply;
 } predict_options;
 
 #define FIELD(name) offsetof(predict_options, name)
@@ -44,8 +45,8 @@ static const mst_option predict_table[] = {
     {.name = NULL},
 };
 
-static const mst_option *const tables[] = {predict_table, mst_apply_table, mst_data_option_table,
-                                           mst_augment_option_table, NULL};
+static const mst_command_group predict_groups[] = {
+    {"prediction", predict_table, 0}, MST_APPLY_GROUPS(predict_options), {.table = NULL}};
 
 static uint32_t predict_best_of(const float *y, uint32_t n)
 {
@@ -76,9 +77,10 @@ static mst_status predict_write_row(mst_out *out, int what, const mst_data_optio
 
 /* Scores rows in file order in one lane; other threads parse ahead. *unseen: number of rows with features
  * that the model does not have. */
-static mst_status predict(const mst_apply *apply, const predict_options *options, mst_out *out,
-                          uint64_t *n_rows, uint64_t *unseen)
+static mst_status predict_rows(const predict_options *options, mst_out *out, uint64_t *n_rows,
+                               uint64_t *unseen)
 {
+    const mst_apply *apply = &options->apply;
     const mst_model *model = apply->assembly.model;
     uint32_t batch_rows = (uint32_t)apply->options.batch;
     const mst_text_list *files = options->names ? mst_images_files(apply->dataset) : NULL;
@@ -135,49 +137,37 @@ out:
     return st;
 }
 
-static mst_status predict_run(int argc, char **argv)
+static mst_status predict_run(mst_call *call)
 {
-    mst_apply apply = {.data.unlabelled = true};
-    predict_options options = {0};
+    predict_options *options = call->options;
+    mst_apply *apply = &options->apply;
     mst_out *out = NULL;
     uint64_t n_rows = 0, unseen = 0;
-    mst_option_group groups[] = {
-        {.title = "prediction", .table = predict_table, .base = &options},
-        {.title = "reading", .table = mst_apply_table, .base = &apply.options},
-        {.title = "data", .table = mst_data_option_table, .base = &apply.data},
-        {.title = "augmentation", .table = mst_augment_option_table, .base = &apply.augment_options},
-    };
     mst_status st;
-    TRY_OUT(st, mst_apply_open(&apply, &mst_cmd_predict, groups, 4, argc, argv));
-    if (apply.helped)
-        goto out;
-    TRY_OUT(st, mst_cli_check_free(options.out, options.overwrite));
-    if (options.names && mst_images_files(apply.dataset) == NULL) {
-        st = mst_fail(MST_EUSAGE, "--names: the rows of %s are not image files", apply.dataset->name);
-        goto out;
-    }
-    if (options.what == WHAT_NAME && apply.data.image_classes.n > 0 &&
-        apply.data.image_classes.n != apply.assembly.model->shape.n_classes) {
-        st =
-            mst_fail(MST_EUSAGE, "--what name: --image-classes names %zu classes, but %s has %u",
-                     apply.data.image_classes.n, apply.words.items[0], apply.assembly.model->shape.n_classes);
-        goto out;
-    }
-    if (options.what == WHAT_NAME && apply.data.image_classes.n < apply.assembly.model->shape.n_classes) {
-        st = mst_fail(MST_EUSAGE,
-                      "--what name: the classes of %s have no names, as it was not trained on a folder of "
-                      "images: give them with --image-classes, or --what class prints numbers",
-                      apply.words.items[0]);
-        goto out;
-    }
-    TRY_OUT(st, mst_out_open(options.out, &out));
-    TRY_OUT(st, predict(&apply, &options, out, &n_rows, &unseen));
+    apply->data.unlabelled = true;
+    TRY_OUT(st, mst_apply_open(apply, call));
+    const uint32_t n_classes = apply->assembly.model->shape.n_classes;
+    const size_t n_named = apply->data.image_classes.n;
+    TRY_OUT(st, mst_cli_check_free(options->out, options->overwrite));
+    if (options->names && mst_images_files(apply->dataset) == NULL)
+        TRY_OUT(st,
+                mst_fail(MST_EUSAGE, "--names: the rows of %s are not image files", apply->dataset->name));
+    if (options->what == WHAT_NAME && n_named > 0 && n_named != n_classes)
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "--what name: --image-classes names %zu classes, but %s has %u",
+                             n_named, apply->words->items[0], n_classes));
+    if (options->what == WHAT_NAME && n_named < n_classes)
+        TRY_OUT(st,
+                mst_fail(MST_EUSAGE,
+                         "--what name: the classes of %s have no names, as it was not trained on a folder of "
+                         "images: give them with --image-classes, or --what class prints numbers",
+                         apply->words->items[0]));
+    TRY_OUT(st, mst_out_open(options->out, &out));
+    TRY_OUT(st, predict_rows(options, out, &n_rows, &unseen));
     TRY_OUT(st, mst_out_commit(out));
     mst_cli_unseen("", unseen, n_rows);
 out:
     mst_out_close(out);
-    mst_apply_close(&apply);
-    mst_options_fini(groups, 4);
+    mst_apply_close(apply);
     return st;
 }
 
@@ -193,7 +183,8 @@ const mst_command mst_cmd_predict = {
         "lines that start with features, TFRecords without the label, IDX images without labels).\n"
         "FILE may also be an image or a folder of images, with or without folders of classes.\n"
         "Rows from a pipe or standard input (\"-\") are answered as they arrive.\n",
-    .tables = tables,
+    .groups = predict_groups,
+    .options_size = sizeof(predict_options),
     .examples = "muster predict runs/clicks new.tsv --out predictions.txt\n"
                 "muster predict runs/photos holiday.jpg --what name --names\n",
 };

@@ -9,10 +9,10 @@
 
 typedef struct report_options {
     char *out, *svg;
-    bool overwrite, markdown, csv;
+    bool overwrite, markdown, csv, json;
 } report_options;
 
-static const mst_option option_table[] = {
+static const mst_option report_table[] = {
     {.name = "out",
      .type = MST_OPTION_TEXT,
      .offset = offsetof(report_options, out),
@@ -114,7 +114,7 @@ static json_t *report_defaults(void)
     return json;
 }
 
-static mst_status report_write(mst_run_data *const *runs, size_t n, const report_options *options, bool json)
+static mst_status report_write(mst_run_data *const *runs, size_t n, const report_options *options)
 {
     mst_status st;
     mst_report *report = NULL;
@@ -125,7 +125,7 @@ static mst_status report_write(mst_run_data *const *runs, size_t n, const report
         TRY_OUT(st, mst_report_svg(report, options->svg, &plots));
         mst_cli_note("%s: %zu plots", options->svg, plots);
     }
-    if (json)
+    if (options->json)
         st = report_write_json(report, options);
     else if (options->markdown || options->csv)
         st = report_write_text(report, options);
@@ -137,8 +137,14 @@ out:
     return st;
 }
 
-static mst_status report_read_and_write(const mst_text_list *words, const report_options *options, bool json)
+static mst_status report_run(mst_call *call)
 {
+    const report_options *options = call->options;
+    const mst_text_list *words = &call->words;
+    if (words->n == 0)
+        return mst_fail(MST_EUSAGE, "give the folder of a run: muster %s", mst_cmd_report.usage);
+    if (options->markdown + options->csv + options->json > 1)
+        return mst_fail(MST_EUSAGE, "--markdown, --csv and --json exclude each other");
     mst_status st = MST_OK;
     mst_run_data **runs = mst_calloc(words->n, sizeof(void *));
     if (runs == NULL)
@@ -148,7 +154,7 @@ static mst_status report_read_and_write(const mst_text_list *words, const report
         for (size_t k = 0; k < runs[i]->warnings.n; k++)
             mst_cli_note("%s", runs[i]->warnings.items[k]);
     }
-    st = report_write(runs, words->n, options, json);
+    st = report_write(runs, words->n, options);
 out:
     for (size_t i = 0; i < words->n; i++)
         mst_run_data_destroy(runs[i]);
@@ -156,30 +162,10 @@ out:
     return st;
 }
 
-static mst_status report_run(int argc, char **argv)
-{
-    mst_status st;
-    report_options options;
-    mst_cli_json json;
-    mst_text_list words = {0};
-    bool helped;
-    mst_option_group groups[] = {{"report", option_table, &options, 0},
-                                 {"output", mst_cli_json_table, &json, 0}};
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_report, groups, 2, argc, argv, &words, &helped));
-    if (helped)
-        goto out;
-    if (words.n == 0)
-        TRY_OUT(st, mst_fail(MST_EUSAGE, "give the folder of a run: muster %s", mst_cmd_report.usage));
-    if (options.markdown + options.csv + json.json > 1)
-        TRY_OUT(st, mst_fail(MST_EUSAGE, "--markdown, --csv and --json exclude each other"));
-    st = report_read_and_write(&words, &options, json.json);
-out:
-    mst_text_list_fini(&words);
-    mst_options_fini(groups, 2);
-    return st;
-}
-
-static const mst_option *const tables[] = {option_table, mst_cli_json_table, NULL};
+static const mst_command_group report_groups[] = {
+    {"report", report_table, 0},
+    {"output", mst_cli_json_table, offsetof(report_options, json)},
+    {.table = NULL}};
 
 const mst_command mst_cmd_report = {
     .name = "report",
@@ -189,7 +175,8 @@ const mst_command mst_cmd_report = {
     .details = "Reads the run directories of finished, running or interrupted runs. The report, "
                "RUN/report.html, is one file that needs no network: curves, tables, resource usage, the "
                "bottleneck, and the commands that reproduce the run.\n",
-    .tables = tables,
+    .groups = report_groups,
+    .options_size = sizeof(report_options),
     .examples = "muster report runs/clicks\n"
                 "muster report runs/* --out compare.html\n",
 };

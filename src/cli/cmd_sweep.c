@@ -23,12 +23,12 @@
 
 typedef struct sweep_options {
     char *out, *jobs;
-    bool oversubscribe, overwrite, extend, retry_failed, stop_on_failure, dry_run, report_only, search;
+    bool oversubscribe, overwrite, extend, retry_failed, stop_on_failure, dry_run, report_only, search, json;
     double run_timeout, auto_seconds;
 } sweep_options;
 
 #define FIELD(name) .offset = offsetof(sweep_options, name)
-static const mst_option option_table[] = {
+static const mst_option sweep_table[] = {
     {.name = "out",
      .type = MST_OPTION_TEXT,
      FIELD(out),
@@ -387,7 +387,7 @@ static void sweep_show_progress(void *arg, const char *text)
         mst_bar_show(text);
 }
 
-static mst_status sweep_work(mst_sweep *sweep, const sweep_options *o, bool json)
+static mst_status sweep_work(mst_sweep *sweep, const sweep_options *o)
 {
     mst_status st;
     mst_runner *runner = NULL;
@@ -395,7 +395,7 @@ static mst_status sweep_work(mst_sweep *sweep, const sweep_options *o, bool json
     mst_runner_progress progress = {.arg = &bar, .show = sweep_show_progress};
     TRY(sweep_check_left(sweep));
     if (o->report_only)
-        return sweep_write_report(sweep, json);
+        return sweep_write_report(sweep, o->json);
     sweep_tell_left_out(sweep);
     mst_bar_start(&bar, "sweep", "runs", 0);
     grid_run grid = {.sweep = sweep, .options = o};
@@ -408,7 +408,7 @@ static mst_status sweep_work(mst_sweep *sweep, const sweep_options *o, bool json
                    : sweep_run_grid(sweep, o, &grid);
     if (st != MST_OK)
         goto out;
-    TRY_OUT(st, sweep_write_report(sweep, json));
+    TRY_OUT(st, sweep_write_report(sweep, o->json));
     st = sweep_outcome(sweep, mst_runner_stopped(runner));
 out:
     mst_runner_destroy(runner);
@@ -432,7 +432,7 @@ static mst_status sweep_load(mst_sweep *sweep, const sweep_options *o)
     return st;
 }
 
-static mst_status sweep_file(const char *file, const sweep_options *o, bool json)
+static mst_status sweep_file(const char *file, const sweep_options *o)
 {
     mst_status st;
     json_t *spec = NULL;
@@ -450,14 +450,14 @@ static mst_status sweep_file(const char *file, const sweep_options *o, bool json
                          "test_loss<=0.5}",
                          file));
     if (o->dry_run) {
-        st = sweep_dry_run(sweep, json);
+        st = sweep_dry_run(sweep, o->json);
         goto out;
     }
     if (o->report_only && !mst_path_exists(folder))
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: no sweep found, so there is nothing to report", folder));
     TRY_OUT(st, sweep_take_lock(folder, &lock));
     TRY_OUT(st, sweep_load(sweep, o));
-    st = sweep_work(sweep, o, json);
+    st = sweep_work(sweep, o);
 out:
     if (lock >= 0)
         close(lock);
@@ -467,28 +467,17 @@ out:
     return st;
 }
 
-static mst_status sweep_run(int argc, char **argv)
+static mst_status sweep_run(mst_call *call)
 {
-    mst_status st;
-    sweep_options options;
-    mst_cli_json json;
-    mst_text_list words = {0};
-    bool helped;
-    mst_option_group groups[] = {{"sweep", option_table, &options, 0},
-                                 {"output", mst_cli_json_table, &json, 0}};
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_sweep, groups, 2, argc, argv, &words, &helped));
-    if (helped)
-        goto out;
-    if (words.n != 1)
-        TRY_OUT(st, mst_fail(MST_EUSAGE, "give the file of one sweep: muster %s", mst_cmd_sweep.usage));
-    st = sweep_file(words.items[0], &options, json.json);
-out:
-    mst_text_list_fini(&words);
-    mst_options_fini(groups, 2);
-    return st;
+    if (call->words.n != 1)
+        return mst_fail(MST_EUSAGE, "give the file of one sweep: muster %s", mst_cmd_sweep.usage);
+    return sweep_file(call->words.items[0], call->options);
 }
 
-static const mst_option *const tables[] = {option_table, mst_cli_json_table, NULL};
+static const mst_command_group sweep_groups[] = {
+    {"sweep", sweep_table, 0},
+    {"output", mst_cli_json_table, offsetof(sweep_options, json)},
+    {.table = NULL}};
 
 const mst_command mst_cmd_sweep = {
     .name = "sweep",
@@ -499,7 +488,8 @@ const mst_command mst_cmd_sweep = {
                "workers, strategies and ways to start processes; docs/SWEEP.md describes it. Each run has "
                "its own directory in SWEEP/runs. The same command continues a sweep that was stopped. The "
                "report is SWEEP/report.html; report.md, report.csv and runs.csv are in the same folder.\n",
-    .tables = tables,
+    .groups = sweep_groups,
+    .options_size = sizeof(sweep_options),
     .examples = "muster sweep grid.yaml --dry-run\n"
                 "muster sweep grid.yaml --jobs auto\n",
 };

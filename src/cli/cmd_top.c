@@ -21,10 +21,10 @@
 #define TICK_SHARE  10 /* reading takes at most one in so many */
 
 typedef struct top_options {
-    bool once;
+    bool once, json;
 } top_options;
 
-static const mst_option option_table[] = {
+static const mst_option top_table[] = {
     {.name = "once",
      .type = MST_OPTION_FLAG,
      .offset = offsetof(top_options, once),
@@ -217,37 +217,24 @@ static mst_status top_print_json(const mst_board *board)
     return MST_OK;
 }
 
-static mst_status top_run(int argc, char **argv)
+static mst_status top_run(mst_call *call)
 {
-    mst_status st;
-    top_options options;
-    mst_cli_json json;
-    mst_text_list words = {0};
+    const top_options *options = call->options;
     mst_board *board = NULL;
-    bool helped;
-    mst_option_group groups[] = {{"top", option_table, &options, 0},
-                                 {"output", mst_cli_json_table, &json, 0}};
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_top, groups, 2, argc, argv, &words, &helped));
-    if (helped)
-        goto out;
-    if (words.n == 0)
-        TRY_OUT(st, mst_fail(MST_EUSAGE, "give the folder of a run, or a folder of runs: muster %s",
-                             mst_cmd_top.usage));
-    TRY_OUT(st, mst_board_new(&words, false, &board));
-    if (json.json)
-        st = top_print_json(board);
-    else if (options.once || !isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO))
-        st = top_print_frame(board);
-    else
-        st = top_follow(board);
-out:
+    if (call->words.n == 0)
+        return mst_fail(MST_EUSAGE, "give the folder of a run, or a folder of runs: muster %s",
+                        mst_cmd_top.usage);
+    TRY(mst_board_new(&call->words, false, &board));
+    mst_status st = options->json ? top_print_json(board)
+                    : options->once || !isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)
+                        ? top_print_frame(board)
+                        : top_follow(board);
     mst_board_destroy(board);
-    mst_text_list_fini(&words);
-    mst_options_fini(groups, 2);
     return st;
 }
 
-static const mst_option *const tables[] = {option_table, mst_cli_json_table, NULL};
+static const mst_command_group top_groups[] = {
+    {"top", top_table, 0}, {"output", mst_cli_json_table, offsetof(top_options, json)}, {.table = NULL}};
 
 const mst_command mst_cmd_top = {
     .name = "top",
@@ -256,6 +243,7 @@ const mst_command mst_cmd_top = {
     .usage = "top RUN... [options]",
     .details = "Follows runs like 'muster dash', in the terminal; q ends it. Without a terminal, or with "
                "--once, prints one picture. Only reads files.\n",
-    .tables = tables,
+    .groups = top_groups,
+    .options_size = sizeof(top_options),
     .examples = "muster top runs/clicks\n",
 };

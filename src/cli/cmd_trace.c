@@ -14,8 +14,6 @@
 #define OPS_MAX 4096 /* most names */
 #define OP_NAME 64
 
-static const mst_command cmd_trace_top, cmd_trace_merge;
-
 /* ---- sums by name ---- */
 
 typedef struct op {
@@ -97,7 +95,7 @@ static mst_status trace_take_line(trace_listener *to, const char *line, size_t n
     return st;
 }
 
-static mst_status take_trace(trace_listener *to, const char *path)
+static mst_status trace_take_file(trace_listener *to, const char *path)
 {
     mst_status st;
     mst_in *in = NULL;
@@ -137,7 +135,7 @@ static mst_status trace_take_run(trace_listener *to, const char *run, const char
     struct dirent *found;
     mst_status st = MST_OK;
     if (!mst_path_is_folder(run))
-        return take_trace(to, run);
+        return trace_take_file(to, run);
     char *folder = mst_sprintf("%s/processes", run);
     DIR *dir = folder != NULL ? opendir(folder) : NULL;
     while (st == MST_OK && dir != NULL && (found = readdir(dir)) != NULL) {
@@ -147,7 +145,7 @@ static mst_status trace_take_run(trace_listener *to, const char *run, const char
         if (path == NULL)
             st = mst_fail_memory();
         else if (mst_path_exists(path))
-            st = take_trace(to, path);
+            st = trace_take_file(to, path);
         mst_free(path);
     }
     if (dir != NULL)
@@ -164,10 +162,11 @@ static mst_status trace_take_run(trace_listener *to, const char *run, const char
 typedef struct trace_top_options {
     char *process;
     int64_t lines;
+    bool json;
 } trace_top_options;
 
 #define FIELD(name) offsetof(trace_top_options, name)
-static const mst_option top_table[] = {
+static const mst_option trace_top_table[] = {
     {.name = "process",
      .type = MST_OPTION_TEXT,
      .offset = FIELD(process),
@@ -183,7 +182,11 @@ static const mst_option top_table[] = {
      .help = "Print at most N lines; 0: all."},
     {.name = NULL},
 };
-static const mst_option *const top_tables[] = {top_table, mst_cli_json_table, NULL};
+static const mst_command_group trace_top_groups[] = {
+    {"trace", trace_top_table, 0},
+    {"output", mst_cli_json_table, offsetof(trace_top_options, json)},
+    {.table = NULL},
+};
 
 static int trace_by_time(const void *a, const void *b)
 {
@@ -221,63 +224,54 @@ static mst_status trace_print_top(ops *self, size_t lines, bool json)
     return st;
 }
 
-static mst_status top_run(int argc, char **argv)
+static mst_status trace_top_run(mst_call *call)
 {
-    trace_top_options options = {0};
-    mst_cli_json json = {0};
-    mst_option_group groups[] = {{.title = "trace", .table = top_table, .base = &options},
-                                 {.title = "output", .table = mst_cli_json_table, .base = &json}};
-    mst_text_list words = {0};
+    const trace_top_options *options = call->options;
     ops all = {0};
-    bool helped;
     mst_status st;
-    TRY_OUT(st, mst_cli_parse(&cmd_trace_top, groups, 2, argc, argv, &words, &helped));
-    if (helped)
-        goto out;
-    if (words.n == 0)
-        TRY_OUT(st, mst_fail(MST_EUSAGE, "muster trace top needs a run"));
+    if (call->words.n == 0)
+        return mst_fail(MST_EUSAGE, "muster trace top needs a run");
     trace_listener to = {.event = trace_add_event, .arg = &all};
-    for (size_t i = 0; i < words.n; i++)
-        TRY_OUT(st, trace_take_run(&to, words.items[i], options.process));
-    st = trace_print_top(&all, (size_t)options.lines, json.json);
+    for (size_t i = 0; i < call->words.n; i++)
+        TRY_OUT(st, trace_take_run(&to, call->words.items[i], options->process));
+    st = trace_print_top(&all, (size_t)options->lines, options->json);
 out:
     mst_free(all.items);
-    mst_text_list_fini(&words);
-    mst_options_fini(groups, 2);
     return st;
 }
 
 static const mst_command cmd_trace_top = {
     .name = "top",
     .summary = "list operations by total time: calls, time, share, output size",
-    .run = top_run,
+    .run = trace_top_run,
     .usage = "trace top RUN... [options]",
     .details = "RUN is a run directory of a training with --trace, or a trace.json. Shares are relative to "
                "the time of all phases; ops (layers) are parts of phases.\n",
-    .tables = top_tables,
+    .groups = trace_top_groups,
+    .options_size = sizeof(trace_top_options),
     .examples = "muster trace top runs/clicks\n",
 };
 
 /* ---- trace merge ---- */
 
-typedef struct merge_options {
+typedef struct trace_merge_options {
     char *out;
     bool overwrite;
-} merge_options;
+} trace_merge_options;
 
-static const mst_option merge_table[] = {
+static const mst_option trace_merge_table[] = {
     {.name = "out",
      .type = MST_OPTION_TEXT,
-     .offset = offsetof(merge_options, out),
+     .offset = offsetof(trace_merge_options, out),
      .metavar = "FILE",
      .help = "Output file. Default: RUN/trace.json. An existing trace is replaced."},
     {.name = "overwrite",
      .type = MST_OPTION_FLAG,
-     .offset = offsetof(merge_options, overwrite),
+     .offset = offsetof(trace_merge_options, overwrite),
      .help = "Replace --out even if it is not a trace."},
     {.name = NULL},
 };
-static const mst_option *const merge_tables[] = {merge_table, NULL};
+static const mst_command_group trace_merge_groups[] = {{"trace", trace_merge_table, 0}, {.table = NULL}};
 
 /* Files are read twice, because the output of one depends on the others. */
 typedef struct merging {
@@ -372,35 +366,29 @@ static mst_status trace_write_event(void *arg, const json_t *event, const char *
     return trace_write_shifted(m, line, n);
 }
 
-static mst_status merge_run(int argc, char **argv)
+static mst_status trace_merge_run(mst_call *call)
 {
-    merge_options options = {0};
-    mst_option_group groups[] = {{.title = "trace", .table = merge_table, .base = &options}};
-    mst_text_list words = {0};
+    const trace_merge_options *options = call->options;
     merging m = {.base = INT64_MAX};
-    char *path = NULL;
-    bool helped;
     mst_status st;
-    TRY_OUT(st, mst_cli_parse(&cmd_trace_merge, groups, 1, argc, argv, &words, &helped));
-    if (helped)
-        goto out;
-    if (words.n != 1)
-        TRY_OUT(st, mst_fail(MST_EUSAGE, "muster trace merge needs one run"));
-    path = options.out != NULL ? mst_strdup(options.out) : mst_sprintf("%s/trace.json", words.items[0]);
+    if (call->words.n != 1)
+        return mst_fail(MST_EUSAGE, "muster trace merge needs one run");
+    const char *run = call->words.items[0];
+    char *path = options->out != NULL ? mst_strdup(options->out) : mst_sprintf("%s/trace.json", run);
     if (path == NULL)
-        TRY_OUT(st, mst_fail_memory());
+        return mst_fail_memory();
     trace_listener survey = {.file = trace_next_file, .event = trace_survey_event, .arg = &m};
-    TRY_OUT(st, trace_take_run(&survey, words.items[0], NULL));
+    TRY_OUT(st, trace_take_run(&survey, run, NULL));
     for (int end = 0; end < 2; end++)
         if (m.n_ends[end] > 0)
             qsort(m.ends[end], m.n_ends[end], sizeof **m.ends, trace_by_id);
-    if (options.out != NULL)
+    if (options->out != NULL)
         TRY_OUT(st,
-                mst_cli_check_own(path, (const char *const[]){"[\n{\"", "[\n]\n", NULL}, options.overwrite));
+                mst_cli_check_own(path, (const char *const[]){"[\n{\"", "[\n]\n", NULL}, options->overwrite));
     TRY_OUT(st, mst_out_open(path, &m.out));
     TRY_OUT(st, mst_out_write(m.out, "[", 1));
     trace_listener to = {.file = trace_next_file, .event = trace_write_event, .arg = &m};
-    TRY_OUT(st, trace_take_run(&to, words.items[0], NULL));
+    TRY_OUT(st, trace_take_run(&to, run, NULL));
     TRY_OUT(st, mst_out_write(m.out, "\n]\n", 3));
     TRY_OUT(st, mst_out_commit(m.out));
     printf("%s: %llu event%s of %llu process%s\n", path, (unsigned long long)m.n, m.n == 1 ? "" : "s",
@@ -410,19 +398,18 @@ out:
     mst_free(m.ends[0]);
     mst_free(m.ends[1]);
     mst_free(path);
-    mst_text_list_fini(&words);
-    mst_options_fini(groups, 1);
     return st;
 }
 
 static const mst_command cmd_trace_merge = {
     .name = "merge",
     .summary = "merge the traces of all processes into one file for Perfetto or chrome://tracing",
-    .run = merge_run,
+    .run = trace_merge_run,
     .usage = "trace merge RUN [options]",
     .details = "Times start at the start of the job, on the clock of the coordinator. An arrow is kept if "
                "both of its ends were traced.\n",
-    .tables = merge_tables,
+    .groups = trace_merge_groups,
+    .options_size = sizeof(trace_merge_options),
     .examples = "muster trace merge runs/job\n",
 };
 

@@ -15,7 +15,6 @@
 #include "job/job.h"
 #include "launch/parent_pipe.h"
 #include "mpi/mpi.h"
-#include "options/option_tables.h"
 #include "options/output_options.h"
 #include "run/run_dir.h"
 #include "train/settings.h"
@@ -27,11 +26,19 @@ typedef struct settings {
     mst_output_options output;
 } settings;
 
-static void train_begin(settings *s)
+static void train_begin(mst_call *call)
 {
+    settings *s = call->options;
     mst_option_group own = {.title = "output", .table = mst_output_option_table, .base = &s->output};
-    s->output = (mst_output_options){0};
     mst_settings_begin(&s->train, &own);
+    call->groups = s->train.groups;
+    call->n_groups = s->train.n_groups;
+}
+
+static void train_end(mst_call *call)
+{
+    settings *s = call->options;
+    mst_settings_fini(&s->train);
 }
 
 /* ---- what is shown at the end ---- */
@@ -389,7 +396,7 @@ static mst_status train_conclude(const settings *s, const mst_train_summary *sum
     return mst_fail_lead(MST_ESTOPPED, lead, " at step %s; continue with: %s", step, command);
 }
 
-static mst_status train(settings *s, mst_training *training, mst_train_view *view)
+static mst_status train_run_local(settings *s, mst_training *training, mst_train_view *view)
 {
     mst_train_summary summary;
     mst_train_callbacks callbacks = mst_train_view_callbacks(view);
@@ -419,18 +426,15 @@ static mst_status train_run_job(settings *s, const mst_train_config *config, mst
     return st;
 }
 
-static mst_status train_run(int argc, char **argv)
+static mst_status train_run(mst_call *call)
 {
-    settings s;
-    mst_settings *set = &s.train;
+    settings *s = call->options;
+    mst_settings *set = &s->train;
     mst_training *training = NULL;
-    bool helped;
     mst_status st;
-    train_begin(&s);
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_train, set->groups, set->n_groups, argc, argv, &set->files, &helped));
-    if (helped)
-        goto out;
-    TRY_OUT(st, mst_settings_settle(set, s.output.dry_run));
+    set->files = call->words;
+    call->words = (mst_text_list){0};
+    TRY_OUT(st, mst_settings_settle(set, s->output.dry_run));
     mst_signals_install();
     mst_rank_exit_prepare((uint32_t)(set->strategy.start_timeout * 1000));
     mst_train_config config = mst_settings_config(set);
@@ -438,20 +442,19 @@ static mst_status train_run(int argc, char **argv)
     config.job_ended = mst_parent_pipe_job_ended();
     config.save_wanted = mst_signals_take_checkpoint;
     bool local = mst_settings_local(set);
-    config.plan = s.output.dry_run;
-    if (local || s.output.dry_run)
+    config.plan = s->output.dry_run;
+    if (local || s->output.dry_run)
         TRY_OUT(st, mst_training_new(&config, &training));
-    if (s.output.dry_run) {
-        st = train_dry_run(&s, training, set->options);
+    if (s->output.dry_run) {
+        st = train_dry_run(s, training, set->options);
     } else {
         mst_train_view view;
         bool ranks = set->strategy.strategy == MST_STRATEGY_ALLREDUCE;
-        mst_train_view_begin(&view, s.output.quiet, ranks ? "the other ranks" : NULL);
-        st = local ? train(&s, training, &view) : train_run_job(&s, &config, &view);
+        mst_train_view_begin(&view, s->output.quiet, ranks ? "the other ranks" : NULL);
+        st = local ? train_run_local(s, training, &view) : train_run_job(s, &config, &view);
     }
 out:
     mst_training_destroy(training);
-    mst_settings_fini(set);
     return st;
 }
 
@@ -463,7 +466,9 @@ const mst_command mst_cmd_train = {
     .details = "Trains on files in any format that `muster list` names. FILE may be one file, several, a "
                "pattern, a folder, or \"-\" for standard input; gzip and zstd are decompressed. The run "
                "directory contains the manifest, metrics.csv and checkpoints.\n",
-    .tables = mst_train_tables,
+    .begin = train_begin,
+    .end = train_end,
+    .options_size = sizeof(settings),
     .examples =
         "muster train clicks.cache --test clicks-test.cache --optimizer adagrad --lr 0.05 --threads 2\n"
         "muster train clicks.cache --strategy ps --workers 4 --mode async --run runs/async\n"

@@ -120,8 +120,15 @@ static void expect_commands(const mst_command *const *commands, size_t *n)
         assert_true(c->name != NULL && c->summary != NULL && (c->run == NULL) == (c->commands != NULL));
         assert_true(c->run == NULL || c->usage != NULL);
         *n += c->run != NULL;
-        if (c->tables != NULL)
-            expect_tables(c->name, c->tables);
+        if (c->run != NULL) {
+            const mst_option *tables[MST_CALL_GROUPS + 1] = {NULL};
+            mst_call call;
+            assert_int_equal(mst_call_begin(&call, c), MST_OK);
+            for (size_t g = 0; g < call.n_groups; g++)
+                tables[g] = call.groups[g].table;
+            expect_tables(c->name, tables);
+            mst_call_end(&call);
+        }
         if (c->commands != NULL)
             expect_commands(c->commands, n);
     }
