@@ -18,9 +18,9 @@
 
 #include "base/alloc.h"
 #include "base/option_impl.h"
+#include "base/strings.h"
 
-#define ROWS_MAX        64
-#define NAME_MAX_LENGTH 64 /* longer than any option; longer words get no suggestion */
+#define ROWS_MAX 64
 
 /* ---- lists ---- */
 
@@ -382,47 +382,20 @@ bool mst_option_find(mst_option_group *groups, size_t n, const char *name, mst_o
     return false;
 }
 
-/* Insertions, deletions, replacements and swaps of neighbours that turn a into b (both at most
- * NAME_MAX_LENGTH). */
-static size_t option_edit_distance(const char *a, const char *b)
-{
-    size_t rows[3][NAME_MAX_LENGTH + 1];
-    size_t *two_up = rows[0], *up = rows[1], *here = rows[2];
-    size_t n_a = strlen(a), n_b = strlen(b);
-    for (size_t j = 0; j <= n_b; j++)
-        up[j] = j;
-    for (size_t i = 1; i <= n_a; i++) {
-        here[0] = i;
-        for (size_t j = 1; j <= n_b; j++) {
-            size_t best = up[j - 1] + (a[i - 1] != b[j - 1]);
-            best = up[j] + 1 < best ? up[j] + 1 : best;
-            best = here[j - 1] + 1 < best ? here[j - 1] + 1 : best;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && two_up[j - 2] + 1 < best)
-                best = two_up[j - 2] + 1;
-            here[j] = best;
-        }
-        size_t *spare = two_up;
-        two_up = up;
-        up = here;
-        here = spare;
-    }
-    return up[n_b];
-}
-
 /* A name within a third of its letters, or one that starts with what was typed; NULL when nothing is near. */
 static const char *option_nearest_name(const mst_option_group *groups, size_t n, const char *name)
 {
     size_t length = strlen(name), best = 1 + length / 3;
     const char *nearest = NULL, *longer = NULL;
-    if (length == 0 || length > NAME_MAX_LENGTH)
+    if (length == 0 || length > MST_EDIT_MAX)
         return NULL;
     for (size_t g = 0; g < n; g++) {
         for (const mst_option *row = groups[g].table; row->name != NULL; row++) {
-            if (strlen(row->name) > NAME_MAX_LENGTH)
+            if (strlen(row->name) > MST_EDIT_MAX)
                 continue;
             if (longer == NULL && length >= 2 && strncmp(row->name, name, length) == 0)
                 longer = row->name;
-            size_t distance = option_edit_distance(name, row->name);
+            size_t distance = mst_edit_distance(name, row->name);
             if (distance < strlen(row->name) && (distance < best || (distance == best && nearest == NULL))) {
                 best = distance;
                 nearest = row->name;

@@ -217,3 +217,28 @@ out:
     mst_out_close(out);
     return st;
 }
+
+size_t mst_edit_distance(const char *a, const char *b)
+{
+    size_t rows[3][MST_EDIT_MAX + 1];
+    size_t *two_up = rows[0], *up = rows[1], *here = rows[2];
+    size_t n_a = strlen(a), n_b = strlen(b);
+    for (size_t j = 0; j <= n_b; j++)
+        up[j] = j;
+    for (size_t i = 1; i <= n_a; i++) {
+        here[0] = i;
+        for (size_t j = 1; j <= n_b; j++) {
+            size_t best = up[j - 1] + (a[i - 1] != b[j - 1]);
+            best = up[j] + 1 < best ? up[j] + 1 : best;
+            best = here[j - 1] + 1 < best ? here[j - 1] + 1 : best;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && two_up[j - 2] + 1 < best)
+                best = two_up[j - 2] + 1;
+            here[j] = best;
+        }
+        size_t *spare = two_up;
+        two_up = up;
+        up = here;
+        here = spare;
+    }
+    return up[n_b];
+}

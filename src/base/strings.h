@@ -40,4 +40,9 @@ void mst_string_roff(mst_string *self, const char *text);
  * the string failed. */
 mst_status mst_string_save(const mst_string *self, const char *path);
 
+/* Insertions, deletions, replacements and swaps of neighbours that turn a into b, to suggest a name; both
+ * have at most MST_EDIT_MAX bytes. */
+#define MST_EDIT_MAX 64
+size_t mst_edit_distance(const char *a, const char *b);
+
 #endif

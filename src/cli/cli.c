@@ -36,34 +36,12 @@ const mst_option mst_cli_json_table[] = {
 
 /* ---- suggestions ---- */
 
-/* Edits (insert, delete, replace, swap neighbours) from a to b, both shorter than NAMES_MAX. */
-static size_t cli_distance(const char *a, const char *b)
-{
-    size_t rows[3][NAMES_MAX + 1], n = strlen(b);
-    for (size_t j = 0; j <= n; j++)
-        rows[0][j] = j;
-    size_t i = 1;
-    for (; a[i - 1] != '\0'; i++) {
-        size_t *now = rows[i % 3], *before = rows[(i + 2) % 3], *twice = rows[(i + 1) % 3];
-        now[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            size_t best = before[j - 1] + (a[i - 1] != b[j - 1]);
-            best = before[j] + 1 < best ? before[j] + 1 : best;
-            best = now[j - 1] + 1 < best ? now[j - 1] + 1 : best;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && twice[j - 2] + 1 < best)
-                best = twice[j - 2] + 1;
-            now[j] = best;
-        }
-    }
-    return rows[(i + 2) % 3][n];
-}
-
 const char *mst_cli_suggest(const char *typed, const char *const *names, size_t n, char *out, size_t size)
 {
     const char *best = NULL;
     size_t length = strlen(typed), best_distance = length / 3 + 2; /* a larger distance means another word */
-    for (size_t i = 0; i < n && length < NAMES_MAX; i++) {
-        size_t d = strlen(names[i]) < NAMES_MAX ? cli_distance(typed, names[i]) : NAMES_MAX;
+    for (size_t i = 0; i < n && length <= MST_EDIT_MAX; i++) {
+        size_t d = strlen(names[i]) <= MST_EDIT_MAX ? mst_edit_distance(typed, names[i]) : MST_EDIT_MAX;
         if (length >= 2 && strncmp(names[i], typed, length) == 0)
             d = 0; /* a prefix of a name */
         if (d < best_distance && d < strlen(names[i])) {

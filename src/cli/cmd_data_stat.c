@@ -158,7 +158,6 @@ static uint64_t stat_distinct_keys(stat_walk *w)
 
 /* ---- showing ---- */
 
-static const mst_column fact_columns[] = {{.key = "what"}, {.key = "value"}};
 static const mst_column label_columns[] = {
     {.key = "label", .right = true}, {.key = "rows", .right = true}, {.key = "share", .right = true}};
 static const mst_column bin_columns[] = {{.key = "from", .right = true},
@@ -178,68 +177,38 @@ static void stat_number_cell(mst_table *t, double x)
     mst_table_value(t, stat_json_number(x), text);
 }
 
-static void stat_add_text(mst_table *t, const char *name, const char *text)
-{
-    mst_table_text(t, name);
-    mst_table_text(t, text);
-}
-
-static void stat_add_count(mst_table *t, const char *name, uint64_t count)
-{
-    mst_table_text(t, name);
-    mst_table_count(t, count);
-}
-
-static void stat_add_flag(mst_table *t, const char *name, bool flag)
-{
-    mst_table_text(t, name);
-    mst_table_flag(t, flag);
-}
-
-static void stat_add_real(mst_table *t, const char *name, double x, int digits)
-{
-    mst_table_text(t, name);
-    mst_table_real(t, x, digits);
-}
-
-static void stat_add_number(mst_table *t, const char *name, double x)
-{
-    mst_table_text(t, name);
-    stat_number_cell(t, x);
-}
-
 static void stat_fill_facts(mst_table *t, stat_walk *w, double seconds)
 {
     const mst_dataset *d = w->dataset;
     double rows = w->rows > 0 ? (double)w->rows : 1;
-    stat_add_text(t, "file", d->name);
-    stat_add_text(t, "format", d->kind->name);
-    mst_table_text(t, "bytes");
-    mst_table_bytes(t, d->info.bytes);
-    stat_add_flag(t, "random access", d->random);
-    stat_add_count(t, "rows", w->rows);
-    stat_add_count(t, "features", d->info.n_features > w->features ? d->info.n_features : w->features);
-    stat_add_real(t, "entries per row", (double)w->entries / rows, 2);
-    stat_add_count(t, "entries per row min", w->min_entries);
-    stat_add_count(t, "entries per row max", w->max_entries);
-    stat_add_count(t, "dense prefix", w->n_dense);
-    stat_add_flag(t, "dense as bytes", w->dense_bytes);
+    mst_table_text(mst_fact(t, "file"), d->name);
+    mst_table_text(mst_fact(t, "format"), d->kind->name);
+    mst_table_bytes(mst_fact(t, "bytes"), d->info.bytes);
+    mst_table_flag(mst_fact(t, "random access"), d->random);
+    mst_table_count(mst_fact(t, "rows"), w->rows);
+    mst_table_count(mst_fact(t, "features"),
+                    d->info.n_features > w->features ? d->info.n_features : w->features);
+    mst_table_real(mst_fact(t, "entries per row"), (double)w->entries / rows, 2);
+    mst_table_count(mst_fact(t, "entries per row min"), w->min_entries);
+    mst_table_count(mst_fact(t, "entries per row max"), w->max_entries);
+    mst_table_count(mst_fact(t, "dense prefix"), w->n_dense);
+    mst_table_flag(mst_fact(t, "dense as bytes"), w->dense_bytes);
     if (d->info.channels != 0) {
         char sides[48];
         snprintf(sides, sizeof sides, "%u x %u x %u", d->info.channels, d->info.height, d->info.width);
-        stat_add_text(t, "images", sides);
+        mst_table_text(mst_fact(t, "images"), sides);
     }
-    stat_add_flag(t, "sparse values all one", !w->any_values);
-    stat_add_flag(t, "row weights", w->any_weights);
-    stat_add_count(t, "distinct features in 1000 rows", stat_distinct_keys(w));
+    mst_table_flag(mst_fact(t, "sparse values all one"), !w->any_values);
+    mst_table_flag(mst_fact(t, "row weights"), w->any_weights);
+    mst_table_count(mst_fact(t, "distinct features in 1000 rows"), stat_distinct_keys(w));
     if (mst_dataset_has(d, MST_DATA_INDEX_BASE))
-        stat_add_count(t, "index base", d->info.index_base);
-    stat_add_number(t, "label min", w->labels.min);
-    stat_add_number(t, "label max", w->labels.max);
-    stat_add_real(t, "label mean", w->labels.sum / rows, 4);
-    stat_add_real(t, "share of positives", (double)w->positive / rows, 4);
-    stat_add_count(t, "rows read per second",
-                   (uint64_t)((double)w->rows / (seconds > 1e-9 ? seconds : 1e-9)));
+        mst_table_count(mst_fact(t, "index base"), d->info.index_base);
+    stat_number_cell(mst_fact(t, "label min"), w->labels.min);
+    stat_number_cell(mst_fact(t, "label max"), w->labels.max);
+    mst_table_real(mst_fact(t, "label mean"), w->labels.sum / rows, 4);
+    mst_table_real(mst_fact(t, "share of positives"), (double)w->positive / rows, 4);
+    mst_table_count(mst_fact(t, "rows read per second"),
+                    (uint64_t)((double)w->rows / (seconds > 1e-9 ? seconds : 1e-9)));
 }
 
 static void stat_fill_distinct(mst_table *t, const label_counts *l, double rows)
@@ -278,7 +247,7 @@ static mst_status stat_show(stat_walk *w, double seconds, json_t *all)
     const label_counts *l = &w->labels;
     mst_table *facts = NULL, *labels = NULL;
     mst_status st;
-    TRY_OUT(st, mst_table_new(fact_columns, 2, &facts));
+    TRY_OUT(st, mst_facts_new(false, &facts));
     TRY_OUT(st,
             l->binned ? mst_table_new(bin_columns, 4, &labels) : mst_table_new(label_columns, 3, &labels));
     stat_fill_facts(facts, w, seconds);

@@ -83,11 +83,10 @@ static double doctor_read_number(const char *path)
 
 static void doctor_fact(mst_table *t, const char *name, const char *text)
 {
-    mst_table_text(t, name);
     if (text != NULL)
-        mst_table_text(t, text);
+        mst_table_text(mst_fact(t, name), text);
     else
-        mst_table_value(t, json_null(), "unknown");
+        mst_fact_missing(t, name, "unknown");
 }
 
 /* ---- machine ---- */
@@ -99,20 +98,17 @@ static void doctor_add_cpu(mst_table *t)
     bool known = doctor_read_field("/proc/cpuinfo", "model name", model, sizeof model) ||
                  doctor_read_field("/proc/cpuinfo", "CPU part", model, sizeof model);
     doctor_fact(t, "cpu", known ? model : NULL);
-    mst_table_text(t, "cores");
-    mst_table_count(t, (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
-    mst_table_text(t, "cores usable");
-    mst_table_count(t, mst_cli_threads(0));
+    mst_table_count(mst_fact(t, "cores"), (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
+    mst_table_count(mst_fact(t, "cores usable"), mst_cli_threads(0));
     if (doctor_read_line("/sys/fs/cgroup/cpu.max", quota, sizeof quota)) {
         double share, period;
         if (sscanf(quota, "%lf %lf", &share, &period) == 2 && period > 0)
             limit = share / period;
     }
-    mst_table_text(t, "cores by control group");
     if (isfinite(limit))
-        mst_table_real(t, limit, 2);
+        mst_table_real(mst_fact(t, "cores by control group"), limit, 2);
     else
-        mst_table_value(t, json_null(), "no limit");
+        mst_fact_missing(t, "cores by control group", "no limit");
     char isas[LINE_SIZE] = "";
     for (int isa = 0; isa < MST_ISA_COUNT; isa++)
         if (mst_isa_supported((mst_isa)isa))
@@ -125,11 +121,10 @@ static void doctor_add_cpu(mst_table *t)
 static void doctor_add_kilobytes(mst_table *t, const char *name, const char *field)
 {
     char text[LINE_SIZE];
-    mst_table_text(t, name);
     if (doctor_read_field("/proc/meminfo", field, text, sizeof text))
-        mst_table_bytes(t, strtoull(text, NULL, 10) * 1024);
+        mst_table_bytes(mst_fact(t, name), strtoull(text, NULL, 10) * 1024);
     else
-        mst_table_value(t, json_null(), "unknown");
+        mst_fact_missing(t, name, "unknown");
 }
 
 /* The chosen one of "always [madvise] never". */
@@ -178,13 +173,11 @@ static double doctor_copy_bandwidth(unsigned n)
 static void doctor_add_rate(mst_table *t, const char *name, double bytes_per_s)
 {
     char text[64];
-    mst_table_text(t, name);
-    if (isfinite(bytes_per_s)) {
-        snprintf(text, sizeof text, "%.1f GB/s", bytes_per_s * 1e-9);
-        mst_table_value(t, json_real(bytes_per_s), text);
-    } else {
-        mst_table_value(t, json_null(), "unknown");
-    }
+    snprintf(text, sizeof text, "%.1f GB/s", bytes_per_s * 1e-9);
+    if (isfinite(bytes_per_s))
+        mst_table_value(mst_fact(t, name), json_real(bytes_per_s), text);
+    else
+        mst_fact_missing(t, name, "unknown");
 }
 
 static void doctor_add_memory(mst_table *t)
@@ -194,11 +187,10 @@ static void doctor_add_memory(mst_table *t)
     doctor_add_kilobytes(t, "memory", "MemTotal");
     doctor_add_kilobytes(t, "memory available", "MemAvailable");
     double limit = doctor_read_number("/sys/fs/cgroup/memory.max");
-    mst_table_text(t, "memory by control group");
     if (isfinite(limit))
-        mst_table_bytes(t, (uint64_t)limit);
+        mst_table_bytes(mst_fact(t, "memory by control group"), (uint64_t)limit);
     else
-        mst_table_value(t, json_null(), "no limit");
+        mst_fact_missing(t, "memory by control group", "no limit");
     bool known = doctor_read_line("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
     doctor_fact(t, "transparent huge pages", known ? doctor_chosen(text) : NULL);
     doctor_add_rate(t, "memory copied per second by 1 thread", doctor_copy_bandwidth(1));
@@ -213,11 +205,10 @@ static void doctor_add_system(mst_table *t)
     struct statvfs disk;
     struct utsname name;
     char text[LINE_SIZE * 2];
-    mst_table_text(t, "disk free here");
     if (statvfs(".", &disk) == 0)
-        mst_table_bytes(t, (uint64_t)disk.f_bavail * disk.f_frsize);
+        mst_table_bytes(mst_fact(t, "disk free here"), (uint64_t)disk.f_bavail * disk.f_frsize);
     else
-        mst_table_value(t, json_null(), "unknown");
+        mst_fact_missing(t, "disk free here", "unknown");
     bool known = uname(&name) == 0;
     if (known)
         snprintf(text, sizeof text, "%s %s %s", name.sysname, name.release, name.machine);
@@ -339,8 +330,6 @@ static void doctor_add_links(mst_table *t)
 
 /* ---- the command ---- */
 
-static const mst_column fact_columns[] = {{.key = "what"}, {.key = "value"}};
-
 static mst_status doctor_show(mst_table *machine, mst_table *software, mst_table *links, bool json)
 {
     if (json) {
@@ -385,8 +374,8 @@ static mst_status doctor_describe_machine(bool json)
 {
     mst_table *machine = NULL, *software = NULL, *links = NULL;
     mst_status st;
-    TRY_OUT(st, mst_table_new(fact_columns, 2, &machine));
-    TRY_OUT(st, mst_table_new(fact_columns, 2, &software));
+    TRY_OUT(st, mst_facts_new(false, &machine));
+    TRY_OUT(st, mst_facts_new(false, &software));
     TRY_OUT(st, mst_table_new(link_columns, 4, &links));
     doctor_add_cpu(machine);
     doctor_add_memory(machine);

@@ -77,31 +77,19 @@ static void eval_on_last_rows(view *v)
 
 static mst_status eval_print_result(const mst_result *r, const char *checkpoint, bool json)
 {
-    static const mst_column columns[] = {{"name", false}, {"value", true}};
     mst_table *t;
-    TRY(mst_table_new(columns, 2, &t));
-    mst_table_text(t, "rows");
-    mst_table_count(t, r->rows);
-    if (r->unseen > 0) {
-        mst_table_text(t, "unseen rows");
-        mst_table_count(t, r->unseen);
-    }
-    mst_table_text(t, "loss");
-    mst_table_real(t, r->loss, 6);
-    mst_table_text(t, "accuracy");
-    mst_table_real(t, r->accuracy, 6);
-    if (isfinite(r->top5)) {
-        mst_table_text(t, "top5");
-        mst_table_real(t, r->top5, 6);
-    }
-    if (isfinite(r->auc)) {
-        mst_table_text(t, "auc");
-        mst_table_real(t, r->auc, 6);
-    }
-    mst_table_text(t, "seconds");
-    mst_table_real(t, r->seconds, 3);
-    mst_table_text(t, "checkpoint");
-    mst_table_text(t, checkpoint);
+    TRY(mst_facts_new(true, &t));
+    mst_table_count(mst_fact(t, "rows"), r->rows);
+    if (r->unseen > 0)
+        mst_table_count(mst_fact(t, "unseen rows"), r->unseen);
+    mst_table_real(mst_fact(t, "loss"), r->loss, 6);
+    mst_table_real(mst_fact(t, "accuracy"), r->accuracy, 6);
+    if (isfinite(r->top5))
+        mst_table_real(mst_fact(t, "top5"), r->top5, 6);
+    if (isfinite(r->auc))
+        mst_table_real(mst_fact(t, "auc"), r->auc, 6);
+    mst_table_real(mst_fact(t, "seconds"), r->seconds, 3);
+    mst_table_text(mst_fact(t, "checkpoint"), checkpoint);
     mst_status st = json ? mst_cli_print_json(mst_table_json_facts(t)) : mst_table_print(t, NULL, false);
     mst_table_destroy(t);
     return st;

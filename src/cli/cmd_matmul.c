@@ -236,14 +236,7 @@ static void matmul_real(mst_table *t, const char *name, double value, const char
 {
     char text[64];
     snprintf(text, sizeof text, format, value);
-    mst_table_text(t, name);
-    mst_table_value(t, isfinite(value) ? json_real(value) : json_null(), text);
-}
-
-static void matmul_bytes(mst_table *t, const char *name, uint64_t value)
-{
-    mst_table_text(t, name);
-    mst_table_bytes(t, value);
+    mst_table_value(mst_fact(t, name), isfinite(value) ? json_real(value) : json_null(), text);
 }
 
 static void matmul_fill_facts(mst_table *t, const mst_matmul_options *o, const mst_matmul_plan *p,
@@ -254,10 +247,8 @@ static void matmul_fill_facts(mst_table *t, const mst_matmul_options *o, const m
     const mst_layout *l = &p->layout;
     bool traces = o->what == MST_MATMUL_TRACE || o->what == MST_MATMUL_TRACE_BY_PRODUCT;
     snprintf(shape, sizeof shape, "%" PRIu64 " x %" PRIu64 " x %" PRIu64, l->m, l->k, l->n);
-    mst_table_text(t, "what");
-    mst_table_text(t, names[o->what]);
-    mst_table_text(t, "m x k x n");
-    mst_table_text(t, shape);
+    mst_table_text(mst_fact(t, "what"), names[o->what]);
+    mst_table_text(mst_fact(t, "m x k x n"), shape);
     if (traces)
         matmul_real(t, "trace", r->trace, "%.12g");
     else
@@ -275,20 +266,16 @@ static void matmul_fill_facts(mst_table *t, const mst_matmul_options *o, const m
         matmul_real(t, "check difference", r->check_share, "%.3g of the possible rounding error");
         snprintf(text, sizeof text, "wrong by over %.3g: passes with probability below %.1g", r->check_error,
                  r->check_escapes);
-        mst_table_text(t, "check bound");
-        mst_table_value(t, json_pack("{s:f,s:f}", "error", r->check_error, "escapes", r->check_escapes),
-                        text);
+        mst_table_value(mst_fact(t, "check bound"),
+                        json_pack("{s:f,s:f}", "error", r->check_error, "escapes", r->check_escapes), text);
     }
-    mst_table_text(t, "ranks");
-    mst_table_count(t, r->n_ranks);
-    matmul_bytes(t, "bytes moved", r->moved);
-    matmul_bytes(t, "bytes moved per rank", r->moved / r->n_ranks);
-    matmul_bytes(t, "bytes moved if dealt in turn", p->moved_round_robin);
-    matmul_bytes(t, "memory per rank", p->total);
-    if (o->out != NULL) {
-        mst_table_text(t, "out");
-        mst_table_text(t, o->out);
-    }
+    mst_table_count(mst_fact(t, "ranks"), r->n_ranks);
+    mst_table_bytes(mst_fact(t, "bytes moved"), r->moved);
+    mst_table_bytes(mst_fact(t, "bytes moved per rank"), r->moved / r->n_ranks);
+    mst_table_bytes(mst_fact(t, "bytes moved if dealt in turn"), p->moved_round_robin);
+    mst_table_bytes(mst_fact(t, "memory per rank"), p->total);
+    if (o->out != NULL)
+        mst_table_text(mst_fact(t, "out"), o->out);
 }
 
 static void matmul_fill_ranks(mst_table *t, const mst_matmul_result *r)
@@ -310,14 +297,13 @@ static void matmul_fill_ranks(mst_table *t, const mst_matmul_result *r)
 static mst_status matmul_print(const mst_matmul_options *o, const mst_matmul_plan *p,
                                const mst_matmul_result *r, bool as_json)
 {
-    static const mst_column facts_columns[] = {{"name", false}, {"value", false}};
     static const mst_column rank_columns[] = {
         {"rank", true},         {"host", false},   {"blocks", true},
         {"GFLOP", true},        {"seconds", true}, {"fill_seconds", true},
         {"wait_seconds", true}, {"sent", true},    {"received", true}};
     mst_table *facts = NULL, *ranks = NULL;
     mst_status st;
-    TRY_OUT(st, mst_table_new(facts_columns, 2, &facts));
+    TRY_OUT(st, mst_facts_new(false, &facts));
     TRY_OUT(st, mst_table_new(rank_columns, sizeof rank_columns / sizeof *rank_columns, &ranks));
     matmul_fill_facts(facts, o, p, r);
     matmul_fill_ranks(ranks, r);

@@ -63,20 +63,17 @@ static void train_add_result(mst_table *t, const char *set, const mst_result *r)
     } figures[] = {{"loss", r->loss}, {"accuracy", r->accuracy}, {"top5", r->top5}, {"auc", r->auc}};
     if (r->rows > 0) {
         snprintf(name, sizeof name, "%s rows", set);
-        mst_table_text(t, name);
-        mst_table_count(t, r->rows);
+        mst_table_count(mst_fact(t, name), r->rows);
     }
     if (r->unseen > 0) {
         snprintf(name, sizeof name, "%s unseen rows", set);
-        mst_table_text(t, name);
-        mst_table_count(t, r->unseen);
+        mst_table_count(mst_fact(t, name), r->unseen);
     }
     for (size_t i = 0; r->rows > 0 && i < sizeof figures / sizeof *figures; i++) {
         if (!isfinite(figures[i].value))
             continue;
         snprintf(name, sizeof name, "%s %s", set, figures[i].name);
-        mst_table_text(t, name);
-        mst_table_real(t, figures[i].value, 5);
+        mst_table_real(mst_fact(t, name), figures[i].value, 5);
     }
 }
 
@@ -165,57 +162,36 @@ static double train_input_wait(const mst_train_summary *s, const json_t *workers
 
 static mst_status train_print_summary(const settings *set, const mst_train_summary *s, json_t *workers)
 {
-    static const mst_column columns[] = {{"name", false}, {"value", true}};
     mst_table *t;
     const mst_train_status *status = &s->status;
-    TRY(mst_table_new(columns, 2, &t));
-    mst_table_text(t, "end");
-    mst_table_text(t, mst_end_text(s->end));
-    mst_table_text(t, "steps");
-    mst_table_count(t, status->step);
-    mst_table_text(t, "rows");
-    mst_table_count(t, status->rows);
-    mst_table_text(t, "batch");
-    mst_table_count(t, (uint64_t)set->train.resolved.batch);
-    mst_table_text(t, "global batch");
-    mst_table_count(t, (uint64_t)set->train.resolved.global_batch);
-    mst_table_text(t, "train seconds");
-    mst_table_real(t, status->train_seconds, 3);
-    mst_table_text(t, "eval seconds");
-    mst_table_real(t, status->eval_seconds, 3);
-    mst_table_text(t, "save seconds");
-    mst_table_real(t, status->save_seconds, 3);
-    mst_table_text(t, "input wait seconds");
-    mst_table_real(t, train_input_wait(s, workers), 3);
-    mst_table_text(t, "rows per s");
-    mst_table_count(t, (uint64_t)train_rows_per_s(s));
-    mst_table_text(t, "train loss");
-    mst_table_real(t, status->train_loss, 5);
+    TRY(mst_facts_new(true, &t));
+    mst_table_text(mst_fact(t, "end"), mst_end_text(s->end));
+    mst_table_count(mst_fact(t, "steps"), status->step);
+    mst_table_count(mst_fact(t, "rows"), status->rows);
+    mst_table_count(mst_fact(t, "batch"), (uint64_t)set->train.resolved.batch);
+    mst_table_count(mst_fact(t, "global batch"), (uint64_t)set->train.resolved.global_batch);
+    mst_table_real(mst_fact(t, "train seconds"), status->train_seconds, 3);
+    mst_table_real(mst_fact(t, "eval seconds"), status->eval_seconds, 3);
+    mst_table_real(mst_fact(t, "save seconds"), status->save_seconds, 3);
+    mst_table_real(mst_fact(t, "input wait seconds"), train_input_wait(s, workers), 3);
+    mst_table_count(mst_fact(t, "rows per s"), (uint64_t)train_rows_per_s(s));
+    mst_table_real(mst_fact(t, "train loss"), status->train_loss, 5);
     train_add_result(t, "valid", &s->valid);
     if (isfinite(s->best_valid_loss)) {
-        mst_table_text(t, "best valid loss");
-        mst_table_real(t, s->best_valid_loss, 5);
-        mst_table_text(t, "best step");
-        mst_table_count(t, s->best_step);
+        mst_table_real(mst_fact(t, "best valid loss"), s->best_valid_loss, 5);
+        mst_table_count(mst_fact(t, "best step"), s->best_step);
     }
     train_add_result(t, "test", &s->test);
-    mst_table_text(t, "peak resident bytes");
-    mst_table_bytes(t, train_peak_resident_bytes());
-    mst_table_text(t, "run");
-    mst_table_text(t, s->run);
-    mst_table_text(t, "checkpoint");
+    mst_table_bytes(mst_fact(t, "peak resident bytes"), train_peak_resident_bytes());
+    mst_table_text(mst_fact(t, "run"), s->run);
     if (s->checkpoint[0] != '\0')
-        mst_table_text(t, s->checkpoint);
+        mst_table_text(mst_fact(t, "checkpoint"), s->checkpoint);
     else
-        mst_table_value(t, json_null(), "none");
-    if (s->best_checkpoint[0] != '\0') {
-        mst_table_text(t, "best checkpoint");
-        mst_table_text(t, s->best_checkpoint);
-    }
-    if (s->missing[0] != '\0') {
-        mst_table_text(t, "missing");
-        mst_table_text(t, s->missing);
-    }
+        mst_fact_missing(t, "checkpoint", "none");
+    if (s->best_checkpoint[0] != '\0')
+        mst_table_text(mst_fact(t, "best checkpoint"), s->best_checkpoint);
+    if (s->missing[0] != '\0')
+        mst_table_text(mst_fact(t, "missing"), s->missing);
     mst_status st;
     json_t *verdict = train_read_verdict(set, s);
     if (set->output.json) {
@@ -285,23 +261,20 @@ static void train_print_options(const settings *s, const json_t *options)
 
 static mst_status train_print_plan(const json_t *plan)
 {
-    static const mst_column columns[] = {{"name", false}, {"value", true}};
     static const char *const counts[] = {"parameters", "epoch_rows", "batch_rows", "batch_entries",
                                          "batch_keys"};
     static const char *const sizes[] = {"weights_bytes", "optimizer_bytes", "batch_row_bytes",
                                         "batch_weight_bytes"};
     char name[64]; /* a comment, because the options above are a file for --config */
     mst_table *t;
-    TRY(mst_table_new(columns, 2, &t));
+    TRY(mst_facts_new(true, &t));
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         snprintf(name, sizeof name, "# %s", counts[i]);
-        mst_table_text(t, name);
-        mst_table_count(t, (uint64_t)json_integer_value(json_object_get(plan, counts[i])));
+        mst_table_count(mst_fact(t, name), (uint64_t)json_integer_value(json_object_get(plan, counts[i])));
     }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         snprintf(name, sizeof name, "# %s", sizes[i]);
-        mst_table_text(t, name);
-        mst_table_bytes(t, (uint64_t)json_integer_value(json_object_get(plan, sizes[i])));
+        mst_table_bytes(mst_fact(t, name), (uint64_t)json_integer_value(json_object_get(plan, sizes[i])));
     }
     mst_status st = mst_table_print(t, NULL, false);
     mst_table_destroy(t);

@@ -96,6 +96,26 @@ void mst_table_real(mst_table *table, double number, int digits)
     mst_table_value(table, json_real(number), text);
 }
 
+/* ---- facts ---- */
+
+mst_status mst_facts_new(bool right, mst_table **out)
+{
+    static const mst_column columns[2][2] = {{{"name", false}, {"value", false}},
+                                             {{"name", false}, {"value", true}}};
+    return mst_table_new(columns[right], 2, out);
+}
+
+mst_table *mst_fact(mst_table *table, const char *name)
+{
+    mst_table_text(table, name);
+    return table;
+}
+
+void mst_fact_missing(mst_table *table, const char *name, const char *text)
+{
+    mst_table_value(mst_fact(table, name), json_null(), text);
+}
+
 /* ---- text ---- */
 
 static size_t table_width_of(const char *text)
@@ -119,8 +139,7 @@ static void table_print_cell(const char *text, size_t width, bool right, bool fi
         table_print_blanks(GAP);
     if (right)
         table_print_blanks(blanks);
-    for (const char *c = text; *c != '\0'; c++)
-        putchar(*c);
+    fputs(text, stdout);
     if (!right && !last)
         table_print_blanks(blanks);
 }
@@ -153,16 +172,11 @@ mst_status mst_table_print(const mst_table *table, const char *title, bool headi
     if (title != NULL)
         printf("%s\n", title);
     const char *indent = title != NULL ? "  " : "";
-    for (size_t c = 0; c < n && headings; c++) {
-        fputs(c == 0 ? indent : "", stdout);
-        table_print_cell(table_heading(&table->columns[c], text), widths[c], table->columns[c].right, c == 0,
-                         c + 1 == n);
-        fputs(c + 1 == n ? "\n" : "", stdout);
-    }
-    for (size_t i = 0; i < table->n_cells; i++) {
+    for (size_t i = headings ? 0 : n; i < n + table->n_cells; i++) {
         size_t c = i % n;
+        const char *shown = i < n ? table_heading(&table->columns[c], text) : table->cells[i - n].text;
         fputs(c == 0 ? indent : "", stdout);
-        table_print_cell(table->cells[i].text, widths[c], table->columns[c].right, c == 0, c + 1 == n);
+        table_print_cell(shown, widths[c], table->columns[c].right, c == 0, c + 1 == n);
         fputs(c + 1 == n ? "\n" : "", stdout);
     }
     mst_free(widths);

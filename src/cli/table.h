@@ -32,14 +32,20 @@ void mst_table_real(mst_table *table, double value, int digits);
 /* Any JSON value (takes the reference) shown as text. */
 void mst_table_value(mst_table *table, json_t *value, const char *text);
 
+/* A table of facts has a name and a value per row: mst_table_count(mst_fact(table, "rows"), n). Its values
+ * are aligned right if `right` is set. */
+mst_status mst_facts_new(bool right, mst_table **out);
+mst_table *mst_fact(mst_table *table, const char *name);                     /* the table, for the value */
+void mst_fact_missing(mst_table *table, const char *name, const char *text); /* null in JSON */
+
 /* Prints title (NULL: none), headings and rows to standard output. Without headings for tables of facts. */
 mst_status mst_table_print(const mst_table *table, const char *title, bool headings);
 
 /* [{key: value, ...}, ...]; new reference. NULL, with MST_ENOMEM recorded, when memory is or was short. */
 json_t *mst_table_json(const mst_table *table);
 
-/* A table whose first column names facts and whose second holds them, as {name: value, ...}; spaces in names
- * become underscores. New reference, or NULL as above. */
+/* A table of facts as {name: value, ...}; spaces in names become underscores. New reference, or NULL as
+ * above. */
 json_t *mst_table_json_facts(const mst_table *table);
 
 #endif

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <openssl/sha.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
@@ -28,7 +29,6 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/sha256.h"
 #include "data/fetch_impl.h"
 
 #define RUN_S   120 /* deadline of npm; tar has as long again */
@@ -63,21 +63,22 @@ static mst_status check_stop(const mst_fetch_set *set, const atomic_bool *stop)
 /* Whether folder/NAME is there and is the file wanted. Unreadable counts as not. */
 static mst_status is_good(const char *folder, const char *inside, const mst_fetch_file *file, bool *good)
 {
-    mst_status st = MST_OK;
-    struct stat status;
-    uint8_t digest[32];
-    char hex[65];
+    mst_map map = {0};
+    uint8_t digest[SHA256_DIGEST_LENGTH];
+    char hex[2 * sizeof digest + 1];
     char *path = mst_sprintf("%s/%s%s", folder, inside, file->name);
     if (path == NULL)
         return mst_fail_memory();
-    *good = false;
-    if (stat(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == file->size &&
-        (st = mst_sha256_file(path, digest)) == MST_OK) {
-        mst_sha256_hex(digest, hex);
+    *good = mst_map_open(path, &map) == MST_OK && map.size == (size_t)file->size;
+    mst_free(path);
+    if (*good) {
+        SHA256(map.data, map.size, digest);
+        for (size_t i = 0; i < sizeof digest; i++)
+            snprintf(hex + 2 * i, 3, "%02x", digest[i]);
         *good = strcmp(hex, file->sha256) == 0;
     }
-    mst_free(path);
-    return st == MST_ESTOPPED ? st : MST_OK;
+    mst_map_close(&map);
+    return MST_OK;
 }
 
 static mst_status all_good(const mst_fetch_set *set, const char *folder, bool *good)

@@ -14,6 +14,7 @@
  * 1. A link's events come between its `up` and its `down`; frames of other links are received and dropped.
  * 2. n_pending counts the peers in the states DIALING, JOINING and ENDED. */
 #include <inttypes.h>
+#include <openssl/evp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,6 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/sha256.h"
 #include "base/version.h"
 #include "net/mpi_net_impl.h"
 
@@ -70,15 +70,18 @@ static void mpi_get_identity(const uint8_t *in, mst_identity *who)
     memcpy(who->job, in + 16, MST_JOB_MAX - 1);
 }
 
-static void mpi_digest_secret(const mst_mpi_net *n, uint64_t link, uint8_t out[32])
+/* SHA-256 of the link and the secret; false when it cannot be computed. */
+static bool mpi_digest_secret(const mst_mpi_net *n, uint64_t link, uint8_t out[32])
 {
-    mst_sha256 hash;
     uint8_t number[8];
+    EVP_MD_CTX *hash = EVP_MD_CTX_new();
     mst_put_u64(number, link);
-    mst_sha256_init(&hash);
-    mst_sha256_add(&hash, number, sizeof number);
-    mst_sha256_add(&hash, n->secret, strlen(n->secret));
-    mst_sha256_final(&hash, out);
+    bool done = hash != NULL && EVP_DigestInit_ex(hash, EVP_sha256(), NULL) == 1 &&
+                EVP_DigestUpdate(hash, number, sizeof number) == 1 &&
+                EVP_DigestUpdate(hash, n->secret, strlen(n->secret)) == 1 &&
+                EVP_DigestFinal_ex(hash, out, NULL) == 1;
+    EVP_MD_CTX_free(hash);
+    return done;
 }
 
 /* ---- peers ---- */
@@ -194,7 +197,7 @@ static void mpi_put_hello(const mst_mpi_net *n, uint64_t link, uint8_t out[MST_M
     mst_put_u64(out + 16, link);
     mpi_put_identity(&n->options.self, out + 24);
     snprintf((char *)out + 80, VERSION, "%s", mst_version());
-    mpi_digest_secret(n, link, out + 96);
+    (void)mpi_digest_secret(n, link, out + 96); /* without a proof, the peer refuses this process */
 }
 
 /* Why the dialer of this hello cannot come in, as it shall read it; "" when it can. */
@@ -204,11 +207,11 @@ static void mpi_judge_hello(const mst_mpi_net *n, const uint8_t *hello, const ms
     uint8_t proof[32];
     const mst_identity *self = &n->options.self;
     *out = '\0';
-    mpi_digest_secret(n, mst_get_u64(hello + 16), proof);
     if (strncmp((const char *)hello + 80, mst_version(), VERSION - 1) != 0)
         snprintf(out, size, "it is muster %s, this %.15s; install the same on all hosts", mst_version(),
                  hello + 80);
-    else if (memcmp(proof, hello + 96, sizeof proof) != 0)
+    else if (!mpi_digest_secret(n, mst_get_u64(hello + 16), proof) ||
+             memcmp(proof, hello + 96, sizeof proof) != 0)
         snprintf(out, size, "%s", MST_WIRE_OTHER_SECRET);
     else if (who->job[0] != '\0' && self->job[0] != '\0' && strcmp(who->job, self->job) != 0)
         snprintf(out, size, "that %s belongs to job %s, this %s to job %s", mst_role_name(self->role),

@@ -4,12 +4,13 @@
  * so that no text can end the block or open a tag. */
 #include "report/page.h"
 
+#include <openssl/evp.h>
+#include <openssl/sha.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/sha256.h"
 #include "base/utf8.h"
 #include "base/version.h"
 #include "report/assets.h"
@@ -136,19 +137,10 @@ static void page_add_assets(const char *const *paths, mst_string *out)
 /* 'sha256-...' of a text, for the policy. */
 static void page_add_hash(const mst_string *text, mst_string *out)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    uint8_t hash[33] = {0};
-    mst_sha256 sum;
-    mst_sha256_init(&sum);
-    mst_sha256_add(&sum, text->text != NULL ? text->text : "", text->size);
-    mst_sha256_final(&sum, hash);
-    mst_string_add(out, "'sha256-");
-    for (int i = 0; i < 32; i += 3) { /* 32 bytes are 43 digits and one = */
-        uint32_t v = (uint32_t)hash[i] << 16 | (uint32_t)hash[i + 1] << 8 | hash[i + 2];
-        for (int k = 0; k < (i == 30 ? 3 : 4); k++)
-            mst_string_addn(out, &digits[v >> (18 - 6 * k) & 63], 1);
-    }
-    mst_string_add(out, "='");
+    uint8_t hash[SHA256_DIGEST_LENGTH], base64[4 * ((sizeof hash + 2) / 3) + 1];
+    SHA256((const uint8_t *)(text->text != NULL ? text->text : ""), text->size, hash);
+    EVP_EncodeBlock(base64, hash, sizeof hash);
+    mst_string_format(out, "'sha256-%s'", (const char *)base64);
 }
 
 static void page_add_document(const json_t *document, mst_string *out)
