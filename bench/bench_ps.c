@@ -170,7 +170,7 @@ static mst_status server_message(void *arg, uint32_t peer, const mst_message *m,
 {
     server *s = arg;
     mst_store_request r;
-    TRY(mst_store_read(s->store, 0, m, body, &r));
+    TRY(mst_store_read(s->store, 0, m, body, NULL, NULL, &r));
     size_t size = mst_store_reply_size(s->store, &r);
     reply_buffer *b = s->free != NULL ? s->free : mst_zalloc(sizeof *b);
     if (b == NULL || !mst_grow(&b->data, &b->capacity, size, 1))

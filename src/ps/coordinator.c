@@ -91,7 +91,7 @@ static mst_status coordinator_take_json(mst_server *s, bool worker, uint32_t ind
 static void coordinator_take_gone(mst_server *s, uint32_t server, const mst_message *m)
 {
     char why[128];
-    if (m->count >= s->options.n_workers || !mst_alive(s->co, m->count))
+    if (m->count >= s->options.n_workers || !mst_alive(s, m->count))
         return;
     snprintf(why, sizeof why, "server %" PRIu32 " %s worker %" PRIu32, server,
              m->flags & MST_GONE_SILENT ? "has received nothing for too long from"
@@ -158,7 +158,7 @@ mst_status mst_coordinator_stop(mst_server *s)
 mst_status mst_coordinator_send_stop(mst_server *s)
 {
     for (uint32_t w = 0; w < s->options.n_workers; w++)
-        if (mst_alive(s->co, w))
+        if (mst_alive(s, w))
             TRY(mst_unless_gone(
                 mst_ps_send(s->net, s->workers[w].peer, &(mst_message){.type = MST_PS_STOP})));
     return MST_OK;
@@ -171,7 +171,7 @@ static mst_status coordinator_stop_exhausted(mst_server *s)
     if (co->phase != MST_JOB_STOP || !mst_is_sync(s))
         return MST_OK;
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
-        if (!mst_alive(co, w) || !s->workers[w].exhausted || co->members[w].stop_sent)
+        if (!mst_alive(s, w) || !s->workers[w].exhausted || co->members[w].stop_sent)
             continue;
         co->members[w].stop_sent = true;
         TRY(mst_unless_gone(mst_ps_send(s->net, s->workers[w].peer, &(mst_message){.type = MST_PS_STOP})));
@@ -182,7 +182,7 @@ static mst_status coordinator_stop_exhausted(mst_server *s)
 static bool coordinator_all_done(const mst_server *s)
 {
     for (uint32_t w = 0; w < s->options.n_workers; w++)
-        if (mst_alive(s->co, w) && !s->co->members[w].done)
+        if (mst_alive(s, w) && !s->co->members[w].done)
             return false;
     return true;
 }
@@ -196,8 +196,8 @@ static json_t *coordinator_workers(const mst_server *s)
         if (!m->welcomed)
             continue;
         json_t *one = json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I}", "worker", (int)w, "name", m->name,
-                                "state", m->lost ? "lost" : "done", "steps", (json_int_t)m->steps, "rows",
-                                (json_int_t)m->rows, "dropped_steps", (json_int_t)m->dropped_steps,
+                                "state", s->workers[w].gone ? "lost" : "done", "steps", (json_int_t)m->steps,
+                                "rows", (json_int_t)m->rows, "dropped_steps", (json_int_t)m->dropped_steps,
                                 "dropped_rows", (json_int_t)m->dropped_rows);
         json_object_set_new(one, "held_seconds", json_real(1e-9 * (double)m->held_ns));
         json_object_update_missing(one, m->report);

@@ -35,7 +35,7 @@ static mst_status cuts_announce(mst_server *s, uint32_t flags)
         .type = MST_PS_CUT, .flags = flags, .count = s->cut.number + 1, .step = s->steps.applied};
     if (s->options.n_servers > 1 && co->phase == MST_JOB_RUN)
         for (uint32_t w = 0; w < s->options.n_workers; w++)
-            if (mst_alive(co, w) && !co->members[w].done) {
+            if (mst_alive(s, w) && !co->members[w].done) {
                 mst_bit_set(markers, w);
                 TRY(mst_unless_gone(mst_ps_send(s->net, s->workers[w].peer, &m)));
             }
@@ -232,7 +232,7 @@ void mst_cuts_replace_chief(mst_server *s)
         co->cuts.best_known = true;
     }
     for (uint32_t w = 0; w < s->options.n_workers && co->cuts.chief == UINT32_MAX; w++)
-        if (mst_alive(co, w))
+        if (mst_alive(s, w))
             co->cuts.chief = w;
     if (co->cuts.chief == UINT32_MAX)
         return;

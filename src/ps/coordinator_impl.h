@@ -35,9 +35,9 @@ struct mst_coordinator {
     mst_job_outcome outcome;
 };
 
-static inline bool mst_alive(const mst_coordinator *co, uint32_t worker)
+static inline bool mst_alive(const mst_server *s, uint32_t worker)
 {
-    return co->members[worker].welcomed && !co->members[worker].lost;
+    return s->co->members[worker].welcomed && !s->workers[worker].gone;
 }
 
 /* mst_coordinator_look when a synchronous step is complete and not answered: no server is beyond it, so that

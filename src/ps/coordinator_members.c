@@ -15,16 +15,10 @@
 mst_status mst_members_init(mst_server *s)
 {
     mst_join_state *joins = &s->co->joins;
-    uint32_t n_servers = s->options.n_servers;
     s->co->members = mst_calloc(s->options.n_workers, sizeof *s->co->members);
-    joins->server_joined = mst_calloc(n_servers, sizeof *joins->server_joined);
-    joins->server_ready = mst_calloc(n_servers, sizeof *joins->server_ready);
-    joins->restores = mst_calloc(n_servers, sizeof *joins->restores);
+    joins->servers = mst_calloc(s->options.n_servers, sizeof *joins->servers);
     joins->began_ns = joins->notice_ns = mst_now_ns();
-    if (s->co->members == NULL || joins->server_joined == NULL || joins->server_ready == NULL ||
-        joins->restores == NULL)
-        return mst_fail_memory();
-    return MST_OK;
+    return s->co->members == NULL || joins->servers == NULL ? mst_fail_memory() : MST_OK;
 }
 
 void mst_members_fini(mst_server *s)
@@ -32,14 +26,12 @@ void mst_members_fini(mst_server *s)
     mst_coordinator *co = s->co;
     for (uint32_t w = 0; co->members != NULL && w < s->options.n_workers; w++)
         json_decref(co->members[w].report);
-    for (uint32_t i = 0; co->joins.restores != NULL && i < s->options.n_servers; i++)
-        mst_free(co->joins.restores[i].owned.extents);
+    for (uint32_t i = 0; co->joins.servers != NULL && i < s->options.n_servers; i++)
+        mst_free(co->joins.servers[i].owned.extents);
     mst_free(co->members);
-    mst_free(co->joins.restores);
+    mst_free(co->joins.servers);
     json_decref(co->joins.first);
     json_decref(co->joins.sample);
-    mst_free(co->joins.server_joined);
-    mst_free(co->joins.server_ready);
 }
 
 mst_status mst_members_up(mst_server *s, uint32_t peer)
@@ -67,7 +59,7 @@ static mst_status members_restore_own(mst_server *s)
 /* Sends the next pieces of another server's floats. */
 static mst_status members_send_restored(mst_server *s, uint32_t server)
 {
-    mst_restore *r = &s->co->joins.restores[server];
+    mst_join_server *r = &s->co->joins.servers[server];
     while (r->in_flight < WINDOW && !mst_float_cursor_at_end(&r->next, &r->owned, s->model.params->n_slots)) {
         uint64_t count, first = mst_float_cursor_piece(&r->next, &r->owned, PIECE_FLOATS, &count);
         mst_body *piece = mst_body_take(&s->bodies, PIECE_FLOATS * sizeof(float));
@@ -90,7 +82,7 @@ static mst_status members_send_restored(mst_server *s, uint32_t server)
 
 void mst_restore_sent(mst_server *s, uint32_t server)
 {
-    s->co->joins.restores[server].in_flight--;
+    s->co->joins.servers[server].in_flight--;
     mst_status st = members_send_restored(s, server);
     if (st != MST_OK)
         mst_server_fail(s, st);
@@ -124,7 +116,7 @@ static mst_status members_set_up_server(mst_server *s, uint32_t server)
                                    "restore", (json_int_t)start->restore)));
     if (!start->restore)
         return MST_OK;
-    TRY(mst_placement_owned(&s->table, server, &s->co->joins.restores[server].owned));
+    TRY(mst_placement_owned(&s->table, server, &s->co->joins.servers[server].owned));
     return members_send_restored(s, server);
 }
 
@@ -138,9 +130,9 @@ static mst_status members_place(mst_server *s)
     if (co->start.restore)
         TRY(members_restore_own(s));
     s->setup.ready = true;
-    co->joins.server_joined[0] = co->joins.server_ready[0] = true;
+    co->joins.servers[0].joined = co->joins.servers[0].ready = true;
     for (uint32_t i = 1; i < s->options.n_servers; i++)
-        if (co->joins.server_joined[i])
+        if (co->joins.servers[i].joined)
             TRY(members_set_up_server(s, i));
     return mst_row_plan_begin(s);
 }
@@ -294,7 +286,7 @@ static mst_status members_maybe_start(mst_server *s)
         }
     }
     for (uint32_t i = 0; i < s->options.n_servers; i++)
-        if (!co->joins.server_ready[i])
+        if (!co->joins.servers[i].ready)
             return MST_OK;
     return members_start(s);
 }
@@ -327,7 +319,6 @@ static mst_status members_worker_joins(mst_server *s, uint32_t worker, const jso
         return MST_OK;
     }
     m->joined = true;
-    m->lost = false;
     members_keep_sample(co, worker, join);
     mst_net_name_of(s->net, s->workers[worker].peer, m->name, sizeof m->name);
     if (co->phase == MST_JOB_RUN)
@@ -344,7 +335,7 @@ static mst_status members_server_joins(mst_server *s, uint32_t server, const jso
         s->servers[server] = MST_PEER_NONE;
         return MST_OK;
     }
-    s->co->joins.server_joined[server] = true;
+    s->co->joins.servers[server].joined = true;
     return s->co->joins.placed ? members_set_up_server(s, server) : MST_OK;
 }
 
@@ -355,7 +346,7 @@ mst_status mst_members_join(mst_server *s, bool worker, uint32_t index, const js
 
 mst_status mst_members_ready(mst_server *s, uint32_t server)
 {
-    s->co->joins.server_ready[server] = true;
+    s->co->joins.servers[server].ready = true;
     return members_maybe_start(s);
 }
 
@@ -369,7 +360,7 @@ static void members_name_missing(const mst_server *s, char *out, size_t size)
     uint32_t need = mst_is_sync(s) ? s->options.n_workers : members_to_start(s);
     out[0] = 0;
     for (uint32_t i = 1; i < s->options.n_servers; i++)
-        if (!co->joins.server_joined[i] && (named++ < 8 || !++more))
+        if (!co->joins.servers[i].joined && (named++ < 8 || !++more))
             n += (size_t)snprintf(out + n, size - n, "%sserver %" PRIu32 " at %.80s", n ? ", " : "", i,
                                   s->options.servers[i]);
     for (uint32_t w = 0; w < s->options.n_workers && (need > 1 || co->joins.first == NULL); w++)
@@ -410,7 +401,6 @@ static mst_status members_lose(mst_server *s, uint32_t worker)
     mst_coordinator *co = s->co;
     mst_server_worker *w = &s->workers[worker];
     bool counts = w->pending && !w->exhausted && w->label == s->steps.applied + 1 && !mst_has_quorum(s);
-    w->gone = true;
     w->gone_from = s->steps.applied + 1 + counts;
     for (uint32_t i = 1; i < s->options.n_servers; i++)
         if (s->servers[i] != MST_PEER_NONE)
@@ -432,7 +422,7 @@ void mst_members_server_lost(mst_server *s, uint32_t server, const char *why)
     mst_coordinator *co = s->co;
     char resume_hint[MST_ERROR_MAX / 2];
     if (!co->joins.placed) {
-        co->joins.server_joined[server] = false;
+        co->joins.servers[server].joined = false;
         mst_warn("%s; waiting for server %" PRIu32 " again", why, server);
         return;
     }
@@ -445,7 +435,7 @@ void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
     mst_coordinator *co = s->co;
     mst_job_member *m = &co->members[worker];
     const char *why = loss->error.text;
-    bool mattered = mst_alive(co, worker);
+    bool mattered = mst_alive(s, worker);
     m->joined = false;
     if (loss->reason == MST_NET_STOPPED)
         co->outcome.silent_s = loss->silent_s;
@@ -454,7 +444,7 @@ void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
             mst_warn("%s; waiting for worker %" PRIu32 " again", why, worker);
         return;
     }
-    m->lost = true;
+    s->workers[worker].gone = true;
     bool done = m->done && co->phase >= MST_JOB_STOP;
     s->hooks->event(s->hooks->arg,
                     &(mst_server_event){.kind = done || loss->reason == MST_NET_STOPPED ? MST_SERVER_LEAVE
@@ -478,7 +468,7 @@ void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
 bool mst_members_none_left(const mst_server *s)
 {
     for (uint32_t w = 0; w < s->options.n_workers; w++)
-        if (mst_alive(s->co, w) || s->co->members[w].joined)
+        if (mst_alive(s, w) || s->co->members[w].joined)
             return false;
     return true;
 }

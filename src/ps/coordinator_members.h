@@ -14,7 +14,7 @@
 
 /* The coordinator's record of a worker. */
 typedef struct mst_job_member {
-    bool joined, welcomed, lost;
+    bool joined, welcomed;
     bool done; /* it has sent its last report */
     char name[128];
     json_t *report; /* the newest; NULL: none */
@@ -30,19 +30,19 @@ typedef struct mst_job_member {
     uint64_t held_ns;   /* for which steps were held open for it alone */
 } mst_job_member;
 
-/* A stream of restored floats to a server. */
-typedef struct mst_restore {
-    mst_owned owned;
-    mst_float_cursor next;
-    unsigned in_flight;
-} mst_restore;
+/* A server, until training begins. */
+typedef struct mst_join_server {
+    bool joined, ready;
+    mst_owned owned;       /* restored floats that it receives, */
+    mst_float_cursor next; /* the first of them that is not sent, */
+    unsigned in_flight;    /* and pieces that are being sent */
+} mst_join_server;
 
 typedef struct mst_join_state {
     uint64_t began_ns, notice_ns; /* when waiting began, and when it was last logged */
-    bool *server_joined, *server_ready;
-    mst_restore *restores; /* by server */
-    json_t *first;         /* JOIN of the first worker */
-    json_t *sample;        /* keys of the joined worker with the lowest index, `sampler`; or NULL */
+    mst_join_server *servers;
+    json_t *first;  /* JOIN of the first worker */
+    json_t *sample; /* keys of the joined worker with the lowest index, `sampler`; or NULL */
     uint32_t sampler;
     bool placed; /* the partition table is made */
 } mst_join_state;

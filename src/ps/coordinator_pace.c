@@ -55,7 +55,7 @@ void mst_pace_dropped(mst_server *s, uint32_t worker, const mst_store_request *r
 bool mst_pace_expects(const mst_server *s, uint32_t worker)
 {
     const mst_job_member *m = &s->co->members[worker];
-    return mst_alive(s->co, worker) && !m->done && !m->idle;
+    return mst_alive(s, worker) && !m->done && !m->idle;
 }
 
 /* ---- ssp ---- */
@@ -102,7 +102,7 @@ const char *mst_pace_waiting(mst_server *s)
     if (mst_now_ns() - co->pace.closed_ns <= MST_S)
         return NULL;
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
-        alive += mst_alive(co, w) && !co->members[w].done;
+        alive += mst_alive(s, w) && !co->members[w].done;
         if (!pace_awaits_push(s, w))
             continue;
         if (missing++ < 3)
@@ -121,7 +121,7 @@ mst_status mst_pace_check_stalls(mst_server *s)
     uint64_t now = mst_now_ns(), patience = s->options.stall_timeout_ms * MST_MS;
     bool idle = false;
     for (uint32_t w = 0; w < s->options.n_workers; w++)
-        idle |= mst_alive(co, w) && co->members[w].idle;
+        idle |= mst_alive(s, w) && co->members[w].idle;
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
         if (!pace_awaits_push(s, w))
             continue;

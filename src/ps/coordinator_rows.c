@@ -79,7 +79,7 @@ static void rows_plan(mst_server *s, uint64_t step)
         *p = (mst_planned_step){.slice = slice,
                                 .again = missed > 0 && (!regular || co->rows.slices.n_missed < missed)};
         for (uint32_t w = 0; w < s->options.n_workers; w++)
-            if (mst_alive(co, w)) {
+            if (mst_alive(s, w)) {
                 mst_bit_set(p->workers, w);
                 p->n_workers++;
             }
@@ -252,7 +252,7 @@ mst_status mst_row_plan_epoch_over(mst_server *s)
 {
     TRY(rows_check_any(s->co));
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
-        if (!s->workers[w].exhausted || !mst_alive(s->co, w))
+        if (!s->workers[w].exhausted || !mst_alive(s, w))
             continue;
         s->co->members[w].epoch++;
         mst_work items[MST_AHEAD - 1]; /* the next one goes with the answer */
@@ -271,7 +271,7 @@ static mst_status rows_count_epochs(mst_server *s)
     mst_coordinator *co = s->co;
     uint64_t behind = UINT64_MAX;
     for (uint32_t w = 0; w < s->options.n_workers; w++)
-        if (mst_alive(co, w) && !co->members[w].no_rows_in_epoch && co->members[w].epoch < behind)
+        if (mst_alive(s, w) && !co->members[w].no_rows_in_epoch && co->members[w].epoch < behind)
             behind = co->members[w].epoch;
     if (behind == UINT64_MAX)
         return rows_check_any(co);
@@ -348,7 +348,7 @@ mst_status mst_row_plan_begin(mst_server *s)
 mst_status mst_row_plan_wanted(mst_server *s, uint32_t worker, const mst_message *m)
 {
     mst_coordinator *co = s->co;
-    if (!mst_alive(co, worker) || rows_stepped(s))
+    if (!mst_alive(s, worker) || rows_stepped(s))
         return mst_fail(MST_EPEER, "it requested work that it does not get on request");
     if (rows_streams(co) && m->flags & 1) /* the epoch of its stream is over */
         TRY(rows_end_stream(s, worker));
@@ -454,7 +454,7 @@ static mst_status rows_resume_slices(mst_server *s)
     co->rows.no_more = false;
     rows_plan(s, s->steps.applied + 1);
     for (uint32_t w = 0; co->rows.n_planned > s->steps.applied && w < s->options.n_workers; w++)
-        if (mst_alive(co, w))
+        if (mst_alive(s, w))
             TRY(mst_row_plan_first(s, w));
     if (co->rows.n_planned == s->steps.applied)
         co->rows.slices.n_missed = 0; /* beyond the limits */
@@ -467,7 +467,7 @@ mst_status mst_row_plan_offer(mst_server *s)
     if (co->rows.sharding == MST_SHARDING_SLICES)
         return rows_resume_slices(s);
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
-        if (!mst_alive(co, w) || !co->members[w].idle || co->members[w].done || co->phase != MST_JOB_RUN)
+        if (!mst_alive(s, w) || !co->members[w].idle || co->members[w].done || co->phase != MST_JOB_RUN)
             continue;
         if (co->rows.leases != NULL && !mst_leases_dry(co->rows.leases))
             TRY(rows_give_lease(s, w));
@@ -496,7 +496,7 @@ bool mst_row_plan_finished(const mst_server *s)
     if (rows_stepped(s))
         return s->steps.applied >= co->start.limit_steps || co->progress.rows >= co->start.limit_rows;
     for (uint32_t w = 0; w < s->options.n_workers; w++)
-        if (mst_alive(co, w) && !co->members[w].idle)
+        if (mst_alive(s, w) && !co->members[w].idle)
             return false;
     return true;
 }

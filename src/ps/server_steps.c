@@ -345,8 +345,8 @@ static mst_status steps_take_step(mst_server *s, uint32_t worker, const mst_mess
 {
     mst_store_request r;
     const mst_store_parts *parts = staged->body != NULL ? &staged->parts : NULL;
-    if (mst_store_read_last(s->store, worker, m, (*body)->data, parts,
-                            parts != NULL ? staged->body->data : NULL, &r) != MST_OK)
+    if (mst_store_read(s->store, worker, m, (*body)->data, parts, parts != NULL ? staged->body->data : NULL,
+                       &r) != MST_OK)
         return mst_fail(MST_EPEER, "%s", mst_error_text());
     if (!(m->flags & MST_STEP_PUSH))
         return mst_answer(s, worker, &r, 0);

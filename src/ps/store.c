@@ -243,13 +243,7 @@ static mst_status store_read_push(const mst_store *self, uint32_t worker, const 
 }
 
 mst_status mst_store_read(mst_store *self, uint32_t worker, const mst_message *m, const void *body,
-                          mst_store_request *out)
-{
-    return mst_store_read_last(self, worker, m, body, NULL, NULL, out);
-}
-
-mst_status mst_store_read_last(mst_store *self, uint32_t worker, const mst_message *m, const void *body,
-                               const mst_store_parts *parts, void *values, mst_store_request *out)
+                          const mst_store_parts *parts, void *values, mst_store_request *out)
 {
     mst_step_head head;
     if (worker >= self->options.n_workers)

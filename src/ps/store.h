@@ -59,13 +59,11 @@ mst_status mst_store_part(const mst_store *self, uint32_t worker, const mst_mess
                           const mst_store_parts *parts, mst_store_parts *next);
 
 /* Checks a STEP from a worker and keeps its pull list. The body must stay until the request is applied. The
- * sentence of a failure describes the fault of the message; the caller then drops the worker. */
+ * sentence of a failure describes the fault of the message; the caller then drops the worker. parts: of its
+ * push that arrived before (NULL: none); the floats of the body are copied to theirs, in values, which must
+ * stay until the request is applied. */
 mst_status mst_store_read(mst_store *self, uint32_t worker, const mst_message *m, const void *body,
-                          mst_store_request *out);
-/* The same for a STEP whose push arrived in parts: the floats of the body are copied to the others, in
- * values, which must stay until the request is applied. */
-mst_status mst_store_read_last(mst_store *self, uint32_t worker, const mst_message *m, const void *body,
-                               const mst_store_parts *parts, void *values, mst_store_request *out);
+                          const mst_store_parts *parts, void *values, mst_store_request *out);
 
 /* Applies the mean gradient of n pushes (at most n_workers), each weighted with its rows, in the order given.
  * Pushes without rows have no effect. MST_EINPUT, with nothing applied, when a push's list was replaced.

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/log.h"
 #include "observe/observe.h"
 #include "observe/trace_file.h"
@@ -127,7 +128,10 @@ static mst_status worker_on_body(void *arg, uint32_t peer, const mst_message *m,
     if (s != 0 || m->size > most)
         return mst_fail(MST_EINPUT, "a worker expects no %s of %" PRIu64 " bytes from server %" PRIu32,
                         mst_ps_type_name(m->type), m->size, s);
-    return mst_worker_link_body(&self->link, s, m->size, out);
+    if (!mst_grow(&self->link.body, &self->link.body_capacity, m->size, 1))
+        return mst_fail_memory();
+    *out = self->link.body;
+    return MST_OK;
 }
 
 static mst_status worker_take_json(const mst_message *m, const void *body, json_t **out)

@@ -17,10 +17,7 @@ static mst_status link_copy_servers(mst_worker_link *self, const mst_worker_opti
     self->addresses = mst_calloc(n, sizeof *self->addresses);
     self->peers = mst_calloc(n, sizeof *self->peers);
     self->up = mst_calloc(n, sizeof *self->up);
-    self->bodies = mst_calloc(n, sizeof *self->bodies);
-    self->body_capacity = mst_calloc(n, sizeof *self->body_capacity);
-    if (self->addresses == NULL || self->peers == NULL || self->up == NULL || self->bodies == NULL ||
-        self->body_capacity == NULL)
+    if (self->addresses == NULL || self->peers == NULL || self->up == NULL)
         return mst_fail_memory();
     for (uint32_t s = 0; s < n; s++) {
         self->peers[s] = MST_PEER_NONE;
@@ -49,17 +46,12 @@ mst_status mst_worker_link_init(mst_worker_link *self, const mst_worker_options 
 void mst_worker_link_fini(mst_worker_link *self)
 {
     mst_net_destroy(self->net);
-    for (uint32_t s = 0; s < self->n_servers; s++) {
-        if (self->addresses != NULL)
-            mst_free(self->addresses[s]);
-        if (self->bodies != NULL)
-            mst_free(self->bodies[s]);
-    }
+    for (uint32_t s = 0; self->addresses != NULL && s < self->n_servers; s++)
+        mst_free(self->addresses[s]);
     mst_free(self->addresses);
     mst_free(self->peers);
     mst_free(self->up);
-    mst_free(self->bodies);
-    mst_free(self->body_capacity);
+    mst_free(self->body);
 }
 
 uint32_t mst_worker_link_server(const mst_worker_link *self, uint32_t peer)
@@ -68,14 +60,6 @@ uint32_t mst_worker_link_server(const mst_worker_link *self, uint32_t peer)
         if (self->peers[s] == peer)
             return s;
     return UINT32_MAX;
-}
-
-mst_status mst_worker_link_body(mst_worker_link *self, uint32_t server, uint64_t size, void **out)
-{
-    if (!mst_grow(&self->bodies[server], &self->body_capacity[server], size, 1))
-        return mst_fail_memory();
-    *out = self->bodies[server];
-    return MST_OK;
 }
 
 void mst_worker_link_missing(const mst_worker_link *self, char *out, size_t size)

@@ -17,11 +17,11 @@
 typedef struct mst_worker_link {
     mst_net *net;
     uint32_t n_servers;
-    char **addresses; /* by server, as the next four */
+    char **addresses; /* by server, as the next two */
     uint32_t *peers;
     bool *up;
-    void **bodies; /* of messages other than values */
-    size_t *body_capacity;
+    void *body; /* of the coordinator's message that is being received, other than values */
+    size_t body_capacity;
     uint32_t n_up;
     bool starting;         /* until the coordinator has described the job */
     mst_error failure;     /* code MST_OK: none; the loss of a server, or a failure inside an event */
@@ -41,8 +41,6 @@ void mst_worker_link_fini(mst_worker_link *self);
 
 /* The server of a peer; UINT32_MAX: none. */
 uint32_t mst_worker_link_server(const mst_worker_link *self, uint32_t peer);
-/* A buffer for the body of a message other than values. */
-mst_status mst_worker_link_body(mst_worker_link *self, uint32_t server, uint64_t size, void **out);
 /* Writes "server 1 at host:port, server 2 at ..." for those that are not up. */
 void mst_worker_link_missing(const mst_worker_link *self, char *out, size_t size);
 

@@ -250,11 +250,13 @@ out:
     return st;
 }
 
-/* The same, from an operation descriptor. */
-static mst_status op_from(mst_dnnl *self, const void *desc, const_dnnl_primitive_attr_t attr,
-                          const mst_dnnl_op *hint, unsigned args, const char *what, mst_dnnl_op **out)
+/* The same, from an operation descriptor; made: whether it could be made. */
+static mst_status op_from(mst_dnnl *self, dnnl_status_t made, const void *desc,
+                          const_dnnl_primitive_attr_t attr, const mst_dnnl_op *hint, unsigned args,
+                          const char *what, mst_dnnl_op **out)
 {
     dnnl_primitive_desc_t pd;
+    TRY(dnnl_check(made, what));
     TRY(dnnl_check(dnnl_primitive_desc_create(&pd, desc, attr, self->engine, hint != NULL ? hint->pd : NULL),
                    what));
     return op_new(self, pd, args, what, out);
@@ -281,6 +283,11 @@ out:
 }
 
 #define BIT(arg) (1u << MST_DNNL_##arg)
+
+static dnnl_prop_kind_t pass_of(bool training)
+{
+    return training ? dnnl_forward_training : dnnl_forward_inference;
+}
 
 /* A window's numbers, in arrays as long as oneDNN declares them. */
 typedef struct window_dims {
@@ -331,15 +338,12 @@ static mst_status dnnl_conv_forward(mst_dnnl *self, const mst_dnnl_window *c, co
     window_dims s = dims_of(c);
     dnnl_primitive_attr_t fused = NULL;
     dnnl_convolution_desc_t desc;
-    mst_status st;
     TRY(fused_attr(self, c->relu, &fused));
-    TRY_OUT(st, dnnl_check(dnnl_convolution_forward_desc_init(
-                               &desc, training ? dnnl_forward_training : dnnl_forward_inference,
-                               dnnl_convolution_direct, &d->x, &d->w, c->bias ? &d->b : NULL, &d->y, s.stride,
-                               s.pad, s.pad_end),
-                           "a convolution"));
-    st = op_from(self, &desc, fused, NULL, BIT(X) | BIT(W) | BIT(B) | BIT(Y), "a convolution", out);
-out:
+    dnnl_status_t made =
+        dnnl_convolution_forward_desc_init(&desc, pass_of(training), dnnl_convolution_direct, &d->x, &d->w,
+                                           c->bias ? &d->b : NULL, &d->y, s.stride, s.pad, s.pad_end);
+    mst_status st =
+        op_from(self, made, &desc, fused, NULL, BIT(X) | BIT(W) | BIT(B) | BIT(Y), "a convolution", out);
     dnnl_primitive_attr_destroy(fused);
     return st;
 }
@@ -349,10 +353,9 @@ static mst_status conv_dx(mst_dnnl *self, const mst_dnnl_window *c, const conv_d
 {
     window_dims s = dims_of(c);
     dnnl_convolution_desc_t desc;
-    TRY(dnnl_check(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &d->x, &d->w,
-                                                            &d->y, s.stride, s.pad, s.pad_end),
-                   "a convolution's backward pass"));
-    return op_from(self, &desc, self->attr, forward, BIT(DX) | BIT(W) | BIT(DY),
+    dnnl_status_t made = dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &d->x,
+                                                                  &d->w, &d->y, s.stride, s.pad, s.pad_end);
+    return op_from(self, made, &desc, self->attr, forward, BIT(DX) | BIT(W) | BIT(DY),
                    "a convolution's backward pass", out);
 }
 
@@ -361,11 +364,10 @@ static mst_status conv_dw(mst_dnnl *self, const mst_dnnl_window *c, const conv_d
 {
     window_dims s = dims_of(c);
     dnnl_convolution_desc_t desc;
-    TRY(dnnl_check(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &d->x, &d->w,
-                                                               c->bias ? &d->b : NULL, &d->y, s.stride, s.pad,
-                                                               s.pad_end),
-                   "a convolution's weight gradient"));
-    return op_from(self, &desc, self->attr, forward, BIT(X) | BIT(DW) | BIT(DB) | BIT(DY),
+    dnnl_status_t made = dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &d->x,
+                                                                     &d->w, c->bias ? &d->b : NULL, &d->y,
+                                                                     s.stride, s.pad, s.pad_end);
+    return op_from(self, made, &desc, self->attr, forward, BIT(X) | BIT(DW) | BIT(DB) | BIT(DY),
                    "a convolution's weight gradient", out);
 }
 
@@ -425,11 +427,9 @@ mst_status mst_dnnl_pool(mst_dnnl *self, const mst_dnnl_window *p, mst_dnnl_pool
     dnnl_memory_desc_t y = desc_of(4, (int64_t[]){p->n, p->out[0], p->out[1], p->out[2]}, true);
     dnnl_pooling_desc_t desc;
     window_dims s = dims_of(p);
-    TRY(dnnl_check(
-        dnnl_pooling_forward_desc_init(&desc, training ? dnnl_forward_training : dnnl_forward_inference,
-                                       pooling_of(how), &x->md, &y, s.stride, s.kernel, s.pad, s.pad_end),
-        "pooling"));
-    return op_from(self, &desc, self->attr, NULL, BIT(X) | BIT(Y) | BIT(KEPT), "pooling", out);
+    dnnl_status_t made = dnnl_pooling_forward_desc_init(&desc, pass_of(training), pooling_of(how), &x->md, &y,
+                                                        s.stride, s.kernel, s.pad, s.pad_end);
+    return op_from(self, made, &desc, self->attr, NULL, BIT(X) | BIT(Y) | BIT(KEPT), "pooling", out);
 }
 
 mst_status mst_dnnl_pool_dx(mst_dnnl *self, const mst_dnnl_window *p, mst_dnnl_pooling how,
@@ -439,11 +439,10 @@ mst_status mst_dnnl_pool_dx(mst_dnnl *self, const mst_dnnl_window *p, mst_dnnl_p
                           *y = mst_dnnl_op_layout(forward, MST_DNNL_Y);
     dnnl_pooling_desc_t desc;
     window_dims s = dims_of(p);
-    TRY(dnnl_check(dnnl_pooling_backward_desc_init(&desc, pooling_of(how), &x->md, &y->md, s.stride, s.kernel,
-                                                   s.pad, s.pad_end),
-                   "pooling's backward pass"));
-    return op_from(self, &desc, self->attr, forward, BIT(DX) | BIT(DY) | BIT(KEPT), "pooling's backward pass",
-                   out);
+    dnnl_status_t made = dnnl_pooling_backward_desc_init(&desc, pooling_of(how), &x->md, &y->md, s.stride,
+                                                         s.kernel, s.pad, s.pad_end);
+    return op_from(self, made, &desc, self->attr, forward, BIT(DX) | BIT(DY) | BIT(KEPT),
+                   "pooling's backward pass", out);
 }
 
 /* ---- elementwise ---- */
@@ -459,11 +458,9 @@ mst_status mst_dnnl_map(mst_dnnl *self, mst_dnnl_function function, bool trainin
                         mst_dnnl_op **out)
 {
     dnnl_eltwise_desc_t desc;
-    TRY(dnnl_check(dnnl_eltwise_forward_desc_init(&desc,
-                                                  training ? dnnl_forward_training : dnnl_forward_inference,
-                                                  function_of(function), &x->md, 0.0f, 0.0f),
-                   "an elementwise function"));
-    return op_from(self, &desc, self->attr, NULL, BIT(X) | BIT(Y), "an elementwise function", out);
+    dnnl_status_t made =
+        dnnl_eltwise_forward_desc_init(&desc, pass_of(training), function_of(function), &x->md, 0.0f, 0.0f);
+    return op_from(self, made, &desc, self->attr, NULL, BIT(X) | BIT(Y), "an elementwise function", out);
 }
 
 mst_status mst_dnnl_map_dx(mst_dnnl *self, mst_dnnl_function function, const mst_dnnl_op *forward,
@@ -471,9 +468,9 @@ mst_status mst_dnnl_map_dx(mst_dnnl *self, mst_dnnl_function function, const mst
 {
     const mst_dnnl_layout *y = mst_dnnl_op_layout(forward, MST_DNNL_Y);
     dnnl_eltwise_desc_t desc;
-    TRY(dnnl_check(dnnl_eltwise_backward_desc_init(&desc, function_of(function), &y->md, &y->md, 0.0f, 0.0f),
-                   "an elementwise function's derivative"));
-    return op_from(self, &desc, self->attr, forward, BIT(Y) | BIT(DX) | BIT(DY),
+    dnnl_status_t made =
+        dnnl_eltwise_backward_desc_init(&desc, function_of(function), &y->md, &y->md, 0.0f, 0.0f);
+    return op_from(self, made, &desc, self->attr, forward, BIT(Y) | BIT(DX) | BIT(DY),
                    "an elementwise function's derivative", out);
 }
 
@@ -484,11 +481,9 @@ mst_status mst_dnnl_norm(mst_dnnl *self, float epsilon, bool training, const mst
 {
     dnnl_batch_normalization_desc_t desc;
     unsigned flags = dnnl_use_scale | dnnl_use_shift | (training ? 0 : dnnl_use_global_stats);
-    TRY(dnnl_check(
-        dnnl_batch_normalization_forward_desc_init(
-            &desc, training ? dnnl_forward_training : dnnl_forward_inference, &x->md, epsilon, flags),
-        "batch norm"));
-    return op_from(self, &desc, self->attr, NULL,
+    dnnl_status_t made =
+        dnnl_batch_normalization_forward_desc_init(&desc, pass_of(training), &x->md, epsilon, flags);
+    return op_from(self, made, &desc, self->attr, NULL,
                    BIT(X) | BIT(Y) | BIT(MEAN) | BIT(VARIANCE) | BIT(SCALE) | BIT(SHIFT), "batch norm", out);
 }
 
@@ -496,10 +491,9 @@ mst_status mst_dnnl_norm_dx(mst_dnnl *self, float epsilon, const mst_dnnl_op *fo
 {
     const mst_dnnl_layout *x = mst_dnnl_op_layout(forward, MST_DNNL_X);
     dnnl_batch_normalization_desc_t desc;
-    TRY(dnnl_check(dnnl_batch_normalization_backward_desc_init(&desc, dnnl_backward, &x->md, &x->md, epsilon,
-                                                               dnnl_use_scale | dnnl_use_shift),
-                   "batch norm's backward pass"));
-    return op_from(self, &desc, self->attr, forward,
+    dnnl_status_t made = dnnl_batch_normalization_backward_desc_init(
+        &desc, dnnl_backward, &x->md, &x->md, epsilon, dnnl_use_scale | dnnl_use_shift);
+    return op_from(self, made, &desc, self->attr, forward,
                    BIT(X) | BIT(DX) | BIT(DY) | BIT(MEAN) | BIT(VARIANCE) | BIT(SCALE) | BIT(SHIFT) |
                        BIT(DSCALE) | BIT(DSHIFT),
                    "batch norm's backward pass", out);
@@ -511,12 +505,10 @@ mst_status mst_dnnl_lrn(mst_dnnl *self, const mst_dnnl_lrn_options *o, bool trai
                         const mst_dnnl_layout *x, mst_dnnl_op **out)
 {
     dnnl_lrn_desc_t desc;
-    TRY(dnnl_check(
-        dnnl_lrn_forward_desc_init(&desc, training ? dnnl_forward_training : dnnl_forward_inference,
-                                   dnnl_lrn_across_channels, &x->md, o->size, o->alpha, o->beta, o->k),
-        "local response normalisation"));
-    return op_from(self, &desc, self->attr, NULL, BIT(X) | BIT(Y) | BIT(KEPT), "local response normalisation",
-                   out);
+    dnnl_status_t made = dnnl_lrn_forward_desc_init(&desc, pass_of(training), dnnl_lrn_across_channels,
+                                                    &x->md, o->size, o->alpha, o->beta, o->k);
+    return op_from(self, made, &desc, self->attr, NULL, BIT(X) | BIT(Y) | BIT(KEPT),
+                   "local response normalisation", out);
 }
 
 mst_status mst_dnnl_lrn_dx(mst_dnnl *self, const mst_dnnl_lrn_options *o, const mst_dnnl_op *forward,
@@ -524,10 +516,9 @@ mst_status mst_dnnl_lrn_dx(mst_dnnl *self, const mst_dnnl_lrn_options *o, const 
 {
     const mst_dnnl_layout *x = mst_dnnl_op_layout(forward, MST_DNNL_X);
     dnnl_lrn_desc_t desc;
-    TRY(dnnl_check(dnnl_lrn_backward_desc_init(&desc, dnnl_lrn_across_channels, &x->md, &x->md, o->size,
-                                               o->alpha, o->beta, o->k),
-                   "local response normalisation's backward pass"));
-    return op_from(self, &desc, self->attr, forward, BIT(X) | BIT(DX) | BIT(DY) | BIT(KEPT),
+    dnnl_status_t made = dnnl_lrn_backward_desc_init(&desc, dnnl_lrn_across_channels, &x->md, &x->md, o->size,
+                                                     o->alpha, o->beta, o->k);
+    return op_from(self, made, &desc, self->attr, forward, BIT(X) | BIT(DX) | BIT(DY) | BIT(KEPT),
                    "local response normalisation's backward pass", out);
 }
 
@@ -541,13 +532,11 @@ mst_status mst_dnnl_inner(mst_dnnl *self, const mst_dnnl_product *p, mst_dnnl_op
     dnnl_dims_t dims = {p->k, p->n};
     dnnl_primitive_attr_t fused = NULL;
     dnnl_matmul_desc_t desc;
-    mst_status st;
     TRY(dnnl_check(dnnl_memory_desc_init_by_tag(&w, 2, dims, dnnl_f32, dnnl_ba), "a matrix"));
     TRY(fused_attr(self, p->relu, &fused));
-    TRY_OUT(st,
-            dnnl_check(dnnl_matmul_desc_init(&desc, &x, &w, p->bias ? &b : NULL, &y), "a matrix product"));
-    st = op_from(self, &desc, fused, NULL, BIT(X) | BIT(W) | BIT(B) | BIT(Y), "a matrix product", out);
-out:
+    dnnl_status_t made = dnnl_matmul_desc_init(&desc, &x, &w, p->bias ? &b : NULL, &y);
+    mst_status st =
+        op_from(self, made, &desc, fused, NULL, BIT(X) | BIT(W) | BIT(B) | BIT(Y), "a matrix product", out);
     dnnl_primitive_attr_destroy(fused);
     return st;
 }

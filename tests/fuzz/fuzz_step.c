@@ -111,8 +111,8 @@ static void step(mst_store *store, const mst_message *m, uint32_t worker, const 
     mst_store_request r;
     const mst_store_request *one = &r;
     bool in_parts = s->values != NULL && (m->flags & MST_STEP_PUSH);
-    if (mst_store_read_last(store, worker, m, body, in_parts ? &s->parts : NULL, in_parts ? s->values : NULL,
-                            &r) != MST_OK) {
+    if (mst_store_read(store, worker, m, body, in_parts ? &s->parts : NULL, in_parts ? s->values : NULL,
+                       &r) != MST_OK) {
         if (in_parts)
             drop(s);
         return;

@@ -169,7 +169,7 @@ static inline void script_step(script *s, uint32_t server, const mst_message *m,
     mst_store_request r;
     mst_work trailer = {0};
     bool drop = false;
-    SCRIPT_MUST(mst_store_read(s->shards[server], 0, m, body, &r));
+    SCRIPT_MUST(mst_store_read(s->shards[server], 0, m, body, NULL, NULL, &r));
     if (s->mute)
         return;
     if (server == 0 && (m->flags & MST_STEP_PUSH)) {

@@ -121,8 +121,8 @@ static mst_status answer(cluster *c, parcel *p)
     if (p->m.type == MST_PS_GRADIENT)
         return take_part(c, p);
     uint8_t *staged = p->m.flags & MST_STEP_PUSH ? c->staged[p->server].values : NULL;
-    TRY(mst_store_read_last(shard, 0, &p->m, p->body, staged != NULL ? &c->staged[p->server].parts : NULL,
-                            staged, &r));
+    TRY(mst_store_read(shard, 0, &p->m, p->body, staged != NULL ? &c->staged[p->server].parts : NULL, staged,
+                       &r));
     if (r.values != NULL) {
         TRY(mst_store_apply(shard, &one, 1, &(mst_update){.lr = 0.5f, .step = ++c->versions[p->server]}));
     }

@@ -176,7 +176,7 @@ static void check_pull(const setup *s, mst_wire wire)
     draw_list(&f, &f.lists[0], s->server, 3);
     mst_message m = make_step(&f, f.bodies[0], 5, NULL, 0, 0, 0, &f.lists[0], wire);
     mst_store_request r;
-    assert_int_equal(mst_store_read(f.store, 0, &m, f.bodies[0], &r), MST_OK);
+    assert_int_equal(mst_store_read(f.store, 0, &m, f.bodies[0], NULL, NULL, &r), MST_OK);
     assert_null(r.values);
     assert_int_equal(r.pulled->n_keys, f.lists[0].n_keys);
     uint64_t n = positions(&f, &f.lists[0], g_at);
@@ -295,12 +295,12 @@ static void check_push(const setup *s, const push_case *c)
         for (uint32_t p = 0; p < c->n; p++) {
             uint8_t *body = f.bodies[p] + c->unaligned;
             mst_message m = make_step(&f, body, round, NULL, 0, 0, 0, &f.lists[p], c->wire);
-            assert_int_equal(mst_store_read(f.store, p, &m, body, &requests[p]), MST_OK);
+            assert_int_equal(mst_store_read(f.store, p, &m, body, NULL, NULL, &requests[p]), MST_OK);
             uint64_t n = positions(&f, &f.lists[p], g_at);
             for (uint64_t i = 0; i < n; i++)
                 g_floats[p][i] = draw_float(&f);
             m = make_step(&f, body, round, g_floats[p], n, round, c->rows[p], NULL, c->wire);
-            assert_int_equal(mst_store_read(f.store, p, &m, body, &requests[p]), MST_OK);
+            assert_int_equal(mst_store_read(f.store, p, &m, body, NULL, NULL, &requests[p]), MST_OK);
             assert_non_null(requests[p].values);
             mst_wire_decode(c->wire, body + MST_STEP_HEAD, n, g_floats[p]);
             decoded[p] = g_floats[p];
@@ -430,9 +430,9 @@ static void test_step(void **state)
             for (uint32_t k = 0; k < f.params.n_slots; k++)
                 memset(f.params.slots[k], 0, bytes);
             mst_message m = make_step(&f, body, 0, NULL, 0, 0, 0, &f.lists[0], cases[c].wire);
-            assert_int_equal(mst_store_read(f.store, way, &m, body, &r[way]), MST_OK);
+            assert_int_equal(mst_store_read(f.store, way, &m, body, NULL, NULL, &r[way]), MST_OK);
             m = make_step(&f, body, 1, g_floats[0], n, 0, 1, &f.lists[1], cases[c].wire);
-            assert_int_equal(mst_store_read(f.store, way, &m, body, &r[way]), MST_OK);
+            assert_int_equal(mst_store_read(f.store, way, &m, body, NULL, NULL, &r[way]), MST_OK);
             assert_non_null(values[way] = calloc(1, mst_store_reply_size(f.store, &r[way])));
             if (way == 0) {
                 assert_int_equal(mst_store_apply(f.store, &one, 1, &u), MST_OK);
@@ -468,22 +468,22 @@ static void test_ring(void **state)
     const float g[] = {1, 2};
     for (uint32_t request = 100; request < 100 + MST_LISTS; request++) {
         mst_message m = make_step(&f, f.bodies[0], request, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
-        assert_int_equal(mst_store_read(f.store, 0, &m, f.bodies[0], &r), MST_OK);
+        assert_int_equal(mst_store_read(f.store, 0, &m, f.bodies[0], NULL, NULL, &r), MST_OK);
     }
     mst_message push = make_step(&f, f.bodies[1], 1u << 31, g, 2, 100, 1, NULL, MST_WIRE_FP32);
-    assert_int_equal(mst_store_read(f.store, 0, &push, f.bodies[1], &held), MST_OK);
+    assert_int_equal(mst_store_read(f.store, 0, &push, f.bodies[1], NULL, NULL, &held), MST_OK);
     assert_ptr_not_equal(held.pushed, NULL);
     assert_int_equal(held.pushed_request, 100);
     /* a push and a pull that need the same place */
     mst_message both = make_step(&f, f.bodies[0], 116, g, 2, 100, 1, &list, MST_WIRE_FP32);
-    assert_int_equal(mst_store_read(f.store, 0, &both, f.bodies[0], &r), MST_EINPUT);
+    assert_int_equal(mst_store_read(f.store, 0, &both, f.bodies[0], NULL, NULL, &r), MST_EINPUT);
     assert_string_equal(mst_error_text(),
                         "worker 0 pulls with request 116 a list in place of the one it pushes for, of "
                         "request 100");
     /* the 17th replaces the first, also under a push that was read before */
     mst_message m = make_step(&f, f.bodies[0], 116, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
-    assert_int_equal(mst_store_read(f.store, 0, &m, f.bodies[0], &r), MST_OK);
-    assert_int_equal(mst_store_read(f.store, 0, &push, f.bodies[1], &r), MST_EINPUT);
+    assert_int_equal(mst_store_read(f.store, 0, &m, f.bodies[0], NULL, NULL, &r), MST_OK);
+    assert_int_equal(mst_store_read(f.store, 0, &push, f.bodies[1], NULL, NULL, &r), MST_EINPUT);
     assert_string_equal(mst_error_text(),
                         "worker 0 pushes for its request 100, whose list is not known to server 0");
     const mst_store_request *one = &held;
@@ -493,11 +493,11 @@ static void test_ring(void **state)
     assert_true(f.params.w[1] == before);
     /* another worker's lists are its own */
     push.count = 116;
-    assert_int_equal(mst_store_read(f.store, 1, &push, f.bodies[1], &r), MST_EINPUT);
-    assert_int_equal(mst_store_read(f.store, 0, &push, f.bodies[1], &held), MST_OK);
+    assert_int_equal(mst_store_read(f.store, 1, &push, f.bodies[1], NULL, NULL, &r), MST_EINPUT);
+    assert_int_equal(mst_store_read(f.store, 0, &push, f.bodies[1], NULL, NULL, &held), MST_OK);
     mst_store_forget(f.store, 1);
     mst_store_forget(f.store, 0);
-    assert_int_equal(mst_store_read(f.store, 0, &push, f.bodies[1], &r), MST_EINPUT);
+    assert_int_equal(mst_store_read(f.store, 0, &push, f.bodies[1], NULL, NULL, &r), MST_EINPUT);
     assert_int_equal(mst_store_apply(f.store, &one, 1, &(mst_update){.lr = 1}), MST_OK);
     assert_true(f.params.w[1] == before - 1);
     stop(&f);
@@ -506,7 +506,7 @@ static void test_ring(void **state)
 static void refuse(fixture *f, const mst_message *m, const char *sentence)
 {
     mst_store_request r;
-    assert_int_equal(mst_store_read(f->store, 0, m, f->bodies[0], &r), MST_EINPUT);
+    assert_int_equal(mst_store_read(f->store, 0, m, f->bodies[0], NULL, NULL, &r), MST_EINPUT);
     if (strstr(mst_error_text(), sentence) == NULL)
         fail_msg("\"%s\" has not \"%s\"", mst_error_text(), sentence);
 }
@@ -526,13 +526,13 @@ static void test_refused(void **state)
     mst_key_list list = {.n_keys = 2, .keys = keys, .n_ranges = 1, .ranges = {{end - 2, 2}}};
     uint8_t *body = f.bodies[0];
     mst_message m = make_step(&f, body, 1, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
-    assert_int_equal(mst_store_read(f.store, 0, &m, body, &r), MST_OK);
-    assert_int_equal(mst_store_read(f.store, 2, &m, body, &r), MST_EINPUT);
+    assert_int_equal(mst_store_read(f.store, 0, &m, body, NULL, NULL, &r), MST_OK);
+    assert_int_equal(mst_store_read(f.store, 2, &m, body, NULL, NULL, &r), MST_EINPUT);
     assert_string_equal(mst_error_text(), "a STEP of worker 2; there are 2");
 
     list.n_keys = 3;
     m = make_step(&f, body, 1, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
-    assert_int_equal(mst_store_read(f.store, 0, &m, body, &r), MST_EINPUT);
+    assert_int_equal(mst_store_read(f.store, 0, &m, body, NULL, NULL, &r), MST_EINPUT);
     /* a refused list leaves its place unknown */
     const float g[8] = {0};
     m = make_step(&f, body, 2, g, 4, 1, 1, NULL, MST_WIRE_FP32);
@@ -540,7 +540,7 @@ static void test_refused(void **state)
 
     list.n_keys = 2;
     m = make_step(&f, body, 1, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
-    assert_int_equal(mst_store_read(f.store, 0, &m, body, &r), MST_OK);
+    assert_int_equal(mst_store_read(f.store, 0, &m, body, NULL, NULL, &r), MST_OK);
     m = make_step(&f, body, 2, g, 5, 1, 1, NULL, MST_WIRE_FP32);
     refuse(&f, &m, "worker 0 pushes 5 floats for its request 1, whose list has 4");
 
@@ -659,9 +659,9 @@ static void test_short_memory(void **state)
         mst_alloc_fail_at(k);
         mst_status st = mst_store_new(&options, &store);
         if (st == MST_OK)
-            st = mst_store_read(store, 0, &pull, f.bodies[0], &r);
+            st = mst_store_read(store, 0, &pull, f.bodies[0], NULL, NULL, &r);
         if (st == MST_OK)
-            st = mst_store_read(store, 0, &push, f.bodies[1], &r);
+            st = mst_store_read(store, 0, &push, f.bodies[1], NULL, NULL, &r);
         if (st == MST_OK)
             st = mst_store_apply(store, &one, 1, &(mst_update){.lr = 1});
         mst_alloc_fail_at(0);

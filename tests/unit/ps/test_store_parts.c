@@ -75,8 +75,7 @@ static mst_status step(fixture *f, uint32_t request, const float *g, uint32_t n,
     mst_step_head_encode(&head, f->body);
     m.size = size;
     bool staged = g != NULL && f->parts.floats != 0;
-    return mst_store_read_last(f->store, 0, &m, f->body, staged ? &f->parts : NULL, staged ? f->values : NULL,
-                               r);
+    return mst_store_read(f->store, 0, &m, f->body, staged ? &f->parts : NULL, staged ? f->values : NULL, r);
 }
 
 static mst_message part_of(uint32_t request, uint64_t first, uint64_t n, mst_wire wire)
