@@ -160,6 +160,16 @@ bool mst_grow(void *block, size_t *capacity, size_t need, size_t size)
     return true;
 }
 
+bool mst_is_zero(const void *data, size_t n)
+{
+    const uint8_t *p = data;
+    size_t head = n < 16 ? n : 16;
+    for (size_t i = 0; i < head; i++)
+        if (p[i] != 0)
+            return false;
+    return memcmp(p, p + head, n - head) == 0; /* each byte equals the one 16 before it */
+}
+
 void *mst_pages_reserve(size_t size, bool huge)
 {
     if (alloc_begin(size))

@@ -8,10 +8,12 @@
  *   sgd       w -= lr * (g + l2*w), then shrink by lr*l1
  *   momentum  m = mu*m + (g + l2*w);  w -= lr*m, then shrink by lr*l1/(1 - mu)
  *   adagrad   s += d^2, d = g + l2*w;  w -= lr*d / (sqrt(s) + eps), then shrink by l1*lr/(sqrt(s) + eps)
- *   adam      m, v moving averages of d and d^2, bias-corrected with the global step; w -= lr*m^/(sqrt(v^) +
- * eps), then shrink by l1*lr/(sqrt(v^) + eps) ftrl      FTRL-Proximal (McMahan et al. 2013): state z, n;
- * alpha = lr; L1 and L2 inside the closed form, where they weigh against the sum of all gradients, not
- * against each shrink(a): w = sign(w) * max(|w| - a, 0) */
+ *   adam      m, v moving averages of d and d^2, bias-corrected with the global step;
+ *             w -= lr*m^/(sqrt(v^) + eps), then shrink by l1*lr/(sqrt(v^) + eps)
+ *   ftrl      FTRL-Proximal (McMahan et al. 2013): state z, n; alpha = lr; L1 and L2 inside the closed form,
+ *             where they weigh against the sum of all gradients, not against each
+ *
+ * shrink(a): w = sign(w) * max(|w| - a, 0) */
 #ifndef MST_OPTIM_OPTIM_H
 #define MST_OPTIM_OPTIM_H
 

@@ -73,15 +73,6 @@ void mst_checkpoint_stream_fini(mst_server *s)
 
 /* ---- streaming it ---- */
 
-static bool checkpoint_all_zero(const float *from, uint64_t count)
-{
-    const uint32_t *words = (const uint32_t *)from;
-    uint32_t any = 0;
-    for (uint64_t i = 0; i < count; i++)
-        any |= words[i];
-    return any == 0;
-}
-
 static mst_status checkpoint_send_pieces(mst_server *s)
 {
     mst_checkpoint_stream *p = &s->checkpoint;
@@ -91,7 +82,7 @@ static mst_status checkpoint_send_pieces(mst_server *s)
         const float *from = p->copy + p->next.done;
         mst_message m = {.type = MST_PS_FLOATS, .count = p->next.slot, .step = first};
         mst_piece piece = {from, count * sizeof *from};
-        bool zero = checkpoint_all_zero(from, count);
+        bool zero = mst_is_zero(from, piece.size);
         if (zero) {
             m.flags = MST_FLOATS_ZERO;
             m.request = (uint32_t)count;

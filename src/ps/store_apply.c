@@ -213,8 +213,7 @@ static void store_take_range(apply *job, unsigned t, uint64_t at, const float *g
         job->squares[t] += mst_clip_squares(g, n);
         return;
     }
-    for (uint32_t s = 0; s < params->n_slots; s++)
-        slots[s] = params->slots[s] + at;
+    mst_params_slots(params, at, slots);
     optimizer->ops->apply_range(optimizer, job->update, params->w + at, slots, store_clipped(job, t, g, n),
                                 n);
 }
@@ -229,8 +228,7 @@ static void store_take_keys(apply *job, unsigned t, const uint32_t *keys, const 
         job->squares[t] += mst_clip_squares(g, n * table->width);
         return;
     }
-    for (uint32_t s = 0; s < params->n_slots; s++)
-        slots[s] = params->slots[s] + table->sparse_offset;
+    mst_params_slots(params, table->sparse_offset, slots);
     optimizer->ops->apply_keys(optimizer, job->update, params->w + table->sparse_offset, slots, keys,
                                store_clipped(job, t, g, n * table->width), n, table->width);
 }

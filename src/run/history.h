@@ -1,9 +1,10 @@
 /* The history of a run in its manifest: a segment for each start or resume.
  *
  *   "history": [{"step", "rows", "train_seconds": where it began, "started", "host", "muster",
- *                "by": the program that started its processes: "train" (one process), "launch", "roles" (each
- * by itself), or the launcher of ranks, "state", "end": the end of the previous segment, "source": its
- * training data (source.h), "changed": {group: {option: [before, now]}}, "files": [[before], [now]]}]
+ *                "by": the program that started its processes: "train" (one process), "launch",
+ *                      "roles" (each by itself), or the launcher of ranks,
+ *                "state", "end": the end of the previous segment, "source": its training data (source.h),
+ *                "changed": {group: {option: [before, now]}}, "files": [[before], [now]]}]
  *
  * A segment has its differences from the previous one, so that undoing changes from the last options,
  * "options" of the manifest, gives those of any segment. Segments without steps that are part of the run are

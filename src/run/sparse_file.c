@@ -38,16 +38,6 @@ static bool sparse_write_fails(void)
     return false;
 }
 
-bool mst_is_zero(const void *data, size_t n)
-{
-    const uint8_t *p = data;
-    size_t head = n < 16 ? n : 16;
-    for (size_t i = 0; i < head; i++)
-        if (p[i] != 0)
-            return false;
-    return memcmp(p, p + head, n - head) == 0; /* each byte equals the one 16 before it */
-}
-
 /* ---- memory that was never touched ---- */
 
 typedef struct page_map {

@@ -16,8 +16,6 @@
 
 #include "base/status.h"
 
-bool mst_is_zero(const void *data, size_t n);
-
 /* Writes n bytes at offset except blocks of zeros: the file must be zero there (new, ftruncated). */
 mst_status mst_sparse_write(int fd, const char *path, uint64_t offset, const void *data, size_t n, bool lazy);
 

@@ -153,8 +153,7 @@ typedef struct order {
 /* The report of a rank at the end of an order. */
 typedef struct tail {
     uint64_t steps, claimed; /* rows of global batches */
-    double loss, weight;
-    uint64_t rows;
+    mst_loss_sum loss;
     uint32_t stop, save;
 } tail;
 
@@ -255,9 +254,7 @@ static mst_status order_gather_tails(mst_comm *comm, void *arg)
                           "same data?",
                           r, (unsigned long long)all[r].claimed, (unsigned long long)all[r].steps,
                           (unsigned long long)e->tail.claimed, (unsigned long long)e->tail.steps);
-        e->tail.loss += all[r].loss;
-        e->tail.weight += all[r].weight;
-        e->tail.rows += all[r].rows;
+        mst_add_loss(&e->tail.loss, &all[r].loss);
         if (all[r].stop != 0 && self->stopped_by < 0)
             self->stopped_by = (int)r;
         self->save_requested = self->save_requested || all[r].save != 0;
@@ -275,13 +272,10 @@ static mst_status order_carry_out(mst_allreduce *self, mst_feed *feed, execution
         self->threads[t].status = MST_OK;
     }
     TRY(order_execute(e));
-    for (unsigned t = 0; t < self->n; t++) {
-        e->tail.loss += self->threads[t].loss.loss;
-        e->tail.weight += self->threads[t].loss.weight;
-        e->tail.rows += self->threads[t].loss.rows;
-    }
+    for (unsigned t = 0; t < self->n; t++)
+        mst_add_loss(&e->tail.loss, &self->threads[t].loss);
     if (self->reduction == MST_REDUCTION_ONLY) /* nothing was computed: rows are counted nevertheless */
-        e->tail.rows = self->rank == 0 ? e->tail.claimed : 0;
+        e->tail.loss.rows = self->rank == 0 ? e->tail.claimed : 0;
     if (self->rank != 0) {
         e->tail.stop = self->requests.stop != NULL && atomic_load(self->requests.stop);
         e->tail.save = self->requests.save_wanted != NULL && self->requests.save_wanted();
@@ -306,17 +300,11 @@ static uint64_t order_steps(const mst_allreduce *self, const mst_budget *budget)
     return most < 1 ? 1 : most;
 }
 
-static bool order_out_of_time(const mst_budget *budget)
-{
-    return (budget->stop != NULL && atomic_load_explicit(budget->stop, memory_order_relaxed)) ||
-           (budget->deadline_ns != UINT64_MAX && mst_now_ns() >= budget->deadline_ns);
-}
-
 static mst_status allreduce_run(mst_strategy *base, mst_feed *feed, const mst_budget *budget,
                                 mst_progress *progress)
 {
     mst_allreduce *self = (mst_allreduce *)base;
-    if (budget->steps == 0 || budget->rows == 0 || order_out_of_time(budget))
+    if (budget->steps == 0 || budget->rows == 0 || mst_budget_over(budget))
         return mst_comm_lost(self->comm);
     execution e = {.self = self,
                    .order = {.epoch = progress->epoch,
@@ -333,9 +321,7 @@ static mst_status allreduce_run(mst_strategy *base, mst_feed *feed, const mst_bu
     progress->position += e.tail.claimed;
     progress->steps += e.tail.steps;
     progress->rows += e.tail.claimed;
-    progress->loss.loss += e.tail.loss;
-    progress->loss.weight += e.tail.weight;
-    progress->loss.rows += e.tail.rows;
+    mst_add_loss(&progress->loss, &e.tail.loss);
     return MST_OK;
 }
 

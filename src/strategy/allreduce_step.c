@@ -54,8 +54,7 @@ static void step_apply_part(mst_allreduce *self, uint32_t r, uint64_t from, uint
     if (range->state) {
         memcpy(params->w + at, g, n * sizeof *g);
     } else {
-        for (uint32_t s = 0; s < params->n_slots; s++)
-            slots[s] = params->slots[s] + at;
+        mst_params_slots(params, at, slots);
         mst_clip_scale(g, n, self->pending.clip);
         optimizer->ops->apply_range(optimizer, &self->pending.update, params->w + at, slots, g, n);
     }

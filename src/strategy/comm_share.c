@@ -102,15 +102,6 @@ mst_status mst_comm_collect_texts(mst_comm *comm, const char *text, char ***out)
 
 /* ---- weights ---- */
 
-static bool all_zero(const float *data, uint64_t n)
-{
-    const uint32_t *words = (const uint32_t *)(const void *)data; /* bits: -0 is not zero here */
-    uint32_t any = 0;
-    for (uint64_t i = 0; i < n; i++)
-        any |= words[i];
-    return any == 0;
-}
-
 /* Blocks that are zero on rank 0 are not sent, and not written where they are zero already: memory that was
  * never touched stays unallocated. */
 mst_status mst_comm_share_vector(mst_comm *comm, float *data, uint64_t n)
@@ -122,14 +113,15 @@ mst_status mst_comm_share_vector(mst_comm *comm, float *data, uint64_t n)
     if (full == NULL)
         return mst_fail_memory();
     for (uint64_t i = 0; root && i < n_blocks; i++)
-        full[i] = !all_zero(data + i * BLOCK, n - i * BLOCK < BLOCK ? n - i * BLOCK : BLOCK);
+        full[i] =
+            !mst_is_zero(data + i * BLOCK, (n - i * BLOCK < BLOCK ? n - i * BLOCK : BLOCK) * sizeof *data);
     TRY_OUT(st, mst_comm_broadcast(comm, full, n_blocks + 1));
     for (uint64_t i = 0; i < n_blocks; i++) {
         float *at = data + i * BLOCK;
         uint64_t count = n - i * BLOCK < BLOCK ? n - i * BLOCK : BLOCK;
         if (full[i])
             TRY_OUT(st, mst_comm_broadcast(comm, at, count * sizeof *at));
-        else if (!root && !all_zero(at, count))
+        else if (!root && !mst_is_zero(at, count * sizeof *at))
             memset(at, 0, count * sizeof *at);
     }
 out:

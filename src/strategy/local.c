@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "strategy/local_impl.h"
 
 #define CLAIM_ROWS 1024 /* rows claimed at a time if batches are smaller */
@@ -107,12 +106,6 @@ void mst_local_fail(mst_local *self, mst_local_thread *w, mst_status st)
     w->status = st;
     mst_error_save(&w->error, st);
     atomic_store(&self->failed, true);
-}
-
-bool mst_local_out_of_time(const mst_budget *budget)
-{
-    return (budget->stop != NULL && atomic_load_explicit(budget->stop, memory_order_relaxed)) ||
-           (budget->deadline_ns != UINT64_MAX && mst_now_ns() >= budget->deadline_ns);
 }
 
 static uint64_t local_spare(const mst_strategy_options *options)

@@ -11,7 +11,7 @@
 static uint32_t local_claim_steps(mst_local *self, uint64_t *first_step)
 {
     const mst_budget *b = self->budget;
-    if (mst_local_out_of_time(b) || atomic_load(&self->ended) || atomic_load(&self->failed))
+    if (mst_budget_over(b) || atomic_load(&self->ended) || atomic_load(&self->failed))
         return 0;
     uint64_t at = atomic_load(&self->steps_claimed), most;
     do {

@@ -108,9 +108,6 @@ static inline void mst_local_end(unsigned t)
 /* Records the failure of thread w and ends all threads. */
 void mst_local_fail(mst_local *self, mst_local_thread *w, mst_status st);
 
-/* The budget's stop flag is set or its deadline has passed. */
-bool mst_local_out_of_time(const mst_budget *budget);
-
 /* Thread functions for mst_team_run. */
 void mst_local_sync_thread(void *self, unsigned t);
 void mst_local_async_thread(void *self, unsigned t);

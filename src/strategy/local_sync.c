@@ -161,7 +161,7 @@ static mst_status local_claim(mst_local *self)
     uint64_t want = (uint64_t)self->batch * (steps < most ? steps : most), position;
     want = want < rows ? want : rows;
     self->over = true;
-    if (want == 0 || mst_local_out_of_time(b))
+    if (want == 0 || mst_budget_over(b))
         return MST_OK;
     bool more;
     TRY(mst_feed_claim_by(self->feed, 0, (uint32_t)want, self->batch, b->deadline_ns, &self->claim, &position,

@@ -57,13 +57,6 @@ float mst_local_clip(const mst_local *self, double square)
     return mst_clip_factor(square, self->base.env.optimizer->options.clip_norm);
 }
 
-/* State pointers for the optimizer, for weights from `at` on. */
-static void local_slots_at(const mst_params *params, uint64_t at, float **slots)
-{
-    for (uint32_t s = 0; s < params->n_slots; s++)
-        slots[s] = params->slots[s] + at;
-}
-
 /* With asynchronous threads the last write wins. */
 MST_RACY static void local_replace(float *w, const float *values, size_t n)
 {
@@ -87,7 +80,7 @@ void mst_local_apply_dense(mst_local *self, mst_grad *grad, unsigned t, unsigned
             local_replace(params->w + at, g, to - from);
             continue;
         }
-        local_slots_at(params, at, slots);
+        mst_params_slots(params, at, slots);
         mst_clip_scale(g, to - from, clip);
         optimizer->ops->apply_range(optimizer, u, params->w + at, slots, g, to - from);
     }
@@ -130,7 +123,7 @@ void mst_local_apply_sparse(mst_local *self, unsigned t, float clip, const mst_u
     float *slots[MST_SLOT_MAX];
     if (grad->width == 0)
         return;
-    local_slots_at(params, grad->sparse_offset, slots);
+    mst_params_slots(params, grad->sparse_offset, slots);
     mst_clip_scale(l->sums, (size_t)l->n * grad->width, clip);
     optimizer->ops->apply_keys(optimizer, u, params->w + grad->sparse_offset, slots, l->keys, l->sums, l->n,
                                grad->width);

@@ -445,8 +445,7 @@ static void sparse_apply_thread(void *arg, unsigned t)
     float *slots[MST_SLOT_MAX];
     size_t used = 0;
     uint64_t at = x->threads[t].grad->sparse_offset;
-    for (uint32_t s = 0; s < u->params->n_slots; s++)
-        slots[s] = u->params->slots[s] + at;
+    mst_params_slots(u->params, at, slots);
     for (uint32_t i = 0; sparse_share_of(x, t, i, &used, &list); i++) {
         mst_clip_scale(list.values, list.n * x->width, u->clip);
         u->optimizer->ops->apply_keys(u->optimizer, u->update, u->params->w + at, slots, list.keys,

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 
 extern const mst_strategy_ops mst_strategy_local, mst_strategy_allreduce;
 
@@ -254,6 +255,12 @@ mst_status mst_strategy_resolve(mst_strategy_options *options)
     if (options->strategy == MST_STRATEGY_ALLREDUCE)
         return resolve_allreduce(options);
     return local ? MST_OK : resolve_ps(options);
+}
+
+bool mst_budget_over(const mst_budget *budget)
+{
+    return (budget->stop != NULL && atomic_load_explicit(budget->stop, memory_order_relaxed)) ||
+           (budget->deadline_ns != UINT64_MAX && mst_now_ns() >= budget->deadline_ns);
 }
 
 uint64_t mst_strategy_spare(const mst_strategy_options *options)

@@ -64,6 +64,9 @@ typedef struct mst_budget {
     const atomic_bool *stop; /* set by another thread; or NULL */
 } mst_budget;
 
+/* The stop flag is set, or the deadline has passed. */
+bool mst_budget_over(const mst_budget *budget);
+
 typedef struct mst_strategy mst_strategy;
 
 typedef struct mst_strategy_ops {

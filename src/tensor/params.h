@@ -52,6 +52,13 @@ typedef struct mst_params {
 mst_status mst_params_add(mst_params *params, const char *name, mst_view_kind kind, uint32_t width,
                           uint32_t n_dims, const uint64_t *dims, uint32_t *out);
 
+/* The state vectors of the weights from `at` on, for optimizers. */
+static inline void mst_params_slots(const mst_params *params, uint64_t at, float **slots)
+{
+    for (uint32_t s = 0; s < params->n_slots; s++)
+        slots[s] = params->slots[s] + at;
+}
+
 /* Reserves w and n_slots state vectors. D beyond 2^32 - 1 is MST_EINPUT. */
 mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spare);
 void mst_params_fini(mst_params *params);

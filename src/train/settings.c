@@ -13,8 +13,7 @@
 #include "mpi/mpi.h"
 #include "options/option_tables.h"
 #include "run/run_dir.h"
-#include "train/settings_batch.h"
-#include "train/settings_given.h"
+#include "train/settings_impl.h"
 
 void mst_settings_begin(mst_settings *self, const mst_option_group *own)
 {

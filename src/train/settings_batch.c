@@ -1,9 +1,9 @@
-/* Keeping the global batch of a resumed run; contract in settings_batch.h.
+/* Keeping the global batch of a resumed run; contract in settings_impl.h.
  *
  * A synchronous step is one global batch: with another number of workers each takes another share, and the
  * weights follow the same path. In the other modes a step is one worker's batch, which does not change with
  * the number of workers. */
-#include "train/settings_batch.h"
+#include "train/settings_impl.h"
 
 #include <stdio.h>
 #include <string.h>

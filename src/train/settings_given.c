@@ -1,8 +1,8 @@
-/* Options that were given; contract in settings_given.h.
+/* Options that were given; contract in settings_impl.h.
  *
  * An option that was given and has no effect is a mistake that no figure shows: `--staleness 9` without
  * --strategy ps trains as if it were not there. Its row's `needs` defines where an option has an effect. */
-#include "train/settings_given.h"
+#include "train/settings_impl.h"
 
 #include <string.h>
 

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "base/log.h"
+#include "base/strings.h"
 #include "data/cache.h"
 #include "data/images.h"
 #include "data/origin.h"
@@ -121,28 +122,23 @@ static mst_status train_data_settle_columns(mst_train_data *self)
     const json_t *columns = json_object_get(self->dataset->origin, "columns"), *column;
     const char *keys = json_string_value(json_object_get(self->dataset->origin, "keys"));
     bool hashed = keys != NULL && strcmp(keys, "tfrecord") == 0;
-    char *list = NULL, *longer;
+    mst_string list = {0};
     size_t i;
     json_array_foreach((json_t *)columns, i, column)
     {
         const char *text = json_string_value(column), *kind = text != NULL ? strrchr(text, ' ') : NULL;
         size_t n = kind != NULL ? (size_t)(kind - text) : 0;
         if (n == 0 || memchr(text, ',', n) != NULL || memmem(text, n, "..", 2) != NULL) {
-            mst_free(list);
+            mst_string_fini(&list);
             return MST_OK;
         }
-        longer = mst_sprintf("%s%s%.*s:%s", list != NULL ? list : "", list != NULL ? "," : "", (int)n, text,
-                             kind + 1);
-        mst_free(list);
-        list = longer;
-        if (list == NULL)
-            return mst_fail_memory();
+        mst_string_format(&list, "%s%.*s:%s", list.size > 0 ? "," : "", (int)n, text, kind + 1);
     }
-    if (list == NULL)
+    if (list.text == NULL && !list.failed)
         return MST_OK;
-    self->columns = self->read_options.tf_columns = list;
+    self->columns = self->read_options.tf_columns = list.text;
     self->read_options.tf_keys = hashed ? MST_TF_KEYS_HASH : MST_TF_KEYS_GLOBAL;
-    if (json_object_set_new(self->reading, "tf-columns", json_string(list)) != 0 ||
+    if (list.failed || json_object_set_new(self->reading, "tf-columns", json_string(list.text)) != 0 ||
         json_object_set_new(self->reading, "tf-keys", json_string(hashed ? "hash" : "global")) != 0)
         return mst_fail_memory();
     return MST_OK;

@@ -1,0 +1,38 @@
+/* The parts of settings.c: options that were given (settings_given.c), and the global batch of a resumed run,
+ * which is kept when the number of workers changes (settings_batch.c). No other file includes this. */
+#ifndef MST_TRAIN_SETTINGS_IMPL_H
+#define MST_TRAIN_SETTINGS_IMPL_H
+
+#include "train/settings.h"
+
+/* The state of the options before a run, a cluster or MPI add theirs. */
+typedef struct mst_given {
+    mst_option_group groups[MST_SETTINGS_GROUPS]; /* for mst_options_is_set only */
+    size_t n_groups;
+    mst_strategy_options strategy;
+} mst_given;
+
+mst_given mst_given_of(const mst_settings *settings);
+
+/* MST_EUSAGE, naming the option, when one was given and has no effect in `settings`, which are otherwise
+ * settled. strategy_only: check needs of --strategy only, as a process does that does not have the other
+ * options of the run it resumes. */
+mst_status mst_given_check(const mst_given *given, const mst_settings *settings, bool strategy_only);
+
+/* The batch sizes of a resumed run; zeroed: no run is resumed. */
+typedef struct mst_batch_before {
+    json_int_t workers, batch, global_batch;
+    bool sync;
+    bool given, lr_given; /* the command gives --batch or --global-batch, --lr or --lr-scale */
+} mst_batch_before;
+
+/* Call it before the options of the manifest are adopted. */
+mst_batch_before mst_batch_before_of(const mst_settings *settings, const json_t *manifest);
+
+/* After the workers are counted: sets --global-batch, and --lr where --lr-scale would change the rate, so
+ * that synchronous steps stay the same. */
+mst_status mst_batch_keep(const mst_batch_before *before, mst_settings *settings);
+/* When the strategy is resolved: logs changes of workers and batches. */
+void mst_batch_report(const mst_batch_before *before, const mst_settings *settings);
+
+#endif
