@@ -312,16 +312,18 @@ static void cache_keep(mst_chunk *chunk)
     (void)chunk; /* memory is the dataset's */
 }
 
+static void cache_close_file(cache_file *f)
+{
+    mst_map_close(&f->map);
+    mst_free(f->path);
+    mst_free(f->table);
+}
+
 static void cache_destroy(mst_dataset *self)
 {
     cache_dataset *d = (cache_dataset *)self;
-    if (d == NULL)
-        return;
-    for (size_t i = 0; d->files != NULL && i < d->n_files; i++) {
-        mst_map_close(&d->files[i].map);
-        mst_free(d->files[i].path);
-        mst_free(d->files[i].table);
-    }
+    for (size_t i = 0; d->files != NULL && i < d->n_files; i++)
+        cache_close_file(&d->files[i]);
     mst_text_list_fini(&(mst_text_list){.items = self->class_names, .n = self->n_class_names});
     mst_text_list_fini(&self->left_out);
     mst_free(d->files);
@@ -524,9 +526,7 @@ mst_status mst_cache_checksum(const char *path, uint32_t *checksum, uint64_t *ro
         *checksum = mst_crc32c(*checksum, &e, sizeof e);
         *rows += e.n_rows;
     }
-    mst_map_close(&f.map);
-    mst_free(f.path);
-    mst_free(f.table);
+    cache_close_file(&f);
     return st;
 }
 
@@ -540,9 +540,7 @@ mst_status mst_cache_fits(const char *path, const char *source_key, bool *fits)
     if (st == MST_OK)
         *fits = f.header.key_size == strlen(source_key) &&
                 memcmp(f.map.data + sizeof f.header, source_key, f.header.key_size) == 0;
-    mst_map_close(&f.map);
-    mst_free(f.path);
-    mst_free(f.table);
+    cache_close_file(&f);
     return st == MST_ENOMEM ? st : MST_OK;
 }
 

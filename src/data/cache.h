@@ -19,17 +19,6 @@ mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out);
 bool mst_cache_sniff(const uint8_t *head, size_t n); /* whether a file that starts so is a cache */
 extern const mst_data_kind mst_data_cache;
 
-/* Writes chunks of any size, regrouped to equal rows per chunk, to a file that appears when complete. */
-typedef struct mst_cache_writer mst_cache_writer;
-/* source_key describes the source of the rows. Its last line (mst_cache_key_text) has the options they were
- * read with and their origin, if known. */
-mst_status mst_cache_writer_new(const char *path, const char *source_key, mst_cache_writer **out);
-mst_status mst_cache_writer_add(mst_cache_writer *writer, const mst_chunk *chunk);
-/* The writer counts the facts about rows itself; info (may be NULL) adds bytes and index_base, a larger
- * n_features, and the sides of images when they fit the rows. */
-mst_status mst_cache_writer_commit(mst_cache_writer *writer, const mst_data_info *info);
-void mst_cache_writer_destroy(mst_cache_writer *writer); /* NULL-safe; without commit nothing is left */
-
 /* The last line of a source key: every option about reading, and the origin of the rows, as JSON; either may
  * be NULL. Freed with mst_free; NULL when memory is short. */
 char *mst_cache_key_text(const mst_data_options *options, const json_t *origin);

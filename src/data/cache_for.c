@@ -26,11 +26,13 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/strings.h"
 #include "data/cache.h"
 #include "data/cache_file.h"
 #include "data/images.h"
 #include "data/origin.h"
 #include "data/stream.h"
+#include "data/write.h"
 
 #define RETRY_MS    250
 #define DEADLINE_MS (600u * 1000)
@@ -139,22 +141,6 @@ void mst_cache_unlock(const char *path, int fd)
 
 /* ---- path and key ---- */
 
-static const char *cache_base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
-static bool cache_append(char **text, size_t *n, size_t *capacity, const char *more)
-{
-    size_t m = strlen(more);
-    if (!mst_grow(text, capacity, *n + m + 1, 1))
-        return false;
-    memcpy(*text + *n, more, m + 1);
-    *n += m;
-    return true;
-}
-
 char *mst_cache_key_text(const mst_data_options *options, const json_t *origin)
 {
     mst_option_group group = {.title = "data", .table = mst_data_option_table, .base = (void *)options};
@@ -175,8 +161,8 @@ static mst_status cache_source_key(const mst_text_list *files, const mst_data_op
                                    const json_t *origin, char **key, uint64_t *names_hash)
 {
     mst_status st = MST_OK;
-    char *text = NULL, *line = NULL;
-    size_t n = 0, capacity = 0;
+    mst_string text = {0};
+    char *options = NULL;
     uint64_t hash = 0;
     for (size_t i = 0; i < files->n; i++) {
         struct stat s;
@@ -196,34 +182,29 @@ static mst_status cache_source_key(const mst_text_list *files, const mst_data_op
             goto out;
         }
         hash = XXH64(full, strlen(full) + 1, hash);
-        line = mst_sprintf("%s %llu %lld.%09ld\n", full, (unsigned long long)s.st_size,
-                           (long long)s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
+        mst_string_format(&text, "%s %llu %lld.%09ld\n", full, (unsigned long long)s.st_size,
+                          (long long)s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
         free(full);
-        if (line == NULL || !cache_append(&text, &n, &capacity, line)) {
-            st = mst_fail_memory();
-            goto out;
-        }
-        mst_free(line);
-        line = NULL;
     }
-    line = mst_cache_key_text(o, origin);
-    if (line == NULL || !cache_append(&text, &n, &capacity, line)) {
+    options = mst_cache_key_text(o, origin);
+    mst_string_add(&text, options != NULL ? options : "");
+    if (options == NULL || text.failed) {
         st = mst_fail_memory();
         goto out;
     }
-    *key = text;
+    *key = text.text;
     *names_hash = hash;
-    text = NULL;
+    text = (mst_string){0};
 out:
-    mst_free(line);
-    mst_free(text);
+    mst_free(options);
+    mst_string_fini(&text);
     return st;
 }
 
 /* Beside the sources the name starts with a dot, so that a folder of sources can be named as a whole. */
 static char *cache_path(const char *folder, const char *first, uint64_t hash)
 {
-    const char *name = cache_base_name(first);
+    const char *name = mst_path_name(first);
     unsigned long long digits = hash;
     if (folder != NULL)
         return mst_sprintf("%s/%s.%016llx.cache", folder, name, digits);
@@ -235,18 +216,18 @@ static char *cache_path(const char *folder, const char *first, uint64_t hash)
 static mst_status add_chunk(void *arg, uint64_t first_row, mst_chunk *chunk)
 {
     (void)first_row;
-    return mst_cache_writer_add(arg, chunk);
+    return mst_row_writer_add(arg, chunk);
 }
 
 static mst_status cache_make(mst_dataset *source, const char *path, const char *key, unsigned n_threads)
 {
     mst_status st;
-    mst_cache_writer *writer = NULL;
-    TRY(mst_cache_writer_new(path, key, &writer));
+    mst_row_writer *writer = NULL;
+    TRY(mst_row_writer_new(&mst_row_writer_cache, path, key, &writer));
     TRY_OUT(st, mst_dataset_each(source, n_threads, add_chunk, writer));
-    st = mst_cache_writer_commit(writer, &source->info);
+    st = mst_row_writer_commit(writer, &source->info);
 out:
-    mst_cache_writer_destroy(writer);
+    mst_row_writer_destroy(writer);
     return st;
 }
 

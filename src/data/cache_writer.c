@@ -1,5 +1,9 @@
-/* The cache writer: chunks of any size in, a cache file of equal chunks out. Reader: cache.c; file:
+/* The row writer of caches: chunks of any size in, a cache file of equal chunks out. Reader: cache.c; file:
  * docs/CACHE.md.
+ *
+ * The source key describes the source of the rows. Its last line (mst_cache_key_text) has the options they
+ * were read with and their origin, if known. The info given to commit adds bytes and index_base, a larger
+ * n_features, and the sides of images when they fit the rows.
  *
  * Rows wait in `pending`, which is itself a chunk, until there are chunk_rows of them. Incoming records of
  * pending's layout are appended unchanged; a chunk that mixes layouts gets the layout that can hold both
@@ -17,6 +21,7 @@
 #include "base/file.h"
 #include "data/cache.h"
 #include "data/cache_file.h"
+#include "data/write.h"
 
 #define CHUNK_BYTES (1u << 20)
 
@@ -25,9 +30,10 @@ typedef struct row_layout {
     bool bytes, weights, values;
 } row_layout;
 
-struct mst_cache_writer {
+typedef struct cache_writer {
+    mst_row_writer base;
     mst_out *out;
-    char *path, *source_key;
+    char *source_key;
     uint32_t chunk_rows; /* 0: not settled */
     mst_chunk pending;   /* stride 0; offsets and words are the arrays below */
     uint32_t *words, *offsets;
@@ -37,9 +43,9 @@ struct mst_cache_writer {
     cache_entry *table;
     size_t n_chunks, table_capacity;
     mst_data_info facts;
-};
+} cache_writer;
 
-static mst_status write_zeros(mst_cache_writer *w, uint64_t n)
+static mst_status write_zeros(cache_writer *w, uint64_t n)
 {
     static const uint8_t zeros[256];
     while (n > 0) {
@@ -50,57 +56,42 @@ static mst_status write_zeros(mst_cache_writer *w, uint64_t n)
     return MST_OK;
 }
 
-static mst_status write_padding(mst_cache_writer *w)
+static mst_status write_padding(cache_writer *w)
 {
     uint64_t at = mst_out_offset(w->out);
     return write_zeros(w, cache_round(at) - at);
 }
 
-mst_status mst_cache_writer_new(const char *path, const char *source_key, mst_cache_writer **out)
+static mst_status writer_open(mst_row_writer *self)
 {
-    mst_status st = MST_OK;
+    cache_writer *w = (cache_writer *)self;
+    const char *path = self->path, *source_key = self->source_key != NULL ? self->source_key : "";
     if (strcmp(path, "-") == 0 || mst_ends_with(path, ".gz") || mst_ends_with(path, ".zst"))
         return mst_fail(
             MST_EUSAGE,
             "%s: a cache is read in place and so must be a plain file: give a name without .gz or .zst",
             path);
-    if (source_key == NULL)
-        source_key = "";
     if (strlen(source_key) > CACHE_KEY_MAX)
         return mst_fail(MST_EUSAGE, "%s: too many source files for one cache", path);
-    mst_cache_writer *w = mst_zalloc(sizeof *w);
-    if (w == NULL)
-        return mst_fail_memory();
-    w->path = mst_strdup(path);
-    w->source_key = mst_strdup(source_key);
-    if (w->path == NULL || w->source_key == NULL) {
-        st = mst_fail_memory();
-        goto out;
-    }
     w->facts.labels_integral = true;
-    TRY_OUT(st, mst_out_open(path, &w->out));
-    TRY_OUT(st, write_zeros(w, sizeof(cache_header)));
-    TRY_OUT(st, mst_out_write(w->out, source_key, strlen(source_key)));
-    TRY_OUT(st, write_padding(w));
-    *out = w;
-    w = NULL;
-out:
-    mst_cache_writer_destroy(w);
-    return st;
+    w->source_key = mst_strdup(source_key);
+    if (w->source_key == NULL)
+        return mst_fail_memory();
+    TRY(mst_out_open(path, &w->out));
+    TRY(write_zeros(w, sizeof(cache_header)));
+    TRY(mst_out_write(w->out, source_key, strlen(source_key)));
+    return write_padding(w);
 }
 
-void mst_cache_writer_destroy(mst_cache_writer *w)
+static void writer_close(mst_row_writer *self)
 {
-    if (w == NULL)
-        return;
+    cache_writer *w = (cache_writer *)self;
     mst_out_close(w->out);
-    mst_free(w->path);
     mst_free(w->source_key);
     mst_free(w->words);
     mst_free(w->offsets);
     mst_free(w->scratch);
     mst_free(w->table);
-    mst_free(w);
 }
 
 /* ---- layouts ---- */
@@ -141,11 +132,6 @@ static uint64_t converted_words(const mst_row *row, row_layout l)
     return 1 + l.weights + dense + (l.values ? 2 * tail : tail);
 }
 
-static float writer_dense_value(const mst_row *row, uint32_t j)
-{
-    return row->bytes != NULL ? (float)row->bytes[j] / 255.0f : row->dense[j];
-}
-
 /* Writes a row in a layout that layout_join made from its own and another; returns the words written. */
 static size_t convert_row(const mst_row *row, row_layout l, uint32_t *words)
 {
@@ -160,7 +146,7 @@ static size_t convert_row(const mst_row *row, row_layout l, uint32_t *words)
         w += n;
     } else {
         for (uint32_t j = 0; j < l.n_dense; j++)
-            *w++ = writer_dense_value(row, j);
+            *w++ = mst_row_dense(row, j);
     }
     uint32_t *keys = (uint32_t *)w;
     for (uint32_t j = l.n_dense; j < row->n_dense; j++)
@@ -170,7 +156,7 @@ static size_t convert_row(const mst_row *row, row_layout l, uint32_t *words)
     w = (float *)keys;
     if (l.values) {
         for (uint32_t j = l.n_dense; j < row->n_dense; j++)
-            *w++ = writer_dense_value(row, j);
+            *w++ = mst_row_dense(row, j);
         for (uint32_t j = 0; j < row->n_keys; j++)
             *w++ = row->values != NULL ? row->values[j] : 1.0f;
     }
@@ -179,12 +165,12 @@ static size_t convert_row(const mst_row *row, row_layout l, uint32_t *words)
 
 /* ---- pending rows ---- */
 
-static mst_status writer_reserve(mst_cache_writer *w, uint64_t more_words, uint32_t more_rows)
+static mst_status writer_reserve(cache_writer *w, uint64_t more_words, uint32_t more_rows)
 {
     mst_chunk *p = &w->pending;
     if (p->n_words + more_words > UINT32_MAX)
-        return mst_fail(MST_EINPUT, "%s: the rows are too large: %u of them make more than 16 GiB", w->path,
-                        p->n_rows + more_rows);
+        return mst_fail(MST_EINPUT, "%s: the rows are too large: %u of them make more than 16 GiB",
+                        w->base.path, p->n_rows + more_rows);
     if (!mst_grow(&w->words, &w->word_capacity, p->n_words + more_words, sizeof *w->words) ||
         !mst_grow(&w->offsets, &w->offset_capacity, (size_t)p->n_rows + more_rows + 1, sizeof *w->offsets))
         return mst_fail_memory();
@@ -195,14 +181,14 @@ static mst_status writer_reserve(mst_cache_writer *w, uint64_t more_words, uint3
     return MST_OK;
 }
 
-static void append_converted(mst_cache_writer *w, const mst_row *row, row_layout l)
+static void append_converted(cache_writer *w, const mst_row *row, row_layout l)
 {
     mst_chunk *p = &w->pending;
     p->n_words += convert_row(row, l, w->words + p->n_words);
     w->offsets[++p->n_rows] = (uint32_t)p->n_words;
 }
 
-static mst_status writer_relayout(mst_cache_writer *w, row_layout l)
+static mst_status writer_relayout(cache_writer *w, row_layout l)
 {
     mst_chunk old = w->pending;
     mst_row row;
@@ -239,7 +225,7 @@ static size_t row_position(const mst_chunk *c, uint32_t i)
 }
 
 /* Appends rows [from, from + n) of the chunk. */
-static mst_status writer_append(mst_cache_writer *w, const mst_chunk *c, uint32_t from, uint32_t n)
+static mst_status writer_append(cache_writer *w, const mst_chunk *c, uint32_t from, uint32_t n)
 {
     mst_chunk *p = &w->pending;
     if (p->n_rows == 0)
@@ -269,7 +255,7 @@ static mst_status writer_append(mst_cache_writer *w, const mst_chunk *c, uint32_
 /* ---- writing chunks ---- */
 
 /* Looks at every pending row: fills the table entry and adds to the facts. */
-static void take_facts(mst_cache_writer *w, cache_entry *e)
+static void take_facts(cache_writer *w, cache_entry *e)
 {
     const mst_chunk *p = &w->pending;
     mst_data_info *f = &w->facts;
@@ -307,7 +293,7 @@ static void take_facts(mst_cache_writer *w, cache_entry *e)
     f->max_label = fmaxf(f->max_label, e->max_label);
 }
 
-static mst_status writer_emit(mst_cache_writer *w)
+static mst_status writer_emit(cache_writer *w)
 {
     mst_chunk *p = &w->pending;
     if (w->n_chunks == UINT32_MAX ||
@@ -329,7 +315,7 @@ static mst_status writer_emit(mst_cache_writer *w)
 }
 
 /* How many rows of the chunk, from `from` on, go into pending before it must be looked at again. */
-static uint32_t rows_to_take(const mst_cache_writer *w, const mst_chunk *c, uint32_t from)
+static uint32_t rows_to_take(const cache_writer *w, const mst_chunk *c, uint32_t from)
 {
     const mst_chunk *p = &w->pending;
     uint32_t left = c->n_rows - from;
@@ -344,8 +330,9 @@ static uint32_t rows_to_take(const mst_cache_writer *w, const mst_chunk *c, uint
     return taken;
 }
 
-mst_status mst_cache_writer_add(mst_cache_writer *w, const mst_chunk *chunk)
+static mst_status writer_add(mst_row_writer *self, const mst_chunk *chunk)
 {
+    cache_writer *w = (cache_writer *)self;
     for (uint32_t from = 0; from < chunk->n_rows;) {
         uint32_t n = rows_to_take(w, chunk, from);
         TRY(writer_append(w, chunk, from, n));
@@ -360,8 +347,9 @@ mst_status mst_cache_writer_add(mst_cache_writer *w, const mst_chunk *chunk)
     return MST_OK;
 }
 
-mst_status mst_cache_writer_commit(mst_cache_writer *w, const mst_data_info *info)
+static mst_status writer_commit(mst_row_writer *self, const mst_data_info *info)
 {
+    cache_writer *w = (cache_writer *)self;
     if (w->chunk_rows == 0)
         w->chunk_rows = MST_CACHE_ROWS;
     if (w->pending.n_rows > 0)
@@ -371,8 +359,8 @@ mst_status mst_cache_writer_commit(mst_cache_writer *w, const mst_data_info *inf
     if (info != NULL && info->n_features > n_features)
         n_features = info->n_features;
     if (n_features > UINT32_MAX)
-        return mst_fail(MST_EINPUT, "%s: feature %llu is beyond the largest possible, 4294967294", w->path,
-                        (unsigned long long)n_features - 1);
+        return mst_fail(MST_EINPUT, "%s: feature %llu is beyond the largest possible, 4294967294",
+                        w->base.path, (unsigned long long)n_features - 1);
     size_t table_bytes = w->n_chunks * sizeof *w->table;
     cache_header h = {
         .magic = CACHE_MAGIC,
@@ -405,3 +393,15 @@ mst_status mst_cache_writer_commit(mst_cache_writer *w, const mst_data_info *inf
     TRY(mst_out_patch(w->out, 0, &h, sizeof h));
     return mst_out_commit(w->out);
 }
+
+const mst_row_writer_ops mst_row_writer_cache = {
+    .name = "cache",
+    .help = "muster's binary cache: checksummed, read in place and in any order",
+    .suffixes = ".cache",
+    .size = sizeof(cache_writer),
+    .keeps_origin = true,
+    .open = writer_open,
+    .add = writer_add,
+    .commit = writer_commit,
+    .close = writer_close,
+};

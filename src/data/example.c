@@ -357,11 +357,6 @@ static uint8_t *put_float_entry(uint8_t *at, const char *name, size_t name_size,
     return at + 4;
 }
 
-static inline float example_dense_value(const mst_row *row, uint32_t i)
-{
-    return row->bytes != NULL ? (float)row->bytes[i] / 255.0f : row->dense[i];
-}
-
 /* "I7", "C26": letter and number from 1. */
 static size_t column_name(char letter, uint32_t i, char out[12])
 {
@@ -400,7 +395,7 @@ static uint8_t *put_pairs(uint8_t *at, const mst_row *row, size_t index_size, si
         return at;
     at = put_entry(at, "value", 5, MST_EXAMPLE_FLOATS, value_size);
     for (uint32_t i = 0; i < row->n_dense; i++, at += 4) {
-        float value = example_dense_value(row, i);
+        float value = mst_row_dense(row, i);
         memcpy(at, &value, 4);
     }
     for (uint32_t i = 0; i < row->n_keys; i++, at += 4) {
@@ -426,7 +421,7 @@ static uint8_t *put_columns(uint8_t *at, const mst_row *row)
     char name[12];
     for (uint32_t i = 0; i < row->n_dense; i++) {
         size_t length = column_name('I', i, name);
-        at = put_float_entry(at, name, length, example_dense_value(row, i));
+        at = put_float_entry(at, name, length, mst_row_dense(row, i));
     }
     for (uint32_t i = 0; i < row->n_keys; i++) {
         size_t length = column_name('C', i, name);

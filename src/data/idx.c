@@ -16,7 +16,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "data/resident.h"
+#include "data/stream.h"
 
 enum { TYPE_U8 = 0x08, TYPE_I8 = 0x09, TYPE_I16 = 0x0b, TYPE_I32 = 0x0c, TYPE_F32 = 0x0d, TYPE_F64 = 0x0e };
 enum { MAX_DIMENSIONS = 8 };
@@ -185,17 +185,11 @@ static mst_status read_numbers(idx_file *f, float *to, size_t stride, size_t n)
 
 /* ---- names ---- */
 
-static const char *idx_base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
 /* The path with `from` in its file name replaced, or NULL when that is not in it. Sets *st on lack of memory.
  */
 static char *idx_renamed(const char *path, const char *from, const char *to, mst_status *st)
 {
-    const char *name = idx_base_name(path), *at = strstr(name, from);
+    const char *name = mst_path_name(path), *at = strstr(name, from);
     if (at == NULL)
         return NULL;
     char *out = mst_sprintf("%.*s%s%s", (int)(at - path), path, to, at + strlen(from));
@@ -251,7 +245,7 @@ typedef enum idx_set { IDX_SET_OTHER, IDX_SET_TRAIN, IDX_SET_TEST } idx_set;
 
 static idx_set idx_set_of(const char *path)
 {
-    const char *name = idx_base_name(path);
+    const char *name = mst_path_name(path);
     if (strncmp(name, "train", 5) == 0)
         return IDX_SET_TRAIN;
     return strncmp(name, "t10k", 4) == 0 || strncmp(name, "test", 4) == 0 ? IDX_SET_TEST : IDX_SET_OTHER;
@@ -261,7 +255,7 @@ static idx_set idx_set_of(const char *path)
 static bool lies_in(const char *path, const char *folder)
 {
     size_t n = strlen(folder);
-    return strncmp(path, folder, n) == 0 && idx_base_name(path) <= path + n + 1 && idx_base_name(path) > path;
+    return strncmp(path, folder, n) == 0 && mst_path_name(path) <= path + n + 1 && mst_path_name(path) > path;
 }
 
 /* Where a folder among the patterns has files train... and files t10k... or test..., keeps those of one set

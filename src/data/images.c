@@ -122,19 +122,13 @@ static bool has_images(const char *path, bool deep)
     return found && !plain;
 }
 
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
 static bool images_claims(const mst_text_list *patterns, bool unlabelled)
 {
     for (size_t i = 0; i < patterns->n; i++) {
         const char *path = patterns->items[i];
         bool folder = mst_path_is_folder(path);
         if (!(folder && has_images(path, true)) &&
-            !(unlabelled && (folder ? has_images(path, false) : image_name(file_name(path)))))
+            !(unlabelled && (folder ? has_images(path, false) : image_name(mst_path_name(path)))))
             return false;
     }
     return patterns->n > 0;

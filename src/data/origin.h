@@ -2,13 +2,16 @@
  * are meaningless.
  *
  * An origin is a JSON object. "keys" is the source of the numbers:
- *   "numbers"                      they are in the data: libsvm, TFRecord with numbers, images, generated
- * rows "criteo", "vw", "tfrecord"     they are hashes of values in the data, as that format makes them
+ *
+ *   "numbers"                     the data holds them: libsvm, TFRecord with numbers, images, generated rows
+ *   "criteo", "vw", "tfrecord"    they are hashes of values in the data, made by that format
+ *
  * Further entries, present where they matter: "features" (that keys are hashed into), "hash-seed",
  * "criteo-numeric", "index-base" (libsvm), "columns" (TFRecord: names and kinds, in order), "generated", and
- * "labels-from", the label of class 0 in the files. Two
- * origins fit when "keys" and all entries that both have are equal. NULL: unknown, which fits everything.
- */
+ * "labels-from", the label of class 0 in the files.
+ *
+ * Two origins fit when "keys" and all entries that both have are equal. NULL: unknown, which fits
+ * everything. */
 #ifndef MST_DATA_ORIGIN_H
 #define MST_DATA_ORIGIN_H
 

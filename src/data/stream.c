@@ -60,6 +60,12 @@ typedef struct stream {
     mst_raw_block *free_blocks;
 } stream;
 
+const char *mst_path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
 const char *mst_path_shown(const char *path)
 {
     return strcmp(path, "-") == 0 ? "standard input" : path;

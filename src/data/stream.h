@@ -41,5 +41,7 @@ uint64_t mst_paths_bytes(const mst_text_list *paths);
 
 /* A path as messages name it: "standard input" for "-". */
 const char *mst_path_shown(const char *path);
+/* The part of a path after its last slash. */
+const char *mst_path_name(const char *path);
 
 #endif

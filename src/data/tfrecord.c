@@ -2,17 +2,22 @@
  *
  * A record is length:u64, masked CRC-32C of the length, data, masked CRC-32C of the data, little-endian; both
  * CRCs are always checked. Rows come in one of three layouts, settled once per dataset (tfrecord_layout.c):
- *   pairs    int64 list `index` and float list `value` (absent: all ones), names by option;
- *   columns  float columns become the dense features 0..k-1 (a column of w floats takes w features; absent:
- * zeros), in the order of --tf-columns or by name (I2 before I10); int64 and bytes columns become keys. By
- * --tf-keys, a key is the int64 itself, a feature number of the whole data set (global), or a hash of column
- * and value into [k, features) (hash). `auto`: global when, in the first block, every column's values lie
- * above those of the column before it and none is below k; otherwise hash. Without --tf-columns every feature
- * of numbers or text is a column; images   one bytes feature is the row: a JPEG or PNG file, or raw pixels,
- * height x width x depth bytes, given by int64 features of these names. Chosen over columns where there is
- * such a feature, unless --tf-columns names other ones. The label is one float or int64 (ignored when
- * predicting); the weight likewise. Of a feature that occurs twice in a record the last one counts, as in
- * protobuf.
+ *
+ *   pairs      int64 list `index` and float list `value` (absent: all ones), names by option
+ *   columns    float columns become the dense features 0..k-1, int64 and bytes columns become keys
+ *   images     one bytes feature is the row: a JPEG or PNG file, or raw pixels
+ *
+ * Columns come in the order of --tf-columns or by name (I2 before I10); without --tf-columns every feature of
+ * numbers or text is a column. A float column of w floats takes w features (absent: zeros). By --tf-keys, a
+ * key is the int64 itself, a feature number of the whole data set (global), or a hash of column and value
+ * into [k, features) (hash). `auto`: global when, in the first block, every column's values lie above those
+ * of the column before it and none is below k; otherwise hash.
+ *
+ * Raw pixels are height x width x depth bytes, given by int64 features of these names. Images are chosen over
+ * columns where there is such a feature, unless --tf-columns names other ones.
+ *
+ * The label is one float or int64 (ignored when predicting); the weight likewise. Of a feature that occurs
+ * twice in a record the last one counts, as in protobuf.
  *
  * Finding a feature by name: writers keep their order from record to record more often than not, so the name
  * at position i is first compared with the one found at position i of the record before; only then is it

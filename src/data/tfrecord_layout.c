@@ -86,7 +86,7 @@ static mst_status columns_found(mst_tf_layout *l, const mst_tf_survey *s, bool t
     size_t n;
     const char **texts = names_left(l, s, &n);
     if (texts == NULL)
-        return mst_tf_no_memory();
+        return mst_fail_memory();
     for (size_t i = 0; i < n; i++) {
         const mst_tf_finding *f = finding_of(s, texts[i]);
         if (f->kind != MST_EXAMPLE_BYTES || (text && f->text))
@@ -105,13 +105,13 @@ static mst_status note_left_out(mst_tf_layout *l, const mst_tf_survey *s)
     const char **texts = names_left(l, s, &n);
     l->strange = mst_zalloc(sizeof *l->strange);
     if (texts == NULL || l->strange == NULL) {
-        st = mst_tf_no_memory();
+        st = mst_fail_memory();
         goto out;
     }
     for (size_t i = 0; i < n; i++) {
         mst_tf_name *name = NULL;
         char *clean = mst_utf8_clean(texts[i]);
-        st = clean != NULL ? mst_text_list_add(&l->left_out, clean) : mst_tf_no_memory();
+        st = clean != NULL ? mst_text_list_add(&l->left_out, clean) : mst_fail_memory();
         mst_free(clean);
         TRY_OUT(st, st);
         if (l->n_names < MST_TFRECORD_NAMES) {
@@ -210,7 +210,7 @@ static mst_status settle_image(mst_tf_layout *l, const mst_tf_survey *s, const m
     const mst_tf_finding *f = finding_of(s, image->text);
     l->images = mst_zalloc(sizeof *l->images);
     if (l->images == NULL)
-        return mst_tf_no_memory();
+        return mst_fail_memory();
     l->image = l->n_names;
     TRY(add_wanted(l, image->text, image->size, MST_TF_IMAGE, NULL));
     l->encoded = f->encoded;
@@ -351,7 +351,7 @@ static mst_status check_columns(const mst_tf_layout *l, size_t first_column, con
     size_t n;
     const char **others = names_left(l, s, &n);
     if (others == NULL)
-        return mst_tf_no_memory();
+        return mst_fail_memory();
     mst_status st = MST_OK;
     bool some = n == 0 && s->n_records == 1;
     for (size_t c = first_column; c < l->n_names && !some; c++)
@@ -360,7 +360,7 @@ static mst_status check_columns(const mst_tf_layout *l, size_t first_column, con
         char *other = n > 0 ? mst_utf8_clean(others[0]) : mst_strdup("no other features");
         size_t columns = l->n_names - first_column;
         st = other == NULL
-                 ? mst_tf_no_memory()
+                 ? mst_fail_memory()
                  : mst_fail(MST_EINPUT,
                             "%s: none of the %zu expected columns (\"%s\"%s) is in the first %" PRIu64
                             " records, which hold %s%s%s%s",
@@ -516,13 +516,13 @@ mst_status mst_tf_layout_new(mst_parse_context *context, const mst_block *first,
                        .findings = mst_calloc(MST_TFRECORD_NAMES, sizeof(mst_tf_finding))};
     mst_tf_layout *l = mst_tf_layout_alloc();
     if (l == NULL || s.names == NULL || s.findings == NULL) {
-        st = mst_tf_no_memory();
+        st = mst_fail_memory();
         goto out;
     }
     l->hash_seed = (uint64_t)o->hash_seed;
     l->bare = mst_zalloc(sizeof *l->bare);
     if (l->bare == NULL) {
-        st = mst_tf_no_memory();
+        st = mst_fail_memory();
         goto out;
     }
     if (first->size > 0)

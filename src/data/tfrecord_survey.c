@@ -7,11 +7,6 @@
 
 /* ---- names ---- */
 
-mst_status mst_tf_no_memory(void)
-{
-    return mst_fail_memory();
-}
-
 static void link_name(mst_tf_layout *l, size_t i)
 {
     uint32_t mask = (1u << l->bucket_bits) - 1;
@@ -63,11 +58,11 @@ mst_status mst_tf_add_name(mst_tf_layout *l, const char *text, size_t size, mst_
                         "TFRecord rows of more than %u features: name the ones to use with --tf-columns",
                         MST_TFRECORD_NAMES);
     if (!mst_grow(&l->names, &l->name_capacity, l->n_names + 1, sizeof *l->names))
-        return mst_tf_no_memory();
+        return mst_fail_memory();
     if ((l->n_names + 1) * 4 > (size_t)1 << l->bucket_bits) {
         uint16_t *bigger = mst_calloc((size_t)2 << l->bucket_bits, sizeof *bigger);
         if (bigger == NULL)
-            return mst_tf_no_memory();
+            return mst_fail_memory();
         mst_free(l->buckets);
         l->buckets = bigger;
         l->bucket_bits++;
@@ -76,7 +71,7 @@ mst_status mst_tf_add_name(mst_tf_layout *l, const char *text, size_t size, mst_
     }
     char *copy = mst_alloc(size + 1);
     if (copy == NULL)
-        return mst_tf_no_memory();
+        return mst_fail_memory();
     memcpy(copy, text, size);
     copy[size] = '\0';
     mst_tf_name *name = &l->names[l->n_names];

@@ -32,8 +32,6 @@ typedef struct mst_tf_survey {
         first_sides[MST_TF_SIDES]; /* of the record's image; of the first image; 0: none */
 } mst_tf_survey;
 
-mst_status mst_tf_no_memory(void);
-
 /* An empty table; NULL when memory is short. */
 mst_tf_layout *mst_tf_layout_alloc(void);
 

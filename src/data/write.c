@@ -1,52 +1,11 @@
-/* The registry of row writers, and those that rest on other parts: cache and TFRecord. Text formats:
- * write_text.c. */
+/* The registry of row writers, and those of TFRecord. Text formats: write_text.c; cache: cache_writer.c. */
 #include "data/write.h"
 
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "data/cache.h"
 #include "data/example.h"
-
-/* ---- cache ---- */
-
-typedef struct cache_rows {
-    mst_row_writer base;
-    mst_cache_writer *writer;
-} cache_rows;
-
-static mst_status write_cache_open(mst_row_writer *self)
-{
-    return mst_cache_writer_new(self->path, self->source_key, &((cache_rows *)self)->writer);
-}
-
-static mst_status cache_add(mst_row_writer *self, const mst_chunk *chunk)
-{
-    return mst_cache_writer_add(((cache_rows *)self)->writer, chunk);
-}
-
-static mst_status cache_commit(mst_row_writer *self, const mst_data_info *info)
-{
-    return mst_cache_writer_commit(((cache_rows *)self)->writer, info);
-}
-
-static void cache_close(mst_row_writer *self)
-{
-    mst_cache_writer_destroy(((cache_rows *)self)->writer);
-}
-
-static const mst_row_writer_ops cache_ops = {
-    .name = "cache",
-    .help = "muster's binary cache: checksummed, read in place and in any order",
-    .suffixes = ".cache",
-    .size = sizeof(cache_rows),
-    .keeps_origin = true,
-    .open = write_cache_open,
-    .add = cache_add,
-    .commit = cache_commit,
-    .close = cache_close,
-};
 
 /* ---- TFRecord ---- */
 
@@ -126,8 +85,8 @@ static const mst_row_writer_ops columns_ops = {
 };
 
 const mst_row_writer_ops *const mst_row_writers[] = {
-    &mst_row_writer_libsvm, &pairs_ops, &columns_ops, &mst_row_writer_criteo,
-    &mst_row_writer_vw,     &cache_ops, NULL,
+    &mst_row_writer_libsvm, &pairs_ops, &columns_ops, &mst_row_writer_criteo, &mst_row_writer_vw,
+    &mst_row_writer_cache,  NULL,
 };
 
 /* ---- finding and using ---- */

@@ -31,7 +31,8 @@ struct mst_row_writer {
 };
 
 extern const mst_row_writer_ops *const mst_row_writers[]; /* NULL-terminated */
-extern const mst_row_writer_ops mst_row_writer_libsvm, mst_row_writer_vw, mst_row_writer_criteo;
+extern const mst_row_writer_ops mst_row_writer_libsvm, mst_row_writer_vw, mst_row_writer_criteo,
+    mst_row_writer_cache;
 
 /* By name; MST_EUSAGE listing the names when unknown. name NULL: by the path's suffix (.gz and .zst passed
  * over); MST_EUSAGE for an unknown suffix. */
@@ -42,7 +43,7 @@ mst_status mst_row_writer_find(const char *name, const char *path, const mst_row
 mst_status mst_row_writer_new(const mst_row_writer_ops *ops, const char *path, const char *source_key,
                               mst_row_writer **out);
 mst_status mst_row_writer_add(mst_row_writer *writer, const mst_chunk *chunk);
-/* info: facts about the rows' source; may be NULL. */
+/* info: facts about the rows' source, for a cache; may be NULL. */
 mst_status mst_row_writer_commit(mst_row_writer *writer, const mst_data_info *info);
 void mst_row_writer_destroy(mst_row_writer *writer); /* NULL-safe; without commit nothing is left behind */
 

@@ -146,15 +146,24 @@ static mst_status text_commit(mst_row_writer *self, const mst_data_info *info)
     return mst_out_commit(w->out);
 }
 
-/* Room for a row of so many features; *at is where its text goes. */
-static mst_status text_room(text_rows *w, uint64_t n_features, char **at)
+/* Adds a line for every row; `put` writes one, without its end, and returns where it ends. */
+static mst_status text_add(mst_row_writer *self, const mst_chunk *chunk,
+                           char *(*put)(char *p, const mst_row *row))
 {
-    size_t need = 64 + 2 * MST_FLOAT_TEXT + (size_t)n_features * (KEY_TEXT + MST_FLOAT_TEXT);
-    if (w->n >= FLUSH_BYTES)
-        TRY(text_flush(w));
-    if (!mst_grow(&w->text, &w->capacity, w->n + need, 1))
-        return mst_fail_memory();
-    *at = w->text + w->n;
+    text_rows *w = (text_rows *)self;
+    for (uint32_t i = 0; i < chunk->n_rows; i++) {
+        mst_row row;
+        mst_chunk_row(chunk, i, &row);
+        size_t n_features = (size_t)row.n_dense + row.n_keys;
+        size_t need = 64 + 2 * MST_FLOAT_TEXT + n_features * (KEY_TEXT + MST_FLOAT_TEXT);
+        if (w->n >= FLUSH_BYTES)
+            TRY(text_flush(w));
+        if (!mst_grow(&w->text, &w->capacity, w->n + need, 1))
+            return mst_fail_memory();
+        char *end = put(w->text + w->n, &row);
+        *end++ = '\n';
+        w->n = (size_t)(end - w->text);
+    }
     return MST_OK;
 }
 
@@ -185,7 +194,7 @@ static char *put_features(char *p, const mst_row *row, uint32_t base, bool once)
 {
     for (uint32_t j = 0; j < row->n_dense; j++) {
         if (row->bytes == NULL || row->bytes[j] != 0)
-            p = put_pair(p, j + base, row->bytes != NULL ? (float)row->bytes[j] / 255.0f : row->dense[j]);
+            p = put_pair(p, j + base, mst_row_dense(row, j));
     }
     for (uint32_t j = 0; j < row->n_keys;) {
         uint32_t key = row->keys[j];
@@ -210,22 +219,17 @@ static mst_status no_weights(const char *path, const char *format)
 
 /* ---- libsvm ---- */
 
+static char *libsvm_put(char *p, const mst_row *row)
+{
+    p = put_float(p, row->label);
+    return put_features(p, row, 1, true);
+}
+
 static mst_status libsvm_add(mst_row_writer *self, const mst_chunk *chunk)
 {
-    text_rows *w = (text_rows *)self;
     if (chunk->has_weights)
         return no_weights(self->path, "libsvm text");
-    for (uint32_t i = 0; i < chunk->n_rows; i++) {
-        mst_row row;
-        char *p = NULL;
-        mst_chunk_row(chunk, i, &row);
-        TRY(text_room(w, (uint64_t)row.n_dense + row.n_keys, &p));
-        p = put_float(p, row.label);
-        p = put_features(p, &row, 1, true);
-        *p++ = '\n';
-        w->n = (size_t)(p - w->text);
-    }
-    return MST_OK;
+    return text_add(self, chunk, libsvm_put);
 }
 
 const mst_row_writer_ops mst_row_writer_libsvm = {
@@ -241,26 +245,21 @@ const mst_row_writer_ops mst_row_writer_libsvm = {
 
 /* ---- Vowpal Wabbit ---- */
 
+static char *vw_put(char *p, const mst_row *row)
+{
+    p = put_float(p, row->label);
+    if (row->weight != 1.0f) {
+        *p++ = ' ';
+        p = put_float(p, row->weight);
+    }
+    *p++ = ' ';
+    *p++ = '|';
+    return put_features(p, row, 0, false);
+}
+
 static mst_status vw_add(mst_row_writer *self, const mst_chunk *chunk)
 {
-    text_rows *w = (text_rows *)self;
-    for (uint32_t i = 0; i < chunk->n_rows; i++) {
-        mst_row row;
-        char *p = NULL;
-        mst_chunk_row(chunk, i, &row);
-        TRY(text_room(w, (uint64_t)row.n_dense + row.n_keys, &p));
-        p = put_float(p, row.label);
-        if (row.weight != 1.0f) {
-            *p++ = ' ';
-            p = put_float(p, row.weight);
-        }
-        *p++ = ' ';
-        *p++ = '|';
-        p = put_features(p, &row, 0, false);
-        *p++ = '\n';
-        w->n = (size_t)(p - w->text);
-    }
-    return MST_OK;
+    return text_add(self, chunk, vw_put);
 }
 
 const mst_row_writer_ops mst_row_writer_vw = {
@@ -284,14 +283,27 @@ static char *put_hex(char *p, uint32_t v)
 }
 
 /* The logarithm of the generator is undone: integers are exp(value) - 1. */
+static char *criteo_put(char *p, const mst_row *row)
+{
+    *p++ = row->label > 0 ? '1' : '0';
+    for (uint32_t j = 0; j < CRITEO_INTEGERS; j++) {
+        float x = expm1f(row->dense[j] < 0 ? 0 : row->dense[j] > 20 ? 20 : row->dense[j]);
+        *p++ = '\t';
+        p = put_u32(p, (uint32_t)(x + 0.5f));
+    }
+    for (uint32_t j = 0; j < CRITEO_KEYS; j++) {
+        *p++ = '\t';
+        p = put_hex(p, row->keys[j]);
+    }
+    return p;
+}
+
 static mst_status criteo_add(mst_row_writer *self, const mst_chunk *chunk)
 {
-    text_rows *w = (text_rows *)self;
     if (chunk->has_weights)
         return no_weights(self->path, "Criteo text");
     for (uint32_t i = 0; i < chunk->n_rows; i++) {
         mst_row row;
-        char *p = NULL;
         mst_chunk_row(chunk, i, &row);
         if (row.n_dense != CRITEO_INTEGERS || row.dense == NULL || row.n_keys != CRITEO_KEYS ||
             row.values != NULL)
@@ -299,21 +311,8 @@ static mst_status criteo_add(mst_row_writer *self, const mst_chunk *chunk)
                             "%s: row %llu does not fit Criteo's columns, 13 numbers and 26 categories: write "
                             "libsvm, tfrecord or cache",
                             self->path, (unsigned long long)self->n_rows + i);
-        TRY(text_room(w, CRITEO_INTEGERS + CRITEO_KEYS, &p));
-        *p++ = row.label > 0 ? '1' : '0';
-        for (uint32_t j = 0; j < CRITEO_INTEGERS; j++) {
-            float x = expm1f(row.dense[j] < 0 ? 0 : row.dense[j] > 20 ? 20 : row.dense[j]);
-            *p++ = '\t';
-            p = put_u32(p, (uint32_t)(x + 0.5f));
-        }
-        for (uint32_t j = 0; j < CRITEO_KEYS; j++) {
-            *p++ = '\t';
-            p = put_hex(p, row.keys[j]);
-        }
-        *p++ = '\n';
-        w->n = (size_t)(p - w->text);
     }
-    return MST_OK;
+    return text_add(self, chunk, criteo_put);
 }
 
 const mst_row_writer_ops mst_row_writer_criteo = {

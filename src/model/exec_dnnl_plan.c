@@ -6,13 +6,16 @@
  * convolutions are reordered before use, in one shared buffer.
  *
  * Memory for training (inference keeps no tensors and has two at a time):
+ *
  *   tensors      all outputs of layers that do not compute in place; relu and dropout do, and relu is fused
- * with the convolution or inner product before it gradients    of two neighbouring tensors at a time: even
- * ones at one end of a region, odd ones at the other, so that it is as large as the largest pair One-tower
- * AlexNet at 128 images, in MB: input 77, conv1 99, pool1 24 (and 6 for where its maxima were), conv2 72,
- * pool2 17 + 4, conv3 33, conv4 22, conv5 22, pool5 5 + 5 as plain numbers, inner products 5, dropout's
- * factors 7: 398. Gradients: conv1 and pool1, 123. Rooms for weights 11. Together 532, beside 244 of weights
- * and 244 of gradient: 1.02 GB. */
+ *                with the convolution or inner product before it
+ *   gradients    of two neighbouring tensors at a time: even ones at one end of a region, odd ones at the
+ *                other, so that it is as large as the largest pair
+ *
+ * One-tower AlexNet at 128 images, in MB: input 77, conv1 99, pool1 24 (and 6 for where its maxima were),
+ * conv2 72, pool2 17 + 4, conv3 33, conv4 22, conv5 22, pool5 5 + 5 as plain numbers, inner products 5,
+ * dropout's factors 7: 398. Gradients: conv1 and pool1, 123. Rooms for weights 11. Together 532, beside 244
+ * of weights and 244 of gradient: 1.02 GB. */
 #include <string.h>
 
 #include "base/alloc.h"

@@ -1,10 +1,12 @@
 /* Softmax regression: logits = W x + b, loss = cross-entropy of softmax(logits) with the row's class.
  *
  * Two layouts, chosen by the number of features alone so that every process agrees:
- *   up to 4096 features   "weight" [classes, features]: rows are expanded to dense and go through matrix
- * kernels more                  "weight" [features, classes]: a key's weights are adjacent, rows stay sparse
- * (width = classes) "bias" [classes]. Gradient layout: range 0 is the whole weight (dense) or the dense
- * prefix's part of it (sparse), range 1 the bias. */
+ *
+ *   up to 4096 features    "weight" [classes, features]: rows are expanded and go through matrix kernels
+ *   more                   "weight" [features, classes]: a key's weights are adjacent, rows stay sparse
+ *
+ * "bias" is [classes]. Gradient layout: range 0 is the whole weight (dense) or the dense prefix's part of it
+ * (sparse, width = classes), range 1 the bias. */
 #include <string.h>
 
 #include "base/racy.h"

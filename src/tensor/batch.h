@@ -21,6 +21,12 @@ typedef struct mst_row {
     float weight; /* importance; 1 unless the data sets it */
 } mst_row;
 
+/* Dense feature i as a number. */
+static inline float mst_row_dense(const mst_row *row, uint32_t i)
+{
+    return row->bytes != NULL ? (float)row->bytes[i] / 255.0f : row->dense[i];
+}
+
 typedef struct mst_batch {
     const mst_row *rows;
     uint32_t n_rows;

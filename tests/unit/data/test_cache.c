@@ -25,6 +25,7 @@
 #include "data/cache_file.h"
 #include "data/feed.h"
 #include "data/gen.h"
+#include "data/write.h"
 #include "temp_folder.h"
 
 /* The path of a file in the folder; lives as long as the program. */
@@ -72,22 +73,22 @@ static int kind_of(uint64_t number)
 
 static void write_rows(const char *path, uint64_t n_rows, uint32_t piece, const char *key)
 {
-    mst_cache_writer *w = NULL;
+    mst_row_writer *w = NULL;
     mst_chunk_builder b;
     mst_chunk_builder_init(&b);
-    assert_int_equal(mst_cache_writer_new(path, key, &w), MST_OK);
+    assert_int_equal(mst_row_writer_new(&mst_row_writer_cache, path, key, &w), MST_OK);
     for (uint64_t first = 0; first < n_rows; first += piece) {
         mst_chunk *chunk;
         mst_chunk_builder_clear(&b);
         for (uint64_t i = first; i < first + piece && i < n_rows; i++)
             add_row(&b, i, kind_of(i));
         assert_int_equal(mst_chunk_builder_pack(&b, 0, b.n_rows, &chunk), MST_OK);
-        assert_int_equal(mst_cache_writer_add(w, chunk), MST_OK);
+        assert_int_equal(mst_row_writer_add(w, chunk), MST_OK);
         mst_chunk_release(chunk);
     }
     assert_false(mst_path_exists(path));
-    assert_int_equal(mst_cache_writer_commit(w, &(mst_data_info){.bytes = 77, .index_base = 1}), MST_OK);
-    mst_cache_writer_destroy(w);
+    assert_int_equal(mst_row_writer_commit(w, &(mst_data_info){.bytes = 77, .index_base = 1}), MST_OK);
+    mst_row_writer_destroy(w);
     mst_chunk_builder_fini(&b);
 }
 
@@ -162,21 +163,21 @@ static void rows_come_back_whatever_the_pieces(void **state)
 static mst_status to_writer(void *arg, uint64_t first_row, mst_chunk *chunk)
 {
     (void)first_row;
-    return mst_cache_writer_add(arg, chunk);
+    return mst_row_writer_add(arg, chunk);
 }
 
 static void images_stay_bytes_in_smaller_chunks(void **state)
 {
     (void)state;
     const char *path = in_folder("digits.cache");
-    mst_cache_writer *w = NULL;
+    mst_row_writer *w = NULL;
     mst_dataset *d = NULL;
     mst_chunk *chunk;
-    assert_int_equal(mst_cache_writer_new(path, NULL, &w), MST_OK);
+    assert_int_equal(mst_row_writer_new(&mst_row_writer_cache, path, NULL, &w), MST_OK);
     mst_gen_digits_options o = {.rows = 3000, .seed = 1};
     assert_int_equal(mst_gen_digits_rows(&o, to_writer, w), MST_OK);
-    assert_int_equal(mst_cache_writer_commit(w, NULL), MST_OK);
-    mst_cache_writer_destroy(w);
+    assert_int_equal(mst_row_writer_commit(w, NULL), MST_OK);
+    mst_row_writer_destroy(w);
     assert_int_equal(open_caches(&d, 1, &path), MST_OK);
     assert_in_range(d->chunk_rows, 1300, 1400); /* 1 MiB of 788-byte records */
     assert_int_equal(d->info.n_dense, MST_GEN_DIGIT_PIXELS);
@@ -196,17 +197,18 @@ static void an_empty_cache_and_bad_names(void **state)
 {
     (void)state;
     const char *path = in_folder("empty.cache");
-    mst_cache_writer *w = NULL;
+    mst_row_writer *w = NULL;
     mst_dataset *d = NULL;
-    assert_int_equal(mst_cache_writer_new(path, NULL, &w), MST_OK);
-    assert_int_equal(mst_cache_writer_commit(w, NULL), MST_OK);
-    mst_cache_writer_destroy(w);
+    assert_int_equal(mst_row_writer_new(&mst_row_writer_cache, path, NULL, &w), MST_OK);
+    assert_int_equal(mst_row_writer_commit(w, NULL), MST_OK);
+    mst_row_writer_destroy(w);
     assert_int_equal(open_caches(&d, 1, &path), MST_OK);
     assert_int_equal(d->info.n_rows, 0);
     assert_int_equal(d->n_chunks, 0);
     d->ops->destroy(d);
     d = NULL;
-    assert_int_equal(mst_cache_writer_new(in_folder("x.cache.gz"), NULL, &w), MST_EUSAGE);
+    assert_int_equal(mst_row_writer_new(&mst_row_writer_cache, in_folder("x.cache.gz"), NULL, &w),
+                     MST_EUSAGE);
     assert_non_null(strstr(mst_error_text(), "plain file"));
     path = in_folder("absent.cache");
     assert_int_equal(open_caches(&d, 1, &path), MST_EINPUT);
@@ -215,8 +217,8 @@ static void an_empty_cache_and_bad_names(void **state)
 
     /* A writer given up leaves nothing. */
     path = in_folder("given-up.cache");
-    assert_int_equal(mst_cache_writer_new(path, NULL, &w), MST_OK);
-    mst_cache_writer_destroy(w);
+    assert_int_equal(mst_row_writer_new(&mst_row_writer_cache, path, NULL, &w), MST_OK);
+    mst_row_writer_destroy(w);
     assert_false(mst_path_exists(path));
 }
 
@@ -416,20 +418,20 @@ static void failures_leave_nothing_behind(void **state)
     for (int writes = 0; writes < 2; writes++) {
         bool done = false;
         for (uint64_t k = 1; !done && k < 200; k++) {
-            mst_cache_writer *w = NULL;
+            mst_row_writer *w = NULL;
             if (writes)
                 mst_out_fail_at(k);
             else
                 mst_alloc_fail_at(k);
-            mst_status st = mst_cache_writer_new(path, "key", &w);
+            mst_status st = mst_row_writer_new(&mst_row_writer_cache, path, "key", &w);
             if (st == MST_OK)
-                st = mst_cache_writer_add(w, chunk);
+                st = mst_row_writer_add(w, chunk);
             if (st == MST_OK)
-                st = mst_cache_writer_commit(w, NULL);
+                st = mst_row_writer_commit(w, NULL);
             mst_out_fail_at(0);
             mst_alloc_fail_at(0);
             done = st == MST_OK;
-            mst_cache_writer_destroy(w);
+            mst_row_writer_destroy(w);
             assert_int_equal(mst_path_exists(path), done);
             if (!done && st != MST_EIO && (writes || st != MST_ENOMEM))
                 fail_msg("failure %llu of kind %d: %s", (unsigned long long)k, writes, mst_error_text());

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "data/cache.h"
+#include "data/write.h"
 #include "unit/data/feed_helpers.h"
 
 /* ---- order ---- */
@@ -578,12 +579,12 @@ static void cache_is_fed(void **state)
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/rows.cache", folder);
     fake_dataset *d = fake_new(FAKE_CHEAP, 2500, 500, NULL, NULL);
-    mst_cache_writer *writer = NULL;
-    assert_int_equal(mst_cache_writer_new(path, "", &writer), MST_OK);
+    mst_row_writer *writer = NULL;
+    assert_int_equal(mst_row_writer_new(&mst_row_writer_cache, path, "", &writer), MST_OK);
     for (uint32_t c = 0; c < d->base.n_chunks; c++)
-        assert_int_equal(mst_cache_writer_add(writer, d->chunks[c]), MST_OK);
-    assert_int_equal(mst_cache_writer_commit(writer, NULL), MST_OK);
-    mst_cache_writer_destroy(writer);
+        assert_int_equal(mst_row_writer_add(writer, d->chunks[c]), MST_OK);
+    assert_int_equal(mst_row_writer_commit(writer, NULL), MST_OK);
+    mst_row_writer_destroy(writer);
     mst_dataset_destroy(&d->base);
 
     mst_text_list paths = {0};

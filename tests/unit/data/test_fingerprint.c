@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "data/cache.h"
 #include "data/fingerprint.h"
+#include "data/write.h"
 #include "temp_folder.h"
 
 static mst_fingerprint of(const char *pattern)
@@ -43,7 +44,7 @@ static void write_text(const char *path, unsigned n, unsigned other)
 
 static void write_cache(const char *path, const char *source_key, uint32_t n, uint32_t last_key)
 {
-    mst_cache_writer *writer;
+    mst_row_writer *writer;
     mst_chunk_builder b;
     mst_chunk *chunk;
     mst_chunk_builder_init(&b);
@@ -53,10 +54,10 @@ static void write_cache(const char *path, const char *source_key, uint32_t n, ui
         assert_int_equal(mst_chunk_builder_end_row(&b, 1.0f, 1.0f), MST_OK);
     }
     assert_int_equal(mst_chunk_builder_pack(&b, 0, n, &chunk), MST_OK);
-    assert_int_equal(mst_cache_writer_new(path, source_key, &writer), MST_OK);
-    assert_int_equal(mst_cache_writer_add(writer, chunk), MST_OK);
-    assert_int_equal(mst_cache_writer_commit(writer, NULL), MST_OK);
-    mst_cache_writer_destroy(writer);
+    assert_int_equal(mst_row_writer_new(&mst_row_writer_cache, path, source_key, &writer), MST_OK);
+    assert_int_equal(mst_row_writer_add(writer, chunk), MST_OK);
+    assert_int_equal(mst_row_writer_commit(writer, NULL), MST_OK);
+    mst_row_writer_destroy(writer);
     mst_chunk_release(chunk);
     mst_chunk_builder_fini(&b);
 }

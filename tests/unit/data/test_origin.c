@@ -1,6 +1,7 @@
 /* Origins of rows: which match, and the errors of those that do not. */
 #include "data/cache.h"
 #include "data/origin.h"
+#include "data/write.h"
 #include "unit/data/text_helpers.h"
 
 /* Checks two origins written as JSON; the sentence's part between "rows has " and "; --force", or NULL: they
@@ -72,7 +73,7 @@ static void anything_may_stand_in_files(void **state)
 /* Writes a whole chunk of rows with this source key; returns the path. */
 static const char *write_cache(const char *name, const char *key)
 {
-    mst_cache_writer *writer = NULL;
+    mst_row_writer *writer = NULL;
     mst_chunk_builder b;
     mst_chunk *chunk = NULL;
     const char *path = in_folder(name);
@@ -83,10 +84,10 @@ static const char *write_cache(const char *name, const char *key)
         assert_int_equal(mst_chunk_builder_end_row(&b, 1.0f, 1.0f), MST_OK);
     }
     assert_int_equal(mst_chunk_builder_pack(&b, 0, MST_CACHE_ROWS, &chunk), MST_OK);
-    assert_int_equal(mst_cache_writer_new(path, key, &writer), MST_OK);
-    assert_int_equal(mst_cache_writer_add(writer, chunk), MST_OK);
-    assert_int_equal(mst_cache_writer_commit(writer, NULL), MST_OK);
-    mst_cache_writer_destroy(writer);
+    assert_int_equal(mst_row_writer_new(&mst_row_writer_cache, path, key, &writer), MST_OK);
+    assert_int_equal(mst_row_writer_add(writer, chunk), MST_OK);
+    assert_int_equal(mst_row_writer_commit(writer, NULL), MST_OK);
+    mst_row_writer_destroy(writer);
     mst_chunk_release(chunk);
     mst_chunk_builder_fini(&b);
     return path;
