@@ -139,10 +139,7 @@ static mst_status conv_gradient(const dnnl_pass *r, const mst_dnnl_stage *s)
 {
     const mst_layer *layer = s->layer;
     mst_dnnl_plan *plan = r->plan;
-    uint64_t size = mst_dims_size(&(mst_dims){.c = (uint32_t)layer->params[0].dims[0],
-                                              .h = (uint32_t)layer->params[0].dims[1],
-                                              .w = (uint32_t)layer->params[0].dims[2]}) *
-                    layer->params[0].dims[3];
+    uint64_t size = mst_layer_param_size(&layer->params[0]);
     float *flat = gradient_of(r, layer, 0), *bias = plan->plain_room + size;
     float *plain = r->fresh ? flat : plan->plain_room,
           *out = s->gradient_out != NULL ? plan->gradient_room : plain;

@@ -49,13 +49,8 @@ static bool tile_suits(const mst_chain *chain)
     for (uint32_t i = 0; i < chain->n_layers; i++) {
         if (mst_dims_size(&chain->layers[i]->out) > SUITS_NUMBERS)
             return false;
-        for (uint32_t j = 0; j < chain->layers[i]->n_params; j++) {
-            const mst_layer_param *param = &chain->layers[i]->params[j];
-            uint64_t size = 1;
-            for (uint32_t k = 0; k < param->n_dims; k++)
-                size *= param->dims[k];
-            n += size;
-        }
+        for (uint32_t j = 0; j < chain->layers[i]->n_params; j++)
+            n += mst_layer_param_size(&chain->layers[i]->params[j]);
     }
     return n <= SUITS_WEIGHTS;
 }
@@ -229,10 +224,7 @@ static void backward_conv(const tile_replica *self, const tile_op *op, float *co
     const bool bias = op->layer->n_params > 1;
     tile->conv_weights(window, op->x, op->y, op->gw, bias ? op->gb : NULL);
     if (last) {
-        tile->add_lanes(op->gw,
-                        (size_t)window->c_out * (window->c_in / window->groups) * window->kernel_h *
-                            window->kernel_w,
-                        g[0]);
+        tile->add_lanes(op->gw, mst_layer_param_size(&op->layer->params[0]), g[0]);
         if (bias)
             tile->add_lanes(op->gb, window->c_out, g[1]);
     }
@@ -315,11 +307,10 @@ static void clear_sums(const tile_replica *self)
     const size_t vector = self->tile->lanes * sizeof(float);
     for (uint32_t i = 0; i < self->n_ops; i++) {
         const tile_op *op = &self->ops[i];
-        const mst_tile_window *g = &op->window;
         if (op->kind != TILE_CONV)
             continue;
-        memset(op->gw, 0, (size_t)g->c_out * (g->c_in / g->groups) * g->kernel_h * g->kernel_w * vector);
-        memset(op->gb, 0, g->c_out * vector);
+        memset(op->gw, 0, mst_layer_param_size(&op->layer->params[0]) * vector);
+        memset(op->gb, 0, op->layer->out.c * vector);
     }
 }
 

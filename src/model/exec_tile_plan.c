@@ -104,28 +104,20 @@ static mst_status tile_plan_take(tile_replica *self, size_t n, float **out)
     return MST_OK;
 }
 
-static size_t weights_of(const tile_op *op)
-{
-    size_t n = 1;
-    for (uint32_t i = 0; i < op->layer->params[0].n_dims; i++)
-        n *= op->layer->params[0].dims[i];
-    return n;
-}
-
 static mst_status take_op(tile_replica *self, tile_op *op)
 {
-    const size_t lanes = self->tile->lanes;
+    const size_t lanes = self->tile->lanes, n_weights = mst_layer_param_size(&op->layer->params[0]);
     TRY(tile_plan_take(self, op->out_size * lanes, &op->y));
     switch (op->kind) {
     case TILE_CONV:
-        TRY(tile_plan_take(self, weights_of(op), &op->packed));
+        TRY(tile_plan_take(self, n_weights, &op->packed));
         if (!self->training)
             return MST_OK;
-        TRY(tile_plan_take(self, weights_of(op), &op->packed_back));
-        TRY(tile_plan_take(self, weights_of(op) * lanes, &op->gw));
+        TRY(tile_plan_take(self, n_weights, &op->packed_back));
+        TRY(tile_plan_take(self, n_weights * lanes, &op->gw));
         return tile_plan_take(self, op->layer->out.c * lanes, &op->gb);
     case TILE_LINEAR:
-        return tile_plan_take(self, weights_of(op), &op->packed);
+        return tile_plan_take(self, n_weights, &op->packed);
     case TILE_DROPOUT:
         return self->training ? tile_plan_take(self, op->out_size * lanes, &op->factors) : MST_OK;
     case TILE_PLAIN: {

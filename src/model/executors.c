@@ -39,18 +39,7 @@ mst_status mst_executor_choose(const mst_chain *chain, const char *name, const m
 
 void mst_replica_load(const mst_replica *self, const mst_row *rows, uint32_t n, float *x)
 {
-    size_t size = mst_dims_size(&self->chain->in);
-    for (uint32_t r = 0; r < n; r++, x += size) {
-        const mst_row *row = &rows[r];
-        if (row->bytes)
-            self->kernels->unpack_bytes(row->bytes, row->n_dense, x);
-        else if (row->n_dense)
-            memcpy(x, row->dense, row->n_dense * sizeof *x);
-        if (row->n_dense < size)
-            memset(x + row->n_dense, 0, (size - row->n_dense) * sizeof *x);
-        for (uint32_t i = 0; i < row->n_keys; i++)
-            x[row->keys[i]] += row->values ? row->values[i] : 1.0f;
-    }
+    mst_rows_expand(self->kernels, rows, n, mst_dims_size(&self->chain->in), x);
 }
 
 void mst_replica_loss(const mst_replica *self, const mst_batch *batch, const float *scores, float scale,

@@ -4,12 +4,6 @@
 
 #include "model/layer_impl.h"
 
-static mst_status same_shape(mst_layer *self)
-{
-    self->out = self->in;
-    return MST_OK;
-}
-
 static uint64_t one_flop(const mst_layer *self)
 {
     return mst_dims_size(&self->in);
@@ -37,7 +31,6 @@ static uint64_t one_flop(const mst_layer *self)
         .name = #kind,                                                                                       \
         .help = text,                                                                                        \
         .size = sizeof(mst_layer),                                                                           \
-        .shape = same_shape,                                                                                 \
         .flops = one_flop,                                                                                   \
         .forward = kind##_forward,                                                                           \
         .backward = kind##_backward,                                                                         \

@@ -21,12 +21,6 @@ static const mst_option dropout_options[] = {
     {.name = NULL},
 };
 
-static mst_status dropout_shape(mst_layer *self)
-{
-    self->out = self->in;
-    return MST_OK;
-}
-
 static uint64_t dropout_flops(const mst_layer *self)
 {
     return mst_dims_size(&self->in);
@@ -92,7 +86,6 @@ const mst_layer_ops mst_layer_dropout = {
     .options = dropout_options,
     .options_at = offsetof(mst_dropout, options),
     .main_option = "rate",
-    .shape = dropout_shape,
     .flops = dropout_flops,
     .state_size = dropout_state_size,
     .forward = dropout_forward,

@@ -45,12 +45,6 @@ static const mst_option lrn_options[] = {
     {.name = NULL},
 };
 
-static mst_status lrn_shape(mst_layer *self)
-{
-    self->out = self->in;
-    return MST_OK;
-}
-
 /* A window's additions, and about ten for the power. */
 static uint64_t lrn_flops(const mst_layer *self)
 {
@@ -127,7 +121,6 @@ const mst_layer_ops mst_layer_lrn = {
     .options = lrn_options,
     .options_at = offsetof(mst_lrn, options),
     .main_option = "size",
-    .shape = lrn_shape,
     .flops = lrn_flops,
     .state_size = lrn_state_size,
     .forward = lrn_forward,

@@ -175,6 +175,33 @@ void mst_model_weights(const mst_model *self, const mst_params *params, mst_weig
     out->map_scratch = NULL;
 }
 
+/* Prefetches a row's dense part: rows are in shuffled order, so hardware prefetching does not work. */
+static void prefetch_dense(const mst_row *row)
+{
+    const char *data = row->bytes ? (const char *)row->bytes : (const char *)row->dense;
+    size_t size = row->bytes ? row->n_dense : row->n_dense * sizeof(float);
+    for (size_t i = 0; i < size; i += 64)
+        __builtin_prefetch(data + i);
+}
+
+void mst_rows_expand(const mst_kernels *kernels, const mst_row *rows, uint32_t n, size_t size, float *x)
+{
+    enum { AHEAD = 6 }; /* rows */
+    for (uint32_t r = 0; r < n; r++, x += size) {
+        const mst_row *row = &rows[r];
+        if (r + AHEAD < n)
+            prefetch_dense(&rows[r + AHEAD]);
+        if (row->bytes)
+            kernels->unpack_bytes(row->bytes, row->n_dense, x);
+        else if (row->n_dense)
+            memcpy(x, row->dense, row->n_dense * sizeof *x);
+        if (row->n_dense < size)
+            memset(x + row->n_dense, 0, (size - row->n_dense) * sizeof *x);
+        for (uint32_t i = 0; i < row->n_keys; i++)
+            x[row->keys[i]] += row->values ? row->values[i] : 1.0f;
+    }
+}
+
 double mst_probability(double margin)
 {
     return margin >= 0.0 ? 1.0 / (1.0 + exp(-margin)) : exp(margin) / (1.0 + exp(margin));

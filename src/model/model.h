@@ -207,6 +207,9 @@ json_t *mst_model_graph(const mst_model *self, const mst_params *params);
  * mst_free. */
 mst_status mst_net_text(const char *model, const mst_model_options *options, char **out);
 
+/* Rows as a dense matrix (n x size): bytes as byte/255, keys at their index, absent features as zero. */
+void mst_rows_expand(const mst_kernels *kernels, const mst_row *rows, uint32_t n, size_t size, float *x);
+
 /* Scores to probabilities: a single score is the logit of the second of two classes; of n scores, each is a
  * class's logit (out may be scores). */
 double mst_probability(double margin);

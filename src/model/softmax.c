@@ -7,13 +7,10 @@
  *
  * "bias" is [classes]. Gradient layout: range 0 is the whole weight (dense) or the dense prefix's part of it
  * (sparse, width = classes), range 1 the bias. */
-#include <string.h>
-
 #include "base/racy.h"
 #include "model/model.h"
 
 #define DENSE_FEATURES 4096
-#define AHEAD          6  /* rows */
 #define TILE_ROWS      64 /* rows computed at a time: their dense form stays in the second-level cache */
 
 enum { RANGE_WEIGHT, RANGE_BIAS };
@@ -77,34 +74,6 @@ static size_t softmax_scratch_size(const mst_model *self, uint32_t max_rows)
     return TILE_ROWS * row * sizeof(float);
 }
 
-/* Prefetches a row's dense part: rows are in shuffled order, so hardware prefetching does not work. */
-static void prefetch_dense(const mst_row *row)
-{
-    const char *data = row->bytes ? (const char *)row->bytes : (const char *)row->dense;
-    size_t size = row->bytes ? row->n_dense : row->n_dense * sizeof(float);
-    for (size_t i = 0; i < size; i += 64)
-        __builtin_prefetch(data + i);
-}
-
-/* Rows as a dense matrix, (n_rows x features). */
-static void softmax_expand(const mst_model *self, const mst_batch *tile, float *x)
-{
-    size_t features = self->shape.n_features;
-    for (uint32_t r = 0; r < tile->n_rows; r++, x += features) {
-        const mst_row *row = &tile->rows[r];
-        if (r + AHEAD < tile->n_rows)
-            prefetch_dense(&tile->rows[r + AHEAD]);
-        if (row->bytes)
-            self->kernels->unpack_bytes(row->bytes, row->n_dense, x);
-        else if (row->n_dense)
-            memcpy(x, row->dense, row->n_dense * sizeof *x);
-        if (row->n_dense < features)
-            memset(x + row->n_dense, 0, (features - row->n_dense) * sizeof *x);
-        for (uint32_t i = 0; i < row->n_keys; i++)
-            x[row->keys[i]] += row->values ? row->values[i] : 1.0f;
-    }
-}
-
 /* y += a * w over the classes */
 MST_RACY static void add_scaled(float a, const float *w, float *y, uint32_t n)
 {
@@ -136,7 +105,7 @@ static void softmax_tile_forward(const mst_model *self, const mst_batch *tile, c
     const softmax_model *m = (const softmax_model *)self;
     uint32_t classes = self->shape.n_classes, features = (uint32_t)self->shape.n_features;
     if (m->dense) {
-        softmax_expand(self, tile, x);
+        mst_rows_expand(self->kernels, tile->rows, tile->n_rows, features, x);
         self->kernels->dense_forward(x, features, tile->n_rows, features, w->ranges[RANGE_WEIGHT],
                                      self->options.bias ? w->ranges[RANGE_BIAS] : NULL, classes, y);
         return;
