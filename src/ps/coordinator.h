@@ -4,12 +4,12 @@
  *   coordinator           messages, the course of the job, its end
  *   coordinator_members   joins, admission, set-up of the other servers, losses
  *   coordinator_rows      the rows of every worker
- *   coordinator_pace      counts of pushes; workers that are ahead or stalled
+ *   coordinator_pace      counts of pushes; the quorum; workers that are ahead or stalled
  *   coordinator_cuts      evaluations and checkpoints */
 #ifndef MST_PS_COORDINATOR_H
 #define MST_PS_COORDINATOR_H
 
-#include "ps/server_peers.h"
+#include "ps/server_steps.h"
 
 typedef struct mst_coordinator mst_coordinator;
 
@@ -47,8 +47,8 @@ mst_status mst_pace_applied(mst_server *s, uint64_t step, const mst_store_reques
                             uint32_t n);
 /* A push arrived too late for its step. */
 void mst_pace_dropped(mst_server *s, uint32_t worker, const mst_store_request *request);
-/* Whether a push of the worker may arrive. */
-bool mst_pace_expects(const mst_server *s, uint32_t worker);
+/* sync with a quorum: whether enough pushes have arrived to close the step, and which of them count. */
+bool mst_pace_quorum_reached(const mst_server *s, uint64_t step, mst_step_close *close);
 /* ssp: whether the worker is too far ahead of the slowest. */
 bool mst_pace_ahead(const mst_server *s, uint32_t worker);
 

@@ -1,11 +1,9 @@
-/* Counts of pushes, and workers that are ahead or stalled; contract in coordinator_pace.h. */
+/* Counts of pushes, the quorum, and workers that are ahead or stalled; contract in coordinator_pace.h. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "ps/coordinator_impl.h"
-
-#define CRAWL_NS (5 * MST_S) /* without a push, while other workers are idle */
 
 /* ---- counting ---- */
 
@@ -52,10 +50,28 @@ void mst_pace_dropped(mst_server *s, uint32_t worker, const mst_store_request *r
     mst_row_plan_pushed(s, worker, request->head.rows); /* its rows are used up */
 }
 
-bool mst_pace_expects(const mst_server *s, uint32_t worker)
+/* ---- quorum ---- */
+
+/* Whether a push of the worker may arrive. */
+static bool pace_expects(const mst_server *s, uint32_t worker)
 {
     const mst_job_member *m = &s->co->members[worker];
     return mst_alive(s, worker) && !m->done && !m->idle;
+}
+
+bool mst_pace_quorum_reached(const mst_server *s, uint64_t step, mst_step_close *close)
+{
+    uint32_t here = 0, active = 0;
+    *close = (mst_step_close){.step = step};
+    for (uint32_t i = 0; i < s->options.n_workers; i++) {
+        const mst_server_worker *w = &s->workers[i];
+        active += !w->exhausted && pace_expects(s, i);
+        if (mst_steps_waits_for(w, step)) {
+            mst_bit_set(close->workers, i);
+            here++;
+        }
+    }
+    return here > 0 && here >= (active < s->options.quorum ? active : s->options.quorum);
 }
 
 /* ---- ssp ---- */
@@ -65,7 +81,7 @@ static uint64_t pace_slowest_but(const mst_server *s, uint32_t worker)
 {
     uint64_t slowest = UINT64_MAX;
     for (uint32_t w = 0; w < s->options.n_workers; w++)
-        if (w != worker && mst_pace_expects(s, w) && s->workers[w].pushes < slowest)
+        if (w != worker && pace_expects(s, w) && s->workers[w].pushes < slowest)
             slowest = s->workers[w].pushes;
     return slowest;
 }
@@ -90,7 +106,7 @@ bool mst_pace_ahead(const mst_server *s, uint32_t worker)
 /* Whether the job waits for a push of this worker. */
 static bool pace_awaits_push(const mst_server *s, uint32_t w)
 {
-    return mst_pace_expects(s, w) && !s->workers[w].pending && s->workers[w].n_deferred == 0;
+    return pace_expects(s, w) && !s->workers[w].pending && s->workers[w].n_deferred == 0;
 }
 
 const char *mst_pace_waiting(mst_server *s)
@@ -131,7 +147,7 @@ mst_status mst_pace_check_stalls(mst_server *s)
             snprintf(why, sizeof why, "it has pushed nothing for %" PRIu32 " s",
                      s->options.stall_timeout_ms / 1000);
             mst_server_expel(s, w, why);
-        } else if (idle && now - since > CRAWL_NS && mst_row_plan_can_take_back(s, w)) {
+        } else if (idle && mst_row_plan_overdue(s, w, now - since)) {
             TRY(mst_row_plan_take_back(s, w));
         }
     }

@@ -1,4 +1,4 @@
-/* Counts of pushes, and workers that are ahead or stalled. */
+/* Counts of pushes, the quorum, and workers that are ahead or stalled. */
 #ifndef MST_PS_COORDINATOR_PACE_H
 #define MST_PS_COORDINATOR_PACE_H
 

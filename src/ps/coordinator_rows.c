@@ -429,10 +429,10 @@ mst_status mst_row_plan_lost(mst_server *s, uint32_t worker, uint64_t first)
     return MST_OK;
 }
 
-bool mst_row_plan_can_take_back(const mst_server *s, uint32_t worker)
+bool mst_row_plan_overdue(const mst_server *s, uint32_t worker, uint64_t silent_ns)
 {
     const mst_leases *leases = s->co->rows.leases;
-    return leases != NULL && mst_leases_dry(leases) && mst_leases_held(leases, worker) > 0;
+    return leases != NULL && mst_leases_overdue(leases, worker, silent_ns);
 }
 
 mst_status mst_row_plan_take_back(mst_server *s, uint32_t worker)

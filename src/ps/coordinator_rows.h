@@ -58,7 +58,8 @@ void mst_row_plan_closed(mst_server *s, uint64_t step);
 mst_status mst_row_plan_lost(mst_server *s, uint32_t worker, uint64_t first);
 /* Other workers get the leased rows of a worker that makes no progress. */
 mst_status mst_row_plan_take_back(mst_server *s, uint32_t worker);
-bool mst_row_plan_can_take_back(const mst_server *s, uint32_t worker);
+/* Whether that is due for a worker that has pushed nothing for silent_ns, while others are idle. */
+bool mst_row_plan_overdue(const mst_server *s, uint32_t worker, uint64_t silent_ns);
 /* All rows within the limits are trained on. */
 bool mst_row_plan_finished(const mst_server *s);
 /* Slices: all planned steps have closed, so that workers wait: stops them. */

@@ -281,6 +281,11 @@ bool mst_leases_dry(const mst_leases *self)
            (self->pool.n == 0 && !leases_epochs_left(self));
 }
 
+bool mst_leases_overdue(const mst_leases *self, uint32_t worker, uint64_t silent_ns)
+{
+    return silent_ns > MST_LEASE_PATIENCE_NS && mst_leases_dry(self) && mst_leases_held(self, worker) > 0;
+}
+
 bool mst_leases_finished(const mst_leases *self)
 {
     for (uint32_t w = 0; w < self->options.n_workers; w++)

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 
 typedef struct mst_lease_options {
@@ -48,6 +49,12 @@ mst_status mst_leases_take(mst_leases *self, uint32_t worker, mst_lease *out, bo
 uint64_t mst_leases_done(mst_leases *self, uint32_t worker, uint64_t rows);
 /* Takes back the rows that the worker has not done, which are leased again first. *rows: how many. */
 mst_status mst_leases_return(mst_leases *self, uint32_t worker, uint64_t *rows);
+
+/* A worker with leases and without a push for this long makes no progress. */
+#define MST_LEASE_PATIENCE_NS (5 * MST_S)
+/* Whether idle workers should get the rows of a worker that has pushed nothing for silent_ns: it makes no
+ * progress, and nothing else is left to lease. */
+bool mst_leases_overdue(const mst_leases *self, uint32_t worker, uint64_t silent_ns);
 
 uint64_t mst_leases_held(const mst_leases *self, uint32_t worker); /* rows leased and not done */
 bool mst_leases_finished(const mst_leases *self);                  /* nothing is leased and nothing is left */

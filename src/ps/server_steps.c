@@ -134,11 +134,6 @@ static void steps_settle(mst_server *s, uint32_t worker)
     w->body = w->values = NULL;
 }
 
-static bool steps_waits_for(const mst_server_worker *w, uint64_t step)
-{
-    return w->pending && w->label == step && !w->exhausted;
-}
-
 /* The worker's push for the step does not arrive: the coordinator does not count it, or the connection is
  * gone. */
 static bool steps_given_up(const mst_server_worker *w, uint64_t step)
@@ -151,7 +146,7 @@ static bool steps_all_here(const mst_server *s, uint64_t step)
 {
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         const mst_server_worker *w = &s->workers[i];
-        if (!steps_waits_for(w, step) && !w->exhausted && !steps_given_up(w, step))
+        if (!mst_steps_waits_for(w, step) && !w->exhausted && !steps_given_up(w, step))
             return false;
     }
     return true;
@@ -175,19 +170,10 @@ mst_status mst_steps_close(mst_server *s, const mst_message *m, const uint64_t *
 }
 
 /* The coordinator with a quorum: closes the step for all servers once enough pushes have arrived. */
-static mst_status steps_decide_close(mst_server *s, uint64_t step)
+static mst_status steps_close_with_quorum(mst_server *s, uint64_t step)
 {
-    mst_step_close close = {.step = step};
-    uint32_t here = 0, active = 0;
-    for (uint32_t i = 0; i < s->options.n_workers; i++) {
-        const mst_server_worker *w = &s->workers[i];
-        active += !w->exhausted && mst_pace_expects(s, i);
-        if (steps_waits_for(w, step)) {
-            mst_bit_set(close.workers, i);
-            here++;
-        }
-    }
-    if (here == 0 || here < (active < s->options.quorum ? active : s->options.quorum))
+    mst_step_close close;
+    if (!mst_pace_quorum_reached(s, step, &close))
         return MST_OK;
     mst_message m = {.type = MST_PS_CLOSE, .step = step};
     mst_piece piece = {close.workers, sizeof close.workers};
@@ -218,7 +204,8 @@ static bool steps_decided_here(const mst_server *s, uint64_t step, mst_step_clos
         return false;
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         const mst_server_worker *w = &s->workers[i];
-        if (mst_bit(s->steps.closes[0].workers, i) && !steps_waits_for(w, step) && !steps_given_up(w, step))
+        if (mst_bit(s->steps.closes[0].workers, i) && !mst_steps_waits_for(w, step) &&
+            !steps_given_up(w, step))
             return false;
     }
     *close = s->steps.closes[0];
@@ -233,11 +220,11 @@ static mst_status steps_close_step(mst_server *s, uint64_t step, const uint64_t 
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         mst_server_worker *w = &s->workers[i];
         bool counts = workers == NULL ? w->gone_from > step || !w->gone : mst_bit(workers, i);
-        if (counts && w->gone && !steps_waits_for(w, step))
+        if (counts && w->gone && !mst_steps_waits_for(w, step))
             mst_warn("step %" PRIu64 ": worker %" PRIu32
                      " was lost before its gradient reached server %" PRIu32 "; it continues without it",
                      step, i, s->index);
-        if (!counts || !steps_waits_for(w, step))
+        if (!counts || !mst_steps_waits_for(w, step))
             continue;
         requests[n] = &w->request;
         who[n++] = i;
@@ -291,7 +278,7 @@ mst_status mst_steps_try_close(mst_server *s)
         mst_step_close close;
         bool any = false;
         for (uint32_t i = 0; i < s->options.n_workers; i++)
-            any |= steps_waits_for(&s->workers[i], step);
+            any |= mst_steps_waits_for(&s->workers[i], step);
         if (!mst_has_quorum(s)) {
             if (!any || !steps_all_here(s, step))
                 break;
@@ -299,7 +286,7 @@ mst_status mst_steps_try_close(mst_server *s)
             continue;
         }
         if (s->co != NULL && s->steps.n_closes == 0)
-            TRY(steps_decide_close(s, step));
+            TRY(steps_close_with_quorum(s, step));
         if (s->steps.n_closes > 0)
             TRY(steps_drop_late(s, s->steps.closes[0].step, s->steps.closes[0].workers));
         if (!steps_decided_here(s, step, &close))

@@ -68,6 +68,12 @@ static inline void mst_bit_set(uint64_t *bits, uint32_t i)
     bits[i / 64] |= 1ull << (i % 64);
 }
 
+/* Whether a push of the worker waits for the step to close. */
+static inline bool mst_steps_waits_for(const mst_server_worker *w, uint64_t step)
+{
+    return w->pending && w->label == step && !w->exhausted;
+}
+
 /* Takes a STEP; consumes body and staged. A failure means that the message is invalid. */
 mst_status mst_steps_take(mst_server *s, uint32_t worker, const mst_message *m, mst_body *body,
                           mst_staged staged);
