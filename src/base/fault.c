@@ -37,7 +37,7 @@ static struct {
 } g_faults = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* Gives the whole guard memory that stray keys may read and write, without taking more than SINK_BYTES. */
-static bool fill_guard(uintptr_t start, size_t size)
+static bool fault_fill_guard(uintptr_t start, size_t size)
 {
     int fd = memfd_create("muster-guard", MFD_CLOEXEC);
     bool good = fd >= 0 && ftruncate(fd, (off_t)SINK_BYTES) == 0;
@@ -49,23 +49,23 @@ static bool fill_guard(uintptr_t start, size_t size)
     return good;
 }
 
-static bool fill_file(uintptr_t from, uintptr_t end)
+static bool fault_fill_file(uintptr_t from, uintptr_t end)
 {
     return mmap((void *)from, end - from, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
                 -1, 0) != MAP_FAILED;
 }
 
-static bool make_good(uintptr_t at)
+static bool fault_make_good(uintptr_t at)
 {
     for (mst_fault_range *r = atomic_load(&g_faults.head); r != NULL; r = r->next) {
         uintptr_t start = atomic_load(&r->start);
         size_t size = atomic_load(&r->size), page = g_faults.page;
         if (size == 0 || at - start >= size)
             continue;
-        bool good =
-            r->kind == MST_FAULT_GUARD
-                ? fill_guard(start, size)
-                : fill_file(at & ~(uintptr_t)(page - 1), (start + size + page - 1) & ~(uintptr_t)(page - 1));
+        bool good = r->kind == MST_FAULT_GUARD
+                        ? fault_fill_guard(start, size)
+                        : fault_fill_file(at & ~(uintptr_t)(page - 1),
+                                          (start + size + page - 1) & ~(uintptr_t)(page - 1));
         if (good) {
             atomic_store(&r->hit, true);
             atomic_fetch_add(&g_faults.count, 1);
@@ -75,11 +75,11 @@ static bool make_good(uintptr_t at)
     return false;
 }
 
-static void on_fault(int number, siginfo_t *info, void *context)
+static void fault_on_signal(int number, siginfo_t *info, void *context)
 {
     const struct sigaction *before = number == SIGBUS ? &g_faults.bus_before : &g_faults.segv_before;
     int error = errno;
-    if (info->si_code > 0 && make_good((uintptr_t)info->si_addr)) { /* above 0: the kernel's own */
+    if (info->si_code > 0 && fault_make_good((uintptr_t)info->si_addr)) { /* above 0: the kernel's own */
         errno = error;
         return;
     }
@@ -96,7 +96,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
 
 static void fault_install(int number, bool *installed, struct sigaction *before)
 {
-    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    struct sigaction action = {.sa_sigaction = fault_on_signal, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigemptyset(&action.sa_mask);
     if (!*installed)
         *installed = sigaction(number, NULL, before) == 0 && sigaction(number, &action, NULL) == 0;
@@ -107,7 +107,7 @@ static void fault_uninstall(int number, bool *installed, const struct sigaction 
 {
     struct sigaction now;
     if (*installed && sigaction(number, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
-        now.sa_sigaction == on_fault)
+        now.sa_sigaction == fault_on_signal)
         *installed = sigaction(number, before, NULL) != 0;
 }
 

@@ -288,7 +288,7 @@ const char *mst_figure_text(mst_figure_unit unit, double value, char *out)
     }
 }
 
-static int spread_decimals(mst_figure_unit unit, double shown)
+static int figure_spread_decimals(mst_figure_unit unit, double shown)
 {
     if (unit == MST_FIGURE_PLAIN || unit == MST_FIGURE_CORES)
         return shown < 10 ? 4 : 2;
@@ -311,7 +311,7 @@ const char *mst_figure_spread(mst_figure_unit unit, double mean, double deviatio
                      mst_figure_text(unit, deviation, more));
         return out;
     }
-    int decimals = spread_decimals(unit, shown);
+    int decimals = figure_spread_decimals(unit, shown);
     size_t n = (size_t)snprintf(out, 2 * MST_FIGURE_SIZE, "%.*f", decimals, mean / scale);
     if (deviation >= 0)
         n += (size_t)snprintf(out + n, 2 * MST_FIGURE_SIZE - n, " \xc2\xb1 %.*f", decimals,

@@ -73,7 +73,7 @@ void mst_in_stop_when(mst_in *in, const atomic_bool *stop)
     in->stop = stop;
 }
 
-static bool is_set(const atomic_bool *stop)
+static bool in_stop_is_set(const atomic_bool *stop)
 {
     return stop != NULL && atomic_load_explicit(stop, memory_order_relaxed);
 }
@@ -86,7 +86,7 @@ static mst_status in_await(const mst_in *in, bool *ready)
     uint64_t begun = mst_now_ns();
     *ready = true;
     while (!in->whole) {
-        if (is_set(g_stop) || is_set(in->stop))
+        if (in_stop_is_set(g_stop) || in_stop_is_set(in->stop))
             return mst_fail_lead(MST_ESTOPPED, "stopped", " while reading %s at byte %llu", in->path,
                                  (unsigned long long)in->file_read);
         int left = LOOK_MS;
@@ -145,12 +145,12 @@ static bool in_enough(const mst_in *in, size_t done)
 }
 
 /* Whether nothing came in time. */
-static bool nothing_yet(const mst_in *in)
+static bool in_nothing_yet(const mst_in *in)
 {
     return in->raw_at == in->raw_n && !in->at_end;
 }
 
-static mst_status read_plain(mst_in *in, uint8_t *buf, size_t n, size_t *got)
+static mst_status in_read_plain(mst_in *in, uint8_t *buf, size_t n, size_t *got)
 {
     size_t done = 0;
     while (done < n) {
@@ -180,20 +180,20 @@ static mst_status read_plain(mst_in *in, uint8_t *buf, size_t n, size_t *got)
     return MST_OK;
 }
 
-static const char *codec_name(const mst_in *in)
+static const char *in_codec_name(const mst_in *in)
 {
     static const char *const names[] = {"plain", "gzip", "zlib", "zstd"};
     return names[in->codec];
 }
 
-static mst_status ends_early(const mst_in *in)
+static mst_status in_ends_early(const mst_in *in)
 {
-    return mst_fail(MST_EINPUT, "%s: %s stream ends early at byte %llu", in->path, codec_name(in),
+    return mst_fail(MST_EINPUT, "%s: %s stream ends early at byte %llu", in->path, in_codec_name(in),
                     (unsigned long long)in_position(in));
 }
 
 /* Between gzip members or zlib streams: goes to the next one, over zero bytes that padding may have left. */
-static mst_status inflate_next_member(mst_in *in, bool *more)
+static mst_status in_next_member(mst_in *in, bool *more)
 {
     *more = false;
     for (;;) {
@@ -207,14 +207,14 @@ static mst_status inflate_next_member(mst_in *in, bool *more)
     }
     if (in->raw[in->raw_at] != (in->codec == CODEC_GZIP ? 0x1f : ZLIB_FIRST))
         return mst_fail(MST_EINPUT, "%s: bytes that are not %s follow the %s stream at byte %llu", in->path,
-                        codec_name(in), codec_name(in), (unsigned long long)in_position(in));
+                        in_codec_name(in), in_codec_name(in), (unsigned long long)in_position(in));
     inflateReset(&in->zlib);
     in->frame_open = true;
     *more = true;
     return MST_OK;
 }
 
-static mst_status read_inflated(mst_in *in, uint8_t *buf, size_t n, size_t *got)
+static mst_status in_read_inflated(mst_in *in, uint8_t *buf, size_t n, size_t *got)
 {
     size_t done = 0;
     while (done < n) {
@@ -222,13 +222,13 @@ static mst_status read_inflated(mst_in *in, uint8_t *buf, size_t n, size_t *got)
             break;
         if (!in->frame_open) {
             bool more;
-            TRY(inflate_next_member(in, &more));
+            TRY(in_next_member(in, &more));
             if (!more)
                 break;
         }
         if (in->raw_at == in->raw_n) {
             TRY(in_refill(in));
-            if (nothing_yet(in))
+            if (in_nothing_yet(in))
                 break;
         }
         size_t room = n - done < (1u << 30) ? n - done : 1u << 30; /* zlib counts in 32 bits */
@@ -243,12 +243,12 @@ static mst_status read_inflated(mst_in *in, uint8_t *buf, size_t n, size_t *got)
             in->frame_open = false;
         } else if (rc == Z_BUF_ERROR) { /* no progress: more input is needed */
             if (in->at_end)
-                return ends_early(in);
+                return in_ends_early(in);
         } else if (rc == Z_MEM_ERROR) {
             return mst_fail_memory();
         } else if (rc != Z_OK) {
             return mst_fail(MST_EINPUT, "%s: %s stream is corrupt at byte %llu (%s)", in->path,
-                            codec_name(in), (unsigned long long)in_position(in),
+                            in_codec_name(in), (unsigned long long)in_position(in),
                             in->zlib.msg ? in->zlib.msg : "bad data");
         }
     }
@@ -256,7 +256,7 @@ static mst_status read_inflated(mst_in *in, uint8_t *buf, size_t n, size_t *got)
     return MST_OK;
 }
 
-static mst_status read_zstd(mst_in *in, uint8_t *buf, size_t n, size_t *got)
+static mst_status in_read_zstd(mst_in *in, uint8_t *buf, size_t n, size_t *got)
 {
     ZSTD_outBuffer out = {buf, n, 0};
     while (out.pos < out.size) {
@@ -265,7 +265,7 @@ static mst_status read_zstd(mst_in *in, uint8_t *buf, size_t n, size_t *got)
                 break;
             TRY(in_refill(in));
             if (in->at_end && in->frame_open)
-                return ends_early(in);
+                return in_ends_early(in);
             if (in->raw_n == 0)
                 break;
         }
@@ -287,14 +287,14 @@ static mst_status in_decode(mst_in *in, void *buf, size_t n, size_t *got)
     size_t done = 0;
     switch (in->codec) {
     case CODEC_PLAIN:
-        TRY(read_plain(in, buf, n, &done));
+        TRY(in_read_plain(in, buf, n, &done));
         break;
     case CODEC_GZIP:
     case CODEC_ZLIB:
-        TRY(read_inflated(in, buf, n, &done));
+        TRY(in_read_inflated(in, buf, n, &done));
         break;
     case CODEC_ZSTD:
-        TRY(read_zstd(in, buf, n, &done));
+        TRY(in_read_zstd(in, buf, n, &done));
         break;
     }
     in->offset += done;
@@ -318,7 +318,7 @@ mst_status mst_in_read_some(mst_in *in, void *buf, size_t n, int wait_ms, size_t
 /* ---- opening ---- */
 
 /* Reads on until there are n raw bytes or the file has ended; a pipe may deliver them one by one. */
-static mst_status look_ahead(mst_in *in, size_t n)
+static mst_status in_look_ahead(mst_in *in, size_t n)
 {
     while (in->raw_n < n && !in->at_end) {
         size_t got;
@@ -329,7 +329,7 @@ static mst_status look_ahead(mst_in *in, size_t n)
 }
 
 /* Makes the decoder of gzip (window 15 + 16) or zlib (15). */
-static mst_status make_inflater(mst_in *in, int window)
+static mst_status in_make_inflater(mst_in *in, int window)
 {
     in->zlib.zalloc = mst_zlib_alloc;
     in->zlib.zfree = mst_zlib_free;
@@ -342,14 +342,14 @@ static mst_status make_inflater(mst_in *in, int window)
 
 /* A zlib stream has a header of two bytes only, which other files may begin with (the length of a record in a
  * TFRecord file, text): the first bytes must inflate too. */
-static mst_status detect_zlib(mst_in *in)
+static mst_status in_detect_zlib(mst_in *in)
 {
     const uint8_t *b = in->raw;
     uint8_t scrap[256];
     if (in->raw_n < 2 || b[0] != ZLIB_FIRST || ((unsigned)b[0] << 8 | b[1]) % 31 != 0 || (b[1] & 0x20) != 0)
         return MST_OK;
-    TRY(look_ahead(in, ZLIB_LOOK));
-    TRY(make_inflater(in, 15));
+    TRY(in_look_ahead(in, ZLIB_LOOK));
+    TRY(in_make_inflater(in, 15));
     in->zlib.next_in = in->raw;
     in->zlib.avail_in = (uInt)in->raw_n;
     in->zlib.next_out = scrap;
@@ -377,7 +377,7 @@ static bool in_undecided(const uint8_t *b, size_t n)
 static mst_status in_detect(mst_in *in)
 {
     while (in_undecided(in->raw, in->raw_n) && !in->at_end)
-        TRY(look_ahead(in, in->raw_n + 1));
+        TRY(in_look_ahead(in, in->raw_n + 1));
     const uint8_t *b = in->raw;
     if (in->raw_n >= 2 && b[0] == 0x1f && b[1] == 0x8b)
         in->codec = CODEC_GZIP;
@@ -386,9 +386,9 @@ static mst_status in_detect(mst_in *in)
     else if (in->raw_n >= 4 && (b[0] & 0xf0) == 0x50 && b[1] == 0x2a && b[2] == 0x4d && b[3] == 0x18)
         in->codec = CODEC_ZSTD; /* a skippable frame in front */
     else
-        return detect_zlib(in);
+        return in_detect_zlib(in);
     if (in->codec == CODEC_GZIP)
-        return make_inflater(in, 15 + 16);
+        return in_make_inflater(in, 15 + 16);
     in->zstd = ZSTD_createDStream();
     return in->zstd != NULL ? MST_OK : mst_fail_memory();
 }

@@ -57,7 +57,7 @@ void mst_out_fail_at(uint64_t k)
     atomic_store(&g_out.fail_at, k == 0 ? 0 : atomic_load(&g_out.writes) + k);
 }
 
-static bool injected_failure(void)
+static bool out_injected_failure(void)
 {
     uint64_t write_number = atomic_fetch_add(&g_out.writes, 1) + 1;
     return write_number == atomic_load(&g_out.fail_at);
@@ -71,10 +71,10 @@ static mst_status out_failed(mst_out *out, int reason)
 
 /* ---- writing ---- */
 
-static mst_status write_raw(mst_out *out, const uint8_t *data, size_t n)
+static mst_status out_write_raw(mst_out *out, const uint8_t *data, size_t n)
 {
     while (n > 0) {
-        if (injected_failure())
+        if (out_injected_failure())
             return out_failed(out, ENOSPC);
         ssize_t wrote = write(out->fd, data, n);
         if (wrote < 0 && errno == EINTR)
@@ -87,7 +87,7 @@ static mst_status write_raw(mst_out *out, const uint8_t *data, size_t n)
     return MST_OK;
 }
 
-static mst_status write_gzip(mst_out *out, const uint8_t *data, size_t n, bool last)
+static mst_status out_write_gzip(mst_out *out, const uint8_t *data, size_t n, bool last)
 {
     int rc;
     out->zlib.next_in = (uint8_t *)data;
@@ -96,12 +96,12 @@ static mst_status write_gzip(mst_out *out, const uint8_t *data, size_t n, bool l
         out->zlib.next_out = out->packed;
         out->zlib.avail_out = BUFFER_SIZE;
         rc = deflate(&out->zlib, last ? Z_FINISH : Z_NO_FLUSH);
-        TRY(write_raw(out, out->packed, BUFFER_SIZE - out->zlib.avail_out));
+        TRY(out_write_raw(out, out->packed, BUFFER_SIZE - out->zlib.avail_out));
     } while (last ? rc != Z_STREAM_END : out->zlib.avail_out == 0);
     return MST_OK;
 }
 
-static mst_status write_zstd(mst_out *out, const uint8_t *data, size_t n, bool last)
+static mst_status out_write_zstd(mst_out *out, const uint8_t *data, size_t n, bool last)
 {
     ZSTD_inBuffer in = {data, n, 0};
     size_t rest;
@@ -112,7 +112,7 @@ static mst_status write_zstd(mst_out *out, const uint8_t *data, size_t n, bool l
             out->failed = ENOMEM;
             return mst_fail_memory();
         }
-        TRY(write_raw(out, out->packed, packed.pos));
+        TRY(out_write_raw(out, out->packed, packed.pos));
     } while (last ? rest != 0 : in.pos < in.size);
     return MST_OK;
 }
@@ -122,10 +122,10 @@ static mst_status out_pass_on(mst_out *out, const uint8_t *data, size_t n, bool 
 {
     out->flushed += n;
     if (out->zlib_made)
-        return write_gzip(out, data, n, last);
+        return out_write_gzip(out, data, n, last);
     if (out->zstd != NULL)
-        return write_zstd(out, data, n, last);
-    return write_raw(out, data, n);
+        return out_write_zstd(out, data, n, last);
+    return out_write_raw(out, data, n);
 }
 
 static mst_status out_flush(mst_out *out, bool last)
@@ -206,7 +206,7 @@ mst_status mst_out_patch(mst_out *out, uint64_t offset, const void *data, size_t
                         (unsigned long long)offset, (unsigned long long)(offset + n));
     TRY(out_flush(out, false));
     while (n > 0) {
-        if (injected_failure())
+        if (out_injected_failure())
             return out_failed(out, ENOSPC);
         ssize_t wrote = pwrite(out->fd, bytes, n, (off_t)offset);
         if (wrote < 0 && errno == EINTR)
@@ -227,7 +227,7 @@ uint64_t mst_out_offset(const mst_out *out)
 
 /* ---- opening and closing ---- */
 
-static mst_status open_temporary(mst_out *out)
+static mst_status out_open_temporary(mst_out *out)
 {
     char real[PATH_MAX];
     out->target = mst_strdup(realpath(out->path, real) ? real : out->path);
@@ -250,7 +250,7 @@ static mst_status open_temporary(mst_out *out)
     return mst_fail(MST_EIO, "%s: cannot be created: %s", out->path, strerror(reason));
 }
 
-static mst_status open_compressor(mst_out *out)
+static mst_status out_open_compressor(mst_out *out)
 {
     bool gzip = mst_ends_with(out->path, ".gz");
     if (!gzip && !mst_ends_with(out->path, ".zst"))
@@ -295,9 +295,9 @@ mst_status mst_out_open(const char *path, mst_out **result)
         if (out->fd < 0)
             TRY_OUT(st, mst_fail(MST_EIO, "%s: cannot be opened for writing: %s", path, strerror(errno)));
     } else {
-        TRY_OUT(st, open_temporary(out));
+        TRY_OUT(st, out_open_temporary(out));
     }
-    TRY_OUT(st, open_compressor(out));
+    TRY_OUT(st, out_open_compressor(out));
     *result = out;
     out = NULL;
 out:
@@ -306,7 +306,7 @@ out:
 }
 
 /* The folder of target, opened so that the rename in it can be synced; -1 with errno on failure. */
-static int open_folder(const char *target)
+static int out_open_folder(const char *target)
 {
     const char *slash = strrchr(target, '/');
     if (slash == NULL)
@@ -334,7 +334,7 @@ mst_status mst_out_commit(mst_out *out)
     }
     if (fsync(out->fd) != 0)
         return out_failed(out, errno);
-    int folder = open_folder(out->target);
+    int folder = out_open_folder(out->target);
     if (folder < 0)
         return out_failed(out, errno);
     if (rename(out->temporary, out->target) != 0) {

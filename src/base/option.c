@@ -434,7 +434,7 @@ static bool option_is_value(const char *word)
 }
 
 /* One "--name[=value]" at argv[*i]; *i moves past a value of its own. */
-static mst_status parse_option(mst_option_group *groups, size_t n, int argc, char **argv, int *i)
+static mst_status option_parse(mst_option_group *groups, size_t n, int argc, char **argv, int *i)
 {
     const char *word = argv[*i] + 2;
     const char *equals = strchr(word, '=');
@@ -480,7 +480,7 @@ mst_status mst_options_parse(mst_option_group *groups, size_t n, int argc, char 
         if (!options_ended && strcmp(word, "--") == 0) {
             options_ended = true;
         } else if (!options_ended && strncmp(word, "--", 2) == 0) {
-            TRY(parse_option(groups, n, argc, argv, &i));
+            TRY(option_parse(groups, n, argc, argv, &i));
         } else if (!options_ended && !option_is_value(word)) {
             return mst_fail(MST_EUSAGE, "unknown option %s; options are written --name", word);
         } else if (positionals == NULL) {

@@ -37,7 +37,7 @@ const char *mst_options_word(const mst_option_group *groups, size_t n, const cha
     return word;
 }
 
-static bool need_has_value(const mst_option_need *need, const char *word, size_t length)
+static bool option_need_has_value(const mst_option_need *need, const char *word, size_t length)
 {
     const char *value;
     size_t n;
@@ -56,7 +56,7 @@ const mst_option_need *mst_options_unmet(const mst_option_group *groups, size_t 
         if (need->check > check || (only != NULL && strcmp(need->option, only) != 0))
             continue;
         const char *word = mst_options_word(groups, n, need->option, &length);
-        if (word != NULL && !need_has_value(need, word, length))
+        if (word != NULL && !option_need_has_value(need, word, length))
             return need;
     }
     return NULL;

@@ -32,7 +32,7 @@ bool mst_path_is_folder(const char *path)
 }
 
 /* Length of `text` without a "." and at least one digit in front of it at its end; 0 when there is none. */
-static size_t strip_number(const char *text, size_t n)
+static size_t path_strip_number(const char *text, size_t n)
 {
     size_t i = n;
     while (i > 0 && text[i - 1] >= '0' && text[i - 1] <= '9')
@@ -42,8 +42,8 @@ static size_t strip_number(const char *text, size_t n)
 
 bool mst_path_is_temporary(const char *path)
 {
-    size_t n = strip_number(path, strlen(path));
-    n = n ? strip_number(path, n) : 0;
+    size_t n = path_strip_number(path, strlen(path));
+    n = n ? path_strip_number(path, n) : 0;
     return n >= 4 && memcmp(path + n - 4, ".tmp", 4) == 0;
 }
 
@@ -69,17 +69,17 @@ mst_status mst_make_folders(const char *path)
     return st;
 }
 
-static mst_status cannot_remove(const char *path)
+static mst_status path_cannot_remove(const char *path)
 {
     return mst_fail(MST_EIO, "%s: cannot be removed: %s", path, strerror(errno));
 }
 
-static mst_status remove_children(const char *path)
+static mst_status path_remove_children(const char *path)
 {
     mst_status st = MST_OK;
     DIR *folder = opendir(path);
     if (folder == NULL)
-        return errno == ENOENT ? MST_OK : cannot_remove(path);
+        return errno == ENOENT ? MST_OK : path_cannot_remove(path);
     struct dirent *entry;
     while (st == MST_OK && (errno = 0, entry = readdir(folder)) != NULL) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
@@ -89,7 +89,7 @@ static mst_status remove_children(const char *path)
         mst_free(child);
     }
     if (st == MST_OK && errno != 0)
-        st = cannot_remove(path);
+        st = path_cannot_remove(path);
     closedir(folder);
     return st;
 }
@@ -98,18 +98,18 @@ mst_status mst_remove_tree(const char *path)
 {
     struct stat info;
     if (lstat(path, &info) != 0)
-        return errno == ENOENT ? MST_OK : cannot_remove(path);
+        return errno == ENOENT ? MST_OK : path_cannot_remove(path);
     bool folder = S_ISDIR(info.st_mode);
     if (folder)
-        TRY(remove_children(path));
+        TRY(path_remove_children(path));
     if ((folder ? rmdir(path) : unlink(path)) != 0 && errno != ENOENT)
-        return cannot_remove(path);
+        return path_cannot_remove(path);
     return MST_OK;
 }
 
 /* ---- globs ---- */
 
-static int compare_names(const void *a, const void *b)
+static int path_compare_names(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -117,7 +117,7 @@ static int compare_names(const void *a, const void *b)
 void mst_text_list_sort(mst_text_list *list, size_t from)
 {
     if (from < list->n)
-        qsort(list->items + from, list->n - from, sizeof *list->items, compare_names);
+        qsort(list->items + from, list->n - from, sizeof *list->items, path_compare_names);
 }
 
 /* The plain files of a folder; hidden ones are left out, as a glob does. */
@@ -147,7 +147,7 @@ static mst_status path_add_folder(const char *path, mst_text_list *out)
     return st;
 }
 
-static mst_status add_matches(const char *pattern, mst_text_list *out)
+static mst_status path_add_matches(const char *pattern, mst_text_list *out)
 {
     mst_status st = MST_OK;
     glob_t found = {0};
@@ -161,7 +161,7 @@ static mst_status add_matches(const char *pattern, mst_text_list *out)
     return st;
 }
 
-static mst_status add_pattern(const char *pattern, mst_text_list *out)
+static mst_status path_add_pattern(const char *pattern, mst_text_list *out)
 {
     if (strcmp(pattern, "-") == 0)
         return mst_text_list_add(out, pattern);
@@ -174,7 +174,7 @@ static mst_status add_pattern(const char *pattern, mst_text_list *out)
     else if (mst_path_exists(pattern))
         TRY(mst_text_list_add(out, pattern));
     else
-        TRY(add_matches(pattern, out));
+        TRY(path_add_matches(pattern, out));
     if (out->n > before) {
         mst_text_list_sort(out, before);
         return MST_OK;
@@ -190,7 +190,7 @@ mst_status mst_glob(const mst_text_list *patterns, mst_text_list *out)
 {
     mst_text_list found = {0};
     for (size_t i = 0; i < patterns->n; i++) {
-        mst_status st = add_pattern(patterns->items[i], &found);
+        mst_status st = path_add_pattern(patterns->items[i], &found);
         if (st != MST_OK) {
             mst_text_list_fini(&found);
             return st;

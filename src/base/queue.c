@@ -26,7 +26,7 @@ struct mst_queue {
     bool closed;
 };
 
-static bool condition_init(pthread_cond_t *condition)
+static bool queue_condition_init(pthread_cond_t *condition)
 {
     pthread_condattr_t attributes;
     if (pthread_condattr_init(&attributes) != 0)
@@ -47,8 +47,8 @@ mst_status mst_queue_new(const char *name, size_t capacity, mst_queue **out)
     bool room = false, items = false, mutex = false;
     if (queue != NULL && copy != NULL && ring != NULL) {
         mutex = pthread_mutex_init(&queue->mutex, NULL) == 0;
-        room = mutex && condition_init(&queue->room);
-        items = room && condition_init(&queue->items);
+        room = mutex && queue_condition_init(&queue->room);
+        items = room && queue_condition_init(&queue->items);
     }
     if (!items) {
         if (room)
@@ -79,7 +79,7 @@ void mst_queue_destroy(mst_queue *queue)
     mst_free(queue);
 }
 
-static struct timespec deadline_after(uint64_t ms)
+static struct timespec queue_deadline_after(uint64_t ms)
 {
     const uint64_t most = 1000ull * 86400 * 36500; /* a century: keeps the sum in range */
     uint64_t at = mst_now_ns() + (ms < most ? ms : most) * MST_MS;
@@ -89,7 +89,7 @@ static struct timespec deadline_after(uint64_t ms)
 mst_status mst_queue_push(mst_queue *queue, void *item, uint64_t deadline_ms)
 {
     mst_status st = MST_OK;
-    struct timespec deadline = deadline_after(deadline_ms);
+    struct timespec deadline = queue_deadline_after(deadline_ms);
     pthread_mutex_lock(&queue->mutex);
     bool late = false;
     while (!queue->closed && queue->n == queue->capacity && !late)
@@ -110,7 +110,7 @@ mst_status mst_queue_push(mst_queue *queue, void *item, uint64_t deadline_ms)
 mst_status mst_queue_pop(mst_queue *queue, void **item, uint64_t deadline_ms)
 {
     mst_status st = MST_OK;
-    struct timespec deadline = deadline_after(deadline_ms);
+    struct timespec deadline = queue_deadline_after(deadline_ms);
     pthread_mutex_lock(&queue->mutex);
     bool late = false;
     while (!queue->closed && queue->n == 0 && !late)

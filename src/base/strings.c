@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/utf8.h"
 
 #define REPLACEMENT "\xef\xbf\xbd"
 
@@ -54,30 +55,11 @@ void mst_string_format(mst_string *self, const char *format, ...)
 
 /* ---- escapes ---- */
 
-/* Length of the UTF-8 character at p, which ends with a NUL at the latest; 0: not one. Overlong forms and
- * surrogates are not characters. */
-static size_t utf8_length(const unsigned char *p)
-{
-    if (p[0] < 0x80)
-        return 1;
-    if (p[0] >= 0xc2 && p[0] <= 0xdf)
-        return (p[1] & 0xc0) == 0x80 ? 2 : 0;
-    if ((p[0] & 0xf0) == 0xe0) {
-        unsigned char low = p[0] == 0xe0 ? 0xa0 : 0x80, high = p[0] == 0xed ? 0x9f : 0xbf;
-        return p[1] >= low && p[1] <= high && (p[2] & 0xc0) == 0x80 ? 3 : 0;
-    }
-    if (p[0] >= 0xf0 && p[0] <= 0xf4) {
-        unsigned char low = p[0] == 0xf0 ? 0x90 : 0x80, high = p[0] == 0xf4 ? 0x8f : 0xbf;
-        return p[1] >= low && p[1] <= high && (p[2] & 0xc0) == 0x80 && (p[3] & 0xc0) == 0x80 ? 4 : 0;
-    }
-    return 0;
-}
-
 /* Adds the text character by character; those for which replace has something get that instead. */
-static void add_escaped(mst_string *self, const char *text, const char *(*replace)(char c))
+static void string_add_escaped(mst_string *self, const char *text, const char *(*replace)(char c))
 {
     for (const unsigned char *p = (const unsigned char *)(text != NULL ? text : ""); *p != '\0';) {
-        size_t n = utf8_length(p);
+        size_t n = mst_utf8_length((const char *)p, strnlen((const char *)p, 4));
         const char *other = n == 1 ? replace((char)*p) : NULL;
         if (other != NULL)
             mst_string_add(self, other);
@@ -89,7 +71,7 @@ static void add_escaped(mst_string *self, const char *text, const char *(*replac
     }
 }
 
-static const char *html_replace(char c)
+static const char *string_replace_html(char c)
 {
     return c == '<'    ? "&lt;"
            : c == '>'  ? "&gt;"
@@ -99,7 +81,7 @@ static const char *html_replace(char c)
                        : NULL;
 }
 
-static const char *markdown_replace(char c)
+static const char *string_replace_markdown(char c)
 {
     return c == '|'    ? "\\|"
            : c == '\n' ? " "
@@ -113,31 +95,31 @@ static const char *markdown_replace(char c)
                        : NULL;
 }
 
-static const char *quote_replace(char c)
+static const char *string_replace_quote(char c)
 {
     return c == '"' ? "\"\"" : c == '\n' ? " " : NULL;
 }
 
-static const char *shell_replace(char c)
+static const char *string_replace_shell(char c)
 {
     return c == '\'' ? "'\\''" : NULL;
 }
 
 void mst_string_html(mst_string *self, const char *text)
 {
-    add_escaped(self, text, html_replace);
+    string_add_escaped(self, text, string_replace_html);
 }
 
 void mst_string_markdown(mst_string *self, const char *text)
 {
-    add_escaped(self, text, markdown_replace);
+    string_add_escaped(self, text, string_replace_markdown);
 }
 
 void mst_string_csv(mst_string *self, const char *text)
 {
     bool plain = text == NULL || strpbrk(text, ",\"\n\r") == NULL;
     mst_string_add(self, plain ? "" : "\"");
-    add_escaped(self, text, quote_replace);
+    string_add_escaped(self, text, string_replace_quote);
     mst_string_add(self, plain ? "" : "\"");
 }
 
@@ -146,7 +128,7 @@ void mst_string_shell(mst_string *self, const char *text)
     static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_";
     bool plain = *text != '\0' && text[strspn(text, safe)] == '\0';
     mst_string_add(self, plain ? "" : "'");
-    add_escaped(self, text, shell_replace);
+    string_add_escaped(self, text, string_replace_shell);
     mst_string_add(self, plain ? "" : "'");
 }
 

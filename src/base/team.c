@@ -41,7 +41,7 @@ struct mst_team {
     _Alignas(64) atomic_uint arrived;
 };
 
-static void gate_wait(gate *g, unsigned seen, unsigned spins)
+static void team_gate_wait(gate *g, unsigned seen, unsigned spins)
 {
     for (unsigned i = 0; i < spins; i++) {
         if (atomic_load_explicit(&g->generation, memory_order_acquire) != seen)
@@ -56,7 +56,7 @@ static void gate_wait(gate *g, unsigned seen, unsigned spins)
     atomic_fetch_sub(&g->sleepers, 1);
 }
 
-static void gate_open(gate *g)
+static void team_gate_open(gate *g)
 {
     atomic_fetch_add(&g->generation, 1);
     if (atomic_load(&g->sleepers) != 0)
@@ -70,19 +70,19 @@ void mst_team_barrier(mst_team *team)
     unsigned seen = atomic_load_explicit(&team->barrier.generation, memory_order_relaxed);
     if (atomic_fetch_add_explicit(&team->arrived, 1, memory_order_acq_rel) + 1 == team->n) {
         atomic_store_explicit(&team->arrived, 0, memory_order_relaxed);
-        gate_open(&team->barrier);
+        team_gate_open(&team->barrier);
     } else {
-        gate_wait(&team->barrier, seen, team->spins);
+        team_gate_wait(&team->barrier, seen, team->spins);
     }
 }
 
-static void *member_main(void *arg)
+static void *team_member_main(void *arg)
 {
     member *self = arg;
     mst_team *team = self->team;
     unsigned seen = 0;
     for (;;) {
-        gate_wait(&team->start, seen, team->spins);
+        team_gate_wait(&team->start, seen, team->spins);
         seen++;
         if (team->leaving)
             return NULL;
@@ -106,7 +106,7 @@ mst_status mst_team_new(unsigned n_threads, mst_team **out)
     }
     for (unsigned i = 1; i < n_threads; i++) {
         team->members[i] = (member){.team = team, .index = i};
-        if (pthread_create(&team->members[i].thread, NULL, member_main, &team->members[i]) != 0) {
+        if (pthread_create(&team->members[i].thread, NULL, team_member_main, &team->members[i]) != 0) {
             mst_team_destroy(team);
             return mst_fail(MST_EIO, "cannot start thread %u of %u", i + 1, n_threads);
         }
@@ -121,7 +121,7 @@ void mst_team_destroy(mst_team *team)
     if (team == NULL)
         return;
     team->leaving = true;
-    gate_open(&team->start);
+    team_gate_open(&team->start);
     for (unsigned i = 1; i < team->n_started; i++)
         pthread_join(team->members[i].thread, NULL);
     mst_free(team->members);
@@ -138,7 +138,7 @@ void mst_team_run(mst_team *team, mst_team_fn *fn, void *arg)
     team->fn = fn;
     team->arg = arg;
     if (team->n > 1)
-        gate_open(&team->start);
+        team_gate_open(&team->start);
     fn(arg, 0);
     mst_team_barrier(team);
 }

@@ -26,7 +26,7 @@ size_t mst_utf8_length(const char *text, size_t n)
 }
 
 /* Whether the valid sequence at text, of that length, is a control character. */
-static bool is_control(const char *text, size_t length)
+static bool utf8_is_control(const char *text, size_t length)
 {
     const uint8_t *b = (const uint8_t *)text;
     return (length == 1 && (b[0] < 0x20 || b[0] == 0x7f)) || (length == 2 && b[0] == 0xc2 && b[1] < 0xa0);
@@ -36,7 +36,7 @@ bool mst_utf8_plain(const char *text)
 {
     for (size_t n = strlen(text); n > 0;) {
         size_t length = mst_utf8_length(text, n);
-        if (length == 0 || is_control(text, length))
+        if (length == 0 || utf8_is_control(text, length))
             return false;
         text += length;
         n -= length;
@@ -52,7 +52,7 @@ char *mst_utf8_clean(const char *text)
         return NULL;
     for (size_t i = 0; i < n;) {
         size_t length = mst_utf8_length(text + i, n - i);
-        if (length == 0 || is_control(text + i, length)) {
+        if (length == 0 || utf8_is_control(text + i, length)) {
             memcpy(out + used, "\xef\xbf\xbd", 3);
             used += 3;
             i += length > 0 ? length : 1;
