@@ -19,7 +19,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
 #include "mpi/plugin.h"
 
@@ -34,7 +33,7 @@ static const char *const plugin_names[] = {"openmpi", "mpich"};
 #define PMI2      "srun --mpi=pmi2"
 #define N_PLUGINS (sizeof plugin_names / sizeof *plugin_names)
 
-static const mst_mpi_host host = {.fail = mst_fail, .alloc = mst_alloc, .free = mst_free};
+static const mst_mpi_host host = {.fail = mst_fail};
 
 /* ---- the launcher ---- */
 

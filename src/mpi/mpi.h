@@ -21,7 +21,7 @@
 
 #include "base/status.h"
 
-#define MST_MPI_ABI    2                /* of the table; a plug-in of another one is refused */
+#define MST_MPI_ABI    3                /* of the table; a plug-in of another one is refused */
 #define MST_MPI_SYMBOL "mst_mpi_plugin" /* of type mst_mpi_ops, in every plug-in */
 #define MST_MPI_ANY    (-1)
 
@@ -33,45 +33,30 @@ typedef struct mst_mpi_request {
 
 typedef struct mst_mpi_ops {
     uint32_t abi;
-    const char *name;    /* "openmpi", "mpich" */
-    const char *version; /* that it was compiled with */
+    const char *name; /* "openmpi", "mpich" */
     /* Thread level funneled. size: as MPI sees it. */
     mst_status (*start)(int *rank, int *size);
     mst_status (*finalize)(void);            /* waits for all ranks */
     bool (*hangs)(void);                     /* finalize may wait for ever */
-    void (*abort)(int code);                 /* ends all ranks, this one too */
     void (*library)(char *out, size_t size); /* what is loaded: "Open MPI v4.1.4" */
 
     mst_status (*dup)(mst_mpi_comm comm, mst_mpi_comm *out);
-    mst_status (*split)(mst_mpi_comm comm, int color, int key,
-                        mst_mpi_comm *out); /* color < 0: no part in any */
-    mst_status (*free_comm)(mst_mpi_comm comm);
-    mst_status (*comm_rank)(mst_mpi_comm comm, int *rank, int *size);
 
     /* Messages of up to INT_MAX bytes. Requests are the caller's; test sets them to MST_MPI_NONE when done.
      */
     mst_status (*isend)(mst_mpi_comm comm, const void *data, size_t bytes, int to, int tag,
                         mst_mpi_request *out);
     mst_status (*irecv)(mst_mpi_comm comm, void *data, size_t bytes, int from, int tag, mst_mpi_request *out);
-    /* done[i] is set for those that were done now; *n_done of them. from, tag and bytes may be NULL. */
+    /* done[i] is set for those that were done now; *n_done of them. */
     mst_status (*test_some)(uint32_t n, mst_mpi_request *requests, bool *done, uint32_t *n_done);
     mst_status (*cancel)(mst_mpi_request *request); /* of a receive; it is done then */
-    /* A message that waits to be received. from and tag may be MST_MPI_ANY. */
-    mst_status (*probe)(mst_mpi_comm comm, int from, int tag, bool *found, int *source, int *its_tag,
-                        size_t *bytes);
 
-    /* Collectives; counts beyond INT_MAX are split. Buffers are replaced in place. */
+    /* Collectives, in place but for allgather, which takes up to INT_MAX bytes of a rank. */
     mst_status (*barrier)(mst_mpi_comm comm);
     mst_status (*broadcast)(mst_mpi_comm comm, void *data, size_t bytes, int root);
     mst_status (*allreduce_f32)(mst_mpi_comm comm, float *data, size_t n); /* sums */
     mst_status (*allreduce_f64)(mst_mpi_comm comm, double *data, size_t n);
     mst_status (*allgather)(mst_mpi_comm comm, const void *mine, size_t bytes, void *all);
-    /* Of every rank: bytes[r] bytes at offsets[r] of all. */
-    mst_status (*allgatherv)(mst_mpi_comm comm, const void *mine, const size_t *bytes, const size_t *offsets,
-                             void *all);
-    mst_status (*alltoallv)(mst_mpi_comm comm, const void *out, const size_t *out_bytes,
-                            const size_t *out_offsets, void *in, const size_t *in_bytes,
-                            const size_t *in_offsets);
 } mst_mpi_ops;
 
 /* ---- what is there ---- */

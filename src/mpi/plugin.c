@@ -7,8 +7,7 @@
  *
  * MPI's collectives spin while they wait. Where more ranks than processors share a host, those of MPICH
  * (which does not yield) are replaced by their nonblocking forms, with yields of the processor between their
- * tests. Counts beyond INT_MAX are split into pieces of PIECE_BYTES. All ranks split at the same places, from
- * values that all have. */
+ * tests. Counts beyond INT_MAX are split into pieces of PIECE_BYTES, at the same places on all ranks. */
 #include <limits.h>
 #include <mpi.h>
 #include <sched.h>
@@ -19,7 +18,7 @@
 
 #include "mpi/plugin.h"
 
-#define COMMS       64
+#define COMMS       8
 #define PIECE_BYTES ((size_t)1 << 30)
 #define BATCH       64 /* requests of one MPI_Testsome */
 
@@ -27,14 +26,8 @@ extern const mst_mpi_host *mst_mpi_plugin_host;
 extern const mst_mpi_ops mst_mpi_plugin;
 __attribute__((visibility("default"))) const mst_mpi_host *mst_mpi_plugin_host;
 
-typedef struct comm {
-    bool used;
-    MPI_Comm all;   /* what the caller's messages and collectives run on */
-    MPI_Comm aside; /* for messages of this file; MPI_COMM_NULL until the first */
-    int rank, size;
-} comm;
-
-static comm comms[COMMS];
+static MPI_Comm comms[COMMS]; /* the first n_comms are in use */
+static int n_comms, own_rank, n_ranks;
 static bool gives_way; /* collectives give the processor away while they wait */
 static bool one_host;  /* all ranks are here */
 
@@ -49,7 +42,7 @@ static mst_status plugin_failed(int code, const char *function)
     MPI_Error_string(code, text, &n);
     text[n >= 0 && n < (int)sizeof text ? n : 0] = '\0';
     text[strcspn(text, "\n")] = '\0';
-    return fail(MST_EPEER, "%s failed in rank %d: %s", function, comms[0].rank, text);
+    return fail(MST_EPEER, "%s failed in rank %d: %s", function, own_rank, text);
 }
 
 #define CHECK(function, arguments)                                                                           \
@@ -78,30 +71,22 @@ static MPI_Request plugin_unpack(mst_mpi_request request)
 }
 
 /* NULL, with the sentence recorded (MST_EUSAGE), when there is none of that number. */
-static comm *comm_get(mst_mpi_comm number)
+static const MPI_Comm *comm_get(mst_mpi_comm number)
 {
-    if (number >= 0 && number < COMMS && comms[number].used)
+    if (number >= 0 && number < n_comms)
         return &comms[number];
     fail(MST_EUSAGE, "mpi: there is no communicator %d", number);
     return NULL;
 }
 
-/* Takes `all` over, which has its error handler from the communicator it was made of. */
-static mst_status comm_add(MPI_Comm all, mst_mpi_comm *out)
+/* A copy of `original`, with its error handler. */
+static mst_status comm_add(MPI_Comm original, mst_mpi_comm *out)
 {
-    for (int i = 0; i < COMMS; i++) {
-        comm *c = &comms[i];
-        if (c->used)
-            continue;
-        *c = (comm){.all = all, .aside = MPI_COMM_NULL};
-        CHECK(MPI_Comm_rank, (all, &c->rank));
-        CHECK(MPI_Comm_size, (all, &c->size));
-        c->used = true;
-        *out = i;
-        return MST_OK;
-    }
-    MPI_Comm_free(&all);
-    return fail(MST_EUSAGE, "mpi: more than %d communicators are in use", COMMS);
+    if (n_comms == COMMS)
+        return fail(MST_EUSAGE, "mpi: more than %d communicators are in use", COMMS);
+    CHECK(MPI_Comm_dup, (original, &comms[n_comms]));
+    *out = n_comms++;
+    return MST_OK;
 }
 
 /* ---- life ---- */
@@ -115,15 +100,15 @@ static mst_status plugin_crowded(bool *out)
     CHECK(MPI_Comm_size, (here, &size));
     CHECK(MPI_Comm_free, (&here));
     *out = size > sysconf(_SC_NPROCESSORS_ONLN);
-    one_host = size == comms[0].size;
+    one_host = size == n_ranks;
     return MST_OK;
 }
 
 static mst_status plugin_start(int *rank, int *size)
 {
     int provided = MPI_THREAD_SINGLE;
-    MPI_Comm all;
     mst_mpi_comm number;
+    bool full = false;
     CHECK(MPI_Init_thread, (NULL, NULL, MPI_THREAD_FUNNELED, &provided));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
@@ -131,35 +116,29 @@ static mst_status plugin_start(int *rank, int *size)
         return fail(MST_EUNSUPPORTED,
                     "this MPI does not support other threads (MPI_THREAD_FUNNELED); build it with thread "
                     "support");
-    CHECK(MPI_Comm_dup, (MPI_COMM_WORLD, &all));
-    mst_status st = comm_add(all, &number);
-    if (st != MST_OK)
-        return st;
-    bool full = false;
-    st = plugin_crowded(&full);
+    CHECK(MPI_Comm_rank, (MPI_COMM_WORLD, &own_rank));
+    CHECK(MPI_Comm_size, (MPI_COMM_WORLD, &n_ranks));
+    mst_status st = comm_add(MPI_COMM_WORLD, &number);
+    if (st == MST_OK)
+        st = plugin_crowded(&full);
 #ifdef MPICH_NAME
     gives_way = full;
 #endif
-    *rank = comms[0].rank;
-    *size = comms[0].size;
+    *rank = own_rank;
+    *size = n_ranks;
     return st;
 }
 
 static mst_status plugin_finalize(void)
 {
-    for (int i = 0; i < COMMS; i++)
-        if (comms[i].used) {
-            if (comms[i].aside != MPI_COMM_NULL)
-                MPI_Comm_free(&comms[i].aside);
-            MPI_Comm_free(&comms[i].all);
-            comms[i].used = false;
-        }
+    while (n_comms > 0)
+        MPI_Comm_free(&comms[--n_comms]);
     CHECK(MPI_Finalize, ());
     return MST_OK;
 }
 
-/* MPICH closes its connections one rank after the other, and finished ranks no longer answer the others;
- * shared memory needs no answer. */
+/* MPICH closes its connections one rank after the other, and those that are ready no longer listen to those
+ * that are not. Shared memory of one host needs no connection. */
 static bool plugin_hangs(void)
 {
 #ifdef MPICH_NAME
@@ -167,11 +146,6 @@ static bool plugin_hangs(void)
 #else
     return false;
 #endif
-}
-
-static void plugin_abort(int code)
-{
-    MPI_Abort(MPI_COMM_WORLD, code);
 }
 
 static void plugin_library(char *out, size_t size)
@@ -191,81 +165,35 @@ static void plugin_library(char *out, size_t size)
     }
 }
 
-/* ---- communicators ---- */
-
 static mst_status plugin_dup(mst_mpi_comm number, mst_mpi_comm *out)
 {
-    comm *c = comm_get(number);
-    MPI_Comm made;
-    if (c == NULL)
-        return MST_EUSAGE;
-    CHECK(MPI_Comm_dup, (c->all, &made));
-    return comm_add(made, out);
-}
-
-static mst_status plugin_split(mst_mpi_comm number, int color, int key, mst_mpi_comm *out)
-{
-    comm *c = comm_get(number);
-    MPI_Comm made;
-    if (c == NULL)
-        return MST_EUSAGE;
-    CHECK(MPI_Comm_split, (c->all, color < 0 ? MPI_UNDEFINED : color, key, &made));
-    if (made == MPI_COMM_NULL) {
-        *out = -1;
-        return MST_OK;
-    }
-    return comm_add(made, out);
-}
-
-static mst_status plugin_free_comm(mst_mpi_comm number)
-{
-    if (number < 0) /* of a rank that had no part */
-        return MST_OK;
-    comm *c = comm_get(number);
-    if (number == 0)
-        return fail(MST_EUSAGE, "mpi: the communicator of all ranks cannot be freed");
-    if (c == NULL)
-        return MST_EUSAGE;
-    c->used = false;
-    if (c->aside != MPI_COMM_NULL)
-        CHECK(MPI_Comm_free, (&c->aside));
-    CHECK(MPI_Comm_free, (&c->all));
-    return MST_OK;
-}
-
-static mst_status plugin_comm_rank(mst_mpi_comm number, int *rank, int *size)
-{
-    comm *c = comm_get(number);
-    if (c == NULL)
-        return MST_EUSAGE;
-    *rank = c->rank;
-    *size = c->size;
-    return MST_OK;
+    const MPI_Comm *c = comm_get(number);
+    return c != NULL ? comm_add(*c, out) : MST_EUSAGE;
 }
 
 /* ---- messages ---- */
 
-static mst_status plugin_check_message(const comm *c, size_t bytes, int rank)
+static mst_status plugin_check_message(size_t bytes, int rank)
 {
     if (bytes > INT_MAX)
         return fail(MST_EUSAGE, "mpi: a message of %zu bytes is too long; at most %d bytes fit into one",
                     bytes, INT_MAX);
-    if (rank >= c->size || (rank < 0 && rank != MST_MPI_ANY))
-        return fail(MST_EUSAGE, "mpi: there is no rank %d; there are %d", rank, c->size);
+    if (rank >= n_ranks || (rank < 0 && rank != MST_MPI_ANY))
+        return fail(MST_EUSAGE, "mpi: there is no rank %d; there are %d", rank, n_ranks);
     return MST_OK;
 }
 
 static mst_status plugin_isend(mst_mpi_comm number, const void *data, size_t bytes, int to, int tag,
                                mst_mpi_request *out)
 {
-    comm *c = comm_get(number);
+    const MPI_Comm *c = comm_get(number);
     MPI_Request request;
     if (c == NULL)
         return MST_EUSAGE;
-    mst_status st = plugin_check_message(c, bytes, to);
+    mst_status st = plugin_check_message(bytes, to);
     if (st != MST_OK)
         return st;
-    CHECK(MPI_Isend, (data, (int)bytes, MPI_BYTE, to, tag, c->all, &request));
+    CHECK(MPI_Isend, (data, (int)bytes, MPI_BYTE, to, tag, *c, &request));
     *out = plugin_pack(request);
     return MST_OK;
 }
@@ -273,15 +201,15 @@ static mst_status plugin_isend(mst_mpi_comm number, const void *data, size_t byt
 static mst_status plugin_irecv(mst_mpi_comm number, void *data, size_t bytes, int from, int tag,
                                mst_mpi_request *out)
 {
-    comm *c = comm_get(number);
+    const MPI_Comm *c = comm_get(number);
     MPI_Request request;
     if (c == NULL)
         return MST_EUSAGE;
-    mst_status st = plugin_check_message(c, bytes, from);
+    mst_status st = plugin_check_message(bytes, from);
     if (st != MST_OK)
         return st;
     CHECK(MPI_Irecv, (data, (int)bytes, MPI_BYTE, from == MST_MPI_ANY ? MPI_ANY_SOURCE : from,
-                      tag == MST_MPI_ANY ? MPI_ANY_TAG : tag, c->all, &request));
+                      tag == MST_MPI_ANY ? MPI_ANY_TAG : tag, *c, &request));
     *out = plugin_pack(request);
     return MST_OK;
 }
@@ -338,29 +266,6 @@ static mst_status plugin_cancel(mst_mpi_request *request)
     return MST_OK;
 }
 
-static mst_status plugin_probe(mst_mpi_comm number, int from, int tag, bool *found, int *source, int *its_tag,
-                               size_t *bytes)
-{
-    comm *c = comm_get(number);
-    MPI_Status status;
-    int flag = 0, count = 0;
-    if (c == NULL)
-        return MST_EUSAGE;
-    CHECK(MPI_Iprobe, (from == MST_MPI_ANY ? MPI_ANY_SOURCE : from, tag == MST_MPI_ANY ? MPI_ANY_TAG : tag,
-                       c->all, &flag, &status));
-    *found = flag != 0;
-    if (!flag)
-        return MST_OK;
-    CHECK(MPI_Get_count, (&status, MPI_BYTE, &count));
-    if (source != NULL)
-        *source = status.MPI_SOURCE;
-    if (its_tag != NULL)
-        *its_tag = status.MPI_TAG;
-    if (bytes != NULL)
-        *bytes = count > 0 ? (size_t)count : 0;
-    return MST_OK;
-}
-
 /* ---- collectives ---- */
 
 /* Until a nonblocking collective is done, giving the processor away. */
@@ -390,35 +295,32 @@ static int plugin_wait_giving_way(MPI_Request *request)
 
 static mst_status plugin_barrier(mst_mpi_comm number)
 {
-    comm *c = comm_get(number);
+    const MPI_Comm *c = comm_get(number);
     if (c == NULL)
         return MST_EUSAGE;
-    COLLECTIVE(MPI_Barrier, MPI_Ibarrier, c->all);
-    return MST_OK;
-}
-
-static mst_status plugin_broadcast_pieces(comm *c, void *data, size_t bytes, int root)
-{
-    for (size_t at = 0; at < bytes; at += PIECE_BYTES)
-        COLLECTIVE(MPI_Bcast, MPI_Ibcast, (char *)data + at,
-                   (int)(bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES), MPI_BYTE, root, c->all);
+    COLLECTIVE(MPI_Barrier, MPI_Ibarrier, *c);
     return MST_OK;
 }
 
 static mst_status plugin_broadcast(mst_mpi_comm number, void *data, size_t bytes, int root)
 {
-    comm *c = comm_get(number);
-    return c != NULL ? plugin_broadcast_pieces(c, data, bytes, root) : MST_EUSAGE;
+    const MPI_Comm *c = comm_get(number);
+    if (c == NULL)
+        return MST_EUSAGE;
+    for (size_t at = 0; at < bytes; at += PIECE_BYTES)
+        COLLECTIVE(MPI_Bcast, MPI_Ibcast, (char *)data + at,
+                   (int)(bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES), MPI_BYTE, root, *c);
+    return MST_OK;
 }
 
 static mst_status plugin_sum(mst_mpi_comm number, void *data, size_t n, size_t size, MPI_Datatype type)
 {
-    comm *c = comm_get(number);
+    const MPI_Comm *c = comm_get(number);
     if (c == NULL)
         return MST_EUSAGE;
-    for (size_t at = 0, piece = PIECE_BYTES / size; at < n; at += piece)
+    for (size_t at = 0, cut = PIECE_BYTES / size; at < n; at += cut)
         COLLECTIVE(MPI_Allreduce, MPI_Iallreduce, MPI_IN_PLACE, (char *)data + at * size,
-                   (int)(n - at < piece ? n - at : piece), type, MPI_SUM, c->all);
+                   (int)(n - at < cut ? n - at : cut), type, MPI_SUM, *c);
     return MST_OK;
 }
 
@@ -432,184 +334,34 @@ static mst_status plugin_allreduce_f64(mst_mpi_comm number, double *data, size_t
     return plugin_sum(number, data, n, sizeof *data, MPI_DOUBLE);
 }
 
-/* Every rank's part by a broadcast of its own: for parts that are too large for one call. */
-static mst_status plugin_gather_by_broadcasts(comm *c, const void *mine, const size_t *bytes,
-                                              const size_t *offsets, size_t every, char *all)
-{
-    for (int r = 0; r < c->size; r++) {
-        size_t n = bytes != NULL ? bytes[r] : every;
-        char *at = all + (offsets != NULL ? offsets[r] : every * (size_t)r);
-        if (r == c->rank && at != (const char *)mine)
-            memmove(at, mine, n);
-        mst_status st = plugin_broadcast_pieces(c, at, n, r);
-        if (st != MST_OK)
-            return st;
-    }
-    return MST_OK;
-}
-
 static mst_status plugin_allgather(mst_mpi_comm number, const void *mine, size_t bytes, void *all)
 {
-    comm *c = comm_get(number);
+    const MPI_Comm *c = comm_get(number);
     if (c == NULL)
         return MST_EUSAGE;
-    if (bytes > INT_MAX)
-        return plugin_gather_by_broadcasts(c, mine, NULL, NULL, bytes, all);
-    const void *from = mine == (char *)all + bytes * (size_t)c->rank ? MPI_IN_PLACE : mine;
-    COLLECTIVE(MPI_Allgather, MPI_Iallgather, from, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, c->all);
+    mst_status st = plugin_check_message(bytes, MST_MPI_ANY);
+    if (st != MST_OK)
+        return st;
+    const void *from = mine == (char *)all + bytes * (size_t)own_rank ? MPI_IN_PLACE : mine;
+    COLLECTIVE(MPI_Allgather, MPI_Iallgather, from, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, *c);
     return MST_OK;
 }
-
-/* The parts, whose bytes together fit into an int, into one block without gaps; counts has 2 * size ints. */
-static mst_status plugin_gather_packed(comm *c, const void *mine, const size_t *bytes, int *counts,
-                                       char *packed)
-{
-    int *starts = counts + c->size;
-    for (int r = 0, at = 0; r < c->size; r++) {
-        counts[r] = (int)bytes[r];
-        starts[r] = at;
-        at += counts[r];
-    }
-    COLLECTIVE(MPI_Allgatherv, MPI_Iallgatherv, mine, counts[c->rank], MPI_BYTE, packed, counts, starts,
-               MPI_BYTE, c->all);
-    return MST_OK;
-}
-
-static mst_status plugin_allgatherv(mst_mpi_comm number, const void *mine, const size_t *bytes,
-                                    const size_t *offsets, void *all)
-{
-    comm *c = comm_get(number);
-    size_t total = 0;
-    bool dense = true;
-    if (c == NULL)
-        return MST_EUSAGE;
-    for (int r = 0; r < c->size; r++) {
-        dense = dense && offsets[r] == total;
-        total += bytes[r];
-    }
-    if (total > INT_MAX)
-        return plugin_gather_by_broadcasts(c, mine, bytes, offsets, 0, all);
-    /* Packed where the parts are to lie, when they lie so and mine is elsewhere. */
-    bool direct = dense && ((const char *)mine + bytes[c->rank] <= (char *)all ||
-                            (const char *)mine >= (char *)all + total);
-    size_t own = 2 * (size_t)c->size * sizeof(int);
-    int *counts = mst_mpi_plugin_host->alloc(own + (direct ? 0 : total));
-    if (counts == NULL)
-        return fail(MST_ENOMEM, "mpi: no memory to gather %zu bytes", total);
-    char *packed = direct ? all : (char *)counts + own;
-    mst_status st = plugin_gather_packed(c, mine, bytes, counts, packed);
-    for (int r = 0; st == MST_OK && !direct && r < c->size; r++)
-        memcpy((char *)all + offsets[r], packed + counts[c->size + r], bytes[r]);
-    mst_mpi_plugin_host->free(counts);
-    return st;
-}
-
-static size_t plugin_n_pieces(const size_t *bytes, int size, int without)
-{
-    size_t n = 0;
-    for (int r = 0; r < size; r++)
-        if (r != without)
-            n += (bytes[r] + PIECE_BYTES - 1) / PIECE_BYTES;
-    return n;
-}
-
-/* Starts all messages of an exchange; requests has room for them. */
-static mst_status exchange_start(comm *c, const char *out, const size_t *out_bytes, const size_t *out_offsets,
-                                 char *in, const size_t *in_bytes, const size_t *in_offsets,
-                                 MPI_Request *requests, int *n)
-{
-    for (int k = 1; k < c->size; k++) { /* so that the ranks do not all start with the same peer */
-        int from = (c->rank - k + c->size) % c->size;
-        for (size_t at = 0; at < in_bytes[from]; at += PIECE_BYTES)
-            CHECK(MPI_Irecv, (in + in_offsets[from] + at,
-                              (int)(in_bytes[from] - at < PIECE_BYTES ? in_bytes[from] - at : PIECE_BYTES),
-                              MPI_BYTE, from, 0, c->aside, &requests[(*n)++]));
-    }
-    for (int k = 1; k < c->size; k++) {
-        int to = (c->rank + k) % c->size;
-        for (size_t at = 0; at < out_bytes[to]; at += PIECE_BYTES)
-            CHECK(MPI_Isend, (out + out_offsets[to] + at,
-                              (int)(out_bytes[to] - at < PIECE_BYTES ? out_bytes[to] - at : PIECE_BYTES),
-                              MPI_BYTE, to, 0, c->aside, &requests[(*n)++]));
-    }
-    return MST_OK;
-}
-
-static mst_status exchange_wait(int n, MPI_Request *requests)
-{
-    int done = 0;
-    if (!gives_way) {
-        CHECK(MPI_Waitall, (n, requests, MPI_STATUSES_IGNORE));
-        return MST_OK;
-    }
-    for (;;) {
-        CHECK(MPI_Testall, (n, requests, &done, MPI_STATUSES_IGNORE));
-        if (done)
-            return MST_OK;
-        sched_yield();
-    }
-}
-
-/* By messages on a communicator of its own: MPI_Alltoallv takes offsets in ints, and one rank's may not fit
- * where another's do. */
-static mst_status plugin_alltoallv(mst_mpi_comm number, const void *out, const size_t *out_bytes,
-                                   const size_t *out_offsets, void *in, const size_t *in_bytes,
-                                   const size_t *in_offsets)
-{
-    comm *c = comm_get(number);
-    int n = 0;
-    if (c == NULL)
-        return MST_EUSAGE;
-    if (c->aside == MPI_COMM_NULL)
-        CHECK(MPI_Comm_dup, (c->all, &c->aside));
-    if (in_bytes[c->rank] != out_bytes[c->rank])
-        return fail(MST_EUSAGE, "mpi: rank %d sends itself %zu bytes and expects %zu", c->rank,
-                    out_bytes[c->rank], in_bytes[c->rank]);
-    size_t most = plugin_n_pieces(out_bytes, c->size, c->rank) + plugin_n_pieces(in_bytes, c->size, c->rank);
-    MPI_Request *requests = mst_mpi_plugin_host->alloc((most + 1) * sizeof *requests);
-    if (requests == NULL)
-        return fail(MST_ENOMEM, "mpi: no memory for an exchange of %zu messages", most);
-    mst_status st = exchange_start(c, out, out_bytes, out_offsets, in, in_bytes, in_offsets, requests, &n);
-    if (st == MST_OK && in_bytes[c->rank] > 0)
-        memmove((char *)in + in_offsets[c->rank], (const char *)out + out_offsets[c->rank],
-                in_bytes[c->rank]);
-    if (st == MST_OK)
-        st = exchange_wait(n, requests);
-    mst_mpi_plugin_host->free(requests);
-    return st;
-}
-
-#define TEXT_(x) #x
-#define TEXT(x)  TEXT_(x)
-#ifdef MPICH_VERSION
-#define COMPILED_WITH MPICH_VERSION
-#else
-#define COMPILED_WITH TEXT(OMPI_MAJOR_VERSION) "." TEXT(OMPI_MINOR_VERSION) "." TEXT(OMPI_RELEASE_VERSION)
-#endif
 
 __attribute__((visibility("default"))) const mst_mpi_ops mst_mpi_plugin = {
     .abi = MST_MPI_ABI,
     .name = MST_MPI_NAME,
-    .version = COMPILED_WITH,
     .start = plugin_start,
     .finalize = plugin_finalize,
     .hangs = plugin_hangs,
-    .abort = plugin_abort,
     .library = plugin_library,
     .dup = plugin_dup,
-    .split = plugin_split,
-    .free_comm = plugin_free_comm,
-    .comm_rank = plugin_comm_rank,
     .isend = plugin_isend,
     .irecv = plugin_irecv,
     .test_some = plugin_test_some,
     .cancel = plugin_cancel,
-    .probe = plugin_probe,
     .barrier = plugin_barrier,
     .broadcast = plugin_broadcast,
     .allreduce_f32 = plugin_allreduce_f32,
     .allreduce_f64 = plugin_allreduce_f64,
     .allgather = plugin_allgather,
-    .allgatherv = plugin_allgatherv,
-    .alltoallv = plugin_alltoallv,
 };

@@ -7,8 +7,6 @@
 
 typedef struct mst_mpi_host {
     mst_status (*fail)(mst_status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-    void *(*alloc)(size_t size);
-    void (*free)(void *block);
 } mst_mpi_host;
 
 #define MST_MPI_HOST_SYMBOL                                                                                  \
