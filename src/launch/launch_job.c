@@ -354,12 +354,10 @@ static mst_status job_start_member(launch *l, actor *a)
                                       {NULL, NULL}};
     if (remote && l->job->copy_folder != NULL)
         snprintf(copied, sizeof copied, "%s/muster", job_copy_folder(l, a, folder, sizeof folder));
-    TRY_OUT(st, mst_text_list_add(&words, *copied != '\0' ? copied : l->job->program));
-    TRY_OUT(st, mst_text_list_add(&words, l->job->words->items[0]));
-    TRY_OUT(st, mst_text_list_add(&words, "--role"));
-    TRY_OUT(st, mst_text_list_add(&words, a->member->role == MST_ROLE_SERVER ? "server" : "worker"));
-    TRY_OUT(st, mst_text_list_add(&words, "--index"));
-    TRY_OUT(st, mst_text_list_add(&words, index));
+    TRY_OUT(st, mst_text_list_add_all(
+                    &words,
+                    (const char *const[]){*copied != '\0' ? copied : l->job->program, l->job->words->items[0],
+                                          "--role", mst_role_name(a->member->role), "--index", index, NULL}));
     for (size_t i = 1; i < l->job->words->n; i++)
         TRY_OUT(st, mst_text_list_add(&words, l->job->words->items[i]));
     TRY_OUT(st, mst_text_list_end(&words));
@@ -390,13 +388,13 @@ static mst_status job_start_keeper(launch *l, actor *a)
     mst_status st;
     char folder[96];
     mst_text_list argv = {0};
-    mst_script script = {0};
+    mst_string script = {0};
     TRY_OUT(st,
             mst_remote_copy_script(l->job->program, job_copy_folder(l, a, folder, sizeof folder), &script));
     TRY_OUT(st, mst_remote_argv(l->job->ssh, a->host->name, &argv));
     mst_process_start start = {.argv = (const char *const *)argv.items,
-                               .input = script.data,
-                               .n_input = script.n,
+                               .input = script.text,
+                               .n_input = script.size,
                                .by_channel = true};
     st = mst_child_start(a->child, &start);
 out:

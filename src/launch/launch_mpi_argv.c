@@ -82,13 +82,6 @@ mst_status mst_mpi_launcher_find(mst_mpi_kind kind, mst_mpi_launcher *out)
 
 /* ---- words ---- */
 
-static mst_status argv_add_all(mst_text_list *out, const char *const *words)
-{
-    for (; *words != NULL; words++)
-        TRY(mst_text_list_add(out, *words));
-    return MST_OK;
-}
-
 /* "a:2,b:1"; the caller frees. */
 static char *argv_host_list(const mst_plan *plan)
 {
@@ -124,8 +117,7 @@ static mst_status argv_add_passed_on(mst_text_list *out)
             continue;
         memcpy(name, *variable, n);
         name[n] = '\0';
-        TRY(mst_text_list_add(out, "-x"));
-        TRY(mst_text_list_add(out, name));
+        TRY(mst_text_list_add_all(out, (const char *const[]){"-x", name, NULL}));
     }
     return MST_OK;
 }
@@ -138,15 +130,16 @@ static mst_status argv_openmpi_words(const mst_mpi_job *job, const mst_plan *pla
     if (geteuid() == 0)
         TRY(mst_text_list_add(out, "--allow-run-as-root"));
     if (!bound)
-        TRY(argv_add_all(out, (const char *const[]){"--bind-to", "none", NULL}));
+        TRY(mst_text_list_add_all(out, (const char *const[]){"--bind-to", "none", NULL}));
     if (plan->n_hosts == 0) {
         if (plan->n_workers > cores && getenv("SLURM_JOB_ID") == NULL)
             TRY(mst_text_list_add(out, "--oversubscribe"));
         return MST_OK;
     }
-    TRY(argv_add_all(out, (const char *const[]){"--mca", "plm", "rsh", "--mca", "plm_rsh_agent", job->ssh,
-                                                "--mca", "plm_rsh_no_tree_spawn", "1", "-x", "MUSTER_JOB",
-                                                "-x", "MUSTER_WATCH_STDIN", NULL}));
+    TRY(mst_text_list_add_all(out,
+                              (const char *const[]){"--mca", "plm", "rsh", "--mca", "plm_rsh_agent", job->ssh,
+                                                    "--mca", "plm_rsh_no_tree_spawn", "1", "-x", "MUSTER_JOB",
+                                                    "-x", "MUSTER_WATCH_STDIN", NULL}));
     return argv_add_passed_on(out);
 }
 
@@ -160,7 +153,7 @@ static mst_status argv_mpich_words(const mst_mpi_job *job, const mst_plan *plan,
 {
     char program[4096];
     /* A rank that died is for the others to name, who then end by themselves: it would kill them at once. */
-    TRY(argv_add_all(
+    TRY(mst_text_list_add_all(
         out, (const char *const[]){"-prepend-pattern", MST_MPI_TAG_MPICH, "-disable-auto-cleanup", NULL}));
     if (plan->n_hosts == 0)
         return MST_OK;
@@ -169,26 +162,21 @@ static mst_status argv_mpich_words(const mst_mpi_job *job, const mst_plan *plan,
         return mst_fail(MST_EUSAGE, "--ssh: too long a program");
     memcpy(program, job->ssh, n);
     program[n] = '\0';
-    TRY(argv_add_all(out, (const char *const[]){"-launcher", argv_is_ssh(program, n) ? "ssh" : "rsh", NULL}));
+    TRY(mst_text_list_add_all(
+        out, (const char *const[]){"-launcher", argv_is_ssh(program, n) ? "ssh" : "rsh", NULL}));
     if (strcmp(program, "ssh") != 0)
-        TRY(argv_add_all(out, (const char *const[]){"-launcher-exec", program, NULL}));
+        TRY(mst_text_list_add_all(out, (const char *const[]){"-launcher-exec", program, NULL}));
     return MST_OK;
 }
 
-/* The words of text, split at blanks. *bound: some are binding or mapping options. */
-static mst_status argv_add_args(const char *text, mst_text_list *out, bool *bound)
+/* Whether some of the words configure binding or mapping. */
+static bool argv_bound(const mst_text_list *args)
 {
-    char *copy = mst_strdup(text), *rest = NULL;
-    mst_status st = MST_OK;
-    if (copy == NULL)
-        return mst_fail_memory();
-    for (char *word = strtok_r(copy, " ", &rest); word != NULL && st == MST_OK;
-         word = strtok_r(NULL, " ", &rest)) {
-        *bound = *bound || strstr(word, "bind-to") != NULL || strstr(word, "map-by") != NULL;
-        st = mst_text_list_add(out, word);
-    }
-    mst_free(copy);
-    return st;
+    bool bound = false;
+    for (size_t i = 0; i < args->n; i++)
+        bound =
+            bound || strstr(args->items[i], "bind-to") != NULL || strstr(args->items[i], "map-by") != NULL;
+    return bound;
 }
 
 mst_status mst_mpi_launcher_words(const mst_mpi_job *job, const mst_mpi_launcher *launcher,
@@ -196,7 +184,7 @@ mst_status mst_mpi_launcher_words(const mst_mpi_job *job, const mst_mpi_launcher
                                   mst_text_list *env)
 {
     mst_status st;
-    bool openmpi = launcher->kind == MST_MPI_KIND_OPENMPI, bound = false;
+    bool openmpi = launcher->kind == MST_MPI_KIND_OPENMPI;
     char folder[4096], ranks[16], grace[16], *hosts = NULL;
     mst_text_list args = {0};
     const char *agent_words = strchr(job->ssh, ' ');
@@ -214,18 +202,20 @@ mst_status mst_mpi_launcher_words(const mst_mpi_job *job, const mst_mpi_launcher
     TRY_OUT(st, mst_local_env(variables, env));
     TRY_OUT(st, mst_text_list_add(argv, launcher->program));
     if (job->args != NULL)
-        TRY_OUT(st, argv_add_args(job->args, &args, &bound));
-    TRY_OUT(st, openmpi ? argv_openmpi_words(job, plan, bound, argv) : argv_mpich_words(job, plan, argv));
+        TRY_OUT(st, mst_text_list_add_split(&args, job->args));
+    TRY_OUT(st, openmpi ? argv_openmpi_words(job, plan, argv_bound(&args), argv)
+                        : argv_mpich_words(job, plan, argv));
     if (plan->n_hosts > 0) {
         hosts = argv_host_list(plan);
         if (hosts == NULL)
             TRY_OUT(st, mst_fail_memory());
-        TRY_OUT(st, argv_add_all(argv, (const char *const[]){openmpi ? "--host" : "-hosts", hosts, NULL}));
+        TRY_OUT(st, mst_text_list_add_all(argv,
+                                          (const char *const[]){openmpi ? "--host" : "-hosts", hosts, NULL}));
     }
-    TRY_OUT(st, argv_add_all(argv, (const char *const[]){"-wdir", folder, NULL}));
+    TRY_OUT(st, mst_text_list_add_all(argv, (const char *const[]){"-wdir", folder, NULL}));
     for (size_t i = 0; i < args.n; i++)
         TRY_OUT(st, mst_text_list_add(argv, args.items[i]));
-    TRY_OUT(st, argv_add_all(argv, (const char *const[]){"-n", ranks, job->program, NULL}));
+    TRY_OUT(st, mst_text_list_add_all(argv, (const char *const[]){"-n", ranks, job->program, NULL}));
     for (size_t i = 0; i < words->n; i++)
         TRY_OUT(st, mst_text_list_add(argv, words->items[i]));
     st = mst_text_list_end(argv);

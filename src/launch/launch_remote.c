@@ -2,7 +2,6 @@
 #include "launch/launch_remote.h"
 
 #include <openssl/evp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,36 +14,28 @@
 #define COPY_MAX ((size_t)256 << 20)
 #define LINE_IN  57 /* bytes that make a line of 76 letters in base64 */
 
-void mst_script_fini(mst_script *s)
+void mst_script_fini(mst_string *script)
 {
-    if (s->data != NULL)
-        explicit_bzero(s->data, s->n);
-    mst_free(s->data);
-    *s = (mst_script){0};
+    if (script->text != NULL)
+        explicit_bzero(script->text, script->size);
+    mst_string_fini(script);
 }
 
-static mst_status script_add(mst_script *s, const char *text, size_t n)
+static mst_status script_status(const mst_string *script)
 {
-    if (!mst_grow(&s->data, &s->capacity, s->n + n + 1, 1))
-        return mst_fail_memory();
-    memcpy(s->data + s->n, text, n);
-    s->n += n;
-    s->data[s->n] = '\0';
-    return MST_OK;
+    return script->failed ? mst_fail_memory() : MST_OK;
 }
 
-static mst_status script_add_text(mst_script *s, const char *text)
+/* One word for sh, whatever is in it: bytes that are not UTF-8 stay. */
+static void script_add_quoted(mst_string *s, const char *text)
 {
-    return script_add(s, text, strlen(text));
-}
-
-/* One word for sh, whatever is in it. */
-static mst_status script_add_quoted(mst_script *s, const char *text)
-{
-    TRY(script_add_text(s, "'"));
+    mst_string_add(s, "'");
     for (const char *p = text; *p != '\0'; p++)
-        TRY(*p == '\'' ? script_add_text(s, "'\\''") : script_add(s, p, 1));
-    return script_add_text(s, "'");
+        if (*p == '\'')
+            mst_string_add(s, "'\\''");
+        else
+            mst_string_addn(s, p, 1);
+    mst_string_add(s, "'");
 }
 
 /* ---- this process ---- */
@@ -85,21 +76,32 @@ mst_status mst_text_list_end(mst_text_list *list)
     return MST_OK;
 }
 
-mst_status mst_remote_argv(const char *command, const char *host, mst_text_list *out)
+mst_status mst_text_list_add_all(mst_text_list *list, const char *const *words)
+{
+    for (; *words != NULL; words++)
+        TRY(mst_text_list_add(list, *words));
+    return MST_OK;
+}
+
+mst_status mst_text_list_add_split(mst_text_list *list, const char *text)
 {
     mst_status st = MST_OK;
-    char *rest = NULL, *words = mst_strdup(command);
+    char *rest = NULL, *words = mst_strdup(text);
     if (words == NULL)
         return mst_fail_memory();
     for (char *word = strtok_r(words, " \t\n", &rest); word != NULL && st == MST_OK;
          word = strtok_r(NULL, " \t\n", &rest))
-        st = mst_text_list_add(out, word);
+        st = mst_text_list_add(list, word);
     mst_free(words);
-    TRY(st);
+    return st;
+}
+
+mst_status mst_remote_argv(const char *command, const char *host, mst_text_list *out)
+{
+    TRY(mst_text_list_add_split(out, command));
     if (out->n == 0)
         return mst_fail(MST_EUSAGE, "--ssh: the command is empty");
-    TRY(mst_text_list_add(out, host));
-    TRY(mst_text_list_add(out, "sh"));
+    TRY(mst_text_list_add_all(out, (const char *const[]){host, "sh", NULL}));
     return mst_text_list_end(out);
 }
 
@@ -133,69 +135,64 @@ mst_status mst_local_env(const mst_variable *variables, mst_text_list *out)
 
 /* Sets the variables, goes to this process's folder where there is one of that name, and becomes the program
  * argv[0]; where that is no program, `muster` along PATH. */
-static mst_status script_make(const mst_variable *variables, const char *const *argv, mst_script *out)
+static mst_status script_make(const mst_variable *variables, const char *const *argv, mst_string *out)
 {
     char folder[4096];
     for (const mst_variable *v = variables; v->name != NULL; v++) {
         if (v->value == NULL)
             continue;
-        TRY(script_add_text(out, v->name));
-        TRY(script_add_text(out, "="));
-        TRY(script_add_quoted(out, v->value));
-        TRY(script_add_text(out, "; export "));
-        TRY(script_add_text(out, v->name));
-        TRY(script_add_text(out, "\n"));
+        mst_string_format(out, "%s=", v->name);
+        script_add_quoted(out, v->value);
+        mst_string_format(out, "; export %s\n", v->name);
     }
     if (getcwd(folder, sizeof folder) != NULL) {
-        TRY(script_add_text(out, "cd "));
-        TRY(script_add_quoted(out, folder));
-        TRY(script_add_text(out, " 2>/dev/null || :\n"));
+        mst_string_add(out, "cd ");
+        script_add_quoted(out, folder);
+        mst_string_add(out, " 2>/dev/null || :\n");
     }
-    TRY(script_add_text(out, "p="));
-    TRY(script_add_quoted(out, argv[0]));
-    TRY(script_add_text(
+    mst_string_add(out, "p=");
+    script_add_quoted(out, argv[0]);
+    mst_string_add(
         out,
         "\n[ -x \"$p\" ] || p=$(command -v muster) || { echo 'muster: this host has neither '\"$p\"' nor "
         "muster on its PATH; --copy copies it' >&2; exit 1; }\n"
-        "echo '" MST_REMOTE_STARTED "' >&2\nexec \"$p\""));
+        "echo '" MST_REMOTE_STARTED "' >&2\nexec \"$p\"");
     for (size_t i = 1; argv[i] != NULL; i++) {
-        TRY(script_add_text(out, " "));
-        TRY(script_add_quoted(out, argv[i]));
+        mst_string_add(out, " ");
+        script_add_quoted(out, argv[i]);
     }
-    return script_add_text(out, "\n");
+    mst_string_add(out, "\n");
+    return script_status(out);
 }
 
 /* The bytes in base64, in lines. */
-static mst_status script_add_base64(mst_script *s, const unsigned char *data, size_t n)
+static void script_add_base64(mst_string *s, const unsigned char *data, size_t n)
 {
     unsigned char line[80];
-    if (!mst_grow(&s->data, &s->capacity, s->n + n / 3 * 4 + n / LINE_IN + 256, 1))
-        return mst_fail_memory();
     for (size_t i = 0; i < n; i += LINE_IN) {
         size_t part = n - i < LINE_IN ? n - i : LINE_IN;
         int length = EVP_EncodeBlock(line, data + i, (int)part);
         line[length] = '\n';
-        TRY(script_add(s, (char *)line, (size_t)length + 1));
+        mst_string_addn(s, (char *)line, (size_t)length + 1);
     }
-    return MST_OK;
 }
 
-mst_status mst_remote_copy_script(const char *program, const char *folder, mst_script *out)
+mst_status mst_remote_copy_script(const char *program, const char *folder, mst_string *out)
 {
     mst_status st;
     mst_map map = {0};
     TRY(mst_map_open(program, &map));
     if (map.size > COPY_MAX)
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: larger than %zu bytes; it is not copied", program, COPY_MAX));
+    mst_string_add(out, "umask 077\nd=");
+    script_add_quoted(out, folder);
     /* mkdir fails if the folder exists, so that no other user can have prepared it. */
-    TRY_OUT(st, script_add_text(out, "umask 077\nd="));
-    TRY_OUT(st, script_add_quoted(out, folder));
-    TRY_OUT(st, script_add_text(
-                    out, "\nmkdir \"$d\" || exit 1\ntrap 'rm -rf \"$d\"' EXIT\ntrap 'exit 1' HUP INT TERM\n"
-                         "base64 -d >\"$d/muster\" <<'MUSTER_END' || exit 1\n"));
-    TRY_OUT(st, script_add_base64(out, map.data, map.size));
-    TRY_OUT(st, script_add_text(out, "MUSTER_END\nchmod 700 \"$d/muster\" || exit 1\necho '" MST_REMOTE_COPIED
-                                     "'\ncat >/dev/null\nexit 0\n"));
+    mst_string_add(out, "\nmkdir \"$d\" || exit 1\ntrap 'rm -rf \"$d\"' EXIT\ntrap 'exit 1' HUP INT TERM\n"
+                        "base64 -d >\"$d/muster\" <<'MUSTER_END' || exit 1\n");
+    script_add_base64(out, map.data, map.size);
+    mst_string_add(out, "MUSTER_END\nchmod 700 \"$d/muster\" || exit 1\necho '" MST_REMOTE_COPIED
+                        "'\ncat >/dev/null\nexit 0\n");
+    st = script_status(out);
 out:
     mst_map_close(&map);
     return st;
@@ -206,14 +203,14 @@ mst_status mst_start_anywhere(mst_child *child, const char *ssh, const char *hos
 {
     mst_status st;
     mst_text_list argv = {0}, env = {0};
-    mst_script script = {0};
+    mst_string script = {0};
     mst_process_start start = {.argv = words};
     if (ssh != NULL) {
         TRY_OUT(st, mst_remote_argv(ssh, host, &argv));
         TRY_OUT(st, script_make(variables, words, &script));
         start = (mst_process_start){.argv = (const char *const *)argv.items,
-                                    .input = script.data,
-                                    .n_input = script.n,
+                                    .input = script.text,
+                                    .n_input = script.size,
                                     .by_channel = true};
     } else {
         TRY_OUT(st, mst_local_env(variables, &env));

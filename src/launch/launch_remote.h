@@ -12,6 +12,7 @@
 
 #include "base/option.h"
 #include "base/status.h"
+#include "base/strings.h"
 #include "launch/supervisor.h"
 
 /* Printed on standard error by the other side before the program begins; the supervisor removes the line. */
@@ -21,12 +22,7 @@
 
 #define MST_REMOTE_SSH "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5"
 
-/* A text that grows. */
-typedef struct mst_script {
-    char *data;
-    size_t n, capacity;
-} mst_script;
-void mst_script_fini(mst_script *script); /* wipes it: it may hold a secret */
+void mst_script_fini(mst_string *script); /* wipes it: it may hold a secret */
 
 /* The words of command (split at blanks), then host and "sh", NULL at the end. The caller ends the list. */
 mst_status mst_remote_argv(const char *command, const char *host, mst_text_list *out);
@@ -39,7 +35,7 @@ typedef struct mst_variable {
 /* Writes the program to folder/muster, prints MST_REMOTE_COPIED, and removes the folder when its standard
  * input ends. The script makes the folder, whose name has no characters that a shell would interpret. out is
  * the caller's to fini, also on failure. */
-mst_status mst_remote_copy_script(const char *program, const char *folder, mst_script *out);
+mst_status mst_remote_copy_script(const char *program, const char *folder, mst_string *out);
 
 /* This process's environment with the variables set (NULL value: unset), NULL at the end. The
  * caller ends the list. */
@@ -56,6 +52,9 @@ mst_status mst_own_program(char *out, size_t size);
 /* n random bytes as 2 n hexadecimal digits and a NUL: secrets and names. */
 mst_status mst_random_hex(size_t n, char *out);
 
+/* Adds the words, which end with NULL; or those of a text, split at blanks. */
+mst_status mst_text_list_add_all(mst_text_list *list, const char *const *words);
+mst_status mst_text_list_add_split(mst_text_list *list, const char *text);
 /* Adds NULL after the items, so that items can be used as an argv. */
 mst_status mst_text_list_end(mst_text_list *list);
 

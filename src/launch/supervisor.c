@@ -18,7 +18,7 @@ struct mst_supervisor {
     bool loop_open, quit;
     uv_signal_t signals[4];
     uv_timer_t destroying;
-    const mst_supervisor_events *events;
+    const mst_supervisor_events *events; /* NULL: destroy has begun */
     void *arg;
     int stopped_by;
     uint32_t n, n_running;
@@ -65,7 +65,8 @@ static void child_line(void *arg, bool is_error, const char *text, size_t n)
         snprintf(c->error, sizeof c->error, "%.*s", (int)length, error);
     if (is_error && n > 0)
         snprintf(c->last_line, sizeof c->last_line, "%.*s", (int)n, text);
-    c->supervisor->events->on_line(c->supervisor->arg, c, is_error, text, n);
+    if (c->supervisor->events != NULL)
+        c->supervisor->events->on_line(c->supervisor->arg, c, is_error, text, n);
 }
 
 /* ---- children ---- */
@@ -81,7 +82,8 @@ static void child_ended(void *arg, int code, int number)
     c->code = code;
     c->signal = number;
     s->n_running--;
-    s->events->on_ended(s->arg, c);
+    if (s->events != NULL)
+        s->events->on_ended(s->arg, c);
 }
 
 mst_status mst_child_start(mst_child *c, const mst_process_start *start)
@@ -140,6 +142,12 @@ mst_status mst_child_write(mst_child *c, const char *text, size_t n)
 
 /* ---- signals ---- */
 
+static void supervisor_kill_all(mst_supervisor *s)
+{
+    for (uint32_t i = 0; i < s->n; i++)
+        mst_child_kill(&s->children[i]);
+}
+
 static void supervisor_signal(uv_signal_t *handle, int number)
 {
     mst_supervisor *s = handle->data;
@@ -149,7 +157,7 @@ static void supervisor_signal(uv_signal_t *handle, int number)
     }
     mst_signals_note(number);
     if (s->stopped_by != 0) {
-        mst_supervisor_kill_all(s);
+        supervisor_kill_all(s);
         return;
     }
     s->stopped_by = number;
@@ -207,21 +215,6 @@ mst_status mst_supervisor_new(uint32_t n, const mst_supervisor_events *events, v
     return MST_OK;
 }
 
-static void supervisor_ignore_line(void *arg, mst_child *child, bool is_error, const char *text, size_t n)
-{
-    (void)arg;
-    (void)child;
-    (void)is_error;
-    (void)text;
-    (void)n;
-}
-
-static void supervisor_ignore_end(void *arg, mst_child *child)
-{
-    (void)arg;
-    (void)child;
-}
-
 static void supervisor_wake(uv_timer_t *timer)
 {
     (void)timer; /* so that uv_run returns */
@@ -236,8 +229,6 @@ static void supervisor_close(uv_handle_t *handle, void *arg)
 
 void mst_supervisor_destroy(mst_supervisor *s)
 {
-    static const mst_supervisor_events none = {.on_line = supervisor_ignore_line,
-                                               .on_ended = supervisor_ignore_end};
     if (s == NULL)
         return;
     if (s->loop_open) {
@@ -245,8 +236,8 @@ void mst_supervisor_destroy(mst_supervisor *s)
         for (size_t i = 0; i < sizeof s->signals / sizeof *s->signals; i++)
             if (s->signals[i].data != NULL)
                 uv_signal_stop(&s->signals[i]);
-        s->events = &none;
-        mst_supervisor_kill_all(s);
+        s->events = NULL;
+        supervisor_kill_all(s);
         uv_timer_start(&s->destroying, supervisor_wake, DESTROY_NS / MST_MS, 0);
         while (s->n_running > 0 && mst_now_ns() < deadline)
             uv_run(&s->loop, UV_RUN_ONCE);
@@ -268,12 +259,6 @@ mst_child *mst_supervisor_child(mst_supervisor *s, uint32_t index)
 int mst_supervisor_stopped_by(const mst_supervisor *s)
 {
     return s->stopped_by;
-}
-
-void mst_supervisor_kill_all(mst_supervisor *s)
-{
-    for (uint32_t i = 0; i < s->n; i++)
-        mst_child_kill(&s->children[i]);
 }
 
 void mst_supervisor_run(mst_supervisor *s)

@@ -80,8 +80,6 @@ void mst_child_checkpoint(mst_child *child);
 /* Writes to its standard input; MST_EPEER if that is closed. */
 mst_status mst_child_write(mst_child *child, const char *text, size_t n);
 
-void mst_supervisor_kill_all(mst_supervisor *self);
-
 /* Handles events until no child runs, or mst_supervisor_quit is called within one. */
 void mst_supervisor_run(mst_supervisor *self);
 void mst_supervisor_quit(mst_supervisor *self);

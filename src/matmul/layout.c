@@ -1,11 +1,6 @@
 /* Owners and needs; contract in layout.h. */
 #include "matmul/layout.h"
 
-static uint64_t parts_of(uint64_t n, uint64_t block)
-{
-    return (n + block - 1) / block;
-}
-
 mst_index_range mst_index_range_divide(mst_index_range whole, uint64_t part, uint64_t n_parts)
 {
     uint64_t first = (uint64_t)((__uint128_t)whole.n * part / n_parts);
@@ -17,10 +12,10 @@ void mst_layout_init(mst_layout *self, mst_matmul_placement placement, uint64_t 
                      uint64_t block, uint32_t size, const uint32_t grid[2])
 {
     *self = (mst_layout){.placement = placement, .m = m, .n = n, .k = k, .block = block, .size = size};
-    self->n_panels = (uint32_t)parts_of(k, block);
+    self->n_panels = (uint32_t)mst_ceil_div(k, block);
     if (placement == MST_PLACEMENT_ROUND_ROBIN) {
-        self->n_rows = (uint32_t)parts_of(m, block);
-        self->n_cols = (uint32_t)parts_of(n, block);
+        self->n_rows = (uint32_t)mst_ceil_div(m, block);
+        self->n_cols = (uint32_t)mst_ceil_div(n, block);
         return;
     }
     self->grid[0] = grid[0];

@@ -31,6 +31,11 @@ typedef struct mst_index_range {
     uint64_t first, n;
 } mst_index_range;
 
+static inline uint64_t mst_ceil_div(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
 /* grid {0, 0}: the one that moves the fewest bytes. */
 void mst_layout_init(mst_layout *self, mst_matmul_placement placement, uint64_t m, uint64_t n, uint64_t k,
                      uint64_t block, uint32_t size, const uint32_t grid[2]);

@@ -32,6 +32,11 @@ void mst_matmul_abandon(void)
     pthread_mutex_unlock(&g_mutex);
 }
 
+static bool matmul_is_trace(const mst_matmul *self)
+{
+    return self->o.what == MST_MATMUL_TRACE || self->o.what == MST_MATMUL_TRACE_BY_PRODUCT;
+}
+
 /* ---- small things the other files use ---- */
 
 void mst_mm_progress(mst_matmul *self, double flops)
@@ -110,8 +115,7 @@ static mst_status open_matrices(mst_matmul *self)
                         "%s is %" PRIu64 " x %" PRIu64 " and %s %" PRIu64 " x %" PRIu64
                         ": the first must have as many columns as the second has rows",
                         o->a, self->a.rows, self->a.cols, o->b, self->b.rows, self->b.cols);
-    bool trace = o->what == MST_MATMUL_TRACE || o->what == MST_MATMUL_TRACE_BY_PRODUCT;
-    if (trace && self->a.rows != self->b.cols)
+    if (matmul_is_trace(self) && self->a.rows != self->b.cols)
         return mst_fail(MST_EINPUT, "the product is %" PRIu64 " x %" PRIu64 "; only a square one has a trace",
                         self->a.rows, self->b.cols);
     if (o->what != MST_MATMUL_VERIFY)
@@ -141,7 +145,7 @@ static mst_status matmul_check_options(const mst_matmul *self)
 static mst_status make_plan(mst_matmul *self)
 {
     mst_matmul_plan *plan = &self->plan;
-    if (self->o.what != MST_MATMUL_TRACE && self->o.what != MST_MATMUL_TRACE_BY_PRODUCT)
+    if (!matmul_is_trace(self))
         return mst_mm_plan(self);
     TRY(mst_mm_plan_limit(self));
     mst_mm_trace_plan(self, self->o.block);
@@ -285,12 +289,12 @@ static mst_status run_product(mst_matmul *self, mst_matmul_result *out)
 /* The figures of every rank, on every rank. */
 static mst_status matmul_gather(mst_matmul *self, mst_matmul_result *out)
 {
-    typedef struct said {
+    typedef struct rank_figures {
         mst_matmul_rank rank;
         double norm2, seconds, fill_seconds, check_seconds;
-    } said;
-    bool trace = self->o.what == MST_MATMUL_TRACE || self->o.what == MST_MATMUL_TRACE_BY_PRODUCT;
-    said mine = {.rank = self->mine, .norm2 = self->norm2, .fill_seconds = out->fill_seconds};
+    } rank_figures;
+    bool trace = matmul_is_trace(self);
+    rank_figures mine = {.rank = self->mine, .norm2 = self->norm2, .fill_seconds = out->fill_seconds};
     mine.seconds = trace ? self->mine.seconds : self->product_seconds;
     mine.check_seconds = out->check_seconds;
     mst_status st = MST_OK;
@@ -298,7 +302,7 @@ static mst_status matmul_gather(mst_matmul *self, mst_matmul_result *out)
         snprintf(mine.rank.host, sizeof mine.rank.host, "%s", self->o.mpi->host);
     else
         gethostname(mine.rank.host, sizeof mine.rank.host - 1);
-    said *all = mst_calloc((size_t)self->size, sizeof *all);
+    rank_figures *all = mst_calloc((size_t)self->size, sizeof *all);
     self->ranks = mst_calloc((size_t)self->size, sizeof *self->ranks);
     if (all == NULL || self->ranks == NULL) {
         mst_free(all);
@@ -337,7 +341,7 @@ bool mst_matmul_alone(const mst_matmul *self)
 mst_status mst_matmul_run(mst_matmul *self, mst_matmul_result *out)
 {
     mst_matmul_result result = {.trace = NAN, .norm = NAN};
-    bool trace = self->o.what == MST_MATMUL_TRACE || self->o.what == MST_MATMUL_TRACE_BY_PRODUCT;
+    bool trace = matmul_is_trace(self);
     self->total = self->plan.flops / self->size;
     self->agreed = false;
     int before = mst_dnnl_enter(self->o.n_threads);

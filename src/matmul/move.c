@@ -81,6 +81,11 @@ static mst_status move_begin(mst_matmul *self, mst_mm_piece *piece, uint32_t n, 
                                    &piece->requests[0]);
 }
 
+static bool move_needs(const mst_layout *l, bool of_a, uint32_t rank, uint32_t index)
+{
+    return of_a ? mst_layout_needs_a(l, rank, index) : mst_layout_needs_b(l, rank, index);
+}
+
 /* Owner first, then those that need it, in the order of ranks from there on; returns how many. */
 static uint32_t move_take_part(mst_matmul *self, bool of_a, uint32_t index, uint32_t owner)
 {
@@ -89,7 +94,7 @@ static uint32_t move_take_part(mst_matmul *self, bool of_a, uint32_t index, uint
     self->order[n++] = owner;
     for (uint32_t step = 1; step < l->size; step++) {
         uint32_t r = (owner + step) % l->size;
-        if (of_a ? mst_layout_needs_a(l, r, index) : mst_layout_needs_b(l, r, index))
+        if (move_needs(l, of_a, r, index))
             self->order[n++] = r;
     }
     return n;
@@ -105,55 +110,35 @@ static mst_status fetch_timed(mst_matmul *self, const mst_matrix *matrix, mst_in
     return st;
 }
 
-static mst_status start_a(mst_matmul *self, mst_mm_pieces *pieces, uint32_t i, mst_index_range rows,
-                          uint32_t panel, float **free_at)
+/* Starts the piece of a panel of A in block row `index`, of which side is the rows of this pass; or of B in
+ * a block column and its columns. */
+static mst_status move_start(mst_matmul *self, mst_mm_pieces *pieces, bool of_a, uint32_t index,
+                             mst_index_range side, uint32_t panel, float **free_at)
 {
     const mst_layout *l = &self->plan.layout;
-    mst_mm_piece *piece = &pieces->a[i];
-    uint32_t owner = mst_layout_owner_a(l, i, panel);
-    mst_index_range cols = mst_layout_panel(l, panel), all = mst_layout_row(l, i);
-    piece->mine = owner == (uint32_t)self->rank || mst_layout_needs_a(l, (uint32_t)self->rank, i);
-    if (!piece->mine || rows.n == 0) {
-        piece->mine = false;
+    mst_mm_piece *piece = of_a ? &pieces->a[index] : &pieces->b[index];
+    uint32_t rank = (uint32_t)self->rank,
+             owner = of_a ? mst_layout_owner_a(l, index, panel) : mst_layout_owner_b(l, panel, index);
+    mst_index_range across = mst_layout_panel(l, panel), rows = of_a ? side : across,
+                    cols = of_a ? across : side;
+    piece->mine = side.n > 0 && (owner == rank || move_needs(l, of_a, rank, index));
+    if (!piece->mine)
         return MST_OK;
-    }
     piece->rows = rows.n;
     piece->cols = cols.n;
-    if (owner == (uint32_t)self->rank && self->plan.keeps_a) {
-        piece->data = mst_mm_kept_a(self, i, panel) + (rows.first - all.first) * cols.n;
+    if (owner == rank && of_a && self->plan.keeps_a) {
+        piece->data =
+            mst_mm_kept_a(self, index, panel) + (rows.first - mst_layout_row(l, index).first) * cols.n;
+    } else if (owner == rank && !of_a && self->plan.keeps_b) {
+        piece->data = mst_mm_kept_b(self, panel, index); /* all columns: B is kept only without passes */
     } else {
         piece->data = *free_at;
         *free_at += rows.n * cols.n;
-        if (owner == (uint32_t)self->rank)
-            TRY(fetch_timed(self, &self->a, rows, cols, piece->data));
+        if (owner == rank)
+            TRY(fetch_timed(self, of_a ? &self->a : &self->b, rows, cols, piece->data));
     }
-    return move_begin(self, piece, move_take_part(self, true, i, owner), pieces->tag + (int)i);
-}
-
-static mst_status start_b(mst_matmul *self, mst_mm_pieces *pieces, uint32_t j, mst_index_range cols,
-                          uint32_t panel, float **free_at)
-{
-    const mst_layout *l = &self->plan.layout;
-    mst_mm_piece *piece = &pieces->b[j];
-    uint32_t owner = mst_layout_owner_b(l, panel, j);
-    mst_index_range rows = mst_layout_panel(l, panel);
-    piece->mine = owner == (uint32_t)self->rank || mst_layout_needs_b(l, (uint32_t)self->rank, j);
-    if (!piece->mine || cols.n == 0) {
-        piece->mine = false;
-        return MST_OK;
-    }
-    piece->rows = rows.n;
-    piece->cols = cols.n;
-    if (owner == (uint32_t)self->rank && self->plan.keeps_b) {
-        piece->data = mst_mm_kept_b(self, panel, j); /* all its columns: B is kept only without passes */
-    } else {
-        piece->data = *free_at;
-        *free_at += rows.n * cols.n;
-        if (owner == (uint32_t)self->rank)
-            TRY(fetch_timed(self, &self->b, rows, cols, piece->data));
-    }
-    return move_begin(self, piece, move_take_part(self, false, j, owner),
-                      pieces->tag + TAG_PIECES / 2 + (int)j);
+    return move_begin(self, piece, move_take_part(self, of_a, index, owner),
+                      pieces->tag + (of_a ? 0 : TAG_PIECES / 2) + (int)index);
 }
 
 /* ---- one step ---- */
@@ -165,13 +150,13 @@ mst_status mst_mm_start_step(mst_matmul *self, mst_mm_pieces *pieces, uint32_t s
     float *free_at = pieces->buffer.data;
     pieces->tag = (int)(step % TAG_STEPS) * TAG_PIECES;
     for (uint32_t i = 0; i < l->n_rows; i++)
-        TRY(start_a(self, pieces, i,
-                    mst_index_range_divide(mst_layout_row(l, i), row_pass, self->plan.row_passes), panel,
-                    &free_at));
+        TRY(move_start(self, pieces, true, i,
+                       mst_index_range_divide(mst_layout_row(l, i), row_pass, self->plan.row_passes), panel,
+                       &free_at));
     for (uint32_t j = 0; j < l->n_cols; j++)
-        TRY(start_b(self, pieces, j,
-                    mst_index_range_divide(mst_layout_col(l, j), col_pass, self->plan.col_passes), panel,
-                    &free_at));
+        TRY(move_start(self, pieces, false, j,
+                       mst_index_range_divide(mst_layout_col(l, j), col_pass, self->plan.col_passes), panel,
+                       &free_at));
     return MST_OK;
 }
 

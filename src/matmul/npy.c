@@ -242,20 +242,14 @@ mst_status mst_npy_open(const char *path, mst_npy_in *out)
     uint8_t *head = mst_alloc(MST_NPY_HEADER_MAX);
     mst_status st = MST_OK;
     self.path = mst_strdup(path);
-    if (head == NULL || self.path == NULL) {
-        st = mst_fail_memory();
-        goto out;
-    }
+    if (head == NULL || self.path == NULL)
+        TRY_OUT(st, mst_fail_memory());
     self.fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (self.fd < 0 || fstat(self.fd, &info) != 0) {
-        st = mst_fail(errno == ENOENT ? MST_EINPUT : MST_EIO, "%s: cannot be opened: %s", path,
-                      strerror(errno));
-        goto out;
-    }
-    if (!S_ISREG(info.st_mode)) {
-        st = mst_fail(MST_EINPUT, "%s: is not a plain file, and matrices need random access", path);
-        goto out;
-    }
+    if (self.fd < 0 || fstat(self.fd, &info) != 0)
+        TRY_OUT(st, mst_fail(errno == ENOENT ? MST_EINPUT : MST_EIO, "%s: cannot be opened: %s", path,
+                             strerror(errno)));
+    if (!S_ISREG(info.st_mode))
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: is not a plain file, and matrices need random access", path));
     uint64_t size = (uint64_t)info.st_size;
     size_t n = size < MST_NPY_HEADER_MAX ? (size_t)size : MST_NPY_HEADER_MAX;
     TRY_OUT(st, read_at(&self, head, n, 0));

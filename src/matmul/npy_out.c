@@ -72,27 +72,29 @@ static mst_status write_header(mst_npy_out *self)
     return write_at(self, header, HEADER_SIZE, 0);
 }
 
+/* Takes temporary over. */
+static mst_status npy_out_begin(mst_npy_out *self, const char *path, char *temporary, uint64_t rows,
+                                uint64_t cols)
+{
+    *self = (mst_npy_out){.rows = rows, .cols = cols, .at = HEADER_SIZE, .fd = -1};
+    self->path = mst_strdup(path);
+    self->temporary = temporary;
+    return self->path != NULL && temporary != NULL ? MST_OK : mst_fail_memory();
+}
+
 mst_status mst_npy_create(const char *path, uint64_t rows, uint64_t cols, mst_npy_out *out)
 {
     static atomic_uint count;
-    mst_npy_out self = {.rows = rows, .cols = cols, .at = HEADER_SIZE, .fd = -1};
-    mst_status st = MST_OK;
-    self.path = mst_strdup(path);
-    self.temporary = mst_sprintf("%s.tmp.%ld.%u", path, (long)getpid(), atomic_fetch_add(&count, 1));
-    if (self.path == NULL || self.temporary == NULL) {
-        st = mst_fail_memory();
-        goto out;
-    }
+    mst_npy_out self;
+    mst_status st;
+    char *temporary = mst_sprintf("%s.tmp.%ld.%u", path, (long)getpid(), atomic_fetch_add(&count, 1));
+    TRY_OUT(st, npy_out_begin(&self, path, temporary, rows, cols));
     self.fd = open(self.temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (self.fd < 0) {
-        st = npy_out_failed(&self, "created");
-        goto out;
-    }
+    if (self.fd < 0)
+        TRY_OUT(st, npy_out_failed(&self, "created"));
     self.owner = true;
-    if (ftruncate(self.fd, (off_t)(HEADER_SIZE + rows * cols * sizeof(float))) != 0) {
-        st = npy_out_failed(&self, "made large enough");
-        goto out;
-    }
+    if (ftruncate(self.fd, (off_t)(HEADER_SIZE + rows * cols * sizeof(float))) != 0)
+        TRY_OUT(st, npy_out_failed(&self, "made large enough"));
     TRY_OUT(st, write_header(&self));
     *out = self;
     self = (mst_npy_out){.fd = -1};
@@ -104,21 +106,15 @@ out:
 mst_status mst_npy_join(const char *path, const char *temporary, uint64_t rows, uint64_t cols,
                         mst_npy_out *out)
 {
-    mst_npy_out self = {.rows = rows, .cols = cols, .at = HEADER_SIZE, .fd = -1};
-    mst_status st = MST_OK;
-    self.path = mst_strdup(path);
-    self.temporary = mst_strdup(temporary);
-    if (self.path == NULL || self.temporary == NULL) {
-        st = mst_fail_memory();
-        goto out;
-    }
+    mst_npy_out self;
+    mst_status st;
+    TRY_OUT(st, npy_out_begin(&self, path, mst_strdup(temporary), rows, cols));
     self.fd = open(temporary, O_RDWR | O_CLOEXEC);
-    if (self.fd < 0) {
-        st = mst_fail(MST_EIO,
-                      "%s: cannot be written by every rank (%s: %s); choose a folder that all hosts share",
-                      path, temporary, strerror(errno));
-        goto out;
-    }
+    if (self.fd < 0)
+        TRY_OUT(st,
+                mst_fail(MST_EIO,
+                         "%s: cannot be written by every rank (%s: %s); choose a folder that all hosts share",
+                         path, temporary, strerror(errno)));
     *out = self;
     self = (mst_npy_out){.fd = -1};
 out:

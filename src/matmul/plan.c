@@ -16,11 +16,6 @@
 #define MESSAGE_MAX            ((uint64_t)1 << 30)
 #define ROUND_ROBIN_BLOCKS_MAX 2048 /* per side: tags of messages */
 
-static uint64_t plan_ceil_div(uint64_t a, uint64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -32,14 +27,14 @@ static void count_bytes(mst_matmul_plan *plan, bool check)
     const mst_layout *l = &plan->layout;
     uint64_t width = min_u64(l->block, l->k), vectors = 8 * MST_MM_LANES;
     if (l->placement == MST_PLACEMENT_TOGETHER) {
-        uint64_t rows = plan_ceil_div(l->m, l->grid[0]), cols = plan_ceil_div(l->n, l->grid[1]);
-        uint64_t sub_rows = plan_ceil_div(rows, plan->row_passes),
-                 sub_cols = plan_ceil_div(cols, plan->col_passes);
+        uint64_t rows = mst_ceil_div(l->m, l->grid[0]), cols = mst_ceil_div(l->n, l->grid[1]);
+        uint64_t sub_rows = mst_ceil_div(rows, plan->row_passes),
+                 sub_cols = mst_ceil_div(cols, plan->col_passes);
         plan->a = plan->keeps_a
-                      ? TILE_BYTES(rows, min_u64(plan_ceil_div(l->n_panels, l->grid[1]) * width, l->k))
+                      ? TILE_BYTES(rows, min_u64(mst_ceil_div(l->n_panels, l->grid[1]) * width, l->k))
                       : 0;
         plan->b = plan->keeps_b
-                      ? TILE_BYTES(min_u64(plan_ceil_div(l->n_panels, l->grid[0]) * width, l->k), cols)
+                      ? TILE_BYTES(min_u64(mst_ceil_div(l->n_panels, l->grid[0]) * width, l->k), cols)
                       : 0;
         plan->c = TILE_BYTES(sub_rows, sub_cols);
         bool buffer_a = !plan->keeps_a || l->grid[1] > 1, buffer_b = !plan->keeps_b || l->grid[0] > 1;
@@ -47,9 +42,9 @@ static void count_bytes(mst_matmul_plan *plan, bool check)
                         2 * (buffer_b ? TILE_BYTES(width, sub_cols) : 0);
     } else {
         uint64_t b2 = TILE_BYTES(l->block, l->block);
-        plan->a = plan->keeps_a ? plan_ceil_div((uint64_t)l->n_rows * l->n_panels, l->size) * b2 : 0;
-        plan->b = plan->keeps_b ? plan_ceil_div((uint64_t)l->n_panels * l->n_cols, l->size) * b2 : 0;
-        plan->c = plan_ceil_div((uint64_t)l->n_rows * l->n_cols, l->size) * b2;
+        plan->a = plan->keeps_a ? mst_ceil_div((uint64_t)l->n_rows * l->n_panels, l->size) * b2 : 0;
+        plan->b = plan->keeps_b ? mst_ceil_div((uint64_t)l->n_panels * l->n_cols, l->size) * b2 : 0;
+        plan->c = mst_ceil_div((uint64_t)l->n_rows * l->n_cols, l->size) * b2;
         plan->buffers = 2 * (TILE_BYTES(l->m, width) + TILE_BYTES(width, l->n));
     }
     plan->vectors = check ? vectors * (l->n + l->k + l->m) + 8 * (l->m + 1) : 0;
@@ -58,18 +53,18 @@ static void count_bytes(mst_matmul_plan *plan, bool check)
 
 mst_status mst_mm_plan_limit(mst_matmul *self)
 {
-    typedef struct said {
+    typedef struct rank_limit {
         uint64_t bytes;
         char name[96];
-    } said;
+    } rank_limit;
     mst_matmul_plan *plan = &self->plan;
-    said mine;
+    rank_limit mine;
     mst_mm_limit(&self->o, &mine.bytes, mine.name, sizeof mine.name);
     plan->limit = mine.bytes;
     snprintf(plan->limited_by, sizeof plan->limited_by, "%s", mine.name);
     if (self->size == 1)
         return MST_OK;
-    said *all = mst_calloc((size_t)self->size, sizeof *all);
+    rank_limit *all = mst_calloc((size_t)self->size, sizeof *all);
     if (all == NULL)
         return mst_fail_memory();
     mst_status st = self->o.mpi->ops->allgather(0, &mine, sizeof mine, all);
@@ -93,11 +88,11 @@ static bool plan_fits(mst_matmul_plan *plan, bool check)
 static bool plan_divide(mst_matmul_plan *plan, bool free_block, const mst_matmul_options *o)
 {
     mst_layout *l = &plan->layout;
-    uint64_t rows = plan_ceil_div(plan_ceil_div(l->m, l->grid[0]), plan->row_passes);
-    uint64_t cols = plan_ceil_div(plan_ceil_div(l->n, l->grid[1]), plan->col_passes);
+    uint64_t rows = mst_ceil_div(mst_ceil_div(l->m, l->grid[0]), plan->row_passes);
+    uint64_t cols = mst_ceil_div(mst_ceil_div(l->n, l->grid[1]), plan->col_passes);
     uint64_t width = min_u64(l->block, l->k);
     if (free_block && width > PANEL_MIN && rows < 2 * width && cols < 2 * width) {
-        mst_layout_init(l, l->placement, l->m, l->n, l->k, plan_ceil_div(width, 2), l->size, o->grid);
+        mst_layout_init(l, l->placement, l->m, l->n, l->k, mst_ceil_div(width, 2), l->size, o->grid);
         return true;
     }
     if (rows >= cols && rows > 1 && plan->row_passes < PASSES_MAX)
@@ -127,9 +122,9 @@ static mst_status plan_refuse(const mst_matmul *self, const mst_matmul_plan *lea
 /* The widest panel whose pieces are messages MPI can send. */
 static uint64_t panel_width(const mst_matmul *self, const mst_layout *l)
 {
-    uint64_t side = plan_ceil_div(l->m, l->grid[0]) > plan_ceil_div(l->n, l->grid[1])
-                        ? plan_ceil_div(l->m, l->grid[0])
-                        : plan_ceil_div(l->n, l->grid[1]);
+    uint64_t side = mst_ceil_div(l->m, l->grid[0]) > mst_ceil_div(l->n, l->grid[1])
+                        ? mst_ceil_div(l->m, l->grid[0])
+                        : mst_ceil_div(l->n, l->grid[1]);
     uint64_t width = self->o.block > 0 ? self->o.block : PANEL;
     uint64_t most = MESSAGE_MAX / sizeof(float) / side;
     return width <= most || most == 0 ? width : most;
@@ -166,8 +161,7 @@ mst_status mst_mm_plan(mst_matmul *self)
         return plan_refuse(self, plan);
     plan->moved = verify ? 0 : mst_layout_moved(l, plan->col_passes, plan->row_passes);
     uint64_t dealt = l->block;
-    while (plan_ceil_div(m, dealt) > ROUND_ROBIN_BLOCKS_MAX ||
-           plan_ceil_div(n, dealt) > ROUND_ROBIN_BLOCKS_MAX)
+    while (mst_ceil_div(m, dealt) > ROUND_ROBIN_BLOCKS_MAX || mst_ceil_div(n, dealt) > ROUND_ROBIN_BLOCKS_MAX)
         dealt *= 2;
     mst_layout_init(&other, MST_PLACEMENT_ROUND_ROBIN, m, n, k, dealt, (uint32_t)self->size, o->grid);
     plan->moved_round_robin = verify ? 0 : mst_layout_moved(&other, 1, 1);

@@ -24,11 +24,6 @@
 #define BATCH_BYTES   ((uint64_t)64 << 20)
 #define TAG           7
 
-static uint64_t trace_ceil_div(uint64_t a, uint64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 typedef struct trace_pair {
     mst_index_range rows, cols; /* of A's block; B's is cols x rows */
 } trace_pair;
@@ -58,12 +53,12 @@ void mst_mm_trace_plan(mst_matmul *self, uint64_t block)
     bool product = self->o.what == MST_MATMUL_TRACE_BY_PRODUCT;
     uint64_t m = self->a.rows, k = self->a.cols;
     block = block > 0 ? block : product ? BLOCK_PRODUCT : BLOCK;
-    while (trace_ceil_div(m, block) > 1u << 30 || trace_ceil_div(k, block) > 1u << 30)
+    while (mst_ceil_div(m, block) > 1u << 30 || mst_ceil_div(k, block) > 1u << 30)
         block *= 2;
     /* the blocks of round-robin, whichever the placement: rows and panels of block x block */
     mst_layout_init(l, MST_PLACEMENT_ROUND_ROBIN, m, m, k, block, (uint32_t)self->size, self->o.grid);
     l->placement = MST_PLACEMENT_ROUND_ROBIN;
-    uint64_t pairs = (uint64_t)l->n_rows * l->n_panels, share = trace_ceil_div(pairs, l->size);
+    uint64_t pairs = (uint64_t)l->n_rows * l->n_panels, share = mst_ceil_div(pairs, l->size);
     uint64_t rows = block < m ? block : m, depth = block < k ? block : k;
     for (uint64_t t = 0; t < pairs; t++) {
         trace_pair p = pair_of(l, t);
@@ -235,10 +230,8 @@ static mst_status sum_together(mst_matmul *self)
     mst_status st = MST_OK;
     w.sums = mst_calloc(self->batch, sizeof *w.sums);
     w.errors = mst_calloc(w.n_parts, sizeof *w.errors);
-    if (w.sums == NULL || w.errors == NULL) {
-        st = mst_fail_memory();
-        goto out;
-    }
+    if (w.sums == NULL || w.errors == NULL)
+        TRY_OUT(st, mst_fail_memory());
     TRY_OUT(st, mst_mm_pages_take(&self->share_a, self->batch * TILE_BYTES(rows, cols), "A"));
     TRY_OUT(st, mst_mm_pages_take(&self->share_b, self->batch * TILE_BYTES(rows, cols), "B"));
     uint64_t at = 0;

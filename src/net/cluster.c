@@ -80,6 +80,35 @@ const char *mst_address_host(const char *text, char *out, size_t size)
 
 /* ---- lists ---- */
 
+mst_status mst_cluster_begin(mst_cluster *c, const char *source)
+{
+    *c = (mst_cluster){.source = mst_strdup(source), .secret = mst_strdup("")};
+    return c->source != NULL && c->secret != NULL ? MST_OK : mst_fail_memory();
+}
+
+mst_status mst_cluster_settle(mst_status st, mst_cluster *c, mst_cluster *out)
+{
+    if (st == MST_OK)
+        *out = *c;
+    else
+        mst_cluster_fini(c);
+    return st;
+}
+
+static void cluster_take_workers(mst_cluster *c, mst_text_list *list)
+{
+    c->workers = list->items;
+    c->n_workers = (uint32_t)list->n;
+    *list = (mst_text_list){0};
+}
+
+static void cluster_take_servers(mst_cluster *c, mst_text_list *list)
+{
+    c->servers = list->items;
+    c->n_servers = (uint32_t)list->n;
+    *list = (mst_text_list){0};
+}
+
 static bool cluster_has_port(const char *address)
 {
     const char *end = strrchr(address, ']');
@@ -164,15 +193,11 @@ mst_status mst_cluster_fill(mst_cluster *c, mst_text_list *servers, mst_text_lis
     TRY(cluster_check_list(c, workers, keys->workers, !colocated,
                            "; without servers every worker hosts one, and listens at host:port"));
     TRY(cluster_check_twice(c, servers, workers, keys));
-    c->workers = workers->items;
-    c->n_workers = (uint32_t)workers->n;
-    *workers = (mst_text_list){0};
+    cluster_take_workers(c, workers);
     c->colocated = colocated;
     if (colocated)
         return cluster_copy_servers(c);
-    c->servers = servers->items;
-    c->n_servers = (uint32_t)servers->n;
-    *servers = (mst_text_list){0};
+    cluster_take_servers(c, servers);
     return MST_OK;
 }
 
@@ -180,33 +205,29 @@ mst_status mst_cluster_make(const char *const *servers, size_t n_servers, const 
                             size_t n_workers, mst_cluster *out)
 {
     static const mst_cluster_keys keys = {"servers", "workers"};
-    mst_status st = MST_OK;
+    mst_status st;
     mst_text_list lists[2] = {{0}, {0}};
-    mst_cluster c = {.source = mst_strdup("the cluster"), .secret = mst_strdup("")};
-    if (c.source == NULL || c.secret == NULL)
-        TRY_OUT(st, mst_fail_memory());
+    mst_cluster c;
+    TRY_OUT(st, mst_cluster_begin(&c, "the cluster"));
     for (size_t i = 0; i < n_servers; i++)
         TRY_OUT(st, mst_text_list_add(&lists[0], servers[i]));
     for (size_t i = 0; i < n_workers; i++)
         TRY_OUT(st, mst_text_list_add(&lists[1], workers[i]));
-    TRY_OUT(st, mst_cluster_fill(&c, &lists[0], &lists[1], &keys));
-    *out = c;
-    c = (mst_cluster){0};
+    st = mst_cluster_fill(&c, &lists[0], &lists[1], &keys);
 out:
     mst_text_list_fini(&lists[0]);
     mst_text_list_fini(&lists[1]);
-    mst_cluster_fini(&c);
-    return st;
+    return mst_cluster_settle(st, &c, out);
 }
 
 mst_status mst_cluster_of_ranks(uint32_t size, uint32_t n_servers, mst_cluster *out)
 {
-    mst_status st = MST_OK;
+    mst_status st;
     mst_text_list lists[2] = {{0}, {0}};
     char name[32];
-    mst_cluster c = {.source = mst_strdup("MPI"), .secret = mst_strdup(""), .ranks = true};
-    if (c.source == NULL || c.secret == NULL)
-        TRY_OUT(st, mst_fail_memory());
+    mst_cluster c;
+    TRY_OUT(st, mst_cluster_begin(&c, "MPI"));
+    c.ranks = true;
     for (uint32_t i = 0; i < size; i++) {
         snprintf(name, sizeof name, "mpi:%u", i);
         TRY_OUT(st, mst_text_list_add(&lists[i >= n_servers], name));
@@ -216,18 +237,12 @@ mst_status mst_cluster_of_ranks(uint32_t size, uint32_t n_servers, mst_cluster *
             TRY_OUT(st, mst_fail(MST_EUSAGE,
                                  "%u ranks with %u servers: there must be 1 to %d servers and workers", size,
                                  n_servers, MST_CLUSTER_MAX));
-    c.servers = lists[0].items;
-    c.n_servers = (uint32_t)lists[0].n;
-    c.workers = lists[1].items;
-    c.n_workers = (uint32_t)lists[1].n;
-    lists[0] = lists[1] = (mst_text_list){0};
-    *out = c;
-    c = (mst_cluster){0};
+    cluster_take_servers(&c, &lists[0]);
+    cluster_take_workers(&c, &lists[1]);
 out:
     mst_text_list_fini(&lists[0]);
     mst_text_list_fini(&lists[1]);
-    mst_cluster_fini(&c);
-    return st;
+    return mst_cluster_settle(st, &c, out);
 }
 
 void mst_cluster_fini(mst_cluster *c)

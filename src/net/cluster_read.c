@@ -132,22 +132,6 @@ static mst_status spec_finish(mst_cluster *c, spec *s, const mst_cluster_keys *k
     return s->secret_file != NULL ? cluster_read_secret(c, s->secret_file, beside) : MST_OK;
 }
 
-static mst_status spec_begin(mst_cluster *c, const char *source)
-{
-    *c = (mst_cluster){.source = mst_strdup(source), .secret = mst_strdup("")};
-    return c->source != NULL && c->secret != NULL ? MST_OK : mst_fail_memory();
-}
-
-/* Hands the cluster over, or ends it. */
-static mst_status spec_settle(mst_status st, mst_cluster *c, mst_cluster *out)
-{
-    if (st == MST_OK)
-        *out = *c;
-    else
-        mst_cluster_fini(c);
-    return st;
-}
-
 /* ---- YAML ---- */
 
 mst_status mst_cluster_read_yaml(const char *path, const mst_cluster_env *env, mst_cluster *out)
@@ -156,13 +140,13 @@ mst_status mst_cluster_read_yaml(const char *path, const mst_cluster_env *env, m
     mst_cluster c = {0};
     spec s = {0};
     mst_option_group group = {.title = "cluster", .table = spec_table, .base = &s};
-    TRY_OUT(st, spec_begin(&c, path));
+    TRY_OUT(st, mst_cluster_begin(&c, path));
     TRY_OUT(st, mst_options_init(&group, 1));
     TRY_OUT(st, mst_options_load_yaml(&group, 1, path));
     st = spec_finish(&c, &s, &spec_lists, env, path);
 out:
     spec_fini(&s);
-    return spec_settle(st, &c, out);
+    return mst_cluster_settle(st, &c, out);
 }
 
 /* ---- JSON ---- */
@@ -266,7 +250,7 @@ mst_status mst_cluster_read_json(const char *text, const mst_cluster_env *env, m
     mst_cluster c = {0};
     spec s = {0};
     json_t *object = NULL;
-    TRY_OUT(st, spec_begin(&c, "MUSTER_CLUSTER"));
+    TRY_OUT(st, mst_cluster_begin(&c, "MUSTER_CLUSTER"));
     TRY_OUT(st, spec_load_object(c.source, text, &object));
     TRY_OUT(st, spec_check_keys(c.source, "", object, spec_keys));
     TRY_OUT(st, spec_take_list(c.source, "", object, "servers", &s.servers));
@@ -277,7 +261,7 @@ mst_status mst_cluster_read_json(const char *text, const mst_cluster_env *env, m
 out:
     json_decref(object);
     spec_fini(&s);
-    return spec_settle(st, &c, out);
+    return mst_cluster_settle(st, &c, out);
 }
 
 /* ---- TF_CONFIG ---- */
@@ -328,7 +312,7 @@ mst_status mst_cluster_read_tf(const char *text, const mst_cluster_env *env, mst
     mst_cluster c = {0};
     spec s = {0};
     json_t *object = NULL;
-    TRY_OUT(st, spec_begin(&c, "TF_CONFIG"));
+    TRY_OUT(st, mst_cluster_begin(&c, "TF_CONFIG"));
     TRY_OUT(st, spec_load_object(c.source, text, &object));
     TRY_OUT(st, spec_check_keys(c.source, "", object, keys));
     json_t *cluster = json_object_get(object, "cluster"), *task = json_object_get(object, "task");
@@ -353,7 +337,7 @@ mst_status mst_cluster_read_tf(const char *text, const mst_cluster_env *env, mst
 out:
     json_decref(object);
     spec_fini(&s);
-    return spec_settle(st, &c, out);
+    return mst_cluster_settle(st, &c, out);
 }
 
 /* ---- which one ---- */

@@ -163,12 +163,12 @@ static void inpeer_release(inpeer *receiver, inmessage *x, bool delivered)
     inproc_ring(sender->net);
 }
 
-/* Takes out of p's inbox what would be read from pieces that are about to change, and all that follows it:
- * the prefix that was copied stays. */
-static void inpeer_cut_inbox(inpeer *p)
+/* Empties p's inbox. keeps_copies: a prefix of messages whose pieces were copied stays, since the sender's
+ * own pieces are about to change. */
+static void inpeer_clear_inbox(inpeer *p, bool keeps_copies)
 {
     inmessage **at = &p->inbox;
-    while (*at != NULL && (*at)->token == NULL)
+    while (keeps_copies && *at != NULL && (*at)->token == NULL)
         at = &(*at)->next;
     while (*at != NULL) {
         inmessage *x = *at;
@@ -178,29 +178,19 @@ static void inpeer_cut_inbox(inpeer *p)
     p->inbox_last = at;
 }
 
-static void inpeer_clear_inbox(inpeer *p)
-{
-    while (p->inbox != NULL) {
-        inmessage *x = p->inbox;
-        p->inbox = x->next;
-        inpeer_release(p, x, false);
-    }
-    p->inbox_last = &p->inbox;
-}
-
 /* Ends the link from p's side; the peer receives the message. p itself is not reported. */
 static void inpeer_end(inpeer *p, const char *message)
 {
     while (p->other != NULL && p->other->busy) /* for the length of a copy; the other end may go meanwhile */
         pthread_cond_wait(&g_copied, &g_mutex);
     inpeer *other = p->other;
-    inpeer_clear_inbox(p);
+    inpeer_clear_inbox(p, false);
     p->other = NULL;
     p->stats.queued = 0;
     p->state = IN_DOWN;
     if (other == NULL)
         return;
-    inpeer_cut_inbox(other);
+    inpeer_clear_inbox(other, true);
     other->other = NULL;
     other->stats.queued = 0;
     other->state = IN_ENDED;
@@ -440,10 +430,7 @@ static void inpeer_deliver(inpeer *p)
     if (p->inbox == NULL)
         p->inbox_last = &p->inbox;
     inpeer_release(p, x, true);
-    p->stats.bytes_in += MST_WIRE_HEADER + m.size;
-    p->stats.messages_in++;
-    n->total.bytes_in += MST_WIRE_HEADER + m.size;
-    n->total.messages_in++;
+    mst_count_in(&p->stats, &n->total, &m);
     inproc_unlock();
     st = n->events.message(n->arg, p->number, &m, body);
     inproc_lock();
@@ -577,15 +564,6 @@ static mst_status inproc_send(mst_net *net, uint32_t peer, const mst_message *m,
                               uint32_t n_pieces, void *token)
 {
     inproc *n = (inproc *)net;
-    if (n_pieces > MST_PIECE_MAX || m->type < MST_NET_TYPES)
-        return mst_fail(MST_EUSAGE, "net inproc: a message of type %u in %u pieces cannot be sent", m->type,
-                        n_pieces);
-    mst_message message = *m;
-    message.size = 0;
-    for (uint32_t i = 0; i < n_pieces; i++)
-        message.size += pieces[i].size;
-    uint64_t size = MST_WIRE_HEADER + message.size;
-
     inproc_lock();
     mst_status st = MST_OK;
     inpeer *p = inpeer_at(n, peer);
@@ -599,7 +577,7 @@ static mst_status inproc_send(mst_net *net, uint32_t peer, const mst_message *m,
                       p->name, p->stats.queued);
     inproc_unlock(); /* the other end may go meanwhile, so it is looked at again */
     TRY(st);
-    x = inmessage_new(&message, pieces, n_pieces, token);
+    x = inmessage_new(m, pieces, n_pieces, token);
     if (x == NULL)
         return mst_fail_memory();
     inproc_lock();
@@ -611,11 +589,8 @@ static mst_status inproc_send(mst_net *net, uint32_t peer, const mst_message *m,
         bool first = q->inbox == NULL;
         *q->inbox_last = x;
         q->inbox_last = &x->next;
-        p->stats.queued += size;
-        p->stats.bytes_out += size;
-        p->stats.messages_out++;
-        n->total.bytes_out += size;
-        n->total.messages_out++;
+        p->stats.queued += MST_WIRE_HEADER + m->size;
+        mst_count_out(&p->stats, &n->total, m);
         if (first)
             inproc_ring(q->net);
     }

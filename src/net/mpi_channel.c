@@ -291,11 +291,7 @@ static mst_status channel_deliver(mst_mpi_net *n, mst_mpi_channel *channel)
     channel->in.active = false;
     mst_mpi_peer *p = in.discard ? NULL : n->peers[in.peer];
     if (p != NULL && p->state == MST_MPI_UP) {
-        uint64_t bytes = MST_WIRE_HEADER + in.m.size;
-        p->stats.bytes_in += bytes;
-        p->stats.messages_in++;
-        n->total.bytes_in += bytes;
-        n->total.messages_in++;
+        mst_count_in(&p->stats, &n->total, &in.m);
         if (n->events.message(n->arg, in.peer, &in.m, in.body) != MST_OK)
             mst_mpi_refuse(n, in.peer);
     }

@@ -505,9 +505,6 @@ static mst_status mpi_send(mst_net *net, uint32_t peer, const mst_message *m, co
 {
     mst_mpi_net *n = (mst_mpi_net *)net;
     mst_mpi_peer *p = mpi_peer_at(n, peer);
-    if (n_pieces > MST_PIECE_MAX || m->type < MST_NET_TYPES)
-        return mst_fail(MST_EUSAGE, "net mpi: a message of type %u in %u pieces cannot be sent", m->type,
-                        n_pieces);
     if (p == NULL)
         return mst_fail(MST_EUSAGE, "net mpi: there is no peer %u", peer);
     if (p->state != MST_MPI_UP)
@@ -515,17 +512,9 @@ static mst_status mpi_send(mst_net *net, uint32_t peer, const mst_message *m, co
     if (p->stats.queued > n->options.max_queue)
         return mst_fail(MST_ETIMEOUT, "%s has not received %" PRIu64 " bytes that were sent to it before",
                         p->name, p->stats.queued);
-    mst_message message = *m;
-    message.size = 0;
-    for (uint32_t i = 0; i < n_pieces; i++)
-        message.size += pieces[i].size;
     mst_mpi_channel *channel = mst_mpi_channel_of(n, p->rank); /* there since it was connected */
-    TRY(mst_mpi_channel_send(n, channel, peer, p->link, &message, pieces, n_pieces, token));
-    uint64_t bytes = MST_WIRE_HEADER + message.size;
-    p->stats.bytes_out += bytes;
-    p->stats.messages_out++;
-    n->total.bytes_out += bytes;
-    n->total.messages_out++;
+    TRY(mst_mpi_channel_send(n, channel, peer, p->link, m, pieces, n_pieces, token));
+    mst_count_out(&p->stats, &n->total, m);
     return MST_OK;
 }
 

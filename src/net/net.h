@@ -125,6 +125,7 @@ typedef struct mst_net_engine {
     void (*destroy)(mst_net *net);
     mst_status (*listen)(mst_net *net, const char *address, char *bound, size_t bound_size);
     mst_status (*connect)(mst_net *net, const char *address, uint64_t deadline_ns, uint32_t *peer);
+    /* m->size is set, and type and number of the pieces are valid. */
     mst_status (*send)(mst_net *net, uint32_t peer, const mst_message *m, const mst_piece *pieces,
                        uint32_t n_pieces, void *token);
     void (*drop)(mst_net *net, uint32_t peer, const char *message);
@@ -175,11 +176,8 @@ static inline mst_status mst_net_connect(mst_net *net, const char *address, uint
  * returned (for small messages). A message may be sent within send; within the event of a message it may wait
  * until further messages of that peer that have arrived are handled. MST_EPEER when the peer is not up,
  * MST_ETIMEOUT when more than max_queue bytes are waiting already: nothing was sent then. */
-static inline mst_status mst_net_send(mst_net *net, uint32_t peer, const mst_message *m,
-                                      const mst_piece *pieces, uint32_t n_pieces, void *token)
-{
-    return net->engine->send(net, peer, m, pieces, n_pieces, token);
-}
+mst_status mst_net_send(mst_net *net, uint32_t peer, const mst_message *m, const mst_piece *pieces,
+                        uint32_t n_pieces, void *token);
 
 /* Sends the message to the peer (for its `down`) and closes. No `down` is called here. */
 static inline void mst_net_drop(mst_net *net, uint32_t peer, const char *message)

@@ -2,6 +2,7 @@
 #include "net/tcp_address.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
@@ -107,6 +108,25 @@ void mst_tcp_address_format(const struct sockaddr_storage *sa, socklen_t length,
         else
             snprintf(out, size, "unix:%.*s", (int)strnlen(sun->sun_path, n), sun->sun_path);
     }
+}
+
+static bool address_same_host(const struct sockaddr *a, const struct sockaddr_storage *b)
+{
+    if (a == NULL || a->sa_family != b->ss_family)
+        return false;
+    if (a->sa_family == AF_INET)
+        return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+               ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+    return a->sa_family == AF_INET6 &&
+           memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr, &((const struct sockaddr_in6 *)b)->sin6_addr,
+                  sizeof(struct in6_addr)) == 0;
+}
+
+const struct ifaddrs *mst_tcp_interface_of(const struct ifaddrs *all, const struct sockaddr_storage *own)
+{
+    while (all != NULL && !address_same_host(all->ifa_addr, own))
+        all = all->ifa_next;
+    return all;
 }
 
 int mst_tcp_socket(int family)

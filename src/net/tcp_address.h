@@ -30,6 +30,10 @@ bool mst_tcp_is_local(const struct sockaddr_storage *sa);
 /* "10.0.0.3:51234", "[::1]:5000", "unix:/path", "unix:@name"; "a Unix socket" for the nameless end of one. */
 void mst_tcp_address_format(const struct sockaddr_storage *sa, socklen_t length, char *out, size_t size);
 
+struct ifaddrs;
+/* The interface that has this address, whatever its port; NULL: none. */
+const struct ifaddrs *mst_tcp_interface_of(const struct ifaddrs *all, const struct sockaddr_storage *own);
+
 /* A non-blocking socket of the address's family, or -1 with errno. */
 int mst_tcp_socket(int family);
 

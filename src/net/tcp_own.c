@@ -10,10 +10,12 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
+#include "net/tcp_address.h"
 #include "net/tcp_info.h"
 
 #define UP   0.25
@@ -24,7 +26,6 @@ static bool own_is_connection(int fd, struct sockaddr_storage *own)
 {
     int type = 0;
     struct sockaddr_storage peer;
-    own->ss_family = AF_UNSPEC;
     socklen_t size = sizeof type, own_size = sizeof *own, peer_size = sizeof peer;
     own->ss_family = AF_UNSPEC;
     if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM ||
@@ -32,26 +33,6 @@ static bool own_is_connection(int fd, struct sockaddr_storage *own)
         getpeername(fd, (struct sockaddr *)&peer, &peer_size) != 0)
         return false;
     return own->ss_family == AF_INET || own->ss_family == AF_INET6;
-}
-
-static bool own_is_address(const struct sockaddr *a, const struct sockaddr_storage *own)
-{
-    if (a == NULL || a->sa_family != own->ss_family)
-        return false;
-    if (a->sa_family == AF_INET)
-        return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
-               ((const struct sockaddr_in *)own)->sin_addr.s_addr;
-    return memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
-                  &((const struct sockaddr_in6 *)own)->sin6_addr, sizeof(struct in6_addr)) == 0;
-}
-
-/* The interface that has the address; NULL: none, or loopback. */
-static const char *own_link_of(const struct ifaddrs *all, const struct sockaddr_storage *own)
-{
-    for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next)
-        if (own_is_address(i->ifa_addr, own))
-            return (i->ifa_flags & IFF_LOOPBACK) == 0 ? i->ifa_name : NULL;
-    return NULL;
 }
 
 void mst_tcp_own_look(mst_tcp_own *self)
@@ -71,12 +52,11 @@ void mst_tcp_own_look(mst_tcp_own *self)
         if (fd < 0 || !own_is_connection(fd, &own) || !mst_tcp_delivery_of(fd, &d) || d.sender_limited ||
             d.bytes_per_s <= best.bytes_per_s)
             continue;
-        const char *link = own_link_of(all, &own);
-        if (link == NULL || strlen(link) >= sizeof best.link)
+        const struct ifaddrs *link = mst_tcp_interface_of(all, &own);
+        if (link == NULL || (link->ifa_flags & IFF_LOOPBACK) != 0)
             continue;
         best.bytes_per_s = d.bytes_per_s;
-        memset(best.link, 0, sizeof best.link);
-        memcpy(best.link, link, strlen(link));
+        snprintf(best.link, sizeof best.link, "%s", link->ifa_name);
     }
     freeifaddrs(all);
     closedir(folder);

@@ -199,10 +199,7 @@ static mst_status peer_on_message(void *arg, const mst_message *m, void *body)
 {
     mst_tcp_peer *p = arg;
     mst_tcp *t = p->net;
-    p->stats.bytes_in += MST_WIRE_HEADER + m->size;
-    t->total.bytes_in += MST_WIRE_HEADER + m->size;
-    p->stats.messages_in++;
-    t->total.messages_in++;
+    mst_count_in(&p->stats, &t->total, m);
     p->corked = p->in->more || (p->corked && p->out != NULL);
     mst_tcp_leave(t);
     mst_status st = t->events.message(t->arg, p->number, m, body);
@@ -469,24 +466,17 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
     mst_tcp *t = p->net;
     if (p->state != MST_TCP_UP || p->write_broken)
         return mst_fail(MST_EPEER, "%s is not connected", p->name);
-    if (n_pieces > MST_PIECE_MAX || m->type < MST_NET_TYPES)
-        return mst_fail(MST_EUSAGE, "net tcp: a message of type %u in %u pieces cannot be sent", m->type,
-                        n_pieces);
     if (p->stats.queued > t->options.max_queue)
         return mst_fail(MST_ETIMEOUT, "%s has not received %" PRIu64 " bytes that were sent to it before",
                         p->name, p->stats.queued);
     uint8_t header[MST_WIRE_HEADER];
     struct iovec iov[MST_PIECE_MAX + 1] = {{.iov_base = header, .iov_len = MST_WIRE_HEADER}};
-    mst_message message = *m;
     size_t n_iov = 1;
-    message.size = 0;
-    for (uint32_t i = 0; i < n_pieces; i++) {
-        message.size += pieces[i].size;
+    for (uint32_t i = 0; i < n_pieces; i++)
         if (pieces[i].size > 0)
             iov[n_iov++] = (struct iovec){.iov_base = (void *)pieces[i].data, .iov_len = pieces[i].size};
-    }
-    mst_header_encode(&message, header);
-    uint64_t size = MST_WIRE_HEADER + message.size;
+    mst_header_encode(m, header);
+    uint64_t size = MST_WIRE_HEADER + m->size;
     mst_tcp_out *o = NULL;
     if (token != NULL && (o = out_rest(p, header, pieces, n_pieces, size, 0, token)) == NULL)
         return mst_fail_memory();
@@ -515,10 +505,7 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
         o->done = size;
         out_done(t, o);
     }
-    p->stats.bytes_out += size;
-    t->total.bytes_out += size;
-    p->stats.messages_out++;
-    t->total.messages_out++;
+    mst_count_out(&p->stats, &t->total, m);
     return MST_OK;
 }
 

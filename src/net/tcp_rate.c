@@ -22,19 +22,6 @@
 #define UP         0.25
 #define DOWN       0.02
 
-/* Whether an address of an interface is that of a socket. */
-static bool rate_same_address(const struct sockaddr *a, const struct sockaddr *b)
-{
-    if (a == NULL || a->sa_family != b->sa_family)
-        return false;
-    if (a->sa_family == AF_INET)
-        return memcmp(&((const struct sockaddr_in *)a)->sin_addr, &((const struct sockaddr_in *)b)->sin_addr,
-                      sizeof(struct in_addr)) == 0;
-    return a->sa_family == AF_INET6 &&
-           memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr, &((const struct sockaddr_in6 *)b)->sin6_addr,
-                  sizeof(struct in6_addr)) == 0;
-}
-
 void mst_tcp_rate_begin(mst_tcp_peer *p, int fd)
 {
     struct sockaddr_storage own = {0};
@@ -43,10 +30,9 @@ void mst_tcp_rate_begin(mst_tcp_peer *p, int fd)
     p->stats.link[0] = '\0';
     if (p->is_unix || getsockname(fd, (struct sockaddr *)&own, &size) != 0 || getifaddrs(&all) != 0)
         return;
-    for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next)
-        if (rate_same_address(i->ifa_addr, (struct sockaddr *)&own) &&
-            strlen(i->ifa_name) < sizeof p->stats.link)
-            snprintf(p->stats.link, sizeof p->stats.link, "%s", i->ifa_name);
+    const struct ifaddrs *link = mst_tcp_interface_of(all, &own);
+    if (link != NULL)
+        snprintf(p->stats.link, sizeof p->stats.link, "%s", link->ifa_name);
     freeifaddrs(all);
 }
 

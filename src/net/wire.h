@@ -61,6 +61,23 @@ static inline uint64_t mst_get_u64(const uint8_t *at)
     return (uint64_t)mst_get_u32(at) | (uint64_t)mst_get_u32(at + 4) << 32;
 }
 
+/* Counts a message that has arrived, or that was sent, for its peer and for the whole net. */
+static inline void mst_count_in(mst_net_stats *peer, mst_net_stats *total, const mst_message *m)
+{
+    peer->bytes_in += MST_WIRE_HEADER + m->size;
+    total->bytes_in += MST_WIRE_HEADER + m->size;
+    peer->messages_in++;
+    total->messages_in++;
+}
+
+static inline void mst_count_out(mst_net_stats *peer, mst_net_stats *total, const mst_message *m)
+{
+    peer->bytes_out += MST_WIRE_HEADER + m->size;
+    total->bytes_out += MST_WIRE_HEADER + m->size;
+    peer->messages_out++;
+    total->messages_out++;
+}
+
 /* The pieces one after the other; to holds them all. */
 void mst_pieces_copy(void *to, const mst_piece *pieces, uint32_t n_pieces);
 
