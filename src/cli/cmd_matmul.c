@@ -339,7 +339,7 @@ static mst_status matmul_work(mst_matmul_options *o, bool as_json, bool *alone)
         matmul_print_plan(plan, o, n_ranks);
         mst_bar_start(&bar, "multiplying", "MFLOP", (uint64_t)(plan->flops / n_ranks * 1e-6) + 1);
     }
-    mst_matmul_watch(mm, first ? matmul_show_progress : NULL, &bar);
+    mst_matmul_on_progress(mm, first ? matmul_show_progress : NULL, &bar);
     st = mst_matmul_run(mm, &result);
     if (first)
         mst_bar_end(&bar);

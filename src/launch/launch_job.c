@@ -77,7 +77,7 @@ static uint64_t job_grace_ms(const launch *l)
     return (uint64_t)l->job->grace_s * 1000;
 }
 
-/* Keepers live until the last member has ended; then the end of their input ends them. */
+/* Keepers run until the last member has ended; then the end of their input ends them. */
 static void job_release_keepers(launch *l)
 {
     uint64_t grace_ms =
@@ -122,7 +122,7 @@ static void job_on_stop(void *arg, int number)
     launch *l = arg;
     char name[32];
     mst_launch_note(l->job->sink,
-                    "launch: %s: asking all processes to end within %d s; a second signal kills them",
+                    "launch: %s: stopping all processes within %d s; a second signal kills them",
                     mst_signal_name(number, name, sizeof name), (int)l->job->grace_s);
     job_stop_all(l);
 }

@@ -184,8 +184,7 @@ static void mpi_on_stop(void *arg, int number)
 {
     mpi_launch *l = arg;
     char name[32];
-    mst_launch_note(l->job->sink,
-                    "launch: %s: asking the ranks to end within %u s; a second signal kills them",
+    mst_launch_note(l->job->sink, "launch: %s: stopping the ranks within %u s; a second signal kills them",
                     mst_signal_name(number, name, sizeof name), l->job->grace_s);
     mst_child_stop(l->child, number, (uint64_t)l->job->grace_s * 1000);
 }

@@ -147,7 +147,7 @@ static void survey_measure_next(mst_link_survey *s)
     mst_supervisor_quit(s->supervisor);
 }
 
-/* Begins once every host listens or is known not to. */
+/* Begins once every host listens or is left out. */
 static void survey_check_ready(mst_link_survey *s)
 {
     for (uint32_t i = 0; i < s->n_nodes; i++)
@@ -294,10 +294,11 @@ static uint32_t survey_bad_hosts(const mst_link_survey *s, char *out, size_t siz
     size_t n = 0;
     *out = '\0';
     for (uint32_t i = 0; i < s->n_nodes; i++) {
-        bool told = s->nodes[i].why[0] == '\0';
+        bool listed = s->nodes[i].why[0] == '\0';
         for (uint32_t j = 0; j < i; j++)
-            told = told || (s->nodes[j].why[0] != '\0' && strcmp(s->nodes[i].host, s->nodes[j].host) == 0);
-        if (told)
+            listed =
+                listed || (s->nodes[j].why[0] != '\0' && strcmp(s->nodes[i].host, s->nodes[j].host) == 0);
+        if (listed)
             continue;
         if (n < size)
             n += (size_t)snprintf(out + n, size - n, "%s%s", n_bad > 0 ? ", " : "", s->nodes[i].shown);

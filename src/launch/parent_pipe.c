@@ -1,4 +1,4 @@
-/* The pipe from the supervisor; contract in parent_pipe.h. The thread lives as long as the process and owns
+/* The pipe from the supervisor; contract in parent_pipe.h. The thread runs as long as the process and owns
  * nothing. Its signals are blocked, so that handlers run on the threads that do the work. */
 #include "launch/parent_pipe.h"
 

@@ -4,7 +4,7 @@
  * A process has ended when it has exited and both its outputs are closed. Outputs that another process still
  * holds are closed half a second after the exit.
  *
- * Invariant: the memory lives until the loop has closed the last handle. */
+ * Invariant: the memory stays until the loop has closed the last handle. */
 #include "launch/process.h"
 
 #include <errno.h>

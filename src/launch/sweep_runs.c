@@ -40,7 +40,7 @@ struct mst_runner {
     mst_runner_progress progress;
     mst_supervisor *supervisor;
     uv_timer_t tick;
-    double left_s; /* of all that is left, since left_ns; NAN: not known */
+    double left_s; /* of all that is left, since left_ns; NAN: unknown */
     uint64_t left_ns;
     unsigned n_places, n_running;
     sweep_place places[];

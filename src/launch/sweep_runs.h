@@ -45,7 +45,7 @@ unsigned mst_runner_running(const mst_runner *self);
 /* Makes all runs save and end, as a signal does. */
 void mst_runner_stop(mst_runner *self);
 
-/* Whether a signal has requested to stop. */
+/* Whether a signal has stopped the runs. */
 bool mst_runner_stopped(const mst_runner *self);
 
 /* How to start a cell whose folder may exist. */

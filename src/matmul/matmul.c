@@ -17,7 +17,7 @@
 static pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
 static char *g_temporary; /* guarded by g_mutex; the job's */
 
-static void matmul_remember(char *temporary)
+static void matmul_set_temporary(char *temporary)
 {
     pthread_mutex_lock(&g_mutex);
     g_temporary = temporary;
@@ -190,7 +190,7 @@ void mst_matmul_destroy(mst_matmul *self)
 {
     if (self == NULL)
         return;
-    matmul_remember(NULL);
+    matmul_set_temporary(NULL);
     mst_npy_end(&self->out);
     mst_matrix_close(&self->a);
     mst_matrix_close(&self->b);
@@ -240,7 +240,7 @@ static mst_status open_output(mst_matmul *self)
     if (self->rank == 0) {
         st = mst_npy_create(self->o.out, rows, cols, &self->out);
         if (st == MST_OK) {
-            matmul_remember(self->out.temporary);
+            matmul_set_temporary(self->out.temporary);
             snprintf(name, sizeof name, "%s", self->out.temporary);
         }
     }
@@ -251,7 +251,7 @@ static mst_status open_output(mst_matmul *self)
     if (self->rank != 0) {
         st = mst_npy_join(self->o.out, name, rows, cols, &self->out);
         if (st == MST_OK)
-            matmul_remember(self->out.temporary); /* rank 0 may die before it removes it */
+            matmul_set_temporary(self->out.temporary); /* rank 0 may die before it removes it */
     }
     return mst_mm_agree(self, st);
 }
@@ -327,7 +327,8 @@ static mst_status matmul_gather(mst_matmul *self, mst_matmul_result *out)
     return st;
 }
 
-void mst_matmul_watch(mst_matmul *self, void (*progress)(void *arg, double done, double total), void *arg)
+void mst_matmul_on_progress(mst_matmul *self, void (*progress)(void *arg, double done, double total),
+                            void *arg)
 {
     self->o.progress = progress;
     self->o.arg = arg;

@@ -5,7 +5,7 @@
  * float32, sums of traces and of the check are double.
  *
  * Thread: one thread, the one that uses MPI. Multiplying uses n_threads OpenMP threads.
- * Waiting: for other ranks, as long as they live (ranks/rank_monitor.h) and WAIT_S at most for a single
+ * Waiting: for other ranks, while none is lost (ranks/rank_monitor.h) and WAIT_S at most for a single
  * message; *stop ends it with MST_ESTOPPED.
  * Errors: MST_EUSAGE, MST_EINPUT, MST_EIO, MST_ENOMEM (the plan does not fit), MST_ESTOPPED. mst_matmul_new,
  * and mst_matmul_run where it waits for all ranks anyway, agree on failures: a rank that had none itself
@@ -89,9 +89,10 @@ typedef struct mst_matmul mst_matmul;
 mst_status mst_matmul_new(const mst_matmul_options *options, mst_matmul **out);
 const mst_matmul_plan *mst_matmul_plan_of(const mst_matmul *self);
 /* Sets the progress function, as in the options. Between new and run. */
-void mst_matmul_watch(mst_matmul *self, void (*progress)(void *arg, double done, double total), void *arg);
+void mst_matmul_on_progress(mst_matmul *self, void (*progress)(void *arg, double done, double total),
+                            void *arg);
 mst_status mst_matmul_run(mst_matmul *self, mst_matmul_result *out);
-/* Whether the failure of run is known to this rank alone: the others may wait for it for ever. */
+/* Whether run failed on this rank alone: the others may wait for it for ever. */
 bool mst_matmul_alone(const mst_matmul *self);
 /* NULL-safe. An output file that was not finished is removed. */
 void mst_matmul_destroy(mst_matmul *self);

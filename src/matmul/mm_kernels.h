@@ -24,7 +24,7 @@ typedef struct mst_mm_kernels {
     /* out[i] = element first + i of the stream (seed, MST_RNG_MATRIX, stream): word w of it as a signed
      * number divided by 2^31, so in [-1, 1]. */
     void (*generate)(uint64_t seed, uint64_t stream, uint64_t first, size_t n, float *out);
-    /* The sum of a[r][c] * b[c][r], in double. next: a tile of the same size that will be asked for next and
+    /* The sum of a[r][c] * b[c][r], in double. next: a tile of the same size that will be needed next and
      * is fetched from memory meanwhile; NULL: none. */
     double (*trace)(const mst_mm_tile *tile, size_t rows, size_t cols, const mst_mm_tile *next);
     /* y (rows x LANES) += t (rows x cols) * x (cols x LANES), in double. */

@@ -1,12 +1,12 @@
 /* The full product: SUMMA. One step per panel of k: its pieces of A and B arrive while the step
- * before is multiplied into C, in parts small enough that the messages of the next step are looked after
+ * before is multiplied into C, in parts small enough that the messages of the next step are handled
  * often. With passes (plan.c) the whole is done once per part of C. */
 #include "base/clock.h"
 #include "matmul/matmul_impl.h"
 #include "tensor/dnnl_ops.h"
 
 #define PART_FLOPS 2e9 /* of one call of sgemm: 10 to 20 ms on a core */
-#define PART_ROWS  64  /* at least, or it packs B in vain */
+#define PART_ROWS  64  /* at least, or packing B costs more than it gains */
 
 mst_status mst_mm_fill(mst_matmul *self)
 {
@@ -58,7 +58,7 @@ static bool product_next_block(const mst_matmul *self, uint32_t row_pass, uint32
     return false;
 }
 
-/* block += (or =, in the first panel) a x b, looking after the messages of `next` meanwhile. */
+/* block += (or =, in the first panel) a x b, handling the messages of `next` meanwhile. */
 static mst_status product_multiply(mst_matmul *self, const c_block *block, const mst_mm_piece *a,
                                    const mst_mm_piece *b, bool first, mst_mm_pieces *next)
 {

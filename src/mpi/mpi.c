@@ -212,12 +212,12 @@ static pthread_t one_thread; /* that uses it; once started */
 static bool one_loaded;      /* MPI itself may be there */
 static atomic_bool starting;
 
-/* The name of the plug-in to use: as asked for, MUSTER_MPI, or the launcher's. */
-static mst_status mpi_choose(const char *asked, const mst_mpi_launch *l, const char **out)
+/* The name of the plug-in to use: the given one, MUSTER_MPI's, or the launcher's. */
+static mst_status mpi_choose(const char *given, const mst_mpi_launch *l, const char **out)
 {
     const char *env = getenv("MUSTER_MPI");
-    const char *from = asked != NULL ? "--mpi-plugin" : "MUSTER_MPI";
-    const char *name = asked != NULL ? asked : env != NULL && *env != '\0' ? env : NULL;
+    const char *from = given != NULL ? "--mpi-plugin" : "MUSTER_MPI";
+    const char *name = given != NULL ? given : env != NULL && *env != '\0' ? env : NULL;
     if (name == NULL || strcmp(name, "auto") == 0) {
         *out = l->plugin;
         return MST_OK;
@@ -266,7 +266,7 @@ static mst_status mpi_wrong_pairing(const mst_mpi_ops *ops, const mst_mpi_launch
         forced ? l->plugin : "", forced ? ", or " : "", cure);
 }
 
-static mst_status mpi_load_and_start(const char *asked, mst_mpi *out)
+static mst_status mpi_load_and_start(const char *given, mst_mpi *out)
 {
     mst_mpi mpi = {0};
     char path[512];
@@ -275,7 +275,7 @@ static mst_status mpi_load_and_start(const char *asked, mst_mpi *out)
     mst_mpi_launched(&mpi.launch);
     if (!mpi.launch.launched)
         return mpi_not_launched();
-    TRY(mpi_choose(asked, &mpi.launch, &name));
+    TRY(mpi_choose(given, &mpi.launch, &name));
     if (mpi.launch.plugin != NULL && strcmp(name, "openmpi") == 0 && strcmp(mpi.launch.launcher, PMI2) == 0)
         return mst_fail(MST_EUSAGE,
                         "Open MPI (plug-in openmpi) cannot be started by `%s`: use --mpi-plugin "
@@ -359,7 +359,7 @@ mst_status mst_mpi_detach(mst_mpi *self, uint64_t deadline_ns)
 
 /* MPICH's mpiexec considers a process that ends without this message dead, and kills the others. It answers,
  * so the process must wait. srun needs no message. */
-static void mpi_tell_launcher(void)
+static void mpi_inform_launcher(void)
 {
     static const char word[] = "cmd=finalize\n";
     char answer[64];
@@ -382,7 +382,7 @@ mst_status mst_mpi_end(mst_mpi *self)
     if (!here)
         return MST_OK;
     if (self->ops->hangs()) {
-        mpi_tell_launcher();
+        mpi_inform_launcher();
         return MST_OK;
     }
     mst_status st = self->ops->finalize();

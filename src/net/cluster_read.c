@@ -116,7 +116,7 @@ out:
     return st;
 }
 
-/* What all sources have in common: the lists move over, job and secret are settled. */
+/* Common to all sources: moves the lists, sets job and secret. */
 static mst_status spec_finish(mst_cluster *c, spec *s, const mst_cluster_keys *keys,
                               const mst_cluster_env *env, const char *beside)
 {

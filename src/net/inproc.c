@@ -8,7 +8,7 @@
  * other end, which hands out what arrived before and then reports down.
  *
  * Invariants, under the mutex
- * 1. p->other->other == p while both ends live; an end that went down has no other.
+ * 1. p->other->other == p while both ends exist; an end that went down has no other.
  * 2. While the first message of an inbox is copied its end is busy; ending the link from the other side waits
  * for that, so that pieces do not change under the copy.
  * 3. p->stats.queued of the sender is the sum of the sizes in its other's inbox. */
@@ -154,8 +154,8 @@ static void inpeer_release(inpeer *receiver, inmessage *x, bool delivered)
         mst_free(x);
         return;
     }
-    insent *s = (insent *)(void *)
-        x; /* a message is larger: its memory carries the news, and no allocation can fail */
+    insent *s =
+        (insent *)(void *)x; /* a message is larger: its memory is reused, so that no allocation can fail */
     _Static_assert(sizeof(insent) <= sizeof(inmessage), "reuse of a message's memory");
     *s = (insent){.peer = sender->number, .token = token};
     *sender->net->sent_last = s;
@@ -481,12 +481,12 @@ static bool inproc_attend_all(inproc *n, uint64_t now, uint64_t *due)
         n->sent = s->next;
         if (n->sent == NULL)
             n->sent_last = &n->sent;
-        insent news = *s;
+        insent done = *s;
         mst_free(s);
-        if (n->peers[news.peer]->state != IN_UP)
+        if (n->peers[done.peer]->state != IN_UP)
             continue;
         inproc_unlock();
-        n->events.sent(n->arg, news.peer, news.token);
+        n->events.sent(n->arg, done.peer, done.token);
         inproc_lock();
         any = true;
     }

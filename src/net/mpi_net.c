@@ -491,8 +491,8 @@ static mst_status mpi_connect(mst_net *net, const char *address, uint64_t deadli
     p->deadline_ns = deadline_ns;
     mpi_put_hello(n, p->link, hello);
     mst_status st = n->mpi->ops->isend(0, hello, sizeof hello, rank, MST_MPI_TAG_HELLO, &request);
-    if (st == MST_OK) /* so small a message leaves at once, whether anybody receives it or not */
-        st = mst_mpi_wait(n->mpi, 1, &request, mst_now_ns() + GRACE_NS, "a greeting to leave");
+    if (st == MST_OK) /* so small a message leaves at once, also if no rank receives it */
+        st = mst_mpi_wait(n->mpi, 1, &request, mst_now_ns() + GRACE_NS, "a HELLO to be sent");
     if (st != MST_OK)
         mpi_peer_set_state(n, p, MST_MPI_DOWN);
     return st;

@@ -122,7 +122,7 @@ static void tcp_chores(mst_tcp *t, uint64_t now)
         if (p->state != MST_TCP_UP)
             continue;
         mst_tcp_due(t, mst_tcp_peer_beat(p, now));
-        if (p->out != NULL && !p->write_broken) /* the pulse cannot ask for this */
+        if (p->out != NULL && !p->write_broken) /* the pulse cannot request this */
             mst_tcp_fd_want(p->socket, UV_READABLE | UV_WRITABLE);
         tcp_judge_silence(p, now);
     }

@@ -55,7 +55,7 @@ typedef enum mst_tcp_state {
 
 typedef struct mst_tcp_dial mst_tcp_dial;
 
-/* Lives until the net's end, for its figures; the memory of the connection is freed before. */
+/* Exists until the net's end, for its figures; the memory of the connection is freed before. */
 struct mst_tcp_peer {
     mst_tcp *net;
     uint32_t number;
@@ -72,7 +72,7 @@ struct mst_tcp_peer {
     mst_tcp_peer *next; /* in net->todo */
     mst_tcp_out *out, *out_last;
     uint64_t received_ns; /* on the attentive clock */
-    uint64_t spoke_ns;
+    uint64_t sent_ns;
     mst_net_stats stats;
     double rate;           /* as stats.rate: tcp_rate.c */
     uint64_t sampled_ns;   /* when it was last looked at */

@@ -315,9 +315,9 @@ mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, const mst_identity *w
     w->owner = p;
     w->ready = peer_on_ready;
     p->state = MST_TCP_UP;
-    p->spoke_ns = mst_now_ns();
-    p->received_ns = mst_tcp_attentive(t, p->spoke_ns);
-    mst_tcp_due(t, p->spoke_ns + MST_TCP_HEARTBEAT);
+    p->sent_ns = mst_now_ns();
+    p->received_ns = mst_tcp_attentive(t, p->sent_ns);
+    mst_tcp_due(t, p->sent_ns + MST_TCP_HEARTBEAT);
     mst_tcp_fd_want(w, UV_READABLE);
     mst_tcp_leave(t);
     t->events.up(t->arg, p->number, who);
@@ -370,7 +370,7 @@ static ssize_t peer_write_some(mst_tcp_peer *p, struct iovec *iov, size_t n_iov)
     if (n < 0)
         return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? 0 : -1;
     if (n > 0)
-        p->spoke_ns = mst_now_ns();
+        p->sent_ns = mst_now_ns();
     return n;
 }
 
@@ -513,8 +513,8 @@ uint64_t mst_tcp_peer_beat(mst_tcp_peer *p, uint64_t now_ns)
 {
     if (p->out != NULL || p->write_broken)
         return now_ns + MST_TCP_HEARTBEAT;
-    if (now_ns + BEAT_SLACK < p->spoke_ns + MST_TCP_HEARTBEAT)
-        return p->spoke_ns + MST_TCP_HEARTBEAT;
+    if (now_ns + BEAT_SLACK < p->sent_ns + MST_TCP_HEARTBEAT)
+        return p->sent_ns + MST_TCP_HEARTBEAT;
     uint8_t header[MST_WIRE_HEADER];
     mst_header_encode(&(mst_message){.type = MST_WIRE_HEARTBEAT}, header);
     struct iovec iov = {.iov_base = header, .iov_len = sizeof header};

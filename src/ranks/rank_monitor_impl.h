@@ -36,8 +36,8 @@ typedef struct mst_rank_record_state {
     mst_rank_records calls;
     /* The monitor's thread's. */
     bool open; /* rank 0 accepts records */
-    uint64_t looked_ns, asked_ns, ticked_ns;
-    uint32_t asked;
+    uint64_t looked_ns, clock_sent_ns, ticked_ns;
+    uint32_t clock_request;
     /* Guarded by the monitor's mutex. */
     bool opening, finishing, finished;
     int n_done; /* ranks that have sent their last record */

@@ -30,10 +30,10 @@ static void records_deliver(mst_rank_monitor *w, int rank, const mst_message *m,
 
 /* ---- the thread ---- */
 
-static void records_ask_clock(mst_rank_monitor *w)
+static void records_request_clock(mst_rank_monitor *w)
 {
-    w->records.asked_ns = mst_now_ns();
-    records_deliver(w, 0, &(mst_message){.type = CLOCK, .request = ++w->records.asked}, NULL, 0);
+    w->records.clock_sent_ns = mst_now_ns();
+    records_deliver(w, 0, &(mst_message){.type = CLOCK, .request = ++w->records.clock_request}, NULL, 0);
 }
 
 /* Sends records while there is room; returns whether there may be more. */
@@ -92,8 +92,8 @@ static uint64_t records_serve_other(mst_rank_monitor *w, uint64_t now)
         return UINT64_MAX;
     if (!finishing && now < w->records.looked_ns + LOOK_NS)
         return w->records.looked_ns + LOOK_NS;
-    if (!finishing && now >= w->records.asked_ns + LOOK_NS)
-        records_ask_clock(w);
+    if (!finishing && now >= w->records.clock_sent_ns + LOOK_NS)
+        records_request_clock(w);
     if (w->records.open && records_send(w))
         return now + AGAIN_NS;
     w->records.looked_ns = now;
@@ -119,14 +119,15 @@ uint64_t mst_rank_records_serve(mst_rank_monitor *w)
 
 static void records_receive_clock(mst_rank_monitor *w, const mst_message *m, const void *body)
 {
-    if (m->request != w->records.asked || w->records.asked_ns == 0 || body == NULL)
+    if (m->request != w->records.clock_request || w->records.clock_sent_ns == 0 || body == NULL)
         return;
     pthread_mutex_lock(&w->records.mutex);
-    bool again = w->records.calls.clock_received != NULL &&
-                 w->records.calls.clock_received(w->records.calls.arg, w->records.asked_ns, body, m->size);
+    bool again =
+        w->records.calls.clock_received != NULL &&
+        w->records.calls.clock_received(w->records.calls.arg, w->records.clock_sent_ns, body, m->size);
     pthread_mutex_unlock(&w->records.mutex);
     if (again)
-        records_ask_clock(w);
+        records_request_clock(w);
 }
 
 static void records_answer_clock(mst_rank_monitor *w, int rank, const mst_message *m)

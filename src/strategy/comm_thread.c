@@ -572,16 +572,16 @@ mst_rank_monitor *mst_comm_monitor(const mst_comm *self)
 static mst_status comm_end_mpi(mst_comm *self, void *arg)
 {
     int n = self->mpi->size;
-    mst_comm_message *byes = mst_calloc((size_t)n, sizeof *byes);
-    char bye = 0;
+    mst_comm_message *ends = mst_calloc((size_t)n, sizeof *ends);
+    char byte = 0;
     (void)arg;
-    if (byes == NULL)
+    if (ends == NULL)
         return mst_fail_memory();
     for (int p = 0; p < n; p++)
-        byes[p] = (mst_comm_message){&bye, sizeof bye, p, MST_COMM_TAG_END};
+        ends[p] = (mst_comm_message){&byte, sizeof byte, p, MST_COMM_TAG_END};
     uint32_t n_sends = self->mpi->rank == 0 ? (uint32_t)n - 1 : 0, n_receives = self->mpi->rank == 0 ? 0 : 1;
-    mst_status st = mst_comm_exchange(self, byes + 1, n_sends, byes, n_receives, true, "rank 0's end");
-    mst_free(byes);
+    mst_status st = mst_comm_exchange(self, ends + 1, n_sends, ends, n_receives, true, "rank 0's end");
+    mst_free(ends);
     TRY(st);
     if (self->options.start != NULL)
         return MST_OK;
@@ -603,7 +603,7 @@ mst_status mst_comm_end(mst_comm *self)
 }
 
 /* Requests the thread to end; returns whether it has. */
-static bool comm_dismiss(mst_comm *self)
+static bool comm_end_thread(mst_comm *self)
 {
     uint64_t deadline =
         mst_now_ns() + (self->ended && self->mpi != NULL ? mst_mpi_end_ms(self->mpi) * MST_MS : LEAVE_NS);
@@ -626,7 +626,7 @@ void mst_comm_destroy(mst_comm *self, const char *sentence)
         return;
     if (!self->ended && self->monitor != NULL && !atomic_load(&self->broken))
         mst_rank_monitor_fail(self->monitor, sentence != NULL ? sentence : "left");
-    if (self->started && (self->held || !comm_dismiss(self))) {
+    if (self->started && (self->held || !comm_end_thread(self))) {
         pthread_detach(self->thread); /* it is inside MPI, and keeps what it may touch */
         return;
     }

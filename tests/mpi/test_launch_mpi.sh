@@ -119,7 +119,7 @@ train --resume --strategy ps --run nowhere"
   wait $pid || code=$?
   same "$mpi: exit code after SIGTERM" "$code" 143
   last '^muster: launch: stopped by SIGTERM; both ranks ended; rank 0: asked to end; continue with: it$'
-  grep -q 'rank 0 | muster: asked to end' err || fail "$mpi: rank 0 did not hear of it"
+  grep -q 'rank 0 | muster: asked to end' err || fail "$mpi: rank 0 did not end"
   nothing_left
 
   [ -n "${all:-}" ] || continue
@@ -135,7 +135,7 @@ train --resume --strategy ps --run nowhere"
     wait_for out "rank 1 | ready"
     wait_for out "rank 0 | ready"
     kill -INT $pid
-    wait_for err "asking the ranks to end"
+    wait_for err "stopping the ranks"
     [ $how = grace ] || kill -INT $pid
     code=0
     wait $pid || code=$?
