@@ -364,7 +364,7 @@ static void test_damage(void **state)
         {"\"tensor\": \"weight[0:17]\"", "\"tensor\": \"weight[0:18]\"",
          "has no tensor \"weight[0:18]\", which the manifest names"},
         {"\"tensor\": \"weight[0:17]\"", "\"tensor\": \"weight[500:2000]\"",
-         "\"weight[500:2000]\" has 1500 elements and the manifest says 17"},
+         "\"weight[500:2000]\" has 1500 elements, but the manifest states 17"},
         {"\"tensor\": \"weight[0:17]\"", "\"tensor\": 7", "a name in \"tensor\" is not a text"},
         {"\"first\": 17,", "\"first\": 16,", "element 16 of \"weight\" is there twice"},
         {"\"count\": 1500", "\"count\": 1499", "element 1999 of \"weight\" is missing"},
