@@ -38,6 +38,7 @@ const mst_known_net mst_known_nets[] = {
         .text = MST_NET_MLP,
         .in = {1, 28, 28},
         .n_classes = 10,
+        .takes_hidden = true,
     },
     {0},
 };

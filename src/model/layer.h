@@ -138,6 +138,7 @@ typedef struct mst_known_net {
     const char *name, *help, *text;
     mst_dims in; /* the input it was designed for */
     uint32_t n_classes;
+    bool takes_hidden; /* --hidden gives the sizes of its hidden layers */
 } mst_known_net;
 extern const mst_known_net mst_known_nets[];
 

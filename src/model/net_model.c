@@ -106,7 +106,7 @@ mst_status mst_net_text(const char *model, const mst_model_options *options, cha
     static const char *const activations[] = {"relu", "tanh", "sigmoid"};
     const char *activation = activations[options->activation];
     const mst_known_net *known = net_find_known(model);
-    bool mlp = strcmp(model, "mlp") == 0;
+    bool takes_hidden = known != NULL && known->takes_hidden;
     if (options->net_text != NULL) {
         *out = mst_strdup(options->net_text);
         return *out != NULL ? MST_OK : mst_fail_memory();
@@ -114,14 +114,14 @@ mst_status mst_net_text(const char *model, const mst_model_options *options, cha
     if (options->net != NULL && known != NULL)
         return mst_fail(MST_EUSAGE, "--net %s is for --model net; --model %s has a net of its own",
                         options->net, model);
-    if (options->hidden != NULL && !mlp)
+    if (options->hidden != NULL && !takes_hidden)
         return mst_fail(MST_EUSAGE, "--hidden is for --model mlp");
     if (known == NULL && options->activation != 0)
         return mst_fail(MST_EUSAGE, "--activation is for nets that come with muster: change %s instead",
                         options->net != NULL ? options->net : "the net file");
     if (known == NULL)
         return read_net_file(options, out);
-    if (mlp && options->hidden != NULL)
+    if (options->hidden != NULL)
         return mlp_text(options->hidden, activation, out);
     return with_activation(known->text, activation, out);
 }
