@@ -268,10 +268,7 @@ static mst_status chain_join(chain_parser *p, mst_layer *layer)
 {
     mst_chain *chain = p->chain;
     layer->in = p->at;
-    if (layer->ops->shape == NULL)
-        layer->out = layer->in;
-    else
-        TRY(at_line(p, layer->ops->shape(layer)));
+    TRY(at_line(p, layer->ops->shape(layer)));
     uint64_t size = (uint64_t)layer->out.c * layer->out.h; /* each below 2^32 */
     if (size > MST_SIZE_MAX || size * layer->out.w > MST_SIZE_MAX)
         return chain_fail_line(p, "%s: %ux%ux%u numbers come out of it; at most 2^28 are possible",

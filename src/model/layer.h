@@ -83,8 +83,7 @@ struct mst_layer_ops {
     const char
         *main_option; /* the option that a bare first number sets: "conv 6" is "conv filters=6"; or NULL */
 
-    /* Checks options and self->in, sets self->out and the parameters. A failure names what does not fit.
-     * NULL: self->out is self->in, and there are no parameters. */
+    /* Checks options and self->in, sets self->out and the parameters. A failure names what does not fit. */
     mst_status (*shape)(mst_layer *self);
     uint64_t (*flops)(const mst_layer *self); /* of one image, forward, a multiply-add counting as two */
     size_t (*state_size)(const mst_layer *self,

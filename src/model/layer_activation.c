@@ -31,6 +31,7 @@ static uint64_t one_flop(const mst_layer *self)
         .name = #kind,                                                                                       \
         .help = text,                                                                                        \
         .size = sizeof(mst_layer),                                                                           \
+        .shape = mst_layer_same_shape,                                                                       \
         .flops = one_flop,                                                                                   \
         .forward = kind##_forward,                                                                           \
         .backward = kind##_backward,                                                                         \

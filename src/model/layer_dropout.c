@@ -86,6 +86,7 @@ const mst_layer_ops mst_layer_dropout = {
     .options = dropout_options,
     .options_at = offsetof(mst_dropout, options),
     .main_option = "rate",
+    .shape = mst_layer_same_shape,
     .flops = dropout_flops,
     .state_size = dropout_state_size,
     .forward = dropout_forward,

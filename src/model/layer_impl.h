@@ -49,6 +49,9 @@ typedef struct mst_weight_options {
 void mst_layer_weights(mst_layer *self, const mst_weight_options *options, uint32_t n_dims,
                        const uint64_t *dims, uint64_t fan_in, uint64_t fan_out, uint64_t n_out);
 
+/* The shape function of layers whose output has the shape of their input. */
+mst_status mst_layer_same_shape(mst_layer *self);
+
 /* A window that slides over an image. */
 typedef struct mst_window {
     uint32_t kh, kw, stride, pad;

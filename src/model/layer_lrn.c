@@ -121,6 +121,7 @@ const mst_layer_ops mst_layer_lrn = {
     .options = lrn_options,
     .options_at = offsetof(mst_lrn, options),
     .main_option = "size",
+    .shape = mst_layer_same_shape,
     .flops = lrn_flops,
     .state_size = lrn_state_size,
     .forward = lrn_forward,

@@ -47,6 +47,12 @@ void mst_layer_weights(mst_layer *self, const mst_weight_options *options, uint3
     self->n_params = 2;
 }
 
+mst_status mst_layer_same_shape(mst_layer *self)
+{
+    self->out = self->in;
+    return MST_OK;
+}
+
 mst_status mst_window_out(const mst_layer *self, const mst_window *window, mst_dims *out)
 {
     uint64_t h = (uint64_t)self->in.h + 2ull * window->pad, w = (uint64_t)self->in.w + 2ull * window->pad;

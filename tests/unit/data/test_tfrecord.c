@@ -537,7 +537,7 @@ static void bad_options(void **state)
         "x.tfrecord: the first 1 records have no feature \"I2\" (--tf-columns); I2:bytes, I2:int64 or "
         "I2:float gives its type");
     f->options.tf_columns = "I1:int64";
-    expect_failure(0, MST_EINPUT, "x.tfrecord: feature \"I1\" holds float, but --tf-columns says int64");
+    expect_failure(0, MST_EINPUT, "x.tfrecord: feature \"I1\" holds float, but --tf-columns declares int64");
     f->options.tf_columns = "I1,I1";
     expect_failure(0, MST_EUSAGE, "the --tf-... options name the feature \"I1\" twice");
     f->options.tf_columns = "I2..I1";
