@@ -1,8 +1,9 @@
 /* A team: N threads of one process that run the same function side by side, with barriers between phases.
  *
  * Thread 0 of the team is the caller of mst_team_run. Waits inside a team are for the team's own threads,
- * which compute and never block on anything outside the process; they are therefore the one kind of wait
- * without a deadline. A barrier spins briefly and then sleeps, so that more threads than cores still work. */
+ * which compute and never block on anything outside the process; these waits have no
+ * deadline (docs/PARAMETER-SERVER.md, "Waits"). A barrier spins briefly and then sleeps, so that more threads
+ * than cores still work. */
 #ifndef MST_BASE_TEAM_H
 #define MST_BASE_TEAM_H
 

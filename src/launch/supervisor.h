@@ -3,8 +3,8 @@
  *
  * The supervisor starts, stops and kills processes, collects their lines and their ends, and records what all
  * commands need of them (mst_child). The policy is the command's: on_ended decides whether an end is a
- * failure and what follows. It may start the same child again, which keeps its index and its name: this is
- * the one place where processes are restarted.
+ * failure and what follows. It may start the same child again, which keeps its index and its name; the
+ * decision to restart is in launch_mpi.c.
  *
  * Stopping a child: it receives SIGTERM (mst_supervisor_stop), and is killed when the grace period is over.
  * Signals: on_stop gets the first SIGINT, SIGTERM or SIGHUP; a second one kills all children.

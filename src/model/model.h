@@ -67,10 +67,13 @@ typedef struct mst_weights {
     uint32_t *map_scratch;
 } mst_weights;
 
-/* A step as strategies see it (DESIGN.md, "A step"): the model calls need(range) before it reads a dense
- * range and ready(range) when that range's gradient is final. The step or either function may be NULL (local:
- * nothing to do). Random numbers of a step (dropout) are keyed by seed, number, and the row's place in the
- * global batch, of which first_row is the start of this share. */
+/* A step of a strategy. The model calls need(range) before the first read of a dense range in the step: on
+ * return the range has the weights of this step, and its gradient is cleared if the model adds to it. The
+ * model calls ready(range) when the gradient of that range is final: it does not write that gradient again in
+ * the step. Every range gets both calls once per step, also if the batch is empty. A failure of either ends
+ * the step. The step or either function may be NULL (local: nothing to do). Random numbers of a step
+ * (dropout) are keyed by seed, number, and the row's place in the global batch, of which first_row is the
+ * start of this share. */
 typedef struct mst_step {
     mst_status (*need)(struct mst_step *self, uint32_t range);
     mst_status (*ready)(struct mst_step *self, uint32_t range);

@@ -190,7 +190,7 @@ static mst_status comm_finish(mst_comm *self, uint32_t n, mst_mpi_request *reque
 }
 
 mst_status mst_comm_exchange(mst_comm *self, const mst_comm_message *sends, uint32_t n_sends,
-                             const mst_comm_message *receives, uint32_t n_receives, bool patience,
+                             const mst_comm_message *receives, uint32_t n_receives, bool until_lost,
                              const char *what)
 {
     const mst_mpi_ops *ops = self->mpi->ops;
@@ -215,7 +215,7 @@ mst_status mst_comm_exchange(mst_comm *self, const mst_comm_message *sends, uint
     }
     atomic_store(&self->in_mpi, false);
     if (st == MST_OK)
-        st = comm_finish(self, n, requests, done, patience, what);
+        st = comm_finish(self, n, requests, done, until_lost, what);
     if (requests != few)
         mst_free(requests);
     if (done != few_done)

@@ -93,10 +93,10 @@ typedef struct mst_comm_message {
     int peer, tag;
 } mst_comm_message;
 
-/* Sends and receives all of them; what: for the sentence when they do not arrive. patience: waits as
+/* Sends and receives all of them; what: for the error when they do not arrive. until_lost: waits as
  * long as no rank is lost. */
 mst_status mst_comm_exchange(mst_comm *self, const mst_comm_message *sends, uint32_t n_sends,
-                             const mst_comm_message *receives, uint32_t n_receives, bool patience,
+                             const mst_comm_message *receives, uint32_t n_receives, bool until_lost,
                              const char *what);
 
 /* bytes of every rank, rank r's at all + r * bytes, to every rank, or (to_root) to rank 0 alone. */

@@ -128,7 +128,7 @@ static mst_status assembly_other_images(const mst_dataset *d, uint32_t c, uint32
     char size[64] = "";
     if (d->encoded && i->channels == c)
         snprintf(size, sizeof size, "; give --image-size %ux%u", h, w);
-    return mst_fail(MST_EINPUT, "%s: its images are %ux%ux%u, and %s %ux%ux%u%s", d->name, i->channels,
+    return mst_fail(MST_EINPUT, "%s: its images are %ux%ux%u, but %s %ux%ux%u%s", d->name, i->channels,
                     i->height, i->width, whose, c, h, w, size);
 }
 
@@ -170,18 +170,18 @@ mst_status mst_assembly_check_rows(const mst_assembly *self, const mst_augment *
         if (i->channels != augment->channels || i->height != augment->in_height ||
             i->width != augment->in_width)
             return assembly_other_images(d, augment->channels, augment->in_height, augment->in_width,
-                                         "the model is for images of");
+                                         "the model expects images of");
         got = (mst_dims){augment->channels, augment->height, augment->width};
     }
     if (sides && images && memcmp(&got, &chain->in, sizeof got) != 0)
         return got.h != i->height || got.w != i->width
-                   ? mst_fail(MST_EINPUT, "%s: its images come to %ux%ux%u, and the net takes %ux%ux%u",
+                   ? mst_fail(MST_EINPUT, "%s: its images become %ux%ux%u, but the net expects %ux%ux%u",
                               d->name, got.c, got.h, got.w, chain->in.c, chain->in.h, chain->in.w)
-                   : assembly_other_images(d, chain->in.c, chain->in.h, chain->in.w, "the net takes");
+                   : assembly_other_images(d, chain->in.c, chain->in.h, chain->in.w, "the net expects");
     if (numbers == 0 || numbers == shape->n_features)
         return MST_OK;
     if (sides)
-        return mst_fail(MST_EINPUT, "%s: its rows are %llu numbers, and the net takes %ux%ux%u", d->name,
+        return mst_fail(MST_EINPUT, "%s: its rows have %llu values, but the net expects %ux%ux%u", d->name,
                         (unsigned long long)numbers, chain->in.c, chain->in.h, chain->in.w);
     if (fixed && (chain != NULL || shape->n_dense == shape->n_features))
         return assembly_other_length(d, numbers, shape->n_features);

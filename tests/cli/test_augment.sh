@@ -51,7 +51,7 @@ expect 0 predict r $test --normalise "$numbers" --what class
 cmp -s out classes || fail "the same numbers given predict something else"
 expect 0 predict r $test --normalise none --what class
 ! cmp -s out classes || fail "--normalise none changes nothing"
-refused 1 "its images come to 1x20x20, and the net takes 1x24x24" eval r $test --crop 20x20
+refused 1 "its images become 1x20x20, but the net expects 1x24x24" eval r $test --crop 20x20
 refused 2 "--what name: the classes of r have no names" predict r $test --what name
 expect 0 train --run r --resume --epochs 2
 expect 0 train $images --test $test --model lenet-small --crop 24x24 --mirror --normalise auto --batch 20 --lr 0.05 \

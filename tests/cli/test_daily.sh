@@ -2,8 +2,8 @@
 # A resume without work warns, or fails with --fail-if-done.
 . "$(dirname "$0")/common.sh"
 
-says() {
-  grep -qF -- "$1" err || fail "not said: $1"
+err_has() {
+  grep -qF -- "$1" err || fail "not in err: $1"
 }
 
 expect 0 data gen criteo --rows 900 --features 5000 --out all.libsvm
@@ -16,15 +16,15 @@ how="--optimizer adagrad --batch 10 --shuffle-rows 0 --schedule inverse --decay-
 # ---- a file a day ----
 expect 0 train day1.vw --run daily $how
 expect 0 train day1.vw --run daily --resume --json
-says 'nothing was trained: the run has done all of --epochs 1 on day1.vw'
+err_has 'nothing was trained: the run has done all of --epochs 1 on day1.vw'
 same "steps after a resume with nothing to do" "$(figure steps)" 30
 same "checkpoint after a resume with nothing to do" "$(figure checkpoint)" daily/checkpoints/step-000000000030
 grep -q '"verdict"' out && fail "a verdict on a resume that trained nothing"
 expect 4 train day1.vw --run daily --resume --fail-if-done
-says 'nothing was trained: the run has done all of --epochs 1 on day1.vw'
+err_has 'nothing was trained: the run has done all of --epochs 1 on day1.vw'
 for day in 2 3; do
   expect 0 train day$day.vw --run daily --resume --json --fail-if-done
-  says "new data, day$day.vw"
+  err_has "new data, day$day.vw"
   same "steps after day $day" "$(figure steps)" $((30 * day))
 done
 expect 0 train all.vw --run whole $how
@@ -50,19 +50,19 @@ for day in 1 2 3; do
 done
 same_model daily piped
 "$muster" train - --run piped --resume --resume-data same <day3.vw >out 2>err && fail "rows of a pipe are skipped"
-says 'standard input can be read only once, so --resume-data same'
+err_has 'standard input can be read only once, so --resume-data same'
 same_model daily renewed
 
 # Steps, rows and seconds are limits of each day's training too.
 expect 0 train day1.vw --run limited $how --steps 7
 expect 0 train day2.vw --run limited --resume --json
 same "steps with --steps 7 a day" "$(figure steps)" 14
-says 'the last pass over day1.vw stopped after 70 rows'
+err_has 'the last pass over day1.vw stopped after 70 rows'
 expect 4 train --run limited --resume --fail-if-done
-says 'has done all of --steps 7'
+err_has 'has done all of --steps 7'
 expect 0 train day1.vw --run limited --overwrite $how --rows 70
 expect 4 train --run limited --resume --fail-if-done
-says 'has done all of --rows 70'
+err_has 'has done all of --rows 70'
 
 # ---- which data is new: by its contents, unless said otherwise ----
 expect 0 train day1.vw --run moved $how --steps 7
@@ -106,4 +106,4 @@ for options in "--mode sync" "--mode async"; do
   grep -q '^checkpoint  *served/checkpoints/step-' out || fail "the checkpoint after a resume with nothing to do"
 done
 expect 4 launch --servers 1 --workers 1 -- train day3.vw --run served --resume --fail-if-done
-says 'launch: nothing was trained'
+err_has 'launch: nothing was trained'

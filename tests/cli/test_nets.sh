@@ -105,17 +105,17 @@ expect 0 data gen images --size 1x14x56 --classes 10 --rows 60 --test-rows 20 --
 refused 1 "wide/train.gen already exists; choose another folder, or replace it with --overwrite" data gen images --out wide
 expect 0 data gen images --size 1x14x56 --classes 10 --rows 60 --test-rows 20 --out wide --overwrite
 expect 0 data gen blobs --rows 60 --features 20 --classes 10 --out twenty.libsvm
-refused 1 "colour/test.gen: its images are 3x16x16, and the net takes 1x28x28" \
+refused 1 "colour/test.gen: its images are 3x16x16, but the net expects 1x28x28" \
   train $images --net my.net --test colour/test.gen --steps 1 --run w
 expect 0 train $images --model softmax --steps 2 --run soft
 for command in eval predict; do
-  refused 1 "wide/test.gen: its images are 1x14x56, and the net takes 1x28x28" $command r wide/test.gen
-  refused 1 "colour/test.gen: its images are 3x16x16, and the net takes 1x28x28" $command r colour/test.gen
-  refused 1 "twenty.libsvm: its rows are 20 numbers, and the net takes 1x28x28" $command r twenty.libsvm
-  refused 1 "colour/test.gen: its images are 3x16x16, and the net takes 1x28x28" $command m colour/test.gen
-  refused 1 "colour/test.gen: its rows are 768 numbers (images), and the model takes 784" $command soft colour/test.gen
+  refused 1 "wide/test.gen: its images are 1x14x56, but the net expects 1x28x28" $command r wide/test.gen
+  refused 1 "colour/test.gen: its images are 3x16x16, but the net expects 1x28x28" $command r colour/test.gen
+  refused 1 "twenty.libsvm: its rows have 20 values, but the net expects 1x28x28" $command r twenty.libsvm
+  refused 1 "colour/test.gen: its images are 3x16x16, but the net expects 1x28x28" $command m colour/test.gen
+  refused 1 "colour/test.gen: its rows have 768 values (images), but the model expects 784" $command soft colour/test.gen
 done
-refused 1 "twenty.libsvm: its rows are 20 numbers, and the net takes 1x28x28" \
+refused 1 "twenty.libsvm: its rows have 20 values, but the net expects 1x28x28" \
   train twenty.libsvm --features 20 --classes 10 --net my.net --run w
 expect 0 train colour/train.gen --model mlp --hidden 5 --normalise auto --steps 1 --run normal
 refused 1 "$images: images are 1x28x28, but the model needs images of 3x16x16" eval normal $images

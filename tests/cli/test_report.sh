@@ -91,7 +91,7 @@ expect 0 launch --workers 2 --logs none -- train train.cache --test test.cache -
 expect 0 train --resume --run runs/mixed --steps 40 --strategy local --batch 50 --quiet
 expect 0 launch --workers 3 --logs none -- train --resume --run runs/mixed --steps 60 --quiet
 expect 0 train --resume --run runs/mixed --steps 70 --batch 20 --quiet
-grep -q 'resuming: the global batch changes from 50 to 60 rows, as --batch asks' err || fail "no word of another batch: $(cat err)"
+grep -q 'resuming: the global batch changes from 50 to 60 rows, as set by --batch' err || fail "the new batch is not reported: $(cat err)"
 expect 0 train --resume --run runs/mixed --quiet
 expect 0 report runs/mixed --markdown
 has 'strategy ps → local, workers 2 → 1, batch 100 → 50, global-batch 200 → 50 |'
@@ -120,7 +120,7 @@ launch --servers
 train train.cache"
 muster=$muster bash -e again.sh >/dev/null 2>err || fail "the commands of pieces fail: $(cat again.sh err)"
 grep -q 'the global batch stays 50 rows' err || fail "the global batch that stays is said to change: $(cat err)"
-grep -q 'from 50 to 60 rows, as --batch asks' err || fail "another option is said to ask: $(cat err)"
+grep -q 'from 50 to 60 rows, as set by --batch' err || fail "the message names another option: $(cat err)"
 same "metrics of the pieces made again" "$(cut -d, -f1-3,6- mixed-again/metrics.csv)" "$(cut -d, -f1-3,6- runs/mixed/metrics.csv | uniq)"
 # Manifests without the launcher of a piece.
 python3 -c 'import json

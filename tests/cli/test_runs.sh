@@ -81,7 +81,7 @@ has '# optimizer: "sgd"'
 expect 0 data gen blobs --rows 300 --out blobs.libsvm
 refused 2 'top-5 accuracy needs more than five classes' --log error train blobs.libsvm --model softmax --valid 0.2 --until 'valid_top5>=0.5' --run x
 refused 2 'AUC needs a binary model' --log error train blobs.libsvm --model softmax --valid 0.2 --until 'valid_auc>=0.5' --run x
-refused 2 '--classes 3: logreg tells two classes apart' --log error train train.cache --classes 3 --run x
+refused 2 '--classes 3: logreg supports two classes' --log error train train.cache --classes 3 --run x
 # piped SENTENCE ARGS...: refused before anything is read.
 piped() {
   local sentence=$1

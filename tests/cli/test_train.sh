@@ -175,7 +175,7 @@ for signal in INT TERM HUP; do
   wait "$pid" || code=$?
   same "exit code after SIG$signal" "$code" $((128 + $(kill -l $signal)))
   step=$(sed -n "s/^muster: stopped by SIG$signal at step \([0-9,]*\); continue with: muster train --run i --resume\$/\1/p" err | tr -d ,)
-  [ -n "$step" ] || fail "SIG$signal: it does not say how to go on"
+  [ -n "$step" ] || fail "SIG$signal: the resume command is missing"
   has 'stop requested'
   json i/manifest.json 'd["state"] == "stopped"'
   only i/checkpoints "step-$(printf %012d "$step")"

@@ -38,12 +38,12 @@ until_true() {
     sleep 0.02
   done
 }
-says() {
+log_has() {
   grep -qE -- "$2" "$1.log" 2>/dev/null
 }
-# wait_for NAME PATTERN [SECONDS]: until the process has said it.
+# wait_for NAME PATTERN [SECONDS]: until the log of the process has a matching line.
 wait_for() {
-  until_true "${3:-20}" "$1 does not say: $2" says "$1" "$2"
+  until_true "${3:-20}" "$1 does not log: $2" log_has "$1" "$2"
 }
 said() {
   says "$1" "$2" || fail "$1 has not said: $2"

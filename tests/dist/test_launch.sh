@@ -157,8 +157,8 @@ last "muster: launch: worker 1 failed first (exit 1): data.txt:17: bad label"
 PLAY='sleep 0.2; echo "muster: --rows: not a number" >&2; exit 2' \
   PLAY_server_0='echo "muster: worker 0 is gone" >&2; exit 3' launch 2 --workers 1 --logs none -- train
 last "muster: launch: worker 0 failed first (exit 2): --rows: not a number"
-PLAY_server_0='until [ -e told ]; do sleep 0.02; done; echo "muster-origin: worker 0" >&2; echo "muster: worker 0: no such file" >&2; exit 1' \
-  PLAY='echo "muster: no such file" >&2; >told; sleep 0.2; exit 1' launch 1 --workers 1 --logs none -- train
+PLAY_server_0='until [ -e failed ]; do sleep 0.02; done; echo "muster-origin: worker 0" >&2; echo "muster: worker 0: no such file" >&2; exit 1' \
+  PLAY='echo "muster: no such file" >&2; >failed; sleep 0.2; exit 1' launch 1 --workers 1 --logs none -- train
 last "muster: launch: worker 0 failed first (exit 1): no such file"
 # A server that cannot begin explains why workers have failed before it, who met the server of another job.
 PLAY='>met; echo "muster: refused by server 0: it belongs to job x" >&2; exit 2' \
@@ -282,7 +282,7 @@ finish 0
 same "checkpoints" "$(grep -c checkpoint out)" 1
 
 # ---- launch is killed ----
-# A muster that is told to watch its standard input ends with whoever holds it. `data stat` of a pipe that never ends
+# A muster that monitors its standard input ends when its holder ends. `data stat` of a pipe that never ends
 # waits as long as one lets it.
 cat >held <<'END'
 #!/bin/bash
@@ -359,7 +359,7 @@ kill -9 "$pid"
 wait "$pid" 2>/dev/null || true
 nothing_left 8
 
-# Two jobs at one port: the last line of the second says so.
+# Two jobs at one port: the last line of the second names the port.
 mkfifo port.fifo held.fifo
 python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(); open("port.fifo", "w").write(str(s.getsockname()[1])); open("held.fifo").read()' &
 holder=$!

@@ -7,7 +7,7 @@ common="c.cache --epochs 1 --batch 1 --start-timeout 20 --json"
 eval="--test t.cache --eval-every $every"
 
 # ---- order ----
-# A worker that is first waits, and says for whom; one that comes late takes rows all the same.
+# The first worker waits, and logs for which process; a late worker still gets rows.
 cluster 2 2
 worker 0 $common $eval --mode async --run run
 wait_for w0 'waiting for server 0 at unix:@.*, server 1 at unix:@'

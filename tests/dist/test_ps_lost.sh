@@ -29,7 +29,7 @@ for m in 1 2; do
   lose $m --mode sync --quorum 2
 done
 
-# Worker 0 is stopped: detected by its silence; when it continues, it is told. If it was the chief,
+# Worker 0 is stopped: detected by its silence; when it continues, it receives the reason. If it was the chief,
 # another evaluates.
 for mode in sync async; do
   rm -rf run
@@ -37,18 +37,18 @@ for mode in sync async; do
   wait_for s0 'step .* test +loss'
   signal w0 STOP
   wait_for s0 'warning: worker 0 .*; the job continues without it' 10
-  [ $mode = async ] || wait_for s0 'worker 1 evaluates from now on' # async: whoever joined first evaluates
-  continues "$mode: nobody evaluates after worker 0 is lost"
+  [ $mode = async ] || wait_for s0 'worker 1 evaluates from now on' # async: the worker that joined first evaluates
+  continues "$mode: no worker evaluates after worker 0 is lost"
   stops s1 w1
   same "worker 0, $mode" "$(worker_fact s0 0 state)" lost
   completes 2 2
-  [ -n "$(fact_of r test_loss)" ] || fail "nobody evaluated at the end"
+  [ -n "$(fact_of r test_loss)" ] || fail "no worker evaluated at the end"
   signal w0 CONT
   ends w0 3
   said w0 '^muster: this worker was silent for [0-9.]+ s and server [01] dropped it; the job continues without it$'
 done
 
-# A server is stopped: workers say that it is silent, and it says so itself when it continues.
+# A server is stopped: workers report that it is silent, and it reports this itself when it continues.
 rm -rf run
 job 1 2 $common --run run --test t.cache --eval-every $every --mode sync --peer-timeout 2
 wait_for s0 'step .* test +loss'
@@ -60,7 +60,7 @@ ends s0 3
 ! grep -q ',death,' run/marks.csv || fail "workers that left a silent server are marked as dead"
 said s0 '^muster: this server was silent for [0-9.]+ s and all workers left; the weights are saved; continue with --resume'
 
-# While a worker is stopped, the progress line says that no step was done and names it, without a time that is left.
+# While a worker is stopped, the progress line shows that no step was done and names it, without a time that is left.
 for mode in sync async; do
   rm -rf run
   job 1 2 $common --run run --mode $mode --peer-timeout 600

@@ -94,11 +94,11 @@ resized 2 40 6 12 'resuming with 2 workers instead of 3: the global batch stays 
 grep -qE '"lr": 0.4(5|4999)' run/manifest.json || fail "the learning rate of two workers is not that of three"
 resized 5 60 3 12 'resuming with 5 workers instead of 2: the global batch stays 12 rows, so each takes at most 3 rows a step instead of 6'
 same "rows of 60 steps" "$(fact_of r rows)" 720
-resized 2 80 4 8 'resuming with 2 workers instead of 5: the global batch changes from 12 to 8 rows, as --batch asks' --batch 4
-resized 1 100 4 4 'resuming with 1 worker instead of 2: the global batch changes from 8 to 4 rows, as --global-batch asks' --global-batch 4
-resized 1 105 6 6 'resuming: the batch changes from 4 to 6 rows, as --batch asks' --batch 6
+resized 2 80 4 8 'resuming with 2 workers instead of 5: the global batch changes from 12 to 8 rows, as set by --batch' --batch 4
+resized 1 100 4 4 'resuming with 1 worker instead of 2: the global batch changes from 8 to 4 rows, as set by --global-batch' --global-batch 4
+resized 1 105 6 6 'resuming: the batch changes from 4 to 6 rows, as set by --batch' --batch 6
 resized 2 110 3 6 'resuming with 2 workers instead of 1: the global batch stays 6 rows, so each takes 3 rows a step instead of 6' --global-batch 6
-resized 2 115 2 4 'resuming: the global batch changes from 6 to 4 rows, as --batch asks' --batch 2
+resized 2 115 2 4 'resuming: the global batch changes from 6 to 4 rows, as set by --batch' --batch 2
 resized 1 118 4 4 'resuming with 1 worker instead of 2: the global batch stays 4 rows, so it takes 4 rows a step instead of 2'
 expect 0 train --resume --run run --strategy ps --workers 2 --steps 120 --json
 cp out r.out

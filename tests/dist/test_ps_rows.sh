@@ -77,7 +77,7 @@ rm -rf run
 cp s.svm d0/b.svm
 cp s.svm d2/b.svm
 { cat s.svm && echo "1 7:x"; } >d1/b.svm
-# A run that had begun says how it ended.
+# The manifest of a run that had begun has its end.
 failed_or_none() {
   [ ! -e run ] || grep -q '"state": "failed"' run/manifest.json || fail "a run was left: $(find run)"
   rm -rf run

@@ -20,7 +20,7 @@ over() {
     code=0
     wait "${pid_of[$name]}" || code=$?
     unset "pid_of[$name]"
-    [ $code = 0 ] || says "$name" 'too late to join|no answer within' || fail "$name: exit code $code"
+    [ $code = 0 ] || log_has "$name" 'too late to join|no answer within' || fail "$name: exit code $code"
   done
 }
 # sent: arrows that workers begin.

@@ -43,9 +43,9 @@ well() {
   ranks "$@"
   [ $code = 0 ] || { tail -n 20 "$work/out" >&2 && fail "$*: exit code $code"; }
 }
-# says TEXT [TIMES]: that many lines of err contain it (default: one or more).
-says() {
+# err_has TEXT [TIMES]: that many lines of err contain it (default: one or more).
+err_has() {
   local n
   n=$(grep -cF -- "$1" "$work/err" || true)
-  [ "${2:-}" = "$n" ] || { [ -z "${2:-}" ] && [ "$n" -gt 0 ]; } || fail "$n lines say: $1"
+  [ "${2:-}" = "$n" ] || { [ -z "${2:-}" ] && [ "$n" -gt 0 ]; } || fail "$n lines contain: $1"
 }

@@ -297,19 +297,19 @@ static void test_refused_by_event(void **state)
     for (int i = 0; i < 2; i++) {
         end e = {0};
         uint8_t *bytes = pattern_new(7, 300000);
-        const char *says = i == 0 ? "type 20 is not wanted here" : "message 7 is not wanted here";
+        const char *expected = i == 0 ? "type 20 is not wanted here" : "message 7 is not wanted here";
         open_pair(&e);
         e.refuse_body = i == 0;
         e.refuse_message = i == 1;
         if (works) {
             assert_int_equal(send_bytes(&e, 20, 7, bytes, i == 0 ? 300000 : 300, bytes), MST_OK);
             PUMP(&e, NULL, e.n_down == 1);
-            assert_non_null(strstr(e.why.text, says));
+            assert_non_null(strstr(e.why.text, expected));
         }
         if (serves) {
             PUMP(&e, NULL, e.n_down == 1);
             assert_non_null(strstr(e.why.text, "worker 2 (mpi:1) was dropped: "));
-            assert_non_null(strstr(e.why.text, says));
+            assert_non_null(strstr(e.why.text, expected));
             assert_int_equal(e.n_messages, i);
         }
         close_end(&e);

@@ -289,7 +289,7 @@ static void test_no_mpi(void **state)
     assert_null(comm);
 }
 
-/* The other rank never posts: the wait ends at its deadline and says what did not come. */
+/* The other rank never posts: the wait ends at its deadline, and the error names the missing message. */
 static void test_deadline(void **state)
 {
     fake_world world;

@@ -49,7 +49,7 @@ RANK
   big="--m 1000 --k 180000 --n 100"
   for mpi in $implementations; do
     well $mpi 5 bash limited.sh "$muster" matmul $big --json
-    says "(RLIMIT_AS (ulimit -v))" 1
+    err_has "(RLIMIT_AS (ulimit -v))" 1
     moved=$(value bytes_moved)
     well $mpi 5 bash limited.sh "$muster" matmul $big --placement round-robin --no-check --json
     [ "$moved" -lt "$(value bytes_moved)" ] || fail "$mpi: $moved bytes moved, dealt out in turn $(value bytes_moved)"
@@ -60,12 +60,12 @@ fi
 for mpi in $implementations; do
   ranks $mpi 3 "$muster" matmul --m 30000 --memory 10k
   [ $code = 1 ] || fail "$mpi: too little memory: exit code $code"
-  says "muster: " 1
-  says "30000 x 30000 x 30000 on 3 ranks needs at least" 1
+  err_has "muster: " 1
+  err_has "30000 x 30000 x 30000 on 3 ranks needs at least" 1
   ranks $mpi 3 "$muster" matmul "$golden/int32.npy" "$golden/b.npy"
   [ $code = 1 ] || fail "$mpi: wrong dtype: exit code $code"
-  says "muster: " 1
-  says "int32.npy: has dtype <i4" 1
+  err_has "muster: " 1
+  err_has "int32.npy: has dtype <i4" 1
 done
 
 # ---- wrong or differing arguments are reported once, by the rank that has them ----
@@ -76,14 +76,14 @@ RANK
 for mpi in $implementations; do
   ranks $mpi 3 "$muster" matmul --m 30 --trace --out c.npy
   same "$mpi: exit code of wrong usage" $code 2
-  says "muster: " 1
-  says "muster: --trace makes no C: leave out --out" 1
+  err_has "muster: " 1
+  err_has "muster: --trace makes no C: leave out --out" 1
   for case in "--k 31|rank 1 has --k 31, rank 0 has 0: give all ranks the same" "--seed 7|rank 1 has --seed 7, rank 0 has 1" \
     "--bogus|rank 1: unknown option --bogus" "a.npy b.npy|rank 1: --m, --n and --k are for generated matrices"; do
     differ=${case%%|*} ranks $mpi 3 bash differ.sh "$muster" matmul --m 30 --out c.npy
     same "$mpi: exit code of ranks that differ in $case" $code 2
-    says "muster: " 1
-    says "muster: ${case##*|}" 1
+    err_has "muster: " 1
+    err_has "muster: ${case##*|}" 1
     [ ! -e c.npy ] || fail "$mpi: ranks that differ made a product"
   done
   differ="--threads 1 --memory 100M" ranks $mpi 3 bash differ.sh "$muster" matmul --m 30
@@ -96,14 +96,14 @@ expect 0 matmul --m 40 --out full/c.npy
 rm full/c.npy
 for k in 1 2; do
   MUSTER_FAIL_WRITE=$k expect 1 matmul --m 40 --out full/c.npy
-  says "muster: full/c.npy: cannot be written: No space left on device" 1
+  err_has "muster: full/c.npy: cannot be written: No space left on device" 1
   only full
 done
 for mpi in $implementations; do
   for k in 1 2; do # of every rank: rank 0's first is the header
     MUSTER_FAIL_WRITE=$k ranks $mpi 3 "$muster" matmul --m 40 --out full/c.npy
     [ $code != 0 ] || fail "$mpi: write $k failed unnoticed"
-    says "full/c.npy: cannot be written: No space left on device"
+    err_has "full/c.npy: cannot be written: No space left on device"
     only full
   done
 done
@@ -171,7 +171,7 @@ for mpi in $implementations; do
   kill -INT $job
   wait $job && fail "$mpi: an interrupted job ends with exit code 0" || true
   job=
-  says "muster: stopped by SIG" # all ranks may, who got it at the same time
+  err_has "muster: stopped by SIG" # all ranks may, who got it at the same time
   await 10 "$mpi: an interrupted job leaves $(ls killed)" eval '! begun'
   only killed
 done

@@ -24,9 +24,9 @@ for mpi in $implementations; do
 
   ranks $mpi 2 "$muster" train $options --strategy ps --servers 0 --run no
   same "exit code of --servers 0" $code 2
-  says "--servers 0: a parameter server is needed; for ranks of MPI that all train, give --strategy allreduce"
+  err_has "--servers 0: a parameter server is needed; for ranks of MPI that all train, give --strategy allreduce"
   ranks $mpi 2 "$muster" train $options --strategy ps --servers 2 --run no
-  says "started 2 ranks, and --servers 2 leaves none for workers; start at least 3"
+  err_has "started 2 ranks, and --servers 2 leaves none for workers; start at least 3"
 done
 
 # As they were started, ranks must have the same options.
@@ -36,7 +36,7 @@ exec "$@" --lr "0.$((r + 1))"
 RANK
 for mpi in $implementations; do
   ranks $mpi 2 bash differ.sh "$muster" train $options --strategy ps --run differ
-  says "worker 0 has --lr 0.2, the coordinator has 0.1"
+  err_has "worker 0 has --lr 0.2, the coordinator has 0.1"
 done
 
 # rank.sh keeps a rank's process and how it ended, out of reach of the launcher, which kills what is left within

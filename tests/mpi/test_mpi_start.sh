@@ -14,11 +14,11 @@ case $implementations in
   *openmpi*mpich*)
     ranks mpich 2 env MUSTER_MPI=openmpi "$table"
     same "exit code of the wrong MPI" $code 2
-    says "mpiexec (MPICH) started 2 processes, but Open MPI v"
-    says "(plug-in openmpi) sees 1: it does not belong to that launcher; use --mpi-plugin mpich, or start with"
+    err_has "mpiexec (MPICH) started 2 processes, but Open MPI v"
+    err_has "(plug-in openmpi) sees 1: it does not belong to that launcher; use --mpi-plugin mpich, or start with"
     ranks openmpi 2 env MUSTER_MPI=mpich "$table"
     same "exit code of the wrong MPI" $code 2
-    says "mpirun (Open MPI) started 2 processes, but MPICH v"
+    err_has "mpirun (Open MPI) started 2 processes, but MPICH v"
     expect 0 list mpi
     has "Open MPI v"
     has "MPICH v"
@@ -29,20 +29,20 @@ esac
 printf '1 1:1\n0 2:1\n' >"$work/two.libsvm"
 ranks $first 2 "$muster" train "$work/two.libsvm" --run "$work/alone"
 same "exit code of ranks that train by themselves" $code 2
-says "started 2 ranks, and with --strategy local each would train the same model"
+err_has "started 2 ranks, and with --strategy local each would train the same model"
 [ ! -e "$work/alone" ] || fail "ranks trained by themselves"
 
 # No launcher, no plug-in.
 "$table" 2>err && fail "without a launcher it started" || code=$?
 same "exit code without a launcher" $code 2
-says 'this process was not started by MPI: put `mpirun -n RANKS`'
+err_has 'this process was not started by MPI: put `mpirun -n RANKS`'
 SLURM_PROCID=0 SLURM_NTASKS=2 "$table" 2>err && fail "srun without MPI started it" || true
-says "srun started this process without MPI: add --mpi=pmix"
+err_has "srun started this process without MPI: add --mpi=pmix"
 ranks $first 1 env MUSTER_MPI=intel "$table"
-says "MUSTER_MPI intel: there is no such plug-in; choose auto, openmpi or mpich"
+err_has "MUSTER_MPI intel: there is no such plug-in; choose auto, openmpi or mpich"
 ranks $first 1 env MUSTER_PLUGINS="$work" "$table"
 same "exit code without a plug-in" $code 1
-says "started this process, but there is no MPI plug-in: install lib"
+err_has "started this process, but there is no MPI plug-in: install lib"
 MUSTER_PLUGINS=$work expect 0 list mpi
 has "MPI was not found when muster was built"
 cp "$muster" "$work/muster_mpi_openmpi.so"

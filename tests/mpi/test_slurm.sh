@@ -46,7 +46,7 @@ for mpi in $implementations; do
   grep -q '"global_batch": 100' out || fail "$mpi: one server and two workers did not make one job"
 done
 
-# Wrong pairings: no task trains anything, each says why.
+# Wrong pairings: no task trains anything, each reports the reason.
 wrong() {
   rm -rf wrong
   srun_muster 2 "$@" train c.cache --strategy allreduce --batch 50 --run wrong

@@ -51,8 +51,8 @@ cpu_group() {
     group cpu "$1" cpu.max "$(($2 * 200)) 20000"
   fi
 }
-# told RUN NAME: a text of its verdict; share RUN NAME: a share.
-told() {
+# verdict_text RUN NAME: a text of its verdict; share RUN NAME: a share.
+verdict_text() {
   sed -n "s/^ \"$2\": \"\(.*\)\",\{0,1\}\$/\1/p" "$1/verdict.json"
 }
 share() {
@@ -61,17 +61,17 @@ share() {
 # is RUN KIND [PROCESS]: checks the verdict.
 is() {
   [ -f "$1/verdict.json" ] || fail "$1 has no verdict"
-  [ "$(told "$1" bottleneck)" = "$2" ] || {
+  [ "$(verdict_text "$1" bottleneck)" = "$2" ] || {
     cat "$1/verdict.json" >&2
-    fail "$1: the bottleneck is $(told "$1" bottleneck) instead of $2"
+    fail "$1: the bottleneck is $(verdict_text "$1" bottleneck) instead of $2"
   }
-  [ $# -lt 3 ] || same "the process of $1" "$(told "$1" process)" "$3"
-  echo "$1: $(told "$1" sentence)"
+  [ $# -lt 3 ] || same "the process of $1" "$(verdict_text "$1" process)" "$3"
+  echo "$1: $(verdict_text "$1" sentence)"
 }
 # reported RUN: checks that `report` finds the verdict of the run.
 reported() {
-  "$muster" report "$1" --json 2>/dev/null | grep -qF "\"bottleneck\": \"$(told "$1" bottleneck)\"" ||
-    fail "the report of $1 says something else than its verdict.json"
+  "$muster" report "$1" --json 2>/dev/null | grep -qF "\"bottleneck\": \"$(verdict_text "$1" bottleneck)\"" ||
+    fail "the report of $1 differs from its verdict.json"
 }
 
 # up HOSTS [OPTIONS]: a lab.

@@ -1,5 +1,5 @@
 /* Speeds of the process's own connections: loopback, idle connections and other files give no speed.
- * tests/mpi/test_allreduce_watched.sh measures a network. */
+ * tests/mpi/test_allreduce_observed.sh measures a network. */
 #include "net/tcp_own.h"
 
 #include <setjmp.h>

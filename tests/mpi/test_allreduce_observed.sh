@@ -1,5 +1,5 @@
-# What ranks of allreduce write about themselves, and what the verdict makes of it: every rank has its folder, on rank 0's
-# host, and a rank that does not get the CPU it needs, or whose network is slow, is named.
+# Records of allreduce ranks and the verdict from them: every rank has its folder on the host of rank 0, and the verdict
+# names a rank that lacks CPU time or has a slow network.
 . "$(dirname "$0")/../verdict/common.sh"
 . "$here/allreduce_common.sh"
 mpi_extra=
@@ -56,7 +56,7 @@ cpu_group rank 5 || skip "no control group with a CPU limit can be made here"
 watched slow 3 --seconds 6 --batch 300 --resources-every 0.5
 is slow stragglers rank-1
 reported slow
-told slow sentence | grep -q "the median rank's" || fail "the verdict does not speak of ranks"
+verdict_text slow sentence | grep -q "the median rank's" || fail "the verdict does not speak of ranks"
 
 # a rank whose network is slow
 up 3
