@@ -91,7 +91,7 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "copy") == 0)
             copy((unsigned)n_threads);
         else
-            fail("knows peak and copy");
+            fail("the tests are peak and copy");
     }
     return 0;
 }

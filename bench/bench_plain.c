@@ -108,7 +108,7 @@ static mst_status copy_chunk(void *arg, uint64_t first_row, mst_chunk *chunk)
                             "`muster data gen criteo`",
                             job->path, (unsigned long long)(first_row + i));
         if (first_row + i >= job->capacity)
-            return mst_fail(MST_EINPUT, "%s: more rows than its header says", job->path);
+            return mst_fail(MST_EINPUT, "%s: more rows than in its header", job->path);
         word *record = job->out->records + (first_row + i) * RECORD;
         record[0].number = row.label > 0 ? 1.0f : 0.0f;
         memcpy(record + 1, row.dense, N_NUMBERS * sizeof *record);

@@ -221,8 +221,8 @@ static bool read_all(int fd, void *data, size_t size)
     return true;
 }
 
-/* Serves one worker; its address goes to `tell` once the store is there. */
-static void serve(const char *address, int tell, unsigned n_threads)
+/* Serves one worker; its address goes to `address_fd` once the store is there. */
+static void serve(const char *address, int address_fd, unsigned n_threads)
 {
     server s = {0};
     mst_params params;
@@ -247,7 +247,7 @@ static void serve(const char *address, int tell, unsigned n_threads)
     mst_net_events events = {server_up, server_down, server_body, server_message, server_sent, NULL};
     need(mst_net_new(&mst_net_tcp, &net, &events, &s, &s.net));
     need(mst_net_listen(s.net, address, bound, sizeof bound));
-    write_all(tell, bound, sizeof bound);
+    write_all(address_fd, bound, sizeof bound);
     while (!s.left)
         need(mst_net_poll(s.net, mst_now_ns() + MST_S));
     mst_net_destroy(s.net);
@@ -310,23 +310,23 @@ static void worker_sent(void *arg, uint32_t peer, void *token)
 /* Starts a server and connects to it. */
 static void worker_start(worker *w, bool unix_socket, unsigned n_threads)
 {
-    int tell[2];
+    int address_fd[2];
     char address[256];
     memset(w, 0, sizeof *w);
     snprintf(address, sizeof address, unix_socket ? "unix:@bench_ps-%ld" : "127.0.0.1:0", (long)getpid());
     fflush(stdout);
-    if (pipe(tell) != 0 || (w->pid = fork()) < 0)
+    if (pipe(address_fd) != 0 || (w->pid = fork()) < 0)
         die("a server cannot be started");
     if (w->pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        close(tell[0]);
-        serve(address, tell[1], n_threads);
+        close(address_fd[0]);
+        serve(address, address_fd[1], n_threads);
         _exit(0);
     }
-    close(tell[1]);
-    if (!read_all(tell[0], address, sizeof address))
+    close(address_fd[1]);
+    if (!read_all(address_fd[0], address, sizeof address))
         die("the server has not started");
-    close(tell[0]);
+    close(address_fd[0]);
     describe(&w->params, &w->table);
     mst_net_options net = {.self = {.role = MST_ROLE_WORKER, .incarnation = 2},
                            .max_body = 1u << 30,

@@ -136,7 +136,7 @@ predicted() {
 # compared NAME CHANGE BEFORE -- AFTER: runs both in turn for some rounds, prints the predicted and the measured gain, and
 # appends the error to $errors.
 compared() {
-    local name=$1 change=$2 round told=() came=() before a b
+    local name=$1 change=$2 round predictions=() came=() before a b
     shift 2
     before=()
     while [ "$1" != -- ]; do
@@ -150,17 +150,17 @@ compared() {
             tail -n 3 "$DATA/job.err" >&2
             return 1
         }
-        a=$(speed) && told+=("$(predicted "$change")")
+        a=$(speed) && predictions+=("$(predicted "$change")")
         "$@" || {
             tail -n 3 "$DATA/job.err" >&2
             return 1
         }
         b=$(speed) && came+=("$(calc "$b / $a" 4)")
     done
-    told=$(median "${told[@]}") came=$(median "${came[@]}")
-    line "verdict_${name}_predicted_gain" "$(calc "$told")" ratio
+    predictions=$(median "${predictions[@]}") came=$(median "${came[@]}")
+    line "verdict_${name}_predicted_gain" "$(calc "$predictions")" ratio
     line "verdict_${name}_gain" "$(calc "$came")" ratio
-    errors+=("$(calc "($told > $came ? $told - $came : $came - $told) / $came" 4)")
+    errors+=("$(calc "($predictions > $came ? $predictions - $came : $came - $predictions) / $came" 4)")
 }
 
 PREDICTION_ROUNDS=${PREDICTION_ROUNDS:-3}

@@ -23,7 +23,7 @@ muster_net *mst_api_net_hold(muster_net *net); /* NULL-safe; fixes it */
 
 /* ---- readers (api_reader.c) ---- */
 
-/* Checks the description of a reader; name is for the sentence. */
+/* Checks the description of a reader; name is for the message. */
 mst_status mst_api_reader_check(const char *name, const muster_reader *reader);
 /* The reader as a dataset, which is the caller's to destroy; both are copied. */
 mst_status mst_api_reader_open(const char *name, const muster_reader *reader, mst_dataset **out);
@@ -45,8 +45,8 @@ struct muster_options {
 
 mst_status mst_api_options_copy(const muster_options *from, muster_options **out);
 
-/* The status of a function of the program: MST_OK, or a failure with a sentence, which this function makes up
- * if the program recorded none. mst_api_forget must have cleared the sentence before the call. */
+/* The status of a function of the program: MST_OK, or a failure with a message, which this function makes up
+ * if the program recorded none. mst_api_forget must have cleared the message before the call. */
 mst_status mst_api_answer(muster_status status, const char *who);
 void mst_api_forget(void);
 

@@ -85,7 +85,7 @@ typedef struct mst_map {
  * beyond a new end read as zeros. So copy data before checking it, unless every possible value is harmless.
  */
 mst_status mst_map_open(const char *path, mst_map *out);
-/* MST_EINPUT, with a sentence that names the file, when it was cut or written to since it was opened. Takes a
+/* MST_EINPUT, with a message that names the file, when it was cut or written to since it was opened. Takes a
  * microsecond. Any thread. */
 mst_status mst_map_check(const mst_map *map);
 void mst_map_close(mst_map *map);

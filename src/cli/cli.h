@@ -1,8 +1,8 @@
 /* Commands of the binary: a tree of const tables that dispatch, --help, manual pages, `muster list` and
  * completion read.
  *
- * A command either runs (run) or holds further commands (commands). It returns a status, with its sentence
- * recorded by mst_fail; only main prints that sentence and turns the status into an exit code. Results go to
+ * A command either runs (run) or holds further commands (commands). It returns a status, with its message
+ * recorded by mst_fail; only main prints that message and turns the status into an exit code. Results go to
  * standard output; progress, log lines and errors go to standard error. */
 #ifndef MST_CLI_CLI_H
 #define MST_CLI_CLI_H
@@ -104,7 +104,7 @@ extern const mst_option mst_cli_json_table[];   /* --json, a bool */
 
 /* ---- printing ---- */
 
-/* Prints the sentence of a failure, with the signal where one stopped the process. A process of a job
+/* Prints the message of a failure, with the signal where one stopped the process. A process of a job
  * (MST_PARENT_ORIGIN) also prints where the failure began. */
 void mst_cli_print_error(const mst_error *error);
 

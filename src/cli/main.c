@@ -1,4 +1,4 @@
-/* The program: finds the command, prints the sentence of a failure once, and ends with its exit code (0 done,
+/* The program: finds the command, prints the message of a failure once, and ends with its exit code (0 done,
  * 1 failed, 2 wrong usage, 3 stopped by a peer's failure, 128 + n stopped by signal n).
  *
  * Log lines go to standard error, through the progress bar. Two environment variables serve the fault tests:

@@ -100,7 +100,7 @@ void mst_rank_exit_prepare(uint32_t start_timeout_ms)
 
 /* ---- the end ---- */
 
-void mst_rank_exit_lost(void *arg, mst_rank_loss reason, const char *sentence)
+void mst_rank_exit_lost(void *arg, mst_rank_loss reason, const char *message)
 {
     const char *run = arg;
     char line[MST_ERROR_MAX + 512], resume_hint[500] = "the job ends";
@@ -110,7 +110,7 @@ void mst_rank_exit_lost(void *arg, mst_rank_loss reason, const char *sentence)
          stopped = !death && mst_signals_name() != NULL; /* as all ranks were: none is lost */
     if (death && run != NULL)
         mst_run_resume_hint(run, resume_hint, sizeof resume_hint);
-    int n = snprintf(line, sizeof line, "muster: %s; %s\n", sentence, resume_hint);
+    int n = snprintf(line, sizeof line, "muster: %s; %s\n", message, resume_hint);
     if (!stopped && n > 0) { /* in one piece, and past a lock that the main thread may hold */
         ssize_t written = write(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
         (void)written;

@@ -21,7 +21,7 @@ void mst_rank_exit_prepare(uint32_t start_timeout_ms);
 /* For mst_rank_monitor_options.lost and mst_job_lost. arg: the run directory (const char *), or NULL. Any
  * thread; does not return. Waits a moment before it ends the process, so that the others can print the loss,
  * too, before their launcher kills them. */
-void mst_rank_exit_lost(void *arg, mst_rank_loss reason, const char *sentence);
+void mst_rank_exit_lost(void *arg, mst_rank_loss reason, const char *message);
 
 /* A failure of this rank alone: prints it, reports it to the others through the rank monitor, and ends the
  * process with its exit code. In that order: a launcher kills the other ranks as soon as one has ended. */

@@ -17,7 +17,7 @@ typedef struct mst_address {
     uint16_t port;  /* 0: any */
 } mst_address;
 
-/* HOST:PORT, [V6]:PORT, :PORT (every interface) or PORT (loopback). MST_EUSAGE with a sentence. */
+/* HOST:PORT, [V6]:PORT, :PORT (every interface) or PORT (loopback). MST_EUSAGE with a message. */
 mst_status mst_address_parse(const char *text, mst_address *out);
 
 /* Listens there. *fd: the caller's to close; *port: the port in use; *loopback: whether only this machine can

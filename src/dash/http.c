@@ -124,10 +124,10 @@ static enum MHD_Result http_answer_text(struct MHD_Connection *connection, int s
     return http_answer(connection, response, status, type);
 }
 
-static enum MHD_Result http_refuse(struct MHD_Connection *connection, int status, const char *sentence)
+static enum MHD_Result http_refuse(struct MHD_Connection *connection, int status, const char *message)
 {
     char line[300];
-    int n = snprintf(line, sizeof line, "%s\n", sentence);
+    int n = snprintf(line, sizeof line, "%s\n", message);
     return http_answer_text(connection, status, "text/plain; charset=utf-8", line, (size_t)n);
 }
 
@@ -274,7 +274,7 @@ static enum MHD_Result http_handle(void *arg, struct MHD_Connection *connection,
     case MST_ROUTE_WELCOME:
         return http_welcome(self, connection);
     default:
-        return http_refuse(connection, d.status, d.sentence);
+        return http_refuse(connection, d.status, d.message);
     }
 }
 

@@ -10,9 +10,9 @@ const char mst_content_policy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-static mst_decision route_refuse(int status, const char *sentence)
+static mst_decision route_refuse(int status, const char *message)
 {
-    return (mst_decision){.route = MST_ROUTE_REFUSED, .status = status, .sentence = sentence};
+    return (mst_decision){.route = MST_ROUTE_REFUSED, .status = status, .message = message};
 }
 
 static bool route_is_authorized(const mst_guard *guard, const mst_request *r)

@@ -8,7 +8,7 @@
 #include "report/assets.h"
 
 typedef enum mst_route {
-    MST_ROUTE_REFUSED, /* status and sentence */
+    MST_ROUTE_REFUSED, /* status and message */
     MST_ROUTE_ASSET,
     MST_ROUTE_EVENTS,  /* server-sent events */
     MST_ROUTE_METRICS, /* for Prometheus */
@@ -29,7 +29,7 @@ typedef struct mst_decision {
     mst_route route;
     int status; /* of HTTP */
     const mst_asset *asset;
-    const char *sentence; /* for people, when refused */
+    const char *message; /* for people, when refused */
 } mst_decision;
 
 mst_decision mst_route_request(const mst_guard *guard, const mst_request *request);

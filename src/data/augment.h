@@ -43,7 +43,7 @@ typedef struct mst_augment {
 mst_status mst_augment_init(mst_augment *self, const mst_augment_options *options, mst_dataset *dataset,
                             uint64_t seed);
 
-/* The same for images of known sides without a dataset: name is for sentences, and "auto" is MST_EUSAGE. */
+/* The same for images of known sides without a dataset: name is for messages, and "auto" is MST_EUSAGE. */
 mst_status mst_augment_init_for(mst_augment *self, const mst_augment_options *options, const char *name,
                                 uint32_t channels, uint32_t height, uint32_t width);
 

@@ -79,7 +79,7 @@ static mst_status lock_once(const char *path, uint64_t deadline_ns, uint64_t dea
     *fd = -1;
     if (lock < 0)
         return mst_fail(MST_EIO, "%s: cannot create the lock file of the cache: %s", path, strerror(errno));
-    bool told = false;
+    bool reported = false;
     while (flock(lock, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EINTR)
             continue;
@@ -96,9 +96,9 @@ static mst_status lock_once(const char *path, uint64_t deadline_ns, uint64_t dea
                 path, (double)deadline_ms / 1e3, cache_holder(lock));
             goto out;
         }
-        if (!told) {
+        if (!reported) {
             mst_info("waiting for process %ld, which is making the cache (%s)", cache_holder(lock), path);
-            told = true;
+            reported = true;
             notify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
             if (notify >= 0)
                 inotify_add_watch(notify, path, IN_CLOSE_WRITE | IN_DELETE_SELF);

@@ -279,7 +279,7 @@ static unsigned wrong_fields(const uint8_t *q, const uint8_t *line_end, unsigned
     return wrong;
 }
 
-/* 2: rows of 40 such columns. 1: rows that the parser refuses with a better sentence than "unknown": of 39
+/* 2: rows of 40 such columns. 1: rows that the parser refuses with a better message than "unknown": of 39
  * columns, or half of them and three quarters of their fields as they should be. */
 static int criteo_sniff(const uint8_t *head, size_t n, uint64_t file_size)
 {

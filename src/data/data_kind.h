@@ -66,7 +66,7 @@ static inline bool mst_data_kind_has(const mst_data_kind *self, mst_data_capabil
 /* The kind as a format; NULL: it is none (self may be NULL). */
 const struct mst_format *mst_data_kind_format(const mst_data_kind *self);
 
-/* "libsvm, tfrecord, ...", for sentences. */
+/* "libsvm, tfrecord, ...", for messages. */
 const char *mst_data_kind_names(char *out, size_t size);
 
 #endif

@@ -160,12 +160,12 @@ mst_status mst_format_origin(const mst_format *format, const mst_parse_context *
 }
 
 mst_status mst_block_fail(const mst_format *format, const mst_block *block, const uint8_t *at,
-                          const char *sentence, ...)
+                          const char *message, ...)
 {
     char text[MST_ERROR_MAX];
     va_list args;
-    va_start(args, sentence);
-    vsnprintf(text, sizeof text, sentence, args);
+    va_start(args, message);
+    vsnprintf(text, sizeof text, message, args);
     va_end(args);
     size_t before = (size_t)(at - block->data);
     if (format->text)

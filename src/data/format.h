@@ -4,7 +4,7 @@
  * Input is read in blocks of about a megabyte; `find_end` finds where the last whole record of a block ends,
  * the rest is carried into the next block. Whole blocks are then parsed by any thread, several at a time,
  * each into its own builder. So parse sees only whole records, keeps no state between blocks, and must be
- * safe on any bytes: lengths are checked before use, and a bad record is MST_EINPUT with one sentence naming
+ * safe on any bytes: lengths are checked before use, and a bad record is MST_EINPUT with one message naming
  * path and line or offset (see mst_block_fail). */
 #ifndef MST_DATA_FORMAT_H
 #define MST_DATA_FORMAT_H
@@ -123,11 +123,11 @@ static inline uint64_t mst_key_limit(const mst_parse_context *context)
     return context->features != 0 && !context->any_key ? context->features : UINT32_MAX;
 }
 
-/* Fails with "PATH:LINE: sentence" (text: the line that holds `at`) or "PATH at byte N: sentence". */
+/* Fails with "PATH:LINE: message" (text: the line that holds `at`) or "PATH at byte N: message". */
 mst_status mst_block_fail(const mst_format *format, const mst_block *block, const uint8_t *at,
-                          const char *sentence, ...) __attribute__((format(printf, 4, 5)));
+                          const char *message, ...) __attribute__((format(printf, 4, 5)));
 
-/* How the sentence about a row without a label ends. */
+/* How the message about a row without a label ends. */
 #define MST_NO_LABEL "the row has no label, and only predict takes such rows"
 
 #endif

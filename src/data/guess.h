@@ -1,5 +1,5 @@
 /* Recognises files by their first bytes: the kind of data, or, for a file that muster does not read, a
- * sentence that names its likely kind and a remedy. */
+ * message that names its likely kind and a remedy. */
 #ifndef MST_DATA_GUESS_H
 #define MST_DATA_GUESS_H
 
@@ -14,7 +14,7 @@ int mst_data_sniff(const mst_data_kind *kind, const uint8_t *head, size_t n, uin
  * line. */
 const mst_data_kind *mst_data_guess(const uint8_t *head, size_t n, uint64_t file_size);
 
-/* MST_EINPUT with the sentence for a file that no kind claims. */
+/* MST_EINPUT with the message for a file that no kind claims. */
 mst_status mst_data_unknown(const char *path, const uint8_t *head, size_t n);
 
 /* Whether text has nothing but blank lines and comments. */

@@ -1,7 +1,7 @@
 /* JPEG files to pixels, by libjpeg-turbo (contract: image.h).
  *
  * The library reports errors by calling error_exit, which must not return: it jumps back into decode.
- * Warnings (a file that ends early, a damaged block) are kept as one sentence. libjpeg uses its own
+ * Warnings (a file that ends early, a damaged block) are kept as one message. libjpeg uses its own
  * allocator; its memory is bounded by the sides, which are checked first, and by the number of scans of a
  * progressive file. */
 #include <setjmp.h>

@@ -29,7 +29,7 @@ json_t *mst_origin_numbers(void);
 /* The origin in an object of any content, borrowed; NULL when it has none that is one. */
 const json_t *mst_origin_in(const json_t *object);
 
-/* MST_EINPUT, with a sentence that names the difference, when the rows of `name` do not fit `model` (in
+/* MST_EINPUT, with a message that names the difference, when the rows of `name` do not fit `model` (in
  * words: the checkpoint's path, "the training data"). */
 mst_status mst_origin_check(const json_t *origin, const char *model, const json_t *rows, const char *name);
 

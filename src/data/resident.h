@@ -17,7 +17,7 @@ mst_status mst_resident_new(const mst_data_kind *kind, const char *name, uint64_
 /* Where row `row` begins: a label (float), then n_dense bytes or floats. Only before finish. */
 uint32_t *mst_resident_record(mst_dataset *self, uint64_t row);
 
-/* Cuts the finished records into chunks and fills info, except for bytes and the sides of images; subtracts
+/* Splits the finished records into chunks and fills info, except for bytes and the sides of images; subtracts
  * labels_from from the labels, none of which may be below it. Chunks may outlive the dataset. */
 mst_status mst_resident_finish(mst_dataset *self, int64_t labels_from);
 

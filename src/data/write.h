@@ -17,7 +17,7 @@ typedef struct mst_row_writer_ops {
     size_t size;          /* of the derived struct, which starts as zeros */
     bool keeps_origin;    /* the file records --labels-from and the origin of the rows */
     mst_status (*open)(mst_row_writer *self);
-    /* MST_EINPUT with a sentence when the format cannot hold a row. */
+    /* MST_EINPUT with a message when the format cannot hold a row. */
     mst_status (*add)(mst_row_writer *self, const mst_chunk *chunk);
     mst_status (*commit)(mst_row_writer *self, const mst_data_info *info);
     void (*close)(mst_row_writer *self); /* safe after a failed open */

@@ -54,8 +54,7 @@ mst_status mst_job_embedded(const mst_job_config *config, const mst_train_callba
 /* Called at once, on a thread of its own, when another rank is lost: the thread that trains may compute for
  * long, and a launcher gives little time. call NULL: the next poll fails with MST_EPEER. */
 typedef struct mst_job_lost {
-    void (*call)(void *arg, mst_rank_loss reason,
-                 const char *sentence); /* as mst_rank_monitor_options.lost */
+    void (*call)(void *arg, mst_rank_loss reason, const char *message); /* as mst_rank_monitor_options.lost */
     void *arg;
 } mst_job_lost;
 

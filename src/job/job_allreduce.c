@@ -10,7 +10,7 @@
  *   rank 0     runs the training loop; the others execute its orders (strategy/allreduce.h)
  *   -> rank 0  records of the other ranks, at the same time (rank_log.h)
  *
- * A rank that fails sends the reason through the rank monitor, and the others end with that sentence. */
+ * A rank that fails sends the reason through the rank monitor, and the others end with that message. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static bool requests_take(void)
 
 /* ---- agreement ---- */
 
-/* Fails if an entry of `mine` differs in `theirs`; prefix of its name in the sentence. */
+/* Fails if an entry of `mine` differs in `theirs`; prefix of its name in the message. */
 static mst_status ranks_compare(int rank, const json_t *mine, const json_t *theirs, const char *prefix)
 {
     const char *name;

@@ -9,12 +9,12 @@
 #define DETACH_NS (3600 * MST_S) /* for the other ranks to finish; the rank monitor detects lost ones */
 #define NAMED_MS  2000           /* for the rank monitor to report the loss that made MPI fail */
 
-/* Used if the caller gives no function: the next poll of the net fails with the sentence. */
-static void ranks_lost(void *arg, mst_rank_loss reason, const char *sentence)
+/* Used if the caller gives no function: the next poll of the net fails with the message. */
+static void ranks_lost(void *arg, mst_rank_loss reason, const char *message)
 {
     (void)reason;
     (void)arg;
-    mst_net_mpi_lost(sentence);
+    mst_net_mpi_lost(message);
 }
 
 mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost,

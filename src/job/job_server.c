@@ -42,7 +42,7 @@ static mst_status server_job_adopt(void *arg, const json_t *message, mst_server_
 
 /* ---- the coordinator ---- */
 
-/* Fails if the clusters differ; the sentence names the first difference. */
+/* Fails if the clusters differ; the message names the first difference. */
 static mst_status server_job_check_cluster(const mst_cluster *here, const char *theirs, const char *who,
                                            json_int_t index)
 {
@@ -86,7 +86,7 @@ static mst_status server_job_check_files(server_job *job, const json_t *join, js
     return MST_OK;
 }
 
-/* The value of an option for a sentence; jansson's allocation or NULL. */
+/* The value of an option for a message; jansson's allocation or NULL. */
 static char *server_job_value_text(const char *name, const json_t *value)
 {
     bool files = strcmp(name, "test") == 0 || strcmp(name, "valid") == 0;

@@ -30,7 +30,7 @@ typedef struct mst_pulled_eval mst_pulled_eval;
 mst_status mst_pulled_eval_new(const mst_pulled_eval_options *options, mst_pulled_eval **out);
 void mst_pulled_eval_destroy(mst_pulled_eval *self); /* NULL-safe */
 
-/* For a worker. A set without rows is MST_EINPUT with a sentence that names it. */
+/* For a worker. A set without rows is MST_EINPUT with a message that names it. */
 mst_worker_evaluation mst_pulled_eval_for_worker(mst_pulled_eval *self);
 
 /* A result in messages: {"rows", "unseen", "loss", "accuracy", "auc", "top5", "seconds"}. A figure that does

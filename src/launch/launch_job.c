@@ -127,7 +127,7 @@ static void job_on_stop(void *arg, int number)
     job_stop_all(l);
 }
 
-/* A failure of launch itself: everything that runs is stopped, and the sentence kept for the end. */
+/* A failure of launch itself: everything that runs is stopped, and the message kept for the end. */
 static void job_break(launch *l, mst_status st)
 {
     if (l->broken.code == MST_OK)

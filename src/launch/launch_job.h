@@ -27,7 +27,7 @@ typedef struct mst_launch_job {
 } mst_launch_job;
 
 /* Returns when no process is left, at most two graces after the first failure, the first signal or the end
- * of server 0. The sentence of a failure names the process that
+ * of server 0. The message of a failure names the process that
  * failed first and its error, and the status has that process's exit code. A job that ended well is reported
  * in a note. Signals of this process are caught meanwhile. */
 mst_status mst_launch_job_run(const mst_launch_job *job);

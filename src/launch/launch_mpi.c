@@ -32,7 +32,7 @@
 #include "launch/supervisor.h"
 #include "run/checkpoint.h"
 
-#define SENTENCE_MAX MST_CHILD_LINE
+#define MESSAGE_MAX  MST_CHILD_LINE
 #define TERMINATE_MS 5000 /* for the launcher to end its ranks after SIGTERM */
 #define TAG_MAX      32
 #define PART_MAX     ((size_t)64 << 10)
@@ -52,11 +52,11 @@ typedef struct mpi_launch {
     char (*names)[24]; /* of the ranks, then of the launcher */
     part *parts;       /* of rank r on stream s: 2 r + s */
     uint32_t n_ranks;
-    char sentence[SENTENCE_MAX]; /* the first error of a rank */
-    char zero[SENTENCE_MAX];     /* the last error of rank 0 */
-    char last[SENTENCE_MAX];     /* the launcher's last line */
-    uint32_t failed_rank;        /* that printed sentence */
-    mst_error broken;            /* a failure of launch itself; code MST_OK: none */
+    char message[MESSAGE_MAX]; /* the first error of a rank */
+    char zero[MESSAGE_MAX];    /* the last error of rank 0 */
+    char last[MESSAGE_MAX];    /* the launcher's last line */
+    uint32_t failed_rank;      /* that printed message */
+    mst_error broken;          /* a failure of launch itself; code MST_OK: none */
     uint64_t began_ns;
 } mpi_launch;
 
@@ -83,7 +83,7 @@ static size_t mpi_tag_length(const char *text, size_t n, uint32_t n_ranks, uint3
 
 static void mpi_copy_line(char *out, const char *text, size_t n)
 {
-    snprintf(out, SENTENCE_MAX, "%.*s", (int)(n < SENTENCE_MAX ? n : SENTENCE_MAX), text);
+    snprintf(out, MESSAGE_MAX, "%.*s", (int)(n < MESSAGE_MAX ? n : MESSAGE_MAX), text);
 }
 
 static void mpi_whole_line(mpi_launch *l, uint32_t rank, bool is_error, const char *text, size_t n)
@@ -94,8 +94,8 @@ static void mpi_whole_line(mpi_launch *l, uint32_t rank, bool is_error, const ch
     const char *error = is_error ? mst_error_line(text, n, &length) : NULL;
     if (error != NULL && rank == 0)
         mpi_copy_line(l->zero, error, length);
-    if (error != NULL && l->sentence[0] == '\0') {
-        mpi_copy_line(l->sentence, error, length);
+    if (error != NULL && l->message[0] == '\0') {
+        mpi_copy_line(l->message, error, length);
         l->failed_rank = rank;
     }
     l->job->sink->line(l->job->sink->arg, rank, l->names[rank], is_error, text, n);
@@ -224,7 +224,7 @@ static mst_status mpi_start(mpi_launch *l, const mst_text_list *words)
 {
     mst_status st;
     mst_text_list argv = {0}, env = {0};
-    l->sentence[0] = l->zero[0] = l->last[0] = '\0';
+    l->message[0] = l->zero[0] = l->last[0] = '\0';
     TRY_OUT(st, mst_mpi_launcher_words(l->job, &l->launcher, &l->plan, words, &argv, &env));
     mst_process_start start = {.argv = (const char *const *)argv.items,
                                .env = (const char *const *)env.items,
@@ -270,8 +270,8 @@ static const char *mpi_how_ended(const mpi_launch *l, char *out, size_t size)
 /* The rank and its error, with ": " in front; out is returned. */
 static const char *mpi_why_ended(const mpi_launch *l, char *out, size_t size)
 {
-    if (l->sentence[0] != '\0')
-        snprintf(out, size, ": %s: %s", l->names[l->failed_rank], l->sentence);
+    if (l->message[0] != '\0')
+        snprintf(out, size, ": %s: %s", l->names[l->failed_rank], l->message);
     else
         snprintf(out, size, "%s%s", l->last[0] != '\0' ? ": " : "", l->last);
     return out;
@@ -281,7 +281,7 @@ static mst_status mpi_restart(mpi_launch *l)
 {
     mst_status st;
     mst_text_list words = {0};
-    char how[64], why[SENTENCE_MAX + 32];
+    char how[64], why[MESSAGE_MAX + 32];
     bool from_start;
     TRY_OUT(st, mpi_restart_words(l->job, &words, &from_start));
     mpi_why_ended(l, why, sizeof why);
@@ -315,7 +315,7 @@ static void mpi_on_ended(void *arg, mst_child *child)
 
 static mst_status mpi_outcome(const mpi_launch *l)
 {
-    char how[64], why[SENTENCE_MAX + 32], times[64] = "";
+    char how[64], why[MESSAGE_MAX + 32], times[64] = "";
     if (mpi_restarts(l) > 0)
         snprintf(times, sizeof times, "; %u restart%s", mpi_restarts(l), mpi_restarts(l) == 1 ? "" : "s");
     if (l->broken.code != MST_OK)
@@ -341,8 +341,8 @@ static mst_status mpi_outcome(const mpi_launch *l)
         return mst_fail_lead(MST_ESTOPPED, "launch: stopped", "; %s ended%s%s%s", ranks, times,
                              reported ? "; rank 0: " : "", l->zero);
     }
-    if (l->child->code == EXIT_NOTHING && l->sentence[0] != '\0')
-        return mst_fail(MST_EDONE, "launch: %s", l->sentence);
+    if (l->child->code == EXIT_NOTHING && l->message[0] != '\0')
+        return mst_fail(MST_EDONE, "launch: %s", l->message);
     if (l->child->code != 0 || l->child->signal != 0)
         return mst_fail(mpi_lost_rank(l)                 ? MST_EPEER
                         : l->child->code == EXIT_NOTHING ? MST_EDONE

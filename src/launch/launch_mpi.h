@@ -36,7 +36,7 @@ typedef struct mst_mpi_job {
 
 /* Returns when the launcher has ended and will not be started again: at most a grace and 5 s after a signal.
  * A job that ended because a rank died (exit code 3, or a signal) is started again with --resume, or from the
- * beginning while it has no checkpoint, up to max_restarts times. The sentence of a failure has the first
+ * beginning while it has no checkpoint, up to max_restarts times. The message of a failure has the first
  * error of a rank; the status is that of the job, MST_EPEER if it can be resumed. A job that ended well is
  * reported in a note. Signals of this process are caught meanwhile. */
 mst_status mst_mpi_job_run(const mst_mpi_job *job);

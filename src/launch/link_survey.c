@@ -5,7 +5,7 @@
  * killed.
  *
  * Lines to a probe: "listen ADDRESS", "measure ADDRESS". From a probe: "ready", "listening ADDRESS", "result
- * MEDIAN_US GBIT_PER_S", "failed SENTENCE". */
+ * MEDIAN_US GBIT_PER_S", "failed MESSAGE". */
 #include "launch/link_survey.h"
 
 #include <math.h>

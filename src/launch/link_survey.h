@@ -25,7 +25,7 @@ void mst_link_survey_destroy(mst_link_survey *self); /* NULL-safe */
 size_t mst_link_survey_count(const mst_link_survey *self);
 mst_link mst_link_survey_get(const mst_link_survey *self, size_t i);
 
-/* MST_EPEER if links could not be measured; the sentence counts them and names the hosts. */
+/* MST_EPEER if links could not be measured; the message counts them and names the hosts. */
 mst_status mst_link_survey_check(const mst_link_survey *self);
 
 #endif

@@ -28,7 +28,7 @@ mst_status mst_parent_pipe_open(void);
 /* Set once the supervisor has written MST_PARENT_ENDED. */
 const atomic_bool *mst_parent_pipe_job_ended(void);
 
-/* A line on standard error before the sentence of a failure that began in another process, whose name
+/* A line on standard error before the message of a failure that began in another process, whose name
  * follows: "muster-origin: worker 1". The supervisor removes the line from the output. */
 #define MST_PARENT_ORIGIN "muster-origin: "
 

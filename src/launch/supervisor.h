@@ -89,7 +89,7 @@ void mst_supervisor_turn(mst_supervisor *self);
 /* A timer of the loop with arg as its data, not started; destroy closes it. */
 void mst_supervisor_timer(mst_supervisor *self, uv_timer_t *timer, void *arg);
 
-/* The sentence of an error that a muster printed, "muster: SENTENCE"; NULL for any other line. */
+/* The message of an error that a muster printed, "muster: MESSAGE"; NULL for any other line. */
 const char *mst_error_line(const char *text, size_t n, size_t *length);
 
 #endif

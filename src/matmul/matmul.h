@@ -9,7 +9,7 @@
  * message; *stop ends it with MST_ESTOPPED.
  * Errors: MST_EUSAGE, MST_EINPUT, MST_EIO, MST_ENOMEM (the plan does not fit), MST_ESTOPPED. mst_matmul_new,
  * and mst_matmul_run where it waits for all ranks anyway, agree on failures: a rank that had none itself
- * fails with MST_EPEER and the sentence of the one that had. The output file appears whole or not at all. */
+ * fails with MST_EPEER and the message of the one that had. The output file appears whole or not at all. */
 #ifndef MST_MATMUL_MATMUL_H
 #define MST_MATMUL_MATMUL_H
 

@@ -67,7 +67,7 @@ mst_status mst_mm_poll(mst_matmul *self, mst_mm_pieces *pieces, bool *arrived, b
 mst_status mst_mm_arrive(mst_matmul *self, mst_mm_pieces *pieces); /* waits for its data */
 mst_status mst_mm_finish(mst_matmul *self,
                          mst_mm_pieces *pieces); /* waits until nothing of it is under way */
-/* Waits for n requests; `what` names them in sentences. */
+/* Waits for n requests; `what` names them in messages. */
 mst_status mst_mm_wait(mst_matmul *self, uint32_t n, mst_mpi_request *requests, const char *what);
 mst_status mst_mm_stopped(const mst_matmul *self);
 

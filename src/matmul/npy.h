@@ -26,7 +26,7 @@ typedef struct mst_npy_header {
 } mst_npy_header;
 
 /* The header at the beginning of a file of file_size bytes, of which the first n are data. path is for
- * sentences. Everything in *out is checked against file_size. */
+ * messages. Everything in *out is checked against file_size. */
 mst_status mst_npy_parse(const char *path, const uint8_t *data, size_t n, uint64_t file_size,
                          mst_npy_header *out);
 

@@ -50,7 +50,7 @@ static mst_status chain_fail_line(const chain_parser *p, const char *format, ...
     return mst_fail(MST_EINPUT, "%s:%u: %s", p->source, p->line, text);
 }
 
-/* Adds the line to a sentence. */
+/* Adds the line to a message. */
 static mst_status at_line(const chain_parser *p, mst_status st)
 {
     char text[MST_ERROR_MAX];
@@ -103,21 +103,21 @@ bool mst_dims_parse(const char *text, mst_dims *out)
 
 static mst_status read_input(chain_parser *p)
 {
-    mst_dims said, *at = &p->at;
+    mst_dims declared, *at = &p->at;
     if (p->chain->n_layers > 0)
         return chain_fail_line(p, "input must come before the first layer");
     if (p->in_known)
         return chain_fail_line(p, "the input is given twice");
-    if (p->n_words != 2 || !mst_dims_parse(p->words[1], &said))
+    if (p->n_words != 2 || !mst_dims_parse(p->words[1], &declared))
         return chain_fail_line(
             p, "input takes channels x height x width, such as 1x28x28, or the numbers of a row, "
                "at most 2^28 together");
     bool image = at->h > 1 || at->w > 1;
-    if (at->c != 0 && image && memcmp(at, &said, sizeof said) != 0)
+    if (at->c != 0 && image && memcmp(at, &declared, sizeof declared) != 0)
         return chain_fail_line(p, "input %s, but the data has %ux%ux%u", p->words[1], at->c, at->h, at->w);
-    if (at->c != 0 && mst_dims_size(&said) < at->c)
+    if (at->c != 0 && mst_dims_size(&declared) < at->c)
         return chain_fail_line(p, "input %s, but the data has %u numbers in a row", p->words[1], at->c);
-    *at = said;
+    *at = declared;
     p->in_known = true;
     return MST_OK;
 }

@@ -24,7 +24,7 @@ typedef struct mst_executor {
     const char *name, *help;
     bool threads;    /* n_threads of open is used */
     bool overwrites; /* train takes gradients that are `fresh` */
-    /* Whether it can compute the chain; a sentence otherwise. */
+    /* Whether it can compute the chain; a message otherwise. */
     mst_status (*can)(const mst_chain *chain);
     /* Whether "auto" may take it for a chain that it can compute; NULL: always. */
     bool (*suits)(const mst_chain *chain);

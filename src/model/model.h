@@ -106,7 +106,7 @@ typedef struct mst_model_ops {
     size_t size;           /* of the derived struct */
     unsigned capabilities; /* mst_model_capability bits */
 
-    /* Checks the shape against the model (one sentence when it does not fit) and copies what it needs. */
+    /* Checks the shape against the model (one message when it does not fit) and copies what it needs. */
     mst_status (*init)(mst_model *self, const mst_model_options *options, const mst_shape *shape);
     void (*fini)(mst_model *self); /* also after a failed init; NULL: nothing to do */
     /* Declares views. */

@@ -132,7 +132,7 @@ mst_status mst_net_text(const char *model, const mst_model_options *options, cha
 static mst_status input_dims(const mst_model_options *options, const mst_shape *shape, mst_dims *out)
 {
     bool known = shape->c != 0;
-    mst_dims said;
+    mst_dims given;
     *out = known ? (mst_dims){shape->c, shape->h, shape->w} : (mst_dims){(uint32_t)shape->n_features, 1, 1};
     if (shape->n_features > MST_SIZE_MAX || mst_dims_size(out) > MST_SIZE_MAX)
         return mst_fail(MST_EINPUT,
@@ -140,16 +140,16 @@ static mst_status input_dims(const mst_model_options *options, const mst_shape *
                         shape->n_features);
     if (options->image == NULL)
         return MST_OK;
-    if (!mst_dims_parse(options->image, &said))
+    if (!mst_dims_parse(options->image, &given))
         return mst_fail(MST_EUSAGE, "--image %s: must be channels x height x width, such as 3x32x32",
                         options->image);
-    if (known && memcmp(&said, out, sizeof said) != 0)
+    if (known && memcmp(&given, out, sizeof given) != 0)
         return mst_fail(MST_EUSAGE, "--image %s: the data has images of %ux%ux%u", options->image, out->c,
                         out->h, out->w);
-    if (mst_dims_size(&said) < shape->n_features)
+    if (mst_dims_size(&given) < shape->n_features)
         return mst_fail(MST_EUSAGE, "--image %s: the data has %" PRIu64 " numbers in a row", options->image,
                         shape->n_features);
-    *out = said;
+    *out = given;
     return MST_OK;
 }
 

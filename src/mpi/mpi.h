@@ -10,7 +10,7 @@
  * table is called by it. Any thread may read rank, size and names.
  * Waiting: of the table only the collectives and `start` wait, for all ranks of the communicator: a caller
  * that must not hang uses the rank monitor (ranks/rank_monitor.h). mst_mpi_wait and mst_mpi_detach have a
- * deadline. Errors: the functions of the table return MST_OK or fail with a sentence that names the MPI
+ * deadline. Errors: the functions of the table return MST_OK or fail with a message that names the MPI
  * function and MPI's error. */
 #ifndef MST_MPI_MPI_H
 #define MST_MPI_MPI_H

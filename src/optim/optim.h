@@ -74,7 +74,7 @@ struct mst_optimizer {
 
 extern const mst_optimizer_ops *const mst_optimizers[]; /* NULL-terminated; order = choices of --optimizer */
 
-/* Checks that the options make sense together; one sentence otherwise. */
+/* Checks that the options make sense together; one message otherwise. */
 mst_status mst_optimizer_init(mst_optimizer *self, const mst_optim_options *options);
 
 /* Fills the state of fresh parameters (adagrad_start); nothing to do, and nothing touched, when that is zero.

@@ -80,7 +80,7 @@ uint32_t mst_client_key_start(const mst_client *self, uint32_t request);
 /* For the events of the net: messages of type VALUES and WEIGHTS from a server. */
 mst_status mst_client_body(mst_client *self, uint32_t peer, const mst_message *m, void **out);
 mst_status mst_client_message(mst_client *self, uint32_t peer, const mst_message *m, void *body);
-/* A server is lost: all waits fail with its sentence. Other peers are ignored. */
+/* A server is lost: all waits fail with its message. Other peers are ignored. */
 void mst_client_down(mst_client *self, uint32_t peer, const mst_error *why);
 
 #endif

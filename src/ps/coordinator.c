@@ -241,7 +241,7 @@ static mst_status coordinator_finish(mst_server *s)
     return mst_cuts_idle(s) && !s->over ? coordinator_end_well(s) : MST_OK;
 }
 
-/* The other processes end because this one did: their sentence and their exit code state it. */
+/* The other processes end because this one did: their message and their exit code state it. */
 void mst_coordinator_broadcast_end(mst_server *s)
 {
     bool own = s->end.code != MST_OK && s->end.code != MST_ESTOPPED && s->end.code != MST_EPEER;

@@ -20,7 +20,7 @@ size_t mst_key_pack_bound(uint32_t n);
 size_t mst_key_pack(const uint32_t *keys, uint32_t n, uint8_t *out);
 
 /* Unpacks exactly n keys out of exactly `size` bytes, all in [from, to). Anything else is MST_EINPUT with a
- * sentence; nothing beyond `in + size` is read, and at most n keys are written. */
+ * message; nothing beyond `in + size` is read, and at most n keys are written. */
 mst_status mst_key_unpack(const uint8_t *in, size_t size, uint32_t n, uint32_t from, uint32_t to,
                           uint32_t *keys);
 

@@ -43,7 +43,7 @@ mst_status mst_placement_make(mst_placement *table, const mst_params *params, co
                               uint32_t n_servers, const uint32_t *sample, size_t n, bool dense_model);
 void mst_placement_fini(mst_placement *table);
 
-/* New reference or NULL; and back, checked (MST_EINPUT with a sentence). */
+/* New reference or NULL; and back, checked (MST_EINPUT with a message). */
 json_t *mst_placement_json(const mst_placement *table);
 mst_status mst_placement_from_json(mst_placement *table, const json_t *json);
 

@@ -36,7 +36,7 @@ json_t *mst_placement_json(const mst_placement *table)
 
 /* ---- reading ---- */
 
-/* An integer in [low, high]; `name` is its name in the sentence. */
+/* An integer in [low, high]; `name` is its name in the message. */
 static mst_status placement_read_number(const json_t *value, const char *name, uint64_t low, uint64_t high,
                                         uint64_t *out)
 {

@@ -137,12 +137,12 @@ size_t mst_step_list_bound(const mst_key_list *list);
 mst_extent mst_step_range_decode(const uint8_t *in);
 size_t mst_step_list_encode(const mst_key_list *list, mst_step_head *head, uint8_t *out);
 
-/* A JSON body of at most MST_PS_JSON_MAX bytes; the sentence names the type. New reference. */
+/* A JSON body of at most MST_PS_JSON_MAX bytes; the message names the type. New reference. */
 #define MST_PS_JSON_MAX (64u << 20)
 mst_status mst_ps_json(const mst_message *m, const void *body, json_t **out);
 /* Sends JSON (takes the reference; NULL is MST_ENOMEM). */
 mst_status mst_ps_send_json(mst_net *net, uint32_t peer, const mst_message *m, json_t *json);
-/* A sentence as JSON, in which bytes that are not UTF-8 (of a file name) become '?'. New reference or NULL.
+/* A message as JSON, in which bytes that are not UTF-8 (of a file name) become '?'. New reference or NULL.
  */
 json_t *mst_ps_text(const char *text);
 /* Sends END or FAIL, and reads it; a code that is missing or unknown is MST_EPEER. */

@@ -101,7 +101,7 @@ typedef struct mst_server_hooks {
 
     /* ---- the coordinator only ---- */
 
-    /* Checks that a process with this JOIN fits the job; otherwise the sentence names the difference. */
+    /* Checks that a process with this JOIN fits the job; otherwise the message names the difference. */
     mst_status (*admit)(void *arg, const json_t *join);
     /* Called after every step and a few times per second. progress->loss covers the rows since the last call.
      * *due: mst_due_bits. */

@@ -56,7 +56,7 @@ static inline bool mst_has_quorum(const mst_server *s)
     return mst_is_sync(s) && s->options.quorum < s->options.n_workers;
 }
 
-/* Ends the server's loop with the status and its recorded sentence. */
+/* Ends the server's loop with the status and its recorded message. */
 void mst_server_fail(mst_server *s, mst_status status);
 
 #endif

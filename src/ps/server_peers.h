@@ -36,7 +36,7 @@ void mst_server_peer_down(void *arg, uint32_t peer, const mst_net_loss *loss);
 uint32_t mst_server_peer_index(const mst_server *s, uint32_t peer, mst_peer_kind kind);
 /* Releases the bodies of a peer that is down or was dropped. */
 void mst_server_peer_forget(mst_server *s, uint32_t peer);
-/* Drops a process that has just connected, with the recorded sentence. */
+/* Drops a process that has just connected, with the recorded message. */
 void mst_server_refuse(mst_server *s, uint32_t peer, mst_status status);
 /* Drops a worker, with a reason. */
 void mst_server_expel(mst_server *s, uint32_t worker, const char *why);

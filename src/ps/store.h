@@ -53,13 +53,13 @@ typedef struct mst_store_parts {
 } mst_store_parts;
 
 /* Checks a GRADIENT by its header, before its body is received: *next replaces `parts` once it has arrived.
- * Its floats start at number next->from of the push's values, which have room for next->floats. The sentence
- * of a failure describes the fault of the message. */
+ * Its floats start at number next->from of the push's values, which have room for next->floats. The error
+ * describes the fault of the message. */
 mst_status mst_store_part(const mst_store *self, uint32_t worker, const mst_message *m,
                           const mst_store_parts *parts, mst_store_parts *next);
 
 /* Checks a STEP from a worker and keeps its pull list. The body must stay until the request is applied. The
- * sentence of a failure describes the fault of the message; the caller then drops the worker. parts: of its
+ * error of a failure describes the fault of the message; the caller then drops the worker. parts: of its
  * push that arrived before (NULL: none); the floats of the body are copied to theirs, in values, which must
  * stay until the request is applied. */
 mst_status mst_store_read(mst_store *self, uint32_t worker, const mst_message *m, const void *body,

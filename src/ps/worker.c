@@ -19,7 +19,7 @@
 
 #define FIRST_NOTICE_NS (1 * MST_S) /* a shorter wait at start-up is not logged */
 #define NEXT_NOTICE_NS  (5 * MST_S)
-#define FLUSH_NS        (1 * MST_S) /* for the sentence of a failure to leave */
+#define FLUSH_NS        (1 * MST_S) /* for the message of a failure to leave */
 #define END_PATIENCE_S  600         /* the least time for servers to save and to end the job */
 
 /* ---- start ---- */

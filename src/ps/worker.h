@@ -10,7 +10,7 @@
  *
  * Thread: the caller's thread, except for evaluation, which has a thread of its own and delays no step, and
  * for communication while a large model computes. Waiting: at most stall_timeout for an answer of the
- * servers, with a sentence that names them; a lost server is MST_EPEER. */
+ * servers, with a message that names them; a lost server is MST_EPEER. */
 #ifndef MST_PS_WORKER_H
 #define MST_PS_WORKER_H
 
@@ -87,7 +87,7 @@ typedef struct mst_worker_counts {
 typedef struct mst_worker mst_worker;
 
 /* Connects; returns when all servers are up and the coordinator has sent the job. *job_json: the job; a new
- * reference. MST_ETIMEOUT names the servers that did not answer; a refusal keeps its code and sentence. *out
+ * reference. MST_ETIMEOUT names the servers that did not answer; a refusal keeps its code and message. *out
  * is the caller's to destroy; set only on MST_OK. */
 mst_status mst_worker_new(const mst_worker_options *options, mst_worker **out, json_t **job_json);
 void mst_worker_destroy(mst_worker *self); /* NULL-safe */

@@ -55,7 +55,7 @@ mst_status mst_worker_link_failed(mst_worker_link *self);
 mst_status mst_worker_link_lost(mst_worker_link *self, mst_status status);
 /* Reads the coordinator's END. */
 mst_status mst_worker_link_end(mst_worker_link *self, const mst_message *m, const void *body);
-/* The coordinator's END as a status with its sentence. */
+/* The coordinator's END as a status with its message. */
 mst_status mst_worker_link_end_status(const mst_worker_link *self);
 
 #endif

@@ -69,16 +69,16 @@ static void monitor_send_all(mst_rank_monitor *w, uint16_t type, mst_rank_loss r
 }
 
 /* Reports a loss: once, and never while this rank ends by itself. */
-static void monitor_lose(mst_rank_monitor *w, mst_rank_loss reason, const char *sentence)
+static void monitor_lose(mst_rank_monitor *w, mst_rank_loss reason, const char *message)
 {
-    char text[MST_RANK_SENTENCE];
+    char text[MST_RANK_MESSAGE];
     pthread_mutex_lock(&w->mutex);
     bool own = w->ending || w->failing;
     pthread_mutex_unlock(&w->mutex);
     if (w->reported)
         return;
     w->reported = true;
-    snprintf(text, sizeof text, "%s", sentence);
+    snprintf(text, sizeof text, "%s", message);
     if (w->rank == 0)
         monitor_send_all(w, LOST, reason, text);
     if (own)
@@ -161,7 +161,7 @@ static mst_rank_loss monitor_loss_of(mst_net_reason reason)
 static void monitor_on_down(void *arg, uint32_t peer, const mst_net_loss *why)
 {
     mst_rank_monitor *w = arg;
-    char name[MST_RANK_HOST + 64], text[MST_RANK_SENTENCE];
+    char name[MST_RANK_HOST + 64], text[MST_RANK_MESSAGE];
     int rank = monitor_rank_of(w, peer);
     if (rank < 0) {
         monitor_dial_failed(w, peer, &why->error);
@@ -190,7 +190,7 @@ static mst_status monitor_on_body(void *arg, uint32_t peer, const mst_message *m
 {
     mst_rank_monitor *w = arg;
     int rank = monitor_rank_of(w, peer);
-    if (rank < 0 || m->size >= (m->type == RECORD ? MST_RANK_RECORD_MAX + 1 : MST_RANK_SENTENCE))
+    if (rank < 0 || m->size >= (m->type == RECORD ? MST_RANK_RECORD_MAX + 1 : MST_RANK_MESSAGE))
         return mst_fail(MST_EINPUT, "a message of %" PRIu64 " bytes is not one of the rank monitor's",
                         m->size);
     mst_free(w->members[rank].body);
@@ -200,7 +200,7 @@ static mst_status monitor_on_body(void *arg, uint32_t peer, const mst_message *m
 
 static mst_status monitor_receive(mst_rank_monitor *w, int rank, const mst_message *m, const void *body)
 {
-    char name[MST_RANK_HOST + 64], text[MST_RANK_SENTENCE];
+    char name[MST_RANK_HOST + 64], text[MST_RANK_MESSAGE];
     int length = (int)(body != NULL ? m->size : 0);
     switch (m->type) {
     case ALL:
@@ -250,18 +250,17 @@ static void monitor_on_sent(void *arg, uint32_t peer, void *token)
 /* Does what other threads requested; true: the monitor ends. */
 static bool monitor_serve(mst_rank_monitor *w)
 {
-    char name[MST_RANK_HOST + 64], text[MST_RANK_SENTENCE];
+    char name[MST_RANK_HOST + 64], text[MST_RANK_MESSAGE];
     pthread_mutex_lock(&w->mutex);
     bool ending = w->ending, failing = w->failing && !w->failed;
     pthread_mutex_unlock(&w->mutex);
     if (failing) {
         monitor_name_rank(w, w->rank, name, sizeof name);
-        snprintf(text, sizeof text, "%s: %.*s", name, (int)(MST_RANK_SENTENCE - sizeof name - 4),
-                 w->sentence);
+        snprintf(text, sizeof text, "%s: %.*s", name, (int)(MST_RANK_MESSAGE - sizeof name - 4), w->message);
         if (w->rank == 0)
             monitor_send_all(w, LOST, MST_RANK_FAILED, text);
         else if (w->members[0].peer != MST_RANK_NO_PEER)
-            monitor_send(w, w->members[0].peer, FAIL, MST_RANK_FAILED, w->sentence);
+            monitor_send(w, w->members[0].peer, FAIL, MST_RANK_FAILED, w->message);
         (void)mst_net_flush(w->net, mst_now_ns() + SEND_NS);
         pthread_mutex_lock(&w->mutex);
         w->failed = true;
@@ -609,7 +608,7 @@ bool mst_rank_monitor_await_lost(mst_rank_monitor *w, uint32_t timeout_ms)
     return lost;
 }
 
-void mst_rank_monitor_fail(mst_rank_monitor *w, const char *sentence)
+void mst_rank_monitor_fail(mst_rank_monitor *w, const char *message)
 {
     uint64_t deadline = mst_now_ns() + SEND_NS;
     struct timespec until = monitor_timespec(deadline);
@@ -618,7 +617,7 @@ void mst_rank_monitor_fail(mst_rank_monitor *w, const char *sentence)
     pthread_mutex_lock(&w->mutex);
     if (!w->failing) {
         w->failing = true;
-        snprintf(w->sentence, sizeof w->sentence, "%s", sentence);
+        snprintf(w->message, sizeof w->message, "%s", message);
     }
     pthread_mutex_unlock(&w->mutex);
     mst_net_wake(w->net);

@@ -4,7 +4,7 @@
  * secret at the start, so the user configures no port. Rank 0 detects a rank that dies, is cut off or is
  * silent for the timeout, and reports it to all others; all ranks detect the loss of rank 0.
  *
- * Thread: the monitor has a thread of its own. It calls `lost` once, with the reason and a whole sentence.
+ * Thread: the monitor has a thread of its own. It calls `lost` once, with the reason and a whole message.
  * The thread that uses MPI may hang in a collective by then, so `lost` must not wait for it. Waiting:
  * mst_rank_monitor_new waits for all ranks, at most start_timeout_ms; MST_ETIMEOUT names the missing ones. It
  * is the first call that ranks make together: MST_EUSAGE, on all of them, if their purposes differ. */
@@ -24,8 +24,8 @@ typedef enum mst_rank_loss {
 typedef struct mst_rank_monitor_options {
     mst_mpi *mpi; /* used by mst_rank_monitor_new only, on the caller's thread */
     uint32_t start_timeout_ms, peer_timeout_ms;
-    /* sentence: "rank 3 (host b, process 4711) died", or the rank and its error. */
-    void (*lost)(void *arg, mst_rank_loss reason, const char *sentence);
+    /* message: "rank 3 (host b, process 4711) died", or the rank and its error. */
+    void (*lost)(void *arg, mst_rank_loss reason, const char *message);
     void *arg;
     const char *purpose; /* of this process, "--strategy ps"; must be the same on all ranks; or NULL */
 } mst_rank_monitor_options;
@@ -33,9 +33,9 @@ typedef struct mst_rank_monitor_options {
 typedef struct mst_rank_monitor mst_rank_monitor;
 mst_status mst_rank_monitor_new(const mst_rank_monitor_options *options, mst_rank_monitor **out);
 
-/* This rank fails with its own error: on all others `lost` gets the sentence with the rank in front. Any
+/* This rank fails with its own error: on all others `lost` gets the message with the rank in front. Any
  * thread. Waits a second at most until the message is sent. */
-void mst_rank_monitor_fail(mst_rank_monitor *self, const char *sentence);
+void mst_rank_monitor_fail(mst_rank_monitor *self, const char *message);
 
 /* For a rank in which MPI failed, perhaps because another rank died: waits until `lost` was called,
  * timeout_ms at most. Returns whether it was. Any thread but the monitor's. */

@@ -9,7 +9,7 @@
 
 #define MST_RANK_HOST      64
 #define MST_RANK_PURPOSE   40
-#define MST_RANK_SENTENCE  900
+#define MST_RANK_MESSAGE   900
 #define MST_RANK_ADDRESSES 8
 #define MST_RANK_NO_PEER   UINT32_MAX
 
@@ -58,7 +58,7 @@ struct mst_rank_monitor {
     pthread_cond_t changed;
     bool ending, failing, failed, lost, all_joined;
     mst_error broken; /* code MST_OK: not broken */
-    char sentence[MST_RANK_SENTENCE];
+    char message[MST_RANK_MESSAGE];
     mst_rank_record_state records;
 };
 

@@ -57,19 +57,19 @@ static void comparison_add_bottlenecks(const mst_report *self, mst_string *out)
         else
             kinds += counts[v->kind]++ == 0;
     }
-    for (size_t told = 0; told < kinds; told++) { /* the most frequent first */
+    for (size_t listed = 0; listed < kinds; listed++) { /* the most frequent first */
         size_t most = 0;
         for (size_t k = 1; k < MST_BOTTLENECKS; k++)
             most = counts[k] > counts[most] ? k : most;
         mst_string_format(out, "%s%s in ",
-                          told == 0           ? " The bottleneck is "
-                          : told + 1 == kinds ? " and "
-                                              : ", ",
+                          listed == 0           ? " The bottleneck is "
+                          : listed + 1 == kinds ? " and "
+                                                : ", ",
                           comparison_bottleneck_words(most));
         if (counts[most] == self->n)
             mst_string_add(out, "all of them");
         else
-            mst_string_format(out, told == 0 ? "%zu of %zu runs" : "%zu", counts[most], self->n);
+            mst_string_format(out, listed == 0 ? "%zu of %zu runs" : "%zu", counts[most], self->n);
         counts[most] = 0;
     }
     if (balanced == self->n)

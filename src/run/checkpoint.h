@@ -103,7 +103,7 @@ mst_status mst_checkpoint_fits(const char *checkpoint, const json_t *theirs, con
 
 /* Fills params (views declared and reserved by the caller). Every view must be there with the same size;
  * optimizer state only if want_slots (names must match). Truncated, damaged or foreign files are MST_EINPUT
- * with one sentence and leave params in an undefined state. Blocks of zeros are not written, so lazily
+ * with one message and leave params in an undefined state. Blocks of zeros are not written, so lazily
  * reserved memory stays untouched. */
 mst_status mst_checkpoint_load(const char *checkpoint, mst_params *params, const char *const *slot_names,
                                bool want_slots);
@@ -111,7 +111,7 @@ mst_status mst_checkpoint_load(const char *checkpoint, mst_params *params, const
 /* A checkpoint that is read in pieces. */
 typedef struct mst_checkpoint mst_checkpoint;
 
-/* Makes the same checks as mst_checkpoint_load, with the same sentences, and verifies every checksum. Of
+/* Makes the same checks as mst_checkpoint_load, with the same messages, and verifies every checksum. Of
  * params only the views and n_slots are used; params and slot_names must outlive *out. Keeps one open file
  * per part file. */
 mst_status mst_checkpoint_open(const char *checkpoint, const mst_params *params,

@@ -215,7 +215,7 @@ static mst_status models_same_net(const char *checkpoint, const json_t *theirs, 
     }
 }
 
-/* An entry of a model's description for a sentence; the caller frees (jansson's allocation). */
+/* An entry of a model's description for a message; the caller frees (jansson's allocation). */
 static char *model_entry_text(const json_t *model, const char *key)
 {
     const json_t *value = json_object_get(model, key);

@@ -42,7 +42,7 @@ struct mst_safetensors {
     size_t n;
 };
 
-/* Text from a file for a sentence: truncated, and without control characters. */
+/* Text from a file for a message: truncated, and without control characters. */
 typedef struct shown {
     char text[SHOWN_MAX];
 } shown;

@@ -135,10 +135,10 @@ static mst_status allreduce_join(mst_comm *comm, void *arg)
     return MST_OK;
 }
 
-mst_status mst_allreduce_join(mst_strategy *base, const mst_allreduce_signals *requests)
+mst_status mst_allreduce_join(mst_strategy *base, const mst_allreduce_signals *signals)
 {
     mst_allreduce *self = (mst_allreduce *)base;
-    self->requests = *requests;
+    self->signals = *signals;
     return mst_comm_call(self->comm, allreduce_join, self);
 }
 
@@ -277,8 +277,8 @@ static mst_status order_carry_out(mst_allreduce *self, mst_feed *feed, execution
     if (self->reduction == MST_REDUCTION_ONLY) /* nothing was computed: rows are counted nevertheless */
         e->tail.loss.rows = self->rank == 0 ? e->tail.claimed : 0;
     if (self->rank != 0) {
-        e->tail.stop = self->requests.stop != NULL && atomic_load(self->requests.stop);
-        e->tail.save = self->requests.save_wanted != NULL && self->requests.save_wanted();
+        e->tail.stop = self->signals.stop != NULL && atomic_load(self->signals.stop);
+        e->tail.save = self->signals.save_wanted != NULL && self->signals.save_wanted();
     }
     TRY(mst_comm_call(self->comm, order_gather_tails, e));
     mst_span_bytes(e->counts.bytes_in - self->spanned.bytes_in,
@@ -423,8 +423,8 @@ mst_status mst_allreduce_follow(mst_strategy *base, mst_feed *feed)
         self->followed.started = !e.epoch_ended;
         self->followed.epoch = o->epoch;
         self->followed.position = o->position + e.tail.claimed;
-        if (self->requests.at != NULL)
-            self->requests.at(self->requests.at_arg, o->step + e.tail.steps);
+        if (self->signals.at != NULL)
+            self->signals.at(self->signals.at_arg, o->step + e.tail.steps);
     }
     reporting r = {self, NULL};
     report_count(self);

@@ -22,7 +22,7 @@
 #include "strategy/comm_thread.h"
 #include "strategy/strategy.h"
 
-/* Requests that a rank gets (signals), and its progress; any thread. */
+/* The stop and save signals of a rank, and its progress; any thread. */
 typedef struct mst_allreduce_signals {
     const atomic_bool *stop;   /* or NULL */
     bool (*save_wanted)(void); /* true once for every request; or NULL */
@@ -33,7 +33,7 @@ typedef struct mst_allreduce_signals {
 
 /* On all ranks, before anything is trained: weights and optimizer state become rank 0's, and the ways of
  * reducing are chosen by measuring. Waits for all ranks while none is lost. */
-mst_status mst_allreduce_join(mst_strategy *self, const mst_allreduce_signals *requests);
+mst_status mst_allreduce_join(mst_strategy *self, const mst_allreduce_signals *signals);
 
 /* On ranks other than 0: carries out the orders of rank 0 until it ends the training. */
 mst_status mst_allreduce_follow(mst_strategy *self, mst_feed *feed);

@@ -78,7 +78,7 @@ typedef struct mst_allreduce {
     mst_allreduce_now now;
     mst_allreduce_position followed;
     double step_seconds; /* of late steps */
-    mst_allreduce_signals requests;
+    mst_allreduce_signals signals;
     int stopped_by; /* the rank that requested to stop; -1: none */
     bool save_requested;
     mst_allreduce_counts counts;

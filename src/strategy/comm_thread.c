@@ -60,12 +60,12 @@ struct mst_comm {
 /* ---- why the job cannot continue ---- */
 
 /* Keeps the first failure, and wakes all threads. */
-static void comm_break(mst_comm *self, mst_status st, const char *sentence)
+static void comm_break(mst_comm *self, mst_status st, const char *message)
 {
     pthread_mutex_lock(&self->lock);
     if (!atomic_load(&self->broken)) {
         self->error.code = st;
-        snprintf(self->error.text, sizeof self->error.text, "%s", sentence);
+        snprintf(self->error.text, sizeof self->error.text, "%s", message);
         atomic_store(&self->broken, true);
     }
     pthread_cond_broadcast(&self->changed);
@@ -73,12 +73,12 @@ static void comm_break(mst_comm *self, mst_status st, const char *sentence)
     pthread_mutex_unlock(&self->lock);
 }
 
-static void comm_lost(void *arg, mst_rank_loss reason, const char *sentence)
+static void comm_lost(void *arg, mst_rank_loss reason, const char *message)
 {
     mst_comm *self = arg;
-    comm_break(self, MST_EPEER, sentence);
+    comm_break(self, MST_EPEER, message);
     if (self->options.lost != NULL)
-        self->options.lost(self->options.lost_arg, reason, sentence);
+        self->options.lost(self->options.lost_arg, reason, message);
 }
 
 /* MPI failed: if a rank is lost, the rank monitor names it and MPI does not. */
@@ -620,7 +620,7 @@ static bool comm_end_thread(mst_comm *self)
     return gone;
 }
 
-void mst_comm_destroy(mst_comm *self, const char *sentence)
+void mst_comm_destroy(mst_comm *self, const char *message)
 {
     if (self == NULL)
         return;

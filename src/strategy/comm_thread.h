@@ -11,7 +11,7 @@
  * to mst_comm_call runs on the communication thread and may post, wait and exchange there; waiting polls MPI
  * itself and needs no hand-off.
  * Waiting: until the stall timeout, naming what is missing. A lost rank ends every wait with MST_EPEER and
- * the sentence of the rank monitor. */
+ * the message of the rank monitor. */
 #ifndef MST_STRATEGY_COMM_THREAD_H
 #define MST_STRATEGY_COMM_THREAD_H
 
@@ -27,7 +27,7 @@ typedef struct mst_comm_options {
     void (*idle)(void *arg);
     void *arg;
     /* Called on the rank monitor's thread once a rank is lost, after everything here fails. Or NULL. */
-    void (*lost)(void *lost_arg, mst_rank_loss reason, const char *sentence);
+    void (*lost)(void *lost_arg, mst_rank_loss reason, const char *message);
     void *lost_arg;
     /* In place of mst_mpi_start, for ranks that are threads of one process: there is no rank monitor. Or
      * NULL. */
@@ -42,9 +42,9 @@ mst_status mst_comm_new(const mst_comm_options *options, mst_comm **out);
 /* Disconnects from all other ranks, which must do the same; then only destroy may be called, which ends MPI.
  */
 mst_status mst_comm_end(mst_comm *self);
-/* NULL-safe. Without mst_comm_end before it this rank has failed: the others receive `sentence` (or NULL).
+/* NULL-safe. Without mst_comm_end before it this rank has failed: the others receive `message` (or NULL).
  * A thread that hangs in MPI is left behind: see mst_mpi_over. */
-void mst_comm_destroy(mst_comm *self, const char *sentence);
+void mst_comm_destroy(mst_comm *self, const char *message);
 
 const mst_mpi *mst_comm_mpi(const mst_comm *self); /* rank, size, host, for any thread */
 
@@ -62,7 +62,7 @@ mst_status mst_comm_wait(mst_comm *self, mst_reduce_op *op);
 /* The rank monitor; NULL: there is none, or the ranks have disconnected. Not to be destroyed. */
 mst_rank_monitor *mst_comm_monitor(const mst_comm *self);
 
-/* MST_EPEER with the sentence if the job cannot continue. Any thread. */
+/* MST_EPEER with the message if the job cannot continue. Any thread. */
 mst_status mst_comm_lost(mst_comm *self);
 
 /* Whether the thread hangs in MPI after the loss of a rank: memory that it may touch must not be freed. Waits

@@ -21,7 +21,7 @@ typedef struct mst_interval {
     double n;
 } mst_interval;
 
-/* "500", "500 steps", "1M rows", "10s", "2 epochs", "never"; spaces are optional. name is for the sentence.
+/* "500", "500 steps", "1M rows", "10s", "2 epochs", "never"; spaces are optional. name is for the message.
  */
 mst_status mst_interval_parse(const char *name, const char *text, mst_interval *out);
 
@@ -60,7 +60,7 @@ typedef struct mst_run_schedule {
 } mst_run_schedule;
 
 /* Parses --eval-every, --checkpoint-every and --until, and checks the options against each other: MST_EUSAGE
- * with a sentence otherwise. */
+ * with a message otherwise. */
 mst_status mst_run_schedule_parse(const mst_train_options *options, mst_run_schedule *out);
 /* The metric of --until must exist for a model of so many scores. */
 mst_status mst_run_schedule_check(const mst_run_schedule *self, const mst_train_options *options,

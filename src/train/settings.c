@@ -116,15 +116,15 @@ static mst_status settings_adopt_net(mst_settings *s, const json_t *manifest, bo
  * fewer. Features only if rows may omit some. */
 static void settings_adopt_shape(mst_settings *s, const json_t *manifest)
 {
-    const json_t *model = json_object_get(manifest, "model"), *told = json_object_get(manifest, "resumed");
+    const json_t *model = json_object_get(manifest, "model"), *sent = json_object_get(manifest, "resumed");
     const char *name = json_string_value(json_object_get(model, "name")),
                *format = json_string_value(json_object_get(json_object_get(manifest, "data"), "format"));
     json_int_t features = json_integer_value(json_object_get(model, "features")),
                dense = json_integer_value(json_object_get(model, "dense")),
                classes = json_integer_value(json_object_get(model, "classes"));
-    if (told != NULL) { /* from the process that has the manifest */
-        features = json_integer_value(json_array_get(told, 0));
-        classes = json_integer_value(json_array_get(told, 1));
+    if (sent != NULL) { /* from the process that has the manifest */
+        features = json_integer_value(json_array_get(sent, 0));
+        classes = json_integer_value(json_array_get(sent, 1));
     } else {
         const mst_data_kind *kind = mst_data_kind_find(format);
         const mst_model_ops *ops = mst_model_find(name);

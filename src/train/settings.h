@@ -45,7 +45,7 @@ void mst_settings_fini(mst_settings *self); /* safe after begin, even if a later
 mst_status mst_settings_imply(mst_settings *self);
 
 /* Finds the cluster, takes the options of a resumed run over, and checks the options against each other.
- * dry_run: the run directory may be there already. MST_EUSAGE and MST_EEXIST with a sentence. */
+ * dry_run: the run directory may be there already. MST_EUSAGE and MST_EEXIST with a message. */
 mst_status mst_settings_settle(mst_settings *self, bool dry_run);
 
 /* MST_EUSAGE when the text is not a valid --group: empty, longer than MST_GROUP_MAX bytes, not UTF-8, or with

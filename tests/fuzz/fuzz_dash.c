@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK((d.status == 405) == !get);
     FUZZ_CHECK(d.route == MST_ROUTE_REFUSED || (get && host && d.status == 200));
     FUZZ_CHECK(g.route == MST_ROUTE_REFUSED || (get && host && told));
-    FUZZ_CHECK((d.route == MST_ROUTE_REFUSED) == (d.sentence != NULL));
+    FUZZ_CHECK((d.route == MST_ROUTE_REFUSED) == (d.message != NULL));
     FUZZ_CHECK((d.route == MST_ROUTE_ASSET) == (d.asset != NULL));
     if (parts[6] != NULL) {
         mst_address a;

@@ -2,9 +2,9 @@
  *   ranks_monitor leave       every rank leaves, one after the other
  *   ranks_monitor kill R      rank R dies; all others wait in a barrier that never ends
  *   ranks_monitor stop R      rank R is stopped
- *   ranks_monitor fail R      rank R fails with a sentence of its own
+ *   ranks_monitor fail R      rank R fails with a message of its own
  *   ranks_monitor records     every rank but 0 sends records, small ones and the largest possible; rank 0
- * counts Who is lost prints "rank I: SENTENCE" and exits 3. SIGTERM is ignored and the end put off a little,
+ * counts Who is lost prints "rank I: MESSAGE" and exits 3. SIGTERM is ignored and the end put off a little,
  * as muster's own ranks do: mpirun, too, notices that a rank died, terminates the others, and forgets what it
  * had not yet passed on. */
 #include <sched.h>
@@ -21,11 +21,11 @@
 
 static int own_rank;
 
-static void lost(void *arg, mst_rank_loss reason, const char *sentence)
+static void lost(void *arg, mst_rank_loss reason, const char *message)
 {
     (void)arg;
     (void)reason;
-    printf("rank %d: %s\n", own_rank, sentence);
+    printf("rank %d: %s\n", own_rank, message);
     fflush(stdout);
     struct timespec linger = {.tv_nsec = 300000000};
     nanosleep(&linger, NULL);

@@ -55,10 +55,10 @@ static mst_status set_up(trial *t, mst_comm *comm)
 static mst_status train(member *me, mst_comm *comm)
 {
     trial *t = &me->trial;
-    mst_allreduce_signals requests = {0};
+    mst_allreduce_signals signals = {0};
     mst_train_callbacks observer = {.arg = t, .progress = trial_on_progress, .evaluated = trial_on_evaluated};
     TRY(set_up(t, comm));
-    TRY(mst_allreduce_join(t->training->strategy, &requests));
+    TRY(mst_allreduce_join(t->training->strategy, &signals));
     if (mst_comm_mpi(comm)->rank == 0)
         TRY(mst_training_run(t->training, &observer, &t->summary));
     else

@@ -9,7 +9,9 @@ fail() {
 
 # ---- words ----
 # Each is a whole word or phrase that has no legitimate use in these texts; identifiers count too (hear_part).
-words=(hear hears heard farewell farewells mend mends whoever whomever somebody everybody anew wish wishes wished
+# Processes, files and options do not speak or know: they report, send, record, use or have.
+words=(hear hears heard says said tells told speaks spoke knows knew owes owed farewell farewells mend mends whoever whomever
+  somebody nobody everybody anew wish wishes wished
   'has no business' 'goes on with' 'gone on with' 'of the moment' 'speaks of' 'spoken of' 'bear with')
 pattern=$(printf '%s|' "${words[@]}")
 # The two tables of words to avoid name them.

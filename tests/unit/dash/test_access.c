@@ -208,7 +208,7 @@ static void test_routes(void **state)
         assert_int_equal(d.route, cases[i].route);
         assert_int_equal(d.status, cases[i].status);
         assert_true((d.route == MST_ROUTE_ASSET) == (d.asset != NULL));
-        assert_true((d.route == MST_ROUTE_REFUSED) == (d.sentence != NULL));
+        assert_true((d.route == MST_ROUTE_REFUSED) == (d.message != NULL));
     }
     for (const mst_asset *a = mst_assets; a->path != NULL; a++) {
         assert_true(a->size > 10);
@@ -228,7 +228,7 @@ static void test_methods_and_hosts(void **state)
     assert_int_equal(mst_route_request(&guard, &r).status, 200);
     r.host = "evil.example";
     assert_int_equal(mst_route_request(&guard, &r).status, 421);
-    assert_non_null(strstr(mst_route_request(&guard, &r).sentence, "--allow-host"));
+    assert_non_null(strstr(mst_route_request(&guard, &r).message, "--allow-host"));
     r.host = NULL;
     assert_int_equal(mst_route_request(&guard, &r).status, 421);
 }
@@ -252,7 +252,7 @@ static void test_guarded(void **state)
     assert_int_equal(ask(token, "/", NULL, token, NULL).route, MST_ROUTE_ASSET);
     assert_int_equal(ask(token, "/metrics", token, NULL, NULL).route, MST_ROUTE_METRICS);
     assert_int_equal(ask(NULL, "/", token, NULL, NULL).route, MST_ROUTE_ASSET);
-    assert_non_null(strstr(ask(token, "/", NULL, NULL, NULL).sentence, "A token is needed"));
+    assert_non_null(strstr(ask(token, "/", NULL, NULL, NULL).message, "A token is needed"));
 }
 
 static void test_policy(void **state)
