@@ -45,8 +45,8 @@ struct muster_options {
 
 mst_status mst_api_options_copy(const muster_options *from, muster_options **out);
 
-/* The status of a function of the program: MST_OK, or a failure with a message, which this function makes up
- * if the program recorded none. mst_api_forget must have cleared the message before the call. */
+/* The status of a function of the program: MST_OK, or a failure with a message, which this function adds if
+ * the program recorded none. mst_api_forget must have cleared the message before the call. */
 mst_status mst_api_answer(muster_status status, const char *who);
 void mst_api_forget(void);
 

@@ -23,7 +23,7 @@ typedef struct mst_data_sink {
     bool quiet; /* no bar and no summary line */
     const char *path;
     const char *source_key;           /* for a cache (cache.h); NULL: none */
-    uint64_t total_rows, total_bytes; /* whichever is known sets the bar's length */
+    uint64_t total_rows, total_bytes; /* the one that is known sets the length of the bar */
     uint64_t skip, limit; /* rows to skip at the start of the source; most rows to write (0: all) */
     uint64_t rows, bytes; /* written; read from the source */
     bool full;            /* limit reached: take refused the rest with MST_ESTOPPED */

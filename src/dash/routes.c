@@ -1,6 +1,7 @@
 /* The decision about a request (routes.h).
  *
- * Order: method, host, token, and then the path, so that a request without access learns nothing about paths.
+ * Order: method, host, token, and then the path, so that the answer to a request without access does not
+ * depend on the path.
  */
 #include "dash/routes.h"
 

@@ -10,7 +10,7 @@
 #include "data/feed_impl.h"
 #include "observe/spans.h"
 
-#define LOOK_NS (20 * MST_MS) /* between looks at the files */
+#define LOOK_NS (20 * MST_MS) /* polling interval of the files */
 
 /* ---- claims ---- */
 

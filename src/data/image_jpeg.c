@@ -82,7 +82,7 @@ static void from_cmyk(const uint8_t *line, uint32_t width, uint32_t channels, ui
     }
 }
 
-/* Sets the output up and decodes; jumps to r->back when libjpeg cannot go on. */
+/* Sets the output up and decodes; jumps to r->back when libjpeg cannot continue. */
 static mst_status jpeg_image_read_pixels(jpeg_reader *r, const char *path, uint32_t channels, uint32_t enough,
                                          mst_image *out)
 {

@@ -153,7 +153,7 @@ ALWAYS_INLINE void marks_fill(marks *m, const uint8_t *p, const uint8_t *end)
 }
 
 /* Features from p on, as many of the line as have the common form; returns the end of the last one's blank,
- * or the line's '\n', or where the careful path must go on. */
+ * or the line's '\n', or the position where the careful path continues. */
 ALWAYS_INLINE const uint8_t *fast(marks *m, const uint8_t *p, const uint8_t *end, uint32_t base,
                                   uint64_t limit, mst_chunk_builder *out)
 {

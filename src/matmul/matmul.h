@@ -92,7 +92,7 @@ const mst_matmul_plan *mst_matmul_plan_of(const mst_matmul *self);
 void mst_matmul_on_progress(mst_matmul *self, void (*progress)(void *arg, double done, double total),
                             void *arg);
 mst_status mst_matmul_run(mst_matmul *self, mst_matmul_result *out);
-/* Whether run failed on this rank alone: the others may wait for it for ever. */
+/* Whether run failed on this rank alone: the others may wait for it without a deadline. */
 bool mst_matmul_alone(const mst_matmul *self);
 /* NULL-safe. An output file that was not finished is removed. */
 void mst_matmul_destroy(mst_matmul *self);

@@ -105,7 +105,7 @@ static void mpi_own_folder(char *out, size_t size)
         *slash = '\0';
 }
 
-/* Where the plug-in of that name lies; false: nowhere. */
+/* The path of the plug-in of that name; false: not found. */
 static bool mpi_find_plugin(const char *name, char *out, size_t size)
 {
     char own[512], folders[3][1024];

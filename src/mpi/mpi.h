@@ -68,7 +68,7 @@ typedef struct mst_mpi_ops {
 typedef struct mst_mpi_launch {
     bool launched;        /* under mpirun, mpiexec or srun --mpi=...; the rest is set then */
     const char *launcher; /* "mpirun (Open MPI)", "mpiexec (MPICH)", "srun" */
-    const char *plugin;   /* that belongs to it; NULL: whichever there is */
+    const char *plugin;   /* that belongs to it; NULL: any that is installed */
     int rank, size;
     int local_rank, local_size; /* on this host; -1: unknown */
 } mst_mpi_launch;
@@ -98,7 +98,8 @@ typedef struct mst_mpi {
  * belongs to the launcher. MST_EUSAGE when the pairing is wrong, or no launcher started this process;
  * MST_EUNSUPPORTED when there is no such plug-in. Once per process: a second call gives the same. */
 mst_status mst_mpi_start(const char *plugin, mst_mpi **out);
-/* Whether mst_mpi_start is under way: MPI waits there, for ever, for ranks that never begin. Any thread. */
+/* Whether mst_mpi_start is in progress: MPI waits there without a deadline for ranks that have not started.
+ * Any thread. */
 bool mst_mpi_starting(void);
 /* Disconnects: returns when all ranks have called it. They have finished then, and none of them uses MPI
  * again except for further calls of this function and the end. MST_ETIMEOUT by the deadline: keep the rank
@@ -113,7 +114,7 @@ mst_status mst_mpi_end(mst_mpi *self);
  * kill the others as soon as one has ended. */
 uint32_t mst_mpi_end_ms(const mst_mpi *self);
 /* Whether there is nothing of MPI in this process: it was never started, or has ended. Else the process
- * leaves by _exit: what MPI has to run at exit may wait for ever. Any thread. */
+ * leaves by _exit, because the exit handlers of MPI may wait without a deadline. Any thread. */
 bool mst_mpi_over(void);
 /* MPI, if all ranks have detached and the calling thread is the one that uses it; else NULL. */
 mst_mpi *mst_mpi_detached(void);

@@ -70,7 +70,7 @@ static MPI_Request plugin_unpack(mst_mpi_request request)
     return out;
 }
 
-/* NULL, with the sentence recorded (MST_EUSAGE), when there is none of that number. */
+/* NULL, with the message recorded (MST_EUSAGE), when there is none of that number. */
 static const MPI_Comm *comm_get(mst_mpi_comm number)
 {
     if (number >= 0 && number < n_comms)
@@ -318,9 +318,9 @@ static mst_status plugin_sum(mst_mpi_comm number, void *data, size_t n, size_t s
     const MPI_Comm *c = comm_get(number);
     if (c == NULL)
         return MST_EUSAGE;
-    for (size_t at = 0, cut = PIECE_BYTES / size; at < n; at += cut)
+    for (size_t at = 0, piece = PIECE_BYTES / size; at < n; at += piece)
         COLLECTIVE(MPI_Allreduce, MPI_Iallreduce, MPI_IN_PLACE, (char *)data + at * size,
-                   (int)(n - at < cut ? n - at : cut), type, MPI_SUM, *c);
+                   (int)(n - at < piece ? n - at : piece), type, MPI_SUM, *c);
     return MST_OK;
 }
 

@@ -525,7 +525,7 @@ static void mpi_drop(mst_net *net, uint32_t peer, const char *message)
         mpi_peer_close(n, peer, message != NULL ? message : "");
 }
 
-/* One look at everything; *any: something has happened. */
+/* Tests all requests and deadlines once; *any: an event was called. */
 static mst_status mpi_look(mst_mpi_net *n, bool *any)
 {
     if (atomic_load_explicit(&g_lost, memory_order_relaxed))

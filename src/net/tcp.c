@@ -325,7 +325,7 @@ static uint64_t tcp_turn(mst_tcp *t, uint64_t now, uint64_t until)
     uv_run(&t->loop, wait ? UV_RUN_ONCE : UV_RUN_NOWAIT);
     tcp_settle(t);
     uint64_t after = mst_now_ns(), planned = wait ? until : now;
-    if (after > planned + ABSENCE) /* in events, or the process stood still */
+    if (after > planned + ABSENCE) /* in events, or the process was suspended */
         t->away_ns += after - planned - ABSENCE;
     if (after >= t->due_ns) {
         tcp_chores(t, after);

@@ -138,7 +138,7 @@ mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_messa
 
 /* ---- the end ---- */
 
-static bool coordinator_stop_asked(const mst_server *s)
+static bool coordinator_stop_requested(const mst_server *s)
 {
     return s->options.stop != NULL && atomic_load(s->options.stop);
 }
@@ -148,7 +148,7 @@ mst_status mst_coordinator_stop(mst_server *s)
     mst_coordinator *co = s->co;
     if (co->phase != MST_JOB_RUN)
         return MST_OK;
-    co->outcome.stopped |= coordinator_stop_asked(s);
+    co->outcome.stopped |= coordinator_stop_requested(s);
     co->phase = MST_JOB_STOP;
     /* without a quorum, synchronous steps end with the last work item that all workers have received */
     bool steps = mst_is_sync(s) && !mst_has_quorum(s);
@@ -307,7 +307,7 @@ mst_status mst_coordinator_tick(mst_server *s)
         mst_members_await(s);
         return MST_OK;
     }
-    if (coordinator_stop_asked(s))
+    if (coordinator_stop_requested(s))
         TRY(mst_coordinator_stop(s));
     TRY(mst_pace_check_stalls(s));
     return mst_coordinator_look(s);

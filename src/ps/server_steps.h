@@ -14,7 +14,7 @@
 
 #define MST_WORKER_WORDS 16 /* u64 words of a bitmap of workers */
 
-/* A worker, as a server sees it. */
+/* A server's record of a worker. */
 typedef struct mst_server_worker {
     uint32_t peer; /* MST_PEER_NONE: not connected */
     uint64_t incarnation;

@@ -77,7 +77,7 @@ typedef struct mst_allreduce {
     mst_pending_update pending;
     mst_allreduce_now now;
     mst_allreduce_position followed;
-    double step_seconds; /* of late steps */
+    double step_seconds; /* of recent steps */
     mst_allreduce_signals signals;
     int stopped_by; /* the rank that requested to stop; -1: none */
     bool save_requested;

@@ -625,7 +625,7 @@ void mst_comm_destroy(mst_comm *self, const char *message)
     if (self == NULL)
         return;
     if (!self->ended && self->monitor != NULL && !atomic_load(&self->broken))
-        mst_rank_monitor_fail(self->monitor, sentence != NULL ? sentence : "left");
+        mst_rank_monitor_fail(self->monitor, message != NULL ? message : "left");
     if (self->started && (self->held || !comm_end_thread(self))) {
         pthread_detach(self->thread); /* it is inside MPI, and keeps what it may touch */
         return;
