@@ -1,4 +1,4 @@
-/* The rules of the verdict (verdict.h), on the facts of verdict_facts.c.
+/* The rules of the verdict (verdict.h), on the facts of verdict_facts.c, with verdict_thresholds.h.
  *
  * The time of the typical worker (the mean of those whose own work per step is at most 1.5 times the
  * median's) is divided into the shares of the causes:
@@ -54,20 +54,6 @@
 #include "base/strings.h"
 #include "report/verdict_impl.h"
 
-#define DOMINATES      0.4
-#define LEADS          1.25
-#define SATURATED      0.9
-#define SATURATED_WAIT 0.15
-#define QUEUES         0.7
-#define SLOWER         1.2
-#define FAR_FAVOUR     4.0
-#define IDLE_GAP       0.3
-#define WAITS_LONGER   1.5
-#define IOWAIT         0.2
-#define FAULTS         50
-#define CPU_FREE       0.3
-#define STEP_BYTES     32768
-
 /* ---- rules 1 to 4: a worker's own time ---- */
 
 /* The part of evaluations beyond the typical worker's own comes off idle time, then off waits. */
@@ -82,8 +68,9 @@ static double verdict_take_evaluation(const mst_facts *f, mst_verdict *v, double
 
 static bool process_waits_for_disk(const mst_process_use *w)
 {
-    return w->iowait >= IOWAIT || w->fault_rate >= FAULTS ||
-           (w->read_rate >= MST_VERDICT_READ_RATE && (1 - w->host_busy >= CPU_FREE || w->delay >= 0));
+    return w->iowait >= MST_VERDICT_IOWAIT || w->fault_rate >= MST_VERDICT_FAULTS ||
+           (w->read_rate >= MST_VERDICT_READ_RATE &&
+            (1 - w->host_busy >= MST_VERDICT_CPU_FREE || w->delay >= 0));
 }
 
 /* The share of the workers' thread time in which they were runnable in their own work without running; 0 if
@@ -133,9 +120,10 @@ static double verdict_take_stragglers(const mst_facts *f, mst_verdict *v, double
     double share = 0;
     if (f->n_workers < 2)
         return wait;
-    if (f->lockstep && (f->slowest_ratio >= SLOWER || mst_facts_is_held(f))) {
+    if (f->lockstep && (f->slowest_ratio >= MST_VERDICT_SLOWER || mst_facts_is_held(f))) {
         double slowest = f->workers[f->slowest].own_s;
-        share = f->slowest_ratio >= SLOWER ? (slowest - slowest / f->slowest_ratio) / f->step_s : 0;
+        share =
+            f->slowest_ratio >= MST_VERDICT_SLOWER ? (slowest - slowest / f->slowest_ratio) / f->step_s : 0;
         share = fmin(wait, mst_facts_is_held(f) ? fmax(share, f->held) : share);
         wait -= share;
     } else if (!f->lockstep) {
@@ -144,7 +132,7 @@ static double verdict_take_stragglers(const mst_facts *f, mst_verdict *v, double
             least = fmin(least, f->workers[i].share[MST_COST_IDLE]);
             most = fmax(most, f->workers[i].share[MST_COST_IDLE]);
         }
-        share = most - least >= IDLE_GAP ? idle : 0;
+        share = most - least >= MST_VERDICT_IDLE_GAP ? idle : 0;
     }
     v->shares[MST_BOTTLENECK_STRAGGLERS] = share;
     return wait;
@@ -158,7 +146,7 @@ static size_t verdict_find_far_worker(const mst_facts *f)
         if (f->workers[i].wait_s > f->workers[far].wait_s)
             far = i;
     for (size_t i = 0; i < f->n_workers; i++)
-        shorter += f->workers[i].wait_s * WAITS_LONGER <= f->workers[far].wait_s;
+        shorter += f->workers[i].wait_s * MST_VERDICT_WAITS_LONGER <= f->workers[far].wait_s;
     return !f->lockstep && f->n_workers > 1 && shorter * 2 >= f->n_workers ? far : f->n_workers;
 }
 
@@ -168,7 +156,8 @@ static void verdict_take_waits(const mst_facts *f, mst_verdict *v, double wait, 
     bool known = !isnan(f->server_link) || !isnan(f->worker_link);
     mst_bottleneck where = f->n_servers > 0 ? MST_BOTTLENECK_SERVER_NETWORK : MST_BOTTLENECK_WORKER_NETWORK;
     if (known) {
-        bool worker = !(f->server_link >= f->worker_link * (f->far_worker ? FAR_FAVOUR : 1 / FAR_FAVOUR)) &&
+        bool worker = !(f->server_link >= f->worker_link * (f->far_worker ? MST_VERDICT_FAR_FAVOUR
+                                                                          : 1 / MST_VERDICT_FAR_FAVOUR)) &&
                       !isnan(f->worker_link);
         where = worker ? MST_BOTTLENECK_WORKER_NETWORK : MST_BOTTLENECK_SERVER_NETWORK;
         link = worker ? f->worker_link : f->server_link;
@@ -178,12 +167,12 @@ static void verdict_take_waits(const mst_facts *f, mst_verdict *v, double wait, 
         double sum = server + link, scale = sum > wait ? wait / sum : 1;
         server *= scale;
         link *= scale;
-    } else if (fmax(server, link) >= QUEUES) {
+    } else if (fmax(server, link) >= MST_VERDICT_QUEUES) {
         bool is_server = server >= link;
         server = is_server ? wait : 0;
         link = is_server ? 0 : wait;
     } else {
-        double scale = fmin(1, (server + link) / QUEUES) * wait / fmax(server + link, 1e-9);
+        double scale = fmin(1, (server + link) / MST_VERDICT_QUEUES) * wait / fmax(server + link, 1e-9);
         server *= scale;
         link *= scale;
     }
@@ -195,7 +184,7 @@ static void verdict_take_waits(const mst_facts *f, mst_verdict *v, double wait, 
         return;
     }
     bool processes = f->n_servers > 0 || f->n_workers > 1 || f->ps;
-    if (!known && processes && f->apart && f->bytes_per_step >= STEP_BYTES) {
+    if (!known && processes && f->apart && f->bytes_per_step >= MST_VERDICT_STEP_BYTES) {
         size_t far = verdict_find_far_worker(f);
         if (far < f->n_workers) {
             where = MST_BOTTLENECK_WORKER_NETWORK;
@@ -232,14 +221,16 @@ static mst_bottleneck verdict_choose(const mst_facts *f, const mst_verdict *v)
     for (int k = 0; k < MST_BOTTLENECKS; k++)
         if (k != (int)first)
             second = fmax(second, verdict_weight(v, k));
-    if (verdict_weight(v, (int)first) >= DOMINATES && verdict_weight(v, (int)first) >= LEADS * second)
+    if (verdict_weight(v, (int)first) >= MST_VERDICT_DOMINATES &&
+        verdict_weight(v, (int)first) >= MST_VERDICT_LEADS * second)
         return first;
-    if (f->wait >= SATURATED_WAIT) {
-        if (f->server_busy >= SATURATED && !(fmax(f->server_link, f->worker_link) > f->server_busy))
+    if (f->wait >= MST_VERDICT_SATURATED_WAIT) {
+        if (f->server_busy >= MST_VERDICT_SATURATED &&
+            !(fmax(f->server_link, f->worker_link) > f->server_busy))
             return MST_BOTTLENECK_SERVER_CPU;
-        if (f->server_link >= SATURATED && !f->far_worker)
+        if (f->server_link >= MST_VERDICT_SATURATED && !f->far_worker)
             return MST_BOTTLENECK_SERVER_NETWORK;
-        if (f->worker_link >= SATURATED)
+        if (f->worker_link >= MST_VERDICT_SATURATED)
             return MST_BOTTLENECK_WORKER_NETWORK;
     }
     return MST_BOTTLENECK_NONE;
@@ -279,7 +270,7 @@ mst_status mst_verdict_of(const mst_run_data *run, mst_verdict *out)
     double idle = f.typical[MST_COST_IDLE];
     double wait = verdict_take_evaluation(&f, out, &idle);
     if (f.n_workers == 0) {
-        out->known = out->shares[MST_BOTTLENECK_EVALUATION] >= DOMINATES;
+        out->known = out->shares[MST_BOTTLENECK_EVALUATION] >= MST_VERDICT_DOMINATES;
         verdict_normalise(out);
         bool early = strcmp(f.figures.state, "running") == 0;
         snprintf(

@@ -7,9 +7,6 @@
 #include "base/figure.h"
 #include "report/verdict_impl.h"
 
-#define SHOWN_SHARE   0.02 /* of a worker's time, in the evidence */
-#define MENTION_SHARE 0.05 /* of it, in the sentence */
-#define CORES_LACK    0.15 /* of it, before the sentence is about waiting for a core */
 #define HOST_TEXT     224
 #define SENTENCE_SIZE (sizeof((mst_verdict *)NULL)->sentence)
 
@@ -138,7 +135,7 @@ static void none_sentence(const mst_facts *f, mst_verdict *v)
 static const char *cause_included_parts(const mst_facts *f, const mst_verdict *v)
 {
     double more = f->own - f->typical[MST_COST_READ] - f->typical[MST_COST_COMPUTE];
-    return more >= fmax(MENTION_SHARE, 0.1 * v->shares[MST_BOTTLENECK_COMPUTE])
+    return more >= fmax(MST_VERDICT_MENTIONED, 0.1 * v->shares[MST_BOTTLENECK_COMPUTE])
                ? " (preparing rows, sending and applying included)"
                : "";
 }
@@ -149,7 +146,7 @@ static const char *cause_core_parts(const mst_verdict *v, char out[120])
     char own[MST_FIGURE_SIZE], other[MST_FIGURE_SIZE];
     double waiting = v->shares[MST_BOTTLENECK_CORES] - v->core_wait_own;
     *out = '\0';
-    if (v->core_wait_own >= MENTION_SHARE && waiting >= MENTION_SHARE)
+    if (v->core_wait_own >= MST_VERDICT_MENTIONED && waiting >= MST_VERDICT_MENTIONED)
         snprintf(out, 120, " (%s in their own work, %s while they wait for others)",
                  mst_figure_percent(v->core_wait_own, own), mst_figure_percent(waiting, other));
     return out;
@@ -159,7 +156,7 @@ static const char *cause_core_words(const mst_verdict *v, char out[120])
 {
     char share[MST_FIGURE_SIZE];
     *out = '\0';
-    if (v->shares[MST_BOTTLENECK_CORES] >= MENTION_SHARE)
+    if (v->shares[MST_BOTTLENECK_CORES] >= MST_VERDICT_MENTIONED)
         snprintf(out, 120, ", waiting for a core %s", cause_share(v, MST_BOTTLENECK_CORES, share));
     return out;
 }
@@ -174,7 +171,7 @@ static void compute_sentence(const mst_facts *f, mst_verdict *v)
     if (w->host_busy >= 0)
         snprintf(cpu, sizeof cpu, "; the CPU of %s is used %s", cause_host(f, w, host),
                  mst_figure_percent(w->host_busy, busy));
-    if (v->shares[MST_BOTTLENECK_CORES] >= CORES_LACK)
+    if (v->shares[MST_BOTTLENECK_CORES] >= MST_VERDICT_CORES_LACK)
         snprintf(v->sentence, SENTENCE_SIZE,
                  "Cores are the bottleneck: %ss compute %s of their time%s and wait for a core %s of it%s%s.",
                  noun, share, cause_included_parts(f, v), cause_share(v, MST_BOTTLENECK_CORES, core),
@@ -345,7 +342,7 @@ static void explain_evidence(const mst_facts *f, mst_verdict *v)
     evidence_add(v, f->rows_per_s > 0 ? f->rows_per_s : NAN, "rows/s",
                  "rows per second, all %ss, evaluations and saving included%s", noun, since);
     for (int k = 0; k < MST_BOTTLENECKS; k++)
-        if (v->shares[k] >= SHOWN_SHARE)
+        if (v->shares[k] >= MST_VERDICT_SHOWN)
             evidence_add(v, v->shares[k], "share", "share of a %s's time: %s", noun, causes[k].title);
     for (int k = 0; k < MST_BOTTLENECKS; k++)
         if (causes[k].evidence != NULL)

@@ -237,8 +237,6 @@ static mst_status facts_median_own(const mst_facts *f, double *out)
     return MST_OK;
 }
 
-#define STRAGGLES 1.5 /* times the median's own work */
-
 /* Shares of the typical worker: the mean of those that do not straggle. */
 static mst_status facts_take_typical(mst_facts *f)
 {
@@ -258,7 +256,7 @@ static mst_status facts_take_typical(mst_facts *f)
     for (size_t i = 0; i < f->n_workers; i++) {
         const mst_process_use *w = &f->workers[i];
         f->rows_per_s += w->seconds > 0 ? w->rows / w->seconds : 0;
-        if (w->own_s > STRAGGLES * median)
+        if (w->own_s > MST_VERDICT_STRAGGLES * median)
             continue;
         n++;
         for (int k = 0; k < MST_COSTS; k++)
@@ -287,8 +285,6 @@ static double facts_path_of(const mst_facts *f, const mst_process_use *w)
     return least;
 }
 
-#define FAR 3.0 /* the paths to all other workers are this many times as fast */
-
 /* The worker with a much slower path than all others, in which case the link of the servers is not slow;
  * n_workers: none. Workers that share a slow link of a server measure different parts of it, but not this
  * different. */
@@ -306,7 +302,7 @@ static size_t facts_find_far(const mst_facts *f)
             second = path;
         }
     }
-    return isfinite(second) && least * FAR <= second ? far : f->n_workers;
+    return isfinite(second) && least * MST_VERDICT_FAR <= second ? far : f->n_workers;
 }
 
 /* Its link is as fast as the path to it. */
@@ -381,12 +377,6 @@ static void facts_take_servers(mst_facts *f)
     }
 }
 
-#define CROWDED  0.95 /* of a host's cores are busy, */
-#define FULL     0.9  /* of the CPU quota is used */
-#define SOURCE   0.5  /* of the time in which training waits for rows, parsing is running or runnable */
-#define CROWDING 0.25 /* of them that others use before threads of one process lack cores */
-#define OVERLAP  2    /* seconds of training before lines of several processes cover nearly the same time */
-
 /* Cores that the run's processes on the host use; *n: the number of processes. */
 static double facts_used_on(const mst_facts *f, const char *host, size_t *n)
 {
@@ -424,12 +414,13 @@ static void facts_take_hosts(mst_facts *f)
             continue;
         double busy = w->host_busy * w->cores, own = facts_used_on(f, w->process->host, &n),
                others = busy - own;
-        bool several = n > 1 || (w->thread_seconds > 1.5 * w->seconds && others >= CROWDING * w->cores);
+        bool several =
+            n > 1 || (w->thread_seconds > 1.5 * w->seconds && others >= MST_VERDICT_CROWDING * w->cores);
         double limit = w->process->cpu_limit; /* threads that share fewer cores wait for each other */
         bool limited = mst_facts_alone(f) && limit > 0 && w->thread_seconds > 1.5 * limit * w->seconds &&
-                       w->cpu >= FULL * limit;
-        f->crowded = f->crowded || (several && w->host_busy >= CROWDED) || limited;
-        if (others > f->others && (n == 1 || w->seconds >= OVERLAP)) {
+                       w->cpu >= MST_VERDICT_FULL * limit;
+        f->crowded = f->crowded || (several && w->host_busy >= MST_VERDICT_CROWDED) || limited;
+        if (others > f->others && (n == 1 || w->seconds >= MST_VERDICT_OVERLAP_S)) {
             f->others = others;
             f->guest = w;
         }
@@ -440,7 +431,8 @@ static void facts_take_hosts(mst_facts *f)
 static bool facts_is_full(const mst_facts *f, const mst_process_use *w)
 {
     double limit = w->process != NULL ? w->process->cpu_limit : NAN;
-    return w->host_busy >= CROWDED || (limit > 0 && !facts_shares_process(f, w) && w->cpu >= FULL * limit);
+    return w->host_busy >= MST_VERDICT_CROWDED ||
+           (limit > 0 && !facts_shares_process(f, w) && w->cpu >= MST_VERDICT_FULL * limit);
 }
 
 static const char *facts_pipe_of(const json_t *manifest)
@@ -474,7 +466,7 @@ static void facts_take_input(mst_facts *f)
     }
     f->training = n > 0 ? f->training / n : NAN;
     f->parsing = n > 0 ? f->parsing / n : NAN;
-    f->source_waits = n > 0 && ready / n < SOURCE * f->typical[MST_COST_READ];
+    f->source_waits = n > 0 && ready / n < MST_VERDICT_SOURCE * f->typical[MST_COST_READ];
 }
 
 /* The step in the text of a mark ("step 300"); NAN: none. */

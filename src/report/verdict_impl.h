@@ -7,6 +7,7 @@
 
 #include "report/figures.h"
 #include "report/verdict.h"
+#include "report/verdict_thresholds.h"
 
 /* One process in the training window. Rates are per second of wall time; NAN: not known. */
 typedef struct mst_process_use {
@@ -95,20 +96,16 @@ mst_status mst_facts_of(const mst_run_data *run, mst_facts *out);
 void mst_facts_fini(mst_facts *self);
 
 /* Steps are held open for one worker, and not because of its link. */
-#define MST_VERDICT_HELD 0.1
 static inline bool mst_facts_is_held(const mst_facts *self)
 {
     return self->held >= MST_VERDICT_HELD && !(self->far_worker && self->linked_worker == self->held_worker);
 }
 
-/* The part of a host's cores that other programs use before the verdict mentions them. */
-#define MST_VERDICT_OTHERS 0.25
+/* Other programs use enough of a host's cores to be mentioned. */
 static inline bool mst_facts_has_guests(const mst_facts *self)
 {
     return self->guest != NULL && self->others >= MST_VERDICT_OTHERS * self->guest->cores;
 }
-
-#define MST_VERDICT_READ_RATE 1e6 /* bytes/s from disks that are a sign of waiting for them */
 
 /* ---- the table of causes ---- */
 

@@ -44,13 +44,9 @@
 #include "base/alloc.h"
 #include "report/verdict_impl.h"
 
-#define WORTH         1.05
 #define CUSTOMERS_MAX 4096
 #define SPARSE_POWER  0.8
 #define CACHED        0.05
-#define RARER         4   /* times the present interval */
-#define SEVERAL       2   /* evaluations or saves during training, before rarer ones are a change */
-#define HARDWARE      1.5 /* times the gain, before more hardware comes first */
 #define STATIONS      2
 
 struct mst_step_model {
@@ -142,7 +138,7 @@ typedef enum needs { NEEDS_NOTHING, NEEDS_HARDWARE } needs;
 /* The order of advice. */
 static double model_rank_of(const mst_advice *a)
 {
-    return a->hardware ? a->gain / HARDWARE : a->gain;
+    return a->hardware ? a->gain / MST_VERDICT_HARDWARE : a->gain;
 }
 
 static void advise(mst_verdict *v, const mst_step_model *now, const mst_step_model *then, needs what,
@@ -152,7 +148,7 @@ static void advise(mst_verdict *v, const mst_step_model *now, const mst_step_mod
 {
     va_list args;
     mst_advice new = {.gain = model_rate(then) / model_rate(now), .hardware = what == NEEDS_HARDWARE};
-    if (!(new.gain >= WORTH) || !isfinite(new.gain))
+    if (!(new.gain >= MST_VERDICT_WORTH) || !isfinite(new.gain))
         return;
     if (v->n_advice == MST_ADVICE_MAX && model_rank_of(&v->advice[MST_ADVICE_MAX - 1]) >= model_rank_of(&new))
         return;
@@ -310,7 +306,7 @@ void mst_advise_async(const mst_facts *f, mst_verdict *v, const mst_step_model *
     m.server_use = now->server / m.workers;
     m.link_use = now->link / m.workers;
     double typical = now->own + now->input + now->disk + now->server + now->link + m.trips;
-    if (f->slowest_ratio > 1.2 && typical > 0)
+    if (f->slowest_ratio > MST_VERDICT_SLOWER && typical > 0)
         m.rows *= (m.workers - 1 + 1 / f->slowest_ratio) / m.workers;
     advise(v, now, &m, NEEDS_NOTHING, "--mode async",
            "No worker waits for a step to close; gradients are somewhat stale.");
@@ -437,8 +433,8 @@ void mst_advise_others(const mst_facts *f, mst_verdict *v, const mst_step_model 
 
 /* ---- rarer evaluations and saves ---- */
 
-/* RARER times the interval of an option, such as "2000rows" for "500 rows"; else by the steps between those
- * that were. False: neither is known. out holds 48 bytes. */
+/* MST_VERDICT_RARER times the interval of an option, such as "2000rows" for "500 rows"; else by the steps
+ * between those that were. False: neither is known. out holds 48 bytes. */
 static bool model_rarer(const mst_facts *f, const char *option, const mst_events *events, char *out)
 {
     static const char *const units[][2] = {{"steps", "steps"}, {"step", "steps"},    {"rows", "rows"},
@@ -466,20 +462,21 @@ static bool model_rarer(const mst_facts *f, const char *option, const mst_events
         value = round(events->spacing);
         unit = "steps";
     }
-    snprintf(out, 48, "%.12g%s", value * RARER, unit != NULL ? unit : "");
+    snprintf(out, 48, "%.12g%s", value * MST_VERDICT_RARER, unit != NULL ? unit : "");
     return value > 0 && isfinite(value);
 }
 
-/* The remaining part of them at RARER times the interval; the one at the end stays. 1: no change. */
+/* The remaining part of them at MST_VERDICT_RARER times the interval; the one at the end stays. 1: no change.
+ */
 static double model_stays(const mst_facts *f, const char *option, const mst_events *events)
 {
     if (mst_run_data_option_is(f->run, option, "never"))
         return 1;
     if (!events->known)
-        return 1.0 / RARER;
-    if (events->during < SEVERAL)
+        return 1.0 / MST_VERDICT_RARER;
+    if (events->during < MST_VERDICT_SEVERAL)
         return 1;
-    return (events->all - events->during + floor(events->during / RARER)) / events->all;
+    return (events->all - events->during + floor(events->during / MST_VERDICT_RARER)) / events->all;
 }
 
 void mst_advise_evaluations(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
