@@ -210,6 +210,18 @@ mst_status mst_token_read(const char *path, char **out)
     return MST_OK;
 }
 
+mst_status mst_token_require(const char *given, bool loopback, char **out)
+{
+    char made[33];
+    *out = NULL;
+    if (given == NULL && loopback)
+        return MST_OK;
+    if (given == NULL)
+        TRY(mst_token_make(made));
+    *out = mst_strdup(given != NULL ? given : made);
+    return *out != NULL ? MST_OK : mst_fail_memory();
+}
+
 bool mst_token_equals(const char *token, const char *given)
 {
     size_t n = strlen(token);
@@ -224,4 +236,13 @@ const char *mst_bearer(const char *header)
     while (*header == ' ')
         header++;
     return header;
+}
+
+bool mst_token_admits(const char *token, const char *query, const char *cookie, const char *authorization)
+{
+    if (token == NULL)
+        return true;
+    bool by_query = mst_token_equals(token, query), by_cookie = mst_token_equals(token, cookie),
+         by_header = mst_token_equals(token, mst_bearer(authorization));
+    return by_query || by_cookie || by_header;
 }

@@ -43,4 +43,10 @@ bool mst_token_equals(const char *token, const char *given);
 /* The token after "Bearer " in an Authorization header; NULL: another scheme. Points into it. */
 const char *mst_bearer(const char *header);
 
+/* The token that requests must have: the one given, else a new one, else NULL when only this machine can
+ * reach the page. The caller frees. */
+mst_status mst_token_require(const char *given, bool loopback, char **out);
+/* Whether a request with these values has the required token; NULL: none is required, or not there. */
+bool mst_token_admits(const char *token, const char *query, const char *cookie, const char *authorization);
+
 #endif

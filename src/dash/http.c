@@ -309,18 +309,6 @@ static mst_status http_make_url(mst_http *self, const mst_address *address)
     return self->url != NULL ? MST_OK : mst_fail_memory();
 }
 
-static mst_status http_take_token(mst_http *self, const char *token, bool loopback)
-{
-    char made[33];
-    if (token == NULL && loopback)
-        return MST_OK;
-    if (token == NULL)
-        TRY(mst_token_make(made));
-    self->token = mst_strdup(token != NULL ? token : made);
-    self->guard.token = self->token;
-    return self->token != NULL ? MST_OK : mst_fail_memory();
-}
-
 mst_status mst_http_new(mst_board *board, const mst_http_options *options, mst_http **out)
 {
     mst_status st;
@@ -339,7 +327,8 @@ mst_status mst_http_new(mst_board *board, const mst_http_options *options, mst_h
     }
     if (st != MST_OK)
         goto out;
-    TRY_OUT(st, http_take_token(self, options->token, loopback));
+    TRY_OUT(st, mst_token_require(options->token, loopback, &self->token));
+    self->guard.token = self->token;
     TRY_OUT(st, http_make_url(self, &options->listen));
     TRY_OUT(st, http_make_common(self));
     self->daemon = MHD_start_daemon(

@@ -16,13 +16,6 @@ static mst_decision route_refuse(int status, const char *message)
     return (mst_decision){.route = MST_ROUTE_REFUSED, .status = status, .message = message};
 }
 
-static bool route_is_authorized(const mst_guard *guard, const mst_request *r)
-{
-    bool query = mst_token_equals(guard->token, r->token), cookie = mst_token_equals(guard->token, r->cookie),
-         bearer = mst_token_equals(guard->token, mst_bearer(r->authorization));
-    return query || cookie || bearer;
-}
-
 mst_decision mst_route_request(const mst_guard *guard, const mst_request *r)
 {
     if (r->method == NULL || strcmp(r->method, "GET") != 0)
@@ -31,7 +24,7 @@ mst_decision mst_route_request(const mst_guard *guard, const mst_request *r)
         return route_refuse(
             421, "The page is not available under this host name. Use the address that muster dash printed, "
                  "or start it with --allow-host NAME.");
-    if (guard->token != NULL && !route_is_authorized(guard, r))
+    if (!mst_token_admits(guard->token, r->token, r->cookie, r->authorization))
         return route_refuse(401,
                             "A token is needed: open the address that muster dash printed when it started.");
     if (strcmp(r->path, "/") == 0 && guard->token != NULL && r->token != NULL)
