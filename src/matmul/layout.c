@@ -1,6 +1,8 @@
 /* Owners and needs; contract in layout.h. */
 #include "matmul/layout.h"
 
+#include "matmul/grid.h"
+
 mst_index_range mst_index_range_divide(mst_index_range whole, uint64_t part, uint64_t n_parts)
 {
     uint64_t first = (uint64_t)((__uint128_t)whole.n * part / n_parts);
@@ -20,18 +22,8 @@ void mst_layout_init(mst_layout *self, mst_matmul_placement placement, uint64_t 
     }
     self->grid[0] = grid[0];
     self->grid[1] = grid[1];
-    if (grid[0] == 0) { /* A moves to q - 1 ranks of a row, B to p - 1 of a column */
-        double least = -1;
-        for (uint32_t p = 1; p <= size; p++) {
-            uint32_t q = size / p;
-            double moved = (double)m * (double)(q - 1) + (double)n * (double)(p - 1);
-            if (p * q != size || (least >= 0 && moved >= least))
-                continue;
-            least = moved;
-            self->grid[0] = p;
-            self->grid[1] = q;
-        }
-    }
+    if (grid[0] == 0)
+        mst_grid_choose(m, n, size, self->grid);
     self->n_rows = self->grid[0];
     self->n_cols = self->grid[1];
 }

@@ -1,6 +1,6 @@
 /* The full product: SUMMA. One step per panel of k: its pieces of A and B arrive while the step
  * before is multiplied into C, in parts small enough that the messages of the next step are handled
- * often. With passes (plan.c) the whole is done once per part of C. */
+ * often. With passes (memory_plan.c) the whole is done once per part of C. */
 #include "base/clock.h"
 #include "matmul/matmul_impl.h"
 #include "tensor/dnnl_ops.h"
