@@ -239,11 +239,6 @@ out:
 
 #define EXIT_NOTHING 4 /* with --fail-if-done: a rank's own end, and no reason to start again */
 
-static uint32_t mpi_restarts(const mpi_launch *l)
-{
-    return l->child->n_starts - 1;
-}
-
 static bool mpi_lost_rank(const mpi_launch *l)
 {
     return l->child->signal != 0 || (l->child->code >= 3 && l->child->code != EXIT_NOTHING &&
@@ -287,7 +282,8 @@ static mst_status mpi_restart(mpi_launch *l)
     mpi_why_ended(l, why, sizeof why);
     why[strcspn(why, ";")] = '\0'; /* how to resume it follows */
     mst_launch_note(l->job->sink, "launch: the job ended (%s)%s; restart %u of %u, %s",
-                    mpi_how_ended(l, how, sizeof how), why, mpi_restarts(l) + 1, l->job->max_restarts,
+                    mpi_how_ended(l, how, sizeof how), why, mst_child_restarts(l->child) + 1,
+                    l->job->max_restarts,
                     from_start ? "from the beginning: there is no checkpoint" : "with --resume");
     st = mpi_start(l, &words);
 out:
@@ -298,13 +294,11 @@ out:
 static void mpi_on_ended(void *arg, mst_child *child)
 {
     mpi_launch *l = arg;
-    (void)child;
     for (uint32_t r = 0; r < l->n_ranks; r++) {
         mpi_flush(l, r, false);
         mpi_flush(l, r, true);
     }
-    if (mst_supervisor_stopped_by(l->supervisor) == 0 && mpi_lost_rank(l) &&
-        mpi_restarts(l) < l->job->max_restarts) {
+    if (mpi_lost_rank(l) && mst_child_may_restart(child, l->job->max_restarts)) {
         mst_status st = mpi_restart(l);
         if (st != MST_OK)
             mst_error_save(&l->broken, st);
@@ -316,8 +310,9 @@ static void mpi_on_ended(void *arg, mst_child *child)
 static mst_status mpi_outcome(const mpi_launch *l)
 {
     char how[64], why[MESSAGE_MAX + 32], times[64] = "";
-    if (mpi_restarts(l) > 0)
-        snprintf(times, sizeof times, "; %u restart%s", mpi_restarts(l), mpi_restarts(l) == 1 ? "" : "s");
+    if (mst_child_restarts(l->child) > 0)
+        snprintf(times, sizeof times, "; %u restart%s", mst_child_restarts(l->child),
+                 mst_child_restarts(l->child) == 1 ? "" : "s");
     if (l->broken.code != MST_OK)
         return mst_error_restore(&l->broken);
     int stopped_by = mst_supervisor_stopped_by(l->supervisor);

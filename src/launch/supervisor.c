@@ -112,6 +112,16 @@ static void child_grace_over(uv_timer_t *timer)
     }
 }
 
+uint32_t mst_child_restarts(const mst_child *child)
+{
+    return child->n_starts > 0 ? child->n_starts - 1 : 0;
+}
+
+bool mst_child_may_restart(const mst_child *child, uint32_t max_restarts)
+{
+    return child->supervisor->stopped_by == 0 && mst_child_restarts(child) < max_restarts;
+}
+
 void mst_child_stop(mst_child *c, int number, uint64_t grace_ms)
 {
     if (!c->running)

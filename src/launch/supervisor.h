@@ -72,6 +72,9 @@ int mst_supervisor_stopped_by(const mst_supervisor *self);
 
 /* Starts a child that does not run. MST_EIO, naming the program, if it cannot be started. */
 mst_status mst_child_start(mst_child *child, const mst_process_start *start);
+/* Whether a child that failed is started again: it has restarts left, and no signal requested to stop. */
+bool mst_child_may_restart(const mst_child *child, uint32_t max_restarts);
+uint32_t mst_child_restarts(const mst_child *child);
 /* Requests its end by SIGINT, SIGTERM or SIGHUP, and kills it if it runs grace_ms later. A second call
  * restarts the grace time. This and the calls below have no effect on a child that does not run. */
 void mst_child_stop(mst_child *child, int number, uint64_t grace_ms);
