@@ -1,7 +1,7 @@
 /* Shared by the files of the run log and by its tests; no other file includes this.
  *
  *   run_log.c            the run directory: manifest, metrics.csv, the observer, the end
- *   run_log_due.c        progress, and which evaluation, checkpoint or end is due
+ *   run_log_progress.c   progress, a loss that is not finite, and which evaluation, checkpoint or end is due
  *   run_log_evaluate.c   evaluations
  *   run_log_save.c       checkpoints
  *   run_log_resume.c     the state of a resumed run

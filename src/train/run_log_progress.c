@@ -1,4 +1,4 @@
-/* Progress of the run log: what is due and when the run ends; contract in run_log.h. */
+/* Progress of the run log: losses, what is due and when the run ends; contract in run_log.h. */
 #include <math.h>
 #include <string.h>
 

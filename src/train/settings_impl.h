@@ -1,5 +1,6 @@
-/* The parts of settings.c: options that were given (settings_given.c), and the global batch of a resumed run,
- * which is kept when the number of workers changes (settings_batch.c). No other file includes this. */
+/* The parts of settings.c: options that were given (settings_given.c), the options that a resumed run keeps
+ * (settings_resume.c), and its global batch, which is kept when the number of workers changes
+ * (settings_batch.c). No other file includes this. */
 #ifndef MST_TRAIN_SETTINGS_IMPL_H
 #define MST_TRAIN_SETTINGS_IMPL_H
 
@@ -34,5 +35,11 @@ mst_batch_before mst_batch_before_of(const mst_settings *settings, const json_t 
 mst_status mst_batch_keep(const mst_batch_before *before, mst_settings *settings);
 /* When the strategy is resolved: logs changes of workers and batches. */
 void mst_batch_report(const mst_batch_before *before, const mst_settings *settings);
+
+/* A resumed run keeps its options and files unless the command gives others. source: of the manifest, for
+ * sentences. */
+mst_status mst_resume_manifest(mst_settings *settings, const json_t *manifest, const char *source);
+/* The same from the manifest in --run. */
+mst_status mst_resume_run(mst_settings *settings, mst_batch_before *before);
 
 #endif
