@@ -45,7 +45,7 @@ same "images" "$(fact pixels.tfrecord images)" "3 x 4 x 4"
 # a PNG of 8 x 8
 echo iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAAAAADhZOFXAAAAF0lEQVR42mNggANWLjBiYOBiBSMGUqQAGD8AuicOV58AAAAASUVORK5CYII= |
   base64 -d >eight.png
-refused 1 'and the model takes 48; give --image-size HxW with 3 x H x W = 48, such as 4x4' predict soft eight.png
+refused 1 'but the model expects 48; give --image-size HxW with 3 x H x W = 48, such as 4x4' predict soft eight.png
 refused 1 'but the net expects 3x4x4; give --image-size 4x4' predict conv eight.png
 expect 0 predict conv eight.png --image-size 4x4
 

@@ -46,7 +46,7 @@ wait_for() {
   until_true "${3:-20}" "$1 does not log: $2" log_has "$1" "$2"
 }
 said() {
-  says "$1" "$2" || fail "$1 has not said: $2"
+  log_has "$1" "$2" || fail "$1 has not logged: $2"
 }
 
 # cluster SERVERS WORKERS: another cluster.yaml, with unique names.
