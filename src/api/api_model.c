@@ -49,11 +49,12 @@ static mst_status model_load(muster_model *self, const char *path)
     if (!self->augment.any)
         goto out;
     if (mst_augment_out(&self->augment) != model->shape.n_features)
-        TRY_OUT(st, mst_fail(MST_EINPUT,
-                             "%s: the augmentation makes images of %u x %u x %u, and the model takes %" PRIu64
-                             " numbers",
-                             checkpoint, self->augment.channels, self->augment.height, self->augment.width,
-                             model->shape.n_features));
+        TRY_OUT(st,
+                mst_fail(MST_EINPUT,
+                         "%s: the augmentation makes images of %u x %u x %u, but the model expects %" PRIu64
+                         " numbers",
+                         checkpoint, self->augment.channels, self->augment.height, self->augment.width,
+                         model->shape.n_features));
     self->images = mst_calloc(ROWS * mst_augment_out(&self->augment), sizeof *self->images);
     if (self->images == NULL)
         st = mst_fail_memory();

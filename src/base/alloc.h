@@ -30,7 +30,7 @@ bool mst_grow(void *block, size_t *capacity, size_t need, size_t size);
 /* Returns whether all bits of n bytes are zero; -0.0 is not. */
 bool mst_is_zero(const void *data, size_t n);
 
-/* Zeroed pages, reserved lazily; NULL on failure. huge asks for huge pages. */
+/* Zeroed pages, reserved lazily; NULL on failure. huge: with huge pages. */
 void *mst_pages_reserve(size_t size, bool huge);
 /* Same, with address space without access behind the pages, up to `reach` bytes from the start. Released with
  * mst_pages_release(pages, reach). */

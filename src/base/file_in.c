@@ -474,7 +474,7 @@ mst_status mst_file_read_all(const char *path, size_t limit, char **data, size_t
     size_t n = 0, capacity = 0, got;
     TRY_OUT(st, mst_in_open(path, &in));
     in->whole = !in->waits;
-    /* One byte beyond the limit is asked for, to see that there is none. */
+    /* Reads one byte beyond the limit, to detect a longer file. */
     size_t most = limit < SIZE_MAX - 2 ? limit + 1 : SIZE_MAX - 1;
     size_t guess = in->size < most ? (size_t)in->size + 1 : most;
     do {

@@ -38,7 +38,7 @@ typedef struct mst_feed_options {
     uint64_t first_rows;       /* stop an epoch after this many rows (of the shard's own); 0: all */
     unsigned prefetch_threads; /* that parse; at least 1; not used where loading is cheap */
     unsigned n_lanes;          /* threads that call mst_feed_take */
-    uint32_t max_take;         /* the most rows one take asks for */
+    uint32_t max_take;         /* the most rows of one take */
     uint64_t features;         /* a key at or beyond is MST_EINPUT; 0: no check */
     bool drop_unseen;          /* such keys are left out of their rows instead, which are counted */
     /* Lanes accept any keys and labels. Otherwise those of a mapped file, which another process can overwrite

@@ -50,7 +50,7 @@ typedef struct mst_training {
 mst_status mst_training_new(const mst_train_config *config, mst_training **out);
 void mst_training_destroy(mst_training *self); /* NULL-safe */
 
-/* Starts the observer of this process, if the options ask for one. step: of the run. */
+/* Starts the observer of this process, if the options select one. step: of the run. */
 void mst_training_observe(mst_training *self, uint64_t step);
 
 /* ---- local, rank 0 ---- */

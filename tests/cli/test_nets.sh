@@ -74,7 +74,7 @@ has "10 x 20"
 has '"weights_bytes": 863240064'
 has '"optimizer_bytes": 1726480128'
 
-# --net says which model is meant.
+# --net selects the model.
 expect 0 train $images --net my.net --rows 100 --batch 20 --run meant
 grep -q '"name": *"net"' meant/manifest.json || fail "--net alone trains another model"
 refused 2 "--net my.net is for --model net, and --model is softmax" train $images --net my.net --model softmax
