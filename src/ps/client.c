@@ -308,7 +308,7 @@ static uint32_t client_pieces_of(const mst_client *self, const client_share *p, 
     uint32_t n = 0;
     size_t i = 0;
     uint64_t before = 0;
-    if (self->options.wire != MST_WIRE_FP32)
+    if (self->options.wire != MST_FLOAT_FP32)
         return 0;
     while (client_next_run(p, from, to, &i, &before, &r)) {
         if (n == most)
@@ -326,8 +326,8 @@ static void client_convert_runs(const mst_client *self, const client_share *p, c
     size_t i = 0;
     uint64_t before = 0;
     while (client_next_run(p, from, to, &i, &before, &r)) {
-        mst_wire_encode(self->options.wire, g + r.first, (size_t)r.count, out);
-        out += r.count * mst_wire_size(self->options.wire);
+        mst_float_encode(self->options.wire, g + r.first, (size_t)r.count, out);
+        out += r.count * mst_float_size(self->options.wire);
     }
 }
 
@@ -337,7 +337,7 @@ static mst_status client_send_early(mst_client *self, const client_request *s, u
 {
     client_share *p = &s->shares[k];
     mst_piece pieces[MST_PIECE_MAX];
-    size_t size = mst_wire_size(self->options.wire);
+    size_t size = mst_float_size(self->options.wire);
     uint32_t n = client_pieces_of(self, p, g, from, p->to_push, pieces, MST_PIECE_MAX);
     mst_message m = {.type = MST_PS_GRADIENT,
                      .flags = (uint32_t)self->options.wire << MST_STEP_WIRE_SHIFT,
@@ -390,7 +390,7 @@ static mst_status client_send_share(mst_client *self, uint32_t k, const mst_push
     if (pushed != NULL)
         n = client_pieces_of(self, pushed, push->g, 0, pushed->to_push, pieces + 1, RUN_PIECES);
     bool convert = pushed != NULL && n == 0 && pushed->to_push > 0;
-    size_t converted = convert ? (size_t)pushed->to_push * mst_wire_size(self->options.wire) : 0;
+    size_t converted = convert ? (size_t)pushed->to_push * mst_float_size(self->options.wire) : 0;
     size_t room = MST_STEP_HEAD + converted;
     if (push != NULL && pushed != NULL) {
         head.loss = push->loss;
@@ -423,7 +423,7 @@ static mst_status client_send_share(mst_client *self, uint32_t k, const mst_push
     for (uint32_t i = 0; i < n; i++)
         size += pieces[i].size;
     TRY(mst_net_send(self->options.net, self->peers[k], m, pieces, n, size > SMALL ? self : NULL));
-    uint64_t fresh = size + reply->awaited * mst_wire_size(self->options.wire);
+    uint64_t fresh = size + reply->awaited * mst_float_size(self->options.wire);
     client_fly(self, fresh);
     reply->flying = fresh + (pushed != NULL ? pushed->early_bytes : 0);
     if (pushed != NULL)
@@ -517,7 +517,7 @@ static mst_status client_find_share(mst_client *self, uint32_t peer, const mst_m
         return mst_fail(MST_EINPUT, "a %s for request %" PRIu32 ", which was not sent or has been answered",
                         mst_ps_type_name(m->type), m->request);
     const client_share *p = &self->requests[i].shares[k];
-    uint64_t wire = mst_wire_size(self->options.wire), left = (p->awaited - p->taken) * wire;
+    uint64_t wire = mst_float_size(self->options.wire), left = (p->awaited - p->taken) * wire;
     uint64_t size = left + (m->flags & MST_VALUES_WORK ? MST_WORK_SIZE : 0);
     if (m->type == MST_PS_WEIGHTS &&
         (m->flags != 0 || m->count != p->taken || m->size == 0 || m->size % wire != 0 || m->size > left))
@@ -538,7 +538,7 @@ static mst_status client_find_share(mst_client *self, uint32_t peer, const mst_m
 /* Floats of the reply that a message carries. */
 static uint64_t client_brought(const mst_client *self, const client_share *p, const mst_message *m)
 {
-    return m->type == MST_PS_WEIGHTS ? m->size / mst_wire_size(self->options.wire) : p->awaited - p->taken;
+    return m->type == MST_PS_WEIGHTS ? m->size / mst_float_size(self->options.wire) : p->awaited - p->taken;
 }
 
 /* The place where plain floats can be received directly, or NULL: they are one run, and if a work item
@@ -549,7 +549,7 @@ static float *client_place_of(const mst_client *self, const client_request *s, c
     uint64_t n = client_brought(self, p, m), before = 0;
     size_t i = 0;
     run r;
-    if (self->options.wire != MST_WIRE_FP32 || n == 0 ||
+    if (self->options.wire != MST_FLOAT_FP32 || n == 0 ||
         !client_next_run(p, p->taken, p->taken + n, &i, &before, &r) || r.count != n)
         return NULL;
     if ((m->flags & MST_VALUES_WORK) && r.first + r.count != s->floats)
@@ -579,13 +579,13 @@ mst_status mst_client_message(mst_client *self, uint32_t peer, const mst_message
     TRY(client_find_share(self, peer, m, &s, &k));
     client_share *p = &s->shares[k];
     const uint8_t *at = body;
-    size_t size = mst_wire_size(self->options.wire);
+    size_t size = mst_float_size(self->options.wire);
     uint64_t n = client_brought(self, p, m), before = 0;
     if (n != 0 && (void *)client_place_of(self, s, p, m) != body) {
         run r;
         size_t i = 0;
         while (client_next_run(p, p->taken, p->taken + n, &i, &before, &r)) {
-            mst_wire_decode(self->options.wire, at, (size_t)r.count, s->weights + r.first);
+            mst_float_decode(self->options.wire, at, (size_t)r.count, s->weights + r.first);
             at += r.count * size;
         }
     } else {

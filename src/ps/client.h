@@ -18,7 +18,7 @@ typedef struct mst_client_options {
     mst_net *net;
     const mst_placement *table; /* outlives the client */
     const uint32_t *peers;      /* of the servers; copied */
-    mst_wire wire;
+    mst_float_format wire;
     uint32_t n_requests;  /* at most MST_LISTS (store.h) */
     uint32_t part_floats; /* a server's share with more floats travels in parts of so many, at least
                              MST_PART_MIN; 0: always in one message */

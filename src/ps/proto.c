@@ -157,7 +157,7 @@ mst_status mst_step_head_decode(const mst_message *m, const uint8_t *body, mst_s
     const char *type = mst_ps_type_name(m->type);
     uint32_t wire = m->flags >> MST_STEP_WIRE_SHIFT;
     uint32_t known = MST_STEP_PUSH | MST_STEP_PULL | MST_STEP_EXHAUSTED;
-    if (wire > MST_WIRE_FP16 || (m->flags & ((1u << MST_STEP_WIRE_SHIFT) - 1) & ~known) != 0)
+    if (wire > MST_FLOAT_FP16 || (m->flags & ((1u << MST_STEP_WIRE_SHIFT) - 1) & ~known) != 0)
         return mst_fail(MST_EINPUT, "a %s with flags 0x%" PRIx32 ", some of which are undefined", type,
                         m->flags);
     if (m->size < MST_STEP_HEAD)
@@ -185,7 +185,7 @@ mst_status mst_step_head_decode(const mst_message *m, const uint8_t *body, mst_s
     if (head.pull_ranges > MST_EXTENT_MAX)
         return mst_fail(MST_EINPUT, "a %s with %" PRIu32 " ranges; there are at most %d", type,
                         head.pull_ranges, MST_EXTENT_MAX);
-    uint64_t size = MST_STEP_HEAD + (uint64_t)head.push_floats * mst_wire_size((mst_wire)wire) +
+    uint64_t size = MST_STEP_HEAD + (uint64_t)head.push_floats * mst_float_size((mst_float_format)wire) +
                     (uint64_t)head.pull_ranges * MST_RANGE_SIZE + head.packed_bytes;
     if (size != m->size)
         return mst_fail(MST_EINPUT, "a %s of %" PRIu64 " bytes whose sections add up to %" PRIu64, type,

@@ -12,7 +12,7 @@
 #include <jansson.h>
 
 #include "net/net.h"
-#include "tensor/half.h"
+#include "tensor/float_format.h"
 #include "tensor/key_list.h"
 
 typedef enum mst_ps_type {
@@ -69,7 +69,7 @@ const char *mst_ps_type_name(uint16_t type);
 #define MST_STEP_PULL 2u /* m.request names the list from now on */
 #define MST_STEP_EXHAUSTED                                                                                   \
     4u /* no more rows in this epoch: the worker does not count until the next (sync, streams) */
-#define MST_STEP_WIRE_SHIFT 8 /* mst_wire of the floats, both ways */
+#define MST_STEP_WIRE_SHIFT 8 /* mst_float_format of the floats, both ways */
 /* Flags of VALUES. m.step: steps applied on this server when the values were read. */
 #define MST_VALUES_DROPPED 1u /* the push of the request was late and had no effect */
 #define MST_VALUES_WORK    2u /* after the values: a work item (coordinator, sync) */

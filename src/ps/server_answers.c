@@ -37,7 +37,7 @@ static mst_status answers_send_part(mst_server *s, uint32_t worker, const mst_st
     if (n > 0) {
         st = mst_net_send(s->net, peer, &m, pieces, n, &s->model);
     } else {
-        size_t size = count * mst_wire_size(r->wire);
+        size_t size = count * mst_float_size(r->wire);
         mst_body *body = mst_body_take(&s->bodies, size);
         if (body == NULL)
             return mst_fail_memory();
@@ -71,7 +71,7 @@ static mst_status answers_gather_rest(mst_server *s, uint32_t worker, const mst_
 {
     mst_work work;
     uint64_t left = s->workers[worker].answered;
-    size_t size = r->pulled != NULL ? mst_store_reply_size(s->store, r) - left * mst_wire_size(r->wire) : 0;
+    size_t size = r->pulled != NULL ? mst_store_reply_size(s->store, r) - left * mst_float_size(r->wire) : 0;
     size_t whole = size;
     if (s->workers[worker].peer == MST_PEER_NONE)
         return MST_OK;

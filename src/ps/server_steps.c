@@ -407,7 +407,7 @@ mst_status mst_steps_part_body(mst_server *s, uint32_t peer, const mst_message *
 {
     mst_server_peer *p = &s->peers.items[peer];
     TRY(mst_store_part(s->store, p->index, m, &p->staged.parts, &p->next));
-    size_t size = mst_wire_size(p->next.wire);
+    size_t size = mst_float_size(p->next.wire);
     if (p->staged.body == NULL)
         p->staged.body = mst_body_take(&s->bodies, (size_t)p->next.floats * size);
     if (p->staged.body == NULL)

@@ -194,15 +194,15 @@ mst_status mst_store_part(const mst_store *self, uint32_t worker, const mst_mess
 {
     const mst_key_list *list = NULL;
     uint32_t wire = m->flags >> MST_STEP_WIRE_SHIFT;
-    if (wire > MST_WIRE_FP16 || (m->flags & ((1u << MST_STEP_WIRE_SHIFT) - 1)) != 0)
+    if (wire > MST_FLOAT_FP16 || (m->flags & ((1u << MST_STEP_WIRE_SHIFT) - 1)) != 0)
         return mst_fail(MST_EINPUT, "a %s with flags 0x%" PRIx32 ", some of which are undefined",
                         mst_ps_type_name(m->type), m->flags);
     TRY(store_find_list(self, worker, m->count, &list));
-    size_t size = mst_wire_size((mst_wire)wire);
+    size_t size = mst_float_size((mst_float_format)wire);
     uint64_t floats = mst_key_list_floats(list, self->options.table->width), n = m->size / size;
     uint64_t end = parts->floats != 0 ? parts->from : floats;
     if (parts->floats != 0 &&
-        (parts->request != m->count || parts->floats != floats || parts->wire != (mst_wire)wire))
+        (parts->request != m->count || parts->floats != floats || parts->wire != (mst_float_format)wire))
         return mst_fail(MST_EINPUT,
                         "worker %" PRIu32 " pushes a part for its request %" PRIu32
                         " before all is there for request %" PRIu32,
@@ -212,7 +212,8 @@ mst_status mst_store_part(const mst_store *self, uint32_t worker, const mst_mess
                         "worker %" PRIu32 " pushes a part of %" PRIu64 " bytes from float %" PRIu64
                         " on, where %" PRIu64 " floats are to come",
                         worker, m->size, m->step, end);
-    *next = (mst_store_parts){.request = m->count, .wire = (mst_wire)wire, .floats = floats, .from = end - n};
+    *next = (mst_store_parts){
+        .request = m->count, .wire = (mst_float_format)wire, .floats = floats, .from = end - n};
     return MST_OK;
 }
 
@@ -235,7 +236,7 @@ static mst_status store_read_push(const mst_store *self, uint32_t worker, const 
     r->pushed_request = m->count;
     r->values = at;
     if (parts != NULL) {
-        memcpy(values, at, r->head.push_floats * mst_wire_size(r->wire));
+        memcpy(values, at, r->head.push_floats * mst_float_size(r->wire));
         r->values = values;
         r->head.push_floats = (uint32_t)floats;
     }
@@ -254,13 +255,13 @@ mst_status mst_store_read(mst_store *self, uint32_t worker, const mst_message *m
         .worker = worker,
         .request = m->request,
         .flags = m->flags,
-        .wire = (mst_wire)(m->flags >> MST_STEP_WIRE_SHIFT),
+        .wire = (mst_float_format)(m->flags >> MST_STEP_WIRE_SHIFT),
         .head = head,
     };
     const uint8_t *at = (const uint8_t *)body + MST_STEP_HEAD;
     if (m->flags & MST_STEP_PUSH) {
         TRY(store_read_push(self, worker, m, parts, values, at, &r));
-        at += head.push_floats * mst_wire_size(r.wire);
+        at += head.push_floats * mst_float_size(r.wire);
     }
     if (m->flags & MST_STEP_PULL) {
         if (r.pushed != NULL && m->count % MST_LISTS == m->request % MST_LISTS)
@@ -310,5 +311,5 @@ size_t mst_store_eval_size(const mst_store *self)
 void mst_store_eval_values(mst_store *self, void *out)
 {
     const mst_key_list *list = &self->eval.list;
-    mst_store_gather(self, list, MST_WIRE_FP32, 0, mst_key_list_range_floats(list), true, out);
+    mst_store_gather(self, list, MST_FLOAT_FP32, 0, mst_key_list_range_floats(list), true, out);
 }

@@ -35,7 +35,7 @@ void mst_store_destroy(mst_store *self); /* NULL-safe */
  * replaced by that of the worker's pull whose request has the same number modulo MST_LISTS. */
 typedef struct mst_store_request {
     uint32_t worker, request, flags;
-    mst_wire wire;
+    mst_float_format wire;
     mst_step_head head;
     const void *values;         /* pushed floats as on the wire; NULL: no push */
     const mst_key_list *pushed; /* their list, and its request */
@@ -47,7 +47,7 @@ typedef struct mst_store_request {
  * carries. All zero: no part has arrived. */
 typedef struct mst_store_parts {
     uint32_t request; /* of the list */
-    mst_wire wire;
+    mst_float_format wire;
     uint64_t floats; /* of the list */
     uint64_t from;   /* floats [from, floats) have arrived */
 } mst_store_parts;

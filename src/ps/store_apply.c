@@ -33,7 +33,7 @@ struct mst_store_push {
     const mst_key_list *list;
     const uint8_t *values;
     uint64_t floats, range_floats;
-    mst_wire wire;
+    mst_float_format wire;
     float factor; /* its rows over all rows */
     bool plain;   /* values are aligned fp32 and used in place */
 };
@@ -75,7 +75,7 @@ static const float *store_floats_at(const apply *job, unsigned t, uint32_t p, ui
     size_t wanted = *n < self->chunk ? *n : self->chunk;
     if (at < c->window_from || at + wanted > c->window_to) {
         uint64_t left = push->floats - at, size = left < self->chunk ? left : self->chunk;
-        mst_wire_decode(push->wire, push->values + at * mst_wire_size(push->wire), (size_t)size, window);
+        mst_float_decode(push->wire, push->values + at * mst_float_size(push->wire), (size_t)size, window);
         c->window_from = at;
         c->window_to = at + size;
     }
@@ -477,7 +477,7 @@ void mst_store_apply_fini(mst_store *self)
 /* Whether the floats can be used in place. */
 static bool store_is_plain(const mst_store_request *r)
 {
-    return r->wire == MST_WIRE_FP32 && (uintptr_t)r->values % sizeof(float) == 0;
+    return r->wire == MST_FLOAT_FP32 && (uintptr_t)r->values % sizeof(float) == 0;
 }
 
 /* Whether one walk that touches every line between the keys is faster than a load per key: two consecutive
@@ -503,7 +503,7 @@ static bool store_walks(const mst_store *self, const mst_store_request *r)
 static void store_replace_state(mst_store *self, const mst_store_push *push, uint64_t low, uint64_t high)
 {
     const mst_params *params = self->options.params;
-    size_t size = mst_wire_size(push->wire);
+    size_t size = mst_float_size(push->wire);
     for (uint32_t v = 0; v < params->n_views; v++) {
         const mst_view *view = &params->views[v];
         uint64_t before = 0;
@@ -515,9 +515,9 @@ static void store_replace_state(mst_store *self, const mst_store_push *push, uin
             from = from > low ? from : low;
             to = to < high ? to : high;
             if (from < to)
-                mst_wire_decode(push->wire,
-                                (const uint8_t *)push->values + (before + (from - e->first)) * size,
-                                to - from, params->w + from);
+                mst_float_decode(push->wire,
+                                 (const uint8_t *)push->values + (before + (from - e->first)) * size,
+                                 to - from, params->w + from);
             before += e->count;
         }
     }

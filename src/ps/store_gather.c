@@ -9,7 +9,7 @@
 typedef struct gather {
     mst_store *store;
     const mst_key_list *list;
-    mst_wire wire;
+    mst_float_format wire;
     uint8_t *out;
     uint64_t from, to; /* floats of the ranges */
     unsigned n_threads;
@@ -43,11 +43,11 @@ static void store_keys_part(const gather *job, unsigned t)
     const float *w = self->options.params->w + table->sparse_offset;
     uint32_t width = table->width;
     uint64_t n = job->list->n_keys, from = n * t / job->n_threads, to = n * (t + 1) / job->n_threads;
-    size_t size = mst_wire_size(job->wire);
+    size_t size = mst_float_size(job->wire);
     uint8_t *out = job->out + (job->to - job->from + from * width) * size;
     if (from == to)
         return;
-    if (job->wire == MST_WIRE_FP32) {
+    if (job->wire == MST_FLOAT_FP32) {
         mst_store_read_keys(w, width, job->list->keys + from, (size_t)(to - from), out);
         return;
     }
@@ -56,7 +56,7 @@ static void store_keys_part(const gather *job, unsigned t)
     while (from < to) {
         size_t part = to - from < most ? (size_t)(to - from) : most;
         mst_store_read_keys(w, width, job->list->keys + from, part, (uint8_t *)chunk);
-        mst_wire_encode(job->wire, chunk, part * width, out);
+        mst_float_encode(job->wire, chunk, part * width, out);
         out += part * width * size;
         from += part;
     }
@@ -67,13 +67,13 @@ static void store_ranges_part(const gather *job, unsigned t)
     const float *w = job->store->options.params->w;
     uint64_t n = job->to - job->from, at = 0;
     uint64_t from = job->from + n * t / job->n_threads, to = job->from + n * (t + 1) / job->n_threads;
-    size_t size = mst_wire_size(job->wire);
+    size_t size = mst_float_size(job->wire);
     for (uint32_t i = 0; i < job->list->n_ranges && at < to; i++) {
         mst_extent e = job->list->ranges[i];
         uint64_t a = at > from ? at : from, b = at + e.count < to ? at + e.count : to;
         if (a < b)
-            mst_wire_encode(job->wire, w + e.first + (a - at), (size_t)(b - a),
-                            job->out + (a - job->from) * size);
+            mst_float_encode(job->wire, w + e.first + (a - at), (size_t)(b - a),
+                             job->out + (a - job->from) * size);
         at += e.count;
     }
 }
@@ -86,8 +86,8 @@ static void store_run_part(void *arg, unsigned t)
         store_keys_part(job, t);
 }
 
-void mst_store_gather(mst_store *self, const mst_key_list *list, mst_wire wire, uint64_t from, uint64_t to,
-                      bool keys, void *out)
+void mst_store_gather(mst_store *self, const mst_key_list *list, mst_float_format wire, uint64_t from,
+                      uint64_t to, bool keys, void *out)
 {
     gather job = {
         .store = self, .list = list, .wire = wire, .out = out, .from = from, .to = to, .keys = keys};
@@ -106,7 +106,7 @@ size_t mst_store_reply_size(const mst_store *self, const mst_store_request *requ
     if (request->pulled == NULL)
         return 0;
     return (size_t)mst_key_list_floats(request->pulled, self->options.table->width) *
-           mst_wire_size(request->wire);
+           mst_float_size(request->wire);
 }
 
 void mst_store_reply(mst_store *self, const mst_store_request *request, void *out)
@@ -147,7 +147,7 @@ uint32_t mst_store_reply_pieces(const mst_store *self, const mst_store_request *
         uint64_t a = before > first ? before : first, b = before + e.count < end ? before + e.count : end;
         if (a >= b)
             continue;
-        if (n == most || request->wire != MST_WIRE_FP32)
+        if (n == most || request->wire != MST_FLOAT_FP32)
             return 0;
         pieces[n++] = (mst_piece){.data = self->options.params->w + e.first + (a - before),
                                   .size = (size_t)(b - a) * sizeof(float)};

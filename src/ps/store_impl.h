@@ -54,8 +54,8 @@ static inline unsigned mst_store_threads(const mst_store *self, uint64_t floats)
 
 /* Reads floats [from, to) of a list's ranges, and its keys where `keys`, into out, in the wire's format and
  * as they stand in the list (store_gather.c). */
-void mst_store_gather(mst_store *self, const mst_key_list *list, mst_wire wire, uint64_t from, uint64_t to,
-                      bool keys, void *out);
+void mst_store_gather(mst_store *self, const mst_key_list *list, mst_float_format wire, uint64_t from,
+                      uint64_t to, bool keys, void *out);
 /* Weights of n keys as floats; out may lie anywhere. w: of key 0. */
 void mst_store_read_keys(const float *w, uint32_t width, const uint32_t *keys, size_t n, uint8_t *out);
 

@@ -22,7 +22,7 @@
 #include "net/net.h"
 #include "optim/optim.h"
 #include "strategy/progress.h"
-#include "tensor/half.h"
+#include "tensor/float_format.h"
 #include "tensor/key_list.h"
 
 typedef struct mst_worker_options {
@@ -55,7 +55,7 @@ typedef struct mst_worker_job {
     mst_mode mode;
     uint32_t batch, global_batch;
     uint32_t pipeline; /* requests in flight beyond the first; sync: 0 */
-    mst_wire wire;
+    mst_float_format wire;
     uint64_t seed;        /* of random numbers in a step (dropout) */
     unsigned n_threads;   /* within a batch, for models that use them */
     bool dense_model;     /* the whole vector travels */

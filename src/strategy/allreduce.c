@@ -47,7 +47,7 @@ static mst_status allreduce_init_sparse(mst_allreduce *self)
     mst_sparse_options options = {.comm = self->comm,
                                   .team = self->team,
                                   .n_threads = self->n,
-                                  .wire = (mst_wire)self->base.options.wire,
+                                  .wire = (mst_float_format)self->base.options.wire,
                                   .n_features = env->model->shape.n_features,
                                   .reduces = mst_allreduce_reduces(self),
                                   .needs_square = env->optimizer->options.clip_norm > 0.0};
@@ -83,7 +83,7 @@ static mst_status allreduce_init(mst_strategy *base, const mst_strategy_options 
     base->stops_with_others = true;
     mst_model_weights(env->model, env->params, &self->weights);
     env->model->ops->layout(env->model, env->params, &layout);
-    TRY(mst_grad_slices_init(&self->slices, self->comm, &layout, (mst_wire)options->wire,
+    TRY(mst_grad_slices_init(&self->slices, self->comm, &layout, (mst_float_format)options->wire,
                              mst_allreduce_reduces(self)));
     self->on_comm = layout.width != 0 || self->slices.n_flat <= ALONE_FLOATS;
     TRY(mst_team_new(self->n, &self->team));

@@ -544,7 +544,7 @@ mst_status mst_comm_new(const mst_comm_options *options, mst_comm **out)
 }
 
 typedef struct comm_shape {
-    mst_wire wire;
+    mst_float_format wire;
     size_t max_slice;
 } comm_shape;
 
@@ -554,7 +554,7 @@ static mst_status comm_set_shape(mst_comm *self, void *arg)
     return mst_reducer_shape(&self->reducer, shape->wire, shape->max_slice);
 }
 
-mst_status mst_comm_shape(mst_comm *self, mst_wire wire, size_t max_slice)
+mst_status mst_comm_shape(mst_comm *self, mst_float_format wire, size_t max_slice)
 {
     return mst_comm_call(self, comm_set_shape, &(comm_shape){wire, max_slice});
 }

@@ -49,7 +49,7 @@ void mst_comm_destroy(mst_comm *self, const char *message);
 const mst_mpi *mst_comm_mpi(const mst_comm *self); /* rank, size, host, for any thread */
 
 /* The wire of reductions and the floats of the longest; before the first post. */
-mst_status mst_comm_shape(mst_comm *self, mst_wire wire, size_t max_slice);
+mst_status mst_comm_shape(mst_comm *self, mst_float_format wire, size_t max_slice);
 
 /* Runs fn on the communication thread and returns what it returned. */
 typedef mst_status mst_comm_fn(mst_comm *self, void *arg);

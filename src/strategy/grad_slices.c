@@ -63,8 +63,8 @@ static void slices_find(mst_grad_slices *self, const mst_grad *layout)
     }
 }
 
-mst_status mst_grad_slices_init(mst_grad_slices *self, mst_comm *comm, const mst_grad *layout, mst_wire wire,
-                                bool reduces)
+mst_status mst_grad_slices_init(mst_grad_slices *self, mst_comm *comm, const mst_grad *layout,
+                                mst_float_format wire, bool reduces)
 {
     self->comm = comm;
     self->reduces = reduces;

@@ -31,8 +31,8 @@ typedef struct mst_grad_slices {
 
 /* Cuts a gradient with these ranges, and gives the communication thread the longest slice. The caller ends
  * with fini, also on failure. */
-mst_status mst_grad_slices_init(mst_grad_slices *self, mst_comm *comm, const mst_grad *layout, mst_wire wire,
-                                bool reduces);
+mst_status mst_grad_slices_init(mst_grad_slices *self, mst_comm *comm, const mst_grad *layout,
+                                mst_float_format wire, bool reduces);
 void mst_grad_slices_fini(mst_grad_slices *self); /* safe on zeroes */
 
 /* Sets the way of every slice: the given one, or (MST_REDUCE_WAYS) the one that measures fastest for slices

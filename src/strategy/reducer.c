@@ -64,32 +64,32 @@ static void floats_add(float *restrict sum, const float *restrict more, size_t n
 
 /* n floats of every rank, added in rank order to `out`, which may be one of them. rounded: the sum as it is
  * sent on a wire of 16 bits; out is then equal to it. */
-static void sum_ranks(const void *const *parts, uint32_t n_parts, size_t n, mst_wire wire, float *out,
+static void sum_ranks(const void *const *parts, uint32_t n_parts, size_t n, mst_float_format wire, float *out,
                       void *rounded)
 {
     float sum[BLOCK], more[BLOCK];
-    size_t size = mst_wire_size(wire);
+    size_t size = mst_float_size(wire);
     for (size_t at = 0; at < n; at += BLOCK) {
         size_t count = n - at < BLOCK ? n - at : BLOCK;
         for (uint32_t p = 0; p < n_parts; p++) {
             const char *from = (const char *)parts[p] + at * size;
-            if (p == 0 && wire == MST_WIRE_FP32)
+            if (p == 0 && wire == MST_FLOAT_FP32)
                 memcpy(sum, from, count * sizeof *sum);
             else if (p == 0)
-                mst_wire_decode(wire, from, count, sum);
-            else if (wire == MST_WIRE_FP32)
+                mst_float_decode(wire, from, count, sum);
+            else if (wire == MST_FLOAT_FP32)
                 floats_add(sum, (const float *)(const void *)from, count);
             else {
-                mst_wire_decode(wire, from, count, more);
+                mst_float_decode(wire, from, count, more);
                 floats_add(sum, more, count);
             }
         }
-        if (wire == MST_WIRE_FP32) {
+        if (wire == MST_FLOAT_FP32) {
             memcpy(out + at, sum, count * sizeof *sum);
             continue;
         }
-        mst_wire_encode(wire, sum, count, (char *)rounded + at * size);
-        mst_wire_decode(wire, (char *)rounded + at * size, count, out + at);
+        mst_float_encode(wire, sum, count, (char *)rounded + at * size);
+        mst_float_decode(wire, (char *)rounded + at * size, count, out + at);
     }
 }
 
@@ -122,9 +122,9 @@ static bool reduction_under_way(const mst_reduction *r, uint32_t from, uint32_t 
 /* The slice as it travels: itself, or a copy of 16 bits a number. */
 static const char *reduction_outgoing(mst_reducer *self, mst_reduction *r)
 {
-    if (self->wire == MST_WIRE_FP32)
+    if (self->wire == MST_FLOAT_FP32)
         return (const char *)r->op->data;
-    mst_wire_encode(self->wire, r->op->data, r->op->n, r->out);
+    mst_float_encode(self->wire, r->op->data, r->op->n, r->out);
     return r->out;
 }
 
@@ -133,7 +133,7 @@ static const char *reduction_outgoing(mst_reducer *self, mst_reduction *r)
 static mst_status gather_start(mst_reducer *self, mst_reduction *r)
 {
     uint32_t n_ranks = (uint32_t)self->mpi->size, me = (uint32_t)self->mpi->rank, i = 0;
-    size_t bytes = r->op->n * mst_wire_size(self->wire);
+    size_t bytes = r->op->n * mst_float_size(self->wire);
     const char *out = reduction_outgoing(self, r);
     for (uint32_t p = 0; p < n_ranks; p++) {
         r->parts[p] = p == me ? out : r->in + i * bytes;
@@ -191,18 +191,18 @@ static direct_layout direct_layout_of(const mst_reducer *self, size_t n)
 static char *direct_arrival(const mst_reducer *self, const mst_reduction *r, const rank_share *own,
                             uint32_t segment, uint32_t i)
 {
-    size_t size = mst_wire_size(self->wire);
+    size_t size = mst_float_size(self->wire);
     return r->in + ((size_t)i * own->n + (size_t)segment * SEGMENT) * size;
 }
 
 static mst_status direct_start(mst_reducer *self, mst_reduction *r)
 {
     uint32_t n_ranks = (uint32_t)self->mpi->size, me = (uint32_t)self->mpi->rank, others = n_ranks - 1;
-    size_t size = mst_wire_size(self->wire), n = r->op->n;
+    size_t size = mst_float_size(self->wire), n = r->op->n;
     direct_layout at = direct_layout_of(self, n);
     rank_share own = share_of(n, me, n_ranks);
     const char *out = reduction_outgoing(self, r);
-    char *results = self->wire == MST_WIRE_FP32 ? (char *)r->op->data : r->results;
+    char *results = self->wire == MST_FLOAT_FP32 ? (char *)r->op->data : r->results;
     r->n_segments = own.n_segments;
     r->n_requests = at.end;
     for (uint32_t i = 0; i < at.end; i++)
@@ -233,14 +233,14 @@ static mst_status direct_add_segment(mst_reducer *self, mst_reduction *r, const 
                                      const rank_share *own)
 {
     uint32_t n_ranks = (uint32_t)self->mpi->size, me = (uint32_t)self->mpi->rank, s = r->summed++, k = 0;
-    mst_wire wire = self->wire;
-    size_t size = mst_wire_size(wire), from = own->from + (size_t)s * SEGMENT, n = share_segment(own, s);
+    mst_float_format wire = self->wire;
+    size_t size = mst_float_size(wire), from = own->from + (size_t)s * SEGMENT, n = share_segment(own, s);
     float *sum = r->op->data + from;
-    char *travels = wire == MST_WIRE_FP32 ? (char *)sum : r->results + from * size;
+    char *travels = wire == MST_FLOAT_FP32 ? (char *)sum : r->results + from * size;
     for (uint32_t p = 0; p < n_ranks; p++)
-        r->parts[p] = p != me                 ? direct_arrival(self, r, own, s, k++)
-                      : wire == MST_WIRE_FP32 ? (const char *)sum
-                                              : r->out + from * size;
+        r->parts[p] = p != me                  ? direct_arrival(self, r, own, s, k++)
+                      : wire == MST_FLOAT_FP32 ? (const char *)sum
+                                               : r->out + from * size;
     sum_ranks(r->parts, n_ranks, n, wire, sum, travels);
     for (uint32_t j = 1; j < n_ranks; j++)
         TRY(reduction_send(self, r, at->results_out + s * (n_ranks - 1) + j - 1, travels, n * size,
@@ -252,7 +252,7 @@ static mst_status direct_add_segment(mst_reducer *self, mst_reduction *r, const 
 static bool direct_decode(mst_reducer *self, mst_reduction *r, const direct_layout *at)
 {
     uint32_t n_ranks = (uint32_t)self->mpi->size, me = (uint32_t)self->mpi->rank;
-    size_t size = mst_wire_size(self->wire);
+    size_t size = mst_float_size(self->wire);
     bool all = true;
     for (uint32_t j = 1, i = 0; j < n_ranks; j++) {
         rank_share theirs = share_of(r->op->n, (me + j) % n_ranks, n_ranks);
@@ -262,9 +262,9 @@ static bool direct_decode(mst_reducer *self, mst_reduction *r, const direct_layo
                 all = false;
                 continue;
             }
-            if (!r->decoded[i] && self->wire != MST_WIRE_FP32)
-                mst_wire_decode(self->wire, r->results + from * size, share_segment(&theirs, s),
-                                r->op->data + from);
+            if (!r->decoded[i] && self->wire != MST_FLOAT_FP32)
+                mst_float_decode(self->wire, r->results + from * size, share_segment(&theirs, s),
+                                 r->op->data + from);
             r->decoded[i] = true;
         }
     }
@@ -389,9 +389,9 @@ void mst_reducer_fini(mst_reducer *self)
     }
 }
 
-mst_status mst_reducer_shape(mst_reducer *self, mst_wire wire, size_t max_slice)
+mst_status mst_reducer_shape(mst_reducer *self, mst_float_format wire, size_t max_slice)
 {
-    size_t n = max_slice, others = (size_t)self->mpi->size - 1, size = mst_wire_size(wire);
+    size_t n = max_slice, others = (size_t)self->mpi->size - 1, size = mst_float_size(wire);
     self->wire = wire;
     self->max_slice = max_slice;
     size_t longest = ((n + 15) / 16 / (others + 1) + 1) * 16; /* part */

@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 
 #include "mpi/mpi.h"
-#include "tensor/half.h"
+#include "tensor/float_format.h"
 
 #define MST_REDUCER_ACTIVE 4    /* reductions under way at a time */
 #define MST_REDUCER_QUEUE  4096 /* posted and not yet done; a power of two */
@@ -63,7 +63,7 @@ typedef struct mst_reducer {
     mst_mpi_comm world;      /* of messages */
     mst_mpi_comm collective; /* of MPI's own reductions */
     int first_tag;           /* messages have this tag or a higher one */
-    mst_wire wire;
+    mst_float_format wire;
     size_t max_slice; /* floats of the longest reduction */
     size_t in_room;   /* numbers that fit in `in` of each */
     mst_reduction active[MST_REDUCER_ACTIVE];
@@ -78,7 +78,7 @@ typedef struct mst_reducer {
 
 /* Allocates for slices of up to max_slice floats on that wire; mpi, communicators and first_tag are set.
  * Again for another shape, with no reduction under way. */
-mst_status mst_reducer_shape(mst_reducer *self, mst_wire wire, size_t max_slice);
+mst_status mst_reducer_shape(mst_reducer *self, mst_float_format wire, size_t max_slice);
 void mst_reducer_fini(mst_reducer *self); /* safe on zeroes */
 
 /* Queues a reduction: on all ranks the same ones, in the same order. */

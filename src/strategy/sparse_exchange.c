@@ -92,7 +92,7 @@ static mst_status sparse_buffer_room(mst_sparse_buffer *b, size_t bytes)
 
 static size_t sparse_value_bytes(const mst_sparse_exchange *x)
 {
-    return x->width * mst_wire_size(x->o.wire);
+    return x->width * mst_float_size(x->o.wire);
 }
 
 static size_t sparse_block_bytes(const mst_sparse_exchange *x, size_t keys)
@@ -126,7 +126,7 @@ static void block_pack(mst_sparse_exchange *x, char *at,
     for (unsigned t = 0; t < x->o.n_threads; t++) {
         const mst_localiser *l = list(x, p, t);
         if (l->n > 0)
-            mst_wire_encode(x->o.wire, l->sums, (size_t)l->n * width, at);
+            mst_float_encode(x->o.wire, l->sums, (size_t)l->n * width, at);
         at += l->n * sparse_value_bytes(x);
     }
 }
@@ -319,9 +319,9 @@ static void sparse_add_up_thread(void *arg, unsigned t)
 static const float *sparse_floats_of(mst_sparse_exchange *x, mst_sparse_thread *w, const mst_key_block *b,
                                      size_t at)
 {
-    if (x->o.wire == MST_WIRE_FP32)
+    if (x->o.wire == MST_FLOAT_FP32)
         return (const float *)(const void *)b->values;
-    mst_wire_decode(x->o.wire, b->values, (size_t)b->n * x->width, w->decoded + at);
+    mst_float_decode(x->o.wire, b->values, (size_t)b->n * x->width, w->decoded + at);
     return w->decoded + at;
 }
 
@@ -337,13 +337,13 @@ static mst_status sparse_check_keys(const mst_sparse_exchange *x, const mst_key_
 }
 
 /* Every rank keeps the rounded sums that travel. */
-static void sparse_round(mst_wire wire, float *sums, size_t n)
+static void sparse_round(mst_float_format wire, float *sums, size_t n)
 {
     uint16_t rounded[BLOCK];
-    for (size_t at = 0; wire != MST_WIRE_FP32 && at < n; at += BLOCK) {
+    for (size_t at = 0; wire != MST_FLOAT_FP32 && at < n; at += BLOCK) {
         size_t count = n - at < BLOCK ? n - at : BLOCK;
-        mst_wire_encode(wire, sums + at, count, rounded);
-        mst_wire_decode(wire, rounded, count, sums + at);
+        mst_float_encode(wire, sums + at, count, rounded);
+        mst_float_decode(wire, rounded, count, sums + at);
     }
 }
 

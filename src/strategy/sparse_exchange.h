@@ -17,7 +17,7 @@ typedef struct mst_sparse_options {
     mst_comm *comm;
     mst_team *team;
     unsigned n_threads;
-    mst_wire wire;
+    mst_float_format wire;
     uint64_t n_features;
     bool reduces;      /* else only the threads of this rank are added up */
     bool needs_square; /* for --clip-norm */

@@ -38,7 +38,7 @@ typedef struct mst_strategy_options {
     int64_t quorum;           /* --quorum R: sync: pushes that close a step; 0: all workers' */
     int64_t staleness;        /* --staleness S: ssp: steps that a worker may be ahead of the slowest */
     int64_t pipeline;         /* --pipeline K: async, ssp: requests in flight beyond the first */
-    int wire;                 /* --wire fp32|bf16|fp16: mst_wire */
+    int wire;                 /* --wire fp32|bf16|fp16: mst_float_format */
     bool dense_model;         /* --dense-model: every step transfers the whole vector */
     int64_t part;             /* --part N: floats of a part of a dense push or pull; 0: no parts */
     int shard;                /* --shard auto|static|local */

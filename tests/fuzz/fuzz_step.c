@@ -35,7 +35,7 @@ static void check(mst_status st)
 /* Makes the head's counts fit the body's size: bytes left after the floats and ranges are packed keys. */
 static void mend(uint8_t *body, size_t size, uint32_t flags, uint32_t floats, uint32_t ranges, uint32_t keys)
 {
-    size_t wire = mst_wire_size((mst_wire)(flags >> MST_STEP_WIRE_SHIFT & 3));
+    size_t wire = mst_float_size((mst_float_format)(flags >> MST_STEP_WIRE_SHIFT & 3));
     if (size < MST_STEP_HEAD)
         return;
     size_t rest = size - MST_STEP_HEAD;
@@ -67,10 +67,10 @@ static void part(mst_store *store, mst_message m, uint32_t worker, const uint8_t
     mst_store_parts next;
     m.type = MST_PS_GRADIENT;
     if (s->parts.floats != 0 && (m.step & 1)) /* where the next part belongs */
-        m.step = s->parts.from - m.size / mst_wire_size(s->parts.wire);
+        m.step = s->parts.from - m.size / mst_float_size(s->parts.wire);
     if (mst_store_part(store, worker, &m, &s->parts, &next) != MST_OK)
         return;
-    size_t size = mst_wire_size(next.wire);
+    size_t size = mst_float_size(next.wire);
     if (s->values == NULL && (s->values = malloc(next.floats * size)) == NULL)
         abort();
     memcpy(s->values + next.from * size, body, m.size);
@@ -84,7 +84,7 @@ static void answer_parts(mst_store *store, const mst_store_request *r)
     uint64_t n = r->head.part_floats % 64 + 1;
     for (; at + n < all; at += n) {
         mst_piece pieces[MST_PIECE_MAX];
-        uint8_t *out = malloc(n * mst_wire_size(r->wire));
+        uint8_t *out = malloc(n * mst_float_size(r->wire));
         if (out == NULL)
             abort();
         mst_store_reply_part(store, r, at, n, out);
@@ -99,7 +99,7 @@ static void answer_parts(mst_store *store, const mst_store_request *r)
     }
     if (r->pulled == NULL)
         return;
-    uint8_t *rest = malloc(mst_store_reply_size(store, r) - at * mst_wire_size(r->wire) + 1);
+    uint8_t *rest = malloc(mst_store_reply_size(store, r) - at * mst_float_size(r->wire) + 1);
     if (rest == NULL)
         abort();
     mst_store_reply_rest(store, r, at, rest);

@@ -20,7 +20,7 @@ typedef struct plan {
     size_t sizes[MAX_OPS];
     uint32_t n_ops;
     mst_reduce_way way;
-    mst_wire wire;
+    mst_float_format wire;
     bool copy, on_comm;
     int rounds;
 } plan;
@@ -113,11 +113,11 @@ static void free_data(const plan *p, rank *ranks)
             mst_free(ranks[r].data[k]);
 }
 
-static float rounded(mst_wire wire, float x)
+static float rounded(mst_float_format wire, float x)
 {
     char bits[4];
-    mst_wire_encode(wire, &x, 1, bits);
-    mst_wire_decode(wire, bits, 1, &x);
+    mst_float_encode(wire, &x, 1, bits);
+    mst_float_decode(wire, bits, 1, &x);
     return x;
 }
 
@@ -163,7 +163,7 @@ static void test_sums(void **state)
                                      .sizes = {1, 15, 16, 17, 1000, 70001},
                                      .n_ops = 6,
                                      .way = (mst_reduce_way)way,
-                                     .wire = (mst_wire)wire,
+                                     .wire = (mst_float_format)wire,
                                      .rounds = 2});
             }
 }
@@ -178,7 +178,7 @@ static void test_segments(void **state)
                                  .sizes = {600000, 599983, 196609},
                                  .n_ops = 3,
                                  .way = (mst_reduce_way)way,
-                                 .wire = (mst_wire)wire,
+                                 .wire = (mst_float_format)wire,
                                  .rounds = 1});
 }
 
@@ -215,7 +215,7 @@ static void test_bytes(void **state)
         assert_int_equal(ranks[r].counts.reductions[MST_REDUCE_DIRECT], 1);
     }
     free_data(&p, ranks);
-    p.wire = MST_WIRE_BF16;
+    p.wire = MST_FLOAT_BF16;
     p.way = MST_REDUCE_GATHER;
     run_plan(&p, ranks);
     for (int r = 0; r < 4; r++)
@@ -301,7 +301,7 @@ static void test_deadline(void **state)
     fake_rank fake = {&world, 0};
     mst_comm_options options = {.stall_timeout_ms = 50, .start = fake_start, .start_arg = &fake};
     assert_int_equal(mst_comm_new(&options, &comm), MST_OK);
-    assert_int_equal(mst_comm_shape(comm, MST_WIRE_FP32, 4), MST_OK);
+    assert_int_equal(mst_comm_shape(comm, MST_FLOAT_FP32, 4), MST_OK);
     assert_int_equal(mst_comm_post(comm, &op), MST_OK);
     assert_int_equal(mst_comm_wait(comm, &op), MST_ETIMEOUT);
     assert_non_null(strstr(mst_error_text(), "rank 0 has waited 0 s for the sum of a gradient"));

@@ -79,7 +79,7 @@ static mst_status take_part(cluster *c, parcel *p)
 {
     mst_store_parts next;
     TRY(mst_store_part(c->shards[p->server], 0, &p->m, &c->staged[p->server].parts, &next));
-    size_t size = mst_wire_size(next.wire);
+    size_t size = mst_float_size(next.wire);
     if (c->staged[p->server].values == NULL)
         assert_non_null(c->staged[p->server].values = malloc(next.floats * size));
     memcpy(c->staged[p->server].values + next.from * size, p->body, p->m.size);
@@ -98,7 +98,7 @@ static mst_status answer_parts(cluster *c, parcel *p, const mst_store_request *r
                          .request = p->m.request,
                          .count = (uint32_t)*first,
                          .step = c->versions[p->server],
-                         .size = part * mst_wire_size(r->wire)};
+                         .size = part * mst_float_size(r->wire)};
         void *to = NULL;
         TRY(mst_client_body(c->client, FIRST_PEER + p->server, &m, &to));
         mst_store_reply_part(c->shards[p->server], r, *first, part, to);
@@ -132,7 +132,7 @@ static mst_status answer(cluster *c, parcel *p)
         c->staged[p->server].parts = (mst_store_parts){0};
     }
     TRY(answer_parts(c, p, &r, &first));
-    size_t size = mst_store_reply_size(shard, &r) - first * mst_wire_size(r.wire);
+    size_t size = mst_store_reply_size(shard, &r) - first * mst_float_size(r.wire);
     uint8_t *values = malloc(size + MST_WORK_SIZE);
     assert_non_null(values);
     if (r.pulled != NULL)
@@ -194,7 +194,7 @@ static const mst_net_engine direct_engine = {
 
 /* ---- set-up ---- */
 
-static void start_parts(cluster *c, uint32_t n_servers, uint32_t width, mst_wire wire, uint32_t part)
+static void start_parts(cluster *c, uint32_t n_servers, uint32_t width, mst_float_format wire, uint32_t part)
 {
     memset(c, 0, sizeof *c);
     c->random = 3;
@@ -239,7 +239,7 @@ static void start_parts(cluster *c, uint32_t n_servers, uint32_t width, mst_wire
     assert_int_equal(mst_client_new(&options, &c->client), MST_OK);
 }
 
-static void start(cluster *c, uint32_t n_servers, uint32_t width, mst_wire wire)
+static void start(cluster *c, uint32_t n_servers, uint32_t width, mst_float_format wire)
 {
     start_parts(c, n_servers, width, wire, 0);
 }
@@ -320,7 +320,7 @@ static void wait_for(cluster *c, uint32_t request)
 /* ---- steps ---- */
 
 /* Pulls, pushes with the next pull, for a few steps, with lists of all shapes. */
-static void check_steps(uint32_t n_servers, uint32_t width, mst_wire wire, uint32_t part)
+static void check_steps(uint32_t n_servers, uint32_t width, mst_float_format wire, uint32_t part)
 {
     cluster c;
     start_parts(&c, n_servers, width, wire, part);
@@ -370,7 +370,7 @@ static void test_steps(void **state)
     (void)state;
     for (uint32_t servers = 1; servers <= MOST_SERVERS; servers++)
         for (uint32_t width = 1; width <= 3; width++)
-            for (mst_wire wire = MST_WIRE_FP32; wire <= MST_WIRE_FP16; wire++)
+            for (mst_float_format wire = MST_FLOAT_FP32; wire <= MST_FLOAT_FP16; wire++)
                 for (uint32_t part = 0; part <= 256; part += 256)
                     check_steps(servers, width, wire, part);
 }
@@ -380,7 +380,7 @@ static void test_in_flight(void **state)
 {
     cluster c;
     (void)state;
-    start(&c, 2, 1, MST_WIRE_FP32);
+    start(&c, 2, 1, MST_FLOAT_FP32);
     for (uint32_t request = 0; request < 3; request++) {
         fill_list(&c, request, 2, 5);
         assert_int_equal(mst_client_send(c.client, NULL, request), MST_OK);
@@ -421,11 +421,11 @@ static uint64_t carried(const cluster *c)
 }
 
 /* What was sent, with parts of the gradient that went before, and what is to come back. */
-static void check_bytes_in_flight(mst_wire wire, uint32_t part)
+static void check_bytes_in_flight(mst_float_format wire, uint32_t part)
 {
     cluster c;
     start_parts(&c, 2, 1, wire, part);
-    uint64_t answer = N_DENSE * mst_wire_size(wire);
+    uint64_t answer = N_DENSE * mst_float_size(wire);
     for (uint32_t request = 0; request < 2; request++) {
         mst_key_list *list = mst_client_list(c.client, request);
         list->ranges[0] = (mst_extent){c.dense, N_DENSE};
@@ -464,8 +464,8 @@ static void test_bytes_in_flight(void **state)
 {
     (void)state;
     for (uint32_t part = 0; part <= 256; part += 256) {
-        check_bytes_in_flight(MST_WIRE_FP32, part);
-        check_bytes_in_flight(MST_WIRE_BF16, part);
+        check_bytes_in_flight(MST_FLOAT_FP32, part);
+        check_bytes_in_flight(MST_FLOAT_BF16, part);
     }
 }
 
@@ -474,7 +474,7 @@ static void test_forgotten(void **state)
 {
     cluster c;
     (void)state;
-    start(&c, 1, 1, MST_WIRE_FP32);
+    start(&c, 1, 1, MST_FLOAT_FP32);
     for (uint32_t i = 0; i < MST_LISTS; i++) {
         uint32_t request = i == 0 ? 0 : 1;
         fill_list(&c, request, 1, 100);
@@ -494,7 +494,7 @@ static void test_no_copies(void **state)
 {
     cluster c;
     (void)state;
-    start(&c, 1, 1, MST_WIRE_FP32);
+    start(&c, 1, 1, MST_FLOAT_FP32);
     for (uint32_t request = 0; request < 2; request++) {
         c.work = request == 1; /* a work item lands behind the weights */
         fill_list(&c, request, 2, 3);
@@ -528,7 +528,7 @@ static void test_wrong_replies(void **state)
 {
     cluster c;
     (void)state;
-    start(&c, 2, 1, MST_WIRE_FP32);
+    start(&c, 2, 1, MST_FLOAT_FP32);
     mst_key_list *list = mst_client_list(c.client, 0);
     assert_int_equal(mst_key_list_room(list, 3), MST_OK);
     for (list->n_keys = 0; list->n_keys < 3; list->n_keys++)
@@ -572,7 +572,7 @@ static void test_parts_of_an_answer(void **state)
     cluster c;
     uint8_t *to;
     (void)state;
-    start_parts(&c, 1, 1, MST_WIRE_FP32, 256);
+    start_parts(&c, 1, 1, MST_FLOAT_FP32, 256);
     mst_key_list *list = mst_client_list(c.client, 0);
     list->n_ranges = 1;
     list->ranges[0] = (mst_extent){c.dense, N_DENSE};
@@ -610,7 +610,7 @@ static void test_waits_end(void **state)
 {
     cluster c;
     (void)state;
-    start(&c, 3, 1, MST_WIRE_FP32);
+    start(&c, 3, 1, MST_FLOAT_FP32);
     assert_int_equal(mst_client_wait(c.client, 0, 0), MST_EUSAGE);
     fill_list(&c, 0, 2, 5);
     assert_int_equal(mst_client_send(c.client, NULL, 0), MST_OK);
@@ -633,7 +633,7 @@ static void test_wrong_options(void **state)
     cluster c;
     mst_client *client;
     (void)state;
-    start(&c, 1, 1, MST_WIRE_FP32);
+    start(&c, 1, 1, MST_FLOAT_FP32);
     const uint32_t peer = FIRST_PEER;
     mst_client_options options = {.net = &c.net, .table = &c.table, .peers = &peer};
     assert_int_equal(mst_client_new(&options, &client), MST_EUSAGE);

@@ -135,9 +135,9 @@ static void test_head_round_trip(void **state)
                           .pull_ranges = 2,
                           .pull_keys = 9,
                           .packed_bytes = 13};
-    for (uint32_t wire = MST_WIRE_FP32; wire <= MST_WIRE_FP16; wire++) {
+    for (uint32_t wire = MST_FLOAT_FP32; wire <= MST_FLOAT_FP16; wire++) {
         mst_step_head back;
-        uint64_t size = 40 + 7 * mst_wire_size((mst_wire)wire) + 32 + 13;
+        uint64_t size = 40 + 7 * mst_float_size((mst_float_format)wire) + 32 + 13;
         assert_int_equal(decode(&head, BOTH | MST_STEP_EXHAUSTED | wire << MST_STEP_WIRE_SHIFT, size, &back),
                          MST_OK);
         assert_true(back.loss == 1.5 && back.weight == -0.25);

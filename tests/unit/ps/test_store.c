@@ -129,7 +129,7 @@ static void draw_list(fixture *f, mst_key_list *list, uint32_t server, uint32_t 
 
 /* A STEP: g pushed for request `of` (NULL: nothing), list pulled (NULL: nothing). */
 static mst_message make_step(const fixture *f, uint8_t *body, uint32_t request, const float *g, uint64_t n,
-                             uint32_t of, uint32_t rows, const mst_key_list *list, mst_wire wire)
+                             uint32_t of, uint32_t rows, const mst_key_list *list, mst_float_format wire)
 {
     mst_step_head head = {.rows = rows, .push_floats = (uint32_t)n};
     mst_message m = {
@@ -138,8 +138,8 @@ static mst_message make_step(const fixture *f, uint8_t *body, uint32_t request, 
     (void)f;
     if (g != NULL) {
         m.flags |= MST_STEP_PUSH;
-        mst_wire_encode(wire, g, n, body + at);
-        at += n * mst_wire_size(wire);
+        mst_float_encode(wire, g, n, body + at);
+        at += n * mst_float_size(wire);
     }
     if (list != NULL) {
         m.flags |= MST_STEP_PULL;
@@ -169,7 +169,7 @@ static float g_floats[4][65536];
 
 /* ---- pulls ---- */
 
-static void check_pull(const setup *s, mst_wire wire)
+static void check_pull(const setup *s, mst_float_format wire)
 {
     fixture f;
     start(&f, s);
@@ -180,13 +180,13 @@ static void check_pull(const setup *s, mst_wire wire)
     assert_null(r.values);
     assert_int_equal(r.pulled->n_keys, f.lists[0].n_keys);
     uint64_t n = positions(&f, &f.lists[0], g_at);
-    assert_int_equal(mst_store_reply_size(f.store, &r), n * mst_wire_size(wire));
+    assert_int_equal(mst_store_reply_size(f.store, &r), n * mst_float_size(wire));
     uint8_t *out = f.bodies[1] + 1; /* unaligned */
     mst_store_reply(f.store, &r, out);
     for (uint64_t i = 0; i < n; i++) {
         uint8_t expected[4];
-        mst_wire_encode(wire, &f.params.w[g_at[i]], 1, expected);
-        assert_memory_equal(out + i * mst_wire_size(wire), expected, mst_wire_size(wire));
+        mst_float_encode(wire, &f.params.w[g_at[i]], 1, expected);
+        assert_memory_equal(out + i * mst_float_size(wire), expected, mst_float_size(wire));
     }
     stop(&f);
 }
@@ -197,7 +197,7 @@ static void test_pulls(void **state)
     for (uint32_t width = 1; width <= 3; width += 2)
         for (unsigned threads = 1; threads <= 3; threads += 2)
             for (uint32_t servers = 1; servers <= 3; servers += 2)
-                for (mst_wire wire = MST_WIRE_FP32; wire <= MST_WIRE_FP16; wire++)
+                for (mst_float_format wire = MST_FLOAT_FP32; wire <= MST_FLOAT_FP16; wire++)
                     check_pull(&(setup){.optimizer = "sgd",
                                         .width = width,
                                         .n_servers = servers,
@@ -250,7 +250,7 @@ static void apply_plainly(fixture *f, float *const *values, const uint32_t *rows
 }
 
 typedef struct push_case {
-    mst_wire wire;
+    mst_float_format wire;
     uint32_t n, rows[3];
     bool unaligned, same_lists;
 } push_case;
@@ -302,7 +302,7 @@ static void check_push(const setup *s, const push_case *c)
             m = make_step(&f, body, round, g_floats[p], n, round, c->rows[p], NULL, c->wire);
             assert_int_equal(mst_store_read(f.store, p, &m, body, NULL, NULL, &requests[p]), MST_OK);
             assert_non_null(requests[p].values);
-            mst_wire_decode(c->wire, body + MST_STEP_HEAD, n, g_floats[p]);
+            mst_float_decode(c->wire, body + MST_STEP_HEAD, n, g_floats[p]);
             decoded[p] = g_floats[p];
             order[p] = &requests[p];
         }
@@ -331,10 +331,10 @@ static void test_pushes(void **state)
     const push_case cases[] = {
         {.n = 1, .rows = {10}},
         {.n = 1, .rows = {10}, .unaligned = true},
-        {.n = 1, .rows = {10}, .wire = MST_WIRE_BF16},
+        {.n = 1, .rows = {10}, .wire = MST_FLOAT_BF16},
         {.n = 3, .rows = {10, 20, 3}},
         {.n = 3, .rows = {10, 10, 10}, .same_lists = true},
-        {.n = 3, .rows = {10, 0, 7}, .wire = MST_WIRE_FP16},
+        {.n = 3, .rows = {10, 0, 7}, .wire = MST_FLOAT_FP16},
         {.n = 2, .rows = {0, 9}},
         {.n = 2, .rows = {0, 0}},
     };
@@ -357,7 +357,7 @@ static void test_clip(void **state)
     const push_case cases[] = {
         {.n = 1, .rows = {10}},
         {.n = 3, .rows = {10, 20, 3}},
-        {.n = 2, .rows = {3, 4}, .wire = MST_WIRE_BF16},
+        {.n = 2, .rows = {3, 4}, .wire = MST_FLOAT_BF16},
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         for (unsigned threads = 1; threads <= 3; threads += 2)
@@ -386,13 +386,13 @@ static void test_step(void **state)
     const struct {
         const char *optimizer;
         uint32_t push_every, pull_every;
-        mst_wire wire;
+        mst_float_format wire;
         unsigned n_threads;
     } cases[] = {
-        {"sgd", 3, 4, MST_WIRE_FP32, 1},   {"sgd", 3, 4, MST_WIRE_FP32, 3},
-        {"sgd", 10, 1, MST_WIRE_FP32, 3},  {"sgd", 2, 14, MST_WIRE_FP32, 1},
-        {"sgd", 3, 4, MST_WIRE_BF16, 1},   {"adagrad", 3, 4, MST_WIRE_FP32, 1},
-        {"sgd", 500, 3, MST_WIRE_FP32, 1},
+        {"sgd", 3, 4, MST_FLOAT_FP32, 1},   {"sgd", 3, 4, MST_FLOAT_FP32, 3},
+        {"sgd", 10, 1, MST_FLOAT_FP32, 3},  {"sgd", 2, 14, MST_FLOAT_FP32, 1},
+        {"sgd", 3, 4, MST_FLOAT_BF16, 1},   {"adagrad", 3, 4, MST_FLOAT_FP32, 1},
+        {"sgd", 500, 3, MST_FLOAT_FP32, 1},
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         fixture f;
@@ -467,21 +467,21 @@ static void test_ring(void **state)
     mst_key_list list = {.n_keys = 2, .keys = keys};
     const float g[] = {1, 2};
     for (uint32_t request = 100; request < 100 + MST_LISTS; request++) {
-        mst_message m = make_step(&f, f.bodies[0], request, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
+        mst_message m = make_step(&f, f.bodies[0], request, NULL, 0, 0, 0, &list, MST_FLOAT_FP32);
         assert_int_equal(mst_store_read(f.store, 0, &m, f.bodies[0], NULL, NULL, &r), MST_OK);
     }
-    mst_message push = make_step(&f, f.bodies[1], 1u << 31, g, 2, 100, 1, NULL, MST_WIRE_FP32);
+    mst_message push = make_step(&f, f.bodies[1], 1u << 31, g, 2, 100, 1, NULL, MST_FLOAT_FP32);
     assert_int_equal(mst_store_read(f.store, 0, &push, f.bodies[1], NULL, NULL, &held), MST_OK);
     assert_ptr_not_equal(held.pushed, NULL);
     assert_int_equal(held.pushed_request, 100);
     /* a push and a pull that need the same place */
-    mst_message both = make_step(&f, f.bodies[0], 116, g, 2, 100, 1, &list, MST_WIRE_FP32);
+    mst_message both = make_step(&f, f.bodies[0], 116, g, 2, 100, 1, &list, MST_FLOAT_FP32);
     assert_int_equal(mst_store_read(f.store, 0, &both, f.bodies[0], NULL, NULL, &r), MST_EINPUT);
     assert_string_equal(mst_error_text(),
                         "worker 0 pulls with request 116 a list in place of the one it pushes for, of "
                         "request 100");
     /* the 17th replaces the first, also under a push that was read before */
-    mst_message m = make_step(&f, f.bodies[0], 116, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
+    mst_message m = make_step(&f, f.bodies[0], 116, NULL, 0, 0, 0, &list, MST_FLOAT_FP32);
     assert_int_equal(mst_store_read(f.store, 0, &m, f.bodies[0], NULL, NULL, &r), MST_OK);
     assert_int_equal(mst_store_read(f.store, 0, &push, f.bodies[1], NULL, NULL, &r), MST_EINPUT);
     assert_string_equal(mst_error_text(),
@@ -525,23 +525,23 @@ static void test_refused(void **state)
     mst_free(owned.extents);
     mst_key_list list = {.n_keys = 2, .keys = keys, .n_ranges = 1, .ranges = {{end - 2, 2}}};
     uint8_t *body = f.bodies[0];
-    mst_message m = make_step(&f, body, 1, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
+    mst_message m = make_step(&f, body, 1, NULL, 0, 0, 0, &list, MST_FLOAT_FP32);
     assert_int_equal(mst_store_read(f.store, 0, &m, body, NULL, NULL, &r), MST_OK);
     assert_int_equal(mst_store_read(f.store, 2, &m, body, NULL, NULL, &r), MST_EINPUT);
     assert_string_equal(mst_error_text(), "a STEP of worker 2; there are 2");
 
     list.n_keys = 3;
-    m = make_step(&f, body, 1, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
+    m = make_step(&f, body, 1, NULL, 0, 0, 0, &list, MST_FLOAT_FP32);
     assert_int_equal(mst_store_read(f.store, 0, &m, body, NULL, NULL, &r), MST_EINPUT);
     /* a refused list leaves its place unknown */
     const float g[8] = {0};
-    m = make_step(&f, body, 2, g, 4, 1, 1, NULL, MST_WIRE_FP32);
+    m = make_step(&f, body, 2, g, 4, 1, 1, NULL, MST_FLOAT_FP32);
     refuse(&f, &m, "whose list is not known");
 
     list.n_keys = 2;
-    m = make_step(&f, body, 1, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
+    m = make_step(&f, body, 1, NULL, 0, 0, 0, &list, MST_FLOAT_FP32);
     assert_int_equal(mst_store_read(f.store, 0, &m, body, NULL, NULL, &r), MST_OK);
-    m = make_step(&f, body, 2, g, 5, 1, 1, NULL, MST_WIRE_FP32);
+    m = make_step(&f, body, 2, g, 5, 1, 1, NULL, MST_FLOAT_FP32);
     refuse(&f, &m, "worker 0 pushes 5 floats for its request 1, whose list has 4");
 
     const struct {
@@ -559,7 +559,7 @@ static void test_refused(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         memcpy(list.ranges, wrong[i].ranges, sizeof wrong[i].ranges);
         list.n_ranges = 1 + (wrong[i].ranges[1].first != 0);
-        m = make_step(&f, body, 1, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
+        m = make_step(&f, body, 1, NULL, 0, 0, 0, &list, MST_FLOAT_FP32);
         refuse(&f, &m, wrong[i].sentence);
     }
 
@@ -584,7 +584,7 @@ static void test_watch(void **state)
     start(&f, &plain);
     assert_int_equal(mst_store_eval_size(f.store), 0);
     draw_list(&f, &f.lists[0], 0, 2);
-    mst_message m = make_step(&f, f.bodies[0], 0, NULL, 0, 0, 0, &f.lists[0], MST_WIRE_FP32);
+    mst_message m = make_step(&f, f.bodies[0], 0, NULL, 0, 0, 0, &f.lists[0], MST_FLOAT_FP32);
     m.type = MST_PS_EVAL_LIST;
     assert_int_equal(mst_store_eval_list(f.store, &m, f.bodies[0]), MST_OK);
     m.flags = 0;
@@ -654,8 +654,8 @@ static void test_short_memory(void **state)
                                      .n_workers = 2,
                                      .n_threads = 2,
                                      .clip = true};
-        mst_message pull = make_step(&f, f.bodies[0], 0, NULL, 0, 0, 0, &f.lists[0], MST_WIRE_BF16);
-        mst_message push = make_step(&f, f.bodies[1], 1, g_floats[0], n, 0, 1, NULL, MST_WIRE_BF16);
+        mst_message pull = make_step(&f, f.bodies[0], 0, NULL, 0, 0, 0, &f.lists[0], MST_FLOAT_BF16);
+        mst_message push = make_step(&f, f.bodies[1], 1, g_floats[0], n, 0, 1, NULL, MST_FLOAT_BF16);
         mst_alloc_fail_at(k);
         mst_status st = mst_store_new(&options, &store);
         if (st == MST_OK)

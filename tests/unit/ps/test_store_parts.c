@@ -55,7 +55,7 @@ static void stop(fixture *f)
 }
 
 /* A STEP that pulls the list with `request`, or pushes n floats for it. */
-static mst_status step(fixture *f, uint32_t request, const float *g, uint32_t n, mst_wire wire,
+static mst_status step(fixture *f, uint32_t request, const float *g, uint32_t n, mst_float_format wire,
                        mst_store_request *r)
 {
     mst_step_head head = {.rows = g != NULL, .push_floats = n, .part_floats = g != NULL ? 0 : 256};
@@ -69,8 +69,8 @@ static mst_status step(fixture *f, uint32_t request, const float *g, uint32_t n,
         m.flags |= MST_STEP_PUSH;
         m.request = 1u << 31;
         m.count = request;
-        mst_wire_encode(wire, g, n, f->body + MST_STEP_HEAD);
-        size += n * mst_wire_size(wire);
+        mst_float_encode(wire, g, n, f->body + MST_STEP_HEAD);
+        size += n * mst_float_size(wire);
     }
     mst_step_head_encode(&head, f->body);
     m.size = size;
@@ -78,23 +78,24 @@ static mst_status step(fixture *f, uint32_t request, const float *g, uint32_t n,
     return mst_store_read(f->store, 0, &m, f->body, staged ? &f->parts : NULL, staged ? f->values : NULL, r);
 }
 
-static mst_message part_of(uint32_t request, uint64_t first, uint64_t n, mst_wire wire)
+static mst_message part_of(uint32_t request, uint64_t first, uint64_t n, mst_float_format wire)
 {
     return (mst_message){.type = MST_PS_GRADIENT,
                          .flags = (uint32_t)wire << MST_STEP_WIRE_SHIFT,
                          .count = request,
                          .step = first,
-                         .size = n * mst_wire_size(wire)};
+                         .size = n * mst_float_size(wire)};
 }
 
-static void push_part(fixture *f, uint32_t request, const float *g, uint64_t first, uint64_t n, mst_wire wire)
+static void push_part(fixture *f, uint32_t request, const float *g, uint64_t first, uint64_t n,
+                      mst_float_format wire)
 {
     mst_message m = part_of(request, first, n, wire);
     mst_store_parts next;
     assert_int_equal(mst_store_part(f->store, 0, &m, &f->parts, &next), MST_OK);
     assert_int_equal(next.from, first);
     assert_int_equal(next.floats, 900);
-    mst_wire_encode(wire, g + first, n, f->values + first * mst_wire_size(wire));
+    mst_float_encode(wire, g + first, n, f->values + first * mst_float_size(wire));
     f->parts = next;
 }
 
@@ -104,19 +105,19 @@ static void parts_make_a_push(void **state)
     (void)state;
     for (int i = 0; i < 900; i++)
         g[i] = (float)(i % 7) / 8.0f;
-    for (int wire = MST_WIRE_FP32; wire <= MST_WIRE_FP16; wire++) {
+    for (int wire = MST_FLOAT_FP32; wire <= MST_FLOAT_FP16; wire++) {
         const mst_update u = {.lr = 0.5f, .step = 1};
         for (int parts = 0; parts < 2; parts++) {
             fixture *f = start();
             mst_store_request r;
             const mst_store_request *one = &r;
-            assert_int_equal(step(f, 5, NULL, 0, (mst_wire)wire, &r), MST_OK);
+            assert_int_equal(step(f, 5, NULL, 0, (mst_float_format)wire, &r), MST_OK);
             if (parts) {
-                push_part(f, 5, g, 600, 300, (mst_wire)wire);
-                push_part(f, 5, g, 599, 1, (mst_wire)wire);
-                push_part(f, 5, g, 70, 529, (mst_wire)wire);
+                push_part(f, 5, g, 600, 300, (mst_float_format)wire);
+                push_part(f, 5, g, 599, 1, (mst_float_format)wire);
+                push_part(f, 5, g, 70, 529, (mst_float_format)wire);
             }
-            assert_int_equal(step(f, 5, g, parts ? 70 : 900, (mst_wire)wire, &r), MST_OK);
+            assert_int_equal(step(f, 5, g, parts ? 70 : 900, (mst_float_format)wire, &r), MST_OK);
             assert_int_equal(r.head.push_floats, 900);
             assert_int_equal(mst_store_apply(f->store, &one, 1, &u), MST_OK);
             if (parts)
@@ -143,40 +144,40 @@ static void wrong_parts_are_refused(void **state)
     fixture *f = start();
     mst_store_request r;
     (void)state;
-    refuse(f, 0, part_of(5, 600, 300, MST_WIRE_FP32), "whose list is not known to server 0");
-    assert_int_equal(step(f, 5, NULL, 0, MST_WIRE_FP32, &r), MST_OK);
-    assert_int_equal(step(f, 6, NULL, 0, MST_WIRE_FP32, &r), MST_OK);
-    refuse(f, 1, part_of(5, 600, 300, MST_WIRE_FP32), "whose list is not known");
-    refuse(f, 9, part_of(5, 600, 300, MST_WIRE_FP32), "whose list is not known");
-    refuse(f, 0, part_of(5, 600, 299, MST_WIRE_FP32), "where 900 floats are to come");
-    refuse(f, 0, part_of(5, 601, 300, MST_WIRE_FP32), "where 900 floats are to come");
-    refuse(f, 0, part_of(5, 0, 0, MST_WIRE_FP32), "a part of 0 bytes");
-    refuse(f, 0, part_of(5, UINT64_MAX - 99, 1000, MST_WIRE_FP32), "where 900 floats are to come");
-    refuse(f, 0, part_of(5, 0, UINT64_MAX / 8, MST_WIRE_FP32), "where 900 floats are to come");
-    mst_message odd = part_of(5, 600, 300, MST_WIRE_FP32);
+    refuse(f, 0, part_of(5, 600, 300, MST_FLOAT_FP32), "whose list is not known to server 0");
+    assert_int_equal(step(f, 5, NULL, 0, MST_FLOAT_FP32, &r), MST_OK);
+    assert_int_equal(step(f, 6, NULL, 0, MST_FLOAT_FP32, &r), MST_OK);
+    refuse(f, 1, part_of(5, 600, 300, MST_FLOAT_FP32), "whose list is not known");
+    refuse(f, 9, part_of(5, 600, 300, MST_FLOAT_FP32), "whose list is not known");
+    refuse(f, 0, part_of(5, 600, 299, MST_FLOAT_FP32), "where 900 floats are to come");
+    refuse(f, 0, part_of(5, 601, 300, MST_FLOAT_FP32), "where 900 floats are to come");
+    refuse(f, 0, part_of(5, 0, 0, MST_FLOAT_FP32), "a part of 0 bytes");
+    refuse(f, 0, part_of(5, UINT64_MAX - 99, 1000, MST_FLOAT_FP32), "where 900 floats are to come");
+    refuse(f, 0, part_of(5, 0, UINT64_MAX / 8, MST_FLOAT_FP32), "where 900 floats are to come");
+    mst_message odd = part_of(5, 600, 300, MST_FLOAT_FP32);
     odd.size++;
     refuse(f, 0, odd, "a part of 1201 bytes");
-    odd = part_of(5, 600, 300, MST_WIRE_FP32);
+    odd = part_of(5, 600, 300, MST_FLOAT_FP32);
     odd.flags = 3u << MST_STEP_WIRE_SHIFT;
     refuse(f, 0, odd, "flags 0x300, some of which are undefined");
     odd.flags = MST_STEP_PUSH;
     refuse(f, 0, odd, "flags 0x1, some of which are undefined");
 
-    push_part(f, 5, g, 600, 300, MST_WIRE_FP32);
-    refuse(f, 0, part_of(5, 600, 300, MST_WIRE_FP32), "where 600 floats are to come"); /* once more */
-    refuse(f, 0, part_of(5, 200, 300, MST_WIRE_FP32), "where 600 floats are to come"); /* with a gap */
-    refuse(f, 0, part_of(5, 300, 301, MST_WIRE_FP32), "where 600 floats are to come"); /* beyond it */
-    refuse(f, 0, part_of(5, 300, 300, MST_WIRE_BF16), "before all is there for request 5");
-    refuse(f, 0, part_of(6, 600, 300, MST_WIRE_FP32), "before all is there for request 5");
+    push_part(f, 5, g, 600, 300, MST_FLOAT_FP32);
+    refuse(f, 0, part_of(5, 600, 300, MST_FLOAT_FP32), "where 600 floats are to come"); /* once more */
+    refuse(f, 0, part_of(5, 200, 300, MST_FLOAT_FP32), "where 600 floats are to come"); /* with a gap */
+    refuse(f, 0, part_of(5, 300, 301, MST_FLOAT_FP32), "where 600 floats are to come"); /* beyond it */
+    refuse(f, 0, part_of(5, 300, 300, MST_FLOAT_BF16), "before all is there for request 5");
+    refuse(f, 0, part_of(6, 600, 300, MST_FLOAT_FP32), "before all is there for request 5");
     /* a STEP that does not end it */
-    assert_int_equal(step(f, 5, g, 599, MST_WIRE_FP32, &r), MST_EINPUT);
+    assert_int_equal(step(f, 5, g, 599, MST_FLOAT_FP32, &r), MST_EINPUT);
     assert_non_null(strstr(mst_error_text(), "where parts left 600 of request 5"));
-    assert_int_equal(step(f, 6, g, 600, MST_WIRE_FP32, &r), MST_EINPUT);
-    assert_int_equal(step(f, 5, g, 600, MST_WIRE_BF16, &r), MST_EINPUT);
-    assert_int_equal(step(f, 5, g, 900, MST_WIRE_FP32, &r), MST_EINPUT);
-    assert_int_equal(step(f, 5, g, 600, MST_WIRE_FP32, &r), MST_OK);
+    assert_int_equal(step(f, 6, g, 600, MST_FLOAT_FP32, &r), MST_EINPUT);
+    assert_int_equal(step(f, 5, g, 600, MST_FLOAT_BF16, &r), MST_EINPUT);
+    assert_int_equal(step(f, 5, g, 900, MST_FLOAT_FP32, &r), MST_EINPUT);
+    assert_int_equal(step(f, 5, g, 600, MST_FLOAT_FP32, &r), MST_OK);
     mst_store_forget(f->store, 0);
-    refuse(f, 0, part_of(5, 300, 300, MST_WIRE_FP32), "whose list is not known");
+    refuse(f, 0, part_of(5, 300, 300, MST_FLOAT_FP32), "whose list is not known");
     stop(f);
 }
 
@@ -187,7 +188,7 @@ static void answers_in_parts_are_the_answer(void **state)
     mst_piece pieces[3];
     float whole[900], part[900];
     (void)state;
-    assert_int_equal(step(f, 1, NULL, 0, MST_WIRE_FP32, &r), MST_OK);
+    assert_int_equal(step(f, 1, NULL, 0, MST_FLOAT_FP32, &r), MST_OK);
     assert_int_equal(r.head.part_floats, 256);
     assert_int_equal(mst_store_reply_size(f->store, &r), sizeof whole);
     mst_store_reply(f->store, &r, whole);
@@ -210,7 +211,7 @@ static void answers_in_parts_are_the_answer(void **state)
     assert_int_equal(mst_key_list_below(r.pulled, 450), 400);
     assert_int_equal(mst_key_list_below(r.pulled, 501), 401);
     assert_int_equal(mst_key_list_below(r.pulled, UINT64_MAX), 900);
-    assert_int_equal(step(f, 2, NULL, 0, MST_WIRE_BF16, &r), MST_OK);
+    assert_int_equal(step(f, 2, NULL, 0, MST_FLOAT_BF16, &r), MST_OK);
     assert_int_equal(mst_store_reply_pieces(f->store, &r, 0, 10, pieces, 3), 0);
     stop(f);
 }

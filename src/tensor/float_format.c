@@ -1,14 +1,14 @@
-/* Floats on the wire; contract in half.h.
+/* Floats on the wire; contract in float_format.h.
  *
  * bf16 is the upper half of a float, rounded by adding just under half of its last place (exactly half where
  * that makes it even): integer work that compilers vectorise. fp16 has conversion instructions on x86; the
  * portable way gives the same bits, NANs included: they become quiet and keep the upper bits of their
  * payload. */
-#include "tensor/half.h"
+#include "tensor/float_format.h"
 
 #include <string.h>
 
-#include "tensor/half_impl.h"
+#include "tensor/float_format_impl.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "floats travel as they lie in memory");
 
@@ -203,50 +203,50 @@ AVX512 static void decode_fp16_avx512(const uint8_t *in, size_t n, float *out)
 
 /* ---- choice ---- */
 
-void mst_wire_encode_with(mst_isa isa, mst_wire wire, const float *in, size_t n, void *out)
+void mst_float_encode_with(mst_isa isa, mst_float_format wire, const float *in, size_t n, void *out)
 {
     if (n == 0)
         return;
-    if (wire == MST_WIRE_FP32)
+    if (wire == MST_FLOAT_FP32)
         memcpy(out, in, n * sizeof *in);
 #ifdef __x86_64__
     else if (isa == MST_ISA_AVX512)
-        (wire == MST_WIRE_BF16 ? encode_bf16_avx512 : encode_fp16_avx512)(in, n, out);
+        (wire == MST_FLOAT_BF16 ? encode_bf16_avx512 : encode_fp16_avx512)(in, n, out);
     else if (isa == MST_ISA_AVX2)
-        (wire == MST_WIRE_BF16 ? encode_bf16_avx2 : encode_fp16_avx2)(in, n, out);
+        (wire == MST_FLOAT_BF16 ? encode_bf16_avx2 : encode_fp16_avx2)(in, n, out);
 #endif
-    else if (wire == MST_WIRE_BF16)
+    else if (wire == MST_FLOAT_BF16)
         encode_bf16(in, n, out);
     else
         encode_fp16(in, n, out);
     (void)isa;
 }
 
-void mst_wire_decode_with(mst_isa isa, mst_wire wire, const void *in, size_t n, float *out)
+void mst_float_decode_with(mst_isa isa, mst_float_format wire, const void *in, size_t n, float *out)
 {
     if (n == 0)
         return;
-    if (wire == MST_WIRE_FP32)
+    if (wire == MST_FLOAT_FP32)
         memcpy(out, in, n * sizeof *out);
 #ifdef __x86_64__
     else if (isa == MST_ISA_AVX512)
-        (wire == MST_WIRE_BF16 ? decode_bf16_avx512 : decode_fp16_avx512)(in, n, out);
+        (wire == MST_FLOAT_BF16 ? decode_bf16_avx512 : decode_fp16_avx512)(in, n, out);
     else if (isa == MST_ISA_AVX2)
-        (wire == MST_WIRE_BF16 ? decode_bf16_avx2 : decode_fp16_avx2)(in, n, out);
+        (wire == MST_FLOAT_BF16 ? decode_bf16_avx2 : decode_fp16_avx2)(in, n, out);
 #endif
-    else if (wire == MST_WIRE_BF16)
+    else if (wire == MST_FLOAT_BF16)
         decode_bf16(in, n, out);
     else
         decode_fp16(in, n, out);
     (void)isa;
 }
 
-void mst_wire_encode(mst_wire wire, const float *in, size_t n, void *out)
+void mst_float_encode(mst_float_format wire, const float *in, size_t n, void *out)
 {
-    mst_wire_encode_with(mst_isa_best(), wire, in, n, out);
+    mst_float_encode_with(mst_isa_best(), wire, in, n, out);
 }
 
-void mst_wire_decode(mst_wire wire, const void *in, size_t n, float *out)
+void mst_float_decode(mst_float_format wire, const void *in, size_t n, float *out)
 {
-    mst_wire_decode_with(mst_isa_best(), wire, in, n, out);
+    mst_float_decode_with(mst_isa_best(), wire, in, n, out);
 }

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "tensor/half_impl.h"
+#include "tensor/float_format_impl.h"
 
 static float float_of(uint32_t bits)
 {
@@ -29,9 +29,9 @@ static uint32_t bits_of(float x)
 }
 
 /* The value of a finite half. */
-static double value_of(mst_wire wire, uint16_t half)
+static double value_of(mst_float_format wire, uint16_t half)
 {
-    int exponent_bits = wire == MST_WIRE_BF16 ? 8 : 5, fraction_bits = 15 - exponent_bits;
+    int exponent_bits = wire == MST_FLOAT_BF16 ? 8 : 5, fraction_bits = 15 - exponent_bits;
     int bias = (1 << (exponent_bits - 1)) - 1;
     int exponent = half >> fraction_bits & ((1 << exponent_bits) - 1);
     int fraction = half & ((1 << fraction_bits) - 1);
@@ -40,18 +40,18 @@ static double value_of(mst_wire wire, uint16_t half)
     return half & 0x8000 ? -size : size;
 }
 
-static uint16_t infinity_of(mst_wire wire)
+static uint16_t infinity_of(mst_float_format wire)
 {
-    return wire == MST_WIRE_BF16 ? 0x7F80 : 0x7C00;
+    return wire == MST_FLOAT_BF16 ? 0x7F80 : 0x7C00;
 }
 
-static bool is_nan(mst_wire wire, uint16_t half)
+static bool is_nan(mst_float_format wire, uint16_t half)
 {
     return (half & 0x7FFF) > infinity_of(wire);
 }
 
 /* The nearest half of a float, by search among all: ties to the even one, fp16 saturating. */
-static uint16_t nearest(mst_wire wire, float x)
+static uint16_t nearest(mst_float_format wire, float x)
 {
     uint16_t sign = bits_of(x) >> 16 & 0x8000, infinity = infinity_of(wire);
     double size = fabs((double)x);
@@ -65,7 +65,7 @@ static uint16_t nearest(mst_wire wire, float x)
         else
             high = middle;
     }
-    if (high == infinity && wire == MST_WIRE_FP16)
+    if (high == infinity && wire == MST_FLOAT_FP16)
         return sign | (uint16_t)low;
     /* bf16's infinity stands for the next power of two */
     double below = size - value_of(wire, (uint16_t)low);
@@ -74,13 +74,13 @@ static uint16_t nearest(mst_wire wire, float x)
     return sign | (uint16_t)(up ? high : low);
 }
 
-static void check_encode(mst_wire wire, const float *in, size_t n)
+static void check_encode(mst_float_format wire, const float *in, size_t n)
 {
     uint16_t *out = malloc(n * sizeof *out + 1);
     for (mst_isa isa = 0; isa < MST_ISA_COUNT; isa++) {
         if (!mst_isa_supported(isa))
             continue;
-        mst_wire_encode_with(isa, wire, in, n, out);
+        mst_float_encode_with(isa, wire, in, n, out);
         for (size_t i = 0; i < n; i++) {
             if (isnan(in[i])) {
                 assert_true(is_nan(wire, out[i]));
@@ -100,12 +100,12 @@ static void all_halves(void **state)
     float *out = malloc(65536 * sizeof *out);
     for (uint32_t h = 0; h < 65536; h++)
         in[h] = (uint16_t)h;
-    for (mst_wire wire = MST_WIRE_BF16; wire <= MST_WIRE_FP16; wire++)
+    for (mst_float_format wire = MST_FLOAT_BF16; wire <= MST_FLOAT_FP16; wire++)
         for (mst_isa isa = 0; isa < MST_ISA_COUNT; isa++) {
             if (!mst_isa_supported(isa))
                 continue;
-            mst_wire_decode_with(isa, wire, in, 65536, out);
-            mst_wire_encode_with(isa, wire, out, 65536, back);
+            mst_float_decode_with(isa, wire, in, 65536, out);
+            mst_float_encode_with(isa, wire, out, 65536, back);
             for (uint32_t h = 0; h < 65536; h++) {
                 assert_int_equal(bits_of(out[h]) >> 31, h >> 15);
                 if (is_nan(wire, in[h])) {
@@ -128,7 +128,7 @@ static void all_halves(void **state)
 static void ties(void **state)
 {
     (void)state;
-    for (mst_wire wire = MST_WIRE_BF16; wire <= MST_WIRE_FP16; wire++) {
+    for (mst_float_format wire = MST_FLOAT_BF16; wire <= MST_FLOAT_FP16; wire++) {
         size_t n = 0;
         float *in = malloc(8 * 32768 * sizeof *in);
         for (uint32_t h = 0; h + 1 < infinity_of(wire); h++) {
@@ -158,14 +158,14 @@ static void special_floats(void **state)
     float in[3 * N];
     for (size_t i = 0; i < 3 * N; i++) /* each at several places of a vector */
         in[i] = float_of(bits[i % N]);
-    check_encode(MST_WIRE_BF16, in, 3 * N);
-    check_encode(MST_WIRE_FP16, in, 3 * N);
+    check_encode(MST_FLOAT_BF16, in, 3 * N);
+    check_encode(MST_FLOAT_FP16, in, 3 * N);
     uint16_t half;
-    mst_wire_encode(MST_WIRE_FP16, (float[]){-1e30f}, 1, &half);
+    mst_float_encode(MST_FLOAT_FP16, (float[]){-1e30f}, 1, &half);
     assert_int_equal(half, 0xFBFF); /* -65504 */
-    mst_wire_encode(MST_WIRE_FP16, (float[]){-INFINITY}, 1, &half);
+    mst_float_encode(MST_FLOAT_FP16, (float[]){-INFINITY}, 1, &half);
     assert_int_equal(half, 0xFC00);
-    mst_wire_encode(MST_WIRE_BF16, (float[]){1.0f}, 1, &half);
+    mst_float_encode(MST_FLOAT_BF16, (float[]){1.0f}, 1, &half);
     assert_int_equal(half, 0x3F80);
 }
 
@@ -178,8 +178,8 @@ static void random_floats(void **state)
     mst_rng_init(&rng, 9, MST_RNG_TEST, 0);
     for (size_t i = 0; i < N; i++)
         in[i] = i % 2 ? float_of(mst_rng_u32(&rng)) : (float)(mst_rng_normal(&rng) * 1e-5);
-    check_encode(MST_WIRE_BF16, in, N);
-    check_encode(MST_WIRE_FP16, in, N);
+    check_encode(MST_FLOAT_BF16, in, N);
+    check_encode(MST_FLOAT_FP16, in, N);
     free(in);
 }
 
@@ -193,7 +193,7 @@ static void lengths(void **state)
     mst_rng_init(&rng, 10, MST_RNG_TEST, 0);
     for (size_t i = 0; i < 100; i++)
         in[i] = i % 5 ? float_of(mst_rng_u32(&rng)) : float_of(0x7F800001 + mst_rng_below(&rng, 0x7FFFFE));
-    for (mst_wire wire = MST_WIRE_FP32; wire <= MST_WIRE_FP16; wire++)
+    for (mst_float_format wire = MST_FLOAT_FP32; wire <= MST_FLOAT_FP16; wire++)
         for (size_t n = 0; n <= 100; n++)
             for (size_t shift = 0; shift < 2; shift++)
                 for (mst_isa isa = 0; isa < MST_ISA_COUNT; isa++) {
@@ -202,13 +202,13 @@ static void lengths(void **state)
                     unsigned k = isa != 0;
                     memset(wire_bytes[k], 0xAA, sizeof wire_bytes[k]);
                     memset(out[k], 0xAA, sizeof out[k]);
-                    mst_wire_encode_with(isa, wire, in, n, wire_bytes[k] + shift);
-                    mst_wire_decode_with(isa, wire, wire_bytes[k] + shift, n, out[k]);
-                    assert_int_equal(wire_bytes[k][shift + n * mst_wire_size(wire)], 0xAA);
+                    mst_float_encode_with(isa, wire, in, n, wire_bytes[k] + shift);
+                    mst_float_decode_with(isa, wire, wire_bytes[k] + shift, n, out[k]);
+                    assert_int_equal(wire_bytes[k][shift + n * mst_float_size(wire)], 0xAA);
                     assert_int_equal(bits_of(out[k][n]), 0xAAAAAAAA);
                     assert_memory_equal(wire_bytes[0], wire_bytes[k], sizeof wire_bytes[k]);
                     assert_memory_equal(out[0], out[k], sizeof out[k]);
-                    if (wire == MST_WIRE_FP32)
+                    if (wire == MST_FLOAT_FP32)
                         assert_memory_equal(out[k], in, n * sizeof *in);
                 }
 }
