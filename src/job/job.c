@@ -12,8 +12,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "job/job_impl.h"
+#include "train/data_identity.h"
 #include "train/settings.h"
-#include "train/source.h"
 
 #define HELLO_MS  5000
 #define MAX_QUEUE (4ull << 30) /* of replies that a worker has not read; one may be a large model */
@@ -61,7 +61,7 @@ mst_status mst_job_data(const mst_job_config *config, mst_job_set set, json_t **
     bool own = set == MST_JOB_TRAIN && (train->strategy->shard == MST_SHARD_LOCAL || train->open_own != NULL);
     json_t *source = NULL;
     if (files->n > 0)
-        TRY(mst_source_of(files, own, &source));
+        TRY(mst_data_identity_of(files, own, &source));
     *out = json_object_get(source, "checksum") != NULL ? json_incref(source) : json_null();
     json_decref(source);
     return MST_OK;
@@ -85,8 +85,8 @@ mst_status mst_job_same_data(mst_job_set set, const json_t *theirs, const char *
     return mst_fail(
         MST_EINPUT,
         "%s %s %s (%s, checksum %s), but %s was given %s (%s, checksum %s): give all the same data%s", who,
-        uses[set], mst_source_name(theirs, one, sizeof one), job_data_text(theirs, "size"),
-        job_data_text(theirs, "checksum"), whose, mst_source_name(ours, other, sizeof other),
+        uses[set], mst_data_identity_name(theirs, one, sizeof one), job_data_text(theirs, "size"),
+        job_data_text(theirs, "checksum"), whose, mst_data_identity_name(ours, other, sizeof other),
         job_data_text(ours, "size"), job_data_text(ours, "checksum"),
         shardable && set == MST_JOB_TRAIN ? ", or --shard local where each has its own" : "");
 }

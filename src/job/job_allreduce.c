@@ -20,7 +20,7 @@
 #include "job/rank_log.h"
 #include "run/run_dir.h"
 #include "strategy/allreduce.h"
-#include "strategy/comm_share.h"
+#include "strategy/comm_broadcast.h"
 #include "train/training.h"
 
 /* Requests to stop and to save for rank 0's training: its own signals, and those of other ranks. A process is
@@ -86,7 +86,7 @@ static mst_status ranks_compare(int rank, const json_t *mine, const json_t *thei
 static mst_status ranks_agree(mst_comm *comm, const json_t *mine, const char *prefix)
 {
     char *text = json_dumps(mine, JSON_COMPACT), **all = NULL;
-    mst_status st = text == NULL ? mst_fail_memory() : mst_comm_collect_texts(comm, text, &all);
+    mst_status st = text == NULL ? mst_fail_memory() : mst_comm_gather_texts(comm, text, &all);
     for (int r = 0; st == MST_OK && all != NULL && r < mst_comm_mpi(comm)->size; r++) {
         json_t *theirs = json_loads(all[r], 0, NULL);
         st = json_is_object(theirs) ? ranks_compare(r, mine, theirs, prefix)
@@ -106,7 +106,7 @@ static mst_status ranks_share_job(const mst_job_config *config, mst_comm *comm)
     json_t *job = mst_job_json(config->train);
     char *text = job != NULL ? json_dumps(job, JSON_COMPACT) : NULL, *received = NULL;
     json_decref(job);
-    mst_status st = text == NULL ? mst_fail_memory() : mst_comm_share_text(comm, text, &received);
+    mst_status st = text == NULL ? mst_fail_memory() : mst_comm_broadcast_text(comm, text, &received);
     free(text); /* jansson's allocation */
     TRY(st);
     job = json_loads(received, 0, NULL);
@@ -144,7 +144,7 @@ static mst_status ranks_share_start(mst_comm *comm, const mst_training *training
     snprintf(text, sizeof text, "%llu %d",
              root ? (unsigned long long)mst_run_log_at(training->log)->steps : 0ull,
              (int)training->options.observe);
-    TRY(mst_comm_share_text(comm, text, &shared));
+    TRY(mst_comm_broadcast_text(comm, text, &shared));
     int n = sscanf(shared, "%llu %d", &at, &observes);
     mst_free(shared);
     *step = at;

@@ -24,7 +24,7 @@ void mst_coordinator_fini(mst_server *s)
     mst_coordinator *co = s->co;
     if (co == NULL)
         return;
-    mst_row_plan_fini(&co->rows);
+    mst_rows_fini(&co->rows);
     mst_cuts_fini(&co->cuts);
     mst_members_fini(s);
     json_decref(co->start.plan);
@@ -43,7 +43,7 @@ static mst_status coordinator_take_report(mst_server *s, uint32_t worker, const 
     member->done = true;
     if (mst_has_quorum(s)) /* its pushes do not count towards the quorum any more */
         TRY(mst_steps_try_close(s));
-    return mst_coordinator_look(s);
+    return mst_coordinator_advance(s);
 }
 
 static mst_status coordinator_take_failure(mst_server *s, bool worker, uint32_t index, const json_t *json)
@@ -116,7 +116,7 @@ mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_messa
         json_decref(json);
         return st;
     case MST_PS_WANT:
-        return worker ? mst_row_plan_wanted(s, index, m) : MST_OK;
+        return worker ? mst_rows_wanted(s, index, m) : MST_OK;
     case MST_PS_READY:
         if (!worker && m->flags & MST_READY_EVAL_LIST)
             return mst_cuts_listed(s, m->count);
@@ -260,7 +260,7 @@ void mst_coordinator_broadcast_end(mst_server *s)
 
 /* ---- the course of the job ---- */
 
-mst_status mst_coordinator_look(mst_server *s)
+mst_status mst_coordinator_advance(mst_server *s)
 {
     mst_coordinator *co = s->co;
     unsigned due = 0;
@@ -281,21 +281,21 @@ mst_status mst_coordinator_look(mst_server *s)
     TRY(mst_cuts_due(s, &due));
     if (due & MST_DUE_END)
         TRY(mst_coordinator_stop(s));
-    TRY(mst_row_plan_offer(s));
+    TRY(mst_rows_offer(s));
     TRY(mst_steps_release_deferred(s));
     TRY(coordinator_stop_exhausted(s));
     bool slices = co->rows.sharding == MST_SHARDING_SLICES;
-    if (slices && co->phase <= MST_JOB_STOP && mst_row_plan_finished(s))
-        TRY(mst_row_plan_end_slices(s));
-    else if (!slices && co->phase == MST_JOB_RUN && mst_row_plan_finished(s))
+    if (slices && co->phase <= MST_JOB_STOP && mst_rows_finished(s))
+        TRY(mst_rows_end_slices(s));
+    else if (!slices && co->phase == MST_JOB_RUN && mst_rows_finished(s))
         TRY(mst_coordinator_stop(s));
     return coordinator_finish(s);
 }
 
-mst_status mst_coordinator_look_at_step(mst_server *s)
+mst_status mst_coordinator_advance_at_step(mst_server *s)
 {
     s->co->cuts.at_step = true;
-    mst_status st = mst_coordinator_look(s);
+    mst_status st = mst_coordinator_advance(s);
     s->co->cuts.at_step = false;
     return st;
 }
@@ -310,5 +310,5 @@ mst_status mst_coordinator_tick(mst_server *s)
     if (coordinator_stop_requested(s))
         TRY(mst_coordinator_stop(s));
     TRY(mst_pace_check_stalls(s));
-    return mst_coordinator_look(s);
+    return mst_coordinator_advance(s);
 }

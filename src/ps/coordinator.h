@@ -19,7 +19,7 @@ mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_messa
 /* Checks time limits and the stop flag, then advances the job; called after every poll. */
 mst_status mst_coordinator_tick(mst_server *s);
 /* Acts on a change: reports progress, begins cuts, offers rows, ends the job. */
-mst_status mst_coordinator_look(mst_server *s);
+mst_status mst_coordinator_advance(mst_server *s);
 void mst_coordinator_broadcast_end(mst_server *s);
 
 /* ---- coordinator_members.c ---- */
@@ -34,9 +34,9 @@ void mst_restore_sent(mst_server *s, uint32_t server);
 /* ---- coordinator_rows.c ---- */
 
 /* The work item that goes with an answer of a synchronous step; false: none. */
-bool mst_row_plan_trailer(mst_server *s, uint32_t worker, mst_work *out);
+bool mst_rows_trailer(mst_server *s, uint32_t worker, mst_work *out);
 /* sync on streams: all workers have exhausted their rows of the epoch. */
-mst_status mst_row_plan_epoch_over(mst_server *s);
+mst_status mst_rows_epoch_over(mst_server *s);
 
 /* ---- coordinator_pace.c ---- */
 

@@ -149,7 +149,7 @@ mst_status mst_cuts_taken(mst_server *s)
         return MST_OK;
     if (!co->cuts.saving_best)
         co->cuts.saved_step = co->progress.steps;
-    json_t *plan = mst_row_plan_json(s);
+    json_t *plan = mst_rows_json(s);
     if (plan == NULL)
         return mst_fail_memory();
     TRY(s->hooks->checkpoint->begin(s->hooks->arg, &s->table, plan, co->cuts.saving_best));
@@ -201,7 +201,7 @@ mst_status mst_cuts_saved(mst_server *s, uint32_t number)
         co->cuts.saving = false;
         TRY(s->hooks->checkpoint->end(s->hooks->arg, true));
     }
-    return mst_coordinator_look(s);
+    return mst_coordinator_advance(s);
 }
 
 /* ---- evaluating ---- */
@@ -244,7 +244,7 @@ mst_status mst_cuts_listed(mst_server *s, uint32_t worker)
 {
     if (worker == s->co->cuts.chief)
         s->co->cuts.n_listed++;
-    return mst_coordinator_look(s);
+    return mst_coordinator_advance(s);
 }
 
 mst_status mst_cuts_result(mst_server *s, const mst_message *m, const json_t *json)
@@ -267,7 +267,7 @@ mst_status mst_cuts_result(mst_server *s, const mst_message *m, const json_t *js
     TRY(mst_cuts_settle_best(s));
     if (outcome.over)
         TRY(mst_coordinator_stop(s));
-    return mst_coordinator_look(s);
+    return mst_coordinator_advance(s);
 }
 
 /* ---- due evaluations and checkpoints ---- */

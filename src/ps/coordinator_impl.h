@@ -29,7 +29,7 @@ struct mst_coordinator {
     mst_progress progress;
     mst_job_member *members; /* by worker */
     mst_join_state joins;
-    mst_row_plan rows;
+    mst_job_rows rows;
     mst_job_pace pace;
     mst_cut_plan cuts;
     mst_job_outcome outcome;
@@ -40,9 +40,9 @@ static inline bool mst_alive(const mst_server *s, uint32_t worker)
     return s->co->members[worker].welcomed && !s->workers[worker].gone;
 }
 
-/* mst_coordinator_look when a synchronous step is complete and not answered: no server is beyond it, so that
- * a cut may begin. */
-mst_status mst_coordinator_look_at_step(mst_server *s);
+/* mst_coordinator_advance when a synchronous step is complete and not answered: no server is beyond it, so
+ * that a cut may begin. */
+mst_status mst_coordinator_advance_at_step(mst_server *s);
 /* Workers finish the requests in flight; the last evaluation and checkpoint follow. */
 mst_status mst_coordinator_stop(mst_server *s);
 mst_status mst_coordinator_send_stop(mst_server *s); /* STOP, to all workers */

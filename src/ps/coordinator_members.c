@@ -134,7 +134,7 @@ static mst_status members_place(mst_server *s)
     for (uint32_t i = 1; i < s->options.n_servers; i++)
         if (co->joins.servers[i].joined)
             TRY(members_set_up_server(s, i));
-    return mst_row_plan_begin(s);
+    return mst_rows_begin(s);
 }
 
 /* ---- admission ---- */
@@ -156,7 +156,7 @@ static mst_status members_welcome(mst_server *s, uint32_t worker)
                                    "step", (json_int_t)s->steps.applied, "epoch", (json_int_t)m->epoch,
                                    "sharding", mst_sharding_names[co->rows.sharding], "run", co->start.run,
                                    "workers", (json_int_t)s->options.n_workers)));
-    return mst_row_plan_first(s, worker);
+    return mst_rows_first(s, worker);
 }
 
 static mst_status members_start(mst_server *s)
@@ -197,7 +197,7 @@ static mst_status members_first_worker(mst_server *s, const json_t *join)
 {
     mst_coordinator *co = s->co;
     mst_server_start *start = &co->start;
-    TRY(mst_row_plan_choose(s, join));
+    TRY(mst_rows_choose(s, join));
     start->limit_steps = start->limit_rows = start->limit_epochs = UINT64_MAX;
     TRY(s->hooks->open(s->hooks->arg, join, start));
     s->model = start->model;
@@ -408,13 +408,13 @@ static mst_status members_lose(mst_server *s, uint32_t worker)
                 mst_ps_send(s->net, s->servers[i],
                             &(mst_message){.type = MST_PS_GONE, .count = worker, .step = w->gone_from})));
     mst_steps_forget(s, worker);
-    TRY(mst_row_plan_lost(s, worker, w->gone_from));
+    TRY(mst_rows_lost(s, worker, w->gone_from));
     if (co->cuts.chief == worker)
         mst_cuts_replace_chief(s);
     TRY(mst_cut_try(s));
     if (mst_is_sync(s))
         TRY(mst_steps_try_close(s));
-    return mst_coordinator_look(s);
+    return mst_coordinator_advance(s);
 }
 
 void mst_members_server_lost(mst_server *s, uint32_t server, const char *why)

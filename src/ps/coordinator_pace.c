@@ -36,10 +36,10 @@ mst_status mst_pace_applied(mst_server *s, uint64_t step, const mst_store_reques
     co->pace.closed_ns = mst_now_ns();
     for (uint32_t i = 0; i < n; i++) {
         pace_count_push(s, requests[i]);
-        mst_row_plan_pushed(s, requests[i]->worker, requests[i]->head.rows);
+        mst_rows_pushed(s, requests[i]->worker, requests[i]->head.rows);
     }
-    mst_row_plan_closed(s, step);
-    return mst_coordinator_look_at_step(s);
+    mst_rows_closed(s, step);
+    return mst_coordinator_advance_at_step(s);
 }
 
 void mst_pace_dropped(mst_server *s, uint32_t worker, const mst_store_request *request)
@@ -47,7 +47,7 @@ void mst_pace_dropped(mst_server *s, uint32_t worker, const mst_store_request *r
     mst_job_member *m = &s->co->members[worker];
     m->dropped_steps++;
     m->dropped_rows += request->head.rows;
-    mst_row_plan_pushed(s, worker, request->head.rows); /* its rows are used up */
+    mst_rows_pushed(s, worker, request->head.rows); /* its rows are used up */
 }
 
 /* ---- quorum ---- */
@@ -147,8 +147,8 @@ mst_status mst_pace_check_stalls(mst_server *s)
             snprintf(why, sizeof why, "it has pushed nothing for %" PRIu32 " s",
                      s->options.stall_timeout_ms / 1000);
             mst_server_expel(s, w, why);
-        } else if (idle && mst_row_plan_overdue(s, w, now - since)) {
-            TRY(mst_row_plan_take_back(s, w));
+        } else if (idle && mst_rows_overdue(s, w, now - since)) {
+            TRY(mst_rows_take_back(s, w));
         }
     }
     return MST_OK;

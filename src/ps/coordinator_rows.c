@@ -38,7 +38,7 @@ static uint64_t rows_left_of(uint64_t limit, uint64_t done)
     return limit == UINT64_MAX ? UINT64_MAX : limit > done ? limit - done : 0;
 }
 
-mst_status mst_row_plan_choose(mst_server *s, const json_t *join)
+mst_status mst_rows_choose(mst_server *s, const json_t *join)
 {
     mst_coordinator *co = s->co;
     const json_t *data = json_object_get(join, "data");
@@ -221,7 +221,7 @@ static mst_work rows_step_work(mst_server *s, uint32_t worker, uint64_t step)
                                                        : rows_stream_step(s, worker, step);
 }
 
-mst_status mst_row_plan_first(mst_server *s, uint32_t worker)
+mst_status mst_rows_first(mst_server *s, uint32_t worker)
 {
     if (!rows_stepped(s))
         return rows_streams(s->co) ? rows_give_grant(s, worker) : rows_give_lease(s, worker);
@@ -231,7 +231,7 @@ mst_status mst_row_plan_first(mst_server *s, uint32_t worker)
     return rows_send_work(s, worker, items, MST_AHEAD);
 }
 
-bool mst_row_plan_trailer(mst_server *s, uint32_t worker, mst_work *out)
+bool mst_rows_trailer(mst_server *s, uint32_t worker, mst_work *out)
 {
     if (!rows_stepped(s))
         return false;
@@ -248,7 +248,7 @@ static mst_status rows_check_any(const mst_coordinator *co)
                                                  : mst_fail(MST_EINPUT, "no worker has any rows to train on");
 }
 
-mst_status mst_row_plan_epoch_over(mst_server *s)
+mst_status mst_rows_epoch_over(mst_server *s)
 {
     TRY(rows_check_any(s->co));
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
@@ -262,7 +262,7 @@ mst_status mst_row_plan_epoch_over(mst_server *s)
     }
     s->co->progress.epoch++;
     s->co->progress.position = 0;
-    return mst_coordinator_look_at_step(s);
+    return mst_coordinator_advance_at_step(s);
 }
 
 /* async: the epoch of the job is that of the worker furthest behind. */
@@ -294,7 +294,7 @@ static mst_status rows_end_stream(mst_server *s, uint32_t worker)
 
 /* ---- the plan ---- */
 
-mst_status mst_row_plan_begin(mst_server *s)
+mst_status mst_rows_begin(mst_server *s)
 {
     mst_coordinator *co = s->co;
     const mst_server_start *start = &co->start;
@@ -345,7 +345,7 @@ mst_status mst_row_plan_begin(mst_server *s)
                           : mst_leases_new(&options, start->at.epoch, start->at.position, &co->rows.leases);
 }
 
-mst_status mst_row_plan_wanted(mst_server *s, uint32_t worker, const mst_message *m)
+mst_status mst_rows_wanted(mst_server *s, uint32_t worker, const mst_message *m)
 {
     mst_coordinator *co = s->co;
     if (!mst_alive(s, worker) || rows_stepped(s))
@@ -355,10 +355,10 @@ mst_status mst_row_plan_wanted(mst_server *s, uint32_t worker, const mst_message
     TRY(rows_streams(co) ? rows_give_grant(s, worker) : rows_give_lease(s, worker));
     if (mst_has_quorum(s)) /* which does not count a worker without rows */
         TRY(mst_steps_try_close(s));
-    return mst_coordinator_look(s);
+    return mst_coordinator_advance(s);
 }
 
-void mst_row_plan_pushed(mst_server *s, uint32_t worker, uint64_t rows)
+void mst_rows_pushed(mst_server *s, uint32_t worker, uint64_t rows)
 {
     mst_coordinator *co = s->co;
     mst_job_member *m = &co->members[worker];
@@ -382,7 +382,7 @@ static bool rows_remain(mst_coordinator *co, uint64_t step)
 }
 
 /* An epoch is over when its last row and the rows of lost workers are trained on. */
-void mst_row_plan_closed(mst_server *s, uint64_t step)
+void mst_rows_closed(mst_server *s, uint64_t step)
 {
     mst_coordinator *co = s->co;
     if (co->rows.sharding != MST_SHARDING_SLICES)
@@ -398,7 +398,7 @@ void mst_row_plan_closed(mst_server *s, uint64_t step)
     }
 }
 
-mst_status mst_row_plan_lost(mst_server *s, uint32_t worker, uint64_t first)
+mst_status mst_rows_lost(mst_server *s, uint32_t worker, uint64_t first)
 {
     mst_coordinator *co = s->co;
     uint64_t rows = 0;
@@ -429,13 +429,13 @@ mst_status mst_row_plan_lost(mst_server *s, uint32_t worker, uint64_t first)
     return MST_OK;
 }
 
-bool mst_row_plan_overdue(const mst_server *s, uint32_t worker, uint64_t silent_ns)
+bool mst_rows_overdue(const mst_server *s, uint32_t worker, uint64_t silent_ns)
 {
     const mst_leases *leases = s->co->rows.leases;
     return leases != NULL && mst_leases_overdue(leases, worker, silent_ns);
 }
 
-mst_status mst_row_plan_take_back(mst_server *s, uint32_t worker)
+mst_status mst_rows_take_back(mst_server *s, uint32_t worker)
 {
     uint64_t rows;
     TRY(mst_leases_return(s->co->rows.leases, worker, &rows));
@@ -455,13 +455,13 @@ static mst_status rows_resume_slices(mst_server *s)
     rows_plan(s, s->steps.applied + 1);
     for (uint32_t w = 0; co->rows.n_planned > s->steps.applied && w < s->options.n_workers; w++)
         if (mst_alive(s, w))
-            TRY(mst_row_plan_first(s, w));
+            TRY(mst_rows_first(s, w));
     if (co->rows.n_planned == s->steps.applied)
         co->rows.slices.n_missed = 0; /* beyond the limits */
     return MST_OK;
 }
 
-mst_status mst_row_plan_offer(mst_server *s)
+mst_status mst_rows_offer(mst_server *s)
 {
     mst_coordinator *co = s->co;
     if (co->rows.sharding == MST_SHARDING_SLICES)
@@ -477,7 +477,7 @@ mst_status mst_row_plan_offer(mst_server *s)
     return MST_OK;
 }
 
-mst_status mst_row_plan_end_slices(mst_server *s)
+mst_status mst_rows_end_slices(mst_server *s)
 {
     mst_coordinator *co = s->co;
     co->phase = MST_JOB_STOP;
@@ -485,7 +485,7 @@ mst_status mst_row_plan_end_slices(mst_server *s)
     return mst_coordinator_send_stop(s);
 }
 
-bool mst_row_plan_finished(const mst_server *s)
+bool mst_rows_finished(const mst_server *s)
 {
     const mst_coordinator *co = s->co;
     if (co->rows.sharding == MST_SHARDING_SLICES)
@@ -501,7 +501,7 @@ bool mst_row_plan_finished(const mst_server *s)
     return true;
 }
 
-json_t *mst_row_plan_json(const mst_server *s)
+json_t *mst_rows_json(const mst_server *s)
 {
     const mst_coordinator *co = s->co;
     if (co->rows.leases != NULL)
@@ -522,7 +522,7 @@ json_t *mst_row_plan_json(const mst_server *s)
     return json_pack("{s:o}", "missed", missed);
 }
 
-void mst_row_plan_fini(mst_row_plan *self)
+void mst_rows_fini(mst_job_rows *self)
 {
     mst_slices_fini(&self->slices);
     mst_leases_destroy(self->leases);

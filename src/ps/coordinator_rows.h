@@ -31,7 +31,7 @@ typedef struct mst_planned_step {
     uint32_t n_workers;
 } mst_planned_step;
 
-typedef struct mst_row_plan {
+typedef struct mst_job_rows {
     mst_sharding sharding;
     mst_slices slices;
     mst_planned_step planned[MST_AHEAD + 2]; /* by step number */
@@ -40,34 +40,34 @@ typedef struct mst_row_plan {
     mst_leases *leases;
     uint64_t granted_steps, granted_rows; /* streams */
     uint64_t repeats;                     /* rows trained on twice */
-} mst_row_plan;
+} mst_job_rows;
 
 extern const char *const mst_sharding_names[]; /* in WELCOME */
 
 /* Decides how rows are divided, from the first worker's JOIN. */
-mst_status mst_row_plan_choose(mst_server *s, const json_t *join);
-mst_status mst_row_plan_begin(mst_server *s);
+mst_status mst_rows_choose(mst_server *s, const json_t *join);
+mst_status mst_rows_begin(mst_server *s);
 /* The first work of a worker that was just welcomed. */
-mst_status mst_row_plan_first(mst_server *s, uint32_t worker);
+mst_status mst_rows_first(mst_server *s, uint32_t worker);
 /* WANT, from a worker. */
-mst_status mst_row_plan_wanted(mst_server *s, uint32_t worker, const mst_message *m);
-void mst_row_plan_pushed(mst_server *s, uint32_t worker, uint64_t rows);
+mst_status mst_rows_wanted(mst_server *s, uint32_t worker, const mst_message *m);
+void mst_rows_pushed(mst_server *s, uint32_t worker, uint64_t rows);
 /* A step has closed: updates the position. */
-void mst_row_plan_closed(mst_server *s, uint64_t step);
+void mst_rows_closed(mst_server *s, uint64_t step);
 /* The worker is lost; other workers get its rows. first: the first step that its pushes do not count for. */
-mst_status mst_row_plan_lost(mst_server *s, uint32_t worker, uint64_t first);
+mst_status mst_rows_lost(mst_server *s, uint32_t worker, uint64_t first);
 /* Other workers get the leased rows of a worker that makes no progress. */
-mst_status mst_row_plan_take_back(mst_server *s, uint32_t worker);
+mst_status mst_rows_take_back(mst_server *s, uint32_t worker);
 /* Whether that is due for a worker that has pushed nothing for silent_ns, while others are idle. */
-bool mst_row_plan_overdue(const mst_server *s, uint32_t worker, uint64_t silent_ns);
+bool mst_rows_overdue(const mst_server *s, uint32_t worker, uint64_t silent_ns);
 /* All rows within the limits are trained on. */
-bool mst_row_plan_finished(const mst_server *s);
+bool mst_rows_finished(const mst_server *s);
 /* Slices: all planned steps have closed, so that workers wait: stops them. */
-mst_status mst_row_plan_end_slices(mst_server *s);
+mst_status mst_rows_end_slices(mst_server *s);
 /* Sends work to idle workers. */
-mst_status mst_row_plan_offer(mst_server *s);
+mst_status mst_rows_offer(mst_server *s);
 /* For a checkpoint: new reference or NULL. */
-json_t *mst_row_plan_json(const mst_server *s);
-void mst_row_plan_fini(mst_row_plan *self);
+json_t *mst_rows_json(const mst_server *s);
+void mst_rows_fini(mst_job_rows *self);
 
 #endif

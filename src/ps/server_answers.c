@@ -75,7 +75,7 @@ static mst_status answers_gather_rest(mst_server *s, uint32_t worker, const mst_
     size_t whole = size;
     if (s->workers[worker].peer == MST_PEER_NONE)
         return MST_OK;
-    if (s->co != NULL && mst_is_sync(s) && r->values != NULL && mst_row_plan_trailer(s, worker, &work)) {
+    if (s->co != NULL && mst_is_sync(s) && r->values != NULL && mst_rows_trailer(s, worker, &work)) {
         flags |= MST_VALUES_WORK;
         whole += MST_WORK_SIZE;
     }

@@ -259,7 +259,7 @@ static mst_status steps_end_epoch(mst_server *s)
     if (exhausted == 0)
         return MST_OK;
     if (s->co != NULL)
-        TRY(mst_row_plan_epoch_over(s));
+        TRY(mst_rows_epoch_over(s));
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         mst_server_worker *w = &s->workers[i];
         if (!w->exhausted)

@@ -16,7 +16,7 @@
 #include "observe/spans.h"
 #include "ranks/rank_monitor.h"
 #include "strategy/allreduce_impl.h"
-#include "strategy/comm_share.h"
+#include "strategy/comm_broadcast.h"
 
 #define RECORDS_MS   10000      /* for the last records of the other ranks */
 #define ALONE_FLOATS (1u << 18) /* of a dense gradient that is not worth a hand-off: 1 MB */
@@ -124,9 +124,9 @@ static mst_status allreduce_join(mst_comm *comm, void *arg)
     mst_allreduce *self = arg;
     mst_params *params = self->base.env.params;
     if (self->n_ranks > 1) {
-        TRY(mst_comm_share_vector(comm, params->w, params->size));
+        TRY(mst_comm_broadcast_vector(comm, params->w, params->size));
         for (uint32_t s = 0; s < params->n_slots; s++)
-            TRY(mst_comm_share_vector(comm, params->slots[s], params->size));
+            TRY(mst_comm_broadcast_vector(comm, params->slots[s], params->size));
     }
     if (mst_allreduce_reduces(self))
         TRY(mst_grad_slices_choose(&self->slices, ways[self->reduction]));

@@ -2,8 +2,8 @@
 #include "base/figure.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "train/data_identity.h"
 #include "train/run_log_impl.h"
-#include "train/source.h"
 
 /* Finds out whether the run continues on other data than before, and where it began with the present data. */
 static void run_log_resume_data(mst_run_log *self, const json_t *extra)
@@ -17,7 +17,8 @@ static void run_log_resume_data(mst_run_log *self, const json_t *extra)
             0 &&
         (uint64_t)epoch <= p->epoch && (uint64_t)steps <= p->steps && (uint64_t)rows <= p->rows)
         self->start = (mst_data_start){(uint64_t)epoch, (uint64_t)steps, (uint64_t)rows, seconds};
-    if (how == MST_RESUME_SAME || (how == MST_RESUME_AUTO && mst_source_same(source, self->options.source)))
+    if (how == MST_RESUME_SAME ||
+        (how == MST_RESUME_AUTO && mst_data_identity_same(source, self->options.source)))
         return;
     json_decref(self->source_before);
     self->source_before = source != NULL ? json_incref(source) : json_object();
@@ -68,13 +69,13 @@ void mst_run_log_report_new_data(const mst_run_log *self)
     if (!mst_run_log_has_new_data(self))
         return;
     mst_info("%s continues on new data, %s, from step %llu; limits such as --epochs count from there", run,
-             mst_source_name(self->options.source, now, sizeof now),
+             mst_data_identity_name(self->options.source, now, sizeof now),
              (unsigned long long)self->progress.steps);
     /* the rest of a pipe cannot be read again, and a pipe cannot be the rest of a file */
-    if (self->position_then > 0 && !mst_source_reads_once(self->source_before) &&
-        !mst_source_reads_once(self->options.source))
+    if (self->position_then > 0 && !mst_data_identity_reads_once(self->source_before) &&
+        !mst_data_identity_reads_once(self->options.source))
         mst_warn("%s: the last pass over %s stopped after %s rows and will not be finished; --resume-data "
                  "same continues it",
-                 run, mst_source_name(self->source_before, before, sizeof before),
+                 run, mst_data_identity_name(self->source_before, before, sizeof before),
                  mst_figure_grouped(self->position_then, rows));
 }

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "data/origin.h"
 #include "report/verdict.h"
-#include "train/source.h"
+#include "train/data_identity.h"
 
 static const char *const role_names[] = {
     [MST_TRAINING_LOCAL] = "local",
@@ -88,7 +88,7 @@ static mst_status training_find_source(const mst_training *self, json_t **out)
     json_t *theirs = json_object_get(self->description, "files");
     bool own =
         self->strategy_options.strategy == MST_STRATEGY_PS && self->strategy_options.shard == MST_SHARD_LOCAL;
-    TRY(mst_source_of(self->config.files, own || self->config.open_own != NULL, out));
+    TRY(mst_data_identity_of(self->config.files, own || self->config.open_own != NULL, out));
     if (json_object_get(*out, "checksum") == NULL && json_is_object(theirs))
         json_object_update(*out, theirs);
     return MST_OK;

@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "mpi/fake_mpi.h"
-#include "strategy/comm_share.h"
+#include "strategy/comm_broadcast.h"
 #include "strategy/comm_thread.h"
 
 #define MAX_OPS 24
@@ -233,9 +233,9 @@ static void *text_thread(void *arg)
     me->status = mst_comm_new(&options, &me->comm);
     snprintf(mine, sizeof mine, "rank %d", me->fake.rank);
     if (me->status == MST_OK)
-        me->status = mst_comm_share_text(me->comm, me->fake.rank == 0 ? "do this" : "nothing", &heard);
+        me->status = mst_comm_broadcast_text(me->comm, me->fake.rank == 0 ? "do this" : "nothing", &heard);
     if (me->status == MST_OK)
-        me->status = mst_comm_collect_texts(me->comm, mine, &all);
+        me->status = mst_comm_gather_texts(me->comm, mine, &all);
     bool good =
         me->status == MST_OK && strcmp(heard, "do this") == 0 && (me->fake.rank == 0) == (all != NULL);
     for (int r = 0; all != NULL && r < 3; r++) {

@@ -1,5 +1,5 @@
-/* Texts and vectors between rank 0 and all ranks; contract in comm_share.h. */
-#include "strategy/comm_share.h"
+/* Broadcast and gather: texts and vectors between rank 0 and all ranks; contract in comm_broadcast.h. */
+#include "strategy/comm_broadcast.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static mst_status text_share(mst_comm *comm, void *arg)
     return t->out != NULL ? MST_OK : mst_fail_memory();
 }
 
-mst_status mst_comm_share_text(mst_comm *comm, const char *text, char **out)
+mst_status mst_comm_broadcast_text(mst_comm *comm, const char *text, char **out)
 {
     shared_texts t = {.text = text};
     TRY(mst_comm_call(comm, text_share, &t));
@@ -80,7 +80,7 @@ static mst_status text_collect(mst_comm *comm, void *arg)
     return MST_OK;
 }
 
-mst_status mst_comm_collect_texts(mst_comm *comm, const char *text, char ***out)
+mst_status mst_comm_gather_texts(mst_comm *comm, const char *text, char ***out)
 {
     size_t n = (size_t)mst_comm_mpi(comm)->size;
     shared_texts t = {.text = text};
@@ -104,7 +104,7 @@ mst_status mst_comm_collect_texts(mst_comm *comm, const char *text, char ***out)
 
 /* Blocks that are zero on rank 0 are not sent, and not written where they are zero already: memory that was
  * never touched stays unallocated. */
-mst_status mst_comm_share_vector(mst_comm *comm, float *data, uint64_t n)
+mst_status mst_comm_broadcast_vector(mst_comm *comm, float *data, uint64_t n)
 {
     uint64_t n_blocks = (n + BLOCK - 1) / BLOCK;
     bool root = mst_comm_mpi(comm)->rank == 0;

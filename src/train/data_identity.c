@@ -1,5 +1,5 @@
-/* The training data of a run; contract in source.h. */
-#include "train/source.h"
+/* The training data of a run; contract in data_identity.h. */
+#include "train/data_identity.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "data/fingerprint.h"
 #include "data/stream.h"
 
-mst_status mst_source_of(const mst_text_list *files, bool own, json_t **out)
+mst_status mst_data_identity_of(const mst_text_list *files, bool own, json_t **out)
 {
     mst_fingerprint f = {0};
     char size[48], checksum[16];
@@ -37,24 +37,24 @@ mst_status mst_source_of(const mst_text_list *files, bool own, json_t **out)
     return MST_OK;
 }
 
-bool mst_source_reads_once(const json_t *source)
+bool mst_data_identity_reads_once(const json_t *source)
 {
     return json_is_true(json_object_get(source, "once"));
 }
 
-bool mst_source_same(const json_t *then, const json_t *now)
+bool mst_data_identity_same(const json_t *then, const json_t *now)
 {
     json_t *was = json_object_get(then, "checksum"), *is = json_object_get(now, "checksum");
     if (then == NULL || now == NULL)
         return true;
-    if (mst_source_reads_once(now))
+    if (mst_data_identity_reads_once(now))
         return false;
     if (was != NULL && is != NULL)
         return json_equal(was, is) && json_equal(json_object_get(then, "size"), json_object_get(now, "size"));
     return json_equal(json_object_get(then, "files"), json_object_get(now, "files"));
 }
 
-const char *mst_source_name(const json_t *source, char *out, size_t size)
+const char *mst_data_identity_name(const json_t *source, char *out, size_t size)
 {
     const json_t *files = json_object_get(source, "files");
     const char *first = json_string_value(json_array_get(files, 0));
