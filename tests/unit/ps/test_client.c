@@ -66,8 +66,6 @@ static mst_status carry(mst_net *net, uint32_t peer, const mst_message *m, const
     assert_true(token == NULL || token == c->client);
     *p = (parcel){.server = peer - FIRST_PEER, .m = *m};
     c->n_pieces = n_pieces;
-    for (uint32_t i = 0; i < n_pieces; i++)
-        p->m.size += pieces[i].size;
     assert_non_null(p->body = malloc(p->m.size + 1));
     for (size_t i = 0, at = 0; i < n_pieces; at += pieces[i++].size)
         memcpy(p->body + at, pieces[i].data, pieces[i].size);
