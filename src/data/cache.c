@@ -57,7 +57,7 @@ static mst_status cache_damaged(const char *path, uint64_t offset, const char *w
 
 /* ---- header and table ---- */
 
-static mst_status check_header(const char *path, const mst_map *map, cache_header *h)
+static mst_status cache_check_header(const char *path, const mst_map *map, cache_header *h)
 {
     if (map->size >= 4 &&
         (memcmp(map->data, "\x1f\x8b", 2) == 0 || memcmp(map->data, "\x28\xb5\x2f\xfd", 4) == 0))
@@ -87,7 +87,7 @@ static mst_status check_header(const char *path, const mst_map *map, cache_heade
     return MST_OK;
 }
 
-static mst_status check_table(cache_file *f)
+static mst_status cache_check_table(cache_file *f)
 {
     const cache_header *h = &f->header;
     uint64_t first_body = cache_round(sizeof *h + h->key_size),
@@ -114,7 +114,7 @@ static mst_status check_table(cache_file *f)
     return MST_OK;
 }
 
-static const char *check_entry(const cache_header *h, const cache_entry *e, bool last)
+static const char *cache_check_entry(const cache_header *h, const cache_entry *e, bool last)
 {
     if (e->n_rows == 0 || e->n_rows > h->chunk_rows || (!last && e->n_rows != h->chunk_rows))
         return "a chunk has a wrong number of rows";
@@ -142,7 +142,7 @@ static const char *check_entry(const cache_header *h, const cache_entry *e, bool
 /* ---- bodies ---- */
 
 /* Nonzero when one of n numbers is an infinity or not a number. */
-static inline uint32_t not_finite(const uint32_t *bits, uint32_t n)
+static inline uint32_t cache_not_finite(const uint32_t *bits, uint32_t n)
 {
     uint32_t bad = 0;
     for (uint32_t j = 0; j < n; j++)
@@ -162,21 +162,21 @@ MST_WIDE static uint32_t first_bad_row(const mst_chunk *c)
         float label;
         memcpy(&label, record, sizeof label);
         uint32_t bad = !(label >= c->min_label && label <= c->max_label);
-        bad |= not_finite(record, numbers);
+        bad |= cache_not_finite(record, numbers);
         if (n > 0) {
             for (uint32_t j = 1; j < n; j++)
                 bad |= keys[j] < keys[j - 1];
             bad |= keys[0] < c->n_dense || keys[n - 1] > c->max_key;
         }
         if (c->has_values)
-            bad |= not_finite(keys + n, n);
+            bad |= cache_not_finite(keys + n, n);
         if (bad)
             return i;
     }
     return c->n_rows;
 }
 
-static bool positions_fit(const mst_chunk *c)
+static bool cache_positions_fit(const mst_chunk *c)
 {
     uint32_t head = mst_chunk_head_words(c);
     if (c->offsets[0] != 0 || c->offsets[c->n_rows] != c->n_words)
@@ -199,7 +199,7 @@ static const cache_file *cache_file_of(const cache_dataset *d, uint32_t c)
 }
 
 /* Sets *c to the chunk of an entry with its body at `words` and one reference. */
-static void set_chunk(mst_chunk *c, const cache_entry *e, const uint32_t *words)
+static void cache_set_chunk(mst_chunk *c, const cache_entry *e, const uint32_t *words)
 {
     *c = (mst_chunk){
         .n_rows = e->n_rows,
@@ -231,13 +231,13 @@ static const cache_entry *entry_of(const cache_dataset *d, uint32_t c, const cac
 }
 
 /* Checks rows in the file or in a copy of its body. */
-static mst_status check_rows(const mst_chunk *chunk, const cache_file *f, const cache_entry *e)
+static mst_status cache_check_rows(const mst_chunk *chunk, const cache_file *f, const cache_entry *e)
 {
     if (mst_crc32c(0, chunk->words, cache_body_bytes(e)) != e->crc) {
         TRY(mst_map_check(&f->map));
         return cache_damaged(f->path, e->offset, "a chunk does not match its checksum");
     }
-    if (chunk->stride == 0 && !positions_fit(chunk))
+    if (chunk->stride == 0 && !cache_positions_fit(chunk))
         return cache_damaged(f->path, e->offset, "a record reaches beyond its chunk");
     uint32_t row = first_bad_row(chunk);
     if (row < chunk->n_rows)
@@ -249,17 +249,17 @@ static mst_status check_rows(const mst_chunk *chunk, const cache_file *f, const 
     return MST_OK;
 }
 
-static mst_status check_body(mst_chunk *chunk)
+static mst_status cache_check_body(mst_chunk *chunk)
 {
     const cache_dataset *d = chunk->owner;
     const cache_file *f;
     const uint8_t *body;
     const cache_entry *e = entry_of(d, (uint32_t)(chunk - d->chunks), &f, &body);
     mst_map_populate(&f->map, e->offset, cache_body_bytes(e));
-    return check_rows(chunk, f, e);
+    return cache_check_rows(chunk, f, e);
 }
 
-static mst_status check_number(const mst_dataset *self, uint32_t c)
+static mst_status cache_check_number(const mst_dataset *self, uint32_t c)
 {
     return c < self->n_chunks
                ? MST_OK
@@ -269,13 +269,13 @@ static mst_status check_number(const mst_dataset *self, uint32_t c)
 static mst_status cache_peek(mst_dataset *self, uint32_t c, mst_chunk **out)
 {
     cache_dataset *d = (cache_dataset *)self;
-    TRY(check_number(self, c));
+    TRY(cache_check_number(self, c));
     mst_chunk_hold(&d->chunks[c]);
     *out = &d->chunks[c];
     return MST_OK;
 }
 
-static void free_copy(mst_chunk *chunk)
+static void cache_free_copy(mst_chunk *chunk)
 {
     mst_free(chunk);
 }
@@ -285,7 +285,7 @@ static mst_status cache_load(mst_dataset *self, uint32_t c, mst_chunk **out)
     cache_dataset *d = (cache_dataset *)self;
     const cache_file *f;
     const uint8_t *body;
-    TRY(check_number(self, c));
+    TRY(cache_check_number(self, c));
     const cache_entry *e = entry_of(d, c, &f, &body);
     size_t head = cache_round(sizeof(mst_chunk)), bytes = cache_body_bytes(e);
     uint8_t *block = mst_alloc_lines(head + bytes);
@@ -295,9 +295,9 @@ static mst_status cache_load(mst_dataset *self, uint32_t c, mst_chunk **out)
     uint32_t *words = (uint32_t *)(block + head);
     mst_map_populate(&f->map, e->offset, bytes);
     memcpy(words, body, bytes);
-    set_chunk(chunk, e, words);
-    chunk->destroy = free_copy;
-    mst_status st = check_rows(chunk, f, e);
+    cache_set_chunk(chunk, e, words);
+    chunk->destroy = cache_free_copy;
+    mst_status st = cache_check_rows(chunk, f, e);
     if (st == MST_OK)
         *out = chunk;
     else
@@ -353,12 +353,12 @@ static mst_status cache_open_file(cache_file *f, const char *path)
     if (f->path == NULL)
         return mst_fail_memory();
     TRY(mst_map_open(path, &f->map));
-    TRY(check_header(path, &f->map, &f->header));
-    TRY(check_table(f));
+    TRY(cache_check_header(path, &f->map, &f->header));
+    TRY(cache_check_table(f));
     const cache_header *h = &f->header;
     uint64_t n_rows = 0;
     for (uint32_t i = 0; i < h->n_chunks; i++) {
-        const char *problem = check_entry(h, &f->table[i], i + 1 == h->n_chunks);
+        const char *problem = cache_check_entry(h, &f->table[i], i + 1 == h->n_chunks);
         if (problem != NULL)
             return cache_damaged(path, h->table_offset + i * sizeof(cache_entry), problem);
         n_rows += f->table[i].n_rows;
@@ -370,7 +370,7 @@ static mst_status cache_open_file(cache_file *f, const char *path)
 
 /* With equal chunks, a division finds a row's chunk; so all files but the last must end on a whole chunk.
  */
-static mst_status join_file(cache_dataset *d, const cache_file *f, bool first, bool last)
+static mst_status cache_join_file(cache_dataset *d, const cache_file *f, bool first, bool last)
 {
     const cache_header *h = &f->header;
     mst_data_info *info = &d->base.info;
@@ -409,19 +409,19 @@ static mst_status join_file(cache_dataset *d, const cache_file *f, bool first, b
     return MST_OK;
 }
 
-static void make_chunks(cache_dataset *d, const cache_file *f)
+static void cache_make_chunks(cache_dataset *d, const cache_file *f)
 {
     for (uint32_t i = 0; i < f->header.n_chunks; i++) {
         mst_chunk *c = &d->chunks[f->first_chunk + i];
-        set_chunk(c, &f->table[i], (const uint32_t *)(f->map.data + f->table[i].offset));
+        cache_set_chunk(c, &f->table[i], (const uint32_t *)(f->map.data + f->table[i].offset));
         c->destroy = cache_keep;
-        c->check = check_body;
+        c->check = cache_check_body;
         c->owner = d;
     }
 }
 
 /* The last line of a file's source key: an object, or NULL. New reference. */
-static json_t *key_json(const cache_file *f)
+static json_t *cache_key_json(const cache_file *f)
 {
     const char *key = (const char *)f->map.data + sizeof f->header;
     size_t end = f->header.key_size, start;
@@ -433,10 +433,10 @@ static json_t *key_json(const cache_file *f)
 }
 
 /* The origin of the rows of a file joins that of the files before it; where one is not known, none is. */
-static mst_status join_origin(cache_dataset *d, const cache_file *f, bool first)
+static mst_status cache_join_origin(cache_dataset *d, const cache_file *f, bool first)
 {
     mst_status st = MST_OK;
-    json_t *root = key_json(f);
+    json_t *root = cache_key_json(f);
     const json_t *origin = mst_origin_in(root);
     if (first)
         d->base.origin = json_incref((json_t *)origin);
@@ -473,8 +473,8 @@ mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out)
         d->n_files = i + 1;
         f->first_chunk = d->base.n_chunks;
         TRY_OUT(st, cache_open_file(f, paths->items[i]));
-        TRY_OUT(st, join_file(d, f, i == 0, i + 1 == paths->n));
-        TRY_OUT(st, join_origin(d, f, i == 0));
+        TRY_OUT(st, cache_join_file(d, f, i == 0, i + 1 == paths->n));
+        TRY_OUT(st, cache_join_origin(d, f, i == 0));
     }
     d->chunks = mst_calloc((size_t)d->base.n_chunks + 1, sizeof *d->chunks);
     if (d->chunks == NULL) {
@@ -482,7 +482,7 @@ mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out)
         goto out;
     }
     for (size_t i = 0; i < d->n_files; i++)
-        make_chunks(d, &d->files[i]);
+        cache_make_chunks(d, &d->files[i]);
     d->base.labels_from = (int64_t)json_integer_value(json_object_get(d->base.origin, MST_ORIGIN_LABELS));
     *out = &d->base;
     d = NULL;
@@ -492,9 +492,9 @@ out:
     return st;
 }
 
-static json_t *key_options(const cache_file *f)
+static json_t *cache_key_options(const cache_file *f)
 {
-    json_t *root = key_json(f), *options = json_incref(json_object_get(root, "data"));
+    json_t *root = cache_key_json(f), *options = json_incref(json_object_get(root, "data"));
     json_decref(root);
     return options;
 }
@@ -504,9 +504,9 @@ json_t *mst_cache_options(const mst_dataset *dataset)
     if (dataset->ops != &cache_ops)
         return NULL;
     const cache_dataset *d = (const cache_dataset *)dataset;
-    json_t *options = key_options(&d->files[0]);
+    json_t *options = cache_key_options(&d->files[0]);
     for (size_t i = 1; i < d->n_files && options != NULL; i++) {
-        json_t *other = key_options(&d->files[i]);
+        json_t *other = cache_key_options(&d->files[i]);
         if (!json_equal(options, other)) {
             json_decref(options);
             options = NULL;

@@ -46,7 +46,7 @@ typedef struct tables {
 
 extern const mst_format mst_format_criteo;
 
-static uint32_t bucket_of(int64_t v)
+static uint32_t criteo_bucket_of(int64_t v)
 {
     if (v <= 2)
         return (uint32_t)v;
@@ -54,7 +54,7 @@ static uint32_t bucket_of(int64_t v)
     return 2 + (uint32_t)(l * l);
 }
 
-static float log_of(int64_t v)
+static float criteo_log_of(int64_t v)
 {
     return v > 0 ? (float)(log1p((double)v) * 0.25) : 0.0f;
 }
@@ -72,8 +72,8 @@ static mst_status criteo_prepare(mst_parse_context *context, const mst_block *fi
     if (t == NULL)
         return mst_fail_memory();
     for (int v = 0; v < N_SMALL; v++) {
-        t->bucket[v] = (uint16_t)bucket_of(v);
-        t->log[v] = log_of(v);
+        t->bucket[v] = (uint16_t)criteo_bucket_of(v);
+        t->log[v] = criteo_log_of(v);
     }
     context->prepared = t;
     return MST_OK;
@@ -90,7 +90,7 @@ typedef struct hasher {
     uint32_t reserved;
 } hasher;
 
-static inline uint32_t hash_key(const hasher *h, unsigned column, unsigned tag, uint32_t value)
+static inline uint32_t criteo_hash_key(const hasher *h, unsigned column, unsigned tag, uint32_t value)
 {
     uint64_t id = (uint64_t)(column | tag << 8) << 32 | value;
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -101,7 +101,7 @@ static inline uint32_t hash_key(const hasher *h, unsigned column, unsigned tag, 
 
 /* Writes keys[0..n), n <= PADDED_KEYS, to out in ascending order; keys[n..PADDED_KEYS) are UINT32_MAX, which
  * is not a key. */
-static inline void rank_keys(const uint32_t *keys, unsigned n, uint32_t *out)
+static inline void criteo_rank_keys(const uint32_t *keys, unsigned n, uint32_t *out)
 {
     int32_t ordered[PADDED_KEYS]; /* signed numbers in the order of the unsigned keys, because vector units
                                  compare signed numbers */
@@ -120,7 +120,7 @@ static inline void rank_keys(const uint32_t *keys, unsigned n, uint32_t *out)
         out[i] = out[i] == UINT32_MAX ? out[i - 1] : out[i];
 }
 
-static unsigned count_columns(const uint8_t *line, const uint8_t *line_end)
+static unsigned criteo_count_columns(const uint8_t *line, const uint8_t *line_end)
 {
     unsigned columns = 1;
     for (const uint8_t *q = line; q < line_end; q++)
@@ -134,7 +134,7 @@ static mst_status criteo_fail_line(const mst_parse_context *context, const mst_b
                                    const uint8_t *line, const uint8_t *line_end, unsigned column,
                                    const uint8_t *p)
 {
-    unsigned columns = count_columns(line, line_end);
+    unsigned columns = criteo_count_columns(line, line_end);
     bool unlabelled = columns == N_COLUMNS - 1;
     if (unlabelled && !context->options->unlabelled)
         return mst_block_fail(&mst_format_criteo, block, line,
@@ -169,7 +169,7 @@ static mst_status criteo_parse_line(const mst_parse_context *context, const mst_
     uint32_t *out_keys = out->keys + out->n_entries;
     float *out_values = out->values + out->n_entries;
     float label = 0.0f;
-    if (!context->options->unlabelled || count_columns(line, end) != N_COLUMNS - 1) {
+    if (!context->options->unlabelled || criteo_count_columns(line, end) != N_COLUMNS - 1) {
         if (end - p < N_COLUMNS || (*p != '0' && *p != '1') || p[1] != '\t')
             return criteo_fail_line(context, block, line, line_end, 0, p);
         label = (float)(*p - '0');
@@ -199,12 +199,12 @@ static mst_status criteo_parse_line(const mst_parse_context *context, const mst_
         p++;
         if (numeric != NUMERIC_LOG) {
             unsigned tag = empty ? TAG_EMPTY : negative ? TAG_NEGATIVE : TAG_VALUE;
-            uint32_t bucket = tag != TAG_VALUE ? 0 : v < N_SMALL ? t->bucket[v] : bucket_of(v);
-            keys[n++] = hash_key(h, c, tag, bucket);
+            uint32_t bucket = tag != TAG_VALUE ? 0 : v < N_SMALL ? t->bucket[v] : criteo_bucket_of(v);
+            keys[n++] = criteo_hash_key(h, c, tag, bucket);
         }
         if (numeric != NUMERIC_BUCKET) {
             out_keys[c] = c;
-            out_values[c] = negative ? 0.0f : v < N_SMALL ? t->log[v] : log_of(v);
+            out_values[c] = negative ? 0.0f : v < N_SMALL ? t->log[v] : criteo_log_of(v);
         }
     }
     for (unsigned c = 0; c < N_CATEGORIES; c++) { /* each but the last ends with a tab */
@@ -224,11 +224,11 @@ static mst_status criteo_parse_line(const mst_parse_context *context, const mst_
         if (c < N_CATEGORIES - 1 ? p >= end || *p != '\t' : p != end)
             return criteo_fail_line(context, block, line, line_end, N_INTEGERS + 1 + c, field);
         p++;
-        keys[n++] = hash_key(h, N_INTEGERS + c, tag, value);
+        keys[n++] = criteo_hash_key(h, N_INTEGERS + c, tag, value);
     }
     for (unsigned i = n; i < PADDED_KEYS; i++)
         keys[i] = UINT32_MAX;
-    rank_keys(keys, n, out_keys + h->reserved);
+    criteo_rank_keys(keys, n, out_keys + h->reserved);
     for (unsigned i = 0; i < n; i++)
         out_values[h->reserved + i] = 1.0f;
     out->n_entries += h->reserved + n;
@@ -262,7 +262,8 @@ static json_t *criteo_origin(const mst_parse_context *context)
 }
 
 /* Counts the fields of a row that are neither empty nor valid in their column. */
-static unsigned wrong_fields(const uint8_t *q, const uint8_t *line_end, unsigned tabs, unsigned *fields)
+static unsigned criteo_wrong_fields(const uint8_t *q, const uint8_t *line_end, unsigned tabs,
+                                    unsigned *fields)
 {
     unsigned wrong = 0;
     for (unsigned column = N_COLUMNS - 1 - tabs; column < N_COLUMNS; column++) {
@@ -297,7 +298,7 @@ static int criteo_sniff(const uint8_t *head, size_t n, uint64_t file_size)
         labelled += tabs == N_COLUMNS - 1;
         unlabelled += tabs == N_COLUMNS - 2;
         if (tabs == N_COLUMNS - 1 || tabs == N_COLUMNS - 2)
-            wrong += wrong_fields(line, line_end, tabs, &fields);
+            wrong += criteo_wrong_fields(line, line_end, tabs, &fields);
     }
     if (lines == 0 || 2 * (labelled + unlabelled) < lines || 4 * wrong > fields)
         return 0;

@@ -161,7 +161,7 @@ static void stream_close_file(stream *s)
     s->n_carry = 0;
 }
 
-static mst_status keep(stream *s, const uint8_t *data, size_t n)
+static mst_status stream_keep(stream *s, const uint8_t *data, size_t n)
 {
     if (!mst_grow(&s->carry, &s->carry_capacity, n, 1))
         return mst_fail_memory();
@@ -172,7 +172,7 @@ static mst_status keep(stream *s, const uint8_t *data, size_t n)
 }
 
 /* A byte order mark before text is not part of it. */
-static mst_status skip_mark(stream *s)
+static mst_status stream_skip_mark(stream *s)
 {
     static const uint8_t all[] = {0xef, 0xbb, 0xbf};
     uint8_t bytes[sizeof all];
@@ -182,7 +182,7 @@ static mst_status skip_mark(stream *s)
     if (s->n_carry == 0) { /* a pipe may hold one short line so far */
         for (; got > 0 && n < sizeof all && memcmp(bytes, all, n) == 0; n += got)
             TRY(mst_in_read_some(s->in, bytes + n, sizeof all - n, -1, &got));
-        TRY(keep(s, bytes, n));
+        TRY(stream_keep(s, bytes, n));
         s->in_done = got == 0;
     }
     size_t mark = mst_text_mark(s->carry, s->n_carry);
@@ -204,7 +204,7 @@ static mst_status stream_open_file(stream *s)
         s->once_used = true;
         s->in_live = s->base.live;
         if (s->opened != NULL) {
-            TRY(keep(s, s->head, s->n_head));
+            TRY(stream_keep(s, s->head, s->n_head));
             s->in = s->opened;
             s->opened = NULL;
         }
@@ -212,7 +212,7 @@ static mst_status stream_open_file(stream *s)
     if (s->in == NULL)
         TRY(mst_in_open(path, &s->in));
     mst_in_stop_when(s->in, &s->interrupted);
-    return skip_mark(s);
+    return stream_skip_mark(s);
 }
 
 /* How much of the n bytes of raw is whole records. */
@@ -236,7 +236,7 @@ static mst_status stream_find_end(stream *s, mst_raw_block *raw, size_t n, size_
 
 /* Live: waits for bytes unless a whole record is available, then takes all available bytes; the first block
  * of the stream waits settle_ms for more. Sets in_done at the end. */
-static mst_status read_live(stream *s, uint8_t *bytes, size_t room, bool has_record, size_t *n)
+static mst_status stream_read_live(stream *s, uint8_t *bytes, size_t room, bool has_record, size_t *n)
 {
     size_t got = 1;
     if (!has_record) {
@@ -271,7 +271,7 @@ static mst_status stream_fill(stream *s, mst_raw_block *raw)
         TRY(stream_find_end(s, raw, n, &whole));
     for (;;) {
         if (s->in_live && !s->in_done) {
-            TRY(read_live(s, raw->bytes, room, whole > 0, &n));
+            TRY(stream_read_live(s, raw->bytes, room, whole > 0, &n));
         } else if (!s->in_done) {
             size_t want = room - n;
             TRY(mst_in_read(s->in, raw->bytes + n, want, &got));
@@ -290,7 +290,7 @@ static mst_status stream_fill(stream *s, mst_raw_block *raw)
         TRY(block_reserve(raw, room));
     }
     raw->block.size = whole;
-    return whole > 0 ? keep(s, raw->bytes + whole, n - whole) : MST_OK;
+    return whole > 0 ? stream_keep(s, raw->bytes + whole, n - whole) : MST_OK;
 }
 
 static mst_status stream_next_block(stream *s, mst_raw_block **out)
@@ -434,7 +434,7 @@ const char *mst_stream_reads_once(const mst_dataset *dataset)
 }
 
 /* Takes the paths over, none of them twice that can be read only once. */
-static mst_status take_paths(stream *s, const mst_text_list *paths)
+static mst_status stream_take_paths(stream *s, const mst_text_list *paths)
 {
     for (size_t i = 0; i < paths->n; i++) {
         const char *path = paths->items[i];
@@ -452,7 +452,7 @@ static mst_status take_paths(stream *s, const mst_text_list *paths)
 
 /* Rows are images, which may take far more memory than the bytes they are read from: blocks of fewer rows,
  * and a smaller window. */
-static mst_status settle_images(stream *s)
+static mst_status stream_settle_images(stream *s)
 {
     const mst_parse_context *c = &s->context;
     mst_data_info *info = &s->base.info;
@@ -507,7 +507,7 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     if (n_head > 0)
         memcpy(s->head, head, n_head);
     s->n_head = n_head;
-    TRY_OUT(st, take_paths(s, paths));
+    TRY_OUT(st, stream_take_paths(s, paths));
     s->base.live = options->live && s->once != NULL;
     s->settle_ms = options->settle_ms;
     TRY_OUT(st, stream_next_block(s, &s->first));
@@ -519,7 +519,7 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     for (size_t i = 0; s->context.left_out != NULL && i < s->context.left_out->n; i++)
         TRY_OUT(st, mst_text_list_add(&s->base.left_out, s->context.left_out->items[i]));
     if (s->first != NULL && s->context.channels != 0)
-        TRY_OUT(st, settle_images(s));
+        TRY_OUT(st, stream_settle_images(s));
     else if (s->first != NULL)
         s->context.max_dense =
             mst_first_dense(format, &s->context, &s->first->block, &s->base.info.first_features);
