@@ -9,7 +9,7 @@
 /* ---- training ---- */
 
 /* Opens the evaluation sets, on the thread that evaluates. */
-static mst_status worker_open_sets(void *arg, const atomic_bool *stop, mst_evaluator **test,
+static mst_status job_worker_open_sets(void *arg, const atomic_bool *stop, mst_evaluator **test,
                                    mst_evaluator **valid)
 {
     mst_training *training = arg;
@@ -20,7 +20,7 @@ static mst_status worker_open_sets(void *arg, const atomic_bool *stop, mst_evalu
 }
 
 /* The JOIN of this worker. New reference in *out. */
-static mst_status worker_join(const mst_job_config *config, const mst_training *training, json_t **out)
+static mst_status job_worker_join(const mst_job_config *config, const mst_training *training, json_t **out)
 {
     json_t *join = mst_job_join(config, "worker");
     mst_status st = MST_OK;
@@ -46,7 +46,7 @@ static mst_status worker_join(const mst_job_config *config, const mst_training *
     return st;
 }
 
-static mst_status worker_train(const mst_job_config *config, mst_worker *worker, mst_training *training)
+static mst_status job_worker_train(const mst_job_config *config, mst_worker *worker, mst_training *training)
 {
     mst_worker_counts counts;
     const mst_strategy_options *o = &training->strategy_options;
@@ -56,7 +56,7 @@ static mst_status worker_train(const mst_job_config *config, mst_worker *worker,
                                     .dense_model = o->dense_model,
                                     .observe = training->observe,
                                     .arg = training,
-                                    .open = worker_open_sets};
+                                    .open = job_worker_open_sets};
     TRY(mst_pulled_eval_new(&eval, &evaluation));
     mst_worker_job job = {
         .mode = (mst_mode)o->mode,
@@ -77,7 +77,7 @@ static mst_status worker_train(const mst_job_config *config, mst_worker *worker,
         .evaluation = mst_pulled_eval_for_worker(evaluation),
         .observe = training->observe,
     };
-    mst_status st = worker_join(config, training, &job.join);
+    mst_status st = job_worker_join(config, training, &job.join);
     if (st == MST_OK)
         st = mst_worker_run(worker, &job, &counts);
     if (st == MST_OK)
@@ -87,7 +87,7 @@ static mst_status worker_train(const mst_job_config *config, mst_worker *worker,
     return st;
 }
 
-static mst_status worker_set_up(const mst_job_config *config, mst_training **out)
+static mst_status job_worker_set_up(const mst_job_config *config, mst_training **out)
 {
     mst_train_config train = *config->train;
     train.role = MST_TRAINING_WORKER;
@@ -98,7 +98,7 @@ static mst_status worker_set_up(const mst_job_config *config, mst_training **out
     return MST_OK;
 }
 
-static mst_status worker_run(const mst_job_config *config)
+static mst_status job_worker_run(const mst_job_config *config)
 {
     const mst_strategy_options *o = config->train->strategy;
     mst_worker_options options = {
@@ -117,9 +117,9 @@ static mst_status worker_run(const mst_job_config *config)
     TRY(mst_worker_new(&options, &worker, &job));
     mst_status st = config->adopt != NULL ? config->adopt(config->adopt_arg, job) : MST_OK;
     if (st == MST_OK)
-        st = worker_set_up(config, &training);
+        st = job_worker_set_up(config, &training);
     if (st == MST_OK)
-        st = worker_train(config, worker, training);
+        st = job_worker_train(config, worker, training);
     else
         mst_worker_fail(worker, st);
     mst_error error;
@@ -139,7 +139,7 @@ typedef struct worker_server {
     mst_error error; /* code MST_OK: success */
 } worker_server;
 
-static void *worker_server_thread(void *arg)
+static void *job_worker_server_thread(void *arg)
 {
     worker_server *b = arg;
     mst_error_save(&b->error, mst_job_server(b->config, b->callbacks, b->summary));
@@ -151,12 +151,12 @@ mst_status mst_job_worker(const mst_job_config *config, const mst_train_callback
 {
     *summary = (mst_job_summary){0};
     if (!config->cluster->colocated)
-        return worker_run(config);
+        return job_worker_run(config);
     pthread_t thread;
     worker_server b = {.config = config, .callbacks = callbacks, .summary = summary};
-    if (pthread_create(&thread, NULL, worker_server_thread, &b) != 0)
+    if (pthread_create(&thread, NULL, job_worker_server_thread, &b) != 0)
         return mst_fail(MST_EIO, "cannot start the thread of the server");
-    mst_status st = worker_run(config);
+    mst_status st = job_worker_run(config);
     mst_error error;
     mst_error_save(&error, st);
     pthread_join(thread, NULL);
