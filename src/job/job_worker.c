@@ -10,7 +10,7 @@
 
 /* Opens the evaluation sets, on the thread that evaluates. */
 static mst_status job_worker_open_sets(void *arg, const atomic_bool *stop, mst_evaluator **test,
-                                   mst_evaluator **valid)
+                                       mst_evaluator **valid)
 {
     mst_training *training = arg;
     TRY(mst_train_data_open_sets(&training->data, &training->assembly, NULL, stop));

@@ -93,7 +93,7 @@ static void local_fini(mst_strategy *base)
         mst_free(w->rows);
         mst_free(w->keys);
         mst_grad_fini(&w->grad);
-        mst_localiser_fini(&w->localiser);
+        mst_key_sums_fini(&w->key_sums);
     }
     mst_free(self->threads);
     mst_free(self->coefs);

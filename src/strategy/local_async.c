@@ -102,7 +102,7 @@ static mst_status local_async_steps(mst_local *self, unsigned t, const mst_batch
         if (!self->additive)
             TRY(mst_local_sum_sparse(self, t, 1, w));
         if (self->base.env.optimizer->options.clip_norm > 0.0)
-            clip = mst_local_clip(self, mst_local_square(&w->grad, &w->localiser, 0, 1));
+            clip = mst_local_clip(self, mst_local_square(&w->grad, &w->key_sums, 0, 1));
         mst_local_apply_alone(self, w, clip, &u);
         if (!self->additive)
             mst_local_apply_sparse(self, t, clip, &u);

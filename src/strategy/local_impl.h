@@ -6,7 +6,7 @@
 #include "base/team.h"
 #include "observe/spans.h"
 #include "strategy/hot_weights.h"
-#include "strategy/localise.h"
+#include "strategy/key_sums.h"
 #include "strategy/strategy.h"
 
 /* The state of one thread. */
@@ -14,7 +14,7 @@ typedef struct mst_local_thread {
     _Alignas(64) void *scratch;
     float *lrs; /* learning rates of the steps of a claim */
     mst_grad grad;
-    mst_localiser localiser;
+    mst_key_sums key_sums;
     mst_row *rows; /* async with hot weights: rows with translated keys */
     uint32_t *keys;
     size_t key_capacity;
@@ -115,7 +115,7 @@ void mst_local_async_thread(void *self, unsigned t);
 /* ---- the update (local_update.c) ---- */
 
 /* Sums the contributions of `sources` for owner t of the sync threads (n_sources 1: all of that source) per
- * key, in the order of sources, into the localiser of thread t. */
+ * key, in the order of sources, into the key sums of thread t. */
 mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources, mst_local_thread *sources);
 
 /* Adds the threads' dense gradients to thread 0's, in order; only the slices of owner t. State keeps the
@@ -123,8 +123,8 @@ mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources,
 void mst_local_sum_dense(mst_local *self, unsigned t);
 
 /* Squared norm of what owner t of n has: its slices of the dense ranges of grad, state left out, and the
- * localised sums. */
-double mst_local_square(const mst_grad *grad, const mst_localiser *l, unsigned t, unsigned n);
+ * sums by key. */
+double mst_local_square(const mst_grad *grad, const mst_key_sums *l, unsigned t, unsigned n);
 /* What the gradient is multiplied with under --clip-norm. */
 float mst_local_clip(const mst_local *self, double square);
 
@@ -134,7 +134,7 @@ void mst_local_begin_grad(const mst_local *self, mst_local_thread *w);
 /* With one thread that takes rows: all of mst_local_apply_dense, by the threads of its model. */
 void mst_local_apply_alone(mst_local *self, mst_local_thread *w, float clip, const mst_update *u);
 
-/* Applies the slices of owner t of n of the dense ranges of grad, where state is replaced; and the localised
+/* Applies the slices of owner t of n of the dense ranges of grad, where state is replaced; and the key
  * sums of thread t. */
 void mst_local_apply_dense(mst_local *self, mst_grad *grad, unsigned t, unsigned n, float clip,
                            const mst_update *u);

@@ -72,7 +72,7 @@ static mst_status local_general_step(mst_local *self, unsigned t, const mst_batc
     if (st == MST_OK && !self->additive)
         st = mst_local_sum_sparse(self, t, self->n, self->threads);
     if (optimizer->options.clip_norm > 0.0) {
-        w->square = mst_local_square(&self->threads[0].grad, &w->localiser, t, self->n);
+        w->square = mst_local_square(&self->threads[0].grad, &w->key_sums, t, self->n);
         mst_local_barrier(self, MST_PHASE_APPLY);
         double square = 0.0;
         for (unsigned s = 0; s < self->n; s++)

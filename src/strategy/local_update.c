@@ -14,9 +14,9 @@ mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources,
         return MST_OK;
     for (unsigned s = 0; s < n_sources; s++)
         n += sources[s].grad.owners[owner].n;
-    TRY(mst_localiser_begin(&w->localiser, n, width));
+    TRY(mst_key_sums_begin(&w->key_sums, n, width));
     for (unsigned s = 0; s < n_sources; s++)
-        mst_localiser_add(&w->localiser, &sources[s].grad.owners[owner], width);
+        mst_key_sums_add(&w->key_sums, &sources[s].grad.owners[owner], width);
     return MST_OK;
 }
 
@@ -39,7 +39,7 @@ void mst_local_sum_dense(mst_local *self, unsigned t)
         mst_grad_add_slices(&self->threads[0].grad, &self->threads[s].grad, t, self->n);
 }
 
-double mst_local_square(const mst_grad *grad, const mst_localiser *l, unsigned t, unsigned n)
+double mst_local_square(const mst_grad *grad, const mst_key_sums *l, unsigned t, unsigned n)
 {
     double square = grad->width != 0 ? mst_clip_squares(l->sums, (size_t)l->n * grad->width) : 0.0;
     for (uint32_t r = 0; r < grad->n_ranges; r++) {
@@ -118,7 +118,7 @@ void mst_local_apply_sparse(mst_local *self, unsigned t, float clip, const mst_u
 {
     const mst_optimizer *optimizer = self->base.env.optimizer;
     mst_params *params = self->base.env.params;
-    mst_localiser *l = &self->threads[t].localiser;
+    mst_key_sums *l = &self->threads[t].key_sums;
     const mst_grad *grad = &self->threads[t].grad;
     float *slots[MST_SLOT_MAX];
     if (grad->width == 0)

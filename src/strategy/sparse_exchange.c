@@ -65,9 +65,9 @@ void mst_sparse_fini(mst_sparse_exchange *x)
     for (unsigned t = 0; x->threads != NULL && t < x->o.n_threads; t++) {
         mst_sparse_thread *w = &x->threads[t];
         for (uint32_t r = 0; w->lists != NULL && r < x->n_ranks; r++)
-            mst_localiser_fini(&w->lists[r]);
+            mst_key_sums_fini(&w->lists[r]);
         mst_free(w->lists);
-        mst_localiser_fini(&w->merged);
+        mst_key_sums_fini(&w->merged);
         mst_free(w->decoded);
     }
     mst_free(x->threads);
@@ -112,31 +112,31 @@ static size_t sparse_keys_for(const mst_sparse_exchange *x, uint32_t s, uint32_t
 
 /* Writes a block of n lists; list(t) as thread t has it. */
 static void block_pack(mst_sparse_exchange *x, char *at,
-                       const mst_localiser *(*list)(mst_sparse_exchange *, uint32_t, unsigned), uint32_t p)
+                       const mst_key_sums *(*list)(mst_sparse_exchange *, uint32_t, unsigned), uint32_t p)
 {
     uint32_t width = x->width;
     size_t n = 0;
     for (unsigned t = 0; t < x->o.n_threads; t++) {
-        const mst_localiser *l = list(x, p, t);
+        const mst_key_sums *l = list(x, p, t);
         if (l->n > 0)
             memcpy(at + n * sizeof(uint32_t), l->keys, l->n * sizeof(uint32_t));
         n += l->n;
     }
     at += n * sizeof(uint32_t);
     for (unsigned t = 0; t < x->o.n_threads; t++) {
-        const mst_localiser *l = list(x, p, t);
+        const mst_key_sums *l = list(x, p, t);
         if (l->n > 0)
             mst_float_encode(x->o.wire, l->sums, (size_t)l->n * width, at);
         at += l->n * sparse_value_bytes(x);
     }
 }
 
-static const mst_localiser *sparse_list_for(mst_sparse_exchange *x, uint32_t p, unsigned t)
+static const mst_key_sums *sparse_list_for(mst_sparse_exchange *x, uint32_t p, unsigned t)
 {
     return &x->threads[t].lists[p];
 }
 
-static const mst_localiser *sparse_merged_list(mst_sparse_exchange *x, uint32_t p, unsigned t)
+static const mst_key_sums *sparse_merged_list(mst_sparse_exchange *x, uint32_t p, unsigned t)
 {
     (void)p;
     return &x->threads[t].merged;
@@ -302,9 +302,9 @@ static mst_status sparse_add_up(mst_sparse_exchange *x, unsigned t)
         size_t n = 0;
         for (unsigned s = 0; s < x->o.n_threads; s++)
             n += x->threads[s].grad->owners[r * x->o.n_threads + t].n;
-        TRY(mst_localiser_begin(&w->lists[r], n, width));
+        TRY(mst_key_sums_begin(&w->lists[r], n, width));
         for (unsigned s = 0; s < x->o.n_threads; s++)
-            mst_localiser_add(&w->lists[r], &x->threads[s].grad->owners[r * x->o.n_threads + t], width);
+            mst_key_sums_add(&w->lists[r], &x->threads[s].grad->owners[r * x->o.n_threads + t], width);
     }
     return MST_OK;
 }
@@ -363,13 +363,13 @@ static mst_status sparse_merge(mst_sparse_exchange *x, unsigned t)
         }
     if (!mst_grow(&w->decoded, &w->decoded_room, most * width + 1, sizeof *w->decoded))
         return mst_fail_memory();
-    TRY(mst_localiser_begin(&w->merged, total, width));
+    TRY(mst_key_sums_begin(&w->merged, total, width));
     for (uint32_t r = first; r < end; r++)
         for (uint32_t s = 0; s < x->n_ranks; s++) {
             const mst_key_block *b = &x->blocks[s * x->n_owners + r * x->o.n_threads + t];
             mst_contributions list = {
                 .keys = (uint32_t *)b->keys, .values = (float *)sparse_floats_of(x, w, b, 0), .n = b->n};
-            mst_localiser_add(&w->merged, &list, width);
+            mst_key_sums_add(&w->merged, &list, width);
         }
     sparse_round(x->o.wire, w->merged.sums, (size_t)w->merged.n * width);
     return MST_OK;
@@ -389,7 +389,7 @@ static bool sparse_share_of(mst_sparse_exchange *x, unsigned t, uint32_t i, size
     mst_sparse_thread *w = &x->threads[t];
     bool local = !x->o.reduces;
     if (local || !x->scattered) {
-        const mst_localiser *l = local ? &w->lists[i] : &w->merged;
+        const mst_key_sums *l = local ? &w->lists[i] : &w->merged;
         if (i >= (local ? x->n_ranks : 1))
             return false;
         *out = (mst_contributions){.keys = l->keys, .values = l->sums, .n = l->n};

@@ -8,7 +8,7 @@
 #include "base/team.h"
 #include "optim/optim.h"
 #include "strategy/comm_thread.h"
-#include "strategy/localise.h"
+#include "strategy/key_sums.h"
 #include "tensor/grad.h"
 #include "tensor/params.h"
 
@@ -26,9 +26,9 @@ typedef struct mst_sparse_options {
 /* The state of one thread. */
 typedef struct mst_sparse_thread {
     _Alignas(64) const mst_grad *grad;
-    mst_localiser *lists; /* of the owners whose contributions this thread adds up, one per rank */
-    mst_localiser merged; /* the same over all ranks */
-    float *decoded;       /* values of 16 bits, as floats */
+    mst_key_sums *lists; /* of the owners whose contributions this thread adds up, one per rank */
+    mst_key_sums merged; /* the same over all ranks */
+    float *decoded;      /* values of 16 bits, as floats */
     size_t decoded_room;
     double square; /* of what this thread applies */
     mst_status status;

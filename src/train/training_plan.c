@@ -1,6 +1,6 @@
 /* --dry-run: what a run would cost, from the shape and one batch of rows; contract in training.h. Neither
  * weights nor anything else of the model's size is looked at: there may be none. */
-#include "strategy/localise.h"
+#include "strategy/key_sums.h"
 #include "train/training.h"
 
 typedef struct batch_cost {
@@ -12,7 +12,7 @@ static mst_status plan_measure_batch(mst_training *self, batch_cost *out)
 {
     mst_batch batch;
     uint64_t position;
-    mst_localiser localiser = {0};
+    mst_key_sums key_sums = {0};
     mst_grad grad = {0};
     mst_status st;
     *out = (batch_cost){0};
@@ -35,11 +35,11 @@ static mst_status plan_measure_batch(mst_training *self, batch_cost *out)
             grad.owners[0].values[grad.owners[0].n++] = 1.0f;
         }
     }
-    TRY_OUT(st, mst_localiser_begin(&localiser, out->entries, 1));
-    mst_localiser_add(&localiser, &grad.owners[0], 1);
-    out->keys = localiser.n;
+    TRY_OUT(st, mst_key_sums_begin(&key_sums, out->entries, 1));
+    mst_key_sums_add(&key_sums, &grad.owners[0], 1);
+    out->keys = key_sums.n;
 out:
-    mst_localiser_fini(&localiser);
+    mst_key_sums_fini(&key_sums);
     mst_grad_fini(&grad);
     return st;
 }

@@ -1,19 +1,19 @@
-/* Localising by hashing; contract in localise.h. */
-#include "strategy/localise.h"
+/* Sums by key in a hash table; contract in key_sums.h. */
+#include "strategy/key_sums.h"
 
 #include <string.h>
 
 #include "base/alloc.h"
 
-void mst_localiser_fini(mst_localiser *l)
+void mst_key_sums_fini(mst_key_sums *l)
 {
     mst_free(l->table);
     mst_free(l->keys);
     mst_free(l->sums);
-    *l = (mst_localiser){0};
+    *l = (mst_key_sums){0};
 }
 
-mst_status mst_localiser_begin(mst_localiser *l, size_t n, uint32_t width)
+mst_status mst_key_sums_begin(mst_key_sums *l, size_t n, uint32_t width)
 {
     size_t want = 1024;
     while (want - want / 4 < n) /* at most three quarters full, even if no key repeats */
@@ -39,7 +39,7 @@ mst_status mst_localiser_begin(mst_localiser *l, size_t n, uint32_t width)
 }
 
 /* The bucket of a key; an unused one has another stamp. */
-static inline struct mst_local_bucket *localiser_bucket(const mst_localiser *l, uint32_t key)
+static inline struct mst_local_bucket *key_sums_bucket(const mst_key_sums *l, uint32_t key)
 {
     size_t mask = l->table_size - 1;
     size_t i = (size_t)((uint64_t)key * 0x9E3779B97F4A7C15ull >> 32) & mask;
@@ -48,37 +48,37 @@ static inline struct mst_local_bucket *localiser_bucket(const mst_localiser *l, 
     return &l->table[i];
 }
 
-static inline void localiser_claim(mst_localiser *l, struct mst_local_bucket *bucket, uint32_t key)
+static inline void key_sums_claim(mst_key_sums *l, struct mst_local_bucket *bucket, uint32_t key)
 {
     *bucket = (struct mst_local_bucket){.key = key, .stamp = l->stamp, .index = l->n};
     l->keys[l->n++] = key;
 }
 
-static void localiser_add_single(mst_localiser *l, const mst_contributions *list)
+static void key_sums_add_single(mst_key_sums *l, const mst_contributions *list)
 {
     for (size_t i = 0; i < list->n; i++) {
-        struct mst_local_bucket *bucket = localiser_bucket(l, list->keys[i]);
+        struct mst_local_bucket *bucket = key_sums_bucket(l, list->keys[i]);
         if (bucket->stamp == l->stamp) {
             l->sums[bucket->index] += list->values[i];
         } else {
             l->sums[l->n] = list->values[i];
-            localiser_claim(l, bucket, list->keys[i]);
+            key_sums_claim(l, bucket, list->keys[i]);
         }
     }
 }
 
-void mst_localiser_add(mst_localiser *l, const mst_contributions *list, uint32_t width)
+void mst_key_sums_add(mst_key_sums *l, const mst_contributions *list, uint32_t width)
 {
     if (width == 1) {
-        localiser_add_single(l, list);
+        key_sums_add_single(l, list);
         return;
     }
     for (size_t i = 0; i < list->n; i++) {
-        struct mst_local_bucket *bucket = localiser_bucket(l, list->keys[i]);
+        struct mst_local_bucket *bucket = key_sums_bucket(l, list->keys[i]);
         const float *value = list->values + i * width;
         if (bucket->stamp != l->stamp) {
             memcpy(l->sums + (size_t)l->n * width, value, width * sizeof *value);
-            localiser_claim(l, bucket, list->keys[i]);
+            key_sums_claim(l, bucket, list->keys[i]);
             continue;
         }
         float *sum = l->sums + (size_t)bucket->index * width;

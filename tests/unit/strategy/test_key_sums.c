@@ -1,4 +1,4 @@
-/* The localiser: distinct keys in order of first appearance, sums in order of addition, over many batches. */
+/* Sums by key: distinct keys in order of first appearance, sums in order of addition, over many batches. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,11 +10,11 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "strategy/localise.h"
+#include "strategy/key_sums.h"
 
 #define MAX_ENTRIES 5000
 
-/* What the localiser should say, by linear search. */
+/* The expected sums, by linear search. */
 typedef struct reference {
     uint32_t keys[MAX_ENTRIES];
     float sums[MAX_ENTRIES * 4];
@@ -48,7 +48,7 @@ static void random_list(mst_contributions *list, size_t n, uint32_t n_keys, uint
     }
 }
 
-static void check_batch(mst_localiser *l, size_t n, uint32_t n_keys, uint32_t width, uint32_t n_lists,
+static void check_batch(mst_key_sums *l, size_t n, uint32_t n_keys, uint32_t width, uint32_t n_lists,
                         uint64_t seed)
 {
     static uint32_t keys[MAX_ENTRIES];
@@ -58,12 +58,12 @@ static void check_batch(mst_localiser *l, size_t n, uint32_t n_keys, uint32_t wi
     mst_rng rng;
     mst_rng_init(&rng, seed, MST_RNG_TEST, n);
     want.n = 0;
-    assert_int_equal(mst_localiser_begin(l, n * n_lists, width), MST_OK);
+    assert_int_equal(mst_key_sums_begin(l, n * n_lists, width), MST_OK);
     assert_int_equal(l->n, 0);
     for (uint32_t i = 0; i < n_lists; i++) {
         random_list(&list, n, n_keys, width, &rng);
         reference_add(&want, &list, width);
-        mst_localiser_add(l, &list, width);
+        mst_key_sums_add(l, &list, width);
     }
     assert_int_equal(l->n, want.n);
     assert_memory_equal(l->keys, want.keys, want.n * sizeof *want.keys);
@@ -74,7 +74,7 @@ static void sums_by_key(void **state)
 {
     (void)state;
     static const size_t sizes[] = {0, 1, 2, 10, 100, 1000, 3, 0, 1500, 7};
-    mst_localiser l = {0};
+    mst_key_sums l = {0};
     for (uint32_t width = 1; width <= 4; width += 3)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             for (uint32_t n_lists = 1; n_lists <= 3; n_lists++) {
@@ -82,27 +82,27 @@ static void sums_by_key(void **state)
                 check_batch(&l, sizes[i], 50, width, n_lists, i);
                 check_batch(&l, sizes[i], 1u << 20, width, n_lists, i);
             }
-    mst_localiser_fini(&l);
+    mst_key_sums_fini(&l);
 }
 
 /* The stamp that empties the table comes round once in 2^32 batches. */
 static void stamp_wraps(void **state)
 {
     (void)state;
-    mst_localiser l = {0};
+    mst_key_sums l = {0};
     check_batch(&l, 100, 40, 1, 1, 1);
     check_batch(&l, 100, 40, 1, 1, 2);
     l.stamp = UINT32_MAX - 1;
     for (uint64_t i = 0; i < 4; i++)
         check_batch(&l, 100, 40, 1, 1, i);
     assert_int_equal(l.stamp, 3);
-    mst_localiser_fini(&l);
+    mst_key_sums_fini(&l);
 }
 
 static void allocates_nothing_once_grown(void **state)
 {
     (void)state;
-    mst_localiser l = {0};
+    mst_key_sums l = {0};
     mst_alloc_stats before, after;
     check_batch(&l, 1000, 500, 2, 1, 1);
     mst_alloc_stats_get(&before);
@@ -110,24 +110,24 @@ static void allocates_nothing_once_grown(void **state)
         check_batch(&l, 50 * (size_t)i, 500, 2, 1, i);
     mst_alloc_stats_get(&after);
     assert_int_equal(after.calls, before.calls);
-    mst_localiser_fini(&l);
-    mst_localiser_fini(&l);
+    mst_key_sums_fini(&l);
+    mst_key_sums_fini(&l);
 }
 
 static void short_memory_is_reported(void **state)
 {
     (void)state;
-    mst_localiser l = {0};
+    mst_key_sums l = {0};
     mst_alloc_stats before, after;
     mst_alloc_stats_get(&before);
     for (uint64_t k = 1; k <= 3; k++) {
         mst_alloc_fail_at(k);
-        assert_int_equal(mst_localiser_begin(&l, 3000 * (size_t)k, 1), MST_ENOMEM);
+        assert_int_equal(mst_key_sums_begin(&l, 3000 * (size_t)k, 1), MST_ENOMEM);
         mst_alloc_fail_at(0);
         assert_non_null(strstr(mst_error_text(), "out of memory: cannot allocate "));
     }
     check_batch(&l, 1000, 100, 1, 1, 1); /* and it still works */
-    mst_localiser_fini(&l);
+    mst_key_sums_fini(&l);
     mst_alloc_stats_get(&after);
     assert_int_equal(after.blocks, before.blocks);
 }
