@@ -185,11 +185,14 @@ json_t *mst_job_json(const mst_train_config *train)
                      (json_int_t)mst_resumed_of(train).classes);
 }
 
+bool mst_job_is_launched(void)
+{
+    return getenv("MUSTER_WATCH_STDIN") != NULL;
+}
+
 mst_status mst_job_mpi_entry(const mst_mpi *mpi, json_t **out)
 {
-    /* `muster launch` holds the other end of the standard input of a rank (launch/parent_pipe.h) */
-    const char *launcher =
-        getenv("MUSTER_WATCH_STDIN") != NULL ? "muster launch --mpi" : mpi->launch.launcher;
+    const char *launcher = mst_job_is_launched() ? "muster launch --mpi" : mpi->launch.launcher;
     *out = json_pack("{s:{s:s?, s:i}}", "mpi", "launcher", launcher, "ranks", mpi->size);
     return *out != NULL ? MST_OK : mst_fail_memory();
 }

@@ -27,6 +27,9 @@ mst_status mst_job_same_data(mst_job_set set, const json_t *theirs, const char *
  * resumed run, its options, model and sizes. New reference or NULL. */
 json_t *mst_job_json(const mst_train_config *train);
 
+/* Whether `muster launch` started this process: it holds the other end of its standard input
+ * (launch/parent_pipe.h). */
+bool mst_job_is_launched(void);
 /* The entry of the manifest of an MPI job: {"mpi": {"launcher", "ranks"}}. New reference in *out. */
 mst_status mst_job_mpi_entry(const mst_mpi *mpi, json_t **out);
 

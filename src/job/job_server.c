@@ -388,10 +388,7 @@ static json_t *server_job_manifest(const mst_job_config *config)
     const mst_cluster *cluster = config->cluster;
     json_t *servers = mst_json_texts(cluster->servers, cluster->n_servers),
            *workers = mst_json_texts(cluster->workers, cluster->n_workers);
-    /* `muster launch` holds the other end of the standard input of a process (launch/parent_pipe.h) */
-    const char *by = config->engine == &mst_net_inproc      ? "train"
-                     : getenv("MUSTER_WATCH_STDIN") != NULL ? "launch"
-                                                            : "roles";
+    const char *by = config->engine == &mst_net_inproc ? "train" : mst_job_is_launched() ? "launch" : "roles";
     json_t *manifest =
         json_pack("{s:{s:o, s:o, s:s}}", "cluster", "servers", servers, "workers", workers, "by", by);
     if (config->train->manifest != NULL)
