@@ -3,7 +3,8 @@
 # find_package(muster) outside the tree, and runs them: local, with a parameter server in threads and in processes.
 # Gets the binary as $1; its folder is the build that is installed.
 . "$(dirname "$0")/ps_common.sh"
-examples=$(cd "$OLDPWD" && realpath "$(dirname "$0")/../../examples")
+source=$(cd "$OLDPWD" && realpath "$(dirname "$0")/../..")
+examples=$source/examples
 build=$(dirname "$muster")
 command -v cmake >/dev/null && command -v pkg-config >/dev/null || exit 77
 sanitize=$(sed -n 's/^MUSTER_SANITIZE:STRING=//p' "$build/CMakeCache.txt")
@@ -25,7 +26,7 @@ same "pages" "$(ls prefix/share/man/man1 | wc -l)" "$("$muster" man | wc -l)"
 # `make install` builds no tests, benchmarks or tools.
 if grep -q 'CMAKE_GENERATOR:INTERNAL=Ninja' "$build/CMakeCache.txt" && ninja -C "$build" -t inputs product >inputs 2>/dev/null; then
   grep -q 'src/cli/main.c' inputs || fail "what is installed is not built"
-  ! grep -E '(^|/)(tests|bench|tools|examples)/' inputs >not || fail "make install builds $(head -1 not)"
+  ! sed "s|^$source/||" inputs | grep -E '(^|/)(tests|bench|tools|examples)/' >not || fail "make install builds $(head -1 not)"
 fi
 same "headers" "$(ls prefix/include/muster)" muster.h
 prefix/bin/muster --version >/dev/null || fail "the installed binary does not run"
