@@ -2,7 +2,8 @@
  *
  * Invariants
  * 1. in never holds more than the message whose length its prefix gives, and that length is checked before
- * the body is taken: a stranger's bytes cost MST_SHAKE_MAX bytes of memory, whatever they are.
+ * the body is taken: the bytes of an unauthenticated peer cost MST_SHAKE_MAX bytes of memory, whatever they
+ * are.
  * 2. state leaves RUNNING once. DONE needs the other side's proof over both nonces.
  * 3. The prefix, the version text at the start of an identity, and REFUSE are the same in all wire versions,
  * so that the refusal of another version can be read. */
@@ -42,7 +43,7 @@ static void shake_put_identity(const mst_shake *h, uint8_t *at, mst_shake_kind k
     memcpy(at + 16 + MST_JOB_MAX, nonce, MST_SHAKE_NONCE);
 }
 
-/* A text field of a stranger: ends within n bytes, holds printable characters only. */
+/* A text field of an unauthenticated peer: ends within n bytes, holds printable characters only. */
 static bool shake_text_is_sound(const uint8_t *at, size_t n)
 {
     size_t i = 0;

@@ -3,7 +3,7 @@
  *
  * The loop reports the sockets that are ready; reads and writes are made here, directly from and to the
  * memory of bodies. A small message costs one wait, one read and one write. Deadlines, heartbeats and retries
- * are timed tasks; t->due_ns is the deadline of the next. One timer wakes the loop for it or for the caller's
+ * are timers; t->due_ns is the time of the next. One timer of libuv wakes the loop for it or for the caller's
  * deadline.
  *
  * The owner may compute for seconds between polls. The heartbeat thread then sends for it: it takes the free
@@ -16,7 +16,6 @@
  * 2. A peer's number is its place in t->peers, which only grows.
  * 3. What a connection needs is released outside of any event (mst_tcp_peer_settle), so that an event may
  * drop any peer. */
-#include <errno.h>
 #include <inttypes.h>
 #include <linux/sockios.h>
 #include <signal.h>
@@ -28,11 +27,11 @@
 #include "base/alloc.h"
 #include "net/tcp_impl.h"
 
-#define PULSE_MS      200
-#define LONG_WAIT     (3600 * MST_S)
-#define ABSENCE       MST_S /* the most that an absence counts */
-#define OUTQ_WAIT_MIN (1 * MST_MS)
-#define OUTQ_WAIT_MAX (10 * MST_MS)
+#define HEARTBEAT_THREAD_MS 200
+#define LONG_WAIT           (3600 * MST_S)
+#define ABSENCE             MST_S /* the most that an absence counts */
+#define OUTQ_WAIT_MIN       (1 * MST_MS)
+#define OUTQ_WAIT_MAX       (10 * MST_MS)
 
 /* ---- descriptors in the loop ---- */
 
@@ -85,48 +84,21 @@ void mst_tcp_fd_close(mst_tcp_fd *w)
     uv_close((uv_handle_t *)&w->poll, fd_closed);
 }
 
-/* ---- chores ---- */
+/* ---- timers ---- */
 
-static void tcp_judge_silence(mst_tcp_peer *p, uint64_t now)
-{
-    mst_tcp *t = p->net;
-    uint64_t limit = t->options.peer_timeout_ms * MST_MS, attentive = mst_tcp_attentive(t, now);
-    uint64_t silent = attentive > p->received_ns ? attentive - p->received_ns
-                                                 : 0; /* 0 if a byte arrived after `now` was read */
-    if (silent < limit) {
-        mst_tcp_due(t, now + (limit - silent));
-        return;
-    }
-    char byte;
-    if (recv(p->socket->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
-        errno != EAGAIN) { /* unread bytes, or the end */
-        p->received_ns = attentive;
-        mst_tcp_due(t, now + limit);
-        return;
-    }
-    char text[64];
-    snprintf(text, sizeof text, "it was silent for %.1f s", (double)silent * 1e-9);
-    mst_tcp_peer_disconnect(p, silent, text);
-    p->why->silent_s = (double)silent * 1e-9;
-    mst_tcp_peer_fail(
-        p, MST_NET_SILENT, MST_EPEER,
-        "%s has been silent for %.1f s: its process is stopped or the link is cut (peer timeout %.1f s)",
-        p->name, (double)silent * 1e-9, (double)limit * 1e-9);
-}
-
-static void tcp_chores(mst_tcp *t, uint64_t now)
+static void tcp_run_timers(mst_tcp *t, uint64_t now)
 {
     t->due_ns = now + LONG_WAIT;
     for (size_t i = 0; i < t->n_peers; i++) {
         mst_tcp_peer *p = t->peers[i];
         if (p->state != MST_TCP_UP)
             continue;
-        mst_tcp_due(t, mst_tcp_peer_beat(p, now));
-        if (p->out != NULL && !p->write_broken) /* the pulse cannot request this */
+        mst_tcp_due(t, mst_tcp_peer_heartbeat(p, now));
+        if (p->out != NULL && !p->write_broken) /* the heartbeat thread cannot request this */
             mst_tcp_fd_want(p->socket, UV_READABLE | UV_WRITABLE);
-        tcp_judge_silence(p, now);
+        mst_tcp_peer_check_silence(p, now);
     }
-    mst_tcp_join_chores(t, now);
+    mst_tcp_join_run_timers(t, now);
 }
 
 /* Outside of any event: what events and failures left to do. Events called here may add more. */
@@ -142,73 +114,73 @@ static void tcp_settle(mst_tcp *t)
     }
 }
 
-/* ---- the pulse ---- */
+/* ---- the heartbeat thread ---- */
 
-uint64_t mst_tcp_still(mst_tcp *t)
+uint64_t mst_tcp_suspended(mst_tcp *t)
 {
-    uint64_t limit = t->options.peer_timeout_ms * MST_MS, before = atomic_load(&t->pulse_ns);
-    uint64_t now = mst_now_ns(), until = atomic_load(&t->still_end);
-    if (now > before && now - before >= limit) /* the pulse has not run since */
+    uint64_t limit = t->options.peer_timeout_ms * MST_MS, before = atomic_load(&t->heartbeat_ns);
+    uint64_t now = mst_now_ns(), until = atomic_load(&t->suspended_end);
+    if (now > before && now - before >= limit) /* the heartbeat thread has not run since */
         return now - before;
-    return until != 0 && (now < until || now - until < limit) ? atomic_load(&t->still_ns) : 0;
+    return until != 0 && (now < until || now - until < limit) ? atomic_load(&t->suspended_ns) : 0;
 }
 
-static void pulse_note(mst_tcp *t)
+static void heartbeat_record_run(mst_tcp *t)
 {
-    uint64_t now = mst_now_ns(), before = atomic_load(&t->pulse_ns);
+    uint64_t now = mst_now_ns(), before = atomic_load(&t->heartbeat_ns);
     if (now - before >= t->options.peer_timeout_ms * MST_MS) {
-        atomic_store(&t->still_ns, now - before);
-        atomic_store(&t->still_end, now);
+        atomic_store(&t->suspended_ns, now - before);
+        atomic_store(&t->suspended_end, now);
     }
-    atomic_store(&t->pulse_ns, now);
+    atomic_store(&t->heartbeat_ns, now);
 }
 
-static void *pulse_main(void *arg)
+static void *heartbeat_main(void *arg)
 {
     mst_tcp *t = arg;
-    pthread_mutex_lock(&t->pulse_mutex);
+    pthread_mutex_lock(&t->heartbeat_mutex);
     while (!t->ending) {
-        uint64_t at = mst_now_ns() + PULSE_MS * MST_MS;
+        uint64_t at = mst_now_ns() + HEARTBEAT_THREAD_MS * MST_MS;
         struct timespec until = {.tv_sec = (time_t)(at / MST_S), .tv_nsec = (long)(at % MST_S)};
-        pthread_cond_timedwait(&t->pulse_cond, &t->pulse_mutex, &until);
-        pulse_note(t);
+        pthread_cond_timedwait(&t->heartbeat_cond, &t->heartbeat_mutex, &until);
+        heartbeat_record_run(t);
         if (t->ending || pthread_mutex_trylock(&t->mutex) != 0)
             continue;
         uint64_t now = mst_now_ns();
         for (size_t i = 0; i < t->n_peers; i++)
             if (t->peers[i]->state == MST_TCP_UP) {
                 mst_tcp_peer_write(t->peers[i]);
-                mst_tcp_peer_beat(t->peers[i], now);
+                mst_tcp_peer_heartbeat(t->peers[i], now);
             }
         pthread_mutex_unlock(&t->mutex);
     }
-    pthread_mutex_unlock(&t->pulse_mutex);
+    pthread_mutex_unlock(&t->heartbeat_mutex);
     return NULL;
 }
 
-static mst_status pulse_start(mst_tcp *t)
+static mst_status heartbeat_start(mst_tcp *t)
 {
-    atomic_store(&t->pulse_ns, mst_now_ns());
+    atomic_store(&t->heartbeat_ns, mst_now_ns());
     sigset_t all, before; /* signals are for the program's own threads */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int e = pthread_create(&t->pulse, NULL, pulse_main, t);
+    int e = pthread_create(&t->heartbeat_thread, NULL, heartbeat_main, t);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (e != 0)
         return mst_fail(MST_EIO, "net tcp: no thread can be started: %s", strerror(e));
-    t->pulse_made = true;
+    t->heartbeat_made = true;
     return MST_OK;
 }
 
-static void pulse_stop(mst_tcp *t)
+static void heartbeat_stop(mst_tcp *t)
 {
-    if (!t->pulse_made)
+    if (!t->heartbeat_made)
         return;
-    pthread_mutex_lock(&t->pulse_mutex);
+    pthread_mutex_lock(&t->heartbeat_mutex);
     t->ending = true;
-    pthread_cond_signal(&t->pulse_cond);
-    pthread_mutex_unlock(&t->pulse_mutex);
-    pthread_join(t->pulse, NULL);
+    pthread_cond_signal(&t->heartbeat_cond);
+    pthread_mutex_unlock(&t->heartbeat_mutex);
+    pthread_join(t->heartbeat_thread, NULL);
 }
 
 /* ---- life ---- */
@@ -226,7 +198,7 @@ static void tcp_on_timer(uv_timer_t *handle)
 static void tcp_destroy(mst_net *net)
 {
     mst_tcp *t = (mst_tcp *)net;
-    pulse_stop(t);
+    heartbeat_stop(t);
     for (size_t i = 0; i < t->n_peers; i++) {
         mst_tcp_peer *p = t->peers[i];
         if (p->state == MST_TCP_UP)
@@ -254,8 +226,8 @@ static void tcp_destroy(mst_net *net)
     for (size_t i = 0; i < t->n_peers; i++)
         mst_free(t->peers[i]);
     mst_tcp_out_free_all(t);
-    pthread_cond_destroy(&t->pulse_cond);
-    pthread_mutex_destroy(&t->pulse_mutex);
+    pthread_cond_destroy(&t->heartbeat_cond);
+    pthread_mutex_destroy(&t->heartbeat_mutex);
     pthread_mutex_destroy(&t->mutex);
     mst_free(t->peers);
     mst_free(t->secret);
@@ -273,8 +245,8 @@ static mst_status tcp_create(const mst_net_options *options, const mst_net_event
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&t->mutex, NULL);
-    pthread_mutex_init(&t->pulse_mutex, NULL);
-    pthread_cond_init(&t->pulse_cond, &monotonic);
+    pthread_mutex_init(&t->heartbeat_mutex, NULL);
+    pthread_cond_init(&t->heartbeat_cond, &monotonic);
     pthread_condattr_destroy(&monotonic);
     t->base.engine = &mst_net_tcp;
     t->options = *options;
@@ -299,7 +271,7 @@ static mst_status tcp_create(const mst_net_options *options, const mst_net_event
         goto out;
     }
     t->async.data = t;
-    TRY_OUT(st, pulse_start(t));
+    TRY_OUT(st, heartbeat_start(t));
     *out = &t->base;
     t = NULL;
 out:
@@ -328,7 +300,7 @@ static uint64_t tcp_turn(mst_tcp *t, uint64_t now, uint64_t until)
     if (after > planned + ABSENCE) /* in events, or the process was suspended */
         t->away_ns += after - planned - ABSENCE;
     if (after >= t->due_ns) {
-        tcp_chores(t, after);
+        tcp_run_timers(t, after);
         tcp_settle(t);
     }
     return after;

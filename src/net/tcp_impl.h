@@ -1,11 +1,11 @@
 /* Shared by tcp.c, tcp_peer.c, tcp_join.c and tcp_rate.c only.
  *
- * tcp.c is the engine (loop, chores, pulse), tcp_peer.c a proven connection (reading, writing, ending),
- * tcp_join.c the steps before that (listening, handshakes, dialing).
+ * tcp.c is the engine (loop, timers, heartbeat thread), tcp_peer.c an authenticated connection (reading,
+ * writing, silence, ending), tcp_join.c the steps before that (listening, handshakes, dialing).
  *
  * Locking: t->mutex guards everything below. The owner holds it in every call, also while it waits in the
- * loop, and releases it only around calls of events. So the pulse gets it only while the owner is elsewhere.
- */
+ * loop, and releases it only around calls of events. So the heartbeat thread gets it only while the
+ * owner is elsewhere. */
 #ifndef MST_NET_TCP_IMPL_H
 #define MST_NET_TCP_IMPL_H
 
@@ -19,9 +19,9 @@
 #include "net/net.h"
 #include "net/tcp_address.h"
 
-#define MST_TCP_STRANGERS 64 /* unproven connections at a time */
-#define MST_TCP_HEARTBEAT (400 * MST_MS)
-#define MST_TCP_NAME_MAX  (MST_TCP_ADDRESS_MAX + 32)
+#define MST_TCP_UNAUTHENTICATED_MAX 64 /* at a time */
+#define MST_TCP_HEARTBEAT           (400 * MST_MS)
+#define MST_TCP_NAME_MAX            (MST_TCP_ADDRESS_MAX + 32)
 
 typedef struct mst_tcp mst_tcp;
 typedef struct mst_tcp_peer mst_tcp_peer;
@@ -71,7 +71,7 @@ struct mst_tcp_peer {
     bool listed;        /* in net->todo */
     mst_tcp_peer *next; /* in net->todo */
     mst_tcp_out *out, *out_last;
-    uint64_t received_ns; /* on the attentive clock */
+    uint64_t received_ns; /* on the silence clock */
     uint64_t sent_ns;
     mst_net_stats stats;
     double rate;           /* as stats.rate: tcp_rate.c */
@@ -80,7 +80,7 @@ struct mst_tcp_peer {
     char name[MST_TCP_NAME_MAX];
 };
 
-typedef struct mst_tcp_stranger mst_tcp_stranger;
+typedef struct mst_tcp_unauthenticated mst_tcp_unauthenticated;
 typedef struct mst_tcp_listener mst_tcp_listener;
 
 struct mst_tcp {
@@ -95,7 +95,7 @@ struct mst_tcp {
     uv_timer_t timer;
     bool polling, woken, flushing;
     uint64_t visible; /* events called, over all polls */
-    uint64_t due_ns;  /* when chores are next to be done */
+    uint64_t due_ns;  /* when the next timer is due */
     uint64_t left_ns; /* when the owner left poll; 0: never */
     uint64_t away_ns; /* time in which the owner did not poll: does not count as silence of peers */
     mst_tcp_peer **peers;
@@ -105,18 +105,18 @@ struct mst_tcp {
     mst_tcp_out *spare;
     unsigned n_spare;
     mst_tcp_listener *listeners;
-    mst_tcp_stranger *strangers; /* newest first */
-    unsigned n_strangers;
+    mst_tcp_unauthenticated *unauthenticated; /* newest first */
+    unsigned n_unauthenticated;
     uint64_t refusal_ns; /* when a refused connection was last logged */
     mst_net_stats total;
-    bool async_made, timer_made, loop_made, pulse_made;
-    pthread_t pulse;
-    pthread_mutex_t pulse_mutex; /* guards ending */
-    pthread_cond_t pulse_cond;
+    bool async_made, timer_made, loop_made, heartbeat_made;
+    pthread_t heartbeat_thread;
+    pthread_mutex_t heartbeat_mutex; /* guards ending */
+    pthread_cond_t heartbeat_cond;
     bool ending;
-    _Atomic uint64_t pulse_ns; /* when the pulse last ran */
-    _Atomic uint64_t still_ns,
-        still_end; /* how long it had not run, and until when: the process was stopped */
+    _Atomic uint64_t heartbeat_ns; /* when the heartbeat thread last ran */
+    _Atomic uint64_t suspended_ns,
+        suspended_end; /* how long it had not run, and until when: the process was suspended */
 };
 
 /* ---- tcp_rate.c ---- */
@@ -132,12 +132,12 @@ mst_status mst_tcp_fd_new(mst_tcp *t, int fd, void (*ready)(void *, int, bool), 
 void mst_tcp_fd_want(mst_tcp_fd *w, int events); /* UV_READABLE, UV_WRITABLE */
 void mst_tcp_fd_close(mst_tcp_fd *w);            /* NULL-safe; ready is not called any more */
 
-/* How long this whole process did not run just now, without even heartbeats, if that is longer than the
- * peers' timeout; else 0. */
-uint64_t mst_tcp_still(mst_tcp *t);
+/* How long this process was suspended just now (not even the heartbeat thread ran), if that is longer than
+ * the peer timeout; else 0. */
+uint64_t mst_tcp_suspended(mst_tcp *t);
 
-/* The clock of silence: a long absence of the owner counts little. */
-static inline uint64_t mst_tcp_attentive(const mst_tcp *t, uint64_t now_ns)
+/* The silence clock: time in which the owner did not poll counts for at most one second. */
+static inline uint64_t mst_tcp_silence_clock(const mst_tcp *t, uint64_t now_ns)
 {
     return now_ns - t->away_ns;
 }
@@ -172,8 +172,8 @@ static inline void mst_tcp_doing(mst_tcp *t, mst_net_doing what)
 /* A peer with the next number, DIALING. NULL: no memory. */
 mst_tcp_peer *mst_tcp_peer_new(mst_tcp *t);
 
-/* The connection in w has proved the identity who; n bytes beyond the handshake were read already. Takes w
- * over, calls `up`. MST_ENOMEM: nothing was done. */
+/* The peer of the connection in w is authenticated as who; n bytes beyond the handshake were read already.
+ * Takes w over, calls `up`. MST_ENOMEM: nothing was done. */
 mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, const mst_identity *who, const char *address,
                            const void *bytes, size_t n);
 
@@ -191,7 +191,11 @@ void mst_tcp_peer_write(mst_tcp_peer *p);
 
 /* Sends a heartbeat if nothing was sent for a while; any thread that has the mutex. Returns when it is next
  * due. */
-uint64_t mst_tcp_peer_beat(mst_tcp_peer *p, uint64_t now_ns);
+uint64_t mst_tcp_peer_heartbeat(mst_tcp_peer *p, uint64_t now_ns);
+
+/* Ends p if it was silent for the peer timeout and no data of it is unread; else lowers t->due_ns to the next
+ * check. */
+void mst_tcp_peer_check_silence(mst_tcp_peer *p, uint64_t now_ns);
 
 /* Sends DISCONNECT with the reason ("": none), if a message can still be sent. */
 void mst_tcp_peer_disconnect(mst_tcp_peer *p, uint64_t silent_ns, const char *message);
@@ -209,8 +213,8 @@ mst_status mst_tcp_listen(mst_tcp *t, const char *address, char *bound, size_t b
 mst_status mst_tcp_dial_new(mst_tcp *t, const char *address, uint64_t deadline_ns, uint32_t *peer);
 void mst_tcp_dial_cancel(mst_tcp_dial *d); /* frees it, as soon as the loop allows */
 
-/* Retries and deadlines of dials, strangers and listeners; lowers t->due_ns to what comes next. */
-void mst_tcp_join_chores(mst_tcp *t, uint64_t now_ns);
-void mst_tcp_join_close(mst_tcp *t); /* all strangers and listeners */
+/* Retries and deadlines of dials, unauthenticated peers and listeners; lowers t->due_ns to the next one. */
+void mst_tcp_join_run_timers(mst_tcp *t, uint64_t now_ns);
+void mst_tcp_join_close(mst_tcp *t); /* all unauthenticated peers and listeners */
 
 #endif

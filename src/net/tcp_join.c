@@ -1,15 +1,16 @@
-/* Engine tcp, up to an authenticated connection: listening, unauthenticated peers ("strangers"), dialing;
+/* Engine tcp, up to an authenticated connection: listening, unauthenticated peers, dialing;
  * contract in tcp_impl.h.
  *
- * A stranger is a new connection: a descriptor, a handshake of fixed size and a time limit. There are at most
- * MST_TCP_STRANGERS; one more closes the oldest, so idle connections cannot block others.
+ * An unauthenticated peer is a new connection: a descriptor, a handshake of fixed size and a time limit.
+ * There are at most MST_TCP_UNAUTHENTICATED_MAX; one more closes the oldest, so idle connections cannot block
+ * others.
  *
  * A dial tries the addresses of a name one after the other, rests a little longer after each round, and
  * starts again with the name until its deadline. Only an answer that will not change ends it before: a
  * refusal, or a process that is no muster.
  *
  * Invariants
- * 1. n_strangers is the length of t->strangers.
+ * 1. n_unauthenticated is the length of t->unauthenticated.
  * 2. A dial has at most one of: a name being looked up, a socket, a time for the next try. */
 #include <errno.h>
 #include <stdio.h>
@@ -32,11 +33,11 @@
 #define SHAKE_READ     512
 #define REFUSAL_NS     (1 * MST_S) /* between two lines about the refused */
 
-struct mst_tcp_stranger {
+struct mst_tcp_unauthenticated {
     mst_tcp *net;
-    mst_tcp_stranger *next;
+    mst_tcp_unauthenticated *next;
     mst_tcp_fd *socket;
-    uint64_t until_ns; /* on the attentive clock */
+    uint64_t until_ns; /* on the silence clock */
     mst_shake shake;
     char address[MST_TCP_ADDRESS_MAX];
 };
@@ -95,23 +96,23 @@ static mst_shake_options shake_options(const mst_tcp *t, const char *address)
                                .wire = MST_WIRE_VERSION};
 }
 
-/* ---- strangers ---- */
+/* ---- unauthenticated peers ---- */
 
-static void stranger_remove(mst_tcp_stranger *s)
+static void unauthenticated_remove(mst_tcp_unauthenticated *s)
 {
     mst_tcp *t = s->net;
-    for (mst_tcp_stranger **at = &t->strangers; *at != NULL; at = &(*at)->next)
+    for (mst_tcp_unauthenticated **at = &t->unauthenticated; *at != NULL; at = &(*at)->next)
         if (*at == s) {
             *at = s->next;
-            t->n_strangers--;
+            t->n_unauthenticated--;
             break;
         }
     mst_tcp_fd_close(s->socket);
     mst_free(s);
 }
 
-/* For who started the two processes; strangers cannot fill the log. */
-static void join_say_refusal(mst_tcp *t, const mst_shake *shake)
+/* At most one warning per REFUSAL_NS: unauthenticated peers cannot fill the log. */
+static void join_log_refusal(mst_tcp *t, const mst_shake *shake)
 {
     uint64_t now = mst_now_ns();
     bool rare = t->refusal_ns == 0 || now - t->refusal_ns >= REFUSAL_NS;
@@ -120,10 +121,10 @@ static void join_say_refusal(mst_tcp *t, const mst_shake *shake)
     mst_log(shake->refused && rare ? MST_LOG_WARN : MST_LOG_DEBUG, "%s", shake->text);
 }
 
-static void join_on_stranger(void *owner, int events, bool broken)
+static void join_on_unauthenticated(void *owner, int events, bool broken)
 {
     (void)events;
-    mst_tcp_stranger *s = owner;
+    mst_tcp_unauthenticated *s = owner;
     mst_tcp *t = s->net;
     uint8_t bytes[SHAKE_READ];
     size_t at = 0, left = 0;
@@ -136,7 +137,7 @@ static void join_on_stranger(void *owner, int events, bool broken)
             mst_identity who = s->shake.other;
             memcpy(address, s->address, sizeof address);
             s->socket = NULL; /* handed over */
-            stranger_remove(s);
+            unauthenticated_remove(s);
             if (mst_tcp_peer_up(p, w, &who, address, bytes + at, left) != MST_OK) {
                 mst_tcp_fd_close(w);
                 mst_tcp_peer_end(p, false);
@@ -147,13 +148,13 @@ static void join_on_stranger(void *owner, int events, bool broken)
         return;
     }
     if (s->shake.state == MST_SHAKE_FAILED)
-        join_say_refusal(t, &s->shake);
-    stranger_remove(s);
+        join_log_refusal(t, &s->shake);
+    unauthenticated_remove(s);
 }
 
-static void stranger_new(mst_tcp *t, int fd, const struct sockaddr_storage *sa, socklen_t length)
+static void unauthenticated_new(mst_tcp *t, int fd, const struct sockaddr_storage *sa, socklen_t length)
 {
-    mst_tcp_stranger *s = mst_zalloc(sizeof *s);
+    mst_tcp_unauthenticated *s = mst_zalloc(sizeof *s);
     if (s == NULL || (t->secret[0] == '\0' && !mst_tcp_is_local(sa))) {
         mst_free(s);
         close(fd);
@@ -163,22 +164,22 @@ static void stranger_new(mst_tcp *t, int fd, const struct sockaddr_storage *sa, 
     mst_tcp_address_format(sa, length, s->address, sizeof s->address);
     mst_shake_options options = shake_options(t, s->address);
     if (mst_shake_init(&s->shake, &options, false) != MST_OK ||
-        mst_tcp_fd_new(t, fd, join_on_stranger, s, &s->socket) != MST_OK) {
+        mst_tcp_fd_new(t, fd, join_on_unauthenticated, s, &s->socket) != MST_OK) {
         mst_free(s);
         close(fd);
         return;
     }
     mst_tcp_tune(fd, sa->ss_family, t->options.peer_timeout_ms);
     uint64_t now = mst_now_ns(), limit = t->options.hello_timeout_ms * MST_MS;
-    s->until_ns = mst_tcp_attentive(t, now) + limit;
+    s->until_ns = mst_tcp_silence_clock(t, now) + limit;
     mst_tcp_due(t, now + limit);
-    s->next = t->strangers;
-    t->strangers = s;
-    if (++t->n_strangers > MST_TCP_STRANGERS) {
-        mst_tcp_stranger *oldest = t->strangers;
+    s->next = t->unauthenticated;
+    t->unauthenticated = s;
+    if (++t->n_unauthenticated > MST_TCP_UNAUTHENTICATED_MAX) {
+        mst_tcp_unauthenticated *oldest = t->unauthenticated;
         while (oldest->next != NULL)
             oldest = oldest->next;
-        stranger_remove(oldest);
+        unauthenticated_remove(oldest);
     }
     mst_tcp_fd_want(s->socket, UV_READABLE);
 }
@@ -194,7 +195,7 @@ static void join_on_listener(void *owner, int events, bool broken)
         socklen_t length = sizeof sa;
         int fd = accept4(l->socket->fd, (struct sockaddr *)&sa, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            stranger_new(l->net, fd, &sa, length);
+            unauthenticated_new(l->net, fd, &sa, length);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             mst_tcp_fd_want(l->socket, 0);
             l->resume_ns = mst_now_ns() + PAUSE_NS;
@@ -533,7 +534,7 @@ mst_status mst_tcp_dial_new(mst_tcp *t, const char *address, uint64_t deadline_n
     return MST_OK;
 }
 
-static void dial_chores(mst_tcp_dial *d, uint64_t now)
+static void dial_run_timers(mst_tcp_dial *d, uint64_t now)
 {
     mst_tcp *t = d->net;
     mst_tcp_peer *p = d->peer;
@@ -564,18 +565,18 @@ static void dial_chores(mst_tcp_dial *d, uint64_t now)
 
 /* ---- all of it ---- */
 
-void mst_tcp_join_chores(mst_tcp *t, uint64_t now_ns)
+void mst_tcp_join_run_timers(mst_tcp *t, uint64_t now_ns)
 {
-    uint64_t attentive = mst_tcp_attentive(t, now_ns);
+    uint64_t clock_ns = mst_tcp_silence_clock(t, now_ns);
     for (size_t i = 0; i < t->n_peers; i++)
         if (t->peers[i]->dial != NULL)
-            dial_chores(t->peers[i]->dial, now_ns);
-    for (mst_tcp_stranger *s = t->strangers, *next; s != NULL; s = next) {
+            dial_run_timers(t->peers[i]->dial, now_ns);
+    for (mst_tcp_unauthenticated *s = t->unauthenticated, *next; s != NULL; s = next) {
         next = s->next;
-        if (attentive >= s->until_ns)
-            stranger_remove(s);
+        if (clock_ns >= s->until_ns)
+            unauthenticated_remove(s);
         else
-            mst_tcp_due(t, now_ns + (s->until_ns - attentive));
+            mst_tcp_due(t, now_ns + (s->until_ns - clock_ns));
     }
     for (mst_tcp_listener *l = t->listeners; l != NULL; l = l->next) {
         if (l->resume_ns != 0 && now_ns >= l->resume_ns) {
@@ -589,8 +590,8 @@ void mst_tcp_join_chores(mst_tcp *t, uint64_t now_ns)
 
 void mst_tcp_join_close(mst_tcp *t)
 {
-    while (t->strangers != NULL)
-        stranger_remove(t->strangers);
+    while (t->unauthenticated != NULL)
+        unauthenticated_remove(t->unauthenticated);
     while (t->listeners != NULL) {
         mst_tcp_listener *l = t->listeners;
         t->listeners = l->next;

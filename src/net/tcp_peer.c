@@ -10,7 +10,8 @@
  * Invariants
  * 1. p->out's first message may be partly written (done > 0); nothing may be written between its parts.
  * 2. stats.queued is the sum of size - done over p->out.
- * 3. The pulse thread calls write and beat only, and they leave the loop's handles alone. */
+ * 3. The heartbeat thread calls mst_tcp_peer_write and mst_tcp_peer_heartbeat only, and they leave the loop's
+ * handles alone. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -21,13 +22,13 @@
 #include "base/alloc.h"
 #include "net/tcp_impl.h"
 
-#define SPARE_MAX   64                      /* records kept for reuse */
-#define IOV_MAX_OUT 64                      /* pieces handed to one write */
-#define READS_MAX   16                      /* reads from one peer before the others get their turn */
-#define WRITE_MAX   (8u << 20)              /* bytes to one peer before the others get their turn */
-#define BEAT_SLACK  (MST_TCP_HEARTBEAT / 4) /* a little early, so that one wake-up serves many peers */
-#define CORK_MAX    65536                   /* bytes that wait to leave together */
-#define DRAIN_MAX   64 /* reads before a close, so that it does not reset the connection */
+#define SPARE_MAX       64                      /* records kept for reuse */
+#define IOV_MAX_OUT     64                      /* pieces handed to one write */
+#define READS_MAX       16                      /* reads from one peer before the others get their turn */
+#define WRITE_MAX       (8u << 20)              /* bytes to one peer before the others get their turn */
+#define HEARTBEAT_SLACK (MST_TCP_HEARTBEAT / 4) /* a little early, so that one wake-up serves many peers */
+#define CORK_MAX        65536                   /* bytes that wait to leave together */
+#define DRAIN_MAX       64 /* reads before a close, so that it does not reset the connection */
 
 /* ---- what waits ---- */
 
@@ -176,9 +177,9 @@ static void peer_fail_stopped(mst_tcp_peer *p, uint64_t silent_ns)
  */
 static void peer_fail_died(mst_tcp_peer *p, const char *how)
 {
-    uint64_t still = mst_tcp_still(p->net);
-    if (still > 0)
-        peer_fail_stopped(p, still);
+    uint64_t suspended_ns = mst_tcp_suspended(p->net);
+    if (suspended_ns > 0)
+        peer_fail_stopped(p, suspended_ns);
     else
         mst_tcp_peer_fail(p, MST_NET_DIED, MST_EPEER, "%s died: %s", p->name, how);
 }
@@ -237,7 +238,7 @@ static void peer_uncork(mst_tcp_peer *p)
 /* n bytes have arrived. False: the peer is down now. */
 static bool peer_take(mst_tcp_peer *p, size_t n)
 {
-    p->received_ns = mst_tcp_attentive(p->net, mst_now_ns());
+    p->received_ns = mst_tcp_silence_clock(p->net, mst_now_ns());
     mst_status st = mst_frames_take(p->in, n, &frame_events, p);
     if (st != MST_OK && p->state == MST_TCP_UP) {
         char text[MST_WIRE_OWN_MAX];
@@ -316,7 +317,7 @@ mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, const mst_identity *w
     w->ready = peer_on_ready;
     p->state = MST_TCP_UP;
     p->sent_ns = mst_now_ns();
-    p->received_ns = mst_tcp_attentive(t, p->sent_ns);
+    p->received_ns = mst_tcp_silence_clock(t, p->sent_ns);
     mst_tcp_due(t, p->sent_ns + MST_TCP_HEARTBEAT);
     mst_tcp_fd_want(w, UV_READABLE);
     mst_tcp_leave(t);
@@ -509,11 +510,11 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
     return MST_OK;
 }
 
-uint64_t mst_tcp_peer_beat(mst_tcp_peer *p, uint64_t now_ns)
+uint64_t mst_tcp_peer_heartbeat(mst_tcp_peer *p, uint64_t now_ns)
 {
     if (p->out != NULL || p->write_broken)
         return now_ns + MST_TCP_HEARTBEAT;
-    if (now_ns + BEAT_SLACK < p->sent_ns + MST_TCP_HEARTBEAT)
+    if (now_ns + HEARTBEAT_SLACK < p->sent_ns + MST_TCP_HEARTBEAT)
         return p->sent_ns + MST_TCP_HEARTBEAT;
     uint8_t header[MST_WIRE_HEADER];
     mst_header_encode(&(mst_message){.type = MST_WIRE_HEARTBEAT}, header);
@@ -529,6 +530,33 @@ uint64_t mst_tcp_peer_beat(mst_tcp_peer *p, uint64_t now_ns)
             peer_break_writes(p);
     }
     return now_ns + MST_TCP_HEARTBEAT;
+}
+
+void mst_tcp_peer_check_silence(mst_tcp_peer *p, uint64_t now_ns)
+{
+    mst_tcp *t = p->net;
+    uint64_t limit = t->options.peer_timeout_ms * MST_MS, clock_ns = mst_tcp_silence_clock(t, now_ns);
+    uint64_t silent = clock_ns > p->received_ns ? clock_ns - p->received_ns
+                                                : 0; /* 0 if a byte arrived after `now_ns` was read */
+    if (silent < limit) {
+        mst_tcp_due(t, now_ns + (limit - silent));
+        return;
+    }
+    char byte;
+    if (recv(p->socket->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
+        errno != EAGAIN) { /* unread bytes, or the end */
+        p->received_ns = clock_ns;
+        mst_tcp_due(t, now_ns + limit);
+        return;
+    }
+    char text[64];
+    snprintf(text, sizeof text, "it was silent for %.1f s", (double)silent * 1e-9);
+    mst_tcp_peer_disconnect(p, silent, text);
+    p->why->silent_s = (double)silent * 1e-9;
+    mst_tcp_peer_fail(
+        p, MST_NET_SILENT, MST_EPEER,
+        "%s has been silent for %.1f s: its process is stopped or the link is cut (peer timeout %.1f s)",
+        p->name, (double)silent * 1e-9, (double)limit * 1e-9);
 }
 
 void mst_tcp_peer_disconnect(mst_tcp_peer *p, uint64_t silent_ns, const char *message)

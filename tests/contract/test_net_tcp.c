@@ -476,7 +476,7 @@ static void test_no_muster_there(void **state)
     end_close(&worker);
 }
 
-/* Proven peers that break the format. */
+/* Authenticated peers that break the format. */
 static void test_bad_frames(void **state)
 {
     (void)state;

@@ -150,7 +150,7 @@ static void test_differences(void **state)
            "secret for all processes of a job");
 }
 
-/* A stranger without the secret who ignores the listener's wrong proof and answers with one of its own. */
+/* An unauthenticated peer without the secret that ignores the listener's wrong proof and answers with one of its own. */
 static void test_forged_proof(void **state)
 {
     (void)state;
