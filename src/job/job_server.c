@@ -12,6 +12,8 @@
 #include "train/run_graph.h"
 #include "train/training.h"
 
+_Static_assert(MST_CLUSTER_MAX <= MST_WORKER_MAX, "a server has room for all workers of a cluster spec");
+
 typedef struct server_job {
     const mst_job_config *config;
     const mst_train_callbacks *callbacks;

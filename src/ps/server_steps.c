@@ -214,8 +214,8 @@ static bool steps_decided_here(const mst_server *s, uint64_t step, mst_step_clos
 
 static mst_status steps_close_step(mst_server *s, uint64_t step, const uint64_t *workers)
 {
-    const mst_store_request *requests[1024];
-    uint32_t who[1024], n = 0;
+    const mst_store_request *requests[MST_WORKER_MAX];
+    uint32_t who[MST_WORKER_MAX], n = 0;
     mst_span_step(step);
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         mst_server_worker *w = &s->workers[i];

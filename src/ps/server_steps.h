@@ -11,8 +11,10 @@
 #define MST_PS_SERVER_STEPS_H
 
 #include "ps/server_peers.h"
+#include "strategy/strategy.h"
 
-#define MST_WORKER_WORDS 16 /* u64 words of a bitmap of workers */
+#define MST_WORKER_WORDS (MST_WORKER_MAX / 64) /* u64 words of a bitmap of workers */
+_Static_assert(MST_WORKER_MAX == 64 * MST_WORKER_WORDS, "a bitmap has one bit per worker");
 
 /* A server's record of a worker. */
 typedef struct mst_server_worker {

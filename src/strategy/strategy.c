@@ -95,7 +95,7 @@ const mst_option mst_strategy_option_table[] = {
      .offset = FIELD(workers),
      .fallback = "1",
      .min = 1,
-     .max = 1024,
+     .max = MST_WORKER_MAX,
      .metavar = "N",
      .help = "Number of workers in one process. With muster launch, mpirun or a cluster spec, the number "
              "follows from those.",
@@ -106,7 +106,7 @@ const mst_option mst_strategy_option_table[] = {
      .offset = FIELD(quorum),
      .fallback = "0",
      .min = 0,
-     .max = 1024,
+     .max = MST_WORKER_MAX,
      .metavar = "R",
      .help = "Close a step after R workers have pushed; later pushes for the step are dropped and counted. "
              "0: wait for all workers.",

@@ -20,6 +20,8 @@
 #include "optim/optim.h"
 #include "strategy/progress.h"
 
+#define MST_WORKER_MAX 1024 /* workers of a job with servers */
+
 typedef enum mst_strategy_kind {
     MST_STRATEGY_LOCAL,
     MST_STRATEGY_PS,
