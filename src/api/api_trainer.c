@@ -1,5 +1,5 @@
-/* Trainers of the public interface: a settled copy of the options, and the training loop or the job that they
- * ask for; contract in muster/muster.h. */
+/* Trainers of the public interface: a settled copy of the options, and the training loop or job that the
+ * options select; contract in muster/muster.h. */
 #include <string.h>
 
 #include "api/api_impl.h"

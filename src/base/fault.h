@@ -1,9 +1,9 @@
 /* Recovers from page faults in memory that other processes can change, instead of ending the process.
  *
  * A mapped file that another process truncates raises SIGBUS where its bytes were. Keys from a file that
- * another process overwrites index beyond the weights, and fault in the guard pages behind them (SIGSEGV). In
- * both cases zeroed memory is mapped at the fault, the range records it, and the thread continues. The owner
- * of the range checks it from time to time and fails with a message.
+ * another process overwrites can index past the weights and fault in the guard pages that follow (SIGSEGV).
+ * In both cases zeroed memory is mapped at the fault, the range records it, and the thread continues. The
+ * owner of the range checks it from time to time and fails with a message.
  *
  * The handlers of SIGBUS and SIGSEGV are installed while there are ranges. Faults elsewhere go to the
  * previous handlers. Threads that use a range must not block these signals.

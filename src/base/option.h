@@ -53,9 +53,9 @@ typedef enum mst_option_fact {
     MST_OPTION_OF_PROCESS = 1 << 6,   /* identifies one process of a job */
     MST_OPTION_OF_OUTPUT = 1 << 7,    /* about the output of the command */
     MST_OPTION_OF_FILE = 1 << 8,      /* describes one file, not the rows of other files */
-    MST_OPTION_OF_SHAPE = 1 << 9,     /* the shape of a model takes its place */
+    MST_OPTION_OF_SHAPE = 1 << 9,     /* superseded by the model's shape */
     MST_OPTION_LIMIT = 1 << 10,       /* ends a training, and so can be what the runs of a sweep share */
-    MST_OPTION_IF_GIVEN = 1 << 11,    /* giving its default has another effect than not giving it */
+    MST_OPTION_IF_GIVEN = 1 << 11,    /* passing the default explicitly differs from omitting it */
     MST_OPTION_SELF_NAMED = 1 << 12,  /* its values are clear without its name */
     MST_OPTION_OF_REPEAT = 1 << 13,   /* differs between the repeated runs of a group */
     /* About one process or command, not about the training. */

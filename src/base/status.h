@@ -2,8 +2,8 @@
  *
  * A fallible function returns mst_status. Where a failure is decided, mst_fail() records one sentence (what,
  * where, what to do) for the calling thread; callers pass the code on and never add to the sentence. Code
- * decides on the returned value only. mst_error_save and mst_error_restore move a sentence from one thread to
- * another. */
+ * branches only on the returned status. mst_error_save and mst_error_restore move a sentence from one thread
+ * to another. */
 #ifndef MST_BASE_STATUS_H
 #define MST_BASE_STATUS_H
 

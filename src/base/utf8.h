@@ -1,4 +1,4 @@
-/* Text of unknown origin, made fit for JSON, terminals and the Prometheus format. */
+/* Sanitises untrusted text for JSON, terminals and the Prometheus format. */
 #ifndef MST_BASE_UTF8_H
 #define MST_BASE_UTF8_H
 
@@ -16,8 +16,8 @@ size_t mst_utf8_length(const char *text, size_t n);
 /* Whether the whole text is valid and has no control characters (C0, DEL, C1). */
 bool mst_utf8_plain(const char *text);
 
-/* Columns that the text takes in a terminal, taking each character for one; and bytes of its first `columns`
- * characters. */
+/* Columns that the text takes in a terminal, counting each character as one column; and bytes of its first
+ * `columns` characters. */
 size_t mst_utf8_columns(const char *text);
 size_t mst_utf8_prefix(const char *text, size_t columns);
 

@@ -74,8 +74,8 @@ static mst_status convert_rows(mst_dataset *dataset, const convert_options *conv
     return MST_OK;
 }
 
-/* How the rows were read and their origin, for the cache: a training on it reads other files in the same way.
- * NULL when it is not known, or memory is short. */
+/* The reading options and origin of the rows, for the cache: a training on it reads other files in the same
+ * way. NULL when it is not known, or memory is short. */
 static char *convert_source_key(const mst_dataset *dataset, const mst_data_options *options)
 {
     mst_data_options settled = *options;

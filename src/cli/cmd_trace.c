@@ -73,7 +73,7 @@ static mst_status trace_add_event(void *arg, const json_t *event, const char *li
 
 /* ---- reading ---- */
 
-/* Who gets the events of a run. */
+/* The receiver of the events of a run. */
 typedef struct trace_listener {
     void (*file)(void *arg); /* the events that follow are of another file; or NULL */
     mst_status (*event)(void *arg, const json_t *event, const char *line, size_t n);

@@ -215,10 +215,10 @@ static mst_status augment_set_up(mst_augment *a, const mst_augment_options *o, c
         return MST_OK;
     const char *option = normalise ? "normalise" : crop ? "crop" : o->mirror ? "mirror" : "crop-pad";
     if (channels == 0)
-        return mst_fail(MST_EUSAGE, "--%s is for images, and the sides of those in %s are not known", option,
+        return mst_fail(MST_EUSAGE, "--%s is for images, but the sides of those in %s are not known", option,
                         name);
     if (channels > MST_AUGMENT_CHANNELS)
-        return mst_fail(MST_EUSAGE, "--%s is for images of up to %d channels, and those in %s have %u",
+        return mst_fail(MST_EUSAGE, "--%s is for images of up to %d channels, but those in %s have %u",
                         option, MST_AUGMENT_CHANNELS, name, channels);
     a->channels = channels;
     a->in_height = a->height = height;
@@ -258,7 +258,7 @@ mst_status mst_augment_init_for(mst_augment *a, const mst_augment_options *o, co
 
 /* ---- rows ---- */
 
-/* Where the output lies in the input; y and x may lie outside it by the padding. */
+/* The position of the output in the input; y and x may lie outside it by the padding. */
 typedef struct crop {
     int64_t y, x;
     bool mirror;

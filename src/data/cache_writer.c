@@ -314,7 +314,7 @@ static mst_status writer_emit(cache_writer *w)
     return MST_OK;
 }
 
-/* How many rows of the chunk, from `from` on, go into pending before it must be looked at again. */
+/* Number of rows of the chunk, from `from` on, that go into pending before it must be checked again. */
 static uint32_t rows_to_take(const cache_writer *w, const mst_chunk *c, uint32_t from)
 {
     const mst_chunk *p = &w->pending;

@@ -43,7 +43,8 @@ void mst_chunk_ring_stop(mst_chunk_ring *self);
 mst_status mst_chunk_ring_take(mst_chunk_ring *self, mst_chunk **out);
 
 /* Calls fn for chunks 0 .. end-1, or until `claim` finds no more; stops at the first failure. fn is called on
- * the calling thread, and not for chunks without rows. n_threads 0 or 1: so is the maker. */
+ * the calling thread, and not for chunks without rows. With n_threads 0 or 1 the maker also runs on the
+ * calling thread. */
 mst_status mst_chunks_each(const mst_chunk_maker *maker, const char *name, unsigned n_threads, uint64_t end,
                            mst_chunk_fn *fn, void *arg);
 

@@ -40,7 +40,7 @@ struct mst_data_kind {
     const char *name, *help;
     unsigned capabilities; /* mst_data_capability bits */
 
-    /* How sure the kind is that a file starting with these (decompressed) bytes is its own: 0 no, 1 could be,
+    /* The confidence that a file starting with these (decompressed) bytes is of this kind: 0 no, 1 could be,
      * 2 is, MST_SNIFF_BINARY is a binary file of this kind. file_size is 0 when unknown. The highest
      * wins; the order in mst_data_kinds breaks ties. NULL: never by content. */
     int (*sniff)(const uint8_t *head, size_t n, uint64_t file_size);

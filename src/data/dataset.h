@@ -52,8 +52,8 @@ typedef struct mst_dataset_ops {
     void (*interrupt)(mst_dataset *self);
     /* Stream: back to the first row. Standard input cannot: MST_EINPUT. */
     mst_status (*rewind)(mst_dataset *self);
-    /* MST_EINPUT, naming it, when a file that is mapped was changed in place since. Any thread. NULL: none
-     * is. */
+    /* MST_EINPUT naming the file if a mapped file has been modified since it was opened. Any thread. NULL:
+     * no file is mapped. */
     mst_status (*intact)(const mst_dataset *self);
     void (*destroy)(mst_dataset *self);
 } mst_dataset_ops;
@@ -73,7 +73,7 @@ struct mst_dataset {
     uint32_t window_rows;
     bool encoded; /* rows are decoded from JPEG or PNG images */
     int64_t
-        labels_from; /* the label of class 0 in the files (--labels-from): labels of rows are less by it */
+        labels_from; /* the label of class 0 in the files (--labels-from): it is subtracted from row labels */
     mst_text_list left_out; /* TFRecord: features that no row uses, where no option chose them; owned */
     char **class_names;     /* the names of classes 0, 1, ...; owned; NULL: unknown */
     uint32_t n_class_names;

@@ -94,7 +94,7 @@ static const uint8_t *example_skip(const uint8_t *at, const uint8_t *end, unsign
 }
 
 /* Moves *at past the next field that is length-delimited and numbered up to `known`: its number is returned,
- * its body in [*body, *body + *n). 0 at the end or with *problem set. Unknown fields are passed over. */
+ * its body in [*body, *body + *n). 0 at the end or with *problem set. Unknown fields are skipped. */
 static unsigned next_message(const uint8_t **at, const uint8_t *end, unsigned known, const uint8_t **body,
                              uint32_t *n, const char **problem)
 {
@@ -437,7 +437,7 @@ mst_status mst_example_append(mst_example_buffer *buffer, mst_example_layout lay
     bool columns = layout == MST_EXAMPLE_COLUMNS, weighted = row->weight != 1.0f;
     if (columns && row->values != NULL)
         return mst_fail(MST_EINPUT,
-                        "TFRecord columns hold categories without values, and this row has values: "
+                        "TFRecord columns hold categories without values, but this row has values: "
                         "write index/value pairs instead");
     size_t features = field_size(entry_size(5, 4));
     if (weighted)

@@ -7,7 +7,7 @@
  *
  * Invariants
  * 1. Chunks leave the ring in order, whichever thread made them.
- * 2. At most QUEUE finished windows wait, of a live dataset as many as make up max_take rows; so memory is
+ * 2. At most QUEUE finished windows wait (for a live dataset: enough to hold max_take rows); so memory is
  * bounded by the ring, the window being built, those queued, and those that lanes hold.
  * 3. A window's rows and order never change after it is queued; it returns to the pool with its last
  * reference.
@@ -104,7 +104,7 @@ static mst_status feed_prepare_augment(mst_feed *f)
         return MST_OK;
     if (info->channels != a->channels || info->height != a->in_height || info->width != a->in_width)
         return mst_fail(MST_EINPUT,
-                        "%s: its images have %u x %u x %u numbers, and those trained on %u x %u x %u",
+                        "%s: its images have %u x %u x %u numbers, but those trained on %u x %u x %u",
                         f->dataset->name, info->channels, info->height, info->width, a->channels,
                         a->in_height, a->in_width);
     f->augmented_stride = (mst_augment_out(a) * sizeof(float) + 63) & ~(size_t)63;
@@ -224,7 +224,7 @@ void mst_feed_destroy(mst_feed *f)
 
 /* ---- ranges ---- */
 
-/* Where handing out up to `to` ends, as far as that is known. */
+/* The last position, exclusive, of a range up to `to`, as far as it is known. */
 static uint64_t feed_end_of(const mst_feed *f, uint64_t to)
 {
     uint64_t most = f->dataset->random      ? f->order.n_rows

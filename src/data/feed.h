@@ -15,8 +15,8 @@
  *     range continues the last. With random access a start anywhere costs one window, and nothing when its
  *     window is at hand.
  *   Shards: each of n_shards workers has its own rows from the start, with positions of its own. Random
- *     access: chunk i of the epoch's order is shard i % n_shards's. Streams: block i of the stream is; the
- *     others are read, not parsed. */
+ *     access: chunk i of the epoch's order is shard i % n_shards's. Streams: a shard
+ *     parses block i if i % n_shards is its index, and only reads the other blocks. */
 #ifndef MST_DATA_FEED_H
 #define MST_DATA_FEED_H
 
@@ -39,8 +39,8 @@ typedef struct mst_feed_options {
     unsigned prefetch_threads; /* that parse; at least 1; not used where loading is cheap */
     unsigned n_lanes;          /* threads that call mst_feed_take */
     uint32_t max_take;         /* the most rows of one take */
-    uint64_t features;         /* a key at or beyond is MST_EINPUT; 0: no check */
-    bool drop_unseen;          /* such keys are left out of their rows instead, which are counted */
+    uint64_t features;         /* keys >= features give MST_EINPUT; 0: no check */
+    bool drop_unseen;          /* such keys are dropped instead; affected rows are counted */
     /* Lanes accept any keys and labels. Otherwise those of a mapped file, which another process can overwrite
      * at any time, are copied and checked first. */
     bool any_keys;

@@ -131,7 +131,7 @@ void mst_feed_order_fini(mst_feed_order *p);
 void mst_feed_order_epoch(mst_feed *f, uint64_t epoch);
 /* The window that holds the position; n_windows when it is beyond the last. */
 uint32_t mst_feed_order_find(const mst_feed_order *p, uint64_t position);
-/* How many chunks hold the positions below `to`. */
+/* Number of chunks that hold the positions below `to`. */
 uint64_t mst_feed_order_chunks(const mst_feed_order *p, uint64_t to);
 /* Shuffles the n rows of the window that starts at the position. */
 void mst_feed_shuffle(mst_feed_place *order, uint32_t n, uint64_t seed, uint64_t epoch, uint64_t start);

@@ -175,7 +175,7 @@ mst_status mst_block_fail(const mst_format *format, const mst_block *block, cons
                     (unsigned long long)(block->offset + before), text);
 }
 
-/* Where row number `row` of a block begins; text only, otherwise the block's start. */
+/* The start of row number `row` of a block; text only, otherwise the block's start. */
 static const uint8_t *find_row(const mst_format *format, const mst_block *block, size_t row)
 {
     const uint8_t *p = block->data, *end = p + block->size;

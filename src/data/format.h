@@ -20,7 +20,7 @@
 /* The sets that one folder may hold. */
 typedef enum mst_set { MST_SET_ALL, MST_SET_TRAINING, MST_SET_TEST } mst_set;
 
-/* How data is to be read; the table is mst_data_option_table. */
+/* The options for reading data; the table is mst_data_option_table. */
 typedef struct mst_data_options {
     char *format;        /* --format NAME; "auto": by content */
     int64_t features;    /* --features N; 0: found in the data. Hashing formats hash into it */
@@ -127,7 +127,7 @@ static inline uint64_t mst_key_limit(const mst_parse_context *context)
 mst_status mst_block_fail(const mst_format *format, const mst_block *block, const uint8_t *at,
                           const char *message, ...) __attribute__((format(printf, 4, 5)));
 
-/* How the message about a row without a label ends. */
+/* The end of the message about a row without a label. */
 #define MST_NO_LABEL "the row has no label, and only predict takes such rows"
 
 #endif

@@ -306,7 +306,7 @@ static void gen_destroy(mst_dataset *self)
 
 static const mst_dataset_ops gen_ops = {.load = gen_load, .destroy = gen_destroy};
 
-/* How many of the rows are of class 0: one in every whole run of classes, and those of the runs cut at the
+/* Number of rows of class 0: one in every whole run of classes, and those of the runs cut at the
  * ends. */
 static uint64_t gen_zeros(const mst_gen_images_options *o)
 {

@@ -5,7 +5,7 @@
 
 #include "data/format.h"
 
-/* How sure a kind is that a file starting with these bytes is its own (mst_data_kind.sniff), without a byte
+/* The confidence that a file starting with these bytes is of that kind (mst_data_kind.sniff), without a byte
  * order mark for text. */
 int mst_data_sniff(const mst_data_kind *kind, const uint8_t *head, size_t n, uint64_t file_size);
 

@@ -258,7 +258,7 @@ static bool lies_in(const char *path, const char *folder)
     return strncmp(path, folder, n) == 0 && mst_path_name(path) <= path + n + 1 && mst_path_name(path) > path;
 }
 
-/* Where a folder among the patterns has files train... and files t10k... or test..., keeps those of one set
+/* If a folder among the patterns has files train... and files t10k... or test..., keeps those of one set
  * in paths and logs that; MST_SET_ALL keeps all. */
 static void idx_choose_set(const mst_text_list *patterns, mst_set set, mst_text_list *paths)
 {
@@ -306,7 +306,7 @@ static mst_status idx_read_labels(const idx_source *s, uint32_t n_items, uint32_
         return MST_OK;
     TRY_OUT(st, file_open(s->labels, &labels));
     if (labels.n_dimensions != 1) {
-        st = mst_fail(MST_EINPUT, "%s: labels have one dimension, and it has %u", s->labels,
+        st = mst_fail(MST_EINPUT, "%s: labels have one dimension, but it has %u", s->labels,
                       labels.n_dimensions);
         goto out;
     }
@@ -388,7 +388,7 @@ static mst_status list_sources(const mst_text_list *paths, const mst_data_option
         return mst_fail(MST_EINPUT, "%s: labels without items: name the file with the images",
                         paths->items[0]);
     if (given && n > 1 && !options->unlabelled)
-        return mst_fail(MST_EUSAGE, "--labels names one file, and there are %zu files of items", n);
+        return mst_fail(MST_EUSAGE, "--labels names one file, but there are %zu files of items", n);
     if (n_label_files > n && !options->unlabelled)
         return mst_fail(MST_EINPUT, "%zu files of labels for %zu files of items", n_label_files, n);
     return MST_OK;

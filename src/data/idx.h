@@ -4,7 +4,7 @@
  *
  * paths are files of items (two dimensions or more), one or many with items of equal size; each has its
  * labels in a file named as usual (images-idx3 -> labels-idx1, .gz or .zst or not), or, for a single file, in
- * options->labels. With options->unlabelled none are needed. A labels file among paths is passed over when
+ * options->labels. With options->unlabelled none are needed. A labels file among paths is ignored when
  * its images are there too, so that a whole folder can be named. */
 #ifndef MST_DATA_IDX_H
 #define MST_DATA_IDX_H

@@ -33,8 +33,8 @@ mst_status mst_image_decode(const char *path, const uint8_t *data, size_t size, 
                             uint32_t enough, mst_image *out);
 
 /* Resizes the image so that its shorter side is `shorter`, or as large as it takes to cover height x width,
- * cuts that out of the centre, and writes it plane after plane: channels x height x width bytes. Filters with
- * a triangle that is as wide as the shrinking asks for (bilinear when enlarging). height and width at
+ * cuts that out of the centre, and writes it plane after plane: channels x height x width bytes. Uses a
+ * triangle filter scaled by the reduction factor (bilinear when enlarging). height and width at
  * least 1. MST_ENOMEM. */
 mst_status mst_image_fit(const mst_image *image, uint32_t shorter, uint32_t height, uint32_t width,
                          uint8_t *planes);

@@ -11,7 +11,7 @@
 
 #include "data/dataset.h"
 
-/* How encoded images become rows of one size. */
+/* The conversion of encoded images to rows of one size. */
 typedef struct mst_image_rows {
     uint32_t channels, height, width;
     uint32_t shorter, enough; /* the shorter side wanted (0: any); the least that decoding must give */

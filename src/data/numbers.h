@@ -28,7 +28,7 @@ static inline uint64_t mst_load8(const uint8_t *p)
     return word;
 }
 
-/* How many of the word's characters, from the first on, are digits: 0 to 8. */
+/* Number of leading digits in the word's characters: 0 to 8. */
 static inline unsigned mst_digits_count8(uint64_t word)
 {
     uint64_t t = word ^ 0x3030303030303030u;

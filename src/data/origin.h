@@ -26,7 +26,7 @@
 /* {"keys": "numbers"}. New reference or NULL. */
 json_t *mst_origin_numbers(void);
 
-/* The origin in an object of any content, borrowed; NULL when it has none that is one. */
+/* The origin in an object of any content, borrowed; NULL if it has no valid origin. */
 const json_t *mst_origin_in(const json_t *object);
 
 /* MST_EINPUT, with a message that names the difference, when the rows of `name` do not fit `model` (in

@@ -14,7 +14,7 @@
 mst_status mst_resident_new(const mst_data_kind *kind, const char *name, uint64_t n_rows, uint32_t n_dense,
                             bool bytes, mst_dataset **out);
 
-/* Where row `row` begins: a label (float), then n_dense bytes or floats. Only before finish. */
+/* The start of row `row`: a label (float), then n_dense bytes or floats. Only before finish. */
 uint32_t *mst_resident_record(mst_dataset *self, uint64_t row);
 
 /* Splits the finished records into chunks and fills info, except for bytes and the sides of images; subtracts

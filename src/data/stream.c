@@ -215,7 +215,7 @@ static mst_status stream_open_file(stream *s)
     return stream_skip_mark(s);
 }
 
-/* How much of the n bytes of raw is whole records. */
+/* Bytes of the whole records at the start of the n bytes of raw. */
 static mst_status stream_find_end(stream *s, mst_raw_block *raw, size_t n, size_t *whole)
 {
     const mst_format *format = s->base.format;

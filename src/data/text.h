@@ -23,14 +23,14 @@ static inline const uint8_t *mst_skip_blanks(const uint8_t *p, const uint8_t *en
     return p;
 }
 
-/* Where the line at p ends: its '\n', or end. */
+/* The end of the line at p: its '\n', or end. */
 static inline const uint8_t *mst_line_end(const uint8_t *p, const uint8_t *end)
 {
     const uint8_t *newline = p < end ? memchr(p, '\n', (size_t)(end - p)) : NULL;
     return newline != NULL ? newline : end;
 }
 
-/* Where the token at p ends: a blank, a newline, or end. */
+/* The end of the token at p: a blank, a newline, or end. */
 static inline const uint8_t *mst_token_end(const uint8_t *p, const uint8_t *end)
 {
     while (p < end && !mst_is_blank(*p) && *p != '\n')

@@ -126,7 +126,7 @@ out:
 
 /* ---- images ---- */
 
-/* How much a feature looks like the image of its record; 0: not at all. */
+/* Score of a feature as the image of its record; 0: it is not an image. */
 static int image_score(const mst_tf_name *name, const mst_tf_finding *f)
 {
     static const char *const usual[] = {"image", "image_raw", "image/encoded"};
@@ -179,7 +179,7 @@ static mst_status check_no_image(const mst_tf_survey *s, const mst_block *block)
         return mst_fail(MST_EINPUT,
                         "%s: feature \"%s\" of record %" PRIu64
                         " is neither a JPEG or PNG image nor raw pixels: it "
-                        "holds %zu bytes, and its sides are %" PRId64 " x %" PRId64 " x %" PRId64
+                        "holds %zu bytes, but its sides are %" PRId64 " x %" PRId64 " x %" PRId64
                         "; --tf-columns chooses other features to use",
                         block->path, name->text, f->record, f->length, side[MST_TF_HEIGHT],
                         side[MST_TF_WIDTH], side[MST_TF_DEPTH] != 0 ? side[MST_TF_DEPTH] : 1);

@@ -5,7 +5,7 @@
  * is seeded by
  * --hash-seed, and the hash's upper half is scaled to --features (2^18 when 0). Names that look like numbers
  * are hashed like any other. As in Vowpal Wabbit, a word that touches the first bar is a tag; tags and base
- * are passed over.
+ * are ignored.
  *
  * Invariants
  * 1. Every key is below the context's features, which prepare sets.
@@ -43,7 +43,7 @@ static bool finite_number(const uint8_t *p, const uint8_t *end, float *out)
     return true;
 }
 
-/* Where a name or a value ends: a blank, a bar, a colon, or the line's end. */
+/* The end of a name or a value: a blank, a bar, a colon, or the line's end. */
 static inline const uint8_t *name_end(const uint8_t *p, const uint8_t *end)
 {
     while (p < end && *p != ' ' && *p != ':' && *p != '|' && *p != '\t' && *p != '\r')

@@ -1,7 +1,7 @@
 /* Row writers of text: libsvm, Vowpal Wabbit, Criteo's tab-separated columns; contract in write.h.
  *
- * A chunk is formatted into one buffer and handed to the file in one piece. Numbers are written by hand: a
- * row has some eighty of them, and printf would take longer than everything else together. */
+ * A chunk is formatted into one buffer and handed to the file in one piece. Numbers are formatted
+ * without printf, which would dominate the run time: a row has some eighty of them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

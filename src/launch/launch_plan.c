@@ -1,4 +1,4 @@
-/* What is started where; contract in launch_plan.h. */
+/* The processes of a job and their hosts; contract in launch_plan.h. */
 #include "launch/launch_plan.h"
 
 #include <ctype.h>

@@ -227,8 +227,8 @@ static mst_status runner_open_log(const mst_sweep *sweep, const char *name, bool
     return st;
 }
 
-/* What the cell's repeats share, as --group takes it: the sweep's folder in front of the configuration, where
- * that is fit for a name. The caller frees. */
+/* Returns the --group option that the cell's repeats share: FOLDER/CONFIGURATION if that is a valid name,
+ * else the configuration alone. The caller frees. */
 static char *runner_group_word(const mst_sweep *sweep, const mst_sweep_cell *cell)
 {
     char *name = mst_sprintf("%s/%s", sweep->folder, cell->config), *word = NULL;

@@ -11,9 +11,9 @@
 typedef struct mst_runner mst_runner;
 
 typedef enum mst_runner_how {
-    MST_RUNNER_NEW,       /* nothing is there */
+    MST_RUNNER_NEW,       /* the folder does not exist */
     MST_RUNNER_RESUME,    /* from its checkpoint */
-    MST_RUNNER_OVERWRITE, /* instead of what is there */
+    MST_RUNNER_OVERWRITE, /* replaces the existing run */
 } mst_runner_how;
 
 /* Gets a line of progress several times a second; NULL: a run has ended. */
@@ -48,7 +48,7 @@ void mst_runner_stop(mst_runner *self);
 /* Whether a signal has stopped the runs. */
 bool mst_runner_stopped(const mst_runner *self);
 
-/* How to start a cell whose folder may exist. */
+/* The way to start a cell whose folder may exist. */
 mst_runner_how mst_runner_how_to(const mst_sweep *sweep, const mst_sweep_cell *cell);
 
 #endif

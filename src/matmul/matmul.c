@@ -132,7 +132,7 @@ static mst_status matmul_check_options(const mst_matmul *self)
 {
     const mst_matmul_options *o = &self->o;
     if (o->grid[0] != 0 && (uint64_t)o->grid[0] * o->grid[1] != (uint64_t)self->size)
-        return mst_fail(MST_EUSAGE, "--grid %ux%u needs %" PRIu64 " ranks, and there %s %d", o->grid[0],
+        return mst_fail(MST_EUSAGE, "--grid %ux%u needs %" PRIu64 " ranks, but there %s %d", o->grid[0],
                         o->grid[1], (uint64_t)o->grid[0] * o->grid[1], self->size == 1 ? "is" : "are",
                         self->size);
     if (o->what == MST_MATMUL_TRACE_BY_PRODUCT && o->placement == MST_PLACEMENT_ROUND_ROBIN)

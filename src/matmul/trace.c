@@ -1,10 +1,14 @@
 /* trace(A x B) without the product: the sum of A[i][j] * B[j][i], over pairs of a block of A and the block of
  * B at the mirrored place. Pairs are numbered along A's rows.
  *
- * together: a rank has the pairs of one range of numbers, both blocks, so nothing moves but each rank's sum.
- * Pairs are kept in memory when they fit, and then the clock runs over the sums alone; else they are made or
- * read a batch at a time. round-robin: blocks of A and of B are dealt out each by itself, and B's
- * travels to A's. By the product: a rank has some block rows of A and the same block columns of B, and
+ * together: a rank has the pairs of one range of numbers, both blocks, so only each rank's sum is sent.
+ * Pairs are kept in memory if they fit, and then only the sums are timed; otherwise they are made or read a
+ * batch at a time.
+ *
+ * round-robin: blocks of A and of B are assigned independently; blocks of B are sent to the rank with the
+ * matching block of A.
+ *
+ * product: a rank has some block rows of A and the same block columns of B, and
  * multiplies them into diagonal blocks of C.
  *
  * Each pair's sum is formed by one thread in a fixed order and pairs are added in the order of their numbers,
@@ -19,7 +23,7 @@
 
 #define BLOCK         256
 #define BLOCK_PRODUCT 512
-#define DEPTH         4 /* blocks of k at a time in the product's way */
+#define DEPTH         4 /* blocks of k at a time in the product method */
 #define IN_FLIGHT     4 /* blocks that a rank sends, with round-robin */
 #define BATCH_BYTES   ((uint64_t)64 << 20)
 #define TAG           7

@@ -6,7 +6,7 @@
 
 extern const mst_executor mst_executor_tile, mst_executor_dnnl, mst_executor_plain;
 
-/* In order of preference: "auto" is the first that can and suits. */
+/* In order of preference: "auto" takes the first executor that supports and suits the chain. */
 const mst_executor *const mst_executors[] = {&mst_executor_tile, &mst_executor_dnnl, &mst_executor_plain,
                                              NULL};
 

@@ -104,7 +104,7 @@ extern const mst_layer_ops *const mst_layers[]; /* NULL-terminated */
 
 #define MST_NET_LAYERS 128
 
-/* A chain of layers, ending in one number per class; softmax and cross-entropy follow by themselves. */
+/* A chain of layers, ending in one number per class; softmax and cross-entropy are appended automatically. */
 typedef struct mst_chain {
     char *text; /* the net file, as checkpoints keep it */
     mst_dims in;

@@ -100,7 +100,7 @@ static uint64_t conv_flops(const mst_layer *self)
     return mst_dims_size(&self->out) * (2 * kernel + (self->n_params > 1));
 }
 
-/* Where output channel o's weights and input channels start. */
+/* The start of output channel o's weights and input channels. */
 typedef struct conv_place {
     uint32_t n_in;
     size_t kernel, first_in; /* floats of a kernel; first input channel */

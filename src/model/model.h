@@ -62,7 +62,8 @@ static inline void mst_add_loss(mst_loss_sum *to, const mst_loss_sum *sum)
 typedef struct mst_weights {
     float *ranges[MST_RANGE_MAX];
     float *sparse;
-    /* For descend with batch 1: keys are translated on the way (kernels.h, descend_rows). NULL: not. */
+    /* For descend with batch 1: keys are translated on the way (kernels.h, descend_rows). NULL: keys are used
+     * as they are. */
     const mst_key_map *map;
     uint32_t *map_scratch;
 } mst_weights;

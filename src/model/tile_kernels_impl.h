@@ -32,7 +32,7 @@ INLINE float *at(const float *array, size_t index)
     return (float *)array + index * LANES;
 }
 
-/* Where x is a number. */
+/* Lane mask: x is not NaN. */
 INLINE ivec number(vec x)
 {
     return (ivec)abs_vec(x) <= 0x7f800000;

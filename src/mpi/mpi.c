@@ -187,7 +187,7 @@ static void mpi_set_default(const char *name, const char *value)
     setenv(name, value, 0);
 }
 
-/* What makes MPI usable in containers and with more ranks than processors. */
+/* Sets defaults that MPI needs in containers and when ranks outnumber processors. */
 static void mpi_set_defaults(const char *plugin)
 {
     if (strcmp(plugin, "openmpi") == 0) {

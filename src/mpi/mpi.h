@@ -64,7 +64,7 @@ typedef struct mst_mpi_ops {
 /* Choices of --mpi-plugin. */
 #define MST_MPI_KINDS "auto|openmpi|mpich"
 
-/* How this process was launched, by the environment alone. */
+/* The launcher of this process, from the environment alone. */
 typedef struct mst_mpi_launch {
     bool launched;        /* under mpirun, mpiexec or srun --mpi=...; the rest is set then */
     const char *launcher; /* "mpirun (Open MPI)", "mpiexec (MPICH)", "srun" */

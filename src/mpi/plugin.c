@@ -1,5 +1,5 @@
-/* The plug-in: MPI behind the table of mpi.h. Compiled once per implementation (cmake/mpi.cmake), with
- * MST_MPI_NAME the name of that one; the only file of muster that sees <mpi.h>.
+/* The plug-in: MPI behind the table of mpi.h. Compiled once per implementation (cmake/mpi.cmake);
+ * MST_MPI_NAME is its name. No other file includes <mpi.h>.
  *
  * Communicators are numbers of a small table, 0 being a copy of MPI_COMM_WORLD; requests travel in 64 bits,
  * in which both implementations' handles fit. Errors are returned, never fatal: every communicator has the
@@ -28,8 +28,8 @@ __attribute__((visibility("default"))) const mst_mpi_host *mst_mpi_plugin_host;
 
 static MPI_Comm comms[COMMS]; /* the first n_comms are in use */
 static int n_comms, own_rank, n_ranks;
-static bool gives_way; /* collectives give the processor away while they wait */
-static bool one_host;  /* all ranks are here */
+static bool gives_way; /* collectives yield the CPU while they wait */
+static bool one_host;  /* all ranks are on this host */
 
 #define fail mst_mpi_plugin_host->fail
 
@@ -137,8 +137,8 @@ static mst_status plugin_finalize(void)
     return MST_OK;
 }
 
-/* MPICH closes its connections one rank after the other, and those that are ready no longer listen to those
- * that are not. Shared memory of one host needs no connection. */
+/* MPICH closes its connections one rank after the other, and ranks that have closed ignore the remaining
+ * ranks. Shared memory of one host needs no connection. */
 static bool plugin_hangs(void)
 {
 #ifdef MPICH_NAME
@@ -219,7 +219,7 @@ static mst_status plugin_test_batch(int n_active, MPI_Request *active, const uin
                                     mst_mpi_request *requests, bool *done, uint32_t *n_done)
 {
     int which[BATCH] = {0}, count = 0;
-    if (n_active == 1) { /* the cheap way */
+    if (n_active == 1) { /* MPI_Test is cheaper for one request */
         CHECK(MPI_Test, (&active[0], &count, MPI_STATUS_IGNORE));
         which[0] = 0;
     } else {

@@ -51,7 +51,7 @@ typedef struct mst_cluster_env {
 mst_cluster_env mst_cluster_env_read(void);
 
 /* The spec by precedence: file (of --cluster, or NULL), MUSTER_CLUSTER, TF_CONFIG; a log line names those
- * that were passed over. Without any of them MST_OK and out->source NULL. *out is the caller's to fini; set
+ * that were ignored. Without any of them MST_OK and out->source NULL. *out is the caller's to fini; set
  * only on MST_OK. */
 mst_status mst_cluster_find(const char *file, const mst_cluster_env *env, mst_cluster *out);
 

@@ -33,7 +33,7 @@ typedef struct mst_frames {
 /* Starts with nothing read. Leaves the stage as it is. */
 void mst_frames_init(mst_frames *f, uint64_t max_body);
 
-/* Where the next bytes go, in order: one or two parts of non-zero size. */
+/* The buffers for the next bytes, in order: one or two parts of non-zero size. */
 int mst_frames_room(mst_frames *f, struct iovec out[2]);
 
 /* n more bytes are in the room. Calls the events; the first failure of an event is returned at once and ends

@@ -575,7 +575,7 @@ static mst_status inproc_send(mst_net *net, uint32_t peer, const mst_message *m,
     else if (p->stats.queued > n->options.max_queue)
         st = mst_fail(MST_ETIMEOUT, "%s has not received %" PRIu64 " bytes that were sent to it before",
                       p->name, p->stats.queued);
-    inproc_unlock(); /* the other end may go meanwhile, so it is looked at again */
+    inproc_unlock(); /* the peer may close while unlocked; check it again */
     TRY(st);
     x = inmessage_new(m, pieces, n_pieces, token);
     if (x == NULL)

@@ -83,7 +83,7 @@ bool mst_mpi_channel_busy(const mst_mpi_channel *channel)
     return channel->out != NULL || channel->in.active;
 }
 
-/* What is still under way stays: MPI may read or write it. */
+/* Buffers of pending requests are not freed: MPI may read or write them. */
 void mst_mpi_channels_free(mst_mpi_net *n)
 {
     for (size_t i = 0; i < n->n_channels; i++) {

@@ -264,7 +264,7 @@ static void mpi_peer_up(mst_mpi_net *n, uint32_t number)
     n->events.up(n->arg, number, &who);
 }
 
-/* What the rank that was called answers. */
+/* Handles the answer of a rank that this rank connects to. */
 static void mpi_take_answer(mst_mpi_net *n, uint32_t number, const mst_message *m, const uint8_t *body)
 {
     mst_mpi_peer *p = n->peers[number];

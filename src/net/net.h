@@ -90,8 +90,8 @@ typedef struct mst_net_events {
     mst_status (*message)(void *arg, uint32_t peer, const mst_message *m, void *body);
     /* The pieces of the send with this token may change now. Not called for peers that went down. */
     void (*sent)(void *arg, uint32_t peer, void *token);
-    /* What poll is about to do. Called often, so it must be cheap; it may call nothing here. May be NULL. An
-     * engine that cannot distinguish these (mpi) does not call it. */
+    /* Reports the next activity of poll. Called often, so it must be cheap; it must not call this interface.
+     * May be NULL. An engine that cannot distinguish these (mpi) does not call it. */
     void (*doing)(void *arg, mst_net_doing what);
 } mst_net_events;
 

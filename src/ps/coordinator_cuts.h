@@ -20,8 +20,8 @@ typedef struct mst_cut_plan {
     bool eval_due, save_due;
     bool evaluating, saving;
     bool saving_best;           /* the weights being saved are those being evaluated */
-    bool best_here, best_known; /* all their floats have arrived; the verdict has arrived: */
-    bool best;                  /* they are the best */
+    bool best_here, best_known; /* all their floats have arrived; the evaluation result has arrived */
+    bool best;                  /* the evaluated weights are the best */
     uint32_t eval_cut, save_cut;
     bool at_step; /* sync: a step is complete and not answered, so that no server is beyond it */
     mst_early_piece *early, **early_tail;

@@ -22,7 +22,7 @@
 typedef struct mst_lease_options {
     uint64_t epoch_rows;   /* of every epoch; above 0 */
     uint32_t batch;        /* rows of a step */
-    uint64_t lease_rows;   /* rows of a lease, about; rounded to whole batches */
+    uint64_t lease_rows;   /* approximate rows per lease; rounded to whole batches */
     uint64_t segment_rows; /* see above */
     uint32_t n_workers;
     uint64_t epochs;      /* epochs from this number on do not begin */
@@ -62,7 +62,8 @@ bool mst_leases_dry(const mst_leases *self);                       /* nothing is
 /* The first epoch with rows not done, and how many of its rows are. */
 void mst_leases_position(const mst_leases *self, uint64_t *epoch, uint64_t *rows_done);
 
-/* What is not done, as {"next": [epoch, position], "todo": [[epoch, from, to], ...]}. New reference or NULL.
+/* The unfinished rows, as {"next": [epoch, position], "todo": [[epoch, from, to], ...]}. New reference or
+ * NULL.
  */
 json_t *mst_leases_json(const mst_leases *self);
 

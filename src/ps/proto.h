@@ -38,7 +38,7 @@ typedef enum mst_ps_type {
                    workers that send markers; step: sync: the version of the cut */
     MST_PS_MARKER, /* worker to server: later messages come after cut m.count; step and flags as
                     above */
-    MST_PS_SAVED,  /* server to coordinator: all floats of cut m.count are sent */
+    MST_PS_SAVED,  /* server to coordinator: all floats of cut m.count have been sent */
     /* ---- evaluation ---- */
     MST_PS_CHIEF,       /* coordinator to worker: this worker evaluates */
     MST_PS_EVAL_LIST,   /* chief to server: the floats that its sets touch; a STEP body without a push */

@@ -24,7 +24,7 @@ static json_t *history_side(const json_t *pair, size_t index)
     return json_is_array(pair) && json_array_size(pair) == 2 ? json_array_get(pair, index) : NULL;
 }
 
-/* How a segment that was resumed had ended. */
+/* The end of a segment that was resumed later. */
 static const char *history_end_of(const json_t *record)
 {
     const char *end = history_text(record, "end"), *state = history_text(record, "state");

@@ -39,7 +39,7 @@ static void command_add_files(const json_t *files, mst_string *out)
     }
 }
 
-/* How the processes of a piece are started. */
+/* Whether `muster launch` can start the processes of a piece. */
 static bool crew_is_launched(
     const mst_crew *crew) /* roles that were started one by one can be launched, too */
 {

@@ -1,4 +1,4 @@
-/* What the parts of a report share. */
+/* Declarations shared by the report files. */
 #ifndef MST_REPORT_REPORT_IMPL_H
 #define MST_REPORT_REPORT_IMPL_H
 

@@ -145,7 +145,7 @@ static mst_status canvas_add_curve(canvas *c, size_t run, size_t k, const char *
     return canvas_add_series(c, run, named && *set != '\0' ? set : NULL, part, curves[k].evaluated, &points);
 }
 
-/* Where a run was resumed, with the changes. */
+/* Marks the points at which a run was resumed, with the changes. */
 static mst_status canvas_add_resumes(canvas *c, size_t run, mst_axis axis)
 {
     const mst_history *h = &c->report->histories[run];

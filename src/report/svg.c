@@ -134,7 +134,7 @@ static void svg_ticks(const mst_plot *plot, const svg_axis *x, const svg_axis *y
     }
 }
 
-/* Where the plot begins, so that the label of the axis and the longest text of its ticks fit. */
+/* The left edge of the plot, so that the label of the axis and the longest text of its ticks fit. */
 static double svg_left(const mst_plot *plot, const svg_axis *y)
 {
     double ticks[TICKS_MAX];

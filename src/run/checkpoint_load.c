@@ -35,10 +35,10 @@ static mst_status checkpoint_damaged(const char *checkpoint, mst_status st)
     mst_error_save(&error, st);
     char *folder = mst_strndup(checkpoint, (size_t)(name - checkpoint)), *path = NULL;
     if (folder != NULL && mst_checkpoint_newest(folder, step, &path, &older) == MST_OK && path != NULL)
-        st = mst_fail(error.code,
-                      "%s; an older checkpoint is %s, which counts once the damaged one is removed; or start "
-                      "again",
-                      error.text, path);
+        st = mst_fail(
+            error.code,
+            "%s; to resume from the older checkpoint %s, remove the damaged one; otherwise start again",
+            error.text, path);
     else
         st = mst_error_restore(&error);
     mst_free(path);
@@ -75,9 +75,10 @@ static mst_status checkpoint_parse_manifest(const char *checkpoint, json_t **out
                 mst_fail(MST_EINPUT, "%s: not a checkpoint: manifest.json is of another kind", checkpoint));
     json_int_t version = json_integer_value(json_object_get(root, "version"));
     if (version != CHECKPOINT_VERSION)
-        TRY_OUT(st, mst_fail(MST_EINPUT,
-                             "%s: a checkpoint of format version %lld, and this muster reads version %d",
-                             checkpoint, (long long)version, CHECKPOINT_VERSION));
+        TRY_OUT(st,
+                mst_fail(MST_EINPUT,
+                         "%s: checkpoint format version %lld is not supported; this muster reads version %d",
+                         checkpoint, (long long)version, CHECKPOINT_VERSION));
     *out = root;
     root = NULL;
 out:

@@ -65,7 +65,7 @@ static mst_status save_take_parts(mst_save *save, const mst_part_spec *parts, ui
     for (uint32_t i = 0; i < n; i++) {
         const mst_part_spec *p = &save->parts[i];
         if (p->server >= MST_PART_SERVERS)
-            return mst_fail(MST_EUSAGE, "%s: a part of server %u, and there are at most %u", save->path,
+            return mst_fail(MST_EUSAGE, "%s: a part of server %u, but there are at most %u", save->path,
                             p->server, MST_PART_SERVERS);
         if (p->first != at)
             return mst_fail(MST_EUSAGE, "%s: the parts do not cover the store: float %llu is in %s",
@@ -317,7 +317,7 @@ mst_status mst_save_write(mst_save *save, uint32_t slot, uint64_t first, uint64_
 {
     uint64_t from, n;
     if (slot > save->n_slots)
-        return mst_fail(MST_EINPUT, "%s: floats of state vector %u, and the optimizer has %u", save->path,
+        return mst_fail(MST_EINPUT, "%s: floats of state vector %u, but the optimizer has %u", save->path,
                         slot, save->n_slots);
     if (first > save->size || count > save->size - first)
         return mst_fail(MST_EINPUT, "%s: %llu floats of %s from float %llu on, in a store of %llu",

@@ -5,7 +5,7 @@
  * 0's clock alone. At the end of an order all ranks send their losses, and the stop and save requests from
  * signals, to rank 0. Rows are claimed on every rank: all see the epoch end at the same place.
  *
- * Where the gradient is small there is nothing to overlap, and a hand-off between threads costs as much as
+ * With a small gradient there is nothing to overlap, and a hand-off between threads costs as much as
  * the reduction: steps then run on the communication thread itself, which polls MPI while it waits. */
 #include "strategy/allreduce.h"
 
@@ -335,7 +335,7 @@ void mst_allreduce_requested(mst_strategy *base, int *stopped_by, bool *save)
 
 /* ---- the end ---- */
 
-/* What this rank has done. */
+/* Updates the counters of this rank. */
 static void report_count(mst_allreduce *self)
 {
     mst_allreduce_counts *c = &self->counts;

@@ -25,7 +25,7 @@ typedef struct mst_local_thread {
     mst_error error;
 } mst_local_thread;
 
-/* How steps are taken. */
+/* The method of a step. */
 typedef enum mst_local_way {
     MST_LOCAL_GENERAL,   /* gradient, then optimizer */
     MST_LOCAL_DESCEND,   /* the model updates in place: async, or one thread */
@@ -125,7 +125,7 @@ void mst_local_sum_dense(mst_local *self, unsigned t);
 /* Squared norm of what owner t of n has: its slices of the dense ranges of grad, state left out, and the
  * sums by key. */
 double mst_local_square(const mst_grad *grad, const mst_key_sums *l, unsigned t, unsigned n);
-/* What the gradient is multiplied with under --clip-norm. */
+/* The factor of the gradient under --clip-norm. */
 float mst_local_clip(const mst_local *self, double square);
 
 /* Prepares the gradient of thread t for a step. */

@@ -19,7 +19,7 @@ typedef enum mst_shard_kind {
     MST_SHARD_LOCAL,
 } mst_shard_kind;
 
-/* How far a training has come. */
+/* The progress of a training. */
 typedef struct mst_progress {
     uint64_t steps, rows;     /* over the whole training */
     uint64_t epoch, position; /* rows into the current epoch; asynchronous ps: of the first unfinished one */

@@ -1,3 +1,4 @@
+/* clang-format off */
 /* The reducer; contract in reducer.h.
  *
  * gather: every rank sends all of the slice to every other and adds up for itself. The time of one message,
@@ -11,13 +12,13 @@
  *
  * Invariants
  * 1. Contributions are added in the order of ranks, whatever the algorithm. On a wire of 16 bits every
- *    contribution, the own one too, is rounded as it travels; sums are kept in fp32 and rounded once, also
- * where they do not travel. So all ranks end up with the same bits, and with the same bits for both
- * algorithms.
+ *    contribution, including the rank's own, is rounded as if sent. Sums are kept in fp32 and rounded once,
+ *    as if sent. So all ranks compute the same bits, with either algorithm.
  * 2. Results are received into the slice itself while contributions of the same segment may still count as
- * being sent from there: the sum that arrives was made of that contribution, which therefore has left.
+ *    being sent from there: the sum that arrives includes that contribution, so it has been sent.
  * 3. All ranks start posted reductions in the same order, a bounded number at a time. A reduction does not
- * depend on later ones, so every reduction completes. */
+ *    depend on later ones, so every reduction completes. */
+/* clang-format on */
 #include "strategy/reducer.h"
 
 #include <string.h>
@@ -151,7 +152,7 @@ static mst_status gather_start(mst_reducer *self, mst_reduction *r)
 
 static mst_status gather_move(mst_reducer *self, mst_reduction *r, bool *over)
 {
-    if (reduction_under_way(r, 0, r->n_requests)) /* what is still being sent is not changed, either */
+    if (reduction_under_way(r, 0, r->n_requests)) /* buffers that are being sent must not change */
         return MST_OK;
     sum_ranks(r->parts, (uint32_t)self->mpi->size, r->op->n, self->wire, r->op->data, r->results);
     *over = true;
@@ -173,7 +174,7 @@ static mst_status copy_start(mst_reducer *self, mst_reduction *r)
 
 /* ---- direct ---- */
 
-/* Where the four kinds of requests begin. */
+/* The first index of each kind of requests after the first kind, and their number. */
 typedef struct direct_layout {
     uint32_t results, contributions_out, results_out, end;
 } direct_layout;
@@ -187,7 +188,7 @@ static direct_layout direct_layout_of(const mst_reducer *self, size_t n)
     return (direct_layout){mine, mine + theirs, mine + 2 * theirs, 2 * (mine + theirs)};
 }
 
-/* Where the contribution of the i-th of the others to a segment of the own part arrives. */
+/* The buffer for the contribution of the i-th other rank to a segment of the own part. */
 static char *direct_arrival(const mst_reducer *self, const mst_reduction *r, const rank_share *own,
                             uint32_t segment, uint32_t i)
 {

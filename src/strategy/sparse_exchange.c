@@ -13,7 +13,7 @@
  * numbers and so choose the same way.
  *
  * Per key, sums have the order of threads and then of ranks either way, and on a wire of 16 bits both
- * contributions and sums are rounded either way: the choice does not change a bit.
+ * contributions and sums are rounded: both methods give bit-identical results.
  *
  * A block holds one rank's lists for the threads of another rank: the keys of those n lists, then their
  * values, padded to 8 bytes. The counts have the number of keys of each list. */
@@ -157,9 +157,9 @@ static void block_unpack(const mst_sparse_exchange *x, const char *at, const uin
     }
 }
 
-/* ---- which way ---- */
+/* ---- choice of the method ---- */
 
-/* Bytes that come to the busiest rank, either way. */
+/* Whether the busiest rank receives fewer bytes with scattered lists than with gathered ones. */
 static bool sparse_scatter_is_less(const mst_sparse_exchange *x)
 {
     const uint32_t n = x->n_ranks;
@@ -488,7 +488,7 @@ static mst_status sparse_exchange(mst_sparse_exchange *x, double *wait_seconds)
     return MST_OK;
 }
 
-/* How many of the keys were distinct: for the next step's choice. */
+/* Records the share of distinct keys for the next step's choice. */
 static void sparse_learn(mst_sparse_exchange *x)
 {
     uint64_t total = 0, distinct = 0;

@@ -23,7 +23,7 @@ typedef struct mst_target {
 /* MST_EUSAGE when the text is not a condition. */
 mst_status mst_target_parse(const char *until, mst_target *out);
 
-/* Whether "end" in the manifest of a run is that its condition was met. */
+/* Whether the manifest's "end" states that the condition was met. */
 bool mst_target_reached(const char *end);
 
 /* A candidate after a round. */

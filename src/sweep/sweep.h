@@ -86,8 +86,8 @@ void mst_sweep_destroy(mst_sweep *self); /* NULL-safe */
  * other hosts are not checked. */
 mst_status mst_sweep_check_files(const mst_sweep *self, const mst_sweep_cell *cell);
 
-/* How many runs at a time: a number, or "auto": as many as the cores allow. MST_JOBS_AUTO for that; false:
- * neither. */
+/* Parses the number of concurrent runs: a number, or "auto" (as many as the cores allow; MST_JOBS_AUTO).
+ * False: neither. */
 #define MST_JOBS_MAX  1024
 #define MST_JOBS_AUTO 0
 bool mst_sweep_jobs_parse(const char *text, unsigned *out);

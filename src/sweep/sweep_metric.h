@@ -1,4 +1,4 @@
-/* What a sweep calls best: a figure of a run, and whether high or low is good (metric: of the file). */
+/* The metric of a sweep: a figure of a run, and whether high or low is good (metric: of the file). */
 #ifndef MST_SWEEP_SWEEP_METRIC_H
 #define MST_SWEEP_SWEEP_METRIC_H
 

@@ -392,8 +392,8 @@ static mst_status conv_try(mst_dnnl *self, const mst_dnnl_window *c, conv_descs 
     return training ? conv_dw(self, c, d, out->forward, &out->dw) : MST_OK;
 }
 
-/* Where the forward pass's own choice leaves the others to the reference (few channels, odd groups), padded
- * channels or plain images (by way of matrix products) do not. */
+/* If the format that the forward pass prefers makes the other passes use the reference implementation (few
+ * channels, odd groups), padded channels or plain images (computed as matrix products) avoid it. */
 mst_status mst_dnnl_conv(mst_dnnl *self, const mst_dnnl_window *c, bool training, bool wants_dx,
                          mst_dnnl_conv_ops *out)
 {

@@ -8,7 +8,7 @@
  * overwrites, and any 32-bit number addresses the weights or the guard behind them (tensor/params.h). A
  * comparison per key costs 13% of the rate at batch 1. */
 
-/* How many rows ahead weights are prefetched, and how many the records themselves. */
+/* Distances in rows at which weights, and the records themselves, are prefetched. */
 #define WEIGHTS_AHEAD 4 /* below MST_DESCEND_SCRATCH */
 #define RECORDS_AHEAD 8
 
@@ -151,7 +151,7 @@ INLINE void add_row(const mst_row *row, float a, const mst_linear *w)
     sparse_add(row, a, w->sparse);
 }
 
-/* How many of n keys are below `limit`. */
+/* Number of keys below `limit`, among n. */
 INLINE uint32_t count_below(const uint32_t *keys, uint32_t n, uint32_t limit)
 {
     uint32_t count = 0;
@@ -169,7 +169,7 @@ INLINE uint32_t count_below(const uint32_t *keys, uint32_t n, uint32_t limit)
     return count;
 }
 
-/* How many of the row's keys, which ascend, are below `limit`. */
+/* Number of the row's keys, which ascend, below `limit`. */
 INLINE uint32_t keys_below(const mst_row *row, uint32_t limit)
 {
     uint32_t n = row->n_keys, low = 0;

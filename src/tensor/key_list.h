@@ -28,7 +28,7 @@ typedef struct mst_key_list {
 void mst_key_list_fini(mst_key_list *list); /* frees keys that the list owns */
 mst_status mst_key_list_room(mst_key_list *list, size_t n_keys);
 
-/* How many of n ascending keys are below a key. */
+/* Number of keys below a key, among n ascending ones. */
 size_t mst_keys_below(const uint32_t *keys, size_t n, uint64_t key);
 
 static inline uint64_t mst_key_list_range_floats(const mst_key_list *list)

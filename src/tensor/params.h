@@ -41,7 +41,7 @@ typedef struct mst_params {
     uint64_t size, spare;       /* size: D, the end of the last view rounded up to a multiple of 16 floats */
     uint32_t n_views, n_slots;
     mst_view views[MST_VIEW_MAX];
-    /* Where a view has one float per key: w is followed by inaccessible pages, so many that no 32-bit key of
+    /* If a view has one float per key, w is followed by inaccessible pages, so many that no 32-bit key of
      * the view is beyond them (base/fault.h). NULL: none, and keys must be below the view's size. */
     struct mst_fault_range *guard;
     size_t reach; /* bytes from w on, guard included; 0: none */

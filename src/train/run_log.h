@@ -32,7 +32,7 @@ typedef struct mst_run_log_options {
     const char *model_name; /* a run without a name is called runs/MODEL-N; must outlive the run log */
     json_t *model;          /* mst_model_json, for checkpoints; the run log takes a reference */
     json_t *data;           /* how rows are read, for checkpoints; the run log takes a reference; or NULL */
-    json_t *source;         /* the training data (source.h); the run log takes a reference; or NULL */
+    json_t *source;         /* the training data (data_identity.h); the run log takes a reference; or NULL */
     bool reading_unknown;   /* a cache that does not record how its rows were read */
     const atomic_bool *stop;
     bool (*save_wanted)(void); /* true once for every request to save and continue; or NULL */
@@ -66,9 +66,9 @@ void mst_run_log_mark(mst_run_log *self, const char *process, const char *kind, 
  * After mst_run_log_open only. */
 mst_status mst_run_log_note(mst_run_log *self, const char *key, json_t *value);
 
-/* How far training has come. p->loss covers the rows since the last call: the run log adds it up; p's epoch
- * and position are those of the next row, so at the end of an epoch p->epoch is already the next one. A loss
- * that is not finite is MST_EINPUT. */
+/* Reports the progress of the training. p->loss covers the rows since the last call: the run log adds it up;
+ * p's epoch and position are those of the next row, so at the end of an epoch p->epoch is already the next
+ * one. A loss that is not finite is MST_EINPUT. */
 mst_status mst_run_log_progress(mst_run_log *self, const mst_progress *p);
 const mst_progress *mst_run_log_at(
     const mst_run_log *self); /* as last reported or resumed; its loss is empty */

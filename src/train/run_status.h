@@ -5,7 +5,7 @@
 
 #include "train/eval_counters.h"
 
-/* How far a run has come. */
+/* The state of a run. */
 typedef struct mst_train_status {
     uint64_t step, rows, epoch; /* epoch: 0-based, of the next row */
     uint64_t epoch_rows;        /* 0: not known yet */

@@ -70,8 +70,8 @@ json_t *mst_settings_shared(const json_t *options)
     const json_t *training = json_object_get(options, "training"),
                  *valid = json_object_get(training, "valid");
     const char *mode = json_string_value(json_object_get(json_object_get(options, "strategy"), "mode"));
-    /* paths may differ, but who evaluates must have what the coordinator waits for; content is compared when
-     * a worker joins */
+    /* paths may differ, but the evaluating process must have the sets that the coordinator expects; content
+     * is compared when a worker joins */
     const char *text = json_string_value(valid);
     char *end = NULL;
     double fraction = text != NULL ? strtod(text, &end) : 0.0;

@@ -169,7 +169,7 @@ void mst_training_write_verdict(const mst_training *self)
 
 /* ---- the checkpoint that a run starts from ---- */
 
-/* What to do with it. */
+/* The use of that checkpoint. */
 typedef enum start_use {
     START_CHECK, /* only whether it fits */
     START_LOAD,  /* into the parameters */

@@ -1,5 +1,5 @@
-/* --dry-run: what a run would cost, from the shape and one batch of rows; contract in training.h. Neither
- * weights nor anything else of the model's size is looked at: there may be none. */
+/* --dry-run: estimates the cost of a run from the shape and one batch of rows; contract in training.h. Does
+ * not allocate or read model-sized arrays. */
 #include "strategy/key_sums.h"
 #include "train/training.h"
 

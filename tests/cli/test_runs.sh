@@ -168,7 +168,7 @@ done
 expect 0 train train.cache --run d --steps 20 --checkpoint-every 10 --quiet
 for file in part-00000.safetensors manifest.json; do
   truncate -s 40 d/checkpoints/step-000000000020/$file
-  hint='; an older checkpoint is d/checkpoints/step-000000000010, which counts once the damaged one is removed'
+  hint='; to resume from the older checkpoint d/checkpoints/step-000000000010, remove the damaged one'
   refused 1 "$hint" eval d train.cache
   refused 1 "$hint" --log error train --run d --resume --steps 30
 done

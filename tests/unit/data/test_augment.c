@@ -216,7 +216,7 @@ static void test_refused(void **state)
     expect_refused(d, (mst_augment_options){.crop = "7"}, "--crop 7: give HxW");
     d->info.channels = 0;
     expect_refused(d, (mst_augment_options){.mirror = true},
-                   "--mirror is for images, and the sides of those in");
+                   "--mirror is for images, but the sides of those in");
     mst_dataset_destroy(d);
 }
 
@@ -288,7 +288,7 @@ static void test_feed(void **state)
     mst_feed *feed;
     mst_feed_options options = {.n_lanes = 1, .max_take = 4, .augment = &a};
     assert_int_equal(mst_feed_new(d, &options, &feed), MST_EINPUT);
-    expect_text("its images have 2 x 6 x 7 numbers, and those trained on 2 x 6 x 8");
+    expect_text("its images have 2 x 6 x 7 numbers, but those trained on 2 x 6 x 8");
     mst_dataset_destroy(d);
 }
 

@@ -242,7 +242,7 @@ static void impossible_sides(void **state)
         {-4, 3, "the height of the image in record 1 is -4, which is impossible"},
         {(int64_t)1 << 40, 3, "the height of the image in record 1 is 1099511627776, which is impossible"},
         {4, 300, "the depth of the image in record 1 is 300, which is impossible"},
-        {5, 3, "it holds 60 bytes, and its sides are 5 x 5 x 3"},
+        {5, 3, "it holds 60 bytes, but its sides are 5 x 5 x 3"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         static const uint8_t pixels[60];

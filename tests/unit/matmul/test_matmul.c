@@ -303,7 +303,7 @@ static void test_refusals(void **state)
     mst_matmul_options o = {.m = 4, .n = 5, .k = 6, .what = MST_MATMUL_TRACE};
     refused(o, 3, MST_EINPUT, "the product is 4 x 5; only a square one has a trace");
     o = (mst_matmul_options){.m = 4, .n = 5, .k = 6, .grid = {2, 2}};
-    refused(o, 3, MST_EUSAGE, "--grid 2x2 needs 4 ranks, and there are 3");
+    refused(o, 3, MST_EUSAGE, "--grid 2x2 needs 4 ranks, but there are 3");
     o = (mst_matmul_options){.a = GOLDEN("a.npy"), .b = GOLDEN("c.npy")};
     refused(o, 2, MST_EINPUT, "as many columns as the second has rows");
     o = (mst_matmul_options){.a = GOLDEN("a.npy"), .b = "/nowhere/b.npy"};

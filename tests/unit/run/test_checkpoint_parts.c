@@ -298,7 +298,7 @@ static void test_refused_parts(void **state)
         uint64_t first, count;
         const char *sentence;
     } ranges[] = {
-        {3, 0, 1, "floats of state vector 3, and the optimizer has 2"},
+        {3, 0, 1, "floats of state vector 3, but the optimizer has 2"},
         {0, SIZE, 1, "1 floats of the weights from float 3344 on, in a store of 3344"},
         {1, 1, UINT64_MAX, "floats of m from float 1 on, in a store of 3344"},
         {2, 990, 30, "server 1 has sent more floats of v than it holds from float 1001 on"},
@@ -352,7 +352,7 @@ static void test_damage(void **state)
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(truncate(path, info.st_size - 4), 0);
     expect_refused(4, &params, "part-00002.safetensors: truncated: it has ");
-    expect_refused(4, &params, "; an older checkpoint is ");
+    expect_refused(4, &params, "; to resume from the older checkpoint ");
     assert_int_equal(truncate(path, info.st_size), 0);
     expect_refused(4, &params, "part-00002.safetensors: damaged: its CRC-32C is ");
     assert_int_equal(unlink(path), 0);
