@@ -399,6 +399,12 @@ static mst_status train_run_job(settings *s, const mst_train_config *config, mst
     return st;
 }
 
+static bool train_save_wanted(void *arg)
+{
+    (void)arg;
+    return mst_signals_take_checkpoint();
+}
+
 static mst_status train_run(mst_call *call)
 {
     settings *s = call->options;
@@ -413,7 +419,7 @@ static mst_status train_run(mst_call *call)
     mst_train_config config = mst_settings_config(set);
     config.stop = mst_signals_stop();
     config.job_ended = mst_parent_pipe_job_ended();
-    config.save_wanted = mst_signals_take_checkpoint;
+    config.save_wanted = train_save_wanted;
     bool local = mst_settings_local(set);
     config.plan = s->output.dry_run;
     if (local || s->output.dry_run)

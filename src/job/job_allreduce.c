@@ -23,33 +23,34 @@
 #include "strategy/comm_broadcast.h"
 #include "train/training.h"
 
-/* Requests to stop and to save for rank 0's training: its own signals, and those of other ranks. A process is
- * one rank of one MPI job, and requests_take has no argument, so there is one of these. */
-static struct {
+/* Requests to stop and to save for rank 0's training: its own signals, and those of other ranks. */
+typedef struct rank_requests {
     atomic_bool stop;
     const atomic_bool *own_stop;
-    bool (*own_save)(void);
+    bool (*own_save)(void *arg);
+    void *own_save_arg;
     mst_strategy *strategy; /* of rank 0 */
     mst_job_summary *summary;
-} requests;
+} rank_requests;
 
 static void requests_poll(void *arg)
 {
-    (void)arg;
-    if (requests.own_stop != NULL && atomic_load(requests.own_stop))
-        atomic_store(&requests.stop, true);
+    rank_requests *self = arg;
+    if (self->own_stop != NULL && atomic_load(self->own_stop))
+        atomic_store(&self->stop, true);
 }
 
 /* Takes over the requests of all ranks; the run log of rank 0 calls it between runs of the strategy. */
-static bool requests_take(void)
+static bool requests_take(void *arg)
 {
-    char *stopped_by = requests.summary->stopped_by;
-    bool own = requests.own_save != NULL && requests.own_save(), save;
+    rank_requests *self = arg;
+    char *stopped_by = self->summary->stopped_by;
+    bool own = self->own_save != NULL && self->own_save(self->own_save_arg), save;
     int by;
-    mst_allreduce_requested(requests.strategy, &by, &save);
-    requests_poll(NULL);
-    if (by >= 0 && !atomic_exchange(&requests.stop, true))
-        snprintf(stopped_by, sizeof requests.summary->stopped_by, "rank %d", by);
+    mst_allreduce_requested(self->strategy, &by, &save);
+    requests_poll(self);
+    if (by >= 0 && !atomic_exchange(&self->stop, true))
+        snprintf(stopped_by, sizeof self->summary->stopped_by, "rank %d", by);
     return save || own;
 }
 
@@ -168,6 +169,7 @@ static mst_status rank_follow(const mst_job_config *config, mst_comm *comm, mst_
     mst_rank_log_send(comm, training->observe);
     mst_allreduce_signals own = {.stop = config->train->stop,
                                  .save_wanted = config->train->save_wanted,
+                                 .save_arg = config->train->save_arg,
                                  .at = rank_on_step,
                                  .at_arg = training->observe};
     mst_status st = mst_allreduce_join(training->strategy, &own);
@@ -180,19 +182,22 @@ static mst_status rank_follow(const mst_job_config *config, mst_comm *comm, mst_
 }
 
 static mst_status rank_train(const mst_job_config *config, mst_comm *comm, mst_training *training,
-                             const mst_train_callbacks *callbacks, mst_job_summary *summary)
+                             rank_requests *requests, const mst_train_callbacks *callbacks,
+                             mst_job_summary *summary)
 {
     uint64_t step;
     bool observed;
     TRY(ranks_share_start(comm, training, &step, &observed));
     if (mst_comm_mpi(comm)->rank != 0)
         return rank_follow(config, comm, training, step, observed);
-    mst_allreduce_signals own = {.stop = config->train->stop, .save_wanted = config->train->save_wanted};
+    mst_allreduce_signals own = {.stop = config->train->stop,
+                                 .save_wanted = config->train->save_wanted,
+                                 .save_arg = config->train->save_arg};
     TRY(mst_allreduce_join(training->strategy, &own));
     mst_train_callbacks shown = *callbacks;
     shown.evaluating = NULL; /* for local training only */
-    requests.strategy = training->strategy;
-    requests.summary = summary;
+    requests->strategy = training->strategy;
+    requests->summary = summary;
     TRY(mst_training_run(training, &shown, &summary->train));
     summary->coordinated = true;
     summary->workers = json_incref(training->workers);
@@ -209,7 +214,7 @@ static mst_status rank_add_resume_hint(const mst_train_options *options)
     return mst_fail(MST_EPEER, "%.900s; %s", error.text, resume_hint);
 }
 
-static mst_status rank_take_part(const mst_job_config *config, mst_comm *comm,
+static mst_status rank_take_part(const mst_job_config *config, mst_comm *comm, rank_requests *requests,
                                  const mst_train_callbacks *callbacks, mst_job_summary *summary)
 {
     mst_training *training = NULL;
@@ -226,13 +231,14 @@ static mst_status rank_take_part(const mst_job_config *config, mst_comm *comm,
         train_config.observed_arg = comm;
         TRY_OUT(st, mst_job_mpi_entry(mst_comm_mpi(comm), &entry));
         train_config.manifest = entry;
-        train_config.stop = &requests.stop;
+        train_config.stop = &requests->stop;
         train_config.save_wanted = requests_take;
+        train_config.save_arg = requests;
     }
     TRY_OUT(st, mst_training_new(&train_config, &training));
     TRY_OUT(st, rank_describe(config, training, &found));
     TRY_OUT(st, ranks_agree(comm, found, ""));
-    st = rank_train(config, comm, training, callbacks, summary);
+    st = rank_train(config, comm, training, requests, callbacks, summary);
     if (st == MST_EPEER && config->train->train->save)
         st = rank_add_resume_hint(config->train->train);
 out:
@@ -249,6 +255,8 @@ out:
 mst_status mst_job_allreduce(const mst_job_config *config, const mst_job_lost *lost,
                              const mst_train_callbacks *callbacks, mst_job_summary *summary)
 {
+    /* static: a communication thread that hangs in MPI may use it after this call */
+    static rank_requests requests;
     const mst_strategy_options *o = config->train->strategy;
     mst_comm *comm = NULL;
     mst_comm_options options = {
@@ -256,15 +264,17 @@ mst_status mst_job_allreduce(const mst_job_config *config, const mst_job_lost *l
         .peer_timeout_ms = (uint32_t)(o->peer_timeout * 1000),
         .stall_timeout_ms = (uint32_t)(o->stall_timeout * 1000),
         .idle = requests_poll,
+        .arg = &requests,
         .lost = lost->call,
         .lost_arg = lost->arg,
     };
     *summary = (mst_job_summary){0};
     requests.own_stop = config->train->stop;
     requests.own_save = config->train->save_wanted;
+    requests.own_save_arg = config->train->save_arg;
     atomic_store(&requests.stop, false);
     TRY(mst_comm_new(&options, &comm));
-    mst_status st = rank_take_part(config, comm, callbacks, summary);
+    mst_status st = rank_take_part(config, comm, &requests, callbacks, summary);
     if (st == MST_OK)
         st = mst_comm_end(comm);
     mst_error error;

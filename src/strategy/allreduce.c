@@ -278,7 +278,7 @@ static mst_status order_carry_out(mst_allreduce *self, mst_feed *feed, execution
         e->tail.loss.rows = self->rank == 0 ? e->tail.claimed : 0;
     if (self->rank != 0) {
         e->tail.stop = self->signals.stop != NULL && atomic_load(self->signals.stop);
-        e->tail.save = self->signals.save_wanted != NULL && self->signals.save_wanted();
+        e->tail.save = self->signals.save_wanted != NULL && self->signals.save_wanted(self->signals.save_arg);
     }
     TRY(mst_comm_call(self->comm, order_gather_tails, e));
     mst_span_bytes(e->counts.bytes_in - self->spanned.bytes_in,

@@ -24,8 +24,9 @@
 
 /* The stop and save signals of a rank, and its progress; any thread. */
 typedef struct mst_allreduce_signals {
-    const atomic_bool *stop;   /* or NULL */
-    bool (*save_wanted)(void); /* true once for every request; or NULL */
+    const atomic_bool *stop;             /* or NULL */
+    bool (*save_wanted)(void *save_arg); /* true once for every request; or NULL */
+    void *save_arg;
     /* Ranks other than 0, after every order: the step that training has reached. Or NULL. */
     void (*at)(void *arg, uint64_t step);
     void *at_arg;

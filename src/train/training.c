@@ -113,6 +113,7 @@ static mst_status training_make_log(mst_training *self)
         .reading_unknown = json_is_true(json_object_get(self->description, "reading_unknown")),
         .stop = self->config.stop,
         .save_wanted = self->config.save_wanted,
+        .save_arg = self->config.save_arg,
     };
     mst_status st = mst_run_log_new(&options, &self->log);
     json_decref(source);
