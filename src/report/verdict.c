@@ -1,39 +1,53 @@
+/* clang-format off */
 /* The rules of the verdict (verdict.h), on the facts of verdict_facts.c, with verdict_thresholds.h.
  *
- * The time of the typical worker (the mean of those whose own work per step is at most 1.5 times the
- * median's) is divided into the shares of the causes:
+ * The time of the typical worker (the mean of those whose own work per step is at most MST_VERDICT_STRAGGLES
+ * times the median's) is divided into the shares of the causes:
  *
  *  1. evaluation: evaluate_s, or eval_seconds over all wall time of the run if that is more. The other
- * workers wait during an evaluation, so the difference is taken off idle time first, then off waits.
+ *     workers wait during an evaluation, so the difference is subtracted from idle time first, then from
+ *     waits.
  *  2. disk: checkpoint_s; and, with signs of disk waits, the part of the own phases (read, prepare, compute,
- * push, apply) in which the process was neither running nor runnable, taken off read_s first. Signs: the host
- * waits for disks for at least 0.2 of a core; or 50 major faults/s; or 1 MB/s read from disks (if the system
- * does not report runnable time: while at least 0.3 of the host's CPU is free).
+ *     push, apply) in which the process was neither running nor runnable, subtracted from read_s first.
+ *     Signs:
+ *     - MST_VERDICT_IOWAIT cores of the host wait for disks; or
+ *     - MST_VERDICT_FAULTS major faults/s; or
+ *     - MST_VERDICT_READ_RATE bytes/s read from disks (if the system does not report runnable time: while at
+ *       least MST_VERDICT_CPU_FREE of the host's CPU is free).
  *  3. input: the rest of read_s.
  *  4. cores: the part of the rest of the other own phases in which the process was runnable but not running;
  *     compute: the remainder.
  *  5. Waits (pull_wait_s + barrier_wait_s) are divided among
- *     a. stragglers: in lockstep (sync, ssp), the time of a step by which the slowest worker's own work
- * exceeds the median's, from 1.2 times on; or, if that is more, the time for which the coordinator held steps
- * open for one worker alone, beyond any other's, from 0.1 on, unless its link is the reason. Without
- * lockstep: idle time, if one worker idles 0.3 of the time more than another; b. server-cpu, server-network,
- * worker-network, by use: the busy share of the busiest server (apply_s + serve_s over its threads, or its
- * CPU over what its threads, cores and CPU quota allow), and the use of the busiest link relative to its
- * speed (in lockstep in + out, else the greater of them). In lockstep the use of a resource is its share of
- * the step. Without lockstep, queues form at a resource that is used 0.7 of the time or more, and it gets all
- * waits; otherwise each gets waits by use / 0.7. The links of servers and workers carry the same bytes, so
- * the more used one counts. Measured speeds are lower bounds, and workers that share a slow link of a server
- * measure parts of it: a worker's use counts a quarter, but four times if its link is a third as fast as all
- * others', since the link of the servers is not slow in that case; c. cores: the rest, if several processes
- * or threads of the run are on a host whose cores are saturated (0.95 busy); d. otherwise the network, if no
- * link speed is known, workers and servers (or ranks, which are workers without servers) are on different
- * hosts and a step moves 32 kB or more: at a worker that waits 1.5 times as long per step as the median
- * (without lockstep), or if there are no servers; else at the servers. Otherwise synchronisation: round trips
- * and barriers.
+ *     a. stragglers.
+ *        - In lockstep (sync, ssp): the time of a step by which the slowest worker's own work exceeds the
+ *          median's, from MST_VERDICT_SLOWER times on; or, if that is more, the time for which the
+ *          coordinator held steps open for one worker alone, beyond any other's, from MST_VERDICT_HELD on,
+ *          unless its link is the reason.
+ *        - Without lockstep: idle time, if one worker idles MST_VERDICT_IDLE_GAP of the time more than
+ *          another.
+ *     b. server-cpu, server-network, worker-network, by use: the busy share of the busiest server (apply_s +
+ *        serve_s over its threads, or its CPU over what its threads, cores and CPU quota allow), and the use
+ *        of the busiest link relative to its speed (in lockstep in + out, else the greater of them).
+ *        - In lockstep the use of a resource is its share of the step.
+ *        - Without lockstep, queues form at a resource that is used MST_VERDICT_QUEUES of the time or more,
+ *          and it gets all waits; otherwise each gets waits by use / MST_VERDICT_QUEUES.
+ *        - The links of servers and workers carry the same bytes, so the more used one counts. Measured
+ *          speeds are lower bounds, and workers that share a slow link of a server measure parts of it. So a
+ *          worker's use is divided by MST_VERDICT_FAR_FAVOUR; it is multiplied by it if the links of all
+ *          other workers are MST_VERDICT_FAR times as fast, since the link of the servers is not slow in that
+ *          case.
+ *     c. cores: the rest, if several processes or threads of the run are on a host whose cores are saturated
+ *        (MST_VERDICT_CROWDED busy).
+ *     d. Otherwise the network, if no link speed is known, workers and servers (or ranks, which are workers
+ *        without servers) are on different hosts and a step moves MST_VERDICT_STEP_BYTES or more: at a worker
+ *        that waits MST_VERDICT_WAITS_LONGER times as long per step as the median (without lockstep), or if
+ *        there are no servers; else at the servers.
+ *     e. Otherwise synchronisation: round trips and barriers.
  *
  * The greatest share (compute and cores together count as one, compute) is the bottleneck if it is at least
- * 0.4 and 1.25 times the second, or if a server or a link is used 0.9 of the time or more and workers wait at
- * least 0.15 of it; else there is none.
+ * MST_VERDICT_DOMINATES and MST_VERDICT_LEADS times the second, or if a server or a link is used
+ * MST_VERDICT_SATURATED of the time or more and workers wait at least MST_VERDICT_SATURATED_WAIT of it; else
+ * there is none.
  *
  * Without spans.csv the manifest has the times in which workers computed, read and waited, but not the cause
  * of waits: waits then have no share, and if they are the greatest part the bottleneck is unknown.
@@ -41,6 +55,7 @@
  * Invariants
  * 1. Shares are between 0 and 1, and their sum is at most 1.
  * 2. A missing column affects only the shares that depend on it. */
+/* clang-format on */
 #include "report/verdict.h"
 
 #include <math.h>

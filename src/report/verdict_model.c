@@ -1,40 +1,44 @@
+/* clang-format off */
 /* Advice: the changes of docs/REPORT.md, with their gain by a small model of a step.
  *
  * A worker's step of length 1 consists of own work (input + compute + disk) and waits: for the server's work,
  * the transfer, slower workers, round trips.
  *
- *  In lockstep, time per step is their sum:  t = own + straggle + server + link + round trips.
- *  Otherwise servers and links are stations at which W workers queue: each worker works `own + round trips`
- * and then visits the stations in turn; steps/s by exact mean value analysis of that closed network, with the
- * demands from the measured use (demand = use / (W steps per unit of time)). Evaluation and saving are added:
- * T = (1 - e - s) * t + e + s, for the same rows.
+ *  Lockstep model: time per step is their sum, t = own + straggle + server + link + round trips.
+ *  Queueing model, without lockstep: servers and links are stations at which W workers queue. Each worker
+ *  works `own + round trips` and then visits the stations in turn; steps/s by exact mean value analysis of
+ *  that closed network, with the demands from the measured use (demand = use / (W steps per unit of time)).
+ *  Evaluation and saving are added in both: T = (1 - e - s) * t + e + s, for the same rows.
  *
  * A change alters these numbers; its gain is rows/s after the change over rows/s before it, both by the
  * model.
  *
  *  --servers 2M     server and server link halve
  *  --workers 2W     twice the rows per step; in lockstep server and server link take twice as long; on other
- * hosts if the workers' hosts have no free cores. For an MPI job the advice is for its launcher (mpirun -n);
- * ranks have no servers, and share a given global batch
+ *                   hosts if the workers' hosts have no free cores. For an MPI job the advice is for its
+ *                   launcher (mpirun -n); ranks have no servers, and share a given global batch
  *  --batch 4B       own * 4, rows * 4; round trips and the fixed part of stragglers stay; bytes and server
- * work stay if the whole model travels, and grow by 4^0.8 if only the keys of the batch do
+ *                   work stay if the whole model travels, and grow by 4^SPARSE_POWER if only the keys of the
+ *                   batch do
  *  --wire bf16      link * 0.5 (whole model), * 0.65 (with keys)
- *  --mode async     no stragglers and no barrier: the second form
+ *  --mode async     no stragglers and no barrier: the queueing model
  *  --quorum W-1     does not wait for the slowest worker
  *  --pipeline 2     three requests of a worker in flight: three times the customers, whose own work is
- * sequential
- *  --cache          input * 0.05; and if text is parsed on saturated cores, own work takes the CPU time of
- * the training threads over the cores of the process, and barrier waits of threads are scaled by the
- *                   remaining CPU demand
- *  stopping other programs on this host: own work takes the CPU time of the process over all cores of the
- * host
+ *                   sequential
+ *  --cache          input * CACHED; and if text is parsed on saturated cores, own work takes the CPU time of
+ *                   the training threads over the cores of the process, and barrier waits of threads are
+ *                   scaled by the remaining CPU demand
  *  --threads C      local and ranks: own work / (C / threads); C: the cores that other programs, other ranks
- * and limits leave
- *  --eval-every, --checkpoint-every times 4: a quarter of those before the last step, and the one at the end;
- * only if there were several
+ *                   and limits leave
+ *  --eval-every, --checkpoint-every times MST_VERDICT_RARER
+ *                   a quarter of those before the last step, and the one at the end; only if there were
+ *                   MST_VERDICT_SEVERAL
+ *  stopping other programs on this host
+ *                   own work takes the CPU time of the process over all cores of the host
  *
- * Advice with a gain below 5 percent is omitted. Advice that needs more hardware comes after other advice,
- * unless its gain is 1.5 times as much. */
+ * Advice with a gain below MST_VERDICT_WORTH is omitted. Advice that needs more hardware comes after other
+ * advice, unless its gain is MST_VERDICT_HARDWARE times as much. */
+/* clang-format on */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
