@@ -83,9 +83,10 @@ void mst_page_tile(mst_page *self, const char *value, const char *what)
         last = json_pack("{s:s, s:[]}", "kind", "tiles", "tiles");
         mst_page_block(self, last);
     }
+    if (self->failed) /* `last` may be gone */
+        return;
     json_t *tile = json_pack("[o, s]", mst_page_string(value), what);
-    if (self->failed || json_array_append_new(json_object_get(last, "tiles"), tile) != 0)
-        self->failed = true;
+    self->failed = json_array_append_new(json_object_get(last, "tiles"), tile) != 0;
 }
 
 void mst_page_sheet(mst_page *self, const mst_sheet *sheet, bool title)
