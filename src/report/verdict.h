@@ -1,5 +1,5 @@
 /* The verdict: the bottleneck of a run, the evidence in numbers, and advice with the predicted gain.
- * docs/REPORT.md explains the rules; verdict.c has them in full, and verdict_causes.c the table of causes.
+ * docs/REPORT.md explains the rules; verdict.c has them in full, and verdict_sentences.c the table of causes.
  *
  * Works on a run that was read (run_read.h), in any state; never touches the run's processes. */
 #ifndef MST_REPORT_VERDICT_H

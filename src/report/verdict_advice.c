@@ -483,29 +483,33 @@ static double model_stays(const mst_facts *f, const char *option, const mst_even
     return (events->all - events->during + floor(events->during / MST_VERDICT_RARER)) / events->all;
 }
 
-void mst_advise_evaluations(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
+/* Advice to multiply the interval of an option by MST_VERDICT_RARER. */
+static void advise_rarer(const mst_facts *f, mst_verdict *v, const mst_step_model *now,
+                         const mst_step_model *then, const char *option, const mst_events *events,
+                         const char *text)
 {
     char change[96], value[48];
+    if (!model_rarer(f, option, events, value))
+        return;
+    snprintf(change, sizeof change, "--%s %s", option, value);
+    advise(v, now, then, NEEDS_NOTHING, change, "%s", text);
+}
+
+void mst_advise_evaluations(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
+{
     mst_step_model m = *now;
     m.evaluation *= model_stays(f, "eval-every", &f->evaluations);
-    if (!model_rarer(f, "eval-every", &f->evaluations, value))
-        return;
-    snprintf(change, sizeof change, "--eval-every %s", value);
-    advise(v, now, &m, NEEDS_NOTHING, change,
-           "Evaluate a quarter as often, or on fewer rows (--eval-rows): rows per second, evaluations and "
-           "saving included.");
+    advise_rarer(f, v, now, &m, "eval-every", &f->evaluations,
+                 "Evaluate a quarter as often, or on fewer rows (--eval-rows): rows per second, evaluations "
+                 "and saving included.");
 }
 
 void mst_advise_saves(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
 {
-    char change[96], value[48];
     mst_step_model m = *now;
     m.saving *= model_stays(f, "checkpoint-every", &f->saves);
-    if (!model_rarer(f, "checkpoint-every", &f->saves, value))
-        return;
-    snprintf(change, sizeof change, "--checkpoint-every %s", value);
-    advise(v, now, &m, NEEDS_NOTHING, change,
-           "Save a quarter as often: rows per second, evaluations and saving included.");
+    advise_rarer(f, v, now, &m, "checkpoint-every", &f->saves,
+                 "Save a quarter as often: rows per second, evaluations and saving included.");
 }
 
 /* ---- the rest ---- */
