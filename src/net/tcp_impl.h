@@ -132,8 +132,8 @@ mst_status mst_tcp_fd_new(mst_tcp *t, int fd, void (*ready)(void *, int, bool), 
 void mst_tcp_fd_want(mst_tcp_fd *w, int events); /* UV_READABLE, UV_WRITABLE */
 void mst_tcp_fd_close(mst_tcp_fd *w);            /* NULL-safe; ready is not called any more */
 
-/* How long this process was suspended just now (not even the heartbeat thread ran), if that is longer than
- * the peer timeout; else 0. */
+/* The time for which this process was suspended (not even the heartbeat thread ran), if it is longer than the
+ * peer timeout; else 0. */
 uint64_t mst_tcp_suspended(mst_tcp *t);
 
 /* The silence clock: time in which the owner did not poll counts for at most one second. */

@@ -360,7 +360,8 @@ static void peer_break_writes(mst_tcp_peer *p)
     peer_list_todo(p);
 }
 
-/* What the system takes now; -1 when it takes nothing any more. */
+/* Writes as many bytes as the socket accepts, and returns their number; -1: the socket is closed for writing.
+ */
 static ssize_t peer_write_some(mst_tcp_peer *p, struct iovec *iov, size_t n_iov)
 {
     struct msghdr message = {.msg_iov = iov, .msg_iovlen = n_iov};

@@ -1,11 +1,11 @@
-/* How fast the path to a peer is, from what the system measures anyway: the delivery rate of a connection
- * (TCP_INFO), looked at now and then before a message is sent, when what was sent before it has arrived.
+/* The speed of the path to a peer, from the delivery rate of the connection (TCP_INFO). A sample is read now
+ * and then before a message is sent, if the messages before it have arrived.
  *
  * The rate of a message that the path's round trip dominates is no measure of the path's speed: a sample
  * counts when the sender had to wait for the path (as the system reports), or when sending the message at
  * that rate takes at least four times the shortest round trip. Samples are noisy (acknowledgements come in
- * bunches, a path is shared with others): the estimate goes up quickly and down slowly, so that it stays near
- * the greatest rates that come again and again. */
+ * bunches, and other traffic shares the path). The estimate rises quickly and falls slowly, so that it stays
+ * near the greatest rates that recur. */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
