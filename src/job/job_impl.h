@@ -15,7 +15,7 @@ json_t *mst_job_join(const mst_job_config *config, const char *role);
 typedef enum mst_job_set { MST_JOB_TRAIN, MST_JOB_TEST, MST_JOB_VALID, MST_JOB_N_SETS } mst_job_set;
 extern const char *const mst_job_sets[MST_JOB_N_SETS];
 
-/* The files of a set of this process (source.h). Null if there are none, they are not on this host, or they
+/* The files of a set of this process (data_identity.h). Null if there are none, they are not on this host, or they
  * belong to this process alone (--shard local). New reference in *out. */
 mst_status mst_job_data(const mst_job_config *config, mst_job_set set, json_t **out);
 /* Fails if both are known and differ; names both. who: "worker 1" or "rank 1"; whose: "server 0". shardable:

@@ -377,8 +377,8 @@ static double figures_some(double count)
 }
 
 /* The processes of the last piece: earlier pieces have folders as well. */
-static void figures_count_parties(const mst_run_data *run, double workers, double ranks, double servers,
-                                  mst_run_figures *f)
+static void figures_count_processes(const mst_run_data *run, double workers, double ranks, double servers,
+                                    mst_run_figures *f)
 {
     const json_t *cluster = json_object_get(run->manifest, "cluster");
     f->n_workers = f->n_servers = NAN;
@@ -443,7 +443,7 @@ mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out)
         if (!isnan(use.all[MST_LOAD_CPU].total))
             f.cpu_s = mst_or_zero(f.cpu_s) + use.all[MST_LOAD_CPU].total;
     }
-    figures_count_parties(run, workers, ranks, servers, &f);
+    figures_count_processes(run, workers, ranks, servers, &f);
     *out = f;
     return MST_OK;
 }

@@ -161,7 +161,7 @@ static bool facts_find_window(const mst_facts *f, double *from, double *to)
     return found && *to > *from;
 }
 
-static mst_status facts_take_parties(const mst_run_data *run, mst_facts *out)
+static mst_status facts_take_processes(const mst_run_data *run, mst_facts *out)
 {
     double from, to;
     json_t *workers = json_object_get(run->manifest, "workers");
@@ -518,7 +518,7 @@ mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
         mst_or_zero(f.figures.train_s) + mst_or_zero(f.figures.eval_s) + mst_or_zero(f.figures.save_s);
     f.eval_share = wall > 0 ? mst_or_zero(f.figures.eval_s) / wall : 0;
     TRY_OUT(st, facts_take_since(run, &f));
-    TRY_OUT(st, facts_take_parties(run, &f));
+    TRY_OUT(st, facts_take_processes(run, &f));
     if (f.n_workers > 0)
         TRY_OUT(st, facts_take_typical(&f));
     facts_take_held(run, &f);

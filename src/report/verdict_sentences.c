@@ -1,4 +1,5 @@
-/* The table of causes: what each is called, its evidence, its sentence, and the advice against it. */
+/* Evidence and sentences of a verdict, and the table of causes: the name of each, its evidence, its sentence,
+ * and the advice against it. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

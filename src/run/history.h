@@ -3,7 +3,7 @@
  *   "history": [{"step", "rows", "train_seconds": where it began, "started", "host", "muster",
  *                "by": the program that started its processes: "train" (one process), "launch",
  *                      "roles" (each by itself), or the launcher of ranks,
- *                "state", "end": the end of the previous segment, "source": its training data (source.h),
+ *                "state", "end": the end of the previous segment, "source": its training data (data_identity.h),
  *                "changed": {group: {option: [before, now]}}, "files": [[before], [now]]}]
  *
  * A segment has its differences from the previous one, so that undoing changes from the last options,

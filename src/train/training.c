@@ -81,7 +81,7 @@ mst_status mst_training_build(mst_training *self, const json_t *description)
 
 /* ---- the run log ---- */
 
-/* The data that the run is trained on (source.h): the files of this process, or of the first worker where
+/* The data that the run is trained on (data_identity.h): the files of this process, or of the first worker where
  * they are not here. New reference in *out. */
 static mst_status training_find_source(const mst_training *self, json_t **out)
 {

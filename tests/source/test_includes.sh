@@ -2,7 +2,8 @@
 #   - every include of another folder is listed, and every listed include exists;
 #   - a folder lists only folders above it, so that there is no cycle;
 #   - no folder includes another folder's _impl.h;
-#   - file names are unique, and no file has more than 700 lines.
+#   - file names are unique, and no file has more than 700 lines;
+#   - src/FILES.md has one row for every file.
 set -eu
 src=$(realpath "$(dirname "$0")/../../src")
 cd "$src"
@@ -47,4 +48,15 @@ twice=$(printf '%s\n' */*.[ch] | sed 's|.*/||' | sort | uniq -d)
 for file in */*.[ch]; do
   [ "$(wc -l <"$file")" -le 700 ] || fail "$file has more than 700 lines"
 done
+
+# Files that need a row: every .c, and headers without a .c of their name, except _impl.h.
+indexed=$(awk '/^## /{folder = $2} /^\| `/{gsub(/`/, "", $2); print folder $2}' FILES.md | sort)
+needed=$(for file in */*.c; do echo "$file"; done; for file in */*.h; do
+  [[ $file == *_impl.h || -e ${file%.h}.c ]] || echo "$file"
+done)
+needed=$(sort <<<"$needed")
+missing=$(comm -13 <(echo "$indexed") <(echo "$needed"))
+[ -z "$missing" ] || fail "src/FILES.md has no row for" $missing
+extra=$(comm -23 <(echo "$indexed") <(echo "$needed"))
+[ -z "$extra" ] || fail "src/FILES.md has a row without a file, or two rows:" $extra
 exit $failed
