@@ -251,12 +251,21 @@ void mst_cli_note(const char *format, ...)
     mst_bar_line(line);
 }
 
+/* Whether the process would fail in the same way if it were started again. */
+static bool cli_is_final(mst_status code)
+{
+    return code != MST_EIO && code != MST_ENOMEM && code != MST_EPEER && code != MST_ESTOPPED;
+}
+
 void mst_cli_print_error(const mst_error *error)
 {
     const char *signal_name = mst_signals_name();
     int lead = (int)error->lead;
-    if (error->code != MST_ESTOPPED && lead > 0 && getenv(MST_RUN_LAUNCH_ENV) != NULL)
+    bool launched = getenv(MST_RUN_LAUNCH_ENV) != NULL && getenv("MUSTER_WATCH_STDIN") != NULL;
+    if (launched && error->code != MST_ESTOPPED && lead > 0)
         mst_cli_note(MST_PARENT_ORIGIN "%.*s", lead, error->text);
+    if (launched && cli_is_final(error->code))
+        mst_cli_note(MST_PARENT_FINAL);
     if (error->code != MST_ESTOPPED || signal_name == NULL)
         mst_cli_note("muster: %s", error->text);
     else if (lead == 0)

@@ -15,6 +15,7 @@
 #include "launch/launch_mpi.h"
 #include "launch/launch_plan.h"
 #include "launch/launch_remote.h"
+#include "launch/restarts.h"
 #include "mpi/mpi.h"
 #include "options/option_tables.h"
 #include "run/run_dir.h"
@@ -141,11 +142,11 @@ static const mst_option launch_table[] = {
     {.name = "max-restarts",
      .type = MST_OPTION_INT,
      FIELD(max_restarts),
-     .fallback = "0",
+     .fallback = MST_RESTARTS_PER_HOUR,
      .min = 0,
      .max = 1e6,
-     .help = "How often to start the job again with --resume after a rank has died.",
-     .needs = {{WITH_MPI}}},
+     .help = "How often within an hour a process that has died is started again; with --mpi, how often the "
+             "job is, from its last checkpoint. 0: never."},
     {.name = NULL},
 };
 
@@ -341,13 +342,14 @@ static mst_status launch_check_words(launch *l)
     return MST_OK;
 }
 
-static mst_status launch_run_mpi_job(launch *l, const mst_launch_sink *sink)
+static mst_status launch_run_mpi_job(launch *l, const mst_option_group *groups, const mst_launch_sink *sink)
 {
     bool train = strcmp(l->words->items[0], "train") == 0;
     if (train && !l->strategy)
         return mst_fail(MST_EUSAGE,
                         "launch --mpi: no strategy given; add --strategy allreduce or ps after --");
-    if (l->options->max_restarts > 0 && (!train || l->run == NULL))
+    bool restarts = train && l->run != NULL && l->options->max_restarts > 0;
+    if (!restarts && l->options->max_restarts > 0 && mst_options_is_set(groups, 1, "max-restarts"))
         return mst_fail(MST_EUSAGE, "--max-restarts needs train --run FOLDER after --, so that the restarted "
                                     "job finds its checkpoints");
     mst_mpi_job job = {.name = l->job,
@@ -360,7 +362,7 @@ static mst_status launch_run_mpi_job(launch *l, const mst_launch_sink *sink)
                        .sink = sink,
                        .kind = (mst_mpi_kind)l->options->mpi_plugin,
                        .n_ranks = (uint32_t)l->options->ranks,
-                       .max_restarts = (uint32_t)l->options->max_restarts,
+                       .max_restarts = restarts ? (uint32_t)l->options->max_restarts : 0,
                        .grace_s = (uint32_t)l->options->grace};
     return mst_mpi_job_run(&job);
 }
@@ -390,6 +392,7 @@ static mst_status launch_run_job(launch *l, uint32_t max_hosts, const mst_launch
                           .ssh = l->options->ssh,
                           .copy_folder = l->options->copy ? l->folder : NULL,
                           .sink = sink,
+                          .max_restarts = (uint32_t)l->options->max_restarts,
                           .grace_s = (uint32_t)l->options->grace,
                           .start_s = (uint32_t)l->options->start_timeout};
     st = mst_launch_job_run(&job);
@@ -425,7 +428,7 @@ static mst_status launch_run(mst_call *call)
     const char *logs = l.options->logs != NULL ? l.options->logs : folder;
     TRY_OUT(st, mst_job_output_new(strcmp(logs, "none") == 0 ? NULL : logs, l.json, &output));
     mst_launch_sink sink = mst_job_output_sink(output);
-    st = l.options->mpi ? launch_run_mpi_job(&l, &sink) : launch_run_job(&l, max_hosts, &sink);
+    st = l.options->mpi ? launch_run_mpi_job(&l, call->groups, &sink) : launch_run_job(&l, max_hosts, &sink);
 out:
     mst_job_output_destroy(output);
     mst_string_fini(&l.command);

@@ -4,22 +4,25 @@
  *                                                    policy, here <- lines and ends -> launch_sink
  *
  * Policy:
- * 1. A worker that is killed, or that stops because a peer failed (exit code 3), is lost: one line reports
- * it, and the job continues, since the servers decide. Without servers every worker holds weights, and none
- * can be lost.
- * 2. Any other end than exit code 0 is a failure. The other processes have the grace period to exit, then
+ * 1. A process that dies is started again, by the restart policy (restarts.h). Ends that no restart helps
+ * against are excluded: a stop signal, wrong usage, and failures that the process itself reports as such
+ * (MST_PARENT_FINAL).
+ * 2. A worker that took part and is not started again is lost: one line reports it, and the job continues,
+ * since the servers decide. This includes workers whose restarts fail. Without servers every worker holds
+ * weights, and none can be lost.
+ * 3. Any other end than exit code 0 is a failure. The other processes have the grace period to exit, then
  * receive SIGTERM, and SIGKILL after another grace period. If server 0 fails for a reason of its own, the job
  * cannot continue: the others receive SIGTERM after a short pause, in which the origin of the failure can
  * report it.
- * 3. The report names the failure that came first: the first with a reason of its own, else the first. A
+ * 4. The report names the failure that came first: the first with a reason of its own, else the first. A
  * server that fails with a reason of its own explains why workers failed, unless it names one as the origin:
  * they may have connected to the server of another job, at an address that was not free for theirs.
- * 4. SIGINT, SIGTERM and SIGHUP stop all processes, and those left after the grace period are killed; a
+ * 5. SIGINT, SIGTERM and SIGHUP stop all processes, and those left after the grace period are killed; a
  * second signal kills them at once. SIGUSR1 is sent to server 0. A job that was stopped and saved ends with
  * MST_ESTOPPED and the message of server 0, which has the command that resumes the job.
- * 5. When server 0 (worker 0 if workers hold the weights) has ended well, the job has ended well: the others
+ * 6. When server 0 (worker 0 if workers hold the weights) has ended well, the job has ended well: the others
  * have the grace period to exit, and count as lost after it.
- * 6. No process is left behind (supervisor.h). */
+ * 7. No process is left behind (supervisor.h). */
 #include "launch/launch_job.h"
 
 #include <signal.h>
@@ -35,8 +38,9 @@
 #include "launch/supervisor.h"
 #include "run/run_dir.h"
 
-#define MOMENT_MS 1000 /* for others to report why server 0 has failed */
-#define FINISH_MS 2000 /* for the others to end after server 0 has ended well, however short the grace */
+#define MOMENT_MS      1000           /* for others to report why server 0 has failed */
+#define START_SLACK_NS (500 * MST_MS) /* timers may be early */
+#define FINISH_MS      2000 /* for the others to end after server 0 has ended well, however short the grace */
 
 typedef enum phase {
     PHASE_COPY,     /* the program is being copied to the hosts */
@@ -51,10 +55,11 @@ typedef struct actor {
     const mst_launch_member *member; /* NULL: a keeper */
     const mst_host *host;            /* NULL: this one */
     mst_child *child;
-    bool copied; /* of a keeper: its host has the program */
-    bool late;   /* it did not start in time */
-    bool lost;   /* the job continued without it */
-    int signal;  /* that ended it, also where a shell in between reports it by the exit code */
+    bool copied;    /* of a keeper: its host has the program */
+    bool late;      /* it did not start in time */
+    bool lost;      /* the job continued without it */
+    bool took_part; /* an earlier start of it did not fail for a reason of its own */
+    int signal;     /* that ended it, also where a shell in between reports it by the exit code */
 } actor;
 
 typedef struct launch {
@@ -77,6 +82,11 @@ static uint64_t job_grace_ms(const launch *l)
     return (uint64_t)l->job->grace_s * 1000;
 }
 
+static bool actor_ended_by_peer(const actor *a)
+{
+    return a->signal == 0 && a->child->code == 3;
+}
+
 /* Keepers run until the last member has ended; then the end of their input ends them. */
 static void job_release_keepers(launch *l)
 {
@@ -87,9 +97,26 @@ static void job_release_keepers(launch *l)
             mst_child_stop(l->actors[i].child, SIGTERM, grace_ms);
 }
 
+/* No process is started again from here on. The failure of one that waits for its restart may have been the
+ * first. */
+static void job_end_restarts(launch *l)
+{
+    for (uint32_t i = 0; i < l->job->plan->n_members; i++) {
+        actor *a = &l->actors[i];
+        if (!mst_child_cancel(a->child))
+            continue;
+        l->members_left--;
+        a->lost = l->phase == PHASE_FINISH;
+        if (l->phase == PHASE_FAILING && actor_ended_by_peer(l->first) && !actor_ended_by_peer(a) &&
+            a->signal == 0)
+            l->first = a;
+    }
+}
+
 static void job_stop_all(launch *l)
 {
     int signal_got = mst_supervisor_stopped_by(l->supervisor);
+    job_end_restarts(l);
     if (l->phase == PHASE_COPY)
         l->members_left = 0; /* none of them has been started */
     l->phase = PHASE_STOPPING;
@@ -175,20 +202,45 @@ static bool actor_was_killed(const actor *a)
            (a->signal != 0 || (a->host != NULL && a->child->remote_started && a->child->code == 255));
 }
 
-/* Rule 1: the job can continue without it. */
+/* Killed, or ended because of another process. */
+static bool actor_ended_by_others(const actor *a)
+{
+    return actor_was_killed(a) || (!a->late && actor_ended_by_peer(a));
+}
+
+/* Rule 2: the job can continue without it. */
 static bool job_can_lose(const launch *l, const actor *a)
 {
     return a->member->role == MST_ROLE_WORKER && l->job->plan->n_servers > 0 &&
-           (actor_was_killed(a) || a->child->code == 3);
+           (actor_ended_by_others(a) || a->took_part);
 }
 
 /* Whether a worker is left to train. */
 static bool job_has_workers(const launch *l)
 {
     for (uint32_t i = 0; i < l->job->plan->n_members; i++)
-        if (l->actors[i].member->role == MST_ROLE_WORKER && l->actors[i].child->running)
+        if (l->actors[i].member->role == MST_ROLE_WORKER &&
+            (l->actors[i].child->running || l->actors[i].child->waiting))
             return true;
     return false;
+}
+
+/* Rule 1. */
+static bool job_restart(launch *l, actor *a)
+{
+    char how[320];
+    bool by_others = actor_ended_by_others(a);
+    if (l->phase != PHASE_RUN || a->member->role == MST_ROLE_SERVER || l->job->plan->n_servers == 0 ||
+        a->late || a->child->final || actor_stop_signal(a) != 0 ||
+        (a->signal == 0 && (a->child->code == 2 || a->child->code == 4)))
+        return false;
+    bool again = mst_child_restart(a->child, l->job->max_restarts, a->signal, by_others) == MST_RESTART_AGAIN;
+    if (again)
+        mst_launch_note(l->job->sink, "launch: %s died (%s)%s%s; restart %u", a->child->name,
+                        actor_how_ended(a, how, sizeof how), a->child->error[0] != '\0' ? ": " : "",
+                        a->child->error, a->child->n_starts);
+    a->took_part = a->took_part || by_others || !a->child->restarts.from_start;
+    return again;
 }
 
 static bool actor_ended_well(const actor *a)
@@ -196,17 +248,18 @@ static bool actor_ended_well(const actor *a)
     return actor_ended(a) && a->child->code == 0 && a->signal == 0;
 }
 
-/* Rule 5. Notifies late workers, which could not connect to server 0. */
+/* Rule 6. Notifies late workers, which could not connect to server 0. */
 static void job_begin_finish(launch *l)
 {
     l->phase = PHASE_FINISH;
+    job_end_restarts(l);
     for (uint32_t i = 0; i < l->job->plan->n_members; i++)
         if (l->actors[i].child->running)
             (void)mst_child_write(l->actors[i].child, MST_PARENT_ENDED, 1);
     uv_timer_start(&l->grace, job_on_grace, job_grace_ms(l) > FINISH_MS ? job_grace_ms(l) : FINISH_MS, 0);
 }
 
-/* Rule 2: shortens the rest of the grace period. */
+/* Rule 3: shortens the rest of the grace period. */
 static void job_begin_failing(launch *l, const actor *a)
 {
     char how[320];
@@ -214,6 +267,7 @@ static void job_begin_failing(launch *l, const actor *a)
     bool first = l->phase < PHASE_FAILING;
     uint64_t left_ms = first ? job_grace_ms(l) : uv_timer_get_due_in(&l->grace);
     l->phase = PHASE_FAILING;
+    job_end_restarts(l);
     actor_how_ended(a, how, sizeof how);
     const char *failed = actor_stop_signal(a) != 0 ? "ended" : "failed";
     if (own_reason)
@@ -231,13 +285,15 @@ static void job_begin_failing(launch *l, const actor *a)
 static void job_member_ended(launch *l, actor *a)
 {
     char how[320];
+    if (!actor_ended_well(a) && job_restart(l, a))
+        return;
     l->members_left--;
     if (actor_ended_well(a)) {
         if (a == &l->actors[0] && l->phase == PHASE_RUN)
             job_begin_finish(l);
         return;
     }
-    bool by_peer = a->signal == 0 && a->child->code == 3;
+    bool by_peer = actor_ended_by_peer(a);
     if (by_peer && l->witness == NULL)
         l->witness = a;
     if (l->phase >= PHASE_STOPPING) {
@@ -255,7 +311,7 @@ static void job_member_ended(launch *l, actor *a)
                             a->child->error);
         return;
     }
-    bool first_by_peer = l->first != NULL && l->first->signal == 0 && l->first->child->code == 3;
+    bool first_by_peer = l->first != NULL && actor_ended_by_peer(l->first);
     bool explains = l->first != NULL && l->first->member->role == MST_ROLE_WORKER &&
                     a->member->role == MST_ROLE_SERVER && a->signal == 0 &&
                     (a->child->code == 1 || a->child->code == 2);
@@ -304,14 +360,26 @@ static void job_on_ended(void *arg, mst_child *child)
         job_release_keepers(l);
 }
 
+static void job_on_start_deadline(uv_timer_t *timer);
+
+static void job_begin_start_deadline(launch *l)
+{
+    uv_timer_start(&l->start, job_on_start_deadline, (uint64_t)l->job->start_s * 1000, 0);
+}
+
 /* A host that does not answer must not keep the job waiting. */
 static void job_on_start_deadline(uv_timer_t *timer)
 {
     launch *l = timer->data;
+    uint64_t now = mst_now_ns(), start_ns = (uint64_t)l->job->start_s * MST_S;
     for (uint32_t i = 0; i < l->n_actors; i++) {
         actor *a = &l->actors[i];
         if (a->host == NULL || a->child->remote_started || a->copied || !a->child->running)
             continue;
+        if (now - a->child->began_ns < start_ns - START_SLACK_NS) { /* it was started again */
+            job_begin_start_deadline(l);
+            continue;
+        }
         if (l->phase == PHASE_COPY) {
             job_break(l, mst_fail(MST_ETIMEOUT,
                                   "launch: %s has not received the program within %d s; is it reachable by "
@@ -380,7 +448,20 @@ static void job_start_members(launch *l)
         }
     }
     if (l->job->plan->n_hosts > 0)
-        uv_timer_start(&l->start, job_on_start_deadline, (uint64_t)l->job->start_s * 1000, 0);
+        job_begin_start_deadline(l);
+}
+
+static void job_on_restart(void *arg, mst_child *child)
+{
+    launch *l = arg;
+    actor *a = &l->actors[child->index];
+    mst_status st = job_start_member(l, a);
+    if (st != MST_OK) {
+        l->members_left--;
+        job_break(l, st);
+    } else if (a->host != NULL && !uv_is_active((uv_handle_t *)&l->start)) {
+        job_begin_start_deadline(l);
+    }
 }
 
 static mst_status job_start_keeper(launch *l, actor *a)
@@ -408,7 +489,7 @@ static mst_status job_start_keepers(launch *l)
     l->phase = PHASE_COPY;
     for (uint32_t i = l->job->plan->n_members; i < l->n_actors; i++)
         TRY(job_start_keeper(l, &l->actors[i]));
-    uv_timer_start(&l->start, job_on_start_deadline, (uint64_t)l->job->start_s * 1000, 0);
+    job_begin_start_deadline(l);
     return MST_OK;
 }
 
@@ -429,6 +510,18 @@ static const char *job_losses(const launch *l, bool taken_only, char *out, size_
                               a->child->error[0] != '\0' ? ": " : "", (int)strcspn(a->child->error, ";"),
                               a->child->error);
     }
+    return out;
+}
+
+/* "; 2 restarts", or ""; out is returned. */
+static const char *job_restarts(const launch *l, char *out, size_t size)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < l->job->plan->n_members; i++)
+        n += mst_child_restarts(l->actors[i].child);
+    *out = '\0';
+    if (n > 0)
+        snprintf(out, size, "; %u restart%s", n, n == 1 ? "" : "s");
     return out;
 }
 
@@ -486,7 +579,7 @@ static mst_status job_stopped_outcome(const launch *l, const actor *member, bool
 
 static mst_status job_outcome(const launch *l)
 {
-    char how[320], count[64], lost[512];
+    char how[320], count[64], lost[512], times[32];
     uint32_t killed = 0;
     for (uint32_t i = 0; i < l->job->plan->n_members; i++)
         killed += l->actors[i].child->killed;
@@ -511,8 +604,8 @@ static mst_status job_outcome(const launch *l)
     if (mst_supervisor_stopped_by(l->supervisor) != 0 && !actor_ended_well(&l->actors[0]))
         return job_stopped_outcome(l, NULL, killed > 0);
     mst_plan_count(l->job->plan, count, sizeof count);
-    mst_launch_note(l->job->sink, "launch: done, %s, %.1f s%s", count, mst_seconds_since(l->began_ns),
-                    job_losses(l, false, lost, sizeof lost));
+    mst_launch_note(l->job->sink, "launch: done, %s, %.1f s%s%s", count, mst_seconds_since(l->began_ns),
+                    job_restarts(l, times, sizeof times), job_losses(l, false, lost, sizeof lost));
     return MST_OK;
 }
 
@@ -544,6 +637,7 @@ static mst_status job_run(launch *l)
 {
     static const mst_supervisor_events events = {.on_line = job_on_line,
                                                  .on_ended = job_on_ended,
+                                                 .on_restart = job_on_restart,
                                                  .on_stop = job_on_stop,
                                                  .on_checkpoint = job_on_checkpoint};
     uint32_t n_keepers = l->job->copy_folder != NULL ? (uint32_t)l->job->plan->n_hosts : 0;

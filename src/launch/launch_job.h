@@ -22,14 +22,15 @@ typedef struct mst_launch_job {
     const char *copy_folder;    /* folder of the hosts' copies of the program, with the host's number added;
                                    NULL: no copies */
     const mst_launch_sink *sink;
-    uint32_t grace_s; /* for processes to end in */
-    uint32_t start_s; /* for other hosts to start, and to receive a copy */
+    uint32_t max_restarts; /* of a process within an hour */
+    uint32_t grace_s;      /* for processes to end in */
+    uint32_t start_s;      /* for other hosts to start, and to receive a copy */
 } mst_launch_job;
 
-/* Returns when no process is left, at most two graces after the first failure, the first signal or the end
- * of server 0. The message of a failure names the process that
- * failed first and its error, and the status has that process's exit code. A job that ended well is reported
- * in a note. Signals of this process are caught meanwhile. */
+/* Restarts processes that die. Returns when no process is left, at most two graces after the first failure,
+ * the first signal or the end of server 0. The message of a failure names the process that failed first and
+ * its error, and the status has that process's exit code. A job that ended well is reported in a note.
+ * Signals of this process are caught meanwhile. */
 mst_status mst_launch_job_run(const mst_launch_job *job);
 
 #endif

@@ -7,9 +7,10 @@
  * 1. The launcher's exit code is the job's: 0 done, 1 and 2 as muster's own, 129, 130 and 143 a rank that was
  * stopped by a signal, 3 and all others a rank that died (Open MPI returns 128 + signal, MPICH ors the codes
  * of its ranks).
- * 2. A job that lost a rank is started again while there are restarts left and no signal has arrived. The
- * words are those of the first start, with --resume in the place of --overwrite; while the run has no
- * checkpoint, it starts from the beginning.
+ * 2. A job that lost a rank is started again, by the restart policy (restarts.h), unless a signal has
+ * arrived. The words are those of the first start, with --resume in the place of --overwrite; while the run
+ * has no checkpoint, it starts from the beginning. On other hosts, each host is probed first; the ranks of
+ * hosts that cannot be reached are left out, until the next restart.
  * 3. SIGINT, SIGTERM and SIGHUP close the launcher's standard input, which stops rank 0, which saves; after
  * the grace the launcher gets SIGTERM, which ends all ranks, and TERMINATE_MS later it is killed with its
  * descendants. A second signal kills at once. SIGUSR1 is sent to rank 0.
@@ -29,11 +30,14 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/signals.h"
+#include "launch/launch_remote.h"
+#include "launch/parent_pipe.h"
 #include "launch/supervisor.h"
 #include "run/checkpoint.h"
 
 #define MESSAGE_MAX  MST_CHILD_LINE
-#define TERMINATE_MS 5000 /* for the launcher to end its ranks after SIGTERM */
+#define TERMINATE_MS 5000  /* for the launcher to end its ranks after SIGTERM */
+#define PROBE_MS     15000 /* for a host to answer; ssh gives up before */
 #define TAG_MAX      32
 #define PART_MAX     ((size_t)64 << 10)
 
@@ -48,7 +52,10 @@ typedef struct mpi_launch {
     mst_plan plan;
     mst_mpi_launcher launcher;
     mst_supervisor *supervisor;
-    mst_child *child;  /* the launcher */
+    mst_child *child; /* the launcher; the children after it are the probes of the hosts */
+    uint32_t *slots;  /* ranks that host h has at the first start */
+    bool probing;
+    uv_timer_t probe_deadline;
     char (*names)[24]; /* of the ranks, then of the launcher */
     part *parts;       /* of rank r on stream s: 2 r + s */
     uint32_t n_ranks;
@@ -91,6 +98,8 @@ static void mpi_whole_line(mpi_launch *l, uint32_t rank, bool is_error, const ch
     if (n > 0 && text[n - 1] == '\r') /* Open MPI gives ranks a terminal to print on */
         n--;
     size_t length;
+    if (is_error && n == strlen(MST_PARENT_FINAL) && memcmp(text, MST_PARENT_FINAL, n) == 0)
+        return;
     const char *error = is_error ? mst_error_line(text, n, &length) : NULL;
     if (error != NULL && rank == 0)
         mpi_copy_line(l->zero, error, length);
@@ -158,7 +167,8 @@ static void mpi_on_line(void *arg, mst_child *child, bool is_error, const char *
     mpi_launch *l = arg;
     uint32_t rank = l->n_ranks, next;
     size_t from = 0, length;
-    (void)child;
+    if (child != l->child)
+        return; /* a probe */
     for (size_t i = 0; i < n;) {
         if (text[i] != '[' || (length = mpi_tag_length(text + i, n - i, l->n_ranks, &next)) == 0) {
             i++;
@@ -186,7 +196,10 @@ static void mpi_on_stop(void *arg, int number)
     char name[32];
     mst_launch_note(l->job->sink, "launch: %s: stopping the ranks within %u s; a second signal kills them",
                     mst_signal_name(number, name, sizeof name), l->job->grace_s);
+    (void)mst_child_cancel(l->child);
     mst_child_stop(l->child, number, (uint64_t)l->job->grace_s * 1000);
+    for (size_t h = 0; h < l->plan.n_hosts; h++)
+        mst_child_kill(mst_supervisor_child(l->supervisor, (uint32_t)h + 1));
 }
 
 /* ---- starting ---- */
@@ -281,9 +294,8 @@ static mst_status mpi_restart(mpi_launch *l)
     TRY_OUT(st, mpi_restart_words(l->job, &words, &from_start));
     mpi_why_ended(l, why, sizeof why);
     why[strcspn(why, ";")] = '\0'; /* how to resume it follows */
-    mst_launch_note(l->job->sink, "launch: the job ended (%s)%s; restart %u of %u, %s",
+    mst_launch_note(l->job->sink, "launch: the job ended (%s)%s; restart %u, %s",
                     mpi_how_ended(l, how, sizeof how), why, mst_child_restarts(l->child) + 1,
-                    l->job->max_restarts,
                     from_start ? "from the beginning: there is no checkpoint" : "with --resume");
     st = mpi_start(l, &words);
 out:
@@ -291,18 +303,95 @@ out:
     return st;
 }
 
+/* ---- the hosts that are left ---- */
+
+static mst_child *mpi_probe(const mpi_launch *l, size_t host)
+{
+    return mst_supervisor_child(l->supervisor, (uint32_t)host + 1);
+}
+
+/* All probes have ended: the ranks of hosts that failed are left out. */
+static void mpi_probed(mpi_launch *l)
+{
+    uint32_t n = 0;
+    uv_timer_stop(&l->probe_deadline);
+    l->probing = false;
+    if (mst_supervisor_stopped_by(l->supervisor) != 0)
+        return;
+    for (size_t h = 0; h < l->plan.n_hosts; h++) {
+        bool reached = mpi_probe(l, h)->code == 0 && mpi_probe(l, h)->signal == 0;
+        if (!reached)
+            mst_launch_note(l->job->sink, "launch: %s cannot be reached; its ranks are left out",
+                            l->plan.hosts[h].name);
+        l->plan.hosts[h].n_workers = reached ? l->slots[h] : 0;
+        n += l->plan.hosts[h].n_workers;
+    }
+    mst_status st = n > 0 ? MST_OK : mst_fail(MST_EPEER, "launch: no host can be reached any more");
+    l->plan.n_workers = n;
+    if (st == MST_OK)
+        st = mpi_restart(l);
+    if (st != MST_OK)
+        mst_error_save(&l->broken, st);
+}
+
+static void mpi_on_probe_deadline(uv_timer_t *timer)
+{
+    mpi_launch *l = timer->data;
+    for (size_t h = 0; h < l->plan.n_hosts; h++)
+        mst_child_kill(mpi_probe(l, h));
+}
+
+static mst_status mpi_start_probe(mpi_launch *l, size_t host)
+{
+    static const char script[] = "exit 0\n";
+    mst_status st;
+    mst_text_list argv = {0};
+    TRY_OUT(st, mst_remote_argv(l->job->ssh, l->plan.hosts[host].name, &argv));
+    mst_process_start start = {.argv = (const char *const *)argv.items,
+                               .input = script,
+                               .n_input = sizeof script - 1,
+                               .by_channel = true};
+    st = mst_child_start(mpi_probe(l, host), &start);
+out:
+    mst_text_list_fini(&argv);
+    return st;
+}
+
+static void mpi_on_restart(void *arg, mst_child *child)
+{
+    mpi_launch *l = arg;
+    (void)child;
+    mst_status st = MST_OK;
+    l->probing = l->plan.n_hosts > 0;
+    for (size_t h = 0; st == MST_OK && h < l->plan.n_hosts; h++)
+        st = mpi_start_probe(l, h);
+    if (l->probing && st == MST_OK)
+        uv_timer_start(&l->probe_deadline, mpi_on_probe_deadline, PROBE_MS, 0);
+    else if (st == MST_OK)
+        st = mpi_restart(l);
+    if (st != MST_OK)
+        mst_error_save(&l->broken, st);
+}
+
 static void mpi_on_ended(void *arg, mst_child *child)
 {
     mpi_launch *l = arg;
+    if (child != l->child) {
+        bool running = false;
+        for (size_t h = 0; h < l->plan.n_hosts; h++)
+            running = running || mpi_probe(l, h)->running;
+        if (l->probing && !running)
+            mpi_probed(l);
+        return;
+    }
     for (uint32_t r = 0; r < l->n_ranks; r++) {
         mpi_flush(l, r, false);
         mpi_flush(l, r, true);
     }
-    if (mpi_lost_rank(l) && mst_child_may_restart(child, l->job->max_restarts)) {
-        mst_status st = mpi_restart(l);
-        if (st != MST_OK)
-            mst_error_save(&l->broken, st);
-    }
+    /* A rank that was lost counts as a signal from outside, unless it crashed. */
+    int number = child->signal != 0 ? child->signal : child->code > 128 ? child->code - 128 : SIGKILL;
+    if (mpi_lost_rank(l))
+        (void)mst_child_restart(child, l->job->max_restarts, number, false);
 }
 
 /* ---- the whole ---- */
@@ -377,9 +466,12 @@ static mst_status mpi_prepare(mpi_launch *l)
     TRY(mpi_check_hosts(l));
     l->names = mst_calloc((size_t)n + 1, sizeof *l->names);
     l->parts = mst_calloc((size_t)n * 2, sizeof *l->parts);
-    if (l->names == NULL || l->parts == NULL)
+    l->slots = mst_calloc(l->plan.n_hosts + 1, sizeof *l->slots);
+    if (l->names == NULL || l->parts == NULL || l->slots == NULL)
         return mst_fail_memory();
     l->n_ranks = n;
+    for (size_t h = 0; h < l->plan.n_hosts; h++)
+        l->slots[h] = l->plan.hosts[h].n_workers;
     for (uint32_t r = 0; r <= n; r++) {
         if (r < n)
             snprintf(l->names[r], sizeof l->names[r], "rank %u", r);
@@ -394,10 +486,12 @@ static mst_status mpi_run(mpi_launch *l)
 {
     static const mst_supervisor_events events = {.on_line = mpi_on_line,
                                                  .on_ended = mpi_on_ended,
+                                                 .on_restart = mpi_on_restart,
                                                  .on_stop = mpi_on_stop,
                                                  .on_checkpoint = mpi_on_checkpoint};
     TRY(mpi_prepare(l));
-    TRY(mst_supervisor_new(1, &events, l, &l->supervisor));
+    TRY(mst_supervisor_new(1 + (uint32_t)l->plan.n_hosts, &events, l, &l->supervisor));
+    mst_supervisor_timer(l->supervisor, &l->probe_deadline, l);
     l->child = mst_supervisor_child(l->supervisor, 0);
     TRY(mpi_start(l, l->job->words));
     mst_supervisor_run(l->supervisor);
@@ -418,6 +512,7 @@ mst_status mst_mpi_job_run(const mst_mpi_job *job)
     mst_plan_fini(&l->plan);
     mst_free(l->parts);
     mst_free(l->names);
+    mst_free(l->slots);
     mst_free(l);
     return st;
 }

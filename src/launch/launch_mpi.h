@@ -29,16 +29,16 @@ typedef struct mst_mpi_job {
     const char *args;           /* more words for the launcher; NULL: none */
     const mst_launch_sink *sink;
     mst_mpi_kind kind;
-    uint32_t n_ranks; /* 0: as many as the hosts have slots */
-    uint32_t max_restarts;
-    uint32_t grace_s; /* for ranks to end after a signal */
+    uint32_t n_ranks;      /* 0: as many as the hosts have slots */
+    uint32_t max_restarts; /* within an hour */
+    uint32_t grace_s;      /* for ranks to end after a signal */
 } mst_mpi_job;
 
 /* Returns when the launcher has ended and will not be started again: at most a grace and 5 s after a signal.
  * A job that ended because a rank died (exit code 3, or a signal) is started again with --resume, or from the
- * beginning while it has no checkpoint, up to max_restarts times. The message of a failure has the first
- * error of a rank; the status is that of the job, MST_EPEER if it can be resumed. A job that ended well is
- * reported in a note. Signals of this process are caught meanwhile. */
+ * beginning while it has no checkpoint, on the hosts that can be reached. The message of a failure has the
+ * first error of a rank; the status is that of the job, MST_EPEER if it can be resumed. A job that ended well
+ * is reported in a note. Signals of this process are caught meanwhile. */
 mst_status mst_mpi_job_run(const mst_mpi_job *job);
 
 /* ---- the command line (launch_mpi_argv.c) ---- */

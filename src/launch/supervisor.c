@@ -21,7 +21,7 @@ struct mst_supervisor {
     const mst_supervisor_events *events; /* NULL: destroy has begun */
     void *arg;
     int stopped_by;
-    uint32_t n, n_running;
+    uint32_t n, n_running, n_waiting;
     mst_child children[];
 };
 
@@ -49,6 +49,8 @@ static bool child_take_line(mst_child *c, const char *text, size_t n)
         c->remote_started = true;
     else if (line_begins(text, n, MST_PARENT_ORIGIN))
         snprintf(c->origin, sizeof c->origin, "%.*s", (int)(n - origin), text + origin);
+    else if (n == strlen(MST_PARENT_FINAL) && line_begins(text, n, MST_PARENT_FINAL))
+        c->final = true;
     else
         return false;
     return true;
@@ -75,7 +77,7 @@ static void child_ended(void *arg, int code, int number)
 {
     mst_child *c = arg;
     mst_supervisor *s = c->supervisor;
-    uv_timer_stop(&c->grace);
+    uv_timer_stop(&c->timer);
     mst_process_release(c->process);
     c->process = NULL;
     c->running = false;
@@ -93,7 +95,7 @@ mst_status mst_child_start(mst_child *c, const mst_process_start *start)
     c->n_starts++;
     c->began_ns = mst_now_ns();
     c->running = true;
-    c->remote_started = c->stopping = c->killed = false;
+    c->remote_started = c->stopping = c->killed = c->final = false;
     c->error[0] = c->last_line[0] = c->origin[0] = '\0';
     c->terminate_ms = start->terminate_ms;
     c->supervisor->n_running++;
@@ -117,9 +119,42 @@ uint32_t mst_child_restarts(const mst_child *child)
     return child->n_starts > 0 ? child->n_starts - 1 : 0;
 }
 
-bool mst_child_may_restart(const mst_child *child, uint32_t max_restarts)
+static void child_pause_over(uv_timer_t *timer)
 {
-    return child->supervisor->stopped_by == 0 && mst_child_restarts(child) < max_restarts;
+    mst_child *c = timer->data;
+    mst_supervisor *s = c->supervisor;
+    if (mst_child_cancel(c) && s->events != NULL)
+        s->events->on_restart(s->arg, c);
+}
+
+mst_restart_verdict mst_child_restart(mst_child *c, uint32_t max_restarts, int number, bool by_others)
+{
+    uint64_t pause_ms = 0;
+    mst_restart_end end = {.code = c->code,
+                           .signal = number,
+                           .began_ns = c->began_ns,
+                           .ended_ns = mst_now_ns(),
+                           .by_others = by_others,
+                           .first_start = c->n_starts == 1};
+    if (c->supervisor->stopped_by != 0)
+        return MST_RESTART_SPENT;
+    mst_restart_verdict verdict = mst_restarts_decide(&c->restarts, &end, max_restarts, &pause_ms);
+    if (verdict == MST_RESTART_AGAIN) {
+        c->waiting = true;
+        c->supervisor->n_waiting++;
+        uv_timer_start(&c->timer, child_pause_over, pause_ms, 0);
+    }
+    return verdict;
+}
+
+bool mst_child_cancel(mst_child *c)
+{
+    if (!c->waiting)
+        return false;
+    c->waiting = false;
+    c->supervisor->n_waiting--;
+    uv_timer_stop(&c->timer);
+    return true;
 }
 
 void mst_child_stop(mst_child *c, int number, uint64_t grace_ms)
@@ -128,7 +163,7 @@ void mst_child_stop(mst_child *c, int number, uint64_t grace_ms)
         return;
     c->stopping = true;
     mst_process_stop(c->process, number);
-    uv_timer_start(&c->grace, child_grace_over, grace_ms, 0);
+    uv_timer_start(&c->timer, child_grace_over, grace_ms, 0);
 }
 
 void mst_child_kill(mst_child *c)
@@ -213,7 +248,7 @@ mst_status mst_supervisor_new(uint32_t n, const mst_supervisor_events *events, v
         for (uint32_t i = 0; i < n; i++) {
             s->children[i].supervisor = s;
             s->children[i].index = i;
-            mst_supervisor_timer(s, &s->children[i].grace, &s->children[i]);
+            mst_supervisor_timer(s, &s->children[i].timer, &s->children[i]);
         }
         st = supervisor_catch(s);
     }
@@ -274,7 +309,7 @@ int mst_supervisor_stopped_by(const mst_supervisor *s)
 void mst_supervisor_run(mst_supervisor *s)
 {
     s->quit = false;
-    while (s->n_running > 0 && !s->quit)
+    while (s->n_running + s->n_waiting > 0 && !s->quit)
         uv_run(&s->loop, UV_RUN_ONCE);
 }
 

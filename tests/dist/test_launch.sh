@@ -52,10 +52,11 @@ wait_for() {
     sleep 0.02
   done
 }
+max_restarts=0
 launch() {
   local code=$1
   shift
-  expect "$code" launch --job "$job" "$@"
+  expect "$code" launch --job "$job" --max-restarts "$max_restarts" "$@"
 }
 
 # ---- usage ----
@@ -198,6 +199,54 @@ tail -n 1 err | grep -qE '^launch: done, .*; worker 1 was lost \(killed by SIGTE
 nothing_left
 MUSTER_LAUNCH_BINARY=$work/absent launch 1 --logs none -- train
 last "muster: $work/absent cannot be started: no such file or directory"
+
+# ---- restarts ----
+max_restarts=10
+# counted: the number of this start of a process.
+export COUNT='echo >>"starts.$me"; n=$(wc -l <"starts.$me")'
+starts() {
+  wc -l <"starts.$1"
+}
+# A worker that dies is started again, after a kill, a crash, a lost peer and a failure of its own.
+for death in 'kill -9 $$' 'kill -SEGV $$' 'exit 3' 'echo "muster: no space" >&2; exit 1'; do
+  rm -f starts.* go
+  export DEATH=$death
+  PLAY_server_0='until [ -e go ]; do sleep 0.02; done' PLAY_worker_1='eval "$COUNT"; [ $n != 1 ] || eval "$DEATH"; >go' PLAY='' \
+    launch 0 --workers 2 --logs none -- train
+  same "starts after $death" "$(starts worker_1)" 2
+  grep -qE '^launch: worker 1 died \((killed by SIG(KILL|SEGV)|exit [13])\).*; restart 1$' err || fail "no line about the restart: $death"
+  tail -n 1 err | grep -qE '^launch: done, 1 server and 2 workers, [0-9.]+ s; 1 restart$' || fail "the last line: $death"
+done
+# The same failure three times ends the job with its message; failures that no restart helps against end it at once.
+rm -f starts.*
+PLAY='sleep 60' PLAY_worker_0='eval "$COUNT"; echo "muster: no space on $n" >&2; exit 1' launch 1 --grace 1 --logs none -- train
+last "muster: launch: worker 0 failed first (exit 1): no space on 3"
+same "starts" "$(starts worker_0)" 3
+nothing_left
+for death in 'echo "muster-final" >&2; echo "muster: bad label" >&2; exit 1' 'echo "muster: bad label" >&2; exit 2'; do
+  rm -f starts.*
+  PLAY='sleep 60' PLAY_worker_0='eval "$COUNT"; eval "$DEATH"' DEATH=$death launch "${death: -1}" --grace 1 --logs none -- train
+  tail -n 1 err | grep -qE '^muster: launch: worker 0 failed first \(exit [12]\): bad label$' || fail "the last line"
+  same "starts" "$(starts worker_0)" 1
+done
+! grep -q muster-final err || fail "a line for the supervisor is shown"
+# Kills do not count as failures, but as restarts.
+rm -f starts.* go
+max_restarts=4
+PLAY_server_0='until [ "$(wc -l <starts.worker_1)" = 5 ] && [ -e go ]; do sleep 0.02; done' \
+  PLAY_worker_1='eval "$COUNT"; [ $n != 5 ] || >go; kill -9 $$' PLAY='' launch 0 --workers 2 --logs none -- train
+tail -n 1 err | grep -qE '^launch: done, .* s; 4 restarts; worker 1 was lost \(killed by SIGKILL\)$' || fail "the last line after 4 restarts"
+same "starts" "$(starts worker_1)" 5
+# A worker that took part and cannot come back is lost; the job continues.
+max_restarts=10
+rm -f starts.* go
+PLAY_server_0='until [ -e go ]; do sleep 0.02; done; sleep 0.3' PLAY='' \
+  PLAY_worker_1='eval "$COUNT"; [ $n != 1 ] || kill -9 $$; [ $n != 4 ] || >go; echo "muster: the disk is gone" >&2; exit 1' \
+  launch 0 --workers 2 --logs none -- train
+grep -qxF "launch: worker 1 is lost (exit 1): the disk is gone" err || fail "no line about the loss"
+same "starts" "$(starts worker_1)" 4
+max_restarts=0
+rm -f starts.* go
 
 # ---- signals ----
 # begin ARGS...: launch in the background, as a process group without a terminal; its number is in $pid.
