@@ -176,6 +176,7 @@ int main(int argc, char **argv)
         main_spin_briefly(argv);
     main_occupy_closed_streams();
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit of a file's size fails like one to a full disk */
     mst_status st = main_run(argc - 1, argv + 1);
     errno = 0;
     bool unwritten = fflush(stdout) != 0 || ferror(stdout);

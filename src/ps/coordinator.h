@@ -56,8 +56,8 @@ bool mst_pace_ahead(const mst_server *s, uint32_t worker);
 
 /* The coordinator has taken its share of the cut: the current state is evaluated and saved. */
 mst_status mst_cuts_taken(mst_server *s);
-/* All floats of one server for the checkpoint of cut `number` are written. */
-mst_status mst_cuts_saved(mst_server *s, uint32_t number);
+/* All floats of one server for the checkpoint of cut `number` are written; failed: they will not arrive. */
+mst_status mst_cuts_saved(mst_server *s, uint32_t number, bool failed);
 /* A server has received the evaluation list of a worker. */
 mst_status mst_cuts_listed(mst_server *s, uint32_t worker);
 

@@ -58,6 +58,7 @@ static void cuts_begin_save(mst_server *s, bool best)
     co->cuts.best_here = co->cuts.best_known = false;
     co->cuts.save_cut = s->cut.number + 1;
     co->cuts.n_saved = 0;
+    co->cuts.save_failed = false;
     if (!best)
         co->cuts.save_due = false;
 }
@@ -163,7 +164,7 @@ mst_status mst_cuts_piece(mst_server *s, const mst_message *m, const void *body)
     if (s->co->cuts.saving && s->cut.taken < s->co->cuts.save_cut)
         return cuts_keep_early(s, m, body);
     if (m->type == MST_PS_SAVED)
-        return mst_cuts_saved(s, m->count);
+        return mst_cuts_saved(s, m->count, m->flags & MST_SAVED_FAILED);
     if (!s->co->cuts.saving || m->count > s->model.params->n_slots || m->size % sizeof(float) != 0 ||
         m->step > s->table.size || count > s->table.size - m->step)
         return mst_fail(MST_EPEER, "a server sent floats that were not requested");
@@ -184,22 +185,30 @@ mst_status mst_cuts_settle_best(mst_server *s)
         return MST_OK;
     co->cuts.saving = co->cuts.saving_best = false;
     mst_phase before = mst_span_enter(MST_PHASE_CHECKPOINT);
-    mst_status st = s->hooks->checkpoint->end(s->hooks->arg, co->cuts.best);
+    mst_status st = s->hooks->checkpoint->end(s->hooks->arg, co->cuts.best && !co->cuts.save_failed);
     mst_span_enter(before);
     return st;
 }
 
-mst_status mst_cuts_saved(mst_server *s, uint32_t number)
+mst_status mst_cuts_saved(mst_server *s, uint32_t number, bool failed)
 {
     mst_coordinator *co = s->co;
-    if (!co->cuts.saving || number != co->cuts.save_cut || ++co->cuts.n_saved < s->options.n_servers)
+    if (!co->cuts.saving || number != co->cuts.save_cut)
         return MST_OK;
+    co->cuts.save_failed |= failed;
+    if (++co->cuts.n_saved < s->options.n_servers)
+        return MST_OK;
+    if (co->cuts.save_failed) {
+        mst_warn("a checkpoint is not saved: a server has no space for a copy of its floats; training "
+                 "continues with the earlier checkpoints");
+        co->cuts.saved_step = UINT64_MAX;
+    }
     if (co->cuts.saving_best) {
         co->cuts.best_here = true;
         TRY(mst_cuts_settle_best(s));
     } else {
         co->cuts.saving = false;
-        TRY(s->hooks->checkpoint->end(s->hooks->arg, true));
+        TRY(s->hooks->checkpoint->end(s->hooks->arg, !co->cuts.save_failed));
     }
     return mst_coordinator_advance(s);
 }

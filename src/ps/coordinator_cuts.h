@@ -25,7 +25,8 @@ typedef struct mst_cut_plan {
     uint32_t eval_cut, save_cut;
     bool at_step; /* sync: a step is complete and not answered, so that no server is beyond it */
     mst_early_piece *early, **early_tail;
-    uint32_t n_saved;        /* servers whose floats have all arrived */
+    uint32_t n_saved;        /* servers whose floats have all arrived, or will not */
+    bool save_failed;        /* those of a server will not */
     uint64_t evaluated_step; /* UINT64_MAX: none yet */
     uint64_t saved_step;
 } mst_cut_plan;

@@ -38,7 +38,7 @@ typedef enum mst_ps_type {
                    workers that send markers; step: sync: the version of the cut */
     MST_PS_MARKER, /* worker to server: later messages come after cut m.count; step and flags as
                     above */
-    MST_PS_SAVED,  /* server to coordinator: all floats of cut m.count have been sent */
+    MST_PS_SAVED,  /* server to coordinator: all floats of cut m.count have been sent; MST_SAVED_FAILED */
     /* ---- evaluation ---- */
     MST_PS_CHIEF,       /* coordinator to worker: this worker evaluates */
     MST_PS_EVAL_LIST,   /* chief to server: the floats that its sets touch; a STEP body without a push */
@@ -83,6 +83,8 @@ const char *mst_ps_type_name(uint16_t type);
 #define MST_READY_EVAL_LIST 1u /* the server has the evaluation list of worker m.count */
 /* Flags of FLOATS. */
 #define MST_FLOATS_ZERO 1u /* no body: m.request floats are zero */
+/* Flags of SAVED. */
+#define MST_SAVED_FAILED 1u /* the server could not copy its floats: the checkpoint is to be discarded */
 /* Flags of REPORT. */
 #define MST_REPORT_LAST 1u
 

@@ -81,7 +81,7 @@ typedef struct mst_server_checkpoint {
     /* Starts a checkpoint of the weights as they are now. plan (stolen): open of a resumed run returns it. */
     mst_status (*begin)(void *arg, const mst_placement *table, json_t *plan, bool best);
     mst_status (*write)(void *arg, uint32_t slot, uint64_t first, uint64_t count, const float *data);
-    /* keep: false discards it, because earlier weights evaluated better. */
+    /* keep: false discards it, because earlier weights evaluated better, or floats are missing. */
     mst_status (*end)(void *arg, bool keep);
     /* Reads floats [first, first + count) of the checkpoint that the run starts from. */
     mst_status (*read)(void *arg, uint32_t slot, uint64_t first, uint64_t count, float *out);

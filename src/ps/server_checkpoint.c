@@ -7,18 +7,23 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "ps/server_impl.h"
+#include "run/sparse_file.h"
 
 #define PIECE_FLOATS  (1u << 18) /* 1 MB */
 #define MAX_IN_FLIGHT 4          /* pieces in flight */
 
 /* ---- a copy of the owned floats ---- */
 
-static int checkpoint_open_unlinked(void)
+static const char *checkpoint_copy_folder(void)
 {
     const char *folder = getenv("TMPDIR");
-    if (folder == NULL || folder[0] == 0)
-        folder = "/tmp";
+    return folder != NULL && folder[0] != 0 ? folder : "/tmp";
+}
+
+static int checkpoint_open_unlinked(const char *folder)
+{
     int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd >= 0)
         return fd;
@@ -32,37 +37,56 @@ static int checkpoint_open_unlinked(void)
     return fd;
 }
 
-static mst_status checkpoint_copy_owned(mst_server *s, mst_checkpoint_stream *p)
+/* Floats of the weights (slot 0) or of optimizer slot - 1 from `first` on, as they are now. */
+static const float *checkpoint_floats(const mst_server *s, uint32_t slot, uint64_t first)
 {
     const mst_params *params = s->model.params;
-    p->copy_bytes = (size_t)(s->owned.floats * (1 + params->n_slots) * sizeof(float));
-    if (p->copy_bytes == 0) /* the model has fewer partitions than there are servers */
-        return MST_OK;
-    int fd = checkpoint_open_unlinked();
-    bool good = fd >= 0 && ftruncate(fd, (off_t)p->copy_bytes) == 0;
-    void *map = good ? mmap(NULL, p->copy_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
-    int reason = errno;
-    if (fd >= 0)
-        close(fd);
-    if (map == MAP_FAILED)
-        return mst_fail(MST_EIO, "no space for a copy of %zu bytes in TMPDIR: %s", p->copy_bytes,
-                        strerror(reason));
-    p->copy = map;
-    float *to = p->copy;
-    for (uint32_t slot = 0; slot <= params->n_slots; slot++)
+    return (slot == 0 ? params->w : params->slots[slot - 1]) + first;
+}
+
+/* Writes the owned floats into the file. A write to a full disk fails; a store into a mapping of the file
+ * would end the process. */
+static mst_status checkpoint_write_copy(const mst_server *s, int fd, const char *folder)
+{
+    uint64_t at = 0;
+    for (uint32_t slot = 0; slot <= s->model.params->n_slots; slot++)
         for (uint32_t i = 0; i < s->owned.n; i++) {
             const mst_extent *extent = &s->owned.extents[i];
-            memcpy(to, (slot == 0 ? params->w : params->slots[slot - 1]) + extent->first,
-                   extent->count * sizeof *to);
-            to += extent->count;
+            size_t size = (size_t)extent->count * sizeof(float);
+            TRY(mst_sparse_write(fd, folder, at, checkpoint_floats(s, slot, extent->first), size, false));
+            at += size;
         }
     return MST_OK;
+}
+
+static mst_status checkpoint_copy_owned(const mst_server *s, mst_checkpoint_stream *p)
+{
+    const char *folder = checkpoint_copy_folder();
+    p->copy_bytes = (size_t)(s->owned.floats * (1 + s->model.params->n_slots) * sizeof(float));
+    if (p->copy_bytes == 0) /* the model has fewer partitions than there are servers */
+        return MST_OK;
+    int fd = checkpoint_open_unlinked(folder);
+    mst_status st = MST_OK;
+    void *map = MAP_FAILED;
+    if (fd < 0 || ftruncate(fd, (off_t)p->copy_bytes) != 0)
+        TRY_OUT(st, mst_fail(MST_EIO, "%s: no file for a copy of %zu bytes: %s", folder, p->copy_bytes,
+                             strerror(errno)));
+    TRY_OUT(st, checkpoint_write_copy(s, fd, folder));
+    map = mmap(NULL, p->copy_bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED)
+        TRY_OUT(st, mst_fail(MST_EIO, "%s: a copy of %zu bytes cannot be mapped: %s", folder, p->copy_bytes,
+                             strerror(errno)));
+    p->copy = map;
+out:
+    if (fd >= 0)
+        close(fd);
+    return st;
 }
 
 static void checkpoint_drop_copy(mst_checkpoint_stream *p)
 {
     if (p->copy != NULL)
-        munmap(p->copy, p->copy_bytes);
+        munmap((void *)(uintptr_t)p->copy, p->copy_bytes);
     *p = (mst_checkpoint_stream){0};
 }
 
@@ -79,7 +103,8 @@ static mst_status checkpoint_send_pieces(mst_server *s)
     uint32_t n_slots = s->model.params->n_slots;
     while (p->in_flight < MAX_IN_FLIGHT && !mst_float_cursor_at_end(&p->next, &s->owned, n_slots)) {
         uint64_t count, first = mst_float_cursor_piece(&p->next, &s->owned, PIECE_FLOATS, &count);
-        const float *from = p->copy + p->next.done;
+        const float *from =
+            p->copy != NULL ? p->copy + p->next.done : checkpoint_floats(s, p->next.slot, first);
         mst_message m = {.type = MST_PS_FLOATS, .count = p->next.slot, .step = first};
         mst_piece piece = {from, count * sizeof *from};
         bool zero = mst_is_zero(from, piece.size);
@@ -112,22 +137,27 @@ void mst_checkpoint_stream_sent(mst_server *s)
 /* Writes the coordinator's own floats into its files. */
 static mst_status checkpoint_write_owned(mst_server *s)
 {
-    const mst_params *params = s->model.params;
-    for (uint32_t slot = 0; slot <= params->n_slots; slot++)
+    for (uint32_t slot = 0; slot <= s->model.params->n_slots; slot++)
         for (uint32_t i = 0; i < s->owned.n; i++) {
             const mst_extent *extent = &s->owned.extents[i];
-            const float *from = (slot == 0 ? params->w : params->slots[slot - 1]) + extent->first;
-            TRY(s->hooks->checkpoint->write(s->hooks->arg, slot, extent->first, extent->count, from));
+            TRY(s->hooks->checkpoint->write(s->hooks->arg, slot, extent->first, extent->count,
+                                            checkpoint_floats(s, slot, extent->first)));
         }
     return MST_OK;
 }
+
 mst_status mst_checkpoint_stream_begin(mst_server *s, uint32_t cut)
 {
     if (s->co != NULL) {
         TRY(checkpoint_write_owned(s));
-        return mst_cuts_saved(s, cut);
+        return mst_cuts_saved(s, cut, false);
     }
     s->checkpoint = (mst_checkpoint_stream){.cut = cut};
-    TRY(checkpoint_copy_owned(s, &s->checkpoint));
-    return checkpoint_send_pieces(s);
+    mst_status st = s->cut.flags & MST_CUT_LAST ? MST_OK : checkpoint_copy_owned(s, &s->checkpoint);
+    if (st != MST_EIO)
+        return st == MST_OK ? checkpoint_send_pieces(s) : st;
+    mst_warn("a checkpoint is not saved: %s; free space there, or set TMPDIR", mst_error_text());
+    checkpoint_drop_copy(&s->checkpoint);
+    mst_message failed = {.type = MST_PS_SAVED, .flags = MST_SAVED_FAILED, .count = cut};
+    return mst_unless_gone(mst_ps_send(s->net, s->servers[0], &failed));
 }

@@ -1,6 +1,8 @@
 /* A server's floats for a checkpoint. The coordinator writes its own into its files at the cut. Another
- * server copies them into an unlinked file and streams the copy to the coordinator, piece by piece, while
- * training continues. Neither needs anonymous memory of the size of the model. */
+ * server copies them into an unlinked file in TMPDIR and streams the copy to the coordinator, piece by piece,
+ * while training continues. Neither needs anonymous memory of the size of the model. If there is no space for
+ * the copy, the server reports so, and the checkpoint is discarded. The last cut of a job needs no copy,
+ * because the floats do not change after it. */
 #ifndef MST_PS_SERVER_CHECKPOINT_H
 #define MST_PS_SERVER_CHECKPOINT_H
 
@@ -11,7 +13,7 @@ typedef struct mst_checkpoint_stream {
     uint32_t cut;
     mst_float_cursor next;
     unsigned in_flight;
-    float *copy; /* the owned floats of weights and slots, one after the other */
+    const float *copy; /* the owned floats of weights and slots, one after the other; NULL: not copied */
     size_t copy_bytes;
 } mst_checkpoint_stream;
 

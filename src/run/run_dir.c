@@ -46,6 +46,7 @@ struct mst_run {
     dev_t device;   /* identifies the folder, with its number */
     ino_t number;
     uint64_t step;           /* of the last line of metrics.csv */
+    bool dropped;            /* a line of metrics.csv could not be written */
     bool foreign;            /* another run has replaced the folder */
     bool deleted, unwritten; /* metrics.csv lacks lines up to lost_step; all lines */
     uint64_t lost_step;
@@ -318,15 +319,22 @@ static mst_status run_write_first_manifest(mst_run *self)
 
 /* ---- metrics.csv ---- */
 
+/* Appends the text whole or not at all. */
 static mst_status run_append_metrics(const mst_run *self, const char *text, size_t n)
 {
+    struct stat before;
+    if (fstat(self->fd, &before) != 0)
+        return mst_fail(MST_EIO, "%s: cannot be written: %s", self->metrics, strerror(errno));
     while (n > 0) {
         ssize_t done = write(self->fd, text, n);
         if (done < 0 && errno == EINTR)
             continue;
-        if (done <= 0)
-            return mst_fail(MST_EIO, "%s: cannot be written: %s", self->metrics,
-                            strerror(done < 0 ? errno : EIO));
+        if (done <= 0) {
+            mst_status st = mst_fail(MST_EIO, "%s: cannot be written: %s", self->metrics,
+                                     strerror(done < 0 ? errno : EIO));
+            (void)!ftruncate(self->fd, before.st_size); /* a part of a line would spoil the next one */
+            return st;
+        }
         text += done;
         n -= (size_t)done;
     }
@@ -516,7 +524,12 @@ mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics)
     mst_string_add(&line, "\n");
     st = line.failed ? mst_fail_memory() : run_append_metrics(self, line.text, line.size);
     mst_string_fini(&line);
-    return st;
+    if (st != MST_EIO)
+        return st;
+    if (!self->dropped)
+        mst_warn("a line of metrics is lost: %s; training continues", mst_error_text());
+    self->dropped = true;
+    return MST_OK;
 }
 
 /* ---- the run ---- */

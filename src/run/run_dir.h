@@ -51,7 +51,7 @@ json_t *mst_run_last_manifest(const mst_run *self);
 mst_status mst_run_manifest(mst_run *self, const json_t *manifest);
 
 /* Appends a line and flushes it, so a killed run keeps its metrics. Restores a deleted folder like
- * mst_run_keep; if this fails, the line is lost and the first loss causes a warning. */
+ * mst_run_keep; if this or the write fails, the line is lost and the first loss causes a warning. */
 mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics);
 
 /* Checks that the folder is still the one that was opened. A folder that was deleted or moved is created

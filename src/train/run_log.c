@@ -336,6 +336,10 @@ mst_status mst_run_log_finish(mst_run_log *self, mst_end end, mst_train_summary 
     TRY(mst_run_log_settle(self, true));
     if (self->save.best != NULL)
         TRY(mst_checkpointer_wait(self->save.best, NULL));
+    if (self->save.best_failure.code != MST_OK)
+        return mst_error_restore(&self->save.best_failure);
+    if (self->save.failure.code != MST_OK)
+        return mst_error_restore(&self->save.failure);
     if (self->save.checkpointer != NULL)
         TRY(mst_checkpointer_wait(self->save.checkpointer, &path));
     self->status.save_seconds += mst_seconds_since(start);

@@ -118,6 +118,9 @@ mst_status mst_run_log_evaluated(mst_run_log *self, const mst_train_callbacks *c
 
 /* ---- saving ---- */
 
+/* A save that fails because of the disk (MST_EIO) is skipped with a warning: the earlier checkpoints stay,
+ * and training continues. If the last save of a run fails so, mst_run_log_finish returns that failure. */
+
 /* Saves the parameters in one call, unless this step is saved already or with --no-save. */
 mst_status mst_run_log_save(mst_run_log *self, const mst_train_callbacks *callbacks,
                             const mst_params *params);
@@ -132,7 +135,8 @@ bool mst_run_log_unsaved(const mst_run_log *self);
 
 /* A save whose floats arrive in pieces, one at a time; see mst_checkpointer_begin_parts. The other contents
  * are those at `begin`, and training may continue meanwhile. best: the checkpoint of the best weights. A
- * failure abandons the save. The next begin, or finish, reports a later failure in the background. */
+ * failure abandons the save; the floats of a skipped save are dropped. The next begin, or finish, reports a
+ * later failure in the background. */
 bool mst_run_log_can_save(mst_run_log *self, bool best); /* false without --save, and if begin would wait */
 mst_status mst_run_log_save_begin(mst_run_log *self, bool best, const mst_params *params,
                                   const mst_part_spec *parts, uint32_t n);

@@ -41,6 +41,8 @@ typedef struct mst_run_saves {
     uint64_t saved_step;                   /* of the newest checkpoint; UINT64_MAX: none */
     mst_checkpointer *open;                /* the one that receives floats; or NULL */
     mst_train_status open_status;          /* when that save began */
+    bool skipping;                         /* the open save has failed: its floats are dropped */
+    mst_error failure, best_failure;       /* of the newest save of each kind; MST_OK: none */
     bool requested;                        /* a checkpoint is due at once */
     bool settling; /* the run that this one replaces is removed once the first checkpoint is complete */
     json_t *plan;  /* the rows left to train on (mst_run_log_plan); or NULL */

@@ -1,5 +1,6 @@
 /* Checkpoints of the run log; contract in run_log.h. */
 #include "base/clock.h"
+#include "base/log.h"
 #include "train/run_log_impl.h"
 
 /* Composes the contents of a checkpoint besides the floats; the caller calls mst_checkpoint_meta_fini in any
@@ -43,13 +44,43 @@ static mst_status run_log_compose_meta(const mst_run_log *self, mst_checkpoint_m
     return MST_OK;
 }
 
+/* Takes the failure of a save. A disk that is full or fails costs that save only; other failures are
+ * returned. */
+static mst_status run_log_skip_save(mst_run_log *self, const mst_checkpointer *checkpointer, mst_status st)
+{
+    bool best = checkpointer == self->save.best;
+    if (st != MST_EIO)
+        return st;
+    mst_warn("%s is not saved: %s; training continues with the earlier checkpoints",
+             best ? "the checkpoint of the best weights" : "a checkpoint", mst_error_text());
+    mst_error_save(best ? &self->save.best_failure : &self->save.failure, st);
+    if (!best)
+        self->save.saved_step = UINT64_MAX;
+    return MST_OK;
+}
+
+/* Waits for the save under way, if there is one. */
+static mst_status run_log_await_save(mst_run_log *self, mst_checkpointer *checkpointer)
+{
+    return run_log_skip_save(self, checkpointer, mst_checkpointer_wait(checkpointer, NULL));
+}
+
+/* The checkpointer has received a save whole. */
+static void run_log_save_handed_over(mst_run_log *self, const mst_checkpointer *checkpointer)
+{
+    mst_error *failure = checkpointer == self->save.best ? &self->save.best_failure : &self->save.failure;
+    failure->code = MST_OK;
+    self->worth_keeping = true;
+}
+
 mst_status mst_run_log_settle(mst_run_log *self, bool wait)
 {
     if (!self->save.settling || (!wait && !mst_checkpointer_idle(self->save.checkpointer)))
         return MST_OK;
     self->save.settling = false;
-    TRY(mst_checkpointer_wait(self->save.checkpointer, NULL));
-    mst_run_settle(self->run);
+    TRY(run_log_await_save(self, self->save.checkpointer));
+    if (self->save.failure.code == MST_OK)
+        mst_run_settle(self->run);
     return MST_OK;
 }
 
@@ -59,30 +90,41 @@ void mst_run_log_plan(mst_run_log *self, json_t *plan)
     self->save.plan = plan;
 }
 
+/* *saved: false if the save was skipped. */
 static mst_status run_log_save_whole(mst_run_log *self, mst_checkpointer *checkpointer,
-                                     const mst_params *params)
+                                     const mst_params *params, bool *saved)
 {
     uint64_t start = mst_now_ns();
-    mst_checkpoint_meta meta;
-    mst_status st = run_log_compose_meta(self, &meta);
+    mst_checkpoint_meta meta = {0};
+    mst_status st = run_log_await_save(self, checkpointer);
+    if (st == MST_OK)
+        st = run_log_compose_meta(self, &meta);
     if (st == MST_OK)
         st = mst_checkpointer_begin(checkpointer, params, &meta);
     mst_checkpoint_meta_fini(&meta);
+    *saved = st == MST_OK;
+    if (*saved)
+        run_log_save_handed_over(self, checkpointer);
+    st = run_log_skip_save(self, checkpointer, st);
     self->status.save_seconds += mst_seconds_since(start);
     return st;
 }
 
 mst_status mst_run_log_save(mst_run_log *self, const mst_train_callbacks *callbacks, const mst_params *params)
 {
+    bool saved;
     TRY(mst_run_log_keep_folder(self));
     mst_run_log_save_begins(self);
+    if (self->save.checkpointer != NULL)
+        TRY(run_log_await_save(self, self->save.checkpointer)); /* a failed save is repeated */
     if (!mst_run_log_unsaved(self))
         return MST_OK;
     mst_run_log_mark_step(self, "checkpoint_begin", self->progress.steps);
-    TRY(run_log_save_whole(self, self->save.checkpointer, params));
+    TRY(run_log_save_whole(self, self->save.checkpointer, params, &saved));
     mst_run_log_mark_step(self, "checkpoint_end", self->progress.steps);
+    if (!saved)
+        return MST_OK;
     self->save.saved_step = self->progress.steps;
-    self->worth_keeping = true;
     self->save.settling = mst_run_replaces(self->run);
     TRY(mst_run_log_settle(self, true));
     if (callbacks->saved != NULL)
@@ -92,13 +134,15 @@ mst_status mst_run_log_save(mst_run_log *self, const mst_train_callbacks *callba
 
 mst_status mst_run_log_save_best(mst_run_log *self, const mst_params *params)
 {
-    return self->save.best != NULL ? run_log_save_whole(self, self->save.best, params) : MST_OK;
+    bool saved;
+    return self->save.best != NULL ? run_log_save_whole(self, self->save.best, params, &saved) : MST_OK;
 }
 
 bool mst_run_log_can_save(mst_run_log *self, bool best)
 {
     mst_checkpointer *checkpointer = best ? self->save.best : self->save.checkpointer;
-    return checkpointer != NULL && self->save.open == NULL && mst_checkpointer_idle(checkpointer);
+    return checkpointer != NULL && self->save.open == NULL && !self->save.skipping &&
+           mst_checkpointer_idle(checkpointer);
 }
 
 mst_status mst_run_log_save_begin(mst_run_log *self, bool best, const mst_params *params,
@@ -106,7 +150,7 @@ mst_status mst_run_log_save_begin(mst_run_log *self, bool best, const mst_params
 {
     uint64_t start = mst_now_ns();
     mst_checkpointer *checkpointer = best ? self->save.best : self->save.checkpointer;
-    mst_checkpoint_meta meta;
+    mst_checkpoint_meta meta = {0};
     if (checkpointer == NULL || self->save.open != NULL)
         return mst_fail(MST_EUSAGE, "%s: %s", mst_run_path(self->run),
                         self->save.open != NULL ? "another checkpoint is being written"
@@ -114,15 +158,19 @@ mst_status mst_run_log_save_begin(mst_run_log *self, bool best, const mst_params
     TRY(mst_run_log_keep_folder(self));
     if (!best)
         mst_run_log_save_begins(self);
-    mst_status st = run_log_compose_meta(self, &meta);
+    mst_status st = run_log_await_save(self, checkpointer);
+    if (st == MST_OK)
+        st = run_log_compose_meta(self, &meta);
     if (st == MST_OK)
         st = mst_checkpointer_begin_parts(checkpointer, params, &meta, parts, n);
     mst_checkpoint_meta_fini(&meta);
+    self->save.skipping = st == MST_EIO;
     if (st == MST_OK) {
         self->save.open = checkpointer;
         self->save.open_status = self->status;
         mst_run_log_mark_step(self, "checkpoint_begin", self->status.step);
     }
+    st = run_log_skip_save(self, checkpointer, st);
     self->status.save_seconds += mst_seconds_since(start);
     return st;
 }
@@ -136,11 +184,16 @@ mst_status mst_run_log_save_write(mst_run_log *self, uint32_t slot, uint64_t fir
                                   const float *data, bool lazy)
 {
     uint64_t start = mst_now_ns();
-    if (self->save.open == NULL)
+    mst_checkpointer *checkpointer = self->save.open;
+    if (self->save.skipping)
+        return MST_OK;
+    if (checkpointer == NULL)
         return run_log_none_open(self);
-    mst_status st = mst_checkpointer_write(self->save.open, slot, first, count, data, lazy);
+    mst_status st = mst_checkpointer_write(checkpointer, slot, first, count, data, lazy);
+    self->save.skipping = st == MST_EIO;
     if (st != MST_OK)
         self->save.open = NULL;
+    st = run_log_skip_save(self, checkpointer, st);
     self->status.save_seconds += mst_seconds_since(start);
     return st;
 }
@@ -148,12 +201,16 @@ mst_status mst_run_log_save_write(mst_run_log *self, uint32_t slot, uint64_t fir
 mst_status mst_run_log_save_complete(mst_run_log *self, const mst_train_callbacks *callbacks)
 {
     mst_checkpointer *checkpointer = self->save.open;
+    bool skipped = self->save.skipping;
+    self->save.skipping = false;
+    if (skipped)
+        return MST_OK;
     if (checkpointer == NULL)
         return run_log_none_open(self);
     self->save.open = NULL;
     TRY(mst_checkpointer_complete(checkpointer));
     mst_run_log_mark_step(self, "checkpoint_end", self->save.open_status.step);
-    self->worth_keeping = true;
+    run_log_save_handed_over(self, checkpointer);
     if (checkpointer != self->save.checkpointer)
         return MST_OK;
     self->save.saved_step = self->save.open_status.step;
@@ -168,4 +225,5 @@ void mst_run_log_save_abandon(mst_run_log *self)
     if (self->save.open != NULL)
         mst_checkpointer_abandon(self->save.open);
     self->save.open = NULL;
+    self->save.skipping = false;
 }

@@ -1,0 +1,62 @@
+# A full disk: a save that finds no space is skipped with a warning, the earlier checkpoints stay, and training continues.
+# Small tmpfs mounts in a mount namespace of their own.
+[ "${in_namespace:-}" = yes ] || {
+  unshare -rm true 2>/dev/null || { echo "no mount namespaces here" && exit 77; }
+  in_namespace=yes exec unshare -rm bash "$0" "$@"
+}
+. "$(dirname "$0")/../dist/ps_common.sh"
+small_disk() {
+  mkdir "$1"
+  mount -t tmpfs -o "size=$2" tmpfs "$1" || exit 77
+}
+end_here() {
+  umount -l tmp disk 2>/dev/null || true
+  end_all
+}
+trap end_here EXIT
+"$muster" data gen criteo --rows 4000 --features 200000 --out c.cache >gen.log 2>&1
+skipped() {
+  grep -c 'is not saved: .*No space left on device' "$1" || true
+}
+
+# ---- TMPDIR of a server: the copy of a cut finds no space; the job ends well, and the last checkpoint needs no copy ----
+small_disk tmp 64k
+for mode in sync async; do
+  rm -rf run
+  TMPDIR=$PWD/tmp job 2 2 c.cache --epochs 1 --batch 10 --mode $mode --run run --checkpoint-every 1000rows --start-timeout 20 --json
+  ends_all 0 s0 s1 w0 w1
+  at_least "$mode: skipped saves" "$(skipped s1.log)" 1
+  said s0 'a checkpoint is not saved: a server has no space for a copy'
+  same "$mode: checkpoints" "$(ls run/checkpoints | wc -l)" 1
+  expect 0 model show run
+done
+
+# ---- the run directory: training continues, and the run is resumed from the checkpoint before ----
+small_disk disk 3500k
+common="c.cache --mode sync --threads 1 --batch 10 --checkpoint-every 100 --no-observe --json"
+fills() {
+  start t train $common --epochs 100000 --run disk/run
+  until_true 20 "no checkpoint" exists "disk/run/checkpoints/step-*/manifest.json"
+  ! dd if=/dev/zero of=disk/filler bs=4k 2>/dev/null || fail "the disk is not full"
+  until_true 20 "no save is skipped" more_skipped 2
+}
+more_skipped() {
+  [ "$(skipped t.log)" -ge "$1" ]
+}
+fills
+signal t TERM
+ends t 1
+said t '^muster: .*No space left on device; .* is complete: .*continue with: muster train --run disk/run --resume'
+rm disk/filler
+epochs=$(sed -n 's/^ "epoch": \([0-9]*\),$/\1/p' disk/run/checkpoints/*/manifest.json | sort -n | tail -n 1)
+expect 0 train --run disk/run --resume --epochs $((epochs + 2))
+expect 0 train $common --epochs $((epochs + 2)) --run whole
+same_model whole disk/run
+
+# ---- space returns during the run: it ends well ----
+rm -rf disk/run
+fills
+rm disk/filler
+signal t TERM
+ends t 143
+expect 0 model show disk/run
