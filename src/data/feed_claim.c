@@ -5,12 +5,9 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/isa.h"
 #include "data/feed_impl.h"
 #include "observe/spans.h"
-
-#define LOOK_NS (20 * MST_MS) /* polling interval of the files */
 
 /* ---- claims ---- */
 
@@ -116,31 +113,18 @@ static mst_status feed_reserve_keys(mst_feed_lane *l)
     return MST_OK;
 }
 
-/* Fails when a file that rows came from has changed meanwhile. Looks now and then, or where it is due. */
-static mst_status feed_check_files(mst_feed *f, mst_feed_lane *l, bool due)
-{
-    uint64_t faults = mst_fault_count(), now = f->dataset->ops->intact != NULL ? mst_now_ns() : 0;
-    if (now == 0 || (!due && faults == l->faults && now < l->look_ns))
-        return MST_OK;
-    TRY(mst_dataset_intact(f->dataset));
-    uint64_t end = mst_now_ns();
-    l->faults = faults;
-    l->look_ns = end + LOOK_NS + 100 * (end - now); /* at most 1% of the time */
-    return MST_OK;
-}
-
 mst_status mst_feed_claim(mst_feed *f, unsigned lane_index, uint32_t n, mst_batch *batch, uint64_t *position)
 {
     mst_feed_lane *l = &f->lanes[lane_index];
     uint32_t got;
     *position = 0;
     n = n < f->options.max_take ? n : f->options.max_take;
-    TRY(feed_check_files(f, l, false));
+    TRY(mst_feed_check_files(f, l, false));
     pthread_mutex_lock(&f->mutex);
     mst_status st = feed_claim_rows(f, l, n, &got, position);
     pthread_mutex_unlock(&f->mutex);
     if (st == MST_OK && got < n)
-        st = feed_check_files(f, l, true);
+        st = mst_feed_check_files(f, l, true);
     if (st == MST_OK)
         st = feed_reserve_keys(l);
     if (st == MST_OK)
@@ -291,22 +275,6 @@ static mst_status feed_settle_rows(mst_feed *f, mst_feed_lane *l, const mst_feed
                     f->dataset->name);
 }
 
-/* Leaves the features at or beyond `features` out of n rows; returns how many rows had some. */
-static uint64_t feed_drop_unseen(mst_row *rows, uint32_t n, uint64_t features)
-{
-    uint64_t count = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        mst_row *row = &rows[i];
-        uint32_t before = row->n_dense + row->n_keys;
-        if (row->n_dense > features)
-            row->n_dense = (uint32_t)features;
-        while (row->n_keys > 0 && row->keys[row->n_keys - 1] >= features) /* they ascend */
-            row->n_keys--;
-        count += row->n_dense + row->n_keys < before;
-    }
-    return count;
-}
-
 mst_status mst_feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32_t to)
 {
     const mst_feed_options *o = &f->options;
@@ -321,7 +289,8 @@ mst_status mst_feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32
             if (at->w->mapped)
                 TRY(feed_settle_rows(f, l, at->w, at->from + (first - start), last - first, first));
             if (at->w->unseen)
-                atomic_fetch_add(&f->unseen, feed_drop_unseen(l->rows + first, last - first, o->features));
+                atomic_fetch_add(&f->unseen,
+                                 mst_feed_drop_unseen(l->rows + first, last - first, o->features));
             if (f->augmented_stride != 0)
                 feed_augment_rows(f, l, at->w, at->from + (first - start), last - first, first);
         }

@@ -1,4 +1,4 @@
-/* Shared by feed.c, feed_claim.c, feed_order.c and feed_produce.c; private to them. */
+/* Shared by feed.c, feed_check.c, feed_claim.c, feed_order.c and feed_produce.c; private to them. */
 #ifndef MST_DATA_FEED_IMPL_H
 #define MST_DATA_FEED_IMPL_H
 
@@ -121,6 +121,16 @@ void mst_feed_unref(mst_feed *f, mst_feed_window *w);
 
 /* Checks the chunks that no thread has checked yet, and waits for those that other threads are checking. */
 mst_status mst_feed_check_window(mst_feed_window *w);
+/* Fails when a file of the rows has changed during the training. It looks at intervals, or where it is due.
+ */
+mst_status mst_feed_check_files(mst_feed *f, mst_feed_lane *l, bool due);
+
+/* Whether some rows of the chunk have features that the model does not have. */
+bool mst_feed_has_unseen(const mst_feed_options *o, const mst_chunk *c);
+/* Refuses a chunk with rows that do not fit the model; first_row is the number of its first row. */
+mst_status mst_feed_check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_row);
+/* Leaves the features at or beyond `features` out of n rows; returns how many rows had some. */
+uint64_t mst_feed_drop_unseen(mst_row *rows, uint32_t n, uint64_t features);
 
 /* Under the mutex: whether another window is needed for the current range. */
 bool mst_feed_window_wanted(const mst_feed *f);
