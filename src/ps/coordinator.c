@@ -16,6 +16,7 @@ mst_status mst_coordinator_init(mst_server *s)
     if (s->co == NULL)
         return mst_fail_memory();
     mst_cuts_init(&s->co->cuts);
+    TRY(mst_pass_key(s->pass_key));
     return mst_members_init(s);
 }
 
@@ -36,6 +37,8 @@ void mst_coordinator_fini(mst_server *s)
 static mst_status coordinator_take_report(mst_server *s, uint32_t worker, const mst_message *m, json_t *json)
 {
     mst_job_member *member = &s->co->members[worker];
+    if (!mst_alive(s, worker))
+        return MST_OK;
     json_decref(member->report);
     member->report = json_incref(json);
     if (!(m->flags & MST_REPORT_LAST))

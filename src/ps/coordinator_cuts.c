@@ -217,8 +217,10 @@ mst_status mst_cuts_saved(mst_server *s, uint32_t number, bool failed)
 
 static mst_status cuts_send_chief(mst_server *s)
 {
+    const mst_server_worker *chief = &s->workers[s->co->cuts.chief];
+    uint64_t pass = mst_pass_of(s->pass_key, MST_PASS_CHIEF, s->co->cuts.chief, chief->incarnation);
     return mst_unless_gone(
-        mst_ps_send(s->net, s->workers[s->co->cuts.chief].peer, &(mst_message){.type = MST_PS_CHIEF}));
+        mst_ps_send(s->net, chief->peer, &(mst_message){.type = MST_PS_CHIEF, .step = pass}));
 }
 
 mst_status mst_cuts_name_chief(mst_server *s, uint32_t worker)

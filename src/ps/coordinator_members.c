@@ -110,10 +110,10 @@ static mst_status members_set_up_server(mst_server *s, uint32_t server)
 {
     const mst_server_start *start = &s->co->start;
     TRY(mst_ps_send_json(s->net, s->servers[server], &(mst_message){.type = MST_PS_SETUP},
-                         json_pack("{s:O, s:o, s:I, s:I}", "model",
+                         json_pack("{s:O, s:o, s:I, s:I, s:s}", "model",
                                    json_object_get(s->co->joins.first, "model"), "table",
                                    mst_placement_json(&s->table), "steps", (json_int_t)start->at.steps,
-                                   "restore", (json_int_t)start->restore)));
+                                   "restore", (json_int_t)start->restore, "pass_key", s->pass_key)));
     if (!start->restore)
         return MST_OK;
     TRY(mst_placement_owned(&s->table, server, &s->co->joins.servers[server].owned));
@@ -143,7 +143,8 @@ static mst_status members_welcome(mst_server *s, uint32_t worker)
 {
     mst_coordinator *co = s->co;
     mst_job_member *m = &co->members[worker];
-    m->welcomed = true;
+    uint64_t pass = mst_pass_of(s->pass_key, MST_PASS_MEMBER, worker, s->workers[worker].incarnation);
+    m->welcomed = s->workers[worker].member = true;
     m->pushed_ns = mst_now_ns();
     m->epoch = m->epoch > co->progress.epoch ? m->epoch : co->progress.epoch;
     mst_pace_catch_up(s, worker);
@@ -152,10 +153,11 @@ static mst_status members_welcome(mst_server *s, uint32_t worker)
                     &(mst_server_event){
                         .kind = MST_SERVER_JOIN, .role = MST_ROLE_WORKER, .index = worker, .text = m->name});
     TRY(mst_ps_send_json(s->net, s->workers[worker].peer, &(mst_message){.type = MST_PS_WELCOME},
-                         json_pack("{s:o, s:I, s:I, s:s, s:s?, s:I}", "table", mst_placement_json(&s->table),
-                                   "step", (json_int_t)s->steps.applied, "epoch", (json_int_t)m->epoch,
-                                   "sharding", mst_sharding_names[co->rows.sharding], "run", co->start.run,
-                                   "workers", (json_int_t)s->options.n_workers)));
+                         json_pack("{s:o, s:I, s:I, s:s, s:s?, s:I, s:I}", "table",
+                                   mst_placement_json(&s->table), "step", (json_int_t)s->steps.applied,
+                                   "epoch", (json_int_t)m->epoch, "sharding",
+                                   mst_sharding_names[co->rows.sharding], "run", co->start.run, "workers",
+                                   (json_int_t)s->options.n_workers, "pass", (json_int_t)pass)));
     return mst_rows_first(s, worker);
 }
 
@@ -305,7 +307,9 @@ static mst_status members_worker_joins(mst_server *s, uint32_t worker, const jso
 {
     mst_coordinator *co = s->co;
     mst_job_member *m = &co->members[worker];
-    mst_status st = m->joined ? mst_fail(MST_EPEER, "it has joined already") : members_admit(s, worker, join);
+    if (m->joined)
+        return mst_fail(MST_EPEER, "a second JOIN on one connection");
+    mst_status st = members_admit(s, worker, join);
     if (s->over)
         return MST_OK;
     if (st != MST_OK) {
@@ -328,6 +332,8 @@ static mst_status members_worker_joins(mst_server *s, uint32_t worker, const jso
 
 static mst_status members_server_joins(mst_server *s, uint32_t server, const json_t *join)
 {
+    if (s->co->joins.servers[server].joined)
+        return mst_fail(MST_EPEER, "a second JOIN on one connection");
     mst_status st = s->hooks->admit(s->hooks->arg, join);
     if (st != MST_OK) {
         mst_warn("server %" PRIu32 " was refused: %s", server, mst_error_text());
@@ -430,6 +436,19 @@ void mst_members_server_lost(mst_server *s, uint32_t server, const char *why)
     mst_server_fail(s, mst_fail(MST_EPEER, "%s; its share of the weights is lost; %s", why, resume_hint));
 }
 
+/* A worker that has no work is gone. Logs at most one of these per second. */
+static void members_lost_early(mst_server *s, uint32_t worker, const char *why)
+{
+    uint64_t now = mst_now_ns();
+    if (s->co->joins.lost_ns != 0 && now - s->co->joins.lost_ns < MST_S)
+        return;
+    s->co->joins.lost_ns = now;
+    if (s->co->phase == MST_JOB_START)
+        mst_warn("%s; waiting for worker %" PRIu32 " again", why, worker);
+    else
+        mst_warn("%s", why);
+}
+
 void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
 {
     mst_coordinator *co = s->co;
@@ -440,8 +459,7 @@ void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
     if (loss->reason == MST_NET_STOPPED)
         co->outcome.silent_s = loss->silent_s;
     if (!mattered) {
-        if (co->phase == MST_JOB_START)
-            mst_warn("%s; waiting for worker %" PRIu32 " again", why, worker);
+        members_lost_early(s, worker, why);
         return;
     }
     s->workers[worker].gone = true;

@@ -46,6 +46,7 @@ static const char *const type_names[] = {
     [MST_PS_CLOCK - MST_NET_TYPES] = "CLOCK",
     [MST_PS_GRADIENT - MST_NET_TYPES] = "GRADIENT",
     [MST_PS_WEIGHTS - MST_NET_TYPES] = "WEIGHTS",
+    [MST_PS_MEMBER - MST_NET_TYPES] = "MEMBER",
 };
 
 const char *mst_ps_type_name(uint16_t type)
@@ -225,15 +226,15 @@ mst_status mst_ps_json(const mst_message *m, const void *body, json_t **out)
     const char *type = mst_ps_type_name(m->type);
     json_error_t error;
     if (m->size > MST_PS_JSON_MAX)
-        return mst_fail(MST_EINPUT, "a %s of %" PRIu64 " bytes; at most %u are read", type, m->size,
+        return mst_fail(MST_EPEER, "a %s of %" PRIu64 " bytes; at most %u are read", type, m->size,
                         MST_PS_JSON_MAX);
     if (m->size == 0)
-        return mst_fail(MST_EINPUT, "a %s without a body; it has JSON", type);
+        return mst_fail(MST_EPEER, "a %s without a body; it has JSON", type);
     json_t *json = json_loadb(body, (size_t)m->size, JSON_REJECT_DUPLICATES, &error);
     if (json == NULL && json_error_code(&error) == json_error_out_of_memory)
         return mst_fail_memory();
     if (json == NULL)
-        return mst_fail(MST_EINPUT, "a %s that is not JSON: %s at byte %d", type, error.text, error.position);
+        return mst_fail(MST_EPEER, "a %s that is not JSON: %s at byte %d", type, error.text, error.position);
     *out = json;
     return MST_OK;
 }

@@ -40,8 +40,9 @@ typedef enum mst_ps_type {
                     above */
     MST_PS_SAVED,  /* server to coordinator: all floats of cut m.count have been sent; MST_SAVED_FAILED */
     /* ---- evaluation ---- */
-    MST_PS_CHIEF,       /* coordinator to worker: this worker evaluates */
-    MST_PS_EVAL_LIST,   /* chief to server: the floats that its sets touch; a STEP body without a push */
+    MST_PS_CHIEF,     /* coordinator to worker: this worker evaluates; step: its pass as the chief (pass.h) */
+    MST_PS_EVAL_LIST, /* chief to server: the floats that its sets touch; a STEP body without a push; step:
+                         the pass of CHIEF */
     MST_PS_EVAL_VALUES, /* server to chief: their values at cut m.count; fp32 */
     MST_PS_EVAL_RESULT, /* chief to coordinator: JSON {"test": {...}, "valid": {...}}, or {"error"}; count:
                            the cut */
@@ -59,6 +60,9 @@ typedef enum mst_ps_type {
     MST_PS_LOG,   /* worker or server to coordinator: a record of its observer (observe/record.h) */
     MST_PS_CLOCK, /* worker or server to coordinator: requests its time. The answer has the same request, and
                      a body of MST_CLOCK_ANSWER bytes */
+    /* ---- admission ---- */
+    MST_PS_MEMBER, /* worker to the servers other than the coordinator, before its first STEP; step: the pass
+                      of its WELCOME (pass.h) */
 } mst_ps_type;
 const char *mst_ps_type_name(uint16_t type);
 
@@ -139,7 +143,8 @@ size_t mst_step_list_bound(const mst_key_list *list);
 mst_extent mst_step_range_decode(const uint8_t *in);
 size_t mst_step_list_encode(const mst_key_list *list, mst_step_head *head, uint8_t *out);
 
-/* A JSON body of at most MST_PS_JSON_MAX bytes; the message names the type. New reference. */
+/* A JSON body of at most MST_PS_JSON_MAX bytes; the message names the type. New reference. A body that is
+ * not JSON is MST_EPEER. */
 #define MST_PS_JSON_MAX (64u << 20)
 mst_status mst_ps_json(const mst_message *m, const void *body, json_t **out);
 /* Sends JSON (takes the reference; NULL is MST_ENOMEM). */

@@ -49,6 +49,8 @@ static mst_status server_take_gone(mst_server *s, const mst_message *m)
         mst_net_drop(s->net, w->peer, "the coordinator has dropped this worker");
         mst_server_peer_forget(s, w->peer);
         w->peer = MST_PEER_NONE;
+        w->member = false;
+        mst_cut_forget(s, m->count);
     }
     TRY(mst_cut_try(s));
     return mst_is_sync(s) ? mst_steps_try_close(s) : MST_OK;
@@ -78,7 +80,10 @@ static mst_status server_take_from_coordinator(mst_server *s, const mst_message 
                             mst_ps_type_name(m->type), m->size);
         if (m->size > 0)
             memcpy(workers, body, m->size);
-        return m->type == MST_PS_CUT ? mst_cut_announced(s, m, workers) : mst_steps_close(s, m, workers);
+        if (m->type == MST_PS_CLOSE)
+            return mst_steps_close(s, m, workers);
+        TRY(mst_cut_announced(s, m, workers));
+        return mst_is_sync(s) ? mst_steps_try_close(s) : MST_OK; /* a marker may have come before its cut */
     case MST_PS_GONE:
         return server_take_gone(s, m);
     default:
@@ -86,13 +91,20 @@ static mst_status server_take_from_coordinator(mst_server *s, const mst_message 
     }
 }
 
-/* MARKER and EVAL_LIST. */
+/* Messages of a worker that are not STEPs. */
 static mst_status server_take_from_worker(mst_server *s, uint32_t worker, const mst_message *m,
                                           const void *body)
 {
     if (s->store == NULL)
         return mst_fail(MST_EPEER, "%s before this server is set up", mst_ps_type_name(m->type));
+    if (m->type == MST_PS_MEMBER)
+        return mst_server_enter(s, worker, m);
     return m->type == MST_PS_MARKER ? mst_cut_marked(s, worker, m) : mst_cut_eval_list(s, worker, m, body);
+}
+
+static bool server_is_from_worker(uint16_t type)
+{
+    return type == MST_PS_MARKER || type == MST_PS_EVAL_LIST || type == MST_PS_MEMBER;
 }
 
 /* ---- messages ---- */
@@ -105,6 +117,7 @@ static mst_status server_on_body(void *arg, uint32_t peer, const mst_message *m,
                     : m->type == MST_PS_CLOCK ? MST_CLOCK_ANSWER
                                               : MST_PS_JSON_MAX;
     mst_span_keep(mst_server_phase_of(m->type));
+    TRY(mst_server_check_member(s, peer, m->type));
     if (m->type == MST_PS_GRADIENT && worker && s->store != NULL)
         return mst_steps_part_body(s, peer, m, out);
     if (m->type == MST_PS_STEP || m->type == MST_PS_EVAL_LIST)
@@ -120,7 +133,8 @@ static mst_status server_on_body(void *arg, uint32_t peer, const mst_message *m,
     return MST_OK;
 }
 
-/* MST_EPEER is a fault of the sender, which is dropped if it is a worker; other failures end this server. */
+/* MST_EPEER is a fault of the sender, which is dropped: a worker, or another server on the coordinator. Other
+ * failures end this server. */
 static mst_status server_take_message(mst_server *s, uint32_t peer, const mst_message *m, void *data)
 {
     uint32_t worker = mst_server_peer_index(s, peer, MST_PEER_WORKER),
@@ -130,9 +144,15 @@ static mst_status server_take_message(mst_server *s, uint32_t peer, const mst_me
         return MST_OK;
     }
     mst_body *body = mst_body_of(data);
-    mst_status st;
+    mst_status st = mst_server_check_member(s, peer, m->type);
     if (peer < s->peers.capacity)
         s->peers.items[peer].incoming = NULL;
+    if (st != MST_OK) {
+        mst_body_release(&s->bodies, body);
+        if (!s->over)
+            mst_server_expel(s, worker, mst_error_text());
+        return MST_OK;
+    }
     if (m->type == MST_PS_LOG || m->type == MST_PS_CLOCK) {
         st = m->type == MST_PS_LOG ? mst_records_take(s, peer, m, data) : mst_records_clock(s, peer, m, data);
         mst_body_release(&s->bodies, body);
@@ -153,7 +173,7 @@ static mst_status server_take_message(mst_server *s, uint32_t peer, const mst_me
     } else {
         if (s->index != 0 && server == 0)
             st = server_take_from_coordinator(s, m, data);
-        else if (worker != UINT32_MAX && (m->type == MST_PS_MARKER || m->type == MST_PS_EVAL_LIST))
+        else if (worker != UINT32_MAX && server_is_from_worker(m->type))
             st = server_take_from_worker(s, worker, m, data);
         else if (s->co != NULL)
             st = mst_coordinator_message(s, peer, m, data);
@@ -163,6 +183,8 @@ static mst_status server_take_message(mst_server *s, uint32_t peer, const mst_me
     }
     if (st == MST_EPEER && worker != UINT32_MAX)
         mst_server_expel(s, worker, mst_error_text());
+    else if (st == MST_EPEER && s->co != NULL && server != UINT32_MAX)
+        mst_server_expel_server(s, server, mst_error_text());
     else if (st != MST_OK)
         mst_server_fail(s, st);
     return MST_OK;
@@ -288,6 +310,7 @@ mst_status mst_server_run(const mst_server_options *options, const mst_server_ho
         mst_records_trace_queue(s);
         mst_records_tick(s);
         mst_server_expel_stuck(s);
+        mst_cut_check_markers(s);
         if (st == MST_OK && !s->over && s->co != NULL)
             st = mst_coordinator_tick(s);
         else if (st == MST_OK && !s->over)

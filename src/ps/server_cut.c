@@ -1,6 +1,8 @@
 /* Cuts on a server; contract in server_cut.h. */
+#include <inttypes.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "ps/server_impl.h"
 
 static mst_status cut_send_values(mst_server *s)
@@ -45,27 +47,75 @@ mst_status mst_cut_try(mst_server *s)
 
 mst_status mst_cut_announced(mst_server *s, const mst_message *m, const uint64_t *markers)
 {
-    if (m->count > s->cut.number) {
-        s->cut.number = m->count;
-        s->cut.flags = m->flags;
-        s->cut.step = m->step;
-    }
-    if (m->count == s->cut.number && markers != NULL)
-        memcpy(s->cut.markers, markers, sizeof s->cut.markers);
+    if (m->count <= s->cut.number)
+        return mst_fail(MST_EPEER, "cut %" PRIu32 " after cut %" PRIu32, m->count, s->cut.number);
+    s->cut.number = m->count;
+    s->cut.flags = m->flags;
+    s->cut.step = m->step;
+    memcpy(s->cut.markers, markers, sizeof s->cut.markers);
     return mst_cut_try(s);
+}
+
+static mst_status cut_not_announced(uint32_t number)
+{
+    return mst_fail(MST_EPEER, "MARKER of cut %" PRIu32 ", which was not announced", number);
 }
 
 mst_status mst_cut_marked(mst_server *s, uint32_t worker, const mst_message *m)
 {
-    if (m->count > s->workers[worker].marker)
-        s->workers[worker].marker = m->count;
-    if (mst_is_sync(s))
-        return mst_cut_announced(s, m, NULL);
+    mst_server_worker *w = &s->workers[worker];
+    if (m->count <= w->marker)
+        return mst_fail(MST_EPEER, "MARKER of cut %" PRIu32 " after that of cut %" PRIu32, m->count,
+                        w->marker);
+    if (m->count > s->cut.number && s->co != NULL)
+        return cut_not_announced(m->count);
+    w->marker = m->count;
+    w->marker_step = m->step;
+    w->marker_ns = mst_now_ns();
     return mst_cut_try(s);
+}
+
+/* Whether the worker has marked a cut that the coordinator has not announced to this server. */
+static bool cut_is_early(const mst_server *s, const mst_server_worker *w)
+{
+    return w->peer != MST_PEER_NONE && w->marker > s->cut.number;
+}
+
+bool mst_cut_awaited(const mst_server *s)
+{
+    for (uint32_t i = 0; s->co == NULL && i < s->options.n_workers; i++)
+        if (cut_is_early(s, &s->workers[i]) && s->workers[i].marker_step == s->steps.applied)
+            return true;
+    return false;
+}
+
+void mst_cut_check_markers(mst_server *s)
+{
+    uint64_t now = mst_now_ns();
+    for (uint32_t i = 0; s->co == NULL && !s->over && i < s->options.n_workers; i++) {
+        const mst_server_worker *w = &s->workers[i];
+        if (!cut_is_early(s, w) || now - w->marker_ns <= s->options.net.peer_timeout_ms * MST_MS)
+            continue;
+        (void)cut_not_announced(w->marker);
+        mst_server_expel(s, i, mst_error_text());
+    }
+}
+
+void mst_cut_forget(mst_server *s, uint32_t worker)
+{
+    if (s->cut.chief == worker)
+        s->cut.chief = UINT32_MAX;
 }
 
 mst_status mst_cut_eval_list(mst_server *s, uint32_t worker, const mst_message *m, const void *body)
 {
+    uint64_t pass = mst_pass_of(s->pass_key, MST_PASS_CHIEF, worker, s->workers[worker].incarnation);
+    if (pass == 0 || m->step != pass)
+        return mst_fail(MST_EPEER, "EVAL_LIST, but another worker evaluates");
+    if (s->cut.chief == worker)
+        return mst_fail(MST_EPEER, "a second EVAL_LIST");
+    if (body == NULL)
+        return mst_fail(MST_EPEER, "EVAL_LIST without a body");
     if (mst_store_eval_list(s->store, m, body) != MST_OK)
         return mst_fail(MST_EPEER, "%s", mst_error_text());
     s->cut.chief = worker;

@@ -5,8 +5,8 @@
  * 1. Cuts are taken in order, one at a time; the coordinator begins none before all servers have finished the
  * last.
  * 2. Synchronous: a cut of step t is taken when exactly t steps are applied. Workers send markers before they
- * push for t + 1, and messages keep their order, so that a server has received the cut before it can close
- * t + 1.
+ * push for t + 1, and messages keep their order. A marker that arrives before its cut delays step t + 1 until
+ * the coordinator's CUT arrives; without a CUT, its worker is dropped.
  * 3. Asynchronous: steps that arrive after a worker's marker are held until the cut is taken. */
 #ifndef MST_PS_SERVER_CUT_H
 #define MST_PS_SERVER_CUT_H
@@ -22,10 +22,16 @@ typedef struct mst_server_cut {
     uint32_t chief;                     /* the worker that evaluates; UINT32_MAX: none */
 } mst_server_cut;
 
-/* CUT, from the coordinator; markers: NULL if it comes with a worker's marker. */
+/* CUT, from the coordinator. */
 mst_status mst_cut_announced(mst_server *s, const mst_message *m, const uint64_t *markers);
 /* MARKER, from a worker. */
 mst_status mst_cut_marked(mst_server *s, uint32_t worker, const mst_message *m);
+/* sync: whether a marker of this version has arrived before its cut: no step closes until the cut is here. */
+bool mst_cut_awaited(const mst_server *s);
+/* Drops the workers that have marked a cut that the coordinator does not announce. */
+void mst_cut_check_markers(mst_server *s);
+/* The worker's connection is gone. */
+void mst_cut_forget(mst_server *s, uint32_t worker);
 /* EVAL_LIST, from the chief. */
 mst_status mst_cut_eval_list(mst_server *s, uint32_t worker, const mst_message *m, const void *body);
 /* Takes the cut when it is time: after a step, a marker, a loss. */

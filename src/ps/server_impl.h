@@ -12,6 +12,7 @@
 #define MST_PS_SERVER_IMPL_H
 
 #include "ps/coordinator.h"
+#include "ps/pass.h"
 #include "ps/server.h"
 #include "ps/server_answers.h"
 #include "ps/server_checkpoint.h"
@@ -28,7 +29,8 @@ struct mst_server {
     mst_body_pool bodies;
     mst_body *reply; /* for answers that leave at once */
     mst_peer_table peers;
-    uint32_t *servers; /* peers: all on the coordinator, only [0] on the others */
+    char pass_key[MST_PASS_KEY]; /* the coordinator makes it; the others receive it in SETUP */
+    uint32_t *servers;           /* peers: all on the coordinator, only [0] on the others */
     mst_server_worker *workers;
     mst_coordinator *co; /* server 0 */
     mst_server_model model;

@@ -67,8 +67,11 @@ static mst_status peers_accept(mst_server *s, uint32_t peer, const mst_identity 
         return mst_fail(MST_EEXIST, "worker %" PRIu32 " was lost and cannot join again", who->index);
     TRY(peers_remember(s, peer, worker ? MST_PEER_WORKER : MST_PEER_SERVER, who->index));
     *place = peer;
-    if (worker)
+    if (worker) {
         s->workers[who->index].incarnation = who->incarnation;
+        s->workers[who->index].member = false;
+        s->workers[who->index].marker = 0;
+    }
     mst_status st = s->index == 0 ? mst_members_up(s, peer) : MST_OK;
     if (st != MST_OK)
         *place = MST_PEER_NONE;
@@ -93,11 +96,37 @@ void mst_server_peer_up(void *arg, uint32_t peer, const mst_identity *who)
         mst_server_refuse(s, peer, st);
 }
 
+mst_status mst_server_check_member(const mst_server *s, uint32_t peer, uint16_t type)
+{
+    static const bool needs[] = {
+        [MST_PS_STEP - MST_NET_TYPES] = true,      [MST_PS_GRADIENT - MST_NET_TYPES] = true,
+        [MST_PS_WANT - MST_NET_TYPES] = true,      [MST_PS_MARKER - MST_NET_TYPES] = true,
+        [MST_PS_EVAL_LIST - MST_NET_TYPES] = true, [MST_PS_EVAL_RESULT - MST_NET_TYPES] = true,
+    };
+    uint32_t worker = mst_server_peer_index(s, peer, MST_PEER_WORKER);
+    size_t at = (size_t)type - MST_NET_TYPES;
+    if (worker == UINT32_MAX || at >= sizeof needs || !needs[at] || s->workers[worker].member)
+        return MST_OK;
+    return mst_fail(MST_EPEER, "%s, but it has not joined", mst_ps_type_name(type));
+}
+
+mst_status mst_server_enter(mst_server *s, uint32_t worker, const mst_message *m)
+{
+    mst_server_worker *w = &s->workers[worker];
+    uint64_t pass = mst_pass_of(s->pass_key, MST_PASS_MEMBER, worker, w->incarnation);
+    if (s->co != NULL || w->member || pass == 0 || m->step != pass)
+        return mst_fail(MST_EPEER, "MEMBER without the pass of this worker");
+    w->member = true;
+    return MST_OK;
+}
+
 /* A worker's connection is gone. */
 static void peers_lose_worker(mst_server *s, uint32_t worker, const mst_net_loss *why)
 {
     s->workers[worker].peer = MST_PEER_NONE;
-    s->workers[worker].stuck = false;
+    s->workers[worker].stuck = s->workers[worker].member = false;
+    s->workers[worker].marker = 0;
+    mst_cut_forget(s, worker);
     if (s->co != NULL) {
         mst_members_lost(s, worker, why);
         return;
@@ -126,6 +155,20 @@ void mst_server_expel(mst_server *s, uint32_t worker, const char *why)
     mst_net_drop(s->net, s->workers[worker].peer, why);
     mst_server_peer_forget(s, s->workers[worker].peer);
     peers_lose_worker(s, worker, &why_lost);
+}
+
+void mst_server_expel_server(mst_server *s, uint32_t server, const char *why)
+{
+    char name[128], text[MST_ERROR_MAX];
+    uint32_t peer = s->servers[server];
+    if (peer == MST_PEER_NONE)
+        return;
+    mst_net_name_of(s->net, peer, name, sizeof name);
+    snprintf(text, sizeof text, "%s was refused: %.800s", name, why);
+    mst_net_drop(s->net, peer, why);
+    mst_server_peer_forget(s, peer);
+    s->servers[server] = MST_PEER_NONE;
+    mst_members_server_lost(s, server, text);
 }
 
 void mst_server_expel_stuck(mst_server *s)

@@ -40,6 +40,12 @@ void mst_server_peer_forget(mst_server *s, uint32_t peer);
 void mst_server_refuse(mst_server *s, uint32_t peer, mst_status status);
 /* Drops a worker, with a reason. */
 void mst_server_expel(mst_server *s, uint32_t worker, const char *why);
+/* Drops another server, on the coordinator. */
+void mst_server_expel_server(mst_server *s, uint32_t server, const char *why);
+/* Fails if messages of that type need a member, and the peer is a worker that is none. */
+mst_status mst_server_check_member(const mst_server *s, uint32_t peer, uint16_t type);
+/* MEMBER: the coordinator has admitted the worker. */
+mst_status mst_server_enter(mst_server *s, uint32_t worker, const mst_message *m);
 /* Drops the workers that request weights and do not read them. */
 void mst_server_expel_stuck(mst_server *s);
 void mst_server_peers_fini(mst_server *s);

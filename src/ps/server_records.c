@@ -18,6 +18,8 @@ mst_status mst_records_take(mst_server *s, uint32_t peer, const mst_message *m, 
     mst_record record;
     if (s->co == NULL || peer >= s->peers.capacity || s->peers.items[peer].kind == MST_PEER_UNKNOWN)
         return mst_fail(MST_EPEER, "LOG, which only the coordinator receives");
+    if (s->peers.items[peer].kind == MST_PEER_WORKER && !s->workers[s->peers.items[peer].index].member)
+        return MST_OK; /* it left before it was admitted */
     snprintf(name, sizeof name, "%s-%" PRIu32,
              s->peers.items[peer].kind == MST_PEER_WORKER ? "worker" : "server", s->peers.items[peer].index);
     if (mst_record_decode(body, m->size, &record) != MST_OK)

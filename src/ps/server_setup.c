@@ -39,10 +39,14 @@ mst_status mst_server_setup_model(mst_server *s, const json_t *json)
 {
     json_int_t steps = 0, restore = 0;
     json_t *model, *table;
+    const char *key;
     mst_server_start start = {0};
-    if (s->store != NULL || json_unpack((json_t *)json, "{s:o, s:o, s:I, s:I}", "model", &model, "table",
-                                        &table, "steps", &steps, "restore", &restore) != 0)
+    if (s->store != NULL ||
+        json_unpack((json_t *)json, "{s:o, s:o, s:I, s:I, s:s}", "model", &model, "table", &table, "steps",
+                    &steps, "restore", &restore, "pass_key", &key) != 0 ||
+        strlen(key) >= sizeof s->pass_key)
         return mst_fail(MST_EPEER, "server 0 sent an invalid SETUP");
+    strcpy(s->pass_key, key);
     TRY(s->hooks->open(s->hooks->arg, json, &start));
     s->model = start.model;
     TRY(mst_placement_from_json(&s->table, table));

@@ -277,6 +277,8 @@ mst_status mst_steps_try_close(mst_server *s)
         uint64_t step = s->steps.applied + 1;
         mst_step_close close;
         bool any = false;
+        if (mst_cut_awaited(s))
+            return MST_OK;
         for (uint32_t i = 0; i < s->options.n_workers; i++)
             any |= mst_steps_waits_for(&s->workers[i], step);
         if (!mst_has_quorum(s)) {

@@ -118,7 +118,7 @@ static mst_status eval_send_share(mst_worker_eval *self, uint32_t s, const mst_k
         return mst_fail_memory();
     size_t n = mst_step_list_encode(share, &head, bytes);
     mst_step_head_encode(&head, start);
-    mst_message m = {.type = MST_PS_EVAL_LIST, .flags = MST_STEP_PULL};
+    mst_message m = {.type = MST_PS_EVAL_LIST, .flags = MST_STEP_PULL, .step = self->pass};
     mst_piece pieces[] = {{start, sizeof start}, {bytes, n}};
     mst_status st = mst_net_send(self->link->net, self->link->peers[s], &m, pieces, 2, NULL);
     self->report->eval_bytes_out += sizeof start + n;

@@ -38,6 +38,7 @@ typedef struct mst_worker_eval {
     mst_worker_report *report;
     const mst_placement *table;
     bool chief, started, opened, failed, empty;
+    uint64_t pass; /* of the chief, for EVAL_LIST */
     pthread_t thread;
     mst_queue *todo, *done; /* mst_eval_cut */
     mst_key_list list;

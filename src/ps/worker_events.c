@@ -204,6 +204,7 @@ static mst_status worker_on_message(void *arg, uint32_t peer, const mst_message 
         return MST_OK;
     case MST_PS_CHIEF:
         self->eval.chief = true;
+        self->eval.pass = m->step;
         return MST_OK;
     case MST_PS_CLOCK:
         return mst_ps_clock_take(&self->report.clock, self->link.net, peer, m, body, observe);

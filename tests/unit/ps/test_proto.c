@@ -13,12 +13,12 @@
 static void test_type_names(void **state)
 {
     (void)state;
-    for (uint16_t t = MST_PS_JOB; t <= MST_PS_CLOCK; t++)
+    for (uint16_t t = MST_PS_JOB; t <= MST_PS_MEMBER; t++)
         assert_string_not_equal(mst_ps_type_name(t), "unknown");
     assert_string_equal(mst_ps_type_name(MST_PS_STEP), "STEP");
     assert_string_equal(mst_ps_type_name(MST_PS_EVAL_LIST), "EVAL_LIST");
     assert_string_equal(mst_ps_type_name(3), "unknown");
-    assert_string_equal(mst_ps_type_name(MST_PS_CLOCK + 1), "unknown");
+    assert_string_equal(mst_ps_type_name(MST_PS_MEMBER + 1), "unknown");
 }
 
 /* ---- work ---- */
@@ -263,15 +263,15 @@ static void test_json_refused(void **state)
     json_t *out;
     const char *text = "{\"a\": 1, \"a\": 2}";
     mst_message m = {.type = MST_PS_SETUP, .size = strlen(text)};
-    assert_int_equal(mst_ps_json(&m, text, &out), MST_EINPUT);
+    assert_int_equal(mst_ps_json(&m, text, &out), MST_EPEER);
     assert_non_null(strstr(mst_error_text(), "a SETUP that is not JSON: duplicate"));
     m.size = 4; /* the text is not read beyond its size */
-    assert_int_equal(mst_ps_json(&m, text, &out), MST_EINPUT);
+    assert_int_equal(mst_ps_json(&m, text, &out), MST_EPEER);
     m.size = 0;
-    assert_int_equal(mst_ps_json(&m, NULL, &out), MST_EINPUT);
+    assert_int_equal(mst_ps_json(&m, NULL, &out), MST_EPEER);
     assert_non_null(strstr(mst_error_text(), "a SETUP without a body"));
     m.size = (uint64_t)MST_PS_JSON_MAX + 1;
-    assert_int_equal(mst_ps_json(&m, NULL, &out), MST_EINPUT);
+    assert_int_equal(mst_ps_json(&m, NULL, &out), MST_EPEER);
     assert_non_null(strstr(mst_error_text(), "at most 67108864 are read"));
 }
 
