@@ -11,16 +11,6 @@
 #include "optim/optim.h"
 #include "run/checkpoint.h"
 
-/* Opens files, through their cache if `cache`. The caller destroys *out; options must outlive it. An index
- * base that the options leave open is found and set in options before the cache is made. */
-mst_status mst_open_data(const mst_text_list *files, mst_data_options *options, bool cache,
-                         const char *cache_folder, unsigned n_threads, mst_dataset **out);
-
-/* Features, dense prefix and classes of a data set: from the options, else from the data, which is scanned if
- * necessary. */
-mst_status mst_find_shape(mst_dataset *dataset, const mst_data_options *options,
-                          const mst_model_options *model, unsigned n_threads, mst_shape *out);
-
 /* A model and its parameters. */
 typedef struct mst_assembly {
     mst_model *model;

@@ -191,15 +191,28 @@ static mst_status train_data_settle(mst_train_data *self)
     return train_data_settle_augmentation(self);
 }
 
+/* Opens files, through their cache with --cache. An index base that the options leave open is set before the
+ * cache is made. */
 static mst_status train_data_open_files(mst_train_data *self, const mst_text_list *files, mst_dataset **out)
 {
     const mst_train_config *c = self->config;
+    mst_data_options *options = &self->read_options;
+    mst_dataset *dataset;
     if (c->open_own != NULL)
         TRY(c->open_own(c->open_arg, files, out));
     if (*out != NULL)
         return MST_OK;
-    return mst_open_data(files, &self->read_options, self->options->cache, self->options->cache_folder,
-                         self->n_threads, out);
+    TRY(mst_dataset_open(files, options, &dataset));
+    if (options->index_base == 0 && mst_dataset_has(dataset, MST_DATA_INDEX_BASE) &&
+        dataset->info.index_base <= 1)
+        options->index_base = (int)dataset->info.index_base + 1;
+    if (!self->options->cache || dataset->load_is_cheap) {
+        *out = dataset;
+        return MST_OK;
+    }
+    mst_status st = mst_cache_for(dataset, files, options, self->options->cache_folder, self->n_threads, out);
+    mst_dataset_destroy(dataset);
+    return st;
 }
 
 static mst_status train_data_open_set(mst_train_data *self, const mst_assembly *assembly,
@@ -299,6 +312,73 @@ mst_status mst_train_data_make_feed(mst_train_data *self, const mst_model *model
     return mst_feed_new(self->dataset, &feed, &self->feed);
 }
 
+/* Checks the labels: multi: classes from 0 on; otherwise 0/1 or -1/+1. */
+static mst_status train_data_check_labels(const mst_dataset *dataset, bool multi)
+{
+    float low = dataset->info.min_label, top = dataset->info.max_label;
+    bool whole = dataset->info.labels_integral;
+    const char *name = dataset->name, *whole_only = "classes are whole numbers";
+    if (multi && (!whole || low < 0.0f || top >= 0x1p24f))
+        return mst_fail(MST_EINPUT, "%s: labels from %g to %g are not classes 0, 1, 2, ...; %s", name,
+                        (double)low, (double)top,
+                        !whole                        ? whole_only
+                        : low == -1.0f && top <= 1.0f ? "--model logreg takes -1 and +1"
+                                                      : "number the classes from 0");
+    if (!multi && (!whole || low < -1.0f || top > 1.0f))
+        return mst_fail(MST_EINPUT, "%s: labels from %g to %g are not 0/1 or -1/+1, as logreg takes them; %s",
+                        name, (double)low, (double)top,
+                        !whole                       ? whole_only
+                        : low == 1.0f && top == 2.0f ? "--labels-from 1 reads 1 and 2 as 0 and 1"
+                        : low < 0.0f                 ? "--model softmax takes more classes, numbered from 0"
+                                                     : "--model softmax takes classes 0, 1, 2, ...");
+    return MST_OK;
+}
+
+/* Features, dense prefix and classes of the training set: from the options, else from the rows, which are
+ * scanned if necessary. */
+static mst_status train_data_find_shape(mst_train_data *self, mst_shape *out)
+{
+    mst_dataset *dataset = self->dataset;
+    const mst_data_options *options = &self->read_options;
+    bool multi = !mst_model_has(mst_models[self->config->model->model], MST_MODEL_BINARY);
+    uint64_t features = (uint64_t)options->features;
+    uint32_t classes = (uint32_t)options->classes;
+    if (!multi && classes > 2)
+        return mst_fail(MST_EUSAGE, "--classes %u: logreg supports two classes; use --model softmax for more",
+                        classes);
+    if (features != 0 && features < dataset->info.n_dense && dataset->format == NULL)
+        return mst_fail(MST_EUSAGE, "--features %llu: the rows of %s are %u numbers",
+                        (unsigned long long)features, dataset->name, dataset->info.n_dense);
+    if (features == 0 && dataset->format != NULL && !dataset->info.scanned)
+        features = dataset->info.n_features; /* the size that keys are hashed into */
+    if (!dataset->info.scanned && (features == 0 || (multi && classes == 0))) {
+        if (mst_stream_reads_once(dataset) == NULL)
+            mst_info("reading %s once to find its features and labels (%s that)", dataset->name,
+                     multi ? "--features and --classes save" : "--features saves");
+        TRY(mst_dataset_scan(dataset, self->n_threads));
+    }
+    if (dataset->info.scanned && dataset->info.n_rows == 0 && (dataset->random || dataset->format != NULL))
+        return mst_fail(MST_EINPUT, "%s: no rows to train on", dataset->name);
+    if (features == 0)
+        features = dataset->info.n_features;
+    if (classes == 0 && dataset->info.scanned) {
+        float top = dataset->info.max_label;
+        TRY(train_data_check_labels(dataset, multi));
+        classes = top < 1.0f ? 2 : (uint32_t)top + 1;
+    }
+    *out = (mst_shape){
+        .n_features = features,
+        .n_dense = dataset->info.n_dense,
+        .n_classes = classes ? classes : 2,
+        .c = dataset->info.channels,
+        .h = dataset->info.height,
+        .w = dataset->info.width,
+    };
+    if (out->n_dense > features)
+        out->n_dense = (uint32_t)features;
+    return MST_OK;
+}
+
 mst_status mst_train_data_open(mst_train_data *self, const mst_train_config *c, mst_train_options *options,
                                bool *epochs_given, bool random, mst_shape *shape)
 {
@@ -327,7 +407,7 @@ mst_status mst_train_data_open(mst_train_data *self, const mst_train_config *c, 
             self->dataset->name);
     if (c->augment != NULL)
         TRY(mst_augment_init(&self->augment, c->augment, self->dataset, (uint64_t)self->options->seed));
-    TRY(mst_find_shape(self->dataset, &self->read_options, c->model, self->n_threads, shape));
+    TRY(train_data_find_shape(self, shape));
     if (self->augment.any) {
         shape->n_features = shape->n_dense = (uint32_t)mst_augment_out(&self->augment);
         shape->c = self->augment.channels;

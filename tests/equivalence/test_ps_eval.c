@@ -52,7 +52,7 @@ static mst_result score(const trial *t, const trained *r, bool valid)
                                   .keep = valid ? MST_KEEP_HELD_OUT : MST_KEEP_ALL};
     options.features = FEATURES;
     assert_int_equal(mst_text_list_add(&files, trial_path(valid ? "train.cache" : "test.libsvm")), MST_OK);
-    assert_int_equal(mst_open_data(&files, &options, false, NULL, 1, &dataset), MST_OK);
+    assert_int_equal(mst_dataset_open(&files, &options, &dataset), MST_OK);
     assert_int_equal(mst_evaluator_new(r->assembly.model, &r->assembly.params, dataset, &eval, &evaluator),
                      MST_OK);
     assert_int_equal(mst_evaluator_run(evaluator, &result), MST_OK);
