@@ -377,8 +377,9 @@ static mst_status matmul_differs(int rank, const char *prefix, const char *name,
     char *a = json_dumps(mine, JSON_ENCODE_ANY), *b = json_dumps(zeros, JSON_ENCODE_ANY);
     char who[24];
     snprintf(who, sizeof who, "rank %d", rank);
-    mst_status st = mst_fail_lead(MST_EUSAGE, who, " has %s%s %s, rank 0 has %s: give all ranks the same",
-                                  prefix, name, a != NULL ? a : "none", b != NULL ? b : "none");
+    mst_status st =
+        mst_fail_lead(MST_EUSAGE, who, " has %s%s %s, rank 0 has %s; all ranks must have the same value",
+                      prefix, name, a != NULL ? a : "none", b != NULL ? b : "none");
     free(a); /* jansson's allocation */
     free(b);
     return st;

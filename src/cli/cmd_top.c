@@ -1,4 +1,4 @@
-/* `muster top`: runs live in a terminal; one picture of them elsewhere. */
+/* `muster top`: runs live in a terminal; one frame elsewhere. */
 #include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
@@ -28,7 +28,7 @@ static const mst_option top_table[] = {
     {.name = "once",
      .type = MST_OPTION_FLAG,
      .offset = offsetof(top_options, once),
-     .help = "Print one picture and exit; the default if standard output is not a terminal."},
+     .help = "Print one frame and exit; the default if standard output is not a terminal."},
     {.name = NULL},
 };
 
@@ -242,7 +242,7 @@ const mst_command mst_cmd_top = {
     .run = top_run,
     .usage = "top RUN... [options]",
     .details = "Follows runs like 'muster dash', in the terminal; q ends it. Without a terminal, or with "
-               "--once, prints one picture. Only reads files.\n",
+               "--once, prints one frame. Only reads files.\n",
     .groups = top_groups,
     .options_size = sizeof(top_options),
     .examples = "muster top runs/clicks\n",

@@ -399,7 +399,7 @@ static mst_status train_run_job(settings *s, const mst_train_config *config, mst
     return st;
 }
 
-static bool train_save_wanted(void *arg)
+static bool train_take_requests(void *arg)
 {
     (void)arg;
     return mst_signals_take_checkpoint();
@@ -419,7 +419,7 @@ static mst_status train_run(mst_call *call)
     mst_train_config config = mst_settings_config(set);
     config.stop = mst_signals_stop();
     config.job_ended = mst_parent_pipe_job_ended();
-    config.save_wanted = train_save_wanted;
+    config.take_requests = train_take_requests;
     bool local = mst_settings_local(set);
     config.plan = s->output.dry_run;
     if (local || s->output.dry_run)

@@ -410,8 +410,8 @@ mst_status mst_board_new(const mst_text_list *paths, bool curves, mst_board **ou
         if (!mst_path_exists(path))
             TRY_OUT(st, mst_fail(MST_EINPUT, "%s: there is no such run, nor a folder of runs", path));
         if (!mst_path_is_folder(path))
-            TRY_OUT(st, mst_fail(MST_EINPUT, "%s: not a run: runs are folders, as muster train makes them",
-                                 path));
+            TRY_OUT(st,
+                    mst_fail(MST_EINPUT, "%s: not a run: a run is a folder that muster train creates", path));
         if (access(path, R_OK | X_OK) != 0)
             TRY_OUT(st, mst_fail(MST_EINPUT, "%s: cannot be read: %s", path, strerror(errno)));
         size_t n = strlen(path);

@@ -74,8 +74,9 @@ static mst_status ranks_compare(int rank, const json_t *mine, const json_t *thei
         }
         char *a = other != NULL ? json_dumps(other, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)) : NULL,
              *b = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-        mst_status st = mst_fail(MST_EUSAGE, "rank %d has %s%s %s, rank 0 has %s: give all ranks the same",
-                                 rank, prefix, name, a ? a : "null", b ? b : "null");
+        mst_status st =
+            mst_fail(MST_EUSAGE, "rank %d has %s%s %s, rank 0 has %s; all ranks must have the same value",
+                     rank, prefix, name, a ? a : "null", b ? b : "null");
         free(a); /* jansson's allocation */
         free(b);
         return st;
@@ -168,8 +169,8 @@ static mst_status rank_follow(const mst_job_config *config, mst_comm *comm, mst_
     mst_spans_attach(training->strategy->env.spans, 0, MST_PHASE_IDLE);
     mst_rank_log_send(comm, training->observe);
     mst_allreduce_signals own = {.stop = config->train->stop,
-                                 .save_wanted = config->train->save_wanted,
-                                 .save_arg = config->train->save_arg,
+                                 .save_wanted = config->train->take_requests,
+                                 .save_arg = config->train->requests_arg,
                                  .at = rank_on_step,
                                  .at_arg = training->observe};
     mst_status st = mst_allreduce_join(training->strategy, &own);
@@ -191,8 +192,8 @@ static mst_status rank_train(const mst_job_config *config, mst_comm *comm, mst_t
     if (mst_comm_mpi(comm)->rank != 0)
         return rank_follow(config, comm, training, step, observed);
     mst_allreduce_signals own = {.stop = config->train->stop,
-                                 .save_wanted = config->train->save_wanted,
-                                 .save_arg = config->train->save_arg};
+                                 .save_wanted = config->train->take_requests,
+                                 .save_arg = config->train->requests_arg};
     TRY(mst_allreduce_join(training->strategy, &own));
     mst_train_callbacks shown = *callbacks;
     shown.evaluating = NULL; /* for local training only */
@@ -232,8 +233,8 @@ static mst_status rank_take_part(const mst_job_config *config, mst_comm *comm, r
         TRY_OUT(st, mst_job_mpi_entry(mst_comm_mpi(comm), &entry));
         train_config.manifest = entry;
         train_config.stop = &requests->stop;
-        train_config.save_wanted = requests_take;
-        train_config.save_arg = requests;
+        train_config.take_requests = requests_take;
+        train_config.requests_arg = requests;
     }
     TRY_OUT(st, mst_training_new(&train_config, &training));
     TRY_OUT(st, rank_describe(config, training, &found));
@@ -270,8 +271,8 @@ mst_status mst_job_allreduce(const mst_job_config *config, const mst_job_lost *l
     };
     *summary = (mst_job_summary){0};
     requests.own_stop = config->train->stop;
-    requests.own_save = config->train->save_wanted;
-    requests.own_save_arg = config->train->save_arg;
+    requests.own_save = config->train->take_requests;
+    requests.own_save_arg = config->train->requests_arg;
     atomic_store(&requests.stop, false);
     TRY(mst_comm_new(&options, &comm));
     mst_status st = rank_take_part(config, comm, &requests, callbacks, summary);

@@ -130,9 +130,9 @@ static void server_job_log_order(const server_job *job, const json_t *join)
     bool sliced = random && o->shard == MST_SHARD_AUTO;
     if (o->mode != MST_MODE_SYNC || o->workers < 2 || o->shard == MST_SHARD_LOCAL || sliced)
         return;
-    mst_info("%s dealt to %lld workers, so that the steps have other rows than those of local training%s",
+    mst_info("%s divided among %lld workers, so that steps have other rows than in local training%s",
              random ? "the chunks of the data are" : "the data is a stream whose blocks are",
-             (long long)o->workers, random ? "" : "; --cache gives them the same");
+             (long long)o->workers, random ? "" : "; --cache makes them the same");
 }
 
 /* The coordinator: opens the run. join is that of the first worker. */

@@ -116,7 +116,8 @@ static mst_status read_input(chain_parser *p)
     if (at->c != 0 && image && memcmp(at, &declared, sizeof declared) != 0)
         return chain_fail_line(p, "input %s, but the data has %ux%ux%u", p->words[1], at->c, at->h, at->w);
     if (at->c != 0 && mst_dims_size(&declared) < at->c)
-        return chain_fail_line(p, "input %s, but the data has %u numbers in a row", p->words[1], at->c);
+        return chain_fail_line(p, "input %s does not match the data, whose rows have %u values", p->words[1],
+                               at->c);
     *at = declared;
     p->in_known = true;
     return MST_OK;
@@ -351,11 +352,11 @@ static mst_status check_end(const chain_parser *p)
     uint64_t size = mst_dims_size(&last->out);
     if (p->n_classes != 0 && size != p->n_classes)
         return mst_fail(MST_EINPUT,
-                        "%s:%u: the net ends with %llu numbers, but there are %u classes: end it with "
+                        "%s:%u: the net has %llu outputs, but there are %u classes: end it with "
                         "\"linear classes\"",
                         p->source, last->line, (unsigned long long)size, p->n_classes);
     if (size < 2)
-        return mst_fail(MST_EINPUT, "%s:%u: the net ends with one number: a net needs two classes or more",
+        return mst_fail(MST_EINPUT, "%s:%u: the net has one output: a net needs at least two, one per class",
                         p->source, last->line);
     return MST_OK;
 }

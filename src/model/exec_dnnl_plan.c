@@ -382,7 +382,8 @@ mst_status mst_dnnl_plan_new(const mst_chain *chain, uint32_t n, bool training, 
     plan->memory_size = r.used;
     plan->memory = mst_pages_reserve(r.used, true);
     if (plan->memory == NULL) {
-        st = mst_fail(MST_ENOMEM, "no memory for %zu MB between layers at %u images", r.used >> 20, n);
+        st = mst_fail(MST_ENOMEM, "out of memory: cannot allocate %zu MB for the activations of %u images",
+                      r.used >> 20, n);
         goto out;
     }
     r = (room){.base = plan->memory};

@@ -116,7 +116,7 @@ typedef struct mst_chain {
 /* Reads a net: one layer a line, "NAME: KIND [NUMBER] [option=value ...]" or without a name (conv1, conv2,
  * ... are given then), "input CxHxW" first where the data does not give it, "defaults option=value ..." for
  * the layers below, # comments; the value "classes" is n_classes. Infers shapes from `in` (c 0: unknown; c x
- * 1 x 1: as many numbers in a row, which an input line may make an image) and checks that the end has
+ * 1 x 1: as many values, which an input line may make an image) and checks that the end has
  * n_classes numbers (0: any). Errors name source and line. *out is the caller's to destroy. */
 mst_status mst_chain_parse(const char *text, const char *source, const mst_dims *in, uint32_t n_classes,
                            mst_chain **out);

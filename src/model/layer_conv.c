@@ -78,7 +78,7 @@ static mst_status conv_shape(mst_layer *self)
         return mst_fail(MST_EINPUT, "%s: give the size of its kernel: conv %lld kernel=5", self->name,
                         (long long)filters);
     if (self->in.c % (uint64_t)groups != 0 || filters % groups != 0)
-        return mst_fail(MST_EINPUT, "%s: %lld groups divide %u channels and %lld filters unevenly",
+        return mst_fail(MST_EINPUT, "%s: groups=%lld must divide both the %u channels and the %lld filters",
                         self->name, (long long)groups, self->in.c, (long long)filters);
     conv->groups = (uint32_t)groups;
     conv->window = (mst_window){.kh = (uint32_t)kh,

@@ -71,7 +71,7 @@ MST_RACY static void linear_backward(const mst_layer *self, void *state, const m
 
 const mst_layer_ops mst_layer_linear = {
     .name = "linear",
-    .help = "inner product of all that comes in: linear OUTPUTS (bias, init)",
+    .help = "fully connected layer: linear OUTPUTS (bias, init)",
     .size = sizeof(mst_linear_layer),
     .options = linear_options,
     .options_at = offsetof(mst_linear_layer, options),

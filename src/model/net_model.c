@@ -147,7 +147,7 @@ static mst_status input_dims(const mst_model_options *options, const mst_shape *
         return mst_fail(MST_EUSAGE, "--image %s: the data has images of %ux%ux%u", options->image, out->c,
                         out->h, out->w);
     if (mst_dims_size(&given) < shape->n_features)
-        return mst_fail(MST_EUSAGE, "--image %s: the data has %" PRIu64 " numbers in a row", options->image,
+        return mst_fail(MST_EUSAGE, "--image %s: each row of the data has %" PRIu64 " values", options->image,
                         shape->n_features);
     *out = given;
     return MST_OK;

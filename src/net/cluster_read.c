@@ -285,8 +285,8 @@ static mst_status spec_take_task(mst_cluster *c, json_t *task, bool has_chief)
     if (number == NULL)
         index = 0;
     if (index < 0 || index >= MST_CLUSTER_MAX)
-        return mst_fail(MST_EUSAGE, "%s: task.index must be a whole number from 0 on, below %d", c->source,
-                        MST_CLUSTER_MAX);
+        return mst_fail(MST_EUSAGE, "%s: task.index must be an integer from 0 to %d", c->source,
+                        MST_CLUSTER_MAX - 1);
     bool chief = strcmp(type, "chief") == 0 || strcmp(type, "master") == 0;
     if (strcmp(type, "evaluator") == 0)
         return mst_fail(MST_EUSAGE,

@@ -326,7 +326,7 @@ static mst_status channel_take_head(mst_mpi_net *n, mst_mpi_channel *channel)
     *in = (mst_mpi_in){.active = true, .discard = true, .peer = peer};
     if (mst_header_decode(head, MST_WIRE_HEADER, UINT64_MAX, &m) != MST_OK ||
         !channel_read_sizes(head, in, m.size, &within))
-        return mst_fail(MST_EPEER, "mpi:%d sent a message that is not of muster", channel->rank);
+        return mst_fail(MST_EPEER, "mpi:%d sent a message that is not a muster message", channel->rank);
     in->m = m;
     if (m.type < MST_NET_TYPES) {
         m.type = (uint16_t)mst_get_u32(head + 60);

@@ -153,7 +153,7 @@ static mst_status check_at_least_zero(const char *name, double value)
 {
     if (value >= 0 && isfinite((float)value))
         return MST_OK;
-    return mst_fail(MST_EUSAGE, "--%s is %g; it must be a number from 0 up", name, value);
+    return mst_fail(MST_EUSAGE, "--%s is %g; it must be 0 or more", name, value);
 }
 
 /* Values are used as floats: a value that rounds to zero is zero. */

@@ -349,8 +349,8 @@ mst_status mst_rows_wanted(mst_server *s, uint32_t worker, const mst_message *m)
 {
     mst_coordinator *co = s->co;
     if (!mst_alive(s, worker) || rows_stepped(s))
-        return mst_fail(MST_EPEER, "it requested work that it does not get on request");
-    if (rows_streams(co) && m->flags & 1) /* the epoch of its stream is over */
+        return mst_fail(MST_EPEER, "it sent WANT, but its work is not assigned on request");
+    if (rows_streams(co) && m->flags & MST_WANT_EPOCH_ENDED)
         TRY(rows_end_stream(s, worker));
     TRY(rows_streams(co) ? rows_give_grant(s, worker) : rows_give_lease(s, worker));
     if (mst_has_quorum(s)) /* which does not count a worker without rows */

@@ -77,6 +77,8 @@ const char *mst_ps_type_name(uint16_t type);
 /* Flags of VALUES. m.step: steps applied on this server when the values were read. */
 #define MST_VALUES_DROPPED 1u /* the push of the request was late and had no effect */
 #define MST_VALUES_WORK    2u /* after the values: a work item (coordinator, sync) */
+/* Flags of WANT. */
+#define MST_WANT_EPOCH_ENDED 1u /* the epoch of the worker's own stream has ended */
 /* Flags of CUT. */
 #define MST_CUT_EVAL 1u
 #define MST_CUT_SAVE 2u

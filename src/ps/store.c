@@ -137,7 +137,8 @@ static mst_status store_read_list(mst_store *self, const mst_step_head *head, co
         return mst_fail(MST_EINPUT, "a list of %" PRIu64 " keys packed in %" PRIu32 " bytes", n,
                         head->packed_bytes);
     if (n == 0 && head->packed_bytes != 0)
-        return mst_fail(MST_EINPUT, "a list without keys and %" PRIu32 " bytes of them", head->packed_bytes);
+        return mst_fail(MST_EINPUT, "a list without keys has %" PRIu32 " bytes of packed keys",
+                        head->packed_bytes);
     TRY(mst_key_list_room(list, (size_t)n));
     if (n > 0)
         TRY(mst_key_unpack(in, head->packed_bytes, (uint32_t)n, (uint32_t)self->key_from,

@@ -3,8 +3,6 @@
 
 #include <inttypes.h>
 
-#define WANT_ENDED 1u /* flag of WANT: the epoch of the own stream has ended */
-
 /* ---- items ---- */
 
 mst_status mst_worker_rows_add(mst_worker_rows *self, const mst_work *work)
@@ -72,7 +70,7 @@ mst_status mst_worker_rows_request_idle(mst_worker_rows *self)
         return MST_OK;
     self->requested = self->requested_idle = true;
     self->epoch_over_sent = self->epoch_over;
-    mst_message m = {.type = MST_PS_WANT, .flags = ended ? WANT_ENDED : 0, .step = self->epoch};
+    mst_message m = {.type = MST_PS_WANT, .flags = ended ? MST_WANT_EPOCH_ENDED : 0, .step = self->epoch};
     return mst_ps_send(self->link->net, self->link->peers[0], &m);
 }
 

@@ -429,7 +429,7 @@ mst_status mst_run_data_new(const char *path, mst_run_data **out)
     if (!mst_path_exists(path))
         return mst_fail(MST_EINPUT, "%s: there is no such run", path);
     if (!mst_path_is_folder(path))
-        return mst_fail(MST_EINPUT, "%s: not a run: runs are folders, as muster train makes them", path);
+        return mst_fail(MST_EINPUT, "%s: not a run: a run is a folder that muster train creates", path);
     mst_run_data *self = mst_zalloc(sizeof *self);
     if (self == NULL)
         return mst_fail_memory();
@@ -460,7 +460,8 @@ mst_status mst_run_data_new(const char *path, mst_run_data **out)
         goto out;
     }
     if (self->n_processes == 0 && !self->metrics.present && !run_data_is_ours(self->manifest))
-        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: not a run: %s is none of muster's", path, self->manifest_path));
+        TRY_OUT(st,
+                mst_fail(MST_EINPUT, "%s: not a run: muster did not write %s", path, self->manifest_path));
     TRY_OUT(st, run_data_warn_missing(self));
     *out = self;
     self = NULL;

@@ -100,7 +100,7 @@ static mst_status checkpoint_get_count(const char *checkpoint, const json_t *obj
     const json_t *value = json_object_get(object, key);
     if (!json_is_integer(value) || json_integer_value(value) < 0)
         return mst_fail(MST_EINPUT,
-                        "%s: not a valid checkpoint: in manifest.json \"%s\" is not a whole number from 0 up",
+                        "%s: not a valid checkpoint: in manifest.json \"%s\" is not an integer of 0 or more",
                         checkpoint, key);
     *out = (uint64_t)json_integer_value(value);
     return MST_OK;

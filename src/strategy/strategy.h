@@ -81,8 +81,8 @@ typedef struct mst_strategy_ops {
      * epoch_ended and loss of *progress. MST_ESTOPPED only from the feed. */
     mst_status (*run)(mst_strategy *self, mst_feed *feed, const mst_budget *budget, mst_progress *progress);
     void (*fini)(mst_strategy *self);
-    /* After the last run: the report of each process, as in mst_job_summary.workers; a new reference. NULL:
-     * there is one process. */
+    /* After the last run: ends the other processes and collects the report of each, as in
+     * mst_job_summary.workers; a new reference. NULL: there is one process. */
     mst_status (*report)(mst_strategy *self, json_t **out);
     /* Between runs: the dense ranges of the last step's gradient, or NULL. The function may be NULL. */
     const mst_grad *(*gradient)(const mst_strategy *self);

@@ -35,8 +35,10 @@ typedef struct mst_run_log_options {
     json_t *source;         /* the training data (data_identity.h); the run log takes a reference; or NULL */
     bool reading_unknown;   /* a cache that does not record how its rows were read */
     const atomic_bool *stop;
-    bool (*save_wanted)(void *save_arg); /* true once for every request to save and continue; or NULL */
-    void *save_arg;
+    /* Takes requests that have arrived: true once for every request to save and continue. It may set the stop
+     * flag. Or NULL. */
+    bool (*take_requests)(void *requests_arg);
+    void *requests_arg;
 } mst_run_log_options;
 
 typedef struct mst_run_log mst_run_log;

@@ -188,8 +188,7 @@ void mst_run_log_save_begins(mst_run_log *self)
 
 unsigned mst_run_log_due(mst_run_log *self, mst_end *end)
 {
-    if (self->options.save_wanted != NULL &&
-        self->options.save_wanted(self->options.save_arg)) /* it may also request to stop */
+    if (self->options.take_requests != NULL && self->options.take_requests(self->options.requests_arg))
         self->save.requested = true;
     bool over = limit_reached(self, end), ends = over && *end != MST_END_STOPPED;
     unsigned due = over ? MST_DUE_END : 0;

@@ -48,9 +48,10 @@ mst_status mst_interval_parse(const char *name, const char *text, mst_interval *
             value = 0.0;
     }
     if (!(value > 0.0) || !isfinite(value))
-        return mst_fail(MST_EUSAGE,
-                        "--%s %s: not like \"500 steps\", \"1M rows\", \"10s\", \"1 epoch\" or \"never\"",
-                        name, text);
+        return mst_fail(
+            MST_EUSAGE,
+            "--%s %s is invalid; examples: \"500 steps\", \"1M rows\", \"10s\", \"1 epoch\", \"never\"", name,
+            text);
     *out = (mst_interval){.unit = unit, .n = value};
     return MST_OK;
 }
@@ -91,11 +92,11 @@ mst_status mst_condition_parse(const char *text, mst_condition *out)
         *out = c;
         return MST_OK;
     }
-    return mst_fail(
-        MST_EUSAGE,
-        "--until %s: not like 'test_loss<=0.35' (metrics: train_loss, and loss, accuracy, auc, top5 with "
-        "test_ or valid_ before them)",
-        text);
+    return mst_fail(MST_EUSAGE,
+                    "--until %s is invalid; example: 'test_loss<=0.35' (metrics: train_loss, and loss, "
+                    "accuracy, auc, top5 with "
+                    "test_ or valid_ before them)",
+                    text);
 }
 
 bool mst_condition_holds(const mst_condition *c, double value)

@@ -241,7 +241,7 @@ static mst_status settings_check_usage(mst_settings *s, bool dry_run)
         s->strategy.strategy == MST_STRATEGY_PS && s->strategy.shard == MST_SHARD_LOCAL)
         return mst_fail(
             MST_EUSAGE,
-            "--normalise auto: with --shard local, workers would find different numbers; give the numbers");
+            "--normalise auto: with --shard local, each worker would compute its own means; give the values");
     return settings_resolve(s);
 }
 

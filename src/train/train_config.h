@@ -57,10 +57,12 @@ typedef struct mst_train_config {
     void *open_arg;
 
     /* Signals and other processes: */
-    const atomic_bool *stop;             /* set: save and end */
-    const atomic_bool *job_ended;        /* as mst_worker_options.job_ended */
-    bool (*save_wanted)(void *save_arg); /* true once for every request to save and continue; or NULL */
-    void *save_arg;
+    const atomic_bool *stop;      /* set: save and end */
+    const atomic_bool *job_ended; /* as mst_worker_options.job_ended */
+    /* Takes requests that have arrived: true once for every request to save and continue. It may set the stop
+     * flag. Or NULL. */
+    bool (*take_requests)(void *requests_arg);
+    void *requests_arg;
     struct mst_comm *comm; /* strategy allreduce: to the other ranks; or NULL */
     /* Called when the observer (NULL: there is none) starts; it lives as long as the training. Or NULL. */
     void (*observed)(void *arg, struct mst_observe *observe);

@@ -50,8 +50,8 @@ static mst_status train_data_check_read_once(const mst_train_data *self, mst_tra
                         "%s can be read only once, so --cache has no use: save it to a file first", name);
     if (o->resume_data == MST_RESUME_SAME)
         return mst_fail(MST_EUSAGE,
-                        "%s can be read only once, so --resume-data same has no rows to continue after: "
-                        "leave it out to train on every row that arrives",
+                        "%s can be read only once, so --resume-data same cannot find its position: "
+                        "omit it to train on every row that arrives",
                         name);
     *epochs_given = true; /* other limits do not lift it */
     o->epochs = 1;

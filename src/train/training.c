@@ -81,8 +81,8 @@ mst_status mst_training_build(mst_training *self, const json_t *description)
 
 /* ---- the run log ---- */
 
-/* The data that the run is trained on (data_identity.h): the files of this process, or of the first worker where
- * they are not here. New reference in *out. */
+/* The data that the run is trained on (data_identity.h): the files of this process, or of the first worker
+ * where they are not here. New reference in *out. */
 static mst_status training_find_source(const mst_training *self, json_t **out)
 {
     json_t *theirs = json_object_get(self->description, "files");
@@ -112,8 +112,8 @@ static mst_status training_make_log(mst_training *self)
         .source = source,
         .reading_unknown = json_is_true(json_object_get(self->description, "reading_unknown")),
         .stop = self->config.stop,
-        .save_wanted = self->config.save_wanted,
-        .save_arg = self->config.save_arg,
+        .take_requests = self->config.take_requests,
+        .requests_arg = self->config.requests_arg,
     };
     mst_status st = mst_run_log_new(&options, &self->log);
     json_decref(source);

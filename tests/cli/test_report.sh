@@ -181,7 +181,7 @@ expect 0 report runs/torn
 mkdir empty
 refused 1 'empty: not a run' report empty
 refused 1 'nowhere: there is no such run' report nowhere
-refused 1 'both.html: not a run: runs are folders' report both.html
+refused 1 'both.html: not a run: a run is a folder' report both.html
 refused 2 'give the folder of a run' report
 refused 2 'exclude each other' report runs/two --csv --markdown
 [ ! -e empty/report.html ] || fail "a report of nothing was left"

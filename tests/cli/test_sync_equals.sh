@@ -16,7 +16,7 @@ near() {
 expect 0 data gen criteo --rows 3000 --features 5000 --out rows.libsvm
 local_run="train rows.libsvm --features 5000 --lr 0.1 --batch 30 --threads 1 --quiet"
 ps_run="train rows.libsvm --features 5000 --lr 0.1 --batch 10 --strategy ps --servers 2 --workers 3 --mode sync --quiet"
-dealt='a stream whose blocks are dealt to 3 workers'
+dealt='a stream whose blocks are divided among 3 workers'
 
 expect 0 $ps_run --run stream
 grep -q "$dealt.*--cache" err || fail "nothing said about the blocks of a stream"
@@ -27,7 +27,7 @@ near "$(difference local cached)" 1e-6 "with --cache"
 expect 0 train rows.libsvm --features 5000 --strategy ps --servers 1 --workers 1 --quiet --run alone
 grep -q 'dealt' err && fail "one worker has all blocks"
 expect 0 $ps_run --cache --shard static --run chunks
-grep -q 'the chunks of the data are dealt to 3 workers' err || fail "nothing said about chunks"
+grep -q 'the chunks of the data are divided among 3 workers' err || fail "nothing said about chunks"
 
 # Gradients that cancel in the first step: adagrad makes rounding errors into steps, unless its sums start above 0.
 awk 'BEGIN { srand(3)

@@ -143,7 +143,7 @@ static void test_refused(void **state)
     assert_non_null(strstr(mst_error_text(), "there is no such run, nor a folder of runs"));
     append("nowhere", "a file");
     assert_int_equal(mst_board_new(&paths, true, &board), MST_EINPUT);
-    assert_non_null(strstr(mst_error_text(), "runs are folders"));
+    assert_non_null(strstr(mst_error_text(), "a run is a folder"));
     mst_text_list_fini(&paths);
     unlink(in_folder("nowhere"));
 }

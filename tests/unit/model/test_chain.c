@@ -147,7 +147,7 @@ static const struct {
     {"conv 6 kernel=3 groups=4",
      {6, 4, 4},
      0,
-     "a.net:1: conv1: 4 groups divide 6 channels and 6 filters unevenly"},
+     "a.net:1: conv1: groups=4 must divide both the 6 channels and the 6 filters"},
     {"conv 6 kernal=3",
      {1, 4, 4},
      0,
@@ -212,15 +212,18 @@ static const struct {
      "a.net:1: input takes channels x height x width, such as 1x28x28, or the numbers of a row, at most 2^28 "
      "together"},
     {"input 1x5x5\nrelu", {1, 4, 4}, 0, "a.net:1: input 1x5x5, but the data has 1x4x4"},
-    {"input 1x5x5\nrelu", {26, 1, 1}, 0, "a.net:1: input 1x5x5, but the data has 26 numbers in a row"},
+    {"input 1x5x5\nrelu",
+     {26, 1, 1},
+     0,
+     "a.net:1: input 1x5x5 does not match the data, whose rows have 26 values"},
     {"defaults\n", {1, 4, 4}, 0, "a.net:1: defaults takes option=value, such as init=glorot"},
     {"defaults speed=3\n", {1, 4, 4}, 0, "a.net:1: no kind of layer has an option speed"},
     {"linear classes", {1, 4, 4}, 0, "a.net:1: the number of classes is not known here: give --classes N"},
     {"linear 9\nrelu\n\n",
      {1, 4, 4},
      10,
-     "a.net:2: the net ends with 9 numbers, but there are 10 classes: end it with \"linear classes\""},
-    {"linear 1", {1, 4, 4}, 0, "a.net:1: the net ends with one number: a net needs two classes or more"},
+     "a.net:2: the net has 9 outputs, but there are 10 classes: end it with \"linear classes\""},
+    {"linear 1", {1, 4, 4}, 0, "a.net:1: the net has one output: a net needs at least two, one per class"},
     {"linear 16M", {1, 1000, 1000}, 0, "a.net:1: linear1: it has more than 2^32 - 1 parameters"},
     {"conv 16M kernel=1",
      {1, 10, 10},
@@ -443,7 +446,7 @@ static void options_of_nets(void **state)
     mst_model_destroy(model);
 
     o.image = "1x27x28";
-    expect_model_refused(&o, &rows, MST_EUSAGE, "--image 1x27x28: the data has 781 numbers in a row");
+    expect_model_refused(&o, &rows, MST_EUSAGE, "--image 1x27x28: each row of the data has 781 values");
     expect_model_refused(&o, &images, MST_EUSAGE, "--image 1x27x28: the data has images of 1x28x28");
     o.image = "1x";
     expect_model_refused(&o, &rows, MST_EUSAGE,

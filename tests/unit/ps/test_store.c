@@ -573,7 +573,7 @@ static void test_refused(void **state)
     refuse(&f, &m, "a list of 322 keys packed in 10 bytes");
     head.pull_keys = 0;
     mst_step_head_encode(&head, body);
-    refuse(&f, &m, "a list without keys and 10 bytes of them");
+    refuse(&f, &m, "a list without keys has 10 bytes of packed keys");
     stop(&f);
 }
 

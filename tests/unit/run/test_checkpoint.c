@@ -490,13 +490,13 @@ static void test_damage(void **state)
         {"\"part-00000.safetensors\"", "\"../x\"", "is not a plain file name"},
         {"\"first\": 0", "\"first\": 1", "lies outside of it"},
         {"\"count\": 400", "\"count\": 399", "element 399 of \"weight\" is missing"},
-        {"\"count\": 400", "\"count\": -1", "\"count\" is not a whole number"},
+        {"\"count\": 400", "\"count\": -1", "\"count\" is not an integer"},
         {"\"name\": \"optimizer.accumulator.bias\"", "\"name\": \"bias\"",
          "element 0 of \"bias\" is there twice"},
         {"\"name\": \"optimizer.accumulator.bias\"", "\"name\": \"x\"",
          "element 0 of \"optimizer.accumulator.bias\" is missing"},
         {"\"crc32c\": ", "\"crc32c\": 1", "damaged"},
-        {"\"crc32c\": ", "\"crc\": ", "\"crc32c\" is not a whole number"},
+        {"\"crc32c\": ", "\"crc\": ", "\"crc32c\" is not an integer"},
         {"\"tensors\": ", "\"t\": ", "a part lacks its tensors"},
         {"\"parts\": ", "\"p\": ", "\"parts\" is not a list"},
         {"\"views\": ", "\"v\": ", "\"views\" is not a list"},
@@ -510,7 +510,7 @@ static void test_damage(void **state)
     save(&params, adagrad, 50);
     edit_manifest(50, "\"position\": 77", "\"position\": 7.5");
     assert_int_equal(mst_checkpoint_read_meta(at(50, ""), &meta), MST_EINPUT);
-    expect_says("\"position\" is not a whole number from 0 up");
+    expect_says("\"position\" is not an integer of 0 or more");
     mst_params_fini(&params);
 }
 

@@ -98,7 +98,7 @@ static void condition_refused(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         mst_condition c;
         assert_int_equal(mst_condition_parse(bad[i], &c), MST_EUSAGE);
-        assert_non_null(strstr(mst_error_text(), "not like 'test_loss<=0.35'"));
+        assert_non_null(strstr(mst_error_text(), "example: 'test_loss<=0.35'"));
     }
 }
 

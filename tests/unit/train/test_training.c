@@ -482,7 +482,7 @@ static void usage(void **state)
     } cases[] = {
         {"until", "test_loss<=0.3", "needs a --test set"},
         {"until", "valid_auc>0.7", "needs --valid"},
-        {"until", "loss<1", "not like"},
+        {"until", "loss<1", "is invalid; example"},
         {"patience", "3", "--patience needs --valid"},
         {"eval-every", "soon", "--eval-every soon"},
         {"checkpoint-every", "0 steps", "--checkpoint-every 0 steps"},
