@@ -146,6 +146,32 @@ train --resume --strategy ps --run nowhere"
 done
 unset MUSTER_LAUNCH_BINARY PLAY PLAY_0
 
+# ---- hosts that are left ----
+# A launcher that writes its words and loses a rank at its first two starts; a host that is gone after the first.
+mkdir fake
+cat >fake/mpirun.openmpi <<'END'
+#!/bin/bash
+while [ "$1" != --host ]; do shift; done
+hosts=$2
+while [ "$1" != -n ]; do shift; done
+echo "$hosts $2" >>fake-words
+[ "$(wc -l <fake-words)" = 3 ] || exit 3
+END
+sed 's/--host/-hosts/' fake/mpirun.openmpi >fake/mpiexec.hydra
+cat >fake-ssh <<'END'
+#!/bin/bash
+[ "$1 $(wc -l <fake-words)" != "b 1" ] || exit 255
+shift
+exec "$@"
+END
+chmod +x fake/* fake-ssh
+printf 'a slots=2\nb slots=1\n' >hosts
+PATH=$work/fake:$PATH launch 0 --mpi-plugin "$first" --hosts hosts --ssh "$work/fake-ssh" --logs none -- \
+  train --strategy allreduce --run nowhere
+same "hosts and ranks" "$(tr '\n' ';' <fake-words)" "a:2,b:1 3;a:2 2;a:2,b:1 3;"
+grep -qxF 'launch: b cannot be reached; its ranks are left out' err || fail "the lost host is not named"
+last '^launch: done, 3 ranks, [0-9.]* s; 2 restarts$'
+
 # ---- training ----
 [ -n "${all:-}" ] || exit 0
 # The processes of a rank, by the launcher's variables.
