@@ -1,7 +1,6 @@
 /* `muster launch`: starts the servers and workers of a job, on this host or on the hosts of a file, shows
  * their output, and ends when they have ended. This file has the options and their checks; src/launch has the
  * supervisor. */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,9 @@
 #include "base/strings.h"
 #include "cli/cli.h"
 #include "cli/job_output.h"
+#include "cli/launch_attach.h"
+#include "launch/job_entry.h"
+#include "launch/job_state.h"
 #include "launch/launch_job.h"
 #include "launch/launch_mpi.h"
 #include "launch/launch_plan.h"
@@ -24,8 +26,8 @@
 
 typedef struct launch_options {
     int64_t servers, workers, port, grace, start_timeout, ranks, max_restarts;
-    char *hosts, *logs, *ssh, *job, *mpi_args;
-    bool copy, mpi;
+    char *hosts, *logs, *ssh, *job, *mpi_args, *attach;
+    bool copy, mpi, detach;
     int deploy, mpi_plugin;
 } launch_options;
 
@@ -147,6 +149,18 @@ static const mst_option launch_table[] = {
      .max = 1e6,
      .help = "How often within an hour a process that has died is started again; with --mpi, how often the "
              "job is, from its last checkpoint. 0: never."},
+    {.name = "detach",
+     .type = MST_OPTION_FLAG,
+     FIELD(detach),
+     .help = "Return when the processes have been started; the job continues without the terminal. 'muster "
+             "jobs' lists it, 'muster launch --attach JOB' shows its output, 'muster stop JOB' ends it."},
+    {.name = "attach",
+     .type = MST_OPTION_TEXT,
+     FIELD(attach),
+     .metavar = "JOB",
+     .help =
+         "Show the output of a job that was started with --detach, until it ends. Ctrl-C ends the view, not "
+         "the job."},
     {.name = NULL},
 };
 
@@ -157,16 +171,9 @@ typedef struct launch {
     bool strategy;              /* the words have a strategy, or an option that provides one */
     const char *run;            /* --run; NULL: none */
     mst_string command;         /* the command line up to --, quoted for a shell */
+    mst_job_entry *entry;       /* NULL: none */
     char job[MST_JOB_MAX], secret[2 * SECRET_BYTES + 1], folder[64], program[4096];
 } launch;
-
-static bool launch_is_job_name(const char *text)
-{
-    size_t n = 0;
-    while (isalnum((unsigned char)text[n]) || (text[n] != '\0' && strchr("._-", text[n]) != NULL))
-        n++;
-    return n > 0 && n <= 24 && text[n] == '\0';
-}
 
 /* Job, secret, folder of the copies, this program. */
 static mst_status launch_make_names(launch *l)
@@ -177,7 +184,7 @@ static mst_status launch_make_names(launch *l)
     TRY(mst_random_hex(SECRET_BYTES, l->secret));
     TRY(mst_random_hex(4, tail));
     strftime(date, sizeof date, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
-    if (l->options->job != NULL && !launch_is_job_name(l->options->job))
+    if (l->options->job != NULL && !mst_job_name_valid(l->options->job))
         return mst_fail(MST_EUSAGE, "--job %s: at most 24 letters, digits, dots, dashes and underscores",
                         l->options->job);
     if (l->options->job != NULL)
@@ -360,6 +367,7 @@ static mst_status launch_run_mpi_job(launch *l, const mst_option_group *groups, 
                        .ssh = l->options->ssh,
                        .args = l->options->mpi_args,
                        .sink = sink,
+                       .entry = l->entry,
                        .kind = (mst_mpi_kind)l->options->mpi_plugin,
                        .n_ranks = (uint32_t)l->options->ranks,
                        .max_restarts = restarts ? (uint32_t)l->options->max_restarts : 0,
@@ -392,6 +400,7 @@ static mst_status launch_run_job(launch *l, uint32_t max_hosts, const mst_launch
                           .ssh = l->options->ssh,
                           .copy_folder = l->options->copy ? l->folder : NULL,
                           .sink = sink,
+                          .entry = l->entry,
                           .max_restarts = (uint32_t)l->options->max_restarts,
                           .grace_s = (uint32_t)l->options->grace,
                           .start_s = (uint32_t)l->options->start_timeout};
@@ -413,24 +422,70 @@ static bool launch_before(int argc, char **argv, mst_status *st)
     return false;
 }
 
+/* The entry of the job in the state folder. A job that is not detached does without if there is no folder. */
+static mst_status launch_enter(launch *l, const char *logs)
+{
+    mst_string line = {0};
+    mst_string_add(&line, l->command.text);
+    for (size_t i = 0; i < l->words->n; i++) {
+        mst_string_add(&line, " ");
+        mst_string_shell(&line, l->words->items[i]);
+    }
+    mst_job_entry_info info = {
+        .job = l->job, .command = line.text, .logs = logs, .grace_s = (uint32_t)l->options->grace};
+    mst_status st = line.failed ? mst_fail_memory() : mst_job_entry_new(&info, &l->entry);
+    mst_string_fini(&line);
+    return st == MST_EEXIST || l->options->detach ? st : MST_OK;
+}
+
+/* Checks done, from the entry of the job to its end. */
+static mst_status launch_start(launch *l, const mst_option_group *groups, uint32_t max_hosts)
+{
+    mst_status st;
+    mst_job_output *output = NULL;
+    char folder[96];
+    snprintf(folder, sizeof folder, "muster-logs/%s", l->job);
+    const char *logs = l->options->logs != NULL ? l->options->logs : folder;
+    logs = strcmp(logs, "none") == 0 ? NULL : logs;
+    TRY(launch_enter(l, logs));
+    if (l->options->detach) {
+        bool parent;
+        st = mst_job_entry_detach(l->entry, &parent);
+        if (parent) {
+            l->entry = NULL;
+            if (st == MST_OK)
+                mst_cli_note(
+                    "launch: the job %s runs in the background; 'muster launch --attach %s' shows its "
+                    "output, 'muster stop %s' ends it",
+                    l->job, l->job, l->job);
+            return st;
+        }
+        TRY_OUT(st, st);
+    }
+    TRY_OUT(st, mst_job_output_new(logs, l->json, &output));
+    mst_launch_sink sink = mst_job_output_sink(output);
+    st = l->options->mpi ? launch_run_mpi_job(l, groups, &sink) : launch_run_job(l, max_hosts, &sink);
+out:
+    mst_job_output_destroy(output);
+    mst_job_entry_end(l->entry, st);
+    return st;
+}
+
 static mst_status launch_run(mst_call *call)
 {
     mst_status st;
     launch l = {.options = call->options, .words = &call->words};
-    mst_job_output *output = NULL;
     uint32_t max_hosts;
+    if (l.options->attach != NULL)
+        return l.words->n == 0
+                   ? mst_launch_attach(l.options->attach)
+                   : mst_fail(MST_EUSAGE, "--attach: no command can follow; the job runs already");
     TRY_OUT(st, launch_check_options(&l, call->groups, &max_hosts));
     TRY_OUT(st, launch_check_words(&l));
     TRY_OUT(st, launch_make_names(&l));
     TRY_OUT(st, launch_make_command(&l, call->argc, call->argv));
-    char folder[96];
-    snprintf(folder, sizeof folder, "muster-logs/%s", l.job);
-    const char *logs = l.options->logs != NULL ? l.options->logs : folder;
-    TRY_OUT(st, mst_job_output_new(strcmp(logs, "none") == 0 ? NULL : logs, l.json, &output));
-    mst_launch_sink sink = mst_job_output_sink(output);
-    st = l.options->mpi ? launch_run_mpi_job(&l, call->groups, &sink) : launch_run_job(&l, max_hosts, &sink);
+    st = launch_start(&l, call->groups, max_hosts);
 out:
-    mst_job_output_destroy(output);
     mst_string_fini(&l.command);
     explicit_bzero(l.secret, sizeof l.secret);
     return st;
@@ -442,9 +497,10 @@ const mst_command mst_cmd_launch = {
     .name = "launch",
     .summary = "start the servers and workers of a training job, on this host or on others",
     .run = launch_run,
-    .usage =
-        "launch [--servers M] [--workers N] [--hosts FILE] [options] -- train ...\n"
-        "       muster launch --mpi [-n RANKS] [--hosts FILE] [options] -- train --strategy allreduce|ps ...",
+    .usage = "launch [--servers M] [--workers N] [--hosts FILE] [options] -- train ...\n"
+             "       muster launch --mpi [-n RANKS] [--hosts FILE] [options] -- train --strategy "
+             "allreduce|ps ...\n"
+             "       muster launch --attach JOB",
     .details = "Each process is 'muster train --role server|worker --index I ...' with the options after --. "
                "Its output is shown with its name at the start of each line, and is saved in one log per "
                "process. Ctrl-C makes all processes save and end; a second Ctrl-C kills them. The last line "

@@ -53,6 +53,9 @@ static const man_entry man_environment[] = {
     {.name = "TMPDIR",
      .help = "Folder for the copy of its weights that a server makes for a checkpoint.",
      .commands = "train"},
+    {.name = "XDG_STATE_HOME",
+     .help = "Folder for the state of launched jobs, instead of ~/.local/state.",
+     .commands = "launch|jobs|stop"},
     {.name = "NO_COLOR", .help = "If set, the picture has no colours.", .commands = "top"},
     {.name = NULL},
 };
@@ -77,6 +80,10 @@ static const man_entry man_files[] = {
          "files.",
      .commands = "train|report"},
     {.name = "RUN/trace.json", .help = "Spans of all threads, with --trace.", .commands = "train|trace"},
+    {.name = "~/.local/state/muster/HOST/JOB/",
+     .help =
+         "State of a launched job: its process and command, and of a detached job its output and outcome.",
+     .commands = "launch|jobs|stop"},
     {.name = "RUN/report.html", .help = "The report of the run.", .commands = "report"},
     {.name = ".FILE.HASH.cache",
      .help = "Binary cache of FILE, made by train --cache.",

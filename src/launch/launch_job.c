@@ -449,6 +449,7 @@ static void job_start_members(launch *l)
     }
     if (l->job->plan->n_hosts > 0)
         job_begin_start_deadline(l);
+    mst_job_entry_started(l->job->entry);
 }
 
 static void job_on_restart(void *arg, mst_child *child)

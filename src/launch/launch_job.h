@@ -7,6 +7,7 @@
 
 #include "base/option.h"
 #include "base/status.h"
+#include "launch/job_entry.h"
 #include "launch/launch_plan.h"
 #include "launch/launch_sink.h"
 
@@ -22,6 +23,7 @@ typedef struct mst_launch_job {
     const char *copy_folder;    /* folder of the hosts' copies of the program, with the host's number added;
                                    NULL: no copies */
     const mst_launch_sink *sink;
+    mst_job_entry *entry;  /* NULL: none */
     uint32_t max_restarts; /* of a process within an hour */
     uint32_t grace_s;      /* for processes to end in */
     uint32_t start_s;      /* for other hosts to start, and to receive a copy */

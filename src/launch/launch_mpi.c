@@ -494,6 +494,7 @@ static mst_status mpi_run(mpi_launch *l)
     mst_supervisor_timer(l->supervisor, &l->probe_deadline, l);
     l->child = mst_supervisor_child(l->supervisor, 0);
     TRY(mpi_start(l, l->job->words));
+    mst_job_entry_started(l->job->entry);
     mst_supervisor_run(l->supervisor);
     return mpi_outcome(l);
 }

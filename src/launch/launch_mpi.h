@@ -12,6 +12,7 @@
 
 #include "base/option.h"
 #include "base/status.h"
+#include "launch/job_entry.h"
 #include "launch/launch_plan.h"
 #include "launch/launch_sink.h"
 
@@ -28,6 +29,7 @@ typedef struct mst_mpi_job {
     const char *ssh;            /* words that reach a host */
     const char *args;           /* more words for the launcher; NULL: none */
     const mst_launch_sink *sink;
+    mst_job_entry *entry; /* NULL: none */
     mst_mpi_kind kind;
     uint32_t n_ranks;      /* 0: as many as the hosts have slots */
     uint32_t max_restarts; /* within an hour */

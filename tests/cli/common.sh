@@ -5,6 +5,7 @@ muster=$(realpath "$1")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
+export XDG_STATE_HOME=$work/.state # of launched jobs
 
 fail() {
   echo "FAILED: $*" >&2

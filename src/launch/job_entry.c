@@ -1,0 +1,240 @@
+/* The entry of a launching process; contract in job_entry.h. */
+#include "launch/job_entry.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "launch/job_state.h"
+
+struct mst_job_entry {
+    char job[64];
+    bool detached;
+    int lock, ready;
+    json_t *facts;
+};
+
+/* ---- the folder ---- */
+
+/* The folder of the user, without access for others, and in it that of the job. */
+static mst_status entry_make_folder(const char *job)
+{
+    char path[MST_JOB_STATE_PATH], all[MST_JOB_STATE_PATH];
+    struct stat is;
+    TRY(mst_job_state_path(NULL, NULL, all));
+    char *muster = strrchr(all, '/');
+    *muster = '\0';
+    TRY(mst_make_folders(all));
+    chmod(all, 0700);
+    if (stat(all, &is) != 0 || is.st_uid != geteuid() || (is.st_mode & 077) != 0)
+        return mst_fail(MST_EIO, "%s: the folder for the state of jobs must belong to this user alone", all);
+    *muster = '/';
+    TRY(mst_job_state_path(job, NULL, path));
+    if ((mkdir(all, 0700) != 0 && errno != EEXIST) || (mkdir(path, 0700) != 0 && errno != EEXIST))
+        return mst_fail(MST_EIO, "%s: the folder cannot be made: %s", path, strerror(errno));
+    return MST_OK;
+}
+
+/* Takes the lock. The file may be removed by the job that held it, in which case another one is made. */
+static mst_status entry_lock(mst_job_entry *e)
+{
+    char path[MST_JOB_STATE_PATH];
+    TRY(mst_job_state_path(e->job, "lock", path));
+    for (int tries = 0; tries < 10; tries++) {
+        struct flock lock = {.l_type = F_WRLCK,
+                             .l_whence = SEEK_SET}; /* of the descriptor: a fork keeps it */
+        struct stat here, there;
+        TRY(entry_make_folder(e->job));
+        e->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (e->lock < 0 && errno == ENOENT)
+            continue;
+        if (e->lock < 0)
+            return mst_fail(MST_EIO, "%s: cannot be opened: %s", path, strerror(errno));
+        if (fcntl(e->lock, F_OFD_SETLK, &lock) != 0)
+            return mst_fail(MST_EEXIST, "the job %s is running already; choose another --job", e->job);
+        if (fstat(e->lock, &here) == 0 && stat(path, &there) == 0 && here.st_ino == there.st_ino)
+            return MST_OK;
+        close(e->lock);
+        e->lock = -1;
+    }
+    return mst_fail(MST_EIO, "%s: cannot be locked", path);
+}
+
+static mst_status entry_save(mst_job_entry *e)
+{
+    char path[MST_JOB_STATE_PATH];
+    json_object_set_new(e->facts, "process", json_integer(getpid()));
+    TRY(mst_job_state_path(e->job, "job.json", path));
+    TRY(mst_json_save(e->facts, JSON_INDENT(1), path));
+    chmod(path, 0600);
+    return MST_OK;
+}
+
+static void entry_free(mst_job_entry *e)
+{
+    if (e->lock >= 0)
+        close(e->lock);
+    if (e->ready >= 0)
+        close(e->ready);
+    json_decref(e->facts);
+    mst_free(e);
+}
+
+mst_status mst_job_entry_new(const mst_job_entry_info *info, mst_job_entry **out)
+{
+    mst_status st;
+    char folder[4096], when[32];
+    mst_job_entry *e = mst_zalloc(sizeof *e);
+    if (e == NULL)
+        return mst_fail_memory();
+    e->lock = e->ready = -1;
+    snprintf(e->job, sizeof e->job, "%s", info->job);
+    if (getcwd(folder, sizeof folder) == NULL)
+        folder[0] = '\0';
+    mst_wall_time(when);
+    TRY_OUT(st, entry_lock(e));
+    e->facts = json_pack("{s:s, s:o, s:o, s:o, s:s, s:I, s:I}", "job", info->job, "command",
+                         mst_json_text(info->command), "folder", mst_json_text(folder), "logs",
+                         info->logs != NULL ? mst_json_text(info->logs) : json_null(), "began", when,
+                         "began_s", (json_int_t)time(NULL), "grace", (json_int_t)info->grace_s);
+    st = e->facts != NULL ? entry_save(e) : mst_fail_memory();
+out:
+    if (st != MST_OK)
+        entry_free(e);
+    else
+        *out = e;
+    return st;
+}
+
+/* ---- detaching ---- */
+
+/* The new process: no terminal, output to the file. */
+static mst_status entry_leave_terminal(mst_job_entry *e, int output)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    setsid();
+    signal(SIGHUP, SIG_IGN);
+    if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 ||
+        dup2(output, STDERR_FILENO) < 0)
+        return mst_fail(MST_EIO, "the output of the job cannot be redirected: %s", strerror(errno));
+    if (null > STDERR_FILENO)
+        close(null);
+    e->detached = true;
+    json_object_set_new(e->facts, "detached", json_true());
+    return entry_save(e);
+}
+
+/* The first process: waits until the job has started. */
+static mst_status entry_await(const char *job, pid_t child, int ready)
+{
+    char byte;
+    ssize_t n;
+    int status = 0;
+    json_t *facts = NULL;
+    while ((n = read(ready, &byte, 1)) < 0 && errno == EINTR) {
+    }
+    if (n == 1)
+        return MST_OK;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    TRY(mst_job_state_read(job, &facts));
+    const char *message = json_string_value(json_object_get(facts, "message"));
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+    mst_status st = message != NULL
+                        ? mst_fail(mst_job_state_status(code), "%s", message)
+                        : mst_fail(MST_EIO, "the process of the job %s ended before it started", job);
+    json_decref(facts);
+    return st;
+}
+
+mst_status mst_job_entry_detach(mst_job_entry *e, bool *parent)
+{
+    mst_status st;
+    char path[MST_JOB_STATE_PATH], job[64];
+    int ready[2] = {-1, -1}, output = -1;
+    *parent = true;
+    snprintf(job, sizeof job, "%s", e->job);
+    TRY_OUT(st, mst_job_state_path(e->job, "output", path));
+    output = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (output < 0)
+        TRY_OUT(st, mst_fail(MST_EIO, "%s: cannot be written: %s", path, strerror(errno)));
+    if (pipe2(ready, O_CLOEXEC) != 0)
+        TRY_OUT(st, mst_fail(MST_EIO, "no pipe for the process of the job: %s", strerror(errno)));
+    fflush(stdout);
+    pid_t child = fork();
+    if (child < 0)
+        TRY_OUT(st, mst_fail(MST_EIO, "no process for the job: %s", strerror(errno)));
+    if (child == 0) {
+        *parent = false;
+        e->ready = ready[1];
+        close(ready[0]);
+        st = entry_leave_terminal(e, output);
+        close(output);
+        return st;
+    }
+    close(ready[1]);
+    ready[1] = -1;
+    entry_free(e);
+    e = NULL;
+    st = entry_await(job, child, ready[0]);
+out:
+    if (e != NULL)
+        mst_job_entry_end(e, st);
+    for (int i = 0; i < 2; i++)
+        if (ready[i] >= 0)
+            close(ready[i]);
+    if (output >= 0)
+        close(output);
+    return st;
+}
+
+void mst_job_entry_started(mst_job_entry *e)
+{
+    if (e == NULL || e->ready < 0)
+        return;
+    while (write(e->ready, "", 1) < 0 && errno == EINTR) {
+    }
+    close(e->ready);
+    e->ready = -1;
+}
+
+void mst_job_entry_end(mst_job_entry *e, mst_status st)
+{
+    char when[32];
+    if (e == NULL)
+        return;
+    if (e->detached) {
+        mst_error error;
+        mst_error_save(&error, st);
+        mst_wall_time(when);
+        json_object_set_new(e->facts, "state",
+                            json_string(st == MST_OK         ? "done"
+                                        : st == MST_ESTOPPED ? "stopped"
+                                                             : "failed"));
+        json_object_set_new(e->facts, "exit_code", json_integer(mst_signals_exit_code(st)));
+        json_object_set_new(e->facts, "ended", json_string(when));
+        json_object_set_new(e->facts, "ended_s", json_integer((json_int_t)time(NULL)));
+        json_object_set_new(e->facts, "message", st != MST_OK ? mst_json_text(error.text) : json_null());
+        if (entry_save(e) != MST_OK)
+            mst_warn("the outcome of the job is not in its state: %s", mst_error_text());
+        if (st != MST_OK)
+            (void)mst_error_restore(&error);
+    } else {
+        mst_job_state_remove(e->job);
+    }
+    entry_free(e);
+}

@@ -1,0 +1,33 @@
+/* The entry of a launching process in the state folder (job_state.h). Thread: one. */
+#ifndef MST_LAUNCH_JOB_ENTRY_H
+#define MST_LAUNCH_JOB_ENTRY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct mst_job_entry mst_job_entry;
+
+typedef struct mst_job_entry_info {
+    const char *job, *command; /* command: the whole line that was typed */
+    const char *logs;          /* folder of the logs; NULL: none */
+    uint32_t grace_s;
+} mst_job_entry_info;
+
+/* Makes the entry and takes its lock. MST_EEXIST if a job of this name runs. *out is the caller's to end; set
+ * only on MST_OK. */
+mst_status mst_job_entry_new(const mst_job_entry_info *info, mst_job_entry **out);
+/* Writes the outcome of a detached job, with the message recorded for st, or removes the entry; frees it.
+ * NULL-safe. */
+void mst_job_entry_end(mst_job_entry *entry, mst_status st);
+
+/* Continues in a new process without a terminal, which owns the entry from there on; its output goes to the
+ * file of the entry. *parent is false in it. In this process: returns when the new one has started all
+ * processes of the job, or has failed, with its error and its exit code; the entry is freed. */
+mst_status mst_job_entry_detach(mst_job_entry *entry, bool *parent);
+
+/* All processes have been started. NULL-safe. */
+void mst_job_entry_started(mst_job_entry *entry);
+
+#endif
