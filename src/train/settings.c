@@ -8,8 +8,6 @@
 #include "base/file.h"
 #include "base/utf8.h"
 #include "data/images.h"
-#include "mpi/mpi.h"
-#include "options/option_tables.h"
 #include "run/run_dir.h"
 #include "train/settings_impl.h"
 
@@ -49,61 +47,6 @@ mst_status mst_settings_imply(mst_settings *self)
     return mst_options_set(self->groups, self->n_groups, "model", "net");
 }
 
-/* ---- clusters ---- */
-
-/* The options that all processes of a job must agree on: how rows are ordered and changed, the model, the
- * optimizer, the strategy. */
-json_t *mst_settings_shared(const json_t *options)
-{
-    const char *title, *name;
-    json_t *same = json_object(), *group, *value;
-    json_object_foreach((json_t *)options, title, group)
-    {
-        json_object_foreach(group, name, value)
-        {
-            if (!mst_train_option_is(name, MST_OPTION_MAY_DIFFER))
-                json_object_set(same, name, value);
-        }
-    }
-    if (same == NULL)
-        return NULL;
-    const json_t *training = json_object_get(options, "training"),
-                 *valid = json_object_get(training, "valid");
-    const char *mode = json_string_value(json_object_get(json_object_get(options, "strategy"), "mode"));
-    /* paths may differ, but the evaluating process must have the sets that the coordinator expects; content
-     * is compared when a worker joins */
-    const char *text = json_string_value(valid);
-    char *end = NULL;
-    double fraction = text != NULL ? strtod(text, &end) : 0.0;
-    json_object_set_new(same, "test", json_boolean(json_array_size(json_object_get(training, "test")) > 0));
-    json_object_set_new(same, "valid",
-                        end != text && *end == '\0' ? json_real(fraction) : json_boolean(text != NULL));
-    mst_isa isa;
-    if (mode != NULL && strcmp(mode, "sync") == 0 && /* bit for bit the same, for one instruction set */
-        mst_isa_parse(json_string_value(json_object_get(training, "isa")), &isa) == MST_OK)
-        json_object_set_new(same, "isa", json_string(mst_isa_name(mst_kernels_get(isa)->isa)));
-    return same;
-}
-
-/* allreduce: the number of ranks, which may differ from that of the resumed run. */
-static void settings_count_ranks(mst_settings *s)
-{
-    mst_mpi_launch launch;
-    if (s->strategy.strategy != MST_STRATEGY_ALLREDUCE)
-        return;
-    mst_mpi_launched(&launch);
-    s->strategy.workers = launch.launched ? launch.size : 1;
-    s->strategy.servers = 1;
-}
-
-/* A rank of allreduce other than 0: rank 0 sends the options of a resumed run. */
-static bool settings_follows_rank_0(const mst_settings *s)
-{
-    mst_mpi_launch launch;
-    mst_mpi_launched(&launch);
-    return s->strategy.strategy == MST_STRATEGY_ALLREDUCE && launch.launched && launch.rank > 0;
-}
-
 /* Resolves the strategy, when all other options are settled. */
 static mst_status settings_resolve(mst_settings *s)
 {
@@ -111,16 +54,6 @@ static mst_status settings_resolve(mst_settings *s)
     TRY(mst_strategy_resolve(&s->resolved));
     s->strategy.servers = s->resolved.servers;
     return MST_OK;
-}
-
-/* The cluster has the number of processes, which may differ from that of the resumed run. */
-static void settings_count_cluster(mst_settings *s)
-{
-    if (s->cluster.source == NULL)
-        return;
-    s->strategy.strategy = MST_STRATEGY_PS;
-    s->strategy.servers = s->cluster.n_servers;
-    s->strategy.workers = s->cluster.n_workers;
 }
 
 mst_status mst_settings_adopt(mst_settings *s, const json_t *job, json_t *shared)
@@ -131,8 +64,7 @@ mst_status mst_settings_adopt(mst_settings *s, const json_t *job, json_t *shared
     mst_status st = mst_resume_manifest(s, copy, "the message of the coordinator");
     json_decref(copy);
     TRY(st);
-    settings_count_cluster(s);
-    settings_count_ranks(s);
+    mst_settings_count_processes(s);
     TRY(settings_resolve(s));
     json_t *options = mst_options_json(s->groups, s->n_groups), *own = mst_settings_shared(options);
     if (options == NULL || own == NULL || json_object_update(shared, own) != 0)
@@ -142,69 +74,11 @@ mst_status mst_settings_adopt(mst_settings *s, const json_t *job, json_t *shared
     return st;
 }
 
-/* Under mpirun or srun, without any cluster spec: the ranks are the cluster. */
-static mst_status settings_find_ranks(mst_settings *s)
-{
-    mst_mpi_launch launch;
-    mst_mpi_launched(&launch);
-    if (s->strategy.strategy != MST_STRATEGY_PS || !launch.launched)
-        return MST_OK;
-    if (s->strategy.servers == 0)
-        return mst_fail(MST_EUSAGE,
-                        "--servers 0: a parameter server is needed; for ranks of MPI that all train, "
-                        "give --strategy allreduce");
-    if (s->strategy.servers >= launch.size)
-        return mst_fail(
-            MST_EUSAGE,
-            "%s started %d rank%s, and --servers %lld leaves none for workers; start at least %lld",
-            launch.launcher, launch.size, launch.size == 1 ? "" : "s", (long long)s->strategy.servers,
-            (long long)s->strategy.servers + 1);
-    TRY(mst_cluster_of_ranks((uint32_t)launch.size, (uint32_t)s->strategy.servers, &s->cluster));
-    bool serves = launch.rank < s->strategy.servers;
-    s->process.role = serves ? 1 : 2;
-    s->process.index = launch.rank - (serves ? 0 : s->strategy.servers);
-    settings_count_cluster(s);
-    return MST_OK;
-}
-
-/* Finds the cluster this process belongs to, if any (source NULL: none). */
-static mst_status settings_find_cluster(mst_settings *s)
-{
-    mst_cluster *out = &s->cluster;
-    bool named = s->process.role != 0 || s->process.cluster != NULL;
-    if (!named && s->strategy.strategy != MST_STRATEGY_PS &&
-        mst_options_is_set(s->groups, s->n_groups, "strategy"))
-        return MST_OK; /* --strategy local needs no cluster, and ranks connect through MPI */
-    mst_cluster_env env = mst_cluster_env_read();
-    TRY(mst_cluster_find(s->process.cluster, &env, out));
-    if (out->source == NULL)
-        return s->process.role == 0
-                   ? settings_find_ranks(s)
-                   : mst_fail(MST_EUSAGE, "--role needs --cluster FILE, or MUSTER_CLUSTER or TF_CONFIG");
-    if (s->process.role == 0 && !out->has_task)
-        return mst_fail(MST_EUSAGE, "%s names a cluster; give --role and --index of this process",
-                        out->source);
-    if (s->process.role == 0) {
-        s->process.role = out->role == MST_ROLE_SERVER ? 1 : 2;
-        s->process.index = out->index;
-    }
-    settings_count_cluster(s);
-    return mst_cluster_check_index(out, s->process.role == 1 ? MST_ROLE_SERVER : MST_ROLE_WORKER,
-                                   (uint32_t)s->process.index);
-}
-
-/* Whether this process opens the run directory. */
-static bool settings_keeps_run(const mst_settings *s)
-{
-    return (s->process.role == 0 && !settings_follows_rank_0(s)) ||
-           (s->process.role == 1 && s->process.index == 0);
-}
-
 /* Checks the run directory, before the data is read. */
 static mst_status settings_check_run(const mst_settings *s, bool dry_run)
 {
     const char *run = s->train.run;
-    if (!settings_keeps_run(s) || run == NULL)
+    if (!mst_settings_keeps_run(s) || run == NULL)
         return MST_OK;
     if (dry_run || s->train.resume || !mst_path_exists(run))
         return MST_OK;
@@ -218,23 +92,10 @@ static mst_status settings_check_run(const mst_settings *s, bool dry_run)
                           run);
 }
 
-/* Independent MPI ranks would all train the same model. */
-static mst_status settings_check_ranks(const mst_settings *s)
-{
-    mst_mpi_launch launch;
-    mst_mpi_launched(&launch);
-    if (s->strategy.strategy != MST_STRATEGY_LOCAL || !launch.launched || launch.size == 1)
-        return MST_OK;
-    return mst_fail(MST_EUSAGE,
-                    "%s started %d ranks, and with --strategy local each would train the same model; give "
-                    "--strategy allreduce, or --strategy ps --servers 1",
-                    launch.launcher, launch.size);
-}
-
 static mst_status settings_check_usage(mst_settings *s, bool dry_run)
 {
-    TRY(settings_check_ranks(s));
-    if (s->files.n == 0 && s->process.role == 0 && !(settings_follows_rank_0(s) && s->train.resume))
+    TRY(mst_settings_check_ranks(s));
+    if (s->files.n == 0 && s->process.role == 0 && !(mst_settings_follows_rank_0(s) && s->train.resume))
         return mst_fail(MST_EUSAGE, "no training data given; name the files (\"-\" is standard input)");
     TRY(settings_check_run(s, dry_run));
     if (s->augment.normalise != NULL && strcmp(s->augment.normalise, "auto") == 0 &&
@@ -269,22 +130,21 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
     mst_batch_before before = {0};
     self->image_option = mst_options_set_with(self->groups, self->n_groups, MST_DATA_OPTION_OF_IMAGES);
     self->data.labels_given = mst_options_is_set(self->groups, self->n_groups, "labels-from");
-    TRY(settings_find_cluster(self));
+    TRY(mst_settings_find_cluster(self));
     if (self->train.run != NULL && *self->train.run == '\0')
         return mst_fail(MST_EUSAGE, "--run: the name of the folder is empty");
     if (self->train.group != NULL)
         TRY(mst_group_check(self->train.group));
-    if (self->train.resume && self->train.run == NULL && settings_keeps_run(self))
+    if (self->train.resume && self->train.run == NULL && mst_settings_keeps_run(self))
         return mst_fail(MST_EUSAGE, "--resume needs --run, the directory of the run to continue");
-    if (self->train.resume && settings_keeps_run(self))
+    if (self->train.resume && mst_settings_keeps_run(self))
         TRY(mst_resume_run(self, &before));
     TRY(mst_settings_imply(self));
     if (!mst_options_is_set(self->groups, self->n_groups, "lr"))
         self->optim.lr = mst_optimizers[self->optim.optimizer]->lr;
-    settings_count_cluster(self);
-    settings_count_ranks(self);
+    mst_settings_count_processes(self);
     TRY(mst_batch_keep(&before, self));
-    TRY(mst_given_check(&given, self, self->train.resume && !settings_keeps_run(self)));
+    TRY(mst_given_check(&given, self, self->train.resume && !mst_settings_keeps_run(self)));
     TRY(settings_check_usage(self, dry_run));
     mst_batch_report(&before, self);
     self->options = mst_options_json(self->groups, self->n_groups);

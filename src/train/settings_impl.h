@@ -1,10 +1,22 @@
-/* The parts of settings.c: options that were given (settings_given.c), the options that a resumed run keeps
- * (settings_resume.c), and its global batch, which is kept when the number of workers changes
- * (settings_batch.c). No other file includes this. */
+/* The parts of settings.c: the cluster and the ranks (settings_cluster.c), options that were given
+ * (settings_given.c), the options that a resumed run keeps (settings_resume.c), and its global batch, which
+ * is kept when the number of workers changes (settings_batch.c). No other file includes this. */
 #ifndef MST_TRAIN_SETTINGS_IMPL_H
 #define MST_TRAIN_SETTINGS_IMPL_H
 
 #include "train/settings.h"
+
+/* Finds the cluster of this process, if any (source NULL: none), and its role and index in it. */
+mst_status mst_settings_find_cluster(mst_settings *settings);
+/* Sets the number of workers and servers from the cluster or the ranks; it may differ from that of a resumed
+ * run. */
+void mst_settings_count_processes(mst_settings *settings);
+/* Whether this process opens the run directory. */
+bool mst_settings_keeps_run(const mst_settings *settings);
+/* A rank of allreduce other than 0: rank 0 sends the options of a resumed run. */
+bool mst_settings_follows_rank_0(const mst_settings *settings);
+/* Independent MPI ranks would all train the same model. */
+mst_status mst_settings_check_ranks(const mst_settings *settings);
 
 /* The state of the options before a run, a cluster or MPI add theirs. */
 typedef struct mst_given {
