@@ -42,6 +42,12 @@ struct mst_report {
 /* Makes the sheets of a report whose other fields are set. */
 mst_status mst_report_make_sheets(mst_report *self);
 
+/* ---- commands (report_command.c) ---- */
+
+/* The command lines that repeat the training, one per segment of its history; "" if its options are not
+ * recorded. The caller frees; NULL: no memory. defaults: of all options, or NULL. */
+char *mst_report_command(const mst_run_data *run, const mst_history *history, const json_t *defaults);
+
 /* ---- plots (report_plots.c) ---- */
 
 /* Called for each plot of the report in turn; the plot and its data live as long as the call. group:
