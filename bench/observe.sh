@@ -103,12 +103,12 @@ lab_job() {
     set -- --cluster "$DATA/cluster.yaml" --strategy ps --epochs 0 --seconds 4 --no-save --quiet --json --run "$DATA/run" \
         --overwrite "$@"
     for ((i = 0; i < m; i++)); do
-        MUSTER_SECRET=bench-verdict lab exec $((i + 1)) "${ahead[@]}" "$MUSTER" train --role server --index "$i" "$@" >"$DATA/job$i.out" \
+        MUSTER_SECRET=bench-verdict-0123456789 lab exec $((i + 1)) "${ahead[@]}" "$MUSTER" train --role server --index "$i" "$@" >"$DATA/job$i.out" \
             2>"$DATA/job.err" </dev/null &
         pids+=($!)
     done
     for ((i = 0; i < n; i++)); do
-        MUSTER_SECRET=bench-verdict lab exec $((m + i + 1)) "${ahead[@]}" "$MUSTER" train --role worker --index "$i" "$@" \
+        MUSTER_SECRET=bench-verdict-0123456789 lab exec $((m + i + 1)) "${ahead[@]}" "$MUSTER" train --role worker --index "$i" "$@" \
             >/dev/null 2>"$DATA/job.err" </dev/null &
         pids+=($!)
     done

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "net/net.h"
+#include "net/wire.h"
 
 #define SOON (10 * MST_S) /* nothing in these tests takes this long */
 

@@ -23,7 +23,11 @@
 #define MST_CLUSTER_PORT "52370"
 #define MST_PORT_MIN     1
 #define MST_PORT_MAX     65535
-#define MST_SECRET_MAX   256
+
+/* Characters of a job's secret, and different ones among them (docs/SECURITY.md has the arithmetic). */
+#define MST_SECRET_MIN      24
+#define MST_SECRET_MAX      256
+#define MST_SECRET_DISTINCT 6
 
 typedef struct mst_cluster {
     char *source;          /* "FILE", "MUSTER_CLUSTER", "TF_CONFIG": for messages; NULL: no spec was found */

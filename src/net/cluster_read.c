@@ -15,8 +15,7 @@
 #include "net/cluster.h"
 #include "net/cluster_impl.h"
 
-#define SECRET_MIN 8
-#define TEXT_MAX   (1u << 20)
+#define TEXT_MAX (1u << 20)
 
 /* The contents of a source, unchecked. */
 typedef struct spec {
@@ -75,15 +74,32 @@ static mst_status cluster_set_job(mst_cluster *c, const char *job, const char *f
     return MST_OK;
 }
 
+static int cluster_n_distinct(const char *text, size_t n)
+{
+    bool seen[256] = {false};
+    int distinct = 0;
+    for (size_t i = 0; i < n; i++) {
+        distinct += !seen[(unsigned char)text[i]];
+        seen[(unsigned char)text[i]] = true;
+    }
+    return distinct;
+}
+
 /* The secret in memory of its own; errors never show it. */
 static mst_status cluster_set_secret(mst_cluster *c, const char *text, const char *from)
 {
     size_t n = strlen(text);
     while (n > 0 && isspace((unsigned char)text[n - 1]))
         n--;
-    if (n < SECRET_MIN || n > MST_SECRET_MAX)
+    if (n > MST_SECRET_MAX)
         return mst_fail(MST_EUSAGE, "%s: a secret has %d to %d characters; this one has %zu", from,
-                        SECRET_MIN, MST_SECRET_MAX, n);
+                        MST_SECRET_MIN, MST_SECRET_MAX, n);
+    if (n < MST_SECRET_MIN || cluster_n_distinct(text, n) < MST_SECRET_DISTINCT)
+        return mst_fail(
+            MST_EUSAGE,
+            "%s: the secret is easy to guess: it has %zu characters, %d of them different; use at "
+            "least %d random ones, as from openssl rand -hex 16",
+            from, n, cluster_n_distinct(text, n), MST_SECRET_MIN);
     mst_free(c->secret);
     c->secret = mst_strndup(text, n);
     return c->secret != NULL ? MST_OK : mst_fail_memory();

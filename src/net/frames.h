@@ -21,6 +21,8 @@ typedef struct mst_frames_events {
 
 typedef struct mst_frames {
     uint64_t max_body;
+    mst_seal seal;                    /* of the frames that arrive */
+    uint8_t body_seal[MST_SEAL_BODY]; /* that the header under way announces */
     size_t staged; /* bytes at the start of stage that are not a whole header (or message of net's own) yet */
     bool open;     /* m's body is under way: got of m.size bytes are at body */
     bool more;     /* during the event of a message: another whole one is here already */
@@ -30,14 +32,16 @@ typedef struct mst_frames {
     uint8_t stage[MST_FRAMES_STAGE];
 } mst_frames;
 
-/* Starts with nothing read. Leaves the stage as it is. */
-void mst_frames_init(mst_frames *f, uint64_t max_body);
+/* Starts with nothing read; takes the seal over. Leaves the stage as it is. */
+void mst_frames_init(mst_frames *f, uint64_t max_body, const mst_seal *seal);
+void mst_frames_fini(mst_frames *f);
 
 /* The buffers for the next bytes, in order: one or two parts of non-zero size. */
 int mst_frames_room(mst_frames *f, struct iovec out[2]);
 
 /* n more bytes are in the room. Calls the events; the first failure of an event is returned at once and ends
- * the connection, as do bytes that are no frame (MST_EINPUT): f is not used again. */
+ * the connection, as do bytes that are no frame, or that were changed on the way (MST_EINPUT): f is not used
+ * again. A header is checked before `body`, a body before `message`. */
 mst_status mst_frames_take(mst_frames *f, size_t n, const mst_frames_events *events, void *arg);
 
 #endif

@@ -28,11 +28,10 @@ static void shake_put_prefix(const mst_shake *h, uint8_t *at, mst_shake_kind kin
     mst_put_u16(at + 10, 0);
 }
 
-/* length counts what follows the identity as well. */
-static void shake_put_identity(const mst_shake *h, uint8_t *at, mst_shake_kind kind, size_t length,
+static void shake_put_identity(const mst_shake *h, uint8_t *at, mst_shake_kind kind,
                                const uint8_t nonce[MST_SHAKE_NONCE])
 {
-    shake_put_prefix(h, at, kind, length);
+    shake_put_prefix(h, at, kind, MST_SHAKE_IDENTITY);
     at += MST_SHAKE_PREFIX;
     memcpy(at, h->version, MST_SHAKE_VERSION);
     at += MST_SHAKE_VERSION;
@@ -41,6 +40,7 @@ static void shake_put_identity(const mst_shake *h, uint8_t *at, mst_shake_kind k
     mst_put_u64(at + 8, h->self.incarnation);
     memcpy(at + 16, h->self.job, MST_JOB_MAX);
     memcpy(at + 16 + MST_JOB_MAX, nonce, MST_SHAKE_NONCE);
+    mst_put_u32(at + 16 + MST_JOB_MAX + MST_SHAKE_NONCE, (uint32_t)h->seal);
 }
 
 /* A text field of an unauthenticated peer: ends within n bytes, holds printable characters only. */
@@ -105,17 +105,37 @@ static void shake_broken(mst_shake *h, const char *what)
 
 /* ---- proofs ---- */
 
+#define WORDS 20
+
+/* HMAC-SHA256 with the secret over the words, HELLO and CHALLENGE. */
+static bool shake_digest(const mst_shake *h, const char words[WORDS], uint8_t out[32])
+{
+    uint8_t text[WORDS + sizeof h->hello + sizeof h->challenge];
+    unsigned n = 0;
+    memcpy(text, words, WORDS);
+    memcpy(text + WORDS, h->hello, sizeof h->hello);
+    memcpy(text + WORDS + sizeof h->hello, h->challenge, sizeof h->challenge);
+    const char *secret = h->secret != NULL ? h->secret : "";
+    return HMAC(EVP_sha256(), secret, (int)strlen(secret), text, sizeof text, out, &n) != NULL && n == 32;
+}
+
 static bool shake_prove(const mst_shake *h, bool by_dialer, uint8_t out[MST_SHAKE_PROOF])
 {
-    static const char words[2][20] = {"muster listener 1", "muster dialer 1"};
-    uint8_t text[sizeof words[0] + sizeof h->hello + sizeof h->challenge];
-    unsigned n = 0;
-    memcpy(text, words[by_dialer], sizeof words[0]);
-    memcpy(text + sizeof words[0], h->hello, sizeof h->hello);
-    memcpy(text + sizeof words[0] + sizeof h->hello, h->challenge, sizeof h->challenge);
-    const char *secret = h->secret != NULL ? h->secret : "";
-    return HMAC(EVP_sha256(), secret, (int)strlen(secret), text, sizeof text, out, &n) != NULL &&
-           n == MST_SHAKE_PROOF;
+    static const char words[2][WORDS] = {"muster listener 3", "muster dialer 3"};
+    return shake_digest(h, words[by_dialer], out);
+}
+
+bool mst_shake_key(const mst_shake *h, bool by_dialer, uint8_t out[MST_SEAL_KEY])
+{
+    static const char words[2][WORDS] = {"listener's frames 3", "dialer's frames 3"};
+    return shake_digest(h, words[by_dialer], out);
+}
+
+/* Whether the other side's proof is at `at`. */
+static bool shake_is_proved(const mst_shake *h, const uint8_t *at)
+{
+    uint8_t proof[MST_SHAKE_PROOF];
+    return shake_prove(h, !h->dialer, proof) && CRYPTO_memcmp(proof, at, MST_SHAKE_PROOF) == 0;
 }
 
 static void shake_wrong_secret(mst_shake *h)
@@ -124,6 +144,19 @@ static void shake_wrong_secret(mst_shake *h)
     shake_other_name(h, name, sizeof name);
     snprintf(here, sizeof here, "refused %s: " MST_WIRE_OTHER_SECRET, name);
     shake_refuse(h, here, MST_WIRE_OTHER_SECRET);
+    h->refused = true;
+}
+
+static void shake_needs_tls(mst_shake *h)
+{
+    char name[160], here[MST_SHAKE_MESSAGE + 160];
+    shake_other_name(h, name, sizeof name);
+    snprintf(here, sizeof here,
+             "refused %s: it does not use TLS; give it --tls, or give all processes of the job --no-tls",
+             name);
+    shake_refuse(h, here,
+                 "it accepts connections from other hosts with TLS only; give this process --tls, or give "
+                 "all processes of the job --no-tls");
     h->refused = true;
 }
 
@@ -149,7 +182,8 @@ static bool shake_take_identity(mst_shake *h)
         shake_differ(h, "uses wire version", "uses", it, self);
         return false;
     }
-    if (role > MST_ROLE_PROBE || !shake_text_is_sound(at, MST_SHAKE_VERSION) ||
+    uint32_t seal = mst_get_u32(fields + 16 + MST_JOB_MAX + MST_SHAKE_NONCE);
+    if (role > MST_ROLE_PROBE || seal > MST_SEAL_MAC || !shake_text_is_sound(at, MST_SHAKE_VERSION) ||
         !shake_text_is_sound(fields + 16, MST_JOB_MAX)) {
         shake_broken(h, "its identity is not one");
         return false;
@@ -159,6 +193,8 @@ static bool shake_take_identity(mst_shake *h)
     h->other.incarnation = mst_get_u64(fields + 8);
     memcpy(h->other.job, fields + 16, MST_JOB_MAX);
     h->named = true;
+    if (seal > h->seal)
+        h->seal = (mst_seal_kind)seal;
     if (strcmp(version, h->version) != 0) {
         shake_differ(h, "runs muster", "runs", version, h->version);
         return false;
@@ -176,49 +212,54 @@ static void shake_on_hello(mst_shake *h)
     memcpy(h->hello, h->in, sizeof h->hello);
     if (!shake_take_identity(h))
         return;
+    if (h->needs_tls) {
+        shake_needs_tls(h);
+        return;
+    }
     if (RAND_bytes(nonce, sizeof nonce) != 1) {
         shake_refuse(h, "the system has no random bytes", "the system has no random bytes");
         return;
     }
-    shake_put_identity(h, h->challenge, MST_SHAKE_CHALLENGE, MST_SHAKE_IDENTITY + MST_SHAKE_PROOF, nonce);
+    shake_put_identity(h, h->challenge, MST_SHAKE_CHALLENGE, nonce);
     memcpy(h->out, h->challenge, sizeof h->challenge);
-    if (!shake_prove(h, false, h->out + sizeof h->challenge)) {
-        shake_refuse(h, "no proof could be made", "no proof could be made");
-        return;
-    }
-    h->n_out = sizeof h->challenge + MST_SHAKE_PROOF;
+    h->n_out = sizeof h->challenge;
 }
 
-static void shake_on_challenge(mst_shake *h)
+/* PROOF of a dialer, ACCEPT of a listener. */
+static void shake_send_proof(mst_shake *h, mst_shake_kind kind)
 {
-    uint8_t proof[MST_SHAKE_PROOF];
-    memcpy(h->challenge, h->in, sizeof h->challenge);
-    if (!shake_take_identity(h))
-        return;
-    if (!shake_prove(h, false, proof) ||
-        CRYPTO_memcmp(proof, h->in + sizeof h->challenge, MST_SHAKE_PROOF) != 0) {
-        shake_wrong_secret(h);
-        return;
-    }
-    shake_put_prefix(h, h->out, MST_SHAKE_PROVE, MST_SHAKE_PROOF);
-    if (!shake_prove(h, true, h->out + MST_SHAKE_PREFIX)) {
+    shake_put_prefix(h, h->out, kind, MST_SHAKE_PROOF);
+    if (!shake_prove(h, h->dialer, h->out + MST_SHAKE_PREFIX)) {
         shake_refuse(h, "no proof could be made", "no proof could be made");
         return;
     }
     h->n_out = MST_SHAKE_PREFIX + MST_SHAKE_PROOF;
 }
 
+static void shake_on_challenge(mst_shake *h)
+{
+    memcpy(h->challenge, h->in, sizeof h->challenge);
+    if (shake_take_identity(h))
+        shake_send_proof(h, MST_SHAKE_PROVE);
+}
+
 static void shake_on_proof(mst_shake *h)
 {
-    uint8_t proof[MST_SHAKE_PROOF];
-    if (!shake_prove(h, true, proof) ||
-        CRYPTO_memcmp(proof, h->in + MST_SHAKE_PREFIX, MST_SHAKE_PROOF) != 0) {
+    if (!shake_is_proved(h, h->in + MST_SHAKE_PREFIX)) {
         shake_wrong_secret(h);
         return;
     }
-    shake_put_prefix(h, h->out, MST_SHAKE_ACCEPT, 0);
-    h->n_out = MST_SHAKE_PREFIX;
-    h->state = MST_SHAKE_DONE;
+    shake_send_proof(h, MST_SHAKE_ACCEPT);
+    if (h->state == MST_SHAKE_RUNNING)
+        h->state = MST_SHAKE_DONE;
+}
+
+static void shake_on_accept(mst_shake *h)
+{
+    if (shake_is_proved(h, h->in + MST_SHAKE_PREFIX))
+        h->state = MST_SHAKE_DONE;
+    else
+        shake_wrong_secret(h);
 }
 
 static void shake_on_refuse(mst_shake *h, size_t length)
@@ -261,7 +302,7 @@ static int shake_body_length(mst_shake *h)
         break;
     case MST_SHAKE_CHALLENGE:
         expected = h->dialer && !h->named;
-        fits = length == MST_SHAKE_IDENTITY + MST_SHAKE_PROOF;
+        fits = length == MST_SHAKE_IDENTITY;
         break;
     case MST_SHAKE_PROVE:
         expected = !h->dialer && listener_has_challenged;
@@ -269,7 +310,7 @@ static int shake_body_length(mst_shake *h)
         break;
     case MST_SHAKE_ACCEPT:
         expected = h->dialer && h->named;
-        fits = same && length == 0;
+        fits = same && length == MST_SHAKE_PROOF;
         break;
     case MST_SHAKE_REFUSE:
         expected = true;
@@ -302,7 +343,7 @@ static void shake_handle(mst_shake *h, size_t length)
         shake_on_proof(h);
         break;
     case MST_SHAKE_ACCEPT:
-        h->state = MST_SHAKE_DONE;
+        shake_on_accept(h);
         break;
     case MST_SHAKE_REFUSE:
         shake_on_refuse(h, length);
@@ -323,12 +364,14 @@ mst_status mst_shake_init(mst_shake *h, const mst_shake_options *options, bool d
     h->secret = options->secret;
     h->address = options->address;
     h->wire = options->wire;
+    h->seal = options->seal;
+    h->needs_tls = options->needs_tls;
     snprintf(h->version, sizeof h->version, "%s", options->version);
     if (!dialer)
         return MST_OK;
     if (RAND_bytes(nonce, sizeof nonce) != 1)
         return mst_fail(MST_EIO, "%s: the system has no random bytes for a handshake", h->address);
-    shake_put_identity(h, h->hello, MST_SHAKE_HELLO, MST_SHAKE_IDENTITY, nonce);
+    shake_put_identity(h, h->hello, MST_SHAKE_HELLO, nonce);
     memcpy(h->out, h->hello, sizeof h->hello);
     h->n_out = sizeof h->hello;
     return MST_OK;

@@ -3,13 +3,17 @@
  *
  *   dialer                                   listener
  *   HELLO      identity, nonce        ->
- *                                     <-     CHALLENGE  identity, nonce, proof
+ *                                     <-     CHALLENGE  identity, nonce
  *   PROOF      proof                  ->
- *                                     <-     ACCEPT
+ *                                     <-     ACCEPT     proof
  *
  * A proof is HMAC-SHA256, keyed with the job's secret, over the role of the proving side and the bytes of
- * HELLO and CHALLENGE: it holds for these two nonces, these two identities and this direction only. Either
- * side may answer REFUSE with a message instead.
+ * HELLO and CHALLENGE: it holds for these two nonces, these two identities and this direction only. The
+ * dialer proves first, so that a listener sends nothing that depends on the secret to a stranger. Either side
+ * may answer REFUSE with a message instead.
+ *
+ * Each identity names the weakest seal of frames (seal.h) that its side accepts; the stronger of the two is
+ * used.
  *
  * Thread: one at a time. Errors: after each call `state` is the progress; `text` is the message of a failure.
  */
@@ -18,13 +22,14 @@
 
 #include <stdbool.h>
 
+#include "net/seal.h"
 #include "net/wire.h"
 
 #define MST_SHAKE_PREFIX   12
 #define MST_SHAKE_VERSION  16 /* bytes of muster's version text, with its NUL */
 #define MST_SHAKE_NONCE    32
 #define MST_SHAKE_PROOF    32
-#define MST_SHAKE_IDENTITY (MST_SHAKE_VERSION + 16 + MST_JOB_MAX + MST_SHAKE_NONCE)
+#define MST_SHAKE_IDENTITY (MST_SHAKE_VERSION + 16 + MST_JOB_MAX + MST_SHAKE_NONCE + 4)
 #define MST_SHAKE_MESSAGE  240                                        /* bytes of a refusal's message */
 #define MST_SHAKE_MAX      (MST_SHAKE_PREFIX + 8 + MST_SHAKE_MESSAGE) /* bytes of the longest message */
 
@@ -48,6 +53,8 @@ typedef struct mst_shake_options {
     const char *version; /* of muster; at most 15 characters count */
     const char *address; /* of the other end, for messages */
     uint16_t wire;       /* MST_WIRE_VERSION */
+    mst_seal_kind seal;  /* the weakest that this side accepts */
+    bool needs_tls;      /* a listener that refuses dialers without TLS, and this one has none */
 } mst_shake_options;
 
 typedef struct mst_shake {
@@ -56,11 +63,13 @@ typedef struct mst_shake {
     bool named;   /* other is set (it may not be proved yet) */
     bool refused; /* FAILED: both are muster, but do not belong together: another secret, job or version */
     mst_identity self, other;
+    bool needs_tls;
+    mst_seal_kind seal;           /* this side's; once the other side is named: the one that is used */
     const char *secret, *address; /* the caller's, until the end */
     uint16_t wire;
     char version[MST_SHAKE_VERSION];
     uint8_t hello[MST_SHAKE_PREFIX + MST_SHAKE_IDENTITY];     /* as sent or received */
-    uint8_t challenge[MST_SHAKE_PREFIX + MST_SHAKE_IDENTITY]; /* without its proof */
+    uint8_t challenge[MST_SHAKE_PREFIX + MST_SHAKE_IDENTITY]; /* the same */
     uint8_t in[MST_SHAKE_MAX];
     size_t n_in;
     uint8_t out[MST_SHAKE_MAX]; /* the next n_out bytes to send; the caller sets n_out to 0 when it has taken
@@ -76,5 +85,8 @@ mst_status mst_shake_init(mst_shake *h, const mst_shake_options *options, bool d
 /* Takes some of the n bytes and returns how many: all of them, unless the handshake ends before. Bytes after
  * the end belong to what follows. */
 size_t mst_shake_take(mst_shake *h, const void *bytes, size_t n);
+
+/* DONE: the key that seals the frames which one side sends. False: it cannot be computed. */
+bool mst_shake_key(const mst_shake *h, bool by_dialer, uint8_t out[MST_SEAL_KEY]);
 
 #endif

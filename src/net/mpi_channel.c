@@ -181,18 +181,18 @@ static mst_mpi_out *out_new(uint32_t peer, uint64_t link, const mst_message *m, 
     mst_message header = *m;
     if (m->type < MST_NET_TYPES) {
         header.type = MST_WIRE_DISCONNECT;
-        mst_put_u32(out->head + 60, m->type);
+        mst_put_u32(out->head + 84, m->type);
     }
     mst_header_encode(&header, out->head);
-    mst_put_u64(out->head + 40, link);
-    mst_put_u64(out->head + 48, within);
-    mst_put_u32(out->head + 56, out->n_pieces);
+    mst_put_u64(out->head + 64, link);
+    mst_put_u64(out->head + 72, within);
+    mst_put_u32(out->head + 80, out->n_pieces);
     mst_pieces_copy(out->head + MST_MPI_FIXED, pieces, first);
     uint8_t *copy = out->head + out->frame;
     for (uint32_t i = 0; i < out->n_pieces; i++) {
         const mst_piece *p = &pieces[first + i];
         out->pieces[i] = *p;
-        mst_put_u64(out->head + 64 + 8 * i, p->size);
+        mst_put_u64(out->head + 88 + 8 * i, p->size);
         if (token == NULL && p->size > 0) {
             memcpy(copy, p->data, p->size);
             out->pieces[i].data = copy;
@@ -301,13 +301,13 @@ static mst_status channel_deliver(mst_mpi_net *n, mst_mpi_channel *channel)
 /* Reads the sizes in the frame; false: it is not a frame of muster. */
 static bool channel_read_sizes(const uint8_t *head, mst_mpi_in *in, uint64_t size, uint64_t *within)
 {
-    *within = mst_get_u64(head + 48);
-    in->n_pieces = mst_get_u32(head + 56);
+    *within = mst_get_u64(head + 72);
+    in->n_pieces = mst_get_u32(head + 80);
     if (*within > MST_MPI_HEAD - MST_MPI_FIXED || in->n_pieces > MST_PIECE_MAX)
         return false;
     uint64_t sum = *within;
     for (uint32_t i = 0; i < in->n_pieces; i++) {
-        in->sizes[i] = mst_get_u64(head + 64 + 8 * i);
+        in->sizes[i] = mst_get_u64(head + 88 + 8 * i);
         if (in->sizes[i] > size || sum > size - in->sizes[i])
             return false;
         sum += in->sizes[i];
@@ -321,7 +321,7 @@ static mst_status channel_take_head(mst_mpi_net *n, mst_mpi_channel *channel)
     const uint8_t *head = channel->head;
     mst_mpi_in *in = &channel->in;
     mst_message m;
-    uint64_t within = 0, link = mst_get_u64(head + 40);
+    uint64_t within = 0, link = mst_get_u64(head + 64);
     uint32_t peer = mst_mpi_peer_of(n, channel->rank, link);
     *in = (mst_mpi_in){.active = true, .discard = true, .peer = peer};
     if (mst_header_decode(head, MST_WIRE_HEADER, UINT64_MAX, &m) != MST_OK ||
@@ -329,7 +329,7 @@ static mst_status channel_take_head(mst_mpi_net *n, mst_mpi_channel *channel)
         return mst_fail(MST_EPEER, "mpi:%d sent a message that is not a muster message", channel->rank);
     in->m = m;
     if (m.type < MST_NET_TYPES) {
-        m.type = (uint16_t)mst_get_u32(head + 60);
+        m.type = (uint16_t)mst_get_u32(head + 84);
         mst_status st = mst_mpi_control(n, channel->rank, &m, link, head + MST_MPI_FIXED);
         in->active = false;
         TRY(st);

@@ -4,9 +4,9 @@
  * the contract; it runs on the channel of its rank and has a number that every frame carries, so that frames
  * of an older link are recognised. A frame is one MPI message (tag HEAD) with
  *
- *   offset 0  header as in wire.h   40  u64 link   48  u64 bytes of the body that are in here
- *         56  u32 n: pieces of the rest   60  u32 kind   64  u64 sizes of the pieces [8]   128  bytes of the
- * body
+ *   offset  0  header as in wire.h, without seals (MPI is not the network of an adversary: docs/SECURITY.md)
+ *          64  u64 link   72  u64 bytes of the body that are in here   80  u32 n: pieces of the rest
+ *          84  u32 kind   88  u64 sizes of the pieces [8]   152  bytes of the body
  *
  * and, where the body is larger, one MPI message (tag BODY) for every MST_MPI_SEGMENT bytes of each piece,
  * received straight into the memory of the body. Net's own frames have a kind, and the type of a DISCONNECT;
@@ -24,7 +24,7 @@
 #define MST_MPI_TAG_BODY  21012
 
 #define MST_MPI_HEAD      (16u << 10) /* bytes of the longest frame */
-#define MST_MPI_FIXED     128u        /* of which before the body */
+#define MST_MPI_FIXED     152u        /* of which before the body */
 #define MST_MPI_SEGMENT   (4u << 20)
 #define MST_MPI_IN_SLOTS  8  /* segments that are being received at once, of a channel */
 #define MST_MPI_OUT_SLOTS 16 /* messages that are being sent at once */

@@ -83,6 +83,13 @@ bool mst_tcp_is_local(const struct sockaddr_storage *sa)
            (IN6_IS_ADDR_LOOPBACK(a) || (IN6_IS_ADDR_V4MAPPED(a) && a->s6_addr[12] == 127));
 }
 
+bool mst_tcp_stays_here(int fd)
+{
+    struct sockaddr_storage peer = {0};
+    socklen_t length = sizeof peer;
+    return getpeername(fd, (struct sockaddr *)&peer, &length) == 0 && mst_tcp_is_local(&peer);
+}
+
 void mst_tcp_address_format(const struct sockaddr_storage *sa, socklen_t length, char *out, size_t size)
 {
     char host[INET6_ADDRSTRLEN] = "?";

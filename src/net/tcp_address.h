@@ -27,6 +27,9 @@ mst_status mst_tcp_address_parse(const char *text, mst_tcp_address *out);
 /* The other end can only be on this machine. */
 bool mst_tcp_is_local(const struct sockaddr_storage *sa);
 
+/* Both ends of the connected socket are on this machine. */
+bool mst_tcp_stays_here(int fd);
+
 /* "10.0.0.3:51234", "[::1]:5000", "unix:/path", "unix:@name"; "a Unix socket" for the nameless end of one. */
 void mst_tcp_address_format(const struct sockaddr_storage *sa, socklen_t length, char *out, size_t size);
 

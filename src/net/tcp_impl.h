@@ -42,6 +42,7 @@ typedef struct mst_tcp_out {
     uint32_t peer;
     bool copied;         /* the one piece follows this struct */
     uint64_t size, done; /* bytes, header included */
+    uint64_t frame;      /* number, of its seal */
     uint32_t n_pieces;
     mst_piece pieces[MST_PIECE_MAX];
     uint8_t header[MST_WIRE_HEADER];
@@ -71,6 +72,7 @@ struct mst_tcp_peer {
     bool listed;        /* in net->todo */
     mst_tcp_peer *next; /* in net->todo */
     mst_tcp_out *out, *out_last;
+    mst_seal seal;        /* of the frames that are sent */
     uint64_t received_ns; /* on the silence clock */
     uint64_t sent_ns;
     mst_net_stats stats;
@@ -172,9 +174,9 @@ static inline void mst_tcp_doing(mst_tcp *t, mst_net_doing what)
 /* A peer with the next number, DIALING. NULL: no memory. */
 mst_tcp_peer *mst_tcp_peer_new(mst_tcp *t);
 
-/* The peer of the connection in w is authenticated as who; n bytes beyond the handshake were read already.
- * Takes w over, calls `up`. MST_ENOMEM: nothing was done. */
-mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, const mst_identity *who, const char *address,
+/* The handshake of the connection in w is DONE; n bytes beyond it were read already. Takes w over, calls
+ * `up`. A failure: nothing was done. */
+mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, const mst_shake *shake, const char *address,
                            const void *bytes, size_t n);
 
 /* Ends p; the message is reported by the poll under way or the next one. why must hold it already (p->why).

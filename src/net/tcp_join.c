@@ -87,13 +87,14 @@ static bool shake_step(mst_shake *h, int fd, uint8_t bytes[SHAKE_READ], size_t *
     return n_out == 0 || send(fd, h->out, n_out, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)n_out;
 }
 
-static mst_shake_options shake_options(const mst_tcp *t, const char *address)
+static mst_shake_options shake_options(const mst_tcp *t, const char *address, int fd)
 {
     return (mst_shake_options){.self = &t->options.self,
                                .secret = t->secret,
                                .version = mst_version(),
                                .address = address,
-                               .wire = MST_WIRE_VERSION};
+                               .wire = MST_WIRE_VERSION,
+                               .seal = mst_tcp_stays_here(fd) ? MST_SEAL_CHECKSUM : MST_SEAL_MAC};
 }
 
 /* ---- unauthenticated peers ---- */
@@ -134,11 +135,11 @@ static void join_on_unauthenticated(void *owner, int events, bool broken)
         mst_tcp_fd *w = s->socket;
         if (p != NULL) {
             char address[MST_TCP_ADDRESS_MAX];
-            mst_identity who = s->shake.other;
+            mst_shake shake = s->shake;
             memcpy(address, s->address, sizeof address);
             s->socket = NULL; /* handed over */
             unauthenticated_remove(s);
-            if (mst_tcp_peer_up(p, w, &who, address, bytes + at, left) != MST_OK) {
+            if (mst_tcp_peer_up(p, w, &shake, address, bytes + at, left) != MST_OK) {
                 mst_tcp_fd_close(w);
                 mst_tcp_peer_end(p, false);
             }
@@ -162,7 +163,7 @@ static void unauthenticated_new(mst_tcp *t, int fd, const struct sockaddr_storag
     }
     s->net = t;
     mst_tcp_address_format(sa, length, s->address, sizeof s->address);
-    mst_shake_options options = shake_options(t, s->address);
+    mst_shake_options options = shake_options(t, s->address, fd);
     if (mst_shake_init(&s->shake, &options, false) != MST_OK ||
         mst_tcp_fd_new(t, fd, join_on_unauthenticated, s, &s->socket) != MST_OK) {
         mst_free(s);
@@ -360,7 +361,7 @@ static void dial_connected(mst_tcp_dial *d)
         dial_again(d, strerror(ECONNREFUSED));
         return;
     }
-    mst_shake_options options = shake_options(t, d->text);
+    mst_shake_options options = shake_options(t, d->text, fd);
     if (mst_shake_init(&d->shake, &options, true) != MST_OK) {
         mst_tcp_peer_fail(d->peer, MST_NET_DIED, MST_EIO, "%s", mst_error_text());
         return;
@@ -392,15 +393,16 @@ static void dial_shake(mst_tcp_dial *d, bool broken)
         d->try_until_ns = mst_now_ns() + d->net->options.hello_timeout_ms * MST_MS;
     } else {
         mst_tcp_fd *w = d->socket;
-        mst_identity who = d->shake.other;
+        mst_shake shake = d->shake;
         char address[MST_TCP_ADDRESS_MAX];
         memcpy(address, d->text, sizeof address);
         d->socket = NULL; /* handed over */
         p->dial = NULL;
         mst_tcp_dial_cancel(d);
-        if (mst_tcp_peer_up(p, w, &who, address, bytes + at, left) != MST_OK) {
+        mst_status st = mst_tcp_peer_up(p, w, &shake, address, bytes + at, left);
+        if (st != MST_OK) {
             mst_tcp_fd_close(w);
-            mst_tcp_peer_fail(p, MST_NET_DIED, MST_ENOMEM, "%s: no memory for the connection", address);
+            mst_tcp_peer_fail(p, MST_NET_DIED, st, "%s: %s", address, mst_error_text());
         }
     }
 }

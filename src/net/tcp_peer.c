@@ -14,6 +14,7 @@
  * handles alone. */
 #include <errno.h>
 #include <inttypes.h>
+#include <openssl/crypto.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -299,14 +300,33 @@ static void peer_on_ready(void *owner, int events, bool broken)
         mst_tcp_fd_want(p->socket, UV_READABLE | (p->out != NULL && !p->write_broken ? UV_WRITABLE : 0));
 }
 
-mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, const mst_identity *who, const char *address,
+/* Frames in and their seals in both directions. */
+static mst_status peer_open_frames(mst_tcp_peer *p, const mst_shake *shake)
+{
+    uint8_t keys[2][MST_SEAL_KEY]; /* in, out */
+    mst_seal in;
+    if (!mst_shake_key(shake, !shake->dialer, keys[0]) || !mst_shake_key(shake, shake->dialer, keys[1]))
+        return mst_fail(MST_EIO, "no keys can be made for the connection");
+    p->in = mst_alloc(sizeof *p->in);
+    mst_status st = p->in != NULL ? mst_seal_init(&in, shake->seal, keys[0]) : mst_fail_memory();
+    if (st == MST_OK && (st = mst_seal_init(&p->seal, shake->seal, keys[1])) != MST_OK)
+        mst_seal_fini(&in);
+    OPENSSL_cleanse(keys, sizeof keys);
+    if (st != MST_OK) {
+        mst_free(p->in);
+        p->in = NULL;
+        return st;
+    }
+    mst_frames_init(p->in, p->net->options.max_body, &in);
+    return MST_OK;
+}
+
+mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, const mst_shake *shake, const char *address,
                            const void *bytes, size_t n)
 {
     mst_tcp *t = p->net;
-    p->in = mst_alloc(sizeof *p->in);
-    if (p->in == NULL)
-        return mst_fail_memory();
-    mst_frames_init(p->in, t->options.max_body);
+    const mst_identity *who = &shake->other;
+    TRY(peer_open_frames(p, shake));
     snprintf(p->name, sizeof p->name, "%s %u (%s)", mst_role_name(who->role), who->index, address);
     struct sockaddr_storage here = {0};
     socklen_t length = sizeof here;
@@ -346,6 +366,9 @@ void mst_tcp_peer_settle(mst_tcp_peer *p)
         t->events.down(t->arg, p->number, p->why);
         mst_tcp_enter(t);
     }
+    if (p->in != NULL)
+        mst_frames_fini(p->in);
+    mst_seal_fini(&p->seal);
     mst_free(p->in);
     mst_free(p->why);
     p->in = NULL;
@@ -450,6 +473,7 @@ static mst_tcp_out *out_rest(mst_tcp_peer *p, const uint8_t header[MST_WIRE_HEAD
     o->peer = p->number;
     o->size = size;
     o->done = done;
+    o->frame = p->seal.frame - 1; /* its header is sealed */
     o->n_pieces = n_pieces;
     memcpy(o->header, header, MST_WIRE_HEADER);
     if (n_pieces > 0)
@@ -477,11 +501,16 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
     for (uint32_t i = 0; i < n_pieces; i++)
         if (pieces[i].size > 0)
             iov[n_iov++] = (struct iovec){.iov_base = (void *)pieces[i].data, .iov_len = pieces[i].size};
-    mst_header_encode(m, header);
+    if (!mst_header_seal(m, pieces, n_pieces, &p->seal, header)) {
+        peer_break_writes(p);
+        return mst_fail(MST_EIO, "a message to %s cannot be sealed", p->name);
+    }
     uint64_t size = MST_WIRE_HEADER + m->size;
     mst_tcp_out *o = NULL;
-    if (token != NULL && (o = out_rest(p, header, pieces, n_pieces, size, 0, token)) == NULL)
+    if (token != NULL && (o = out_rest(p, header, pieces, n_pieces, size, 0, token)) == NULL) {
+        p->seal.frame--; /* not sent */
         return mst_fail_memory();
+    }
 
     if (p->stats.queued + size > CORK_MAX)
         peer_uncork(p);
@@ -497,6 +526,7 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
         if (o == NULL && (o = out_rest(p, header, pieces, n_pieces, size, (uint64_t)n, NULL)) == NULL) {
             if (n > 0) /* half a message is out: nothing can follow it */
                 peer_break_writes(p);
+            p->seal.frame--;
             return mst_fail_memory();
         }
         o->done = (uint64_t)n;
@@ -518,12 +548,14 @@ uint64_t mst_tcp_peer_heartbeat(mst_tcp_peer *p, uint64_t now_ns)
     if (now_ns + HEARTBEAT_SLACK < p->sent_ns + MST_TCP_HEARTBEAT)
         return p->sent_ns + MST_TCP_HEARTBEAT;
     uint8_t header[MST_WIRE_HEADER];
-    mst_header_encode(&(mst_message){.type = MST_WIRE_HEARTBEAT}, header);
+    bool sealed = mst_header_seal(&(mst_message){.type = MST_WIRE_HEARTBEAT}, NULL, 0, &p->seal, header);
     struct iovec iov = {.iov_base = header, .iov_len = sizeof header};
-    ssize_t n = peer_write_some(p, &iov, 1);
+    ssize_t n = sealed ? peer_write_some(p, &iov, 1) : -1;
     if (n < 0) {
         peer_break_writes(p);
-    } else if (n > 0 && n < MST_WIRE_HEADER) {
+    } else if (n == 0) {
+        p->seal.frame--; /* not sent */
+    } else if (n < MST_WIRE_HEADER) {
         mst_tcp_out *rest = out_rest(p, header, NULL, 0, sizeof header, (uint64_t)n, NULL);
         if (rest != NULL)
             peer_enqueue(p, rest);
@@ -567,11 +599,15 @@ void mst_tcp_peer_disconnect(mst_tcp_peer *p, uint64_t silent_ns, const char *me
         return;
     uint8_t header[MST_WIRE_HEADER], scratch[4096];
     size_t length = strlen(message) < MST_WIRE_OWN_MAX ? strlen(message) : MST_WIRE_OWN_MAX;
-    mst_header_encode(&(mst_message){.type = MST_WIRE_DISCONNECT,
-                                     .flags = silent_ns > 0 ? MST_WIRE_YOUR_SILENCE : 0,
-                                     .step = silent_ns,
-                                     .size = length},
-                      header);
+    mst_message m = {.type = MST_WIRE_DISCONNECT,
+                     .flags = silent_ns > 0 ? MST_WIRE_YOUR_SILENCE : 0,
+                     .step = silent_ns,
+                     .size = length};
+    mst_piece piece = {.data = message, .size = length};
+    if (p->out != NULL) /* it takes the place of the first message that waits */
+        p->seal.frame = p->out->frame;
+    if (!mst_header_seal(&m, &piece, 1, &p->seal, header))
+        return;
     struct iovec iov[2] = {{.iov_base = header, .iov_len = sizeof header},
                            {.iov_base = (void *)message, .iov_len = length}};
     (void)peer_write_some(p, iov, length > 0 ? 2 : 1);

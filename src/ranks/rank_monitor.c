@@ -30,6 +30,7 @@
 
 #define ADDRESS_MAX 96
 #define SECRET_MAX  65
+#define NAME_TAIL   24 /* random characters of the name of a Unix socket */
 #define SEND_NS     MST_S
 #define TAG_WHO     21001
 #define TAG_INVITED 21002
@@ -309,12 +310,13 @@ static uint32_t monitor_own_addresses(const char *port, char out[MST_RANK_ADDRES
     return n;
 }
 
-static mst_status monitor_make_secret(char out[SECRET_MAX])
+/* n random characters of 0-9 and a-f; n is even. */
+static mst_status monitor_random_text(char *out, size_t n)
 {
     uint8_t bytes[(SECRET_MAX - 1) / 2];
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        return mst_fail(MST_EIO, "no random bytes for the secret of the rank monitor: %s", strerror(errno));
-    for (size_t i = 0; i < sizeof bytes; i++)
+    if (getrandom(bytes, n / 2, 0) != (ssize_t)(n / 2))
+        return mst_fail(MST_EIO, "no random bytes for the rank monitor: %s", strerror(errno));
+    for (size_t i = 0; i < n / 2; i++)
         snprintf(out + 2 * i, 3, "%02x", bytes[i]);
     return MST_OK;
 }
@@ -342,13 +344,14 @@ static mst_status monitor_open_net(mst_rank_monitor *w, const char *secret)
 /* Rank 0: listens where all ranks can connect. */
 static mst_status monitor_invite(mst_rank_monitor *w, invitation *out)
 {
-    char bound[ADDRESS_MAX], name[48];
+    char bound[ADDRESS_MAX], name[48], tail[NAME_TAIL + 1];
     bool several = false;
     for (int r = 1; r < w->size; r++)
         several = several || strncmp(w->who[r].host, w->who[0].host, MST_RANK_HOST) != 0;
-    TRY(monitor_make_secret(out->secret));
+    TRY(monitor_random_text(out->secret, SECRET_MAX - 1));
+    TRY(monitor_random_text(tail, NAME_TAIL));
     TRY(monitor_open_net(w, out->secret));
-    snprintf(name, sizeof name, "unix:@muster-ranks-%.24s", out->secret + 40);
+    snprintf(name, sizeof name, "unix:@muster-ranks-%s", tail); /* all users of the host can read names */
     TRY(mst_net_listen(w->net, several ? "0.0.0.0:0" : name, bound, sizeof bound));
     if (several) {
         out->n_addresses = monitor_own_addresses(strrchr(bound, ':') + 1, out->addresses);

@@ -93,7 +93,7 @@ awk '/probability/ {if ($NF > high) high = $NF; if (low == "" || $NF < low) low 
   fail "the layer has learned nothing: $(cat out)"
 
 # Started by hand, as processes of a cluster: the program takes its place from the environment and its options.
-export MUSTER_CLUSTER="{\"servers\": [\"unix:$work/socket\"], \"workers\": [\"a\", \"b\"]}" MUSTER_SECRET=only-a-test
+export MUSTER_CLUSTER="{\"servers\": [\"unix:$work/socket\"], \"workers\": [\"a\", \"b\"]}" MUSTER_SECRET=only-a-test-0123456789abcdef
 for part in "server 0" "worker 0" "worker 1"; do
   set -- $part
   by-pkg-config/train_net $images --role "$1" --index "$2" --batch 5 --lr 0.1 --epochs 3 --threads 1 --run processes \

@@ -13,7 +13,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* The secret is given, so that no file named by the input is opened. */
-static const mst_cluster_env env = {.secret = "0123456789"};
+static const mst_cluster_env env = {.secret = "0123456789abcdef01234567"};
 
 static void check(mst_status st, mst_cluster *c)
 {

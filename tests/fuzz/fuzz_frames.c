@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     size_t part = 1 + data[0] * 16, at = 1; /* bytes per read */
     sink s = {0};
-    mst_frames_init(&f, MAX_BODY);
+    mst_frames_init(&f, MAX_BODY, &(mst_seal){.kind = data[0] & 1 ? MST_SEAL_CHECKSUM : MST_SEAL_NONE});
     while (at < size) {
         struct iovec room[2];
         int n_room = mst_frames_room(&f, room);

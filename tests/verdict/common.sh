@@ -132,7 +132,7 @@ jobs_begin() {
     for ((i = 0; i < n; i++)); do echo "  - worker$i"; done
   } >cluster.yaml
   set -- --cluster cluster.yaml "$@" --run "$run" --overwrite --quiet
-  export MUSTER_SECRET=verdict-$$
+  export MUSTER_SECRET=verdict-0123456789abcdef-$$
   for ((i = 0; i < m; i++)); do
     within "s$i" "on_$place" $((i + 1)) "$muster" train --role server --index "$i" "$@"
   done

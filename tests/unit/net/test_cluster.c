@@ -162,20 +162,27 @@ static void secret_and_job(void **state)
     write_file("c.yaml", "servers: [a:1]\nworkers: [b]\njob: one\nsecret-file: key\n", 0600);
     assert_int_equal(mst_cluster_read_yaml(path, NULL, &c), MST_EUSAGE);
     contains("/key is not a file");
-    write_file("key", "0123456789abcdef\n", 0600);
+    write_file("key", "0123456789abcdef01234567\n", 0600);
     assert_int_equal(mst_cluster_read_yaml(path, NULL, &c), MST_OK);
-    assert_string_equal(c.secret, "0123456789abcdef");
+    assert_string_equal(c.secret, "0123456789abcdef01234567");
     assert_string_equal(c.job, "one");
     mst_cluster_fini(&c);
-    mst_cluster_env env = {.secret = "another secret", .job = "two"};
+    mst_cluster_env env = {.secret = "another secret of this job", .job = "two"};
     assert_int_equal(mst_cluster_read_yaml(path, &env, &c), MST_OK);
-    assert_string_equal(c.secret, "another secret");
+    assert_string_equal(c.secret, "another secret of this job");
     assert_string_equal(c.job, "two");
     mst_cluster_fini(&c);
     write_file("key", "short\n", 0600);
     assert_int_equal(mst_cluster_read_yaml(path, NULL, &c), MST_EUSAGE);
-    contains("this one has 5");
+    contains("/key: the secret is easy to guess: it has 5 characters, 5 of them different; use at least 24 "
+             "random");
     assert_null(strstr(mst_error_text(), "short"));
+    write_file("key", "0123456789abcdef0123456\n", 0600);
+    assert_int_equal(mst_cluster_read_yaml(path, NULL, &c), MST_EUSAGE);
+    contains("it has 23 characters");
+    write_file("key", "abcdeabcdeabcdeabcdeabcdeabcde\n", 0600);
+    assert_int_equal(mst_cluster_read_yaml(path, NULL, &c), MST_EUSAGE);
+    contains("it has 30 characters, 5 of them different");
 }
 
 /* ---- JSON ---- */
@@ -361,7 +368,7 @@ static void short_memory(void **state)
     (void)state;
     mst_alloc_stats before, after;
     mst_cluster_env env = {.cluster = "{\"workers\": [\"a:1\", \"b:1\"], \"job\": \"x\"}",
-                           .secret = "0123456789"};
+                           .secret = "0123456789abcdef01234567"};
     mst_alloc_stats_get(&before);
     for (uint64_t k = 1;; k++) {
         mst_cluster c = {0};

@@ -80,7 +80,7 @@ static void test_more_is_a_whole_message_behind(void **state)
     end += put(bytes + end, 0);
     size_t third = end;
     end += put(bytes + end, 50);
-    mst_frames_init(&s.frames, 1000);
+    mst_frames_init(&s.frames, 1000, &(mst_seal){0});
 
     give(&s, bytes, end - 1); /* the third lacks a byte */
     assert_int_equal(s.n, 2);

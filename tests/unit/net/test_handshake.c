@@ -124,9 +124,9 @@ static void test_differences(void **state)
     talk(&d, &l, 1000, -1);
     expect(&d, &l,
            "refused by server 0 (127.0.0.1:5000): that server uses wire version 7 (muster 3.0), this "
-           "process uses 2 "
+           "process uses 3 "
            "(muster 0.1.0)",
-           "refused 10.0.0.3:51234: that process uses wire version 2 (muster 0.1.0), this server uses 7 "
+           "refused 10.0.0.3:51234: that process uses wire version 3 (muster 0.1.0), this server uses 7 "
            "(muster 3.0)");
 
     d = l = (side){0};
@@ -144,13 +144,88 @@ static void test_differences(void **state)
     start(&l, MST_ROLE_SERVER, 0, false);
     talk(&d, &l, 1000, -1);
     expect(&d, &l,
-           "refused server 0 (127.0.0.1:5000): its job secret differs from that of this process; use one "
+           "refused by server 0 (127.0.0.1:5000): its job secret differs from that of this process; use one "
            "secret for all processes of a job",
-           "refused by worker 3 (10.0.0.3:51234): its job secret differs from that of this process; use one "
+           "refused worker 3 (10.0.0.3:51234): its job secret differs from that of this process; use one "
            "secret for all processes of a job");
 }
 
-/* An unauthenticated peer without the secret that ignores the listener's wrong proof and answers with one of its own. */
+/* A listener sends nothing that depends on the secret before the dialer has proved itself: its CHALLENGE has
+ * the same bytes with any secret, but for the nonce. */
+static void test_listener_proves_last(void **state)
+{
+    (void)state;
+    side d = {0}, l[2];
+    memset(l, 0, sizeof l);
+    start(&d, MST_ROLE_WORKER, 3, true);
+    l[1].options.secret = "another";
+    for (int i = 0; i < 2; i++) {
+        start(&l[i], MST_ROLE_SERVER, 0, false);
+        mst_shake_take(&l[i].h, d.h.out, d.h.n_out);
+        assert_int_equal(l[i].h.out[6], MST_SHAKE_CHALLENGE);
+        assert_int_equal(l[i].h.n_out, MST_SHAKE_PREFIX + MST_SHAKE_IDENTITY);
+        memset(l[i].h.out + MST_SHAKE_PREFIX + MST_SHAKE_VERSION + 16 + MST_JOB_MAX, 0, MST_SHAKE_NONCE);
+    }
+    assert_memory_equal(l[0].h.out, l[1].h.out, l[0].h.n_out);
+}
+
+/* A listener without the secret that accepts any dialer is refused by it. */
+static void test_forged_accept(void **state)
+{
+    (void)state;
+    side d = {0}, l = {0};
+    start(&d, MST_ROLE_WORKER, 3, true);
+    start(&l, MST_ROLE_SERVER, 0, false);
+    mst_shake_take(&l.h, d.h.out, d.h.n_out);
+    mst_shake_take(&d.h, l.h.out, l.h.n_out);
+    uint8_t accept[MST_SHAKE_PREFIX + MST_SHAKE_PROOF];
+    memcpy(accept, d.h.out, sizeof accept); /* the dialer's own proof, sent back to it */
+    accept[6] = MST_SHAKE_ACCEPT;
+    mst_shake_take(&d.h, accept, sizeof accept);
+    assert_int_equal(d.h.state, MST_SHAKE_FAILED);
+    assert_true(d.h.refused);
+    assert_non_null(strstr(d.h.text, "secret"));
+}
+
+static void test_seals(void **state)
+{
+    (void)state;
+    for (int of_d = MST_SEAL_NONE; of_d <= MST_SEAL_MAC; of_d++)
+        for (int of_l = MST_SEAL_NONE; of_l <= MST_SEAL_MAC; of_l++) {
+            side d = {0}, l = {0};
+            uint8_t one[MST_SEAL_KEY], other[MST_SEAL_KEY];
+            d.options.seal = (mst_seal_kind)of_d;
+            l.options.seal = (mst_seal_kind)of_l;
+            start(&d, MST_ROLE_WORKER, 3, true);
+            start(&l, MST_ROLE_SERVER, 1, false);
+            talk(&d, &l, 1000, -1);
+            assert_int_equal(l.h.state, MST_SHAKE_DONE);
+            assert_int_equal(d.h.seal, of_d > of_l ? of_d : of_l);
+            assert_int_equal(l.h.seal, d.h.seal);
+            assert_true(mst_shake_key(&d.h, true, one) && mst_shake_key(&l.h, true, other));
+            assert_memory_equal(one, other, sizeof one);
+            assert_true(mst_shake_key(&l.h, false, other));
+            assert_memory_not_equal(one, other, sizeof one);
+        }
+}
+
+static void test_needs_tls(void **state)
+{
+    (void)state;
+    side d = {0}, l = {0};
+    l.options.needs_tls = true;
+    start(&d, MST_ROLE_WORKER, 3, true);
+    start(&l, MST_ROLE_SERVER, 0, false);
+    talk(&d, &l, 1000, -1);
+    expect(
+        &d, &l,
+        "refused by server 0 (127.0.0.1:5000): it accepts connections from other hosts with TLS only; give "
+        "this process --tls, or give all processes of the job --no-tls",
+        "refused worker 3 (10.0.0.3:51234): it does not use TLS; give it --tls, or give all processes of "
+        "the job --no-tls");
+}
+
+/* A dialer without the secret that answers with bytes of the listener. */
 static void test_forged_proof(void **state)
 {
     (void)state;
@@ -162,8 +237,7 @@ static void test_forged_proof(void **state)
     memcpy(forged, l.h.out, MST_SHAKE_PREFIX);
     forged[6] = MST_SHAKE_PROVE;
     mst_put_u16(forged + 8, MST_SHAKE_PROOF);
-    /* The listener's own proof, sent back to it. */
-    memcpy(forged + MST_SHAKE_PREFIX, l.h.out + MST_SHAKE_PREFIX + MST_SHAKE_IDENTITY, MST_SHAKE_PROOF);
+    memcpy(forged + MST_SHAKE_PREFIX, l.h.out + MST_SHAKE_PREFIX, MST_SHAKE_PROOF);
     mst_shake_take(&l.h, forged, sizeof forged);
     assert_int_equal(l.h.state, MST_SHAKE_FAILED);
     assert_non_null(strstr(l.h.text, "secret"));
@@ -201,12 +275,13 @@ static void test_every_byte_counts(void **state)
     start(&l, MST_ROLE_SERVER, 0, false);
     long total = talk(&d, &l, 1000, -1);
     assert_int_equal(total, MST_SHAKE_PREFIX * 4 + MST_SHAKE_IDENTITY * 2 + MST_SHAKE_PROOF * 2);
-    for (long i = 0; i < total - MST_SHAKE_PREFIX; i++) { /* the last message is ACCEPT, after both proofs */
+    for (long i = 0; i < total; i++) {
         d = l = (side){0};
         start(&d, MST_ROLE_WORKER, 3, true);
         start(&l, MST_ROLE_SERVER, 0, false);
         talk(&d, &l, 1000, i);
-        assert_int_not_equal(l.h.state, MST_SHAKE_DONE);
+        if (i < total - MST_SHAKE_PREFIX - MST_SHAKE_PROOF) /* ACCEPT is the last message */
+            assert_int_not_equal(l.h.state, MST_SHAKE_DONE);
         assert_int_not_equal(d.h.state, MST_SHAKE_DONE);
     }
 }
@@ -254,10 +329,18 @@ static void test_refusal_is_cleaned(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_success),     cmocka_unit_test(test_bytes_after_the_end),
-        cmocka_unit_test(test_differences), cmocka_unit_test(test_forged_proof),
-        cmocka_unit_test(test_replay),      cmocka_unit_test(test_every_byte_counts),
-        cmocka_unit_test(test_garbage),     cmocka_unit_test(test_refusal_is_cleaned),
+        cmocka_unit_test(test_success),
+        cmocka_unit_test(test_bytes_after_the_end),
+        cmocka_unit_test(test_differences),
+        cmocka_unit_test(test_forged_proof),
+        cmocka_unit_test(test_listener_proves_last),
+        cmocka_unit_test(test_forged_accept),
+        cmocka_unit_test(test_seals),
+        cmocka_unit_test(test_needs_tls),
+        cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_every_byte_counts),
+        cmocka_unit_test(test_garbage),
+        cmocka_unit_test(test_refusal_is_cleaned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
