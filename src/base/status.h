@@ -21,7 +21,8 @@
     X(ESTOPPED, "stop requested")                                                                            \
     X(EPEER, "a peer failed")                                                                                \
     X(EUNSUPPORTED, "not possible in this build or on this machine")                                         \
-    X(EDONE, "there was nothing to do")
+    X(EDONE, "there was nothing to do")                                                                      \
+    X(EAGAIN, "the job starts again from its last checkpoint")
 
 typedef enum mst_status {
 #define X(name, text) MST_##name,

@@ -7,16 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "job/job_impl.h"
 #include "train/data_identity.h"
 #include "train/settings.h"
 
 #define HELLO_MS  5000
-#define MAX_QUEUE (4ull << 30) /* of replies that a worker has not read; one may be a large model */
+#define RETRY_NS  (20 * MST_MS) /* between two attempts to join the job again */
+#define MAX_QUEUE (4ull << 30)  /* of replies that a worker has not read; one may be a large model */
 #define UNBOUNDED (1ull << 36)
 
 mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const mst_strategy_options *o)
@@ -33,6 +37,31 @@ mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const m
         net.self.incarnation = (uint64_t)getpid();
     snprintf(net.self.job, sizeof net.self.job, "%s", config->cluster->job);
     return net;
+}
+
+bool mst_job_again(mst_job_retry *self, const mst_job_config *config, bool took_part, mst_status *st)
+{
+    double patience = config->train->strategy->start_timeout;
+    mst_error why;
+    mst_error_save(&why, MST_EPEER);
+    if (*st == MST_ETIMEOUT && !took_part && self->since_ns != 0) /* the lost process has no successor */
+        *st = mst_error_restore(&why);
+    if (*st != MST_EAGAIN)
+        return false;
+    if (config->train->stop != NULL && atomic_load(config->train->stop)) {
+        *st = mst_fail_lead(MST_ESTOPPED, "stopped", " while the job started again: %s", why.text);
+        return false;
+    }
+    if (took_part || self->since_ns == 0) {
+        mst_warn("%s; joining the job again", why.text);
+        self->since_ns = mst_now_ns();
+    }
+    if (mst_seconds_since(self->since_ns) < patience) {
+        nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
+        return true;
+    }
+    *st = mst_fail(MST_EPEER, "%s; the job has not started again within %g s", why.text, patience);
+    return false;
 }
 
 json_t *mst_job_join(const mst_job_config *config, const char *role)

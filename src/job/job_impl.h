@@ -8,6 +8,18 @@
 /* Identity, secret and timeouts of this process. */
 mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const mst_strategy_options *o);
 
+/* How often and since when this process has tried to take part in its job again; zeroed at first. */
+typedef struct mst_job_retry {
+    uint64_t since_ns; /* 0: it takes part, or has never done so */
+} mst_job_retry;
+
+/* Whether to take part again: st is MST_EAGAIN, and a stop was not requested, and less than --start-timeout
+ * has passed since the job was left. took_part: the attempt that ended reached the training. Waits a moment.
+ * False: *st is the status to return, with its message: MST_EPEER if no successor of a lost process has
+ * joined.
+ */
+bool mst_job_again(mst_job_retry *self, const mst_job_config *config, bool took_part, mst_status *st);
+
 /* {"role", "index", "same", "cluster"}, for the coordinator to compare. New reference or NULL. */
 json_t *mst_job_join(const mst_job_config *config, const char *role);
 

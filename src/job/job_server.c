@@ -9,6 +9,7 @@
 #include "job/job_impl.h"
 #include "job/pulled_eval.h"
 #include "ps/server.h"
+#include "run/run_dir.h"
 #include "train/run_graph.h"
 #include "train/training.h"
 
@@ -24,6 +25,7 @@ typedef struct server_job {
         char of[24];   /* the process that has them */
     } data[MST_JOB_N_SETS];
     mst_end end;
+    bool began; /* training began since the server last joined */
 } server_job;
 
 /* ---- every server ---- */
@@ -34,7 +36,8 @@ static mst_status server_job_adopt(void *arg, const json_t *message, mst_server_
 {
     server_job *job = arg;
     const mst_job_config *config = job->config;
-    if (config->adopt == NULL || !json_is_true(json_object_get(message, "resume")))
+    if (config->adopt == NULL || !json_is_true(json_object_get(message, "resume")) ||
+        job->training->description != NULL) /* adopted before the job started again */
         return MST_OK;
     TRY(config->adopt(config->adopt_arg, message));
     TRY(mst_training_reload(job->training));
@@ -160,6 +163,8 @@ static mst_status server_job_open(void *arg, const json_t *message, mst_server_s
     server_job *job = arg;
     mst_training *training = job->training;
     TRY(mst_training_build(training, message));
+    job->began = job->config->index != 0;
+    job->end = MST_END_STOPPED;
     out->model = (mst_server_model){.model = training->assembly.model,
                                     .optimizer = &training->optimizer,
                                     .params = &training->assembly.params};
@@ -285,6 +290,7 @@ static void server_job_event(void *arg, const mst_server_event *event)
     char *stopped_by = job->summary->stopped_by;
     switch (event->kind) {
     case MST_SERVER_BEGIN:
+        job->began = true;
         server_job_begin(job, event->placement);
         break;
     case MST_SERVER_EVALUATE:
@@ -398,11 +404,21 @@ static json_t *server_job_manifest(const mst_job_config *config)
     return manifest;
 }
 
+/* The job did not start again: adds how to resume it to the recorded message. */
+static mst_status server_job_add_hint(const server_job *job)
+{
+    char hint[MST_ERROR_MAX / 2];
+    const char *run = mst_run_log_path(job->training->log);
+    mst_run_resume_hint(run != NULL ? run : "RUN", hint, sizeof hint);
+    return mst_fail(MST_EPEER, "%s; %s", mst_error_text(), hint);
+}
+
 mst_status mst_job_server(const mst_job_config *config, const mst_train_callbacks *callbacks,
                           mst_job_summary *summary)
 {
     server_job job = {.config = config, .callbacks = callbacks, .summary = summary, .end = MST_END_STOPPED};
     mst_train_config train = *config->train;
+    mst_job_retry retry = {0};
     json_t *manifest = server_job_manifest(config);
     *summary = (mst_job_summary){.coordinated = config->index == 0};
     train.role = MST_TRAINING_SERVER;
@@ -413,7 +429,12 @@ mst_status mst_job_server(const mst_job_config *config, const mst_train_callback
     if (st == MST_OK) {
         mst_training *training = job.training;
         mst_training_observe(training, 0);
-        st = server_job_serve(&job);
+        do {
+            job.began = false;
+            st = server_job_serve(&job);
+        } while (mst_job_again(&retry, config, job.began, &st));
+        if (st == MST_EPEER && !job.began && training->log != NULL)
+            st = server_job_add_hint(&job);
         if (st != MST_OK && training->log != NULL && summary->workers == NULL)
             st = mst_run_log_give_up(training->log, st);
         mst_training_write_verdict(training);

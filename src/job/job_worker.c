@@ -46,9 +46,10 @@ static mst_status job_worker_join(const mst_job_config *config, const mst_traini
     return st;
 }
 
-static mst_status job_worker_train(const mst_job_config *config, mst_worker *worker, mst_training *training)
+static mst_status job_worker_train(const mst_job_config *config, mst_worker *worker, mst_training *training,
+                                   bool *took_part)
 {
-    mst_worker_counts counts;
+    mst_worker_counts counts = {0};
     const mst_strategy_options *o = &training->strategy_options;
     mst_pulled_eval *evaluation = NULL;
     mst_pulled_eval_options eval = {.model = training->assembly.model,
@@ -83,7 +84,9 @@ static mst_status job_worker_train(const mst_job_config *config, mst_worker *wor
     if (st == MST_OK)
         st = mst_dataset_intact(training->data.dataset);
     json_decref(job.join);
+    mst_train_data_close_sets(&training->data);
     mst_pulled_eval_destroy(evaluation);
+    *took_part = counts.welcomed;
     return st;
 }
 
@@ -98,7 +101,8 @@ static mst_status job_worker_set_up(const mst_job_config *config, mst_training *
     return MST_OK;
 }
 
-static mst_status job_worker_run(const mst_job_config *config)
+/* Takes part in the job once. *training is made by the first call that gets so far. */
+static mst_status job_worker_join_once(const mst_job_config *config, mst_training **training, bool *took_part)
 {
     const mst_strategy_options *o = config->train->strategy;
     mst_worker_options options = {
@@ -112,20 +116,38 @@ static mst_status job_worker_run(const mst_job_config *config)
         .job_ended = config->train->job_ended,
     };
     mst_worker *worker = NULL;
-    mst_training *training = NULL;
     json_t *job = NULL;
+    mst_status st = MST_OK;
+    *took_part = false;
     TRY(mst_worker_new(&options, &worker, &job));
-    mst_status st = config->adopt != NULL ? config->adopt(config->adopt_arg, job) : MST_OK;
+    if (*training != NULL)
+        mst_training_observe(*training, 0);
+    else if (config->adopt != NULL)
+        st = config->adopt(config->adopt_arg, job);
+    if (st == MST_OK && *training == NULL)
+        st = job_worker_set_up(config, training);
     if (st == MST_OK)
-        st = job_worker_set_up(config, &training);
-    if (st == MST_OK)
-        st = job_worker_train(config, worker, training);
+        st = job_worker_train(config, worker, *training, took_part);
     else
         mst_worker_fail(worker, st);
     mst_error error;
     mst_error_save(&error, st);
     json_decref(job);
     mst_worker_destroy(worker);
+    return st == MST_OK ? MST_OK : mst_error_restore(&error);
+}
+
+static mst_status job_worker_run(const mst_job_config *config)
+{
+    mst_training *training = NULL;
+    mst_job_retry retry = {0};
+    mst_status st;
+    bool took_part;
+    do
+        st = job_worker_join_once(config, &training, &took_part);
+    while (mst_job_again(&retry, config, took_part, &st));
+    mst_error error;
+    mst_error_save(&error, st);
     mst_training_destroy(training);
     return st == MST_OK ? MST_OK : mst_error_restore(&error);
 }

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "ps/coordinator_impl.h"
+#include "run/run_dir.h"
 
 mst_status mst_coordinator_init(mst_server *s)
 {
@@ -244,10 +245,23 @@ static mst_status coordinator_finish(mst_server *s)
     return mst_cuts_idle(s) && !s->over ? coordinator_end_well(s) : MST_OK;
 }
 
+void mst_coordinator_roll_back(mst_server *s, const char *why)
+{
+    const char *run = s->co->start.run;
+    char resume_hint[MST_ERROR_MAX / 2];
+    if (mst_heals(s)) {
+        mst_server_fail(s, mst_fail(MST_EAGAIN, "%s", why));
+        return;
+    }
+    mst_run_resume_hint(run != NULL ? run : "RUN", resume_hint, sizeof resume_hint);
+    mst_server_fail(s, mst_fail(MST_EPEER, "%s; its share of the weights is lost; %s", why, resume_hint));
+}
+
 /* The other processes end because this one did: their message and their exit code state it. */
 void mst_coordinator_broadcast_end(mst_server *s)
 {
-    bool own = s->end.code != MST_OK && s->end.code != MST_ESTOPPED && s->end.code != MST_EPEER;
+    bool own = s->end.code != MST_OK && s->end.code != MST_ESTOPPED && s->end.code != MST_EPEER &&
+               s->end.code != MST_EAGAIN;
     mst_error end = s->end;
     if (own) {
         end.code = MST_EPEER;
@@ -270,6 +284,13 @@ mst_status mst_coordinator_advance(mst_server *s)
     if (s->over || co->phase == MST_JOB_START)
         return MST_OK;
     TRY(mst_cuts_settle_best(s));
+    if (co->phase == MST_JOB_RUN && mst_members_none_left(s) && co->outcome.silent_s > 0 && mst_heals(s)) {
+        char why[96];
+        snprintf(why, sizeof why, "this server was silent for %.1f s and all workers left",
+                 co->outcome.silent_s);
+        mst_coordinator_roll_back(s, why);
+        return MST_OK;
+    }
     if (co->phase == MST_JOB_RUN && mst_members_none_left(s)) {
         co->outcome.no_workers = true;
         co->phase = MST_JOB_STOP;

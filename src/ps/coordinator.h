@@ -21,12 +21,16 @@ mst_status mst_coordinator_tick(mst_server *s);
 /* Acts on a change: reports progress, begins cuts, offers rows, ends the job. */
 mst_status mst_coordinator_advance(mst_server *s);
 void mst_coordinator_broadcast_end(mst_server *s);
+/* The state of the job is incomplete, because of `why`: all processes join again, and training continues from
+ * the last complete checkpoint, or from the beginning if there is none. With an engine that does not survive
+ * deaths, the job fails. Takes effect when the server's loop continues: s->over is set. */
+void mst_coordinator_roll_back(mst_server *s, const char *why);
 
 /* ---- coordinator_members.c ---- */
 
 mst_status mst_members_up(mst_server *s, uint32_t peer);
 void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss);
-/* Another server is gone: the job fails, unless the server had no weights yet and may connect again. */
+/* Another server is gone: the job rolls back, unless the server had no weights yet. */
 void mst_members_server_lost(mst_server *s, uint32_t server, const char *why);
 /* A piece of the server's restored floats has left. */
 void mst_restore_sent(mst_server *s, uint32_t server);

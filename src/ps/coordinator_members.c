@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "ps/coordinator_impl.h"
-#include "run/run_dir.h"
 
 #define PIECE_FLOATS (1u << 18) /* restored floats: 1 MB */
 #define WINDOW       4          /* pieces in flight to one server */
@@ -36,6 +35,8 @@ void mst_members_fini(mst_server *s)
 
 mst_status mst_members_up(mst_server *s, uint32_t peer)
 {
+    if (s->over) /* END follows */
+        return MST_OK;
     if (s->co->phase >= MST_JOB_STOP)
         return mst_fail(MST_EPEER, "the job is ending; it is too late to join");
     return mst_ps_send_json(s->net, peer, &(mst_message){.type = MST_PS_JOB}, json_incref(s->options.job));
@@ -426,14 +427,15 @@ static mst_status members_lose(mst_server *s, uint32_t worker)
 void mst_members_server_lost(mst_server *s, uint32_t server, const char *why)
 {
     mst_coordinator *co = s->co;
-    char resume_hint[MST_ERROR_MAX / 2];
     if (!co->joins.placed) {
         co->joins.servers[server].joined = false;
         mst_warn("%s; waiting for server %" PRIu32 " again", why, server);
         return;
     }
-    mst_run_resume_hint(co->start.run != NULL ? co->start.run : "RUN", resume_hint, sizeof resume_hint);
-    mst_server_fail(s, mst_fail(MST_EPEER, "%s; its share of the weights is lost; %s", why, resume_hint));
+    s->hooks->event(
+        s->hooks->arg,
+        &(mst_server_event){.kind = MST_SERVER_DEATH, .role = MST_ROLE_SERVER, .index = server, .text = why});
+    mst_coordinator_roll_back(s, why);
 }
 
 /* A worker that has no work is gone. Logs at most one of these per second. */

@@ -318,7 +318,8 @@ void mst_ps_read_error(const json_t *json, mst_error *out)
     const char *text = "no reason was given";
     json_int_t code = MST_EPEER;
     json_unpack((json_t *)json, "{s:I, s:s}", "code", &code, "text", &text);
-    *out = (mst_error){.code = code >= MST_OK && code <= MST_EUNSUPPORTED ? (mst_status)code : MST_EPEER};
+    bool valid = (code >= MST_OK && code <= MST_EUNSUPPORTED) || code == MST_EAGAIN;
+    *out = (mst_error){.code = valid ? (mst_status)code : MST_EPEER};
     snprintf(out->text, sizeof out->text, "%s", text);
 }
 

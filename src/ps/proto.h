@@ -49,7 +49,8 @@ typedef enum mst_ps_type {
     /* ---- the end ---- */
     MST_PS_REPORT, /* worker to coordinator: JSON: counts and times so far; flags MST_REPORT_* */
     MST_PS_STOP,   /* coordinator to workers: finish the requests in flight, report, wait for END */
-    MST_PS_END,    /* coordinator to all processes: JSON {"code", "text"}: the outcome of the job */
+    MST_PS_END,    /* coordinator to all processes: JSON {"code", "text"}: the outcome of the job; code
+                      MST_EAGAIN: it starts again from its last checkpoint, and all processes join again */
     MST_PS_FAIL,   /* worker or server to coordinator: JSON {"code", "text"}: it cannot continue */
     /* ---- parts of steps, which travel before the rest is computed ---- */
     MST_PS_GRADIENT, /* worker to server: part of the gradient for the list of request m.count, from its float

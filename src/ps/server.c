@@ -320,16 +320,19 @@ mst_status mst_server_run(const mst_server_options *options, const mst_server_ho
     }
     if (s->co != NULL && s->net != NULL)
         mst_coordinator_broadcast_end(s);
-    if (s->co == NULL && s->end.code != MST_OK && s->setup.up)
+    bool again = s->end.code == MST_EAGAIN;
+    if (s->co == NULL && s->end.code != MST_OK && !again && s->setup.up)
         (void)mst_ps_send_error(s->net, s->servers[0], MST_PS_FAIL, &s->end);
     if (s->store != NULL && mst_is_sync(s))
         mst_log(MST_LOG_DEBUG, "server %" PRIu32 " averaged %" PRIu64 " steps; sets %016" PRIx64, s->index,
                 s->steps.applied, s->steps.set_hash);
     mst_spans_detach();
-    mst_records_send_last(s);
+    if (!again)
+        mst_records_send_last(s);
     if (s->net != NULL)
         mst_net_flush(s->net, mst_now_ns() + FLUSH_NS);
-    mst_records_await_last(s);
+    if (!again)
+        mst_records_await_last(s);
     mst_error end = s->end;
     server_fini(s);
     mst_free(s);

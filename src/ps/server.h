@@ -137,7 +137,9 @@ struct mst_server_options {
     struct mst_observe *observe;
 };
 
-/* Serves until the coordinator ends the job. MST_OK: the job succeeded. */
+/* Serves until the coordinator ends the job. MST_OK: the job succeeded. MST_EAGAIN, only with an engine that
+ * survives deaths: a server is lost and the job starts again from its last checkpoint; call this again, with
+ * the same options and hooks. `open` then returns the start of the continued run. */
 mst_status mst_server_run(const mst_server_options *options, const mst_server_hooks *hooks);
 
 #endif

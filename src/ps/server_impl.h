@@ -58,6 +58,12 @@ static inline bool mst_has_quorum(const mst_server *s)
     return mst_is_sync(s) && s->options.quorum < s->options.n_workers;
 }
 
+/* Lost processes have successors that connect again. */
+static inline bool mst_heals(const mst_server *s)
+{
+    return s->options.engine->survives_death;
+}
+
 /* Ends the server's loop with the status and its recorded message. */
 void mst_server_fail(mst_server *s, mst_status status);
 

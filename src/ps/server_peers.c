@@ -35,6 +35,21 @@ static mst_status peers_remember(mst_server *s, uint32_t peer, mst_peer_kind kin
     return MST_OK;
 }
 
+/* A server connects whose predecessor is not reported as lost yet. */
+static void peers_replace_server(mst_server *s, uint32_t server)
+{
+    char name[128], why[192];
+    uint32_t before = s->servers[server];
+    if (before == MST_PEER_NONE)
+        return;
+    mst_net_name_of(s->net, before, name, sizeof name);
+    snprintf(why, sizeof why, "%s was started again", name);
+    mst_net_drop(s->net, before, "this server was started again");
+    mst_server_peer_forget(s, before);
+    s->servers[server] = MST_PEER_NONE;
+    mst_members_server_lost(s, server, why);
+}
+
 static mst_status peers_accept(mst_server *s, uint32_t peer, const mst_identity *who)
 {
     bool worker = who->role == MST_ROLE_WORKER;
@@ -58,6 +73,8 @@ static mst_status peers_accept(mst_server *s, uint32_t peer, const mst_identity 
                         who->index);
     }
     uint32_t *place = worker ? &s->workers[who->index].peer : &s->servers[who->index];
+    if (!worker && mst_heals(s))
+        peers_replace_server(s, who->index);
     if (*place != MST_PEER_NONE) {
         char name[128];
         mst_net_name_of(s->net, *place, name, sizeof name);
@@ -193,6 +210,10 @@ void mst_server_peer_down(void *arg, uint32_t peer, const mst_net_loss *loss)
         peers_lose_worker(s, worker, loss);
     } else if (s->index != 0 && (server == 0 || peer == s->servers[0])) {
         s->setup.up = false;
+        if (mst_heals(s) && why->code == MST_EPEER && loss->reason != MST_NET_REFUSED) {
+            mst_server_fail(s, mst_fail(MST_EAGAIN, "%s", why->text));
+            return;
+        }
         mst_server_fail(
             s, s->setup.ready && why->code == MST_EPEER
                    ? mst_fail(MST_EPEER,

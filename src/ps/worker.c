@@ -265,13 +265,14 @@ mst_status mst_worker_run(mst_worker *self, const mst_worker_job *job, mst_worke
         st = mst_worker_link_lost(&self->link, st);
     if (self->link.ended)
         st = mst_worker_link_end_status(&self->link);
-    else if (st != MST_OK)
+    else if (st != MST_OK && st != MST_EAGAIN)
         mst_worker_fail(self, st);
     mst_error error;
     mst_error_save(&error, st);
     mst_worker_overlap_fini(&self->overlap);
     mst_worker_eval_fini(&self->eval);
     *counts = self->report.counts;
+    counts->welcomed = self->welcome != NULL;
     mst_spans_detach();
     mst_client_destroy(self->client);
     self->client = self->pipeline.client = self->gradient.client = NULL;

@@ -45,6 +45,13 @@ static mst_status worker_dropped(const mst_worker *self, uint32_t server, const 
                     others ? "the job continues without it" : "no other worker is left");
 }
 
+/* Whether the lost server has a successor, to which this worker connects. */
+static bool worker_heals(const mst_worker *self, const mst_net_loss *loss)
+{
+    return self->options.engine->survives_death && loss->error.code == MST_EPEER &&
+           (loss->reason == MST_NET_DIED || loss->reason == MST_NET_CLOSED || loss->reason == MST_NET_SILENT);
+}
+
 /* A server is lost during training. */
 static mst_status worker_server_lost(const mst_worker *self, uint32_t server, const mst_net_loss *loss)
 {
@@ -73,7 +80,9 @@ static void worker_on_down(void *arg, uint32_t peer, const mst_net_loss *loss)
     bool was_up = link->up[s];
     link->up[s] = false;
     link->n_up -= was_up;
-    if (link->starting && !was_up && why->code == MST_ETIMEOUT) {
+    if (worker_heals(self, loss)) {
+        mst_worker_link_note(link, mst_fail(MST_EAGAIN, "%s", why->text), s == 0);
+    } else if (link->starting && !was_up && why->code == MST_ETIMEOUT) {
         char missing[MST_ERROR_MAX / 2];
         mst_worker_link_missing(link, missing, sizeof missing);
         mst_worker_link_note(link,

@@ -460,14 +460,20 @@ static void eval_set_fini(mst_eval_set *set)
 {
     mst_evaluator_destroy(set->evaluator);
     mst_dataset_destroy(set->dataset);
+    *set = (mst_eval_set){0};
+}
+
+void mst_train_data_close_sets(mst_train_data *self)
+{
+    eval_set_fini(&self->test);
+    eval_set_fini(&self->valid);
 }
 
 void mst_train_data_fini(mst_train_data *self)
 {
     json_decref(self->reading);
     mst_free(self->columns);
-    eval_set_fini(&self->test);
-    eval_set_fini(&self->valid);
+    mst_train_data_close_sets(self);
     mst_feed_destroy(self->feed);
     mst_dataset_destroy(self->dataset);
     if (self->cached.table != NULL)

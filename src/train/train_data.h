@@ -47,6 +47,7 @@ void mst_train_data_warn(const mst_train_data *self);
  * evaluators later. */
 mst_status mst_train_data_open_sets(mst_train_data *self, const mst_assembly *assembly,
                                     const mst_params *params, const atomic_bool *stop);
+void mst_train_data_close_sets(mst_train_data *self); /* those that are open */
 
 /* Makes the feed. lanes: n_lanes, max_take, any_keys, shard, n_shards and stop are used. */
 mst_status mst_train_data_make_feed(mst_train_data *self, const mst_model *model,

@@ -70,6 +70,10 @@ mst_status mst_training_build(mst_training *self, const json_t *description)
     mst_shape shape;
     TRY(mst_model_from_json(json_object_get(description, "model"), "the first worker's description", &options,
                             &shape));
+    if (self->log != NULL) /* the job starts again: the save under way uses the model before */
+        mst_run_log_save_abandon(self->log);
+    mst_training_close_start(self);
+    mst_assembly_fini(&self->assembly);
     TRY(training_init_model(self, &options, &shape));
     mst_optimizer_start(&self->optimizer, &self->assembly.params);
     json_decref(self->description);
@@ -178,7 +182,7 @@ typedef enum start_use {
 } start_use;
 
 static mst_status training_use_start(mst_training *self, const char *path, mst_checkpoint_meta *meta,
-                                     start_use use)
+                                     start_use use, bool resumes)
 {
     const mst_train_options *o = &self->options;
     const json_t *description = self->description;
@@ -191,12 +195,11 @@ static mst_status training_use_start(mst_training *self, const char *path, mst_c
                              dataset != NULL ? dataset->name : "the training data"));
     TRY(mst_checkpoint_fits(path, meta->model, json_object_get(description, "model"),
                             self->config.data->features != 0));
-    self->has_slots = o->resume;
+    self->has_slots = resumes;
     if (use == START_LOAD)
-        return mst_checkpoint_load(path, &self->assembly.params, slots, o->resume);
-    return use == START_OPEN
-               ? mst_checkpoint_open(path, &self->assembly.params, slots, o->resume, &self->start)
-               : MST_OK;
+        return mst_checkpoint_load(path, &self->assembly.params, slots, resumes);
+    return use == START_OPEN ? mst_checkpoint_open(path, &self->assembly.params, slots, resumes, &self->start)
+                             : MST_OK;
 }
 
 /* Uses the checkpoint of --resume or --init-from, if there is one. plan as in mst_training_start_log. */
@@ -205,15 +208,18 @@ static mst_status training_start(mst_training *self, start_use use, json_t **pla
     const mst_train_options *o = &self->options;
     mst_checkpoint_meta meta = {0};
     char *path = NULL;
-    bool best;
+    bool best, resumes = o->resume;
+    mst_status st = resumes ? mst_checkpoint_find(o->run, &path) : MST_OK;
     *plan = NULL;
-    if (!o->resume && o->init_from == NULL)
-        return MST_OK;
-    mst_status st = o->resume ? mst_checkpoint_find(o->run, &path)
-                              : mst_checkpoint_find_model(o->init_from, false, &path, &best);
-    if (st == MST_OK)
-        st = training_use_start(self, path, &meta, use);
-    if (st == MST_OK && o->resume && self->log != NULL) {
+    if (st == MST_EINPUT && self->continued != NULL) { /* nothing was saved before the loss */
+        resumes = false;
+        st = MST_OK;
+    }
+    if (st == MST_OK && !resumes && o->init_from != NULL)
+        st = mst_checkpoint_find_model(o->init_from, false, &path, &best);
+    if (st == MST_OK && path != NULL)
+        st = training_use_start(self, path, &meta, use, resumes);
+    if (st == MST_OK && resumes && self->log != NULL) {
         mst_run_log_resume(self->log, &meta);
         if (!mst_run_log_has_new_data(self->log))
             *plan = json_incref(json_object_get(meta.extra, "plan"));
@@ -223,8 +229,32 @@ static mst_status training_start(mst_training *self, start_use use, json_t **pla
     return st;
 }
 
+/* The job starts again: its run continues from the last checkpoint, or from the beginning. */
+static mst_status training_continue(mst_training *self)
+{
+    mst_train_options *o = &self->options;
+    const char *path = mst_run_log_path(self->log);
+    if (path == NULL)
+        return mst_fail(MST_EEXIST,
+                        "the run's folder was deleted and is another run's: train into another one");
+    char *copy = mst_strdup(path);
+    if (copy == NULL)
+        return mst_fail_memory();
+    mst_run_log_destroy(self->log); /* waits for the checkpoint that is being written */
+    self->log = NULL;
+    mst_free(self->continued);
+    o->run = self->continued = copy;
+    o->resume = true;
+    o->overwrite = false;
+    if (o->resume_data == MST_RESUME_NEW)
+        o->resume_data = MST_RESUME_AUTO;
+    return MST_OK;
+}
+
 mst_status mst_training_start_log(mst_training *self, json_t **plan)
 {
+    if (self->log != NULL)
+        TRY(training_continue(self));
     TRY(mst_run_schedule_check(&self->schedule, &self->options, self->assembly.model->n_scores));
     TRY(training_make_log(self));
     return training_start(self, START_OPEN, plan);
@@ -360,6 +390,7 @@ void mst_training_destroy(mst_training *self)
     mst_assembly_fini(&self->assembly);
     json_decref(self->description);
     json_decref(self->workers);
+    mst_free(self->continued);
     mst_free(self);
 }
 

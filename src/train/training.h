@@ -40,8 +40,9 @@ typedef struct mst_training {
     mst_run_log *log;       /* local, rank 0, server 0; else NULL */
     mst_observe *observe;   /* NULL: none, or not started */
     mst_checkpoint
-        *start;     /* server 0: the checkpoint that the run starts from, until it is closed; or NULL */
-    bool has_slots; /* and it has optimizer state that the run continues with */
+        *start;      /* server 0: the checkpoint that the run starts from, until it is closed; or NULL */
+    bool has_slots;  /* and it has optimizer state that the run continues with */
+    char *continued; /* server 0: the run that continues because the job started again; or NULL */
     uint64_t report_every; /* steps; 0: by time only */
     json_t *workers;       /* report of each process, once the run is over; NULL: there is one process */
 } mst_training;
@@ -74,6 +75,8 @@ mst_status mst_training_reload(mst_training *self);
 mst_status mst_training_build(mst_training *self, const json_t *description);
 
 /* Server 0, after build: makes the run log; opens the checkpoint of --resume or --init-from as self->start.
+ * If there is a run log, the job starts again: its run continues from its last checkpoint, or from the
+ * beginning.
  * *plan: the rows left to train on, from the checkpoint (mst_run_log_plan); a new reference, or NULL. */
 mst_status mst_training_start_log(mst_training *self, json_t **plan);
 

@@ -48,17 +48,17 @@ for mode in sync async; do
   said w0 '^muster: this worker was silent for [0-9.]+ s and server [01] dropped it; the job continues without it$'
 done
 
-# A server is stopped: workers report that it is silent, and it reports this itself when it continues.
+# A server is stopped: workers report that it is silent and join again when it continues.
 rm -rf run
 job 1 2 $common --run run --test t.cache --eval-every $every --mode sync --peer-timeout 2
 wait_for s0 'step .* test +loss'
 signal s0 STOP
-ends_all 3 w0 w1
-for w in w0 w1; do said $w '^muster: server 0 .* has been silent for [0-9.]+ s: .*; this worker ends; if the job has ended too, '; done
+for w in w0 w1; do wait_for $w 'warning: server 0 .* has been silent for [0-9.]+ s: .*; joining the job again'; done
 signal s0 CONT
-ends s0 3
+wait_for s0 'warning: this server was silent for [0-9.]+ s and all workers left; joining the job again'
+continues "the job does not start again after server 0 was stopped"
 ! grep -q ',death,' run/marks.csv || fail "workers that left a silent server are marked as dead"
-said s0 '^muster: this server was silent for [0-9.]+ s and all workers left; the weights are saved; continue with --resume'
+stops w0 w1
 
 # While a worker is stopped, the progress line shows that no step was done and names it, without a time that is left.
 for mode in sync async; do

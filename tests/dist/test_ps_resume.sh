@@ -19,30 +19,29 @@ steps_saved() {
   ls run/checkpoints | sed -n 's/^step-0*//p' | sort -n | tail -n 1
 }
 
-# ---- a server dies: all processes end and print how to resume ----
+# ---- a server dies and has no successor: all processes end, and server 0 prints how to resume ----
 for dead in 1 0; do
   rm -rf run
-  job 2 2 $common --run run --mode async --checkpoint-every $every
+  job 2 2 ${common/--epochs 1/--epochs 4} --run run --mode async --checkpoint-every $every --start-timeout 3
+  for i in 0 1; do wait_for s0 "worker $i .*takes part"; done
   until_true 20 "no checkpoint" saved
   killed s$dead
   for name in s$((1 - dead)) w0 w1; do
-    ends $name 3 4
-    said $name "^muster: .*server $dead.*--resume"
-    [ $dead = 0 ] || said $name "^muster: .*--run run --resume$"
+    ends $name 3
+    said $name "^muster: .*server $dead"
   done
-  resumes $((dead + 1)) $((3 - dead)) $rows
+  [ $dead = 0 ] || said s0 "^muster: .*--run run --resume$"
+  resumes $((dead + 1)) $((3 - dead)) $((4 * rows))
 done
 
 # ---- the same where nothing was saved: they do not say that it can be resumed ----
 for dead in 1 0; do
   rm -rf run
-  job 2 1 $common --run run --mode async --test t.cache --eval-every $every
+  job 2 1 $common --run run --mode async --test t.cache --eval-every $every --start-timeout 3
   wait_for s0 'step .* test +loss'
   killed s$dead
   ends_all 3 s$((1 - dead)) w0
-  said w0 "^muster: .*server $dead.*(;|, and) no checkpoint was saved; start again with --checkpoint-every$"
   [ $dead = 0 ] || said s0 "^muster: .*server 1.*; no checkpoint was saved; start again with --checkpoint-every$"
-  [ $dead = 1 ] || said s1 "^muster: .*server 0.* if it has saved a checkpoint$"
   [ $dead = 0 ] || grep -q '"state": "failed"' run/manifest.json || fail "the manifest does not say that the run failed"
 done
 
