@@ -343,6 +343,7 @@ static void server_job_set_options(const server_job *job, mst_server_options *ou
     out->shuffle_rows = (uint64_t)job->training->options.shuffle_rows;
     out->dense_model = o->dense_model;
     out->shard = (mst_shard_kind)o->shard;
+    out->on_nan = (mst_on_nan)o->on_nan;
 }
 
 static mst_status server_job_serve(server_job *job)

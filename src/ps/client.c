@@ -18,6 +18,7 @@
 #include "ps/client.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -456,8 +457,21 @@ static mst_status client_check_send(const mst_client *self, const mst_push *push
     return MST_OK;
 }
 
+/* Whether the gradient arrives without NaN and infinite values. */
+static bool client_is_finite(const mst_client *self, const client_request *s, const float *g)
+{
+    for (uint32_t k = 0; k < self->n_servers; k++)
+        for (size_t i = 0; i < s->shares[k].n_runs; i++) {
+            const run *r = &s->shares[k].runs[i];
+            if (!mst_float_encodes_finite(self->options.wire, g + r->first, (size_t)r->count))
+                return false;
+        }
+    return true;
+}
+
 mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull)
 {
+    mst_push declared;
     if (push == NULL && pull == MST_NO_REQUEST)
         return MST_OK;
     if (self->lost)
@@ -482,6 +496,11 @@ mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull
         m.count = from->pull;
         m.step = push->step;
         from->pushable = false;
+        if (push->rows > 0 && !client_is_finite(self, from, push->g)) { /* all servers leave it out */
+            declared = *push;
+            declared.loss = NAN;
+            push = &declared;
+        }
     }
     reply->state = REQUEST_FLIGHT;
     reply->number = m.request;

@@ -22,6 +22,11 @@ static bool rows_streams(const mst_coordinator *co)
     return co->rows.sharding == MST_SHARDING_STATIC || co->rows.sharding == MST_SHARDING_LOCAL;
 }
 
+bool mst_rows_are_streams(const mst_server *s)
+{
+    return rows_streams(s->co);
+}
+
 static uint64_t rows_least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;

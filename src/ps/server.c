@@ -309,7 +309,7 @@ mst_status mst_server_run(const mst_server_options *options, const mst_server_ho
         mst_span_keep(MST_PHASE_IDLE);
         mst_records_trace_queue(s);
         mst_records_tick(s);
-        mst_server_expel_stuck(s);
+        mst_server_expel_faulty(s);
         mst_cut_check_markers(s);
         if (st == MST_OK && !s->over && s->co != NULL)
             st = mst_coordinator_tick(s);

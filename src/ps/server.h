@@ -25,6 +25,13 @@
 #include "ps/placement.h"
 #include "strategy/progress.h"
 
+/* --on-nan: a worker computes a gradient with NaN or infinite values. Its push never counts. */
+typedef enum mst_on_nan {
+    MST_ON_NAN_STOP, /* MST_NAN_MAX of one worker in a row end the job */
+    MST_ON_NAN_DROP, /* the worker is dropped */
+} mst_on_nan;
+#define MST_NAN_MAX 3
+
 /* The model and the memory for it. */
 typedef struct mst_server_model {
     const mst_model *model;
@@ -130,6 +137,7 @@ struct mst_server_options {
     uint64_t shuffle_rows;
     bool dense_model;
     mst_shard_kind shard;
+    mst_on_nan on_nan;
     json_t *join; /* sent to the coordinator, which compares it with its own; borrowed */
     json_t *job;  /* coordinator: sent to joining processes, {"resume": bool, "options", "files"}; borrowed */
     const atomic_bool *stop; /* set: the job ends, with a checkpoint; or NULL */

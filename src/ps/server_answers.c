@@ -2,6 +2,8 @@
 #include "observe/spans.h"
 #include "ps/server_impl.h"
 
+#define UNREAD "it requests weights and does not read them"
+
 mst_status mst_answer_body(mst_server *s, uint32_t worker, const mst_store_request *r, uint32_t flags,
                            mst_body *body, size_t size)
 {
@@ -12,7 +14,7 @@ mst_status mst_answer_body(mst_server *s, uint32_t worker, const mst_store_reque
                                      : mst_body_lend(&s->bodies, peer, &m, body, size);
     mst_records_trace_queue(s);
     if (st == MST_ETIMEOUT)
-        s->workers[worker].stuck = true;
+        s->workers[worker].fault = UNREAD;
     return mst_unless_gone(st);
 }
 
@@ -46,19 +48,19 @@ static mst_status answers_send_part(mst_server *s, uint32_t worker, const mst_st
     }
     mst_records_trace_queue(s);
     if (st == MST_ETIMEOUT)
-        s->workers[worker].stuck = true;
+        s->workers[worker].fault = UNREAD;
     return mst_unless_gone(st);
 }
 
 mst_status mst_answer_parts(mst_server *s, uint32_t worker, const mst_store_request *r, uint64_t at)
 {
     mst_server_worker *w = &s->workers[worker];
-    if (!mst_answer_in_parts(r) || w->peer == MST_PEER_NONE || w->stuck)
+    if (!mst_answer_in_parts(r) || w->peer == MST_PEER_NONE || w->fault != NULL)
         return MST_OK;
     uint32_t part = r->head.part_floats;
     uint64_t there = mst_key_list_below(r->pulled, at), all = mst_key_list_range_floats(r->pulled);
     mst_phase before = mst_span_enter(MST_PHASE_SERVE);
-    while (w->answered + part <= there && w->answered + part < all && !w->stuck) {
+    while (w->answered + part <= there && w->answered + part < all && w->fault == NULL) {
         TRY(answers_send_part(s, worker, r, w->answered, part));
         w->answered += part;
     }

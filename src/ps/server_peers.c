@@ -141,7 +141,9 @@ mst_status mst_server_enter(mst_server *s, uint32_t worker, const mst_message *m
 static void peers_lose_worker(mst_server *s, uint32_t worker, const mst_net_loss *why)
 {
     s->workers[worker].peer = MST_PEER_NONE;
-    s->workers[worker].stuck = s->workers[worker].member = false;
+    s->workers[worker].fault = NULL;
+    s->workers[worker].n_nan = 0;
+    s->workers[worker].member = false;
     s->workers[worker].marker = 0;
     mst_cut_forget(s, worker);
     if (s->co != NULL) {
@@ -188,11 +190,11 @@ void mst_server_expel_server(mst_server *s, uint32_t server, const char *why)
     mst_members_server_lost(s, server, text);
 }
 
-void mst_server_expel_stuck(mst_server *s)
+void mst_server_expel_faulty(mst_server *s)
 {
     for (uint32_t w = 0; w < s->options.n_workers && !s->over; w++)
-        if (s->workers[w].stuck)
-            mst_server_expel(s, w, "it requests weights and does not read them");
+        if (s->workers[w].fault != NULL)
+            mst_server_expel(s, w, s->workers[w].fault);
 }
 
 void mst_server_peer_down(void *arg, uint32_t peer, const mst_net_loss *loss)

@@ -46,8 +46,8 @@ void mst_server_expel_server(mst_server *s, uint32_t server, const char *why);
 mst_status mst_server_check_member(const mst_server *s, uint32_t peer, uint16_t type);
 /* MEMBER: the coordinator has admitted the worker. */
 mst_status mst_server_enter(mst_server *s, uint32_t worker, const mst_message *m);
-/* Drops the workers that request weights and do not read them. */
-void mst_server_expel_stuck(mst_server *s);
+/* Drops the workers that have a fault (mst_server_worker). */
+void mst_server_expel_faulty(mst_server *s);
 void mst_server_peers_fini(mst_server *s);
 
 /* A failed send to a peer that is gone is no failure: the loss is reported separately. */

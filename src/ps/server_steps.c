@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "observe/observe.h"
 #include "observe/trace_file.h"
@@ -197,16 +198,20 @@ static mst_status steps_drop_late(mst_server *s, uint64_t step, const uint64_t *
     return MST_OK;
 }
 
-/* Whether all pushes that the coordinator counts for the next step have arrived. */
-static bool steps_decided_here(const mst_server *s, uint64_t step, mst_step_close *close)
+/* Whether all pushes that the coordinator counts for the next step have arrived. A worker that has skipped
+ * the step here is dropped. */
+static bool steps_decided_here(mst_server *s, uint64_t step, mst_step_close *close)
 {
     if (s->steps.n_closes == 0 || s->steps.closes[0].step != step)
         return false;
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
-        const mst_server_worker *w = &s->workers[i];
-        if (mst_bit(s->steps.closes[0].workers, i) && !mst_steps_waits_for(w, step) &&
-            !steps_given_up(w, step))
-            return false;
+        mst_server_worker *w = &s->workers[i];
+        if (!mst_bit(s->steps.closes[0].workers, i) || mst_steps_waits_for(w, step) ||
+            steps_given_up(w, step))
+            continue;
+        if (w->pending && w->label > step)
+            w->fault = "it has not pushed for a step that the coordinator counts its push for";
+        return false;
     }
     *close = s->steps.closes[0];
     return true;
@@ -307,16 +312,19 @@ static mst_status steps_push_later(mst_server *s, uint32_t worker, const mst_mes
     if (w->pending)
         return mst_fail(MST_EPEER, "a push for step %" PRIu64 " while that for step %" PRIu64 " is waiting",
                         m->step, w->label);
-    if (m->step <= s->steps.applied && !(r->flags & MST_STEP_EXHAUSTED)) {
-        if (!mst_has_quorum(s))
-            return mst_fail(MST_EPEER, "a push for step %" PRIu64 ", but %" PRIu64 " steps are done", m->step,
-                            s->steps.applied);
+    /* with a quorum a worker may be late, and with several servers it may know of steps before this one */
+    bool exhausted = (r->flags & MST_STEP_EXHAUSTED) != 0, late = !exhausted && m->step <= s->steps.applied,
+         early = !exhausted && m->step > s->steps.applied + 1;
+    if (mst_has_quorum(s) ? early && s->co != NULL : late || early)
+        return mst_fail(MST_EPEER, "a push for step %" PRIu64 ", but %" PRIu64 " steps are done", m->step,
+                        s->steps.applied);
+    if (late) {
         if (s->co != NULL)
             mst_pace_dropped(s, worker, r);
         return mst_answer(s, worker, r, MST_VALUES_DROPPED);
     }
     w->pending = true;
-    w->exhausted = (r->flags & MST_STEP_EXHAUSTED) != 0;
+    w->exhausted = exhausted;
     w->label = m->step;
     w->request = *r;
     w->body = *body;
@@ -329,6 +337,45 @@ static mst_status steps_push_later(mst_server *s, uint32_t worker, const mst_mes
 
 /* ---- messages ---- */
 
+/* Fails if a push has more rows than any work item has. */
+static mst_status steps_check_rows(const mst_server *s, const mst_store_request *r)
+{
+    uint32_t most = s->options.batch > s->options.global_batch ? s->options.batch : s->options.global_batch;
+    if (r->head.rows > most)
+        return mst_fail(MST_EPEER, "a push of %" PRIu32 " rows; it has at most %" PRIu32, r->head.rows, most);
+    if (s->co != NULL && r->flags & MST_STEP_EXHAUSTED && !mst_rows_are_streams(s))
+        return mst_fail(MST_EPEER, "a push that ends its epoch, which the coordinator does");
+    return MST_OK;
+}
+
+/* A push whose worker declares it not finite: its rows are used up and it has no effect. */
+static mst_status steps_take_nan(mst_server *s, uint32_t worker, const mst_message *m, mst_store_request *r)
+{
+    mst_server_worker *w = &s->workers[worker];
+    uint64_t step = mst_is_sync(s) ? m->step : s->steps.applied + 1, now = mst_now_ns();
+    if (s->options.on_nan == MST_ON_NAN_DROP)
+        return mst_fail(MST_EPEER, "a gradient with NaN or infinite values for step %" PRIu64, step);
+    if (++w->n_nan >= MST_NAN_MAX && s->co != NULL) {
+        mst_server_fail(s, mst_fail(MST_EINPUT,
+                                    "worker %" PRIu32 " computed %d gradients with NaN or infinite values in "
+                                    "a row, the last for step %" PRIu64
+                                    "; lower --lr, set --clip-norm or check its rows",
+                                    worker, MST_NAN_MAX, step));
+        return MST_OK;
+    }
+    if (s->co != NULL) {
+        if (s->steps.nan_ns == 0 || now - s->steps.nan_ns >= MST_S)
+            mst_warn("worker %" PRIu32 " computed a gradient with NaN or infinite values for step %" PRIu64
+                     "; its push does not count",
+                     worker, step);
+        s->steps.nan_ns = now;
+        mst_pace_dropped(s, worker, r);
+    }
+    r->head.rows = 0;
+    r->head.loss = r->head.weight = 0;
+    return MST_OK;
+}
+
 static mst_status steps_take_step(mst_server *s, uint32_t worker, const mst_message *m, mst_body **body,
                                   mst_staged *staged)
 {
@@ -339,6 +386,15 @@ static mst_status steps_take_step(mst_server *s, uint32_t worker, const mst_mess
         return mst_fail(MST_EPEER, "%s", mst_error_text());
     if (!(m->flags & MST_STEP_PUSH))
         return mst_answer(s, worker, &r, 0);
+    TRY(steps_check_rows(s, &r));
+    if (r.nan)
+        TRY(steps_take_nan(s, worker, m, &r));
+    else
+        s->workers[worker].n_nan = 0;
+    if (s->over)
+        return MST_OK;
+    if (r.nan && (!mst_is_sync(s) || mst_has_quorum(s)))
+        return mst_answer(s, worker, &r, MST_VALUES_DROPPED);
     if (mst_is_sync(s))
         return steps_push_later(s, worker, m, &r, body, &staged->body);
     mst_span_step(m->step);

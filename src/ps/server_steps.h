@@ -20,12 +20,13 @@ _Static_assert(MST_WORKER_MAX == 64 * MST_WORKER_WORDS, "a bitmap has one bit pe
 typedef struct mst_server_worker {
     uint32_t peer; /* MST_PEER_NONE: not connected */
     uint64_t incarnation;
-    bool member;        /* the coordinator has admitted the process of this connection */
-    bool gone;          /* lost, or left */
-    uint64_t gone_from; /* sync: the first step that its pushes do not count for */
-    bool stuck;         /* it requests weights and does not read them; the loop drops it, outside of a step */
-    bool exhausted;     /* no rows until the next epoch */
-    uint32_t marker;    /* the newest cut it has marked; */
+    bool member;                     /* the coordinator has admitted the process of this connection */
+    bool gone;                       /* lost, or left */
+    uint64_t gone_from;              /* sync: the first step that its pushes do not count for */
+    const char *fault;               /* not NULL: the loop drops it for this reason, outside of a step */
+    uint32_t n_nan;                  /* its last pushes in a row that were not finite */
+    bool exhausted;                  /* no rows until the next epoch */
+    uint32_t marker;                 /* the newest cut it has marked; */
     uint64_t marker_step, marker_ns; /* one that is not announced yet: sync: its version; and when it came */
     /* sync: the push that waits for its step */
     bool pending;
@@ -59,6 +60,7 @@ typedef struct mst_server_steps {
     mst_step_close *closes; /* decisions that are not carried out yet */
     size_t n_closes, close_capacity;
     mst_held_step *held, **held_tail;
+    uint64_t nan_ns;   /* when a push that was not finite was last logged; 0: never */
     uint64_t set_hash; /* sync: of all (step, worker) that were averaged, in order */
 } mst_server_steps;
 

@@ -11,6 +11,7 @@
  * packed key takes at least 1/32 of a byte.
  * 3. A message that is refused changes no list except the one at its own place, which is then unknown. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -244,6 +245,17 @@ static mst_status store_read_push(const mst_store *self, uint32_t worker, const 
     return MST_OK;
 }
 
+/* Of a push without rows nothing is used. */
+static mst_status store_check_finite(mst_store_request *r)
+{
+    r->nan = r->head.rows > 0 && isnan(r->head.loss);
+    if (r->nan || r->head.rows == 0)
+        return MST_OK;
+    if (!isfinite(r->head.weight) || !mst_float_finite(r->wire, r->values, r->head.push_floats))
+        return mst_fail(MST_EINPUT, "a gradient with NaN or infinite values");
+    return MST_OK;
+}
+
 mst_status mst_store_read(mst_store *self, uint32_t worker, const mst_message *m, const void *body,
                           const mst_store_parts *parts, void *values, mst_store_request *out)
 {
@@ -263,6 +275,7 @@ mst_status mst_store_read(mst_store *self, uint32_t worker, const mst_message *m
     if (m->flags & MST_STEP_PUSH) {
         TRY(store_read_push(self, worker, m, parts, values, at, &r));
         at += head.push_floats * mst_float_size(r.wire);
+        TRY(store_check_finite(&r));
     }
     if (m->flags & MST_STEP_PULL) {
         if (r.pushed != NULL && m->count % MST_LISTS == m->request % MST_LISTS)

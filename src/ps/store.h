@@ -41,6 +41,7 @@ typedef struct mst_store_request {
     const mst_key_list *pushed; /* their list, and its request */
     uint32_t pushed_request;
     const mst_key_list *pulled; /* NULL: no pull */
+    bool nan;                   /* the worker declares that its gradient is not finite, with a loss of NaN */
 } mst_store_request;
 
 /* A push that arrives in parts before its STEP: from the end of its values to the beginning, which the STEP
@@ -58,10 +59,10 @@ typedef struct mst_store_parts {
 mst_status mst_store_part(const mst_store *self, uint32_t worker, const mst_message *m,
                           const mst_store_parts *parts, mst_store_parts *next);
 
-/* Checks a STEP from a worker and keeps its pull list. The body must stay until the request is applied. The
- * error of a failure describes the fault of the message; the caller then drops the worker. parts: of its
- * push that arrived before (NULL: none); the floats of the body are copied to theirs, in values, which must
- * stay until the request is applied. */
+/* Checks a STEP from a worker and keeps its pull list. A gradient that is not finite must be declared. The
+ * body must stay until the request is applied. The error of a failure describes the fault of the message; the
+ * caller then drops the worker. parts: of its push that arrived before (NULL: none); the floats of the body
+ * are copied to theirs, in values, which must stay until the request is applied. */
 mst_status mst_store_read(mst_store *self, uint32_t worker, const mst_message *m, const void *body,
                           const mst_store_parts *parts, void *values, mst_store_request *out);
 

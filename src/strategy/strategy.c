@@ -163,6 +163,14 @@ const mst_option mst_strategy_option_table[] = {
              "index, IDX), otherwise static; static: each worker takes every N-th block of the files; local: "
              "each worker takes all rows of its own files.",
      .needs = {{PS_ONLY}}},
+    {.name = "on-nan",
+     .type = MST_OPTION_CHOICE,
+     .offset = FIELD(on_nan),
+     .fallback = "stop",
+     .choices = "stop|drop",
+     .help = "When a worker computes a gradient with NaN or infinite values, its push does not count. stop: "
+             "end the job after three in a row of one worker; drop: continue without the worker.",
+     .needs = {{PS_ONLY}}},
     {.name = "peer-timeout",
      .type = MST_OPTION_REAL,
      .offset = FIELD(peer_timeout),

@@ -250,3 +250,56 @@ void mst_float_decode(mst_float_format wire, const void *in, size_t n, float *ou
 {
     mst_float_decode_with(mst_isa_best(), wire, in, n, out);
 }
+
+/* ---- finite values ---- */
+
+#define FINITE_BLOCK 4096        /* floats between checks of the result */
+#define BF16_LIMIT   0x7F7F8000u /* from here on a float rounds to the infinity of bf16 */
+
+/* Bit 31 of the sum is set from `limit` on, a float without its sign. */
+INLINE bool below_limit(const uint8_t *in, size_t n, uint32_t limit)
+{
+    uint32_t any = 0, more = 0x80000000u - limit;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, in + 4 * i, sizeof bits);
+        any |= (bits & 0x7FFFFFFF) + more;
+    }
+    return any >> 31 == 0;
+}
+
+INLINE bool halves_finite(const uint8_t *in, size_t n, uint16_t infinity)
+{
+    uint16_t any = 0, more = (uint16_t)(0x8000u - infinity);
+    for (size_t i = 0; i < n; i++) {
+        uint16_t bits;
+        memcpy(&bits, in + 2 * i, sizeof bits);
+        any |= (uint16_t)((bits & infinity) + more);
+    }
+    return any >> 15 == 0;
+}
+
+bool mst_float_finite(mst_float_format wire, const void *in, size_t n)
+{
+    const uint8_t *at = in;
+    bool finite = true;
+    for (size_t done = 0; finite && done < n; done += FINITE_BLOCK) {
+        size_t block = n - done < FINITE_BLOCK ? n - done : FINITE_BLOCK;
+        finite =
+            wire == MST_FLOAT_FP32
+                ? below_limit(at, block, FLOAT_INFINITY)
+                : halves_finite(at, block, wire == MST_FLOAT_BF16 ? FLOAT_INFINITY >> 16 : HALF_INFINITY);
+        at += block * mst_float_size(wire);
+    }
+    return finite;
+}
+
+bool mst_float_encodes_finite(mst_float_format wire, const float *in, size_t n)
+{
+    uint32_t limit = wire == MST_FLOAT_BF16 ? BF16_LIMIT : FLOAT_INFINITY;
+    bool finite = true;
+    for (size_t done = 0; finite && done < n; done += FINITE_BLOCK)
+        finite = below_limit((const uint8_t *)(in + done), n - done < FINITE_BLOCK ? n - done : FINITE_BLOCK,
+                             limit);
+    return finite;
+}

@@ -3,6 +3,7 @@
 #ifndef MST_TENSOR_FLOAT_FORMAT_H
 #define MST_TENSOR_FLOAT_FORMAT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,5 +21,10 @@ static inline size_t mst_float_size(mst_float_format wire)
 /* n floats; `wire` side needs no alignment. */
 void mst_float_encode(mst_float_format wire, const float *in, size_t n, void *out);
 void mst_float_decode(mst_float_format wire, const void *in, size_t n, float *out);
+
+/* Whether none of n floats in that format is infinite or NaN; `in` needs no alignment. */
+bool mst_float_finite(mst_float_format wire, const void *in, size_t n);
+/* Whether n floats are finite, and stay so when they are encoded. */
+bool mst_float_encodes_finite(mst_float_format wire, const float *in, size_t n);
 
 #endif

@@ -1,5 +1,6 @@
 /* bf16 and fp16 against exact arithmetic: every half decodes to its value, every float encodes to the nearest
  * half; all instruction sets of the machine give the same bits. */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -213,11 +214,42 @@ static void lengths(void **state)
                 }
 }
 
+/* Infinities and NANs are found at every position; the largest values are finite. */
+static void finite_values(void **state)
+{
+    (void)state;
+    static const float bad[] = {INFINITY, -INFINITY, NAN, -NAN};
+    enum { N = 4100 };
+    float *in = calloc(N, sizeof *in);
+    uint8_t *wire_bytes = malloc(N * sizeof *in + 1);
+    for (mst_float_format wire = MST_FLOAT_FP32; wire <= MST_FLOAT_FP16; wire++) {
+        for (size_t i = 0; i < N; i++)
+            in[i] = float_of(i % 3 == 0 ? 0x7F7F7FFF : i % 3 == 1 ? 0xFF7F7FFF : 1);
+        assert_true(mst_float_encodes_finite(wire, in, N));
+        for (size_t i = 0; i < N; i = i < 70 ? i + 1 : i + 403)
+            for (size_t k = 0; k < 4; k++) {
+                float before = in[i];
+                in[i] = bad[k];
+                assert_false(mst_float_encodes_finite(wire, in, N));
+                mst_float_encode(wire, in, N, wire_bytes + 1);
+                assert_false(mst_float_finite(wire, wire_bytes + 1, N));
+                assert_true(mst_float_finite(wire, wire_bytes + 1, i));
+                in[i] = before;
+            }
+        in[5] = FLT_MAX; /* rounds to the infinity of bf16 */
+        mst_float_encode(wire, in, N, wire_bytes);
+        assert_int_equal(mst_float_encodes_finite(wire, in, N), wire != MST_FLOAT_BF16);
+        assert_int_equal(mst_float_finite(wire, wire_bytes, N), wire != MST_FLOAT_BF16);
+    }
+    free(in);
+    free(wire_bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_halves),    cmocka_unit_test(ties),    cmocka_unit_test(special_floats),
-        cmocka_unit_test(random_floats), cmocka_unit_test(lengths),
+        cmocka_unit_test(random_floats), cmocka_unit_test(lengths), cmocka_unit_test(finite_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
