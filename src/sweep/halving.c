@@ -1,38 +1,20 @@
 /* Successive halving; contract in halving.h. */
 #include "sweep/halving.h"
 
-#include <ctype.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "train/run_schedule.h"
 #include "train/run_status.h"
 
 mst_status mst_target_parse(const char *until, mst_target *out)
 {
-    mst_target target = {0};
-    char name[24] = "";
-    size_t n = 0;
-    const char *at = until;
-    while (isspace((unsigned char)*at))
-        at++;
-    while (n < sizeof name - 1 && (isalnum((unsigned char)*at) || *at == '_'))
-        name[n++] = *at++;
-    while (isspace((unsigned char)*at))
-        at++;
-    bool known = mst_sweep_metric_find(name, &target.metric) && target.metric.evaluated &&
-                 (target.metric.set[0] != '\0' || strcmp(name, "train_loss") == 0);
-    if (!known || (*at != '<' && *at != '>'))
+    mst_condition condition;
+    if (mst_condition_parse(until, &condition) != MST_OK ||
+        !mst_sweep_metric_find(mst_metric_name(condition.metric), &out->metric))
         return mst_fail(MST_EUSAGE, "until: %s: not a condition such as test_loss<=0.35", until);
-    target.metric.high_is_good = *at == '>';
-    at += at[1] == '=' ? 2 : 1;
-    char *end;
-    target.value = strtod(at, &end);
-    while (isspace((unsigned char)*end))
-        end++;
-    if (end == at || *end != '\0' || !isfinite(target.value))
-        return mst_fail(MST_EUSAGE, "until: %s: not a condition such as test_loss<=0.35", until);
-    *out = target;
+    out->metric.high_is_good = !condition.less;
+    out->value = condition.value;
     return MST_OK;
 }
 
