@@ -6,7 +6,6 @@
 #include "job/pulled_eval.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -244,45 +243,4 @@ mst_worker_evaluation mst_pulled_eval_for_worker(mst_pulled_eval *self)
                                    .run = pulled_run,
                                    .histograms = pulled_histograms,
                                    .stop = pulled_stop};
-}
-
-/* ---- results as JSON ---- */
-
-static json_t *result_figure_json(double value)
-{
-    if (isnan(value))
-        return json_null();
-    return isinf(value) ? json_string("inf") : json_real(value);
-}
-
-static double result_figure(const json_t *json)
-{
-    if (json_is_number(json))
-        return json_number_value(json);
-    return json_is_string(json) ? (double)INFINITY : (double)NAN;
-}
-
-json_t *mst_result_json(const mst_result *result)
-{
-    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "rows", (json_int_t)result->rows, "unseen",
-                     (json_int_t)result->unseen, "loss", result_figure_json(result->loss), "accuracy",
-                     result_figure_json(result->accuracy), "auc", result_figure_json(result->auc), "top5",
-                     result_figure_json(result->top5), "seconds", result_figure_json(result->seconds));
-}
-
-bool mst_result_from_json(const json_t *json, mst_result *out)
-{
-    *out = (mst_result){0};
-    json_int_t rows = json_integer_value(json_object_get(json, "rows"));
-    if (rows <= 0)
-        return false;
-    json_int_t unseen = json_integer_value(json_object_get(json, "unseen"));
-    out->rows = (uint64_t)rows;
-    out->unseen = unseen > 0 && unseen <= rows ? (uint64_t)unseen : 0;
-    out->loss = result_figure(json_object_get(json, "loss"));
-    out->accuracy = result_figure(json_object_get(json, "accuracy"));
-    out->auc = result_figure(json_object_get(json, "auc"));
-    out->top5 = result_figure(json_object_get(json, "top5"));
-    out->seconds = result_figure(json_object_get(json, "seconds"));
-    return true;
 }

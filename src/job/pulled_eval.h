@@ -33,10 +33,4 @@ void mst_pulled_eval_destroy(mst_pulled_eval *self); /* NULL-safe */
 /* For a worker. A set without rows is MST_EINPUT with a message that names it. */
 mst_worker_evaluation mst_pulled_eval_for_worker(mst_pulled_eval *self);
 
-/* A result in messages: {"rows", "unseen", "loss", "accuracy", "auc", "top5", "seconds"}. A figure that does
- * not apply is null, an infinite loss "inf". New reference or NULL. The reverse: false, with 0 rows, for
- * anything else (a set that does not exist). */
-json_t *mst_result_json(const mst_result *result);
-bool mst_result_from_json(const json_t *json, mst_result *out);
-
 #endif

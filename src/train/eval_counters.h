@@ -4,6 +4,7 @@
 #ifndef MST_TRAIN_EVAL_COUNTERS_H
 #define MST_TRAIN_EVAL_COUNTERS_H
 
+#include <jansson.h>
 #include <stdatomic.h>
 
 #include "model/model.h"
@@ -45,5 +46,11 @@ uint64_t mst_eval_counters_add(mst_eval_counters *counters, const mst_model *mod
 
 /* No thread may add meanwhile. */
 void mst_eval_counters_result(mst_eval_counters *counters, mst_result *out);
+
+/* A result in messages: {"rows", "unseen", "loss", "accuracy", "auc", "top5", "seconds"}. A figure that does
+ * not apply is null, an infinite loss "inf". New reference or NULL. The reverse: false, with 0 rows, for
+ * anything else (a set that does not exist). */
+json_t *mst_result_json(const mst_result *result);
+bool mst_result_from_json(const json_t *json, mst_result *out);
 
 #endif
