@@ -99,7 +99,9 @@ void mst_map_populate(const mst_map *map, size_t offset, size_t size);
 bool mst_ends_with(const char *text, const char *suffix);
 bool mst_path_exists(const char *path);
 bool mst_path_is_folder(const char *path);
-mst_status mst_make_folders(const char *path); /* like mkdir -p */
+mst_status mst_make_folders(const char *path); /* like mkdir -p; new ones are durable */
+mst_status mst_sync_folder(const char *path);  /* makes the entries of a folder durable */
+mst_status mst_sync_parent(const char *path);  /* the same for the folder that holds path */
 mst_status mst_remove_tree(const char *path);  /* like rm -rf; fine when absent; does not follow links */
 
 /* Expands each pattern (a file, a glob, a folder: its plain files, or "-"), sorted by name within a pattern,

@@ -1,11 +1,17 @@
 /* Contract in json_text.h. */
 #include "base/json_text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/crc.h"
 #include "base/file.h"
+
+#define CHECKSUM_KEY   "crc32c"
+#define CHECKSUM_FRONT ",\n \"" CHECKSUM_KEY "\": " /* the digits and an end follow */
+#define CHECKSUM_END   "\n}\n"
 
 /* Returns the length of the UTF-8 character at text, 0 if there is none. */
 static size_t json_text_character(const char *text)
@@ -52,19 +58,55 @@ json_t *mst_json_texts(char *const *texts, size_t n)
     return array;
 }
 
-mst_status mst_json_save(const json_t *json, size_t flags, const char *path)
+/* Writes the text and the end; the file appears whole or not at all. */
+static mst_status json_text_save(const char *text, size_t n, const char *end, const char *path)
 {
     mst_status st;
     mst_out *out = NULL;
-    char *text = json_dumps(json, flags);
-    if (text == NULL)
-        return mst_fail_memory();
     TRY_OUT(st, mst_out_open(path, &out));
-    TRY_OUT(st, mst_out_write(out, text, strlen(text)));
-    TRY_OUT(st, mst_out_write(out, "\n", 1));
+    TRY_OUT(st, mst_out_write(out, text, n));
+    TRY_OUT(st, mst_out_write(out, end, strlen(end)));
     TRY_OUT(st, mst_out_commit(out));
 out:
     mst_out_close(out);
+    return st;
+}
+
+mst_status mst_json_save(const json_t *json, size_t flags, const char *path)
+{
+    char *text = json_dumps(json, flags);
+    if (text == NULL)
+        return mst_fail_memory();
+    mst_status st = json_text_save(text, strlen(text), "\n", path);
     free(text); /* jansson's allocation */
     return st;
+}
+
+mst_status mst_json_save_checked(const json_t *object, const char *path)
+{
+    char end[64], *text = json_dumps(object, JSON_INDENT(1));
+    if (text == NULL)
+        return mst_fail_memory();
+    size_t n = strlen(text) - strlen("\n}");
+    snprintf(end, sizeof end, CHECKSUM_FRONT "%u" CHECKSUM_END, mst_crc32c(0, text, n));
+    mst_status st = json_text_save(text, n, end, path);
+    free(text); /* jansson's allocation */
+    return st;
+}
+
+mst_status mst_json_verify(const json_t *root, const char *text, size_t size, const char *path)
+{
+    const json_t *stated = json_object_get(root, CHECKSUM_KEY);
+    if (stated == NULL)
+        return MST_OK;
+    char end[64];
+    size_t n = (size_t)snprintf(end, sizeof end, CHECKSUM_FRONT "%llu" CHECKSUM_END,
+                                (unsigned long long)json_integer_value(stated));
+    if (json_is_integer(stated) && size >= n && memcmp(text + size - n, end, n) == 0 &&
+        mst_crc32c(0, text, size - n) == json_integer_value(stated))
+        return MST_OK;
+    return mst_fail(MST_EINPUT,
+                    "%s: damaged: its contents do not have the CRC-32C that it states; restore it, or remove "
+                    "\"" CHECKSUM_KEY "\" from it to use it as it is",
+                    path);
 }

@@ -1,6 +1,7 @@
 /* Paths and globs; contract in file.h. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +48,34 @@ bool mst_path_is_temporary(const char *path)
     return n >= 4 && memcmp(path + n - 4, ".tmp", 4) == 0;
 }
 
+mst_status mst_sync_folder(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* some file systems cannot sync a folder (EINVAL), and some folders cannot be opened (EACCES); their
+     * entries are as durable as possible */
+    bool good = fd >= 0 ? fsync(fd) == 0 || errno == EINVAL : errno == EACCES;
+    mst_status st =
+        good ? MST_OK : mst_fail(MST_EIO, "%s: the folder cannot be synced: %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return st;
+}
+
+mst_status mst_sync_parent(const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    char *parent = n > 0 ? mst_strndup(path, n) : mst_strdup(".");
+    mst_status st = parent != NULL ? mst_sync_folder(parent) : mst_fail_memory();
+    mst_free(parent);
+    return st;
+}
+
 mst_status mst_make_folders(const char *path)
 {
     mst_status st = MST_OK;
@@ -62,6 +91,8 @@ mst_status mst_make_folders(const char *path)
         if (reason != 0 && !mst_path_is_folder(part)) {
             reason = reason == EEXIST ? ENOTDIR : reason;
             st = mst_fail(MST_EIO, "%s: the folder cannot be made: %s: %s", path, part, strerror(reason));
+        } else if (reason == 0) {
+            st = mst_sync_parent(part);
         }
         *end = kept;
     }

@@ -2,7 +2,8 @@
  * manifest.
  *
  *   checkpoints/step-000000001000/part-00000.safetensors   tensors: views of the weights, optimizer state
- *   checkpoints/step-000000001000/manifest.json            written last: meta; size and CRC-32C of each part
+ *   checkpoints/step-000000001000/manifest.json            written last: meta; size and CRC-32C of each part;
+ *                                                          its own CRC-32C (absent in old checkpoints)
  *
  * Tensors have the names of their views ("weight", "bias"); optimizer state "optimizer.<slot>.<view>". A part
  * file may hold slices of a view: the manifest lists their elements ("first", "count"). So a store that is

@@ -66,13 +66,14 @@ out:
 }
 
 /* Whether a run was trained with --patience, according to its manifest. */
-static bool checkpoint_run_has_patience(const char *run)
+static mst_status checkpoint_run_has_patience(const char *run, bool *out)
 {
-    json_t *manifest = mst_run_read_manifest(run);
+    json_t *manifest;
+    TRY(mst_run_load_manifest(run, &manifest));
     const json_t *training = json_object_get(json_object_get(manifest, "options"), "training");
-    bool has = json_integer_value(json_object_get(training, "patience")) > 0;
+    *out = json_integer_value(json_object_get(training, "patience")) > 0;
     json_decref(manifest);
-    return has;
+    return MST_OK;
 }
 
 mst_status mst_checkpoint_find_model(const char *path, bool last, char **out, bool *best)
@@ -81,9 +82,11 @@ mst_status mst_checkpoint_find_model(const char *path, bool last, char **out, bo
     char *found = NULL, *folder = mst_sprintf("%s/best", path);
     if (folder == NULL)
         return mst_fail_memory();
-    mst_status st = !last && mst_path_is_folder(folder) && checkpoint_run_has_patience(path)
-                        ? mst_checkpoint_newest(folder, UINT64_MAX, &found, &step)
-                        : MST_OK;
+    bool patience = false;
+    mst_status st =
+        !last && mst_path_is_folder(folder) ? checkpoint_run_has_patience(path, &patience) : MST_OK;
+    if (st == MST_OK && patience)
+        st = mst_checkpoint_newest(folder, UINT64_MAX, &found, &step);
     mst_free(folder);
     TRY(st);
     *best = found != NULL;

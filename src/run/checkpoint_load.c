@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "run/checkpoint_impl.h"
 #include "run/safetensors.h"
 
@@ -46,7 +47,31 @@ static mst_status checkpoint_damaged(const char *checkpoint, mst_status st)
     return st;
 }
 
-/* Reads, parses and checks format and version; *out is a new reference. */
+/* The entries of a manifest without a checksum. Another entry is the name of a checksum that is damaged. */
+static const char *const old_entries[] = {"format",    "version",  "muster",        "step",         "rows",
+                                          "epoch",     "position", "train_seconds", "eval_seconds", "model",
+                                          "optimizer", "extra",    "views",         "slots",        "parts"};
+
+static mst_status checkpoint_verify_manifest(const char *checkpoint, const char *path, json_t *root,
+                                             const char *text, size_t size)
+{
+    const char *key;
+    json_t *value;
+    TRY(mst_json_verify(root, text, size, path));
+    if (json_object_get(root, "crc32c") != NULL)
+        return MST_OK;
+    json_object_foreach(root, key, value)
+    {
+        size_t i = 0, n = sizeof old_entries / sizeof *old_entries;
+        while (i < n && strcmp(old_entries[i], key) != 0)
+            i++;
+        if (i == n)
+            return checkpoint_bad_manifest(checkpoint, "an entry has an unknown name");
+    }
+    return MST_OK;
+}
+
+/* Reads, parses and checks checksum, format and version; *out is a new reference. */
 static mst_status checkpoint_parse_manifest(const char *checkpoint, json_t **out)
 {
     mst_status st;
@@ -79,6 +104,7 @@ static mst_status checkpoint_parse_manifest(const char *checkpoint, json_t **out
                 mst_fail(MST_EINPUT,
                          "%s: checkpoint format version %lld is not supported; this muster reads version %d",
                          checkpoint, (long long)version, CHECKPOINT_VERSION));
+    TRY_OUT(st, checkpoint_verify_manifest(checkpoint, path, root, text, size));
     *out = root;
     root = NULL;
 out:

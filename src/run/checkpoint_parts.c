@@ -5,8 +5,6 @@
  * shows that all are there: each write is checked to lie in the store, and a range that gets more floats than
  * it has is refused. */
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -376,18 +374,6 @@ static void save_remove_other_parts(const mst_save *save)
         closedir(dir);
 }
 
-static mst_status save_sync_folder(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* some file systems cannot sync a folder (EINVAL); their renames are as durable as possible */
-    bool good = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
-    mst_status st =
-        good ? MST_OK : mst_fail(MST_EIO, "%s: the folder cannot be synced: %s", path, strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    return st;
-}
-
 mst_status mst_save_finish(mst_save *save, const char *folder)
 {
     for (size_t i = 0; i < save->n_files; i++) {
@@ -399,9 +385,10 @@ mst_status mst_save_finish(mst_save *save, const char *folder)
             json_object_set_new(part, "crc32c", json_integer((json_int_t)crc)) != 0)
             return mst_fail_memory();
     }
-    TRY(save_sync_folder(folder));
+    TRY(mst_sync_folder(save->path));
+    TRY(mst_sync_folder(folder));
     char *path = mst_sprintf("%s/manifest.json", save->path);
-    mst_status st = path != NULL ? mst_json_save(save->manifest, JSON_INDENT(1), path) : mst_fail_memory();
+    mst_status st = path != NULL ? mst_json_save_checked(save->manifest, path) : mst_fail_memory();
     mst_free(path);
     TRY(st);
     /* the checkpoint is complete: a later failure costs disk space only */

@@ -285,7 +285,7 @@ static mst_status run_make_folder(const mst_run *self)
     bool empty =
         mst_run_is_empty(self->path); /* before mkdir: not a folder that another process creates now */
     if (mkdir(self->path, 0777) == 0 || (errno == EEXIST && empty))
-        return MST_OK;
+        return mst_sync_parent(self->path);
     if (errno == EEXIST && !mst_path_is_folder(self->path))
         return mst_fail(MST_EEXIST, "%s already exists and is not a folder; choose another name", self->path);
     if (errno == EEXIST)
@@ -302,7 +302,7 @@ mst_status mst_run_manifest(mst_run *self, const json_t *manifest)
     else if (whole == NULL || json_object_update_missing(whole, (json_t *)manifest) != 0)
         st = mst_fail_memory();
     else
-        st = mst_json_save(whole, JSON_INDENT(1), self->manifest);
+        st = mst_json_save_checked(whole, self->manifest);
     json_decref(whole);
     return st;
 }
@@ -413,7 +413,12 @@ static mst_status run_open_metrics(mst_run *self)
     self->fd = open(self->metrics, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (self->fd < 0 || fstat(self->fd, &info) != 0)
         return mst_fail(MST_EIO, "%s: cannot be opened: %s", self->metrics, strerror(errno));
-    return info.st_size > 0 ? MST_OK : run_append_metrics(self, HEADER, sizeof HEADER - 1);
+    if (info.st_size > 0)
+        return MST_OK;
+    TRY(run_append_metrics(self, HEADER, sizeof HEADER - 1));
+    return fsync(self->fd) == 0 || errno == EINVAL
+               ? MST_OK
+               : mst_fail(MST_EIO, "%s: cannot be synced: %s", self->metrics, strerror(errno));
 }
 
 /* ---- a folder that is deleted ---- */

@@ -42,6 +42,9 @@ void mst_run_abandon(mst_run *self); /* removes the new run and restores the ove
 
 /* Returns the manifest.json of a run. New reference; NULL if it is missing or not valid JSON. */
 json_t *mst_run_read_manifest(const char *run);
+/* The same, for values that training depends on: *out is NULL if it is missing; MST_EINPUT if it is not valid
+ * JSON or does not have its checksum. */
+mst_status mst_run_load_manifest(const char *run, json_t **out);
 
 /* Returns the current manifest.json, in a resumed run that of its last piece. New reference; NULL if it is
  * missing or not a run's. */

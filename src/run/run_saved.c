@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "run/checkpoint_impl.h"
 #include "run/run_dir.h"
 
@@ -35,17 +36,45 @@ static saved run_saved_state(const char *run)
     return found;
 }
 
-json_t *mst_run_read_manifest(const char *run)
+/* checked: a wrong checksum is MST_EINPUT. */
+static mst_status run_parse_manifest(const char *run, bool checked, json_t **out)
 {
+    mst_status st = MST_OK;
     char *path = mst_sprintf("%s/manifest.json", run), *text = NULL;
     size_t size;
     json_t *manifest = NULL;
-    if (path != NULL && mst_path_exists(path) &&
-        mst_file_read_all(path, MANIFEST_MAX, &text, &size) == MST_OK)
-        manifest = json_loadb(text, size, 0, NULL);
+    json_error_t error;
+    *out = NULL;
+    if (path == NULL)
+        return mst_fail_memory();
+    if (!mst_path_exists(path))
+        goto out;
+    TRY_OUT(st, mst_file_read_all(path, MANIFEST_MAX, &text, &size));
+    manifest = json_loadb(text, size, 0, &error);
+    if (manifest == NULL)
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: truncated or damaged: no valid JSON from line %d on", path,
+                             error.line));
+    if (checked)
+        TRY_OUT(st, mst_json_verify(manifest, text, size, path));
+    *out = manifest;
+    manifest = NULL;
+out:
+    json_decref(manifest);
     mst_free(text);
     mst_free(path);
+    return st;
+}
+
+json_t *mst_run_read_manifest(const char *run)
+{
+    json_t *manifest;
+    (void)run_parse_manifest(run, false, &manifest);
     return manifest;
+}
+
+mst_status mst_run_load_manifest(const char *run, json_t **out)
+{
+    return run_parse_manifest(run, true, out);
 }
 
 /* Returns whether a text of the manifest is one of two. */

@@ -1,11 +1,11 @@
 /* The settings that a resumed run keeps: its options, files, net and shape; contract in settings_impl.h. */
-#include <errno.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "options/option_tables.h"
+#include "run/run_dir.h"
 #include "train/settings_impl.h"
 
 /* Adopts the options of a run that the command does not give. An option with its default keeps this state,
@@ -123,22 +123,14 @@ mst_status mst_resume_manifest(mst_settings *s, const json_t *manifest, const ch
 
 mst_status mst_resume_run(mst_settings *s, mst_batch_before *before)
 {
-    mst_status st = MST_OK;
-    char *path = mst_sprintf("%s/manifest.json", s->train.run), *text = NULL;
-    size_t size;
-    json_t *manifest = NULL;
-    if (path == NULL)
-        return mst_fail_memory();
-    if (!mst_path_exists(path) && errno == ENOENT)
-        TRY_OUT(st,
-                mst_fail(MST_EINPUT, "%s: no run to resume; leave out --resume to start one", s->train.run));
-    TRY_OUT(st, mst_file_read_all(path, 64u << 20, &text, &size));
-    manifest = json_loadb(text, size, 0, NULL);
+    json_t *manifest;
+    TRY(mst_run_load_manifest(s->train.run, &manifest));
+    if (manifest == NULL)
+        return mst_fail(MST_EINPUT, "%s: no run to resume; leave out --resume to start one", s->train.run);
     *before = mst_batch_before_of(s, manifest);
-    st = mst_resume_manifest(s, manifest, path);
-out:
+    char *path = mst_sprintf("%s/manifest.json", s->train.run);
+    mst_status st = path != NULL ? mst_resume_manifest(s, manifest, path) : mst_fail_memory();
     json_decref(manifest);
-    mst_free(text);
     mst_free(path);
     return st;
 }

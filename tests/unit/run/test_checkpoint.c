@@ -114,21 +114,6 @@ static void write_text(const char *path, const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
-/* Replaces the first `from` in the manifest of a step. */
-static void edit_manifest(uint64_t step, const char *from, const char *to)
-{
-    char *text = NULL, *edited;
-    size_t size;
-    assert_int_equal(mst_file_read_all(at(step, "manifest.json"), 1 << 20, &text, &size), MST_OK);
-    char *place = strstr(text, from);
-    if (place == NULL)
-        fail_msg("no %s in %s", from, text);
-    edited = mst_sprintf("%.*s%s%s", (int)(place - text), text, to, place + strlen(from));
-    write_text(at(step, "manifest.json"), edited);
-    mst_free(edited);
-    mst_free(text);
-}
-
 static void test_round_trip(void **state)
 {
     (void)state;
@@ -498,9 +483,8 @@ static void test_damage(void **state)
         {"\"crc32c\": ", "\"crc32c\": 1", "damaged"},
         {"\"crc32c\": ", "\"crc\": ", "\"crc32c\" is not an integer"},
         {"\"tensors\": ", "\"t\": ", "a part lacks its tensors"},
-        {"\"parts\": ", "\"p\": ", "\"parts\" is not a list"},
-        {"\"views\": ", "\"v\": ", "\"views\" is not a list"},
-        {"\"slots\": ", "\"s\": ", "\"slots\" is not a list"},
+        {"\"muster\": ", "\"crc33c\": ", "in manifest.json an entry has an unknown name"},
+        {"\"slots\": [\n  \"accumulator\"\n ]", "\"slots\": 1", "\"slots\" is not a list"},
     };
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
         save(&params, adagrad, 10 + i);
@@ -511,6 +495,77 @@ static void test_damage(void **state)
     edit_manifest(50, "\"position\": 77", "\"position\": 7.5");
     assert_int_equal(mst_checkpoint_read_meta(at(50, ""), &meta), MST_EINPUT);
     expect_says("\"position\" is not an integer of 0 or more");
+    mst_params_fini(&params);
+}
+
+/* Everything that a checkpoint gives besides the floats; the caller frees. */
+static char *describe(const mst_checkpoint_meta *meta)
+{
+    json_t *all = json_pack("[I, I, I, I, f, f, O, O, O]", (json_int_t)meta->step, (json_int_t)meta->rows,
+                            (json_int_t)meta->epoch, (json_int_t)meta->position, meta->train_seconds,
+                            meta->eval_seconds, meta->model, meta->optimizer, meta->extra);
+    char *text = json_dumps(all, JSON_SORT_KEYS);
+    assert_non_null(text);
+    json_decref(all);
+    return text;
+}
+
+/* Loads a checkpoint that may be damaged; false if that is detected, otherwise it is the same as ever. */
+static bool loads_unchanged(uint64_t step, const mst_params *params, const char *described)
+{
+    mst_params loaded;
+    mst_checkpoint_meta meta = {0};
+    make_params(&loaded, 4, 1);
+    bool loads = mst_checkpoint_read_meta(at(step, ""), &meta) == MST_OK &&
+                 mst_checkpoint_load(at(step, ""), &loaded, adagrad, true) == MST_OK;
+    if (loads) {
+        char *text = describe(&meta);
+        assert_string_equal(text, described);
+        free(text);
+        assert_same(params, &loaded, true);
+    }
+    mst_checkpoint_meta_fini(&meta);
+    mst_params_fini(&loaded);
+    return loads;
+}
+
+/* Every bit of the manifest and one bit of every byte of the part file: damage is detected, or changes
+ * nothing. */
+static void test_flipped_bits(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"manifest.json", "part-00000.safetensors"};
+    mst_params params;
+    mst_checkpoint_meta meta;
+    make_params(&params, 4, 1);
+    fill(&params, 1);
+    save(&params, adagrad, 1);
+    assert_int_equal(mst_checkpoint_read_meta(at(1, ""), &meta), MST_OK);
+    char *described = describe(&meta);
+    for (int f = 0; f < 2; f++) {
+        size_t undetected = 0;
+        struct stat info;
+        int fd = open(at(1, names[f]), O_RDWR);
+        assert_true(fd >= 0 && fstat(fd, &info) == 0);
+        for (off_t i = 0; i < info.st_size; i++)
+            for (int bit = 0; bit < 8; bit++) {
+                uint8_t byte, damaged;
+                if (f == 1 && bit != (int)(i * 5 % 8))
+                    continue;
+                assert_int_equal(pread(fd, &byte, 1, i), 1);
+                damaged = byte ^ (uint8_t)(1u << bit);
+                assert_int_equal(pwrite(fd, &damaged, 1, i), 1);
+                undetected += loads_unchanged(1, &params, described);
+                assert_int_equal(pwrite(fd, &byte, 1, i), 1);
+            }
+        close(fd);
+        assert_int_equal(undetected, 0);
+    }
+    assert_true(loads_unchanged(1, &params, described));
+    edit_manifest(1, "\n}\n", "\n}\n"); /* without a checksum */
+    assert_true(loads_unchanged(1, &params, described));
+    free(described);
+    mst_checkpoint_meta_fini(&meta);
     mst_params_fini(&params);
 }
 
@@ -541,6 +596,7 @@ static void test_slices(void **state)
     json_object_set_new(part, "file", json_string("part-00001.safetensors"));
     json_object_set_new(json_array_get(json_object_get(part, "tensors"), 0), "first", json_integer(10));
     json_array_insert(json_object_get(one, "parts"), 0, part);
+    json_object_del(one, "crc32c");
     assert_int_equal(json_dump_file(one, at(1, "manifest.json"), 0), 0);
     assert_int_equal(mst_checkpoint_load(at(1, ""), &b, NULL, true), MST_OK);
     for (int i = 0; i < 20; i++)
@@ -563,6 +619,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_find_and_killed_save, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_misfits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_damage, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_flipped_bits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_slices, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -370,19 +370,8 @@ static void test_damage(void **state)
         {"\"count\": 1500", "\"count\": 1499", "element 1999 of \"weight\" is missing"},
     };
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
-        char *text = NULL;
-        size_t size;
         save(&params, 10 + i, three, 8);
-        strcpy(path, at(10 + i, "manifest.json"));
-        assert_int_equal(mst_file_read_all(path, 1 << 20, &text, &size), MST_OK);
-        char *place = strstr(text, edits[i].from);
-        if (place == NULL)
-            fail_msg("no %s in %s", edits[i].from, text);
-        FILE *f = fopen(path, "w");
-        assert_non_null(f);
-        fprintf(f, "%.*s%s%s", (int)(place - text), text, edits[i].to, place + strlen(edits[i].from));
-        assert_int_equal(fclose(f), 0);
-        mst_free(text);
+        edit_manifest(10 + i, edits[i].from, edits[i].to);
         expect_refused(10 + i, &params, edits[i].sentence);
     }
     mst_params_fini(&params);

@@ -1,4 +1,5 @@
 /* The run directory: created once, resumed to a step, overwritten only if it belongs to a run. */
+#include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -366,6 +367,42 @@ static void test_resume_hint(void **state)
     mst_run_destroy(run);
 }
 
+/* Every bit of the manifest that options are resumed from: damage is detected, or changes nothing. */
+static void test_flipped_bits(void **state)
+{
+    (void)state;
+    mst_run *run = NULL;
+    json_t *options = json_pack("{s:{s:f, s:s}, s:[s]}", "options", "lr", 0.1, "mode", "sync", "files", "a"),
+           *whole, *loaded, *value;
+    const char *key;
+    struct stat info;
+    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, &run), MST_OK);
+    assert_int_equal(mst_run_manifest(run, options), MST_OK);
+    mst_run_destroy(run);
+    assert_int_equal(mst_run_load_manifest(path, &whole), MST_OK);
+    int fd = open(in("manifest.json"), O_RDWR);
+    assert_true(fd >= 0 && fstat(fd, &info) == 0);
+    for (off_t i = 0; i < info.st_size * 8; i++) {
+        uint8_t byte, damaged;
+        assert_int_equal(pread(fd, &byte, 1, i / 8), 1);
+        damaged = byte ^ (uint8_t)(1u << i % 8);
+        assert_int_equal(pwrite(fd, &damaged, 1, i / 8), 1);
+        if (mst_run_load_manifest(path, &loaded) == MST_OK) { /* the checksum's name is damaged */
+            assert_true(json_object_get(loaded, "crc32c") == NULL);
+            json_object_foreach(options, key, value)
+                assert_true(json_equal(value, json_object_get(loaded, key)));
+            json_decref(loaded);
+        }
+        assert_int_equal(pwrite(fd, &byte, 1, i / 8), 1);
+    }
+    close(fd);
+    assert_int_equal(mst_run_load_manifest(path, &loaded), MST_OK);
+    assert_true(json_equal(whole, loaded));
+    json_decref(loaded);
+    json_decref(whole);
+    json_decref(options);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -379,6 +416,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_free_name, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_resume_hint, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_flipped_bits, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
