@@ -22,8 +22,6 @@
 #include "options/option_tables.h"
 #include "run/run_dir.h"
 
-#define SECRET_BYTES 32
-
 typedef struct launch_options {
     int64_t servers, workers, port, grace, start_timeout, ranks, max_restarts;
     char *hosts, *logs, *ssh, *job, *mpi_args, *attach;
@@ -172,7 +170,7 @@ typedef struct launch {
     const char *run;            /* --run; NULL: none */
     mst_string command;         /* the command line up to --, quoted for a shell */
     mst_job_entry *entry;       /* NULL: none */
-    char job[MST_JOB_MAX], secret[2 * SECRET_BYTES + 1], folder[64], program[4096];
+    char job[MST_JOB_MAX], secret[MST_SECRET_DIGITS + 1], folder[64], program[4096];
 } launch;
 
 /* Job, secret, folder of the copies, this program. */
@@ -181,7 +179,7 @@ static mst_status launch_make_names(launch *l)
     char date[32], tail[9];
     time_t now = time(NULL);
     struct tm tm;
-    TRY(mst_random_hex(SECRET_BYTES, l->secret));
+    TRY(mst_random_secret(l->secret));
     TRY(mst_random_hex(4, tail));
     strftime(date, sizeof date, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
     if (l->options->job != NULL && !mst_job_name_valid(l->options->job))

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/core_dump.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/signals.h"
@@ -92,6 +93,9 @@ static mst_status main_run(int argc, char **argv)
     TRY(main_set_level(launch.launched && launch.rank > 0 ? "warn"
                                                           : "info")); /* only rank 0 logs info lines */
     TRY(main_arm_faults());
+    TRY(mst_parent_pipe_secret());
+    if (getenv("MUSTER_SECRET") != NULL)
+        mst_core_dump_disable();
     TRY(mst_parent_pipe_open());
     while (argc > 0 && strncmp(argv[0], "--log", 5) == 0 && (argv[0][5] == '=' || argv[0][5] == '\0')) {
         bool joined = argv[0][5] == '=';

@@ -414,7 +414,8 @@ static mst_status job_start_member(launch *l, actor *a)
     snprintf(index, sizeof index, "%u", a->member->index);
     snprintf(grace, sizeof grace, "%d", (int)l->job->grace_s);
     const mst_variable variables[] = {{"MUSTER_CLUSTER", l->job->cluster_text},
-                                      {"MUSTER_SECRET", l->job->secret},
+                                      {"MUSTER_SECRET", NULL},
+                                      {MST_PARENT_SECRET_ENV, "stdin"},
                                       {"MUSTER_JOB", l->job->name},
                                       {"MUSTER_WATCH_STDIN", grace},
                                       {MST_RUN_LAUNCH_ENV, l->job->command},
@@ -429,8 +430,8 @@ static mst_status job_start_member(launch *l, actor *a)
     for (size_t i = 1; i < l->job->words->n; i++)
         TRY_OUT(st, mst_text_list_add(&words, l->job->words->items[i]));
     TRY_OUT(st, mst_text_list_end(&words));
-    st = mst_start_anywhere(a->child, remote ? l->job->ssh : NULL, remote ? a->host->name : NULL, variables,
-                            (const char *const *)words.items);
+    st = mst_start_anywhere(a->child, remote ? l->job->ssh : NULL, remote ? a->host->name : NULL,
+                            l->job->secret, variables, (const char *const *)words.items);
 out:
     mst_text_list_fini(&words);
     return st;
@@ -481,7 +482,7 @@ static mst_status job_start_keeper(launch *l, actor *a)
     st = mst_child_start(a->child, &start);
 out:
     mst_text_list_fini(&argv);
-    mst_script_fini(&script);
+    mst_string_fini(&script);
     return st;
 }
 

@@ -14,7 +14,7 @@
 /* Everything stays the caller's. */
 typedef struct mst_launch_job {
     const mst_plan *plan;
-    const char *name, *secret;  /* MUSTER_JOB, MUSTER_SECRET */
+    const char *name, *secret;  /* MUSTER_JOB; MST_PARENT_SECRET_ENV */
     const char *cluster_text;   /* MUSTER_CLUSTER */
     const char *program;        /* this binary */
     const char *command;        /* what was typed up to --, for hints */

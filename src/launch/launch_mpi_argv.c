@@ -113,7 +113,8 @@ static mst_status argv_add_passed_on(mst_text_list *out)
         for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
             pass = pass || argv_starts(*variable, passed[i]);
         if (!pass || n >= sizeof name || argv_starts(*variable, "MUSTER_CLUSTER=") ||
-            argv_starts(*variable, "MUSTER_JOB=") || argv_starts(*variable, "MUSTER_WATCH_STDIN="))
+            argv_starts(*variable, "MUSTER_SECRET=") || argv_starts(*variable, "MUSTER_JOB=") ||
+            argv_starts(*variable, "MUSTER_WATCH_STDIN="))
             continue;
         memcpy(name, *variable, n);
         name[n] = '\0';
@@ -191,6 +192,7 @@ mst_status mst_mpi_launcher_words(const mst_mpi_job *job, const mst_mpi_launcher
     const mst_variable variables[] = {{"MUSTER_JOB", job->name},
                                       {"MUSTER_WATCH_STDIN", grace},
                                       {"MUSTER_CLUSTER", NULL},
+                                      {"MUSTER_SECRET", NULL},
                                       {"TF_CONFIG", NULL},
                                       {openmpi || plan->n_hosts == 0 ? NULL : "HYDRA_LAUNCHER_EXTRA_ARGS",
                                        agent_words != NULL ? agent_words + 1 : NULL},

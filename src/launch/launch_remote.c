@@ -9,17 +9,11 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/core_dump.h"
 #include "base/file.h"
 
 #define COPY_MAX ((size_t)256 << 20)
 #define LINE_IN  57 /* bytes that make a line of 76 letters in base64 */
-
-void mst_script_fini(mst_string *script)
-{
-    if (script->text != NULL)
-        explicit_bzero(script->text, script->size);
-    mst_string_fini(script);
-}
 
 static mst_status script_status(const mst_string *script)
 {
@@ -59,10 +53,16 @@ mst_status mst_random_hex(size_t n, char *out)
     for (size_t i = 0; i < n; i++) {
         unsigned char byte;
         if (getrandom(&byte, 1, 0) != 1)
-            return mst_fail(MST_EIO, "the system returned no random bytes for a secret");
+            return mst_fail(MST_EIO, "the system returned no random bytes");
         snprintf(out + 2 * i, 3, "%02x", byte);
     }
     return MST_OK;
+}
+
+mst_status mst_random_secret(char out[MST_SECRET_DIGITS + 1])
+{
+    mst_core_dump_disable();
+    return mst_random_hex(MST_SECRET_DIGITS / 2, out);
 }
 
 /* ---- words ---- */
@@ -156,12 +156,12 @@ static mst_status script_make(const mst_variable *variables, const char *const *
         out,
         "\n[ -x \"$p\" ] || p=$(command -v muster) || { echo 'muster: this host has neither '\"$p\"' nor "
         "muster on its PATH; --copy copies it' >&2; exit 1; }\n"
-        "echo '" MST_REMOTE_STARTED "' >&2\nexec \"$p\"");
+        "{ echo '" MST_REMOTE_STARTED "' >&2; exec \"$p\"");
     for (size_t i = 1; argv[i] != NULL; i++) {
         mst_string_add(out, " ");
         script_add_quoted(out, argv[i]);
     }
-    mst_string_add(out, "\n");
+    mst_string_add(out, "; }\n"); /* read as a whole: what follows on standard input is the program's */
     return script_status(out);
 }
 
@@ -198,19 +198,20 @@ out:
     return st;
 }
 
-mst_status mst_start_anywhere(mst_child *child, const char *ssh, const char *host,
+mst_status mst_start_anywhere(mst_child *child, const char *ssh, const char *host, const char *secret,
                               const mst_variable *variables, const char *const *words)
 {
     mst_status st;
     mst_text_list argv = {0}, env = {0};
     mst_string script = {0};
-    mst_process_start start = {.argv = words};
+    mst_process_start start = {.argv = words, .secret = secret};
     if (ssh != NULL) {
         TRY_OUT(st, mst_remote_argv(ssh, host, &argv));
         TRY_OUT(st, script_make(variables, words, &script));
         start = (mst_process_start){.argv = (const char *const *)argv.items,
                                     .input = script.text,
                                     .n_input = script.size,
+                                    .secret = secret,
                                     .by_channel = true};
     } else {
         TRY_OUT(st, mst_local_env(variables, &env));
@@ -220,6 +221,6 @@ mst_status mst_start_anywhere(mst_child *child, const char *ssh, const char *hos
 out:
     mst_text_list_fini(&argv);
     mst_text_list_fini(&env);
-    mst_script_fini(&script);
+    mst_string_fini(&script);
     return st;
 }

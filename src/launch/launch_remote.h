@@ -1,9 +1,9 @@
 /* Starting a program on another host through ssh, or through any command that is given a host and a command
  * line and connects its standard streams to it (`scripts/netlab exec`).
  *
- * The command on the other host is always `sh`; the script goes to its standard input. So the environment,
- * and with it the job's secret, is on no command line, and it makes no difference whether the words pass
- * through another shell on the way (ssh) or not. */
+ * The command on the other host is always `sh`; the script goes to its standard input. So it makes no
+ * difference whether the words pass through another shell on the way (ssh) or not. The job's secret is on no
+ * command line and in no environment: it follows on standard input once the program has started. */
 #ifndef MST_LAUNCH_LAUNCH_REMOTE_H
 #define MST_LAUNCH_LAUNCH_REMOTE_H
 
@@ -22,8 +22,6 @@
 
 #define MST_REMOTE_SSH "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5"
 
-void mst_script_fini(mst_string *script); /* wipes it: it may hold a secret */
-
 /* The words of command (split at blanks), then host and "sh", NULL at the end. The caller ends the list. */
 mst_status mst_remote_argv(const char *command, const char *host, mst_text_list *out);
 
@@ -41,16 +39,20 @@ mst_status mst_remote_copy_script(const char *program, const char *folder, mst_s
  * caller ends the list. */
 mst_status mst_local_env(const mst_variable *variables, mst_text_list *out);
 
-/* Starts words as the child with the variables set: on this host (ssh NULL), or on the given one. */
-mst_status mst_start_anywhere(mst_child *child, const char *ssh, const char *host,
+/* Starts words as the child with the variables set: on this host (ssh NULL), or on the given one. secret: a
+ * line for its standard input (MST_PARENT_SECRET_ENV). */
+mst_status mst_start_anywhere(mst_child *child, const char *ssh, const char *host, const char *secret,
                               const mst_variable *variables, const char *const *words);
 
 /* The path of this program. MST_EIO if the system does not have it. MUSTER_LAUNCH_BINARY takes its place in
  * tests. */
 mst_status mst_own_program(char *out, size_t size);
 
-/* n random bytes as 2 n hexadecimal digits and a NUL: secrets and names. */
+/* n random bytes as 2 n hexadecimal digits and a NUL. */
 mst_status mst_random_hex(size_t n, char *out);
+/* The secret of a job. This process writes no core dump from here on. */
+#define MST_SECRET_DIGITS 64
+mst_status mst_random_secret(char out[MST_SECRET_DIGITS + 1]);
 
 /* Adds the words, which end with NULL; or those of a text, split at blanks. */
 mst_status mst_text_list_add_all(mst_text_list *list, const char *const *words);

@@ -16,14 +16,14 @@
 
 #include "base/alloc.h"
 #include "launch/launch_remote.h"
+#include "launch/parent_pipe.h"
 #include "launch/supervisor.h"
 #include "net/cluster.h"
 
-#define HOSTS_MAX    64
-#define READY_MS     20000
-#define MEASURE_MS   30000
-#define TEXT_SIZE    512
-#define SECRET_BYTES 32
+#define HOSTS_MAX  64
+#define READY_MS   20000
+#define MEASURE_MS 30000
+#define TEXT_SIZE  512
 
 typedef struct node {
     char host[256];    /* "" for Unix sockets */
@@ -52,7 +52,7 @@ struct mst_link_survey {
     bool measuring;
     mst_supervisor *supervisor;
     uv_timer_t deadline;
-    char program[4096], job[24], secret[2 * SECRET_BYTES + 1];
+    char program[4096], job[24], secret[MST_SECRET_DIGITS + 1];
 };
 
 /* ---- who ---- */
@@ -262,10 +262,14 @@ static void survey_on_ended(void *arg, mst_child *child)
 static mst_status survey_start_probe(mst_link_survey *s, node *n)
 {
     const char *words[] = {s->program, "doctor", "--probe", NULL};
-    const mst_variable variables[] = {{"MUSTER_SECRET", s->secret}, {"MUSTER_JOB", s->job},
-                                      {"MUSTER_CLUSTER", NULL},     {"TF_CONFIG", NULL},
-                                      {"MUSTER_WATCH_STDIN", NULL}, {NULL, NULL}};
-    return mst_start_anywhere(n->child, n->remote ? s->ssh : NULL, n->host, variables, words);
+    const mst_variable variables[] = {{"MUSTER_SECRET", NULL},
+                                      {MST_PARENT_SECRET_ENV, "stdin"},
+                                      {"MUSTER_JOB", s->job},
+                                      {"MUSTER_CLUSTER", NULL},
+                                      {"TF_CONFIG", NULL},
+                                      {"MUSTER_WATCH_STDIN", NULL},
+                                      {NULL, NULL}};
+    return mst_start_anywhere(n->child, n->remote ? s->ssh : NULL, n->host, s->secret, variables, words);
 }
 
 static mst_status survey_measure(mst_link_survey *s)
@@ -363,7 +367,7 @@ mst_status mst_link_survey_run(const char *file, const char *ssh, mst_link_surve
     s->ssh_given = ssh != NULL;
     TRY_OUT(st, mst_cluster_read_yaml(file, NULL, &s->cluster));
     TRY_OUT(st, survey_find_nodes(s));
-    TRY_OUT(st, mst_random_hex(SECRET_BYTES, s->secret));
+    TRY_OUT(st, mst_random_secret(s->secret));
     TRY_OUT(st, mst_random_hex(4, tail));
     snprintf(s->job, sizeof s->job, "probe-%s", tail);
     TRY_OUT(st, mst_own_program(s->program, sizeof s->program));

@@ -13,10 +13,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/option.h"
 #include "mpi/mpi.h"
 
-#define GRACE_MAX 86400
+#define GRACE_MAX  86400
+#define SECRET_MAX 4096
+#define SECRET_NS  (60 * MST_S)
 
 static atomic_bool g_job_ended;
 
@@ -53,6 +56,37 @@ static void *parent_pipe_main(void *arg)
     }
     kill(getpid(), SIGKILL);
     return NULL;
+}
+
+mst_status mst_parent_pipe_secret(void)
+{
+    const char *from = getenv(MST_PARENT_SECRET_ENV);
+    char line[SECRET_MAX];
+    size_t n = 0;
+    uint64_t deadline = mst_now_ns() + SECRET_NS;
+    if (from == NULL || *from == '\0')
+        return MST_OK;
+    if (strcmp(from, "stdin") != 0)
+        return mst_fail(MST_EUSAGE, MST_PARENT_SECRET_ENV "=%s: must be stdin", from);
+    while (n < sizeof line && (n == 0 || line[n - 1] != '\n')) {
+        struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+        uint64_t now = mst_now_ns();
+        if (now >= deadline || (poll(&in, 1, (int)((deadline - now) / MST_MS) + 1) < 0 && errno != EINTR))
+            break;
+        ssize_t got = in.revents != 0 ? read(STDIN_FILENO, line + n, 1) : -1; /* the rest is not its own */
+        if (got == 0 || (got < 0 && in.revents != 0 && errno != EINTR && errno != EAGAIN))
+            break;
+        n += got > 0;
+    }
+    if (n == 0 || line[n - 1] != '\n')
+        return mst_fail(MST_EPEER,
+                        "the job's secret has not arrived on standard input; the launching process "
+                        "has ended, or the connection to it is lost");
+    line[n - 1] = '\0';
+    int rc = setenv("MUSTER_SECRET", line, 1);
+    explicit_bzero(line, sizeof line);
+    unsetenv(MST_PARENT_SECRET_ENV);
+    return rc == 0 ? MST_OK : mst_fail_memory();
 }
 
 mst_status mst_parent_pipe_open(void)

@@ -19,6 +19,14 @@
     "e" /* server 0 has ended well: a worker that has not joined does not wait for it                        \
          */
 
+/* With this variable set to "stdin", the first line of standard input is the job's secret. */
+#define MST_PARENT_SECRET_ENV "MUSTER_SECRET_FROM"
+
+/* Reads the secret into MUSTER_SECRET, for this process alone: the environment that other processes see in
+ * /proc stays without it. Waits for it at most 60 s. MST_EPEER if it does not come. Does nothing without
+ * MST_PARENT_SECRET_ENV. */
+mst_status mst_parent_pipe_secret(void);
+
 /* With MUSTER_WATCH_STDIN=SECONDS in the environment, starts a thread that reads standard input. At its end
  * the process gets SIGTERM (or the signal above), and SECONDS later SIGKILL. If the process is stopped
  * (SIGSTOP) when its parent dies, it is continued, so that it can end. Does nothing without the variable and

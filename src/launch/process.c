@@ -44,6 +44,7 @@ struct mst_process {
 
 typedef struct write_request {
     uv_write_t request;
+    size_t n;
     char data[];
 } write_request;
 
@@ -187,8 +188,10 @@ static void process_exit(uv_process_t *process, int64_t code, int signal)
 
 static void process_written(uv_write_t *request, int status)
 {
-    (void)status; /* a process that does not read ends, and its end is reported */
-    mst_free(request->data);
+    write_request *w = request->data;
+    (void)status;                  /* a process that does not read ends, and its end is reported */
+    explicit_bzero(w->data, w->n); /* it may be a secret */
+    mst_free(w);
 }
 
 mst_status mst_process_write(mst_process *p, const char *text, size_t n)
@@ -199,6 +202,7 @@ mst_status mst_process_write(mst_process *p, const char *text, size_t n)
     if (w == NULL)
         return mst_fail_memory();
     memcpy(w->data, text, n);
+    w->n = n;
     w->request.data = w;
     uv_buf_t piece = uv_buf_init(w->data, (unsigned)n);
     if (uv_write(&w->request, (uv_stream_t *)&p->in, &piece, 1, process_written) != 0) {
@@ -206,6 +210,12 @@ mst_status mst_process_write(mst_process *p, const char *text, size_t n)
         return mst_fail(MST_EPEER, "the process has closed its standard input");
     }
     return MST_OK;
+}
+
+mst_status mst_process_write_line(mst_process *p, const char *text)
+{
+    TRY(mst_process_write(p, text, strlen(text)));
+    return mst_process_write(p, "\n", 1);
 }
 
 /* Handles that can be closed from here on, whatever follows. */
@@ -304,6 +314,8 @@ mst_status mst_process_new(uv_loop_t *loop, const mst_process_start *start, cons
     TRY_OUT(st, process_open_pipes(p, theirs));
     if (start->n_input > 0) /* waits in the pipe, so that nothing can fail once the process runs */
         TRY_OUT(st, mst_process_write(p, start->input, start->n_input));
+    if (start->secret != NULL && !start->by_channel)
+        TRY_OUT(st, mst_process_write_line(p, start->secret));
     TRY_OUT(st, process_spawn(p, loop, start, theirs));
     uv_read_start((uv_stream_t *)&p->out[0].pipe, stream_alloc, stream_read);
     uv_read_start((uv_stream_t *)&p->out[1].pipe, stream_alloc, stream_read);

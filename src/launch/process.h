@@ -31,6 +31,9 @@ typedef struct mst_process_start {
     const char *const *env;  /* NULL: this process's */
     const char *input;       /* written to its standard input, which stays open; copied. NULL: nothing */
     size_t n_input;
+    const char
+        *secret;     /* a line for its standard input: after input, or behind ssh once the program has
+                        started there (MST_REMOTE_STARTED), so that no shell reads it; copied. NULL: none */
     bool by_channel; /* it is reached only through its standard input (behind ssh): signals go that way */
     uint32_t terminate_ms; /* >0: it is a launcher (of MPI), whose own children lead groups of their own. Once
                               the grace of a stop is over it gets SIGTERM and this long to end them; a kill
@@ -57,5 +60,6 @@ void mst_process_kill(mst_process *self);
 void mst_process_checkpoint(mst_process *self);
 /* Writes to its standard input; MST_EPEER if that is closed. */
 mst_status mst_process_write(mst_process *self, const char *text, size_t n);
+mst_status mst_process_write_line(mst_process *self, const char *text);
 
 #endif

@@ -41,12 +41,28 @@ const char *mst_error_line(const char *text, size_t n, size_t *length)
     return text + strlen(lead);
 }
 
+static void child_forget_secret(mst_child *c)
+{
+    if (c->secret != NULL)
+        explicit_bzero(c->secret, strlen(c->secret));
+    mst_free(c->secret);
+    c->secret = NULL;
+}
+
+static void child_remote_started(mst_child *c)
+{
+    c->remote_started = true;
+    if (c->secret != NULL)
+        (void)mst_process_write_line(c->process, c->secret); /* a process that has ended is reported */
+    child_forget_secret(c);
+}
+
 /* Lines for the supervisor; false: it is a line of the program. */
 static bool child_take_line(mst_child *c, const char *text, size_t n)
 {
     size_t origin = strlen(MST_PARENT_ORIGIN);
     if (n == strlen(MST_REMOTE_STARTED) && line_begins(text, n, MST_REMOTE_STARTED))
-        c->remote_started = true;
+        child_remote_started(c);
     else if (line_begins(text, n, MST_PARENT_ORIGIN))
         snprintf(c->origin, sizeof c->origin, "%.*s", (int)(n - origin), text + origin);
     else if (n == strlen(MST_PARENT_FINAL) && line_begins(text, n, MST_PARENT_FINAL))
@@ -80,6 +96,7 @@ static void child_ended(void *arg, int code, int number)
     uv_timer_stop(&c->timer);
     mst_process_release(c->process);
     c->process = NULL;
+    child_forget_secret(c);
     c->running = false;
     c->code = code;
     c->signal = number;
@@ -91,7 +108,13 @@ static void child_ended(void *arg, int code, int number)
 mst_status mst_child_start(mst_child *c, const mst_process_start *start)
 {
     static const mst_process_events events = {.line = child_line, .ended = child_ended};
-    TRY(mst_process_new(&c->supervisor->loop, start, &events, c, &c->process));
+    if (start->secret != NULL && start->by_channel && (c->secret = mst_strdup(start->secret)) == NULL)
+        return mst_fail_memory();
+    mst_status st = mst_process_new(&c->supervisor->loop, start, &events, c, &c->process);
+    if (st != MST_OK) {
+        child_forget_secret(c);
+        return st;
+    }
     c->n_starts++;
     c->began_ns = mst_now_ns();
     c->running = true;
@@ -286,8 +309,10 @@ void mst_supervisor_destroy(mst_supervisor *s)
         uv_timer_start(&s->destroying, supervisor_wake, DESTROY_NS / MST_MS, 0);
         while (s->n_running > 0 && mst_now_ns() < deadline)
             uv_run(&s->loop, UV_RUN_ONCE);
-        for (uint32_t i = 0; i < s->n; i++)
+        for (uint32_t i = 0; i < s->n; i++) {
             mst_process_release(s->children[i].process);
+            child_forget_secret(&s->children[i]);
+        }
         uv_run(&s->loop, UV_RUN_NOWAIT);
         uv_walk(&s->loop, supervisor_close, NULL);
         uv_run(&s->loop, UV_RUN_DEFAULT);

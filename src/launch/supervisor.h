@@ -49,6 +49,7 @@ typedef struct mst_child {
     mst_process *process;
     uv_timer_t timer; /* running: its grace; waiting: the pause before its restart */
     uint32_t terminate_ms;
+    char *secret; /* to write once the program has started on the other host; NULL: none, or written */
     mst_restarts restarts;
 } mst_child;
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "base/core_dump.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "net/cluster.h"
@@ -120,6 +121,7 @@ static mst_status cluster_read_secret(mst_cluster *c, const char *file, const ch
         TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: secret-file %s is not a file", c->source, path));
     if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0)
         mst_warn("%s: the secret can be read by others; run chmod 600 on the file", path);
+    mst_core_dump_disable();
     TRY_OUT(st, mst_file_read_all(path, 4096, &data, &size));
     if (strlen(data) != size)
         TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: a secret is one line of text; this has a zero byte", path));

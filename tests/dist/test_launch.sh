@@ -8,6 +8,7 @@ unset MUSTER_CLUSTER MUSTER_SECRET MUSTER_JOB TF_CONFIG
 cat >play <<'END'
 #!/bin/bash
 [ "$1 $2 $4" = "train --role --index" ] || { echo "muster: wrong words: $*" >&2; exit 2; }
+[ "${MUSTER_SECRET_FROM-}" != stdin ] || read -r MUSTER_SECRET
 me=$3_$5
 what=PLAY_$me
 eval "${!what-${PLAY-}}"
@@ -422,7 +423,7 @@ wait $holder
 nothing_left
 
 # ---- the secret ----
-# The secret is on no command line, here or behind ssh.
+# The secret is on no command line and in no environment, here or behind ssh, and in no output.
 export MUSTER_LAUNCH_BINARY=$work/play
 export PLAY='printf "%s\n" "$MUSTER_SECRET" >"secret.$me"; echo up; while [ ! -e over ]; do sleep 0.05; done'
 for how in "" "--hosts hosts --ssh"; do
@@ -434,13 +435,50 @@ for how in "" "--hosts hosts --ssh"; do
   secret=$(cat secret.server_0)
   same "length of the secret" ${#secret} 64
   same "the worker's secret" "$(cat secret.worker_0)" "$secret"
-  for file in /proc/[0-9]*/cmdline; do
+  for file in /proc/[0-9]*/cmdline /proc/[0-9]*/environ; do
     ! cat "$file" 2>/dev/null | tr '\0' ' ' | grep -qF "$secret" || fail "the secret is in $file: $how"
   done
   ! grep -qF "$secret" out err || fail "the secret is shown"
   touch over
   finish 0
 done
+
+# With real processes: the run directory and the logs have no secret either, and there are no core dumps.
+cat >tell <<'END'
+#!/bin/bash
+read -r secret
+echo "$secret" >secret
+exec "$MUSTER" "$@" < <(echo "$secret"; exec cat)
+END
+chmod +x tell
+"$muster" data gen criteo --rows 2000 --out c.cache >gen.log 2>&1
+(
+  ulimit -c unlimited
+  MUSTER_LAUNCH_BINARY=$work/tell exec setsid "$muster" launch --job "$job" --max-restarts 0 --grace 2 -- \
+    train c.cache --epochs 100000 --run run --eval-every 1000rows --test c.cache >out 2>err </dev/null
+) &
+pid=$!
+wait_for err "server 0 | step "
+secret=$(cat secret)
+same "length of the secret" ${#secret} 64
+victim=
+for file in /proc/[0-9]*/exe; do
+  who=${file%/exe}
+  [ "$file" -ef "$muster" ] && grep -qzxF "MUSTER_JOB=$job" "$who/environ" 2>/dev/null || continue
+  ! tr '\0' ' ' <"$who/environ" | grep -qF "$secret" || fail "the secret is in an environment"
+  same "kinds of memory in a core dump" "$(cat "$who/coredump_filter")" 00000000
+  grep -qE '^Max core file size +0 ' "$who/limits" || fail "core dumps are written"
+  ! tr '\0' ' ' <"$who/cmdline" | grep -q 'role server' || victim=${who#/proc/}
+done
+[ -n "$victim" ] || fail "no server is found"
+kill -ABRT "$victim"
+finish 3
+[ -z "$(find . -name 'core*')" ] || fail "a core dump was written"
+for file in $(find run "muster-logs/$job" out err -type f); do
+  ! grep -qaF "$secret" "$file" || fail "the secret is in $file"
+done
+nothing_left
+rm -rf run
 
 # ---- copies ----
 rm -f ssh.log

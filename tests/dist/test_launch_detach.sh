@@ -5,6 +5,7 @@ job=t$$-$RANDOM
 state=$XDG_STATE_HOME/muster/$(hostname)
 cat >play <<'END_OF_PLAY'
 #!/bin/bash
+read -r secret
 me=$3_$5
 what=PLAY_$me
 eval "${!what-${PLAY-}}"
