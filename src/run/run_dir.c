@@ -359,9 +359,9 @@ static bool run_parse_metrics(const char *line, const char *end, unsigned n_colu
     return columns == n_columns;
 }
 
-/* Copies the lines up to resume_step; those of an old run get an empty last column. An incomplete line, as
+/* Copies the lines before keep_before; those of an old run get an empty last column. An incomplete line, as
  * after a crash of the machine, ends the file. */
-static mst_status run_copy_metrics(const mst_run *self, const char *text, size_t size, uint64_t resume_step,
+static mst_status run_copy_metrics(const mst_run *self, const char *text, size_t size, uint64_t keep_before,
                                    mst_out *out)
 {
     size_t n_header = sizeof HEADER - 1, n_old = sizeof OLD_HEADER - 1;
@@ -381,7 +381,7 @@ static mst_status run_copy_metrics(const mst_run *self, const char *text, size_t
             mst_warn("%s:%zu: an incomplete line and all lines after it are dropped", self->metrics, number);
             break;
         }
-        if (step > resume_step)
+        if (step >= keep_before)
             continue;
         TRY(mst_out_write(out, line, (size_t)(end - line)));
         TRY(mst_out_write(out, old ? ",\n" : "\n", old ? 2 : 1));
@@ -389,7 +389,7 @@ static mst_status run_copy_metrics(const mst_run *self, const char *text, size_t
     return MST_OK;
 }
 
-static mst_status run_truncate_metrics(const mst_run *self, uint64_t resume_step)
+static mst_status run_truncate_metrics(const mst_run *self, uint64_t keep_before)
 {
     mst_status st;
     mst_out *out = NULL;
@@ -399,7 +399,7 @@ static mst_status run_truncate_metrics(const mst_run *self, uint64_t resume_step
         return MST_OK;
     TRY(mst_file_read_all(self->metrics, METRICS_MAX, &text, &size));
     TRY_OUT(st, mst_out_open(self->metrics, &out));
-    TRY_OUT(st, run_copy_metrics(self, text, size, resume_step, out));
+    TRY_OUT(st, run_copy_metrics(self, text, size, keep_before, out));
     TRY_OUT(st, mst_out_commit(out));
 out:
     mst_out_close(out);
@@ -554,7 +554,7 @@ static mst_status run_check_newest(const mst_run *self, uint64_t resume_step)
     return st;
 }
 
-static mst_status run_open_existing(mst_run *self, uint64_t resume_step)
+static mst_status run_open_existing(mst_run *self, uint64_t resume_step, uint64_t keep_before)
 {
     if (!mst_path_is_folder(self->path))
         return mst_fail(MST_EINPUT, "%s: no run to resume; leave out --resume to start one", self->path);
@@ -563,7 +563,7 @@ static mst_status run_open_existing(mst_run *self, uint64_t resume_step)
                         self->path);
     TRY(run_lock_folder(self->path, &self->lock));
     TRY(run_check_newest(self, resume_step));
-    return run_truncate_metrics(self, resume_step);
+    return run_truncate_metrics(self, keep_before);
 }
 
 static mst_status run_make_new(mst_run *self)
@@ -583,7 +583,8 @@ static mst_status run_make_new(mst_run *self)
     return mst_error_restore(&error);
 }
 
-mst_status mst_run_new(const char *path, mst_run_open how, uint64_t resume_step, mst_run **out)
+mst_status mst_run_new(const char *path, mst_run_open how, uint64_t resume_step, uint64_t keep_before,
+                       mst_run **out)
 {
     mst_status st;
     mst_run *self = mst_zalloc(sizeof *self);
@@ -598,7 +599,7 @@ mst_status mst_run_new(const char *path, mst_run_open how, uint64_t resume_step,
     if (how == MST_RUN_OVERWRITE)
         TRY_OUT(st, run_put_aside(self));
     if (how == MST_RUN_RESUME) {
-        TRY_OUT(st, run_open_existing(self, resume_step));
+        TRY_OUT(st, run_open_existing(self, resume_step, keep_before));
         TRY_OUT(st, run_open_metrics(self));
     } else {
         TRY_OUT(st, run_make_new(self));

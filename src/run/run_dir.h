@@ -29,9 +29,10 @@ typedef struct mst_metrics {
 
 typedef struct mst_run mst_run;
 
-/* MST_EEXIST also if another process has the run open, or has saved a step after resume_step in the meantime.
- */
-mst_status mst_run_new(const char *path, mst_run_open how, uint64_t resume_step, mst_run **out);
+/* A resumed run keeps the lines of metrics.csv before keep_before. MST_EEXIST also if another process has the
+ * run open, or has saved a step after resume_step in the meantime. */
+mst_status mst_run_new(const char *path, mst_run_open how, uint64_t resume_step, uint64_t keep_before,
+                       mst_run **out);
 void mst_run_destroy(mst_run *self); /* NULL-safe; settles and unlocks */
 
 bool mst_run_replaces(const mst_run *self); /* an overwritten run still exists */

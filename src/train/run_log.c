@@ -109,14 +109,16 @@ static mst_status run_log_open_directory(mst_run_log *self)
 {
     const mst_train_options *o = self->options.train;
     mst_run_open how = o->resume ? MST_RUN_RESUME : o->overwrite ? MST_RUN_OVERWRITE : MST_RUN_NEW;
+    /* An incomplete evaluation is repeated: its lines may have been written after the checkpoint. */
+    uint64_t step = self->progress.steps, keep_before = step + !self->evals.incomplete;
     if (o->run != NULL)
-        return mst_run_new(o->run, how, self->progress.steps, &self->run);
+        return mst_run_new(o->run, how, step, keep_before, &self->run);
     mst_status st = MST_EEXIST;
     while (st == MST_EEXIST) { /* again if another process takes the name first */
         char *name = mst_run_free_name("runs", self->options.model_name);
         if (name == NULL)
             return mst_fail_memory();
-        st = mst_run_new(name, how, self->progress.steps, &self->run);
+        st = mst_run_new(name, how, step, keep_before, &self->run);
         mst_free(name);
     }
     return st;

@@ -66,7 +66,7 @@ static void write_text(const char *name, const char *text, size_t n)
 static void expect_refused(mst_run_open how, mst_status code, const char *sentence)
 {
     mst_run *run = NULL;
-    assert_int_equal(mst_run_new(path, how, 0, &run), code);
+    assert_int_equal(mst_run_new(path, how, 0, 0 + 1, &run), code);
     assert_null(run);
     assert_ptr_equal(strstr(mst_error_text(), path), mst_error_text());
     if (strstr(mst_error_text(), sentence) == NULL)
@@ -77,7 +77,7 @@ static void test_new(void **state)
 {
     (void)state;
     mst_run *run = NULL;
-    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, &run), MST_OK);
+    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, 0 + 1, &run), MST_OK);
     assert_string_equal(mst_run_path(run), path);
     assert_true(mst_path_exists(in("manifest.json"))); /* from the start */
     mst_metrics m = {100, 10000, 0, 1.5, 0.25, 0.1, 0.5, "", NAN, NAN, NAN, NAN};
@@ -108,7 +108,7 @@ static void test_resume(void **state)
     (void)state;
     mst_run *run = NULL;
     expect_refused(MST_RUN_RESUME, MST_EINPUT, "no run to resume; leave out --resume to start one");
-    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, &run), MST_OK);
+    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, 0 + 1, &run), MST_OK);
     for (uint64_t step = 10; step <= 50; step += 10) {
         mst_metrics m = {step, step, 0, 0, 0, 1, 1, "", NAN, NAN, NAN, NAN};
         assert_int_equal(mst_run_metrics(run, &m), MST_OK);
@@ -118,7 +118,7 @@ static void test_resume(void **state)
         }
     }
     mst_run_destroy(run);
-    assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 20, &run), MST_OK);
+    assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 20, 20 + 1, &run), MST_OK);
     expect_text("metrics.csv", HEADER "10,10,0,0.000000,0.000000,1,1,,,,,\n"
                                       "20,20,0,0.000000,0.000000,1,1,,,,,\n"
                                       "20,20,0,0.000000,0.000000,1,1,test,,,,\n");
@@ -129,6 +129,10 @@ static void test_resume(void **state)
                                       "20,20,0,0.000000,0.000000,1,1,,,,,\n"
                                       "20,20,0,0.000000,0.000000,1,1,test,,,,\n"
                                       "30,30,0,0.000000,0.000000,2,2,,,,,\n");
+    /* An evaluation that is repeated writes its lines again. */
+    assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 20, 20, &run), MST_OK);
+    mst_run_destroy(run);
+    expect_text("metrics.csv", HEADER "10,10,0,0.000000,0.000000,1,1,,,,,\n");
 
     /* An incomplete end is dropped; a missing or empty file starts again; another file is refused. */
     static const char *const torn[] = {"10,1,0,0,0,1,1,,,,,\n20,2,0,0,0,1,1,,,,", "10,1,0,0,0,1,1,,,,,\n\n",
@@ -138,7 +142,7 @@ static void test_resume(void **state)
         char *text = mst_sprintf("%s%s", HEADER, torn[i]);
         write_text("metrics.csv", text, strlen(text));
         mst_free(text);
-        assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 100, &run), MST_OK);
+        assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 100, 100 + 1, &run), MST_OK);
         mst_run_destroy(run);
         expect_text("metrics.csv", HEADER "10,1,0,0,0,1,1,,,,,\n");
     }
@@ -146,15 +150,15 @@ static void test_resume(void **state)
     static const char old[] =
         OLD_HEADER "10,1,0,0,0,1,1,,,,\n20,2,0,0,0,1,1,test,1,0.5,\n30,3,0,0,0,1,1,,,,\n";
     write_text("metrics.csv", old, sizeof old - 1);
-    assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 20, &run), MST_OK);
+    assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 20, 20 + 1, &run), MST_OK);
     mst_run_destroy(run);
     expect_text("metrics.csv", HEADER "10,1,0,0,0,1,1,,,,,\n20,2,0,0,0,1,1,test,1,0.5,,\n");
     write_text("metrics.csv", "", 0);
-    assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 100, &run), MST_OK);
+    assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 100, 100 + 1, &run), MST_OK);
     mst_run_destroy(run);
     expect_text("metrics.csv", HEADER);
     assert_int_equal(unlink(in("metrics.csv")), 0);
-    assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 100, &run), MST_OK);
+    assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 100, 100 + 1, &run), MST_OK);
     mst_run_destroy(run);
     expect_text("metrics.csv", HEADER);
     write_text("metrics.csv", "a,b\n1,2\n", 8);
@@ -166,17 +170,17 @@ static void test_overwrite(void **state)
 {
     (void)state;
     mst_run *run = NULL;
-    assert_int_equal(mst_run_new(path, MST_RUN_OVERWRITE, 0, &run), MST_OK); /* nothing there */
+    assert_int_equal(mst_run_new(path, MST_RUN_OVERWRITE, 0, 0 + 1, &run), MST_OK); /* nothing there */
     mst_run_destroy(run);
     assert_int_equal(mst_make_folders(in("checkpoints/step-000000000001")), MST_OK);
-    assert_int_equal(mst_run_new(path, MST_RUN_OVERWRITE, 0, &run), MST_OK);
+    assert_int_equal(mst_run_new(path, MST_RUN_OVERWRITE, 0, 0 + 1, &run), MST_OK);
     mst_run_destroy(run);
     assert_false(mst_path_exists(in("checkpoints")));
 
     /* What is not ours stays. */
     assert_int_equal(mst_make_folders(in("checkpoints/step-000000000002")), MST_OK);
     write_text("manifest.json.tmp.12.3", "", 0);
-    assert_int_equal(mst_run_new(path, MST_RUN_OVERWRITE, 0, &run), MST_OK);
+    assert_int_equal(mst_run_new(path, MST_RUN_OVERWRITE, 0, 0 + 1, &run), MST_OK);
     mst_run_destroy(run);
     write_text("notes.txt", "", 0);
     expect_refused(MST_RUN_OVERWRITE, MST_EEXIST,
@@ -197,7 +201,7 @@ static void test_overwrite(void **state)
     assert_true(mst_path_exists(in("metrics.csv")));
     /* An empty folder may go; a file or a link may not. */
     assert_int_equal(unlink(in("metrics.csv")), 0);
-    assert_int_equal(mst_run_new(path, MST_RUN_OVERWRITE, 0, &run), MST_OK);
+    assert_int_equal(mst_run_new(path, MST_RUN_OVERWRITE, 0, 0 + 1, &run), MST_OK);
     mst_run_destroy(run);
     char target[96];
     strcpy(target, path);
@@ -214,12 +218,12 @@ static void test_replace(void **state)
     mst_run *run = NULL;
     char aside[160];
     snprintf(aside, sizeof aside, "%s.old-%ld", path, (long)getpid());
-    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, &run), MST_OK);
+    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, 0 + 1, &run), MST_OK);
     assert_false(mst_run_replaces(run));
     mst_run_destroy(run);
     write_text("report.html", "old", 3);
     for (int good = 0; good < 2; good++) {
-        assert_int_equal(mst_run_new(path, MST_RUN_OVERWRITE, 0, &run), MST_OK);
+        assert_int_equal(mst_run_new(path, MST_RUN_OVERWRITE, 0, 0 + 1, &run), MST_OK);
         assert_true(mst_run_replaces(run) && mst_path_is_folder(aside));
         assert_false(mst_path_exists(in("report.html")));
         if (good)
@@ -240,16 +244,17 @@ static void test_lock(void **state)
     mst_run *run = NULL;
     char who[64];
     snprintf(who, sizeof who, " is being trained by process %ld on ", (long)getpid());
-    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, &run), MST_OK);
+    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, 0 + 1, &run), MST_OK);
     expect_refused(MST_RUN_RESUME, MST_EEXIST, who);
     expect_refused(MST_RUN_OVERWRITE, MST_EEXIST, who);
     mst_run_destroy(run);
     assert_int_equal(mst_make_folders(in("checkpoints/step-000000000030")), MST_OK);
-    assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 20, &run), MST_OK); /* no manifest: no checkpoint */
+    assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 20, 20 + 1, &run),
+                     MST_OK); /* no manifest: no checkpoint */
     mst_run_destroy(run);
     write_text("checkpoints/step-000000000030/manifest.json", "{}", 2);
     expect_refused(MST_RUN_RESUME, MST_EEXIST, "another process has continued the run to step 30");
-    assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 30, &run), MST_OK);
+    assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 30, 30 + 1, &run), MST_OK);
     mst_run_destroy(run);
 }
 
@@ -276,7 +281,7 @@ static void test_disk_full(void **state)
     mst_out_fail_at(1);
     expect_refused(MST_RUN_NEW, MST_EIO, "No space left on device");
     assert_false(mst_path_exists(path)); /* nothing half-made */
-    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, &run), MST_OK);
+    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, 0 + 1, &run), MST_OK);
     json_t *manifest = json_pack("{s:i}", "seed", 7);
     char *before = NULL;
     size_t size;
@@ -298,7 +303,7 @@ static void test_free_name(void **state)
         char *name = mst_run_free_name(root, "logreg");
         snprintf(expected, sizeof expected, "%s/logreg-%u", root, i);
         assert_string_equal(name, expected);
-        assert_int_equal(mst_run_new(name, MST_RUN_NEW, 0, &run), MST_OK);
+        assert_int_equal(mst_run_new(name, MST_RUN_NEW, 0, 0 + 1, &run), MST_OK);
         mst_run_destroy(run);
         mst_free(name);
     }
@@ -313,7 +318,7 @@ static void test_no_memory(void **state)
     for (uint64_t k = 1; !done; k++) {
         mst_run *run = NULL;
         mst_alloc_fail_at(k);
-        mst_status st = mst_run_new(path, MST_RUN_OVERWRITE, 0, &run);
+        mst_status st = mst_run_new(path, MST_RUN_OVERWRITE, 0, 0 + 1, &run);
         mst_alloc_fail_at(0);
         mst_run_destroy(run);
         done = st == MST_OK && k > 40;
@@ -341,7 +346,7 @@ static void test_resume_hint(void **state)
     (void)state;
     gethostname(host, sizeof host - 1);
     expect_resume_hint(maybe); /* no such folder here */
-    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, &run), MST_OK);
+    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, 0 + 1, &run), MST_OK);
     expect_resume_hint(maybe); /* no owner yet */
     json_t *manifest = json_pack("{s:s, s:s}", "state", "running", "host", host);
     assert_int_equal(mst_run_manifest(run, manifest), MST_OK);
@@ -376,7 +381,7 @@ static void test_flipped_bits(void **state)
            *whole, *loaded, *value;
     const char *key;
     struct stat info;
-    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, &run), MST_OK);
+    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, 0 + 1, &run), MST_OK);
     assert_int_equal(mst_run_manifest(run, options), MST_OK);
     mst_run_destroy(run);
     assert_int_equal(mst_run_load_manifest(path, &whole), MST_OK);
