@@ -1,5 +1,5 @@
-/* Option tables: defaults, command line, checks; contract in option.h. YAML is in option_yaml.c, help and
- * manifest in option_help.c.
+/* Option tables: defaults, command line, checks; contract in option.h. YAML is in option_yaml.c, help in
+ * option_help.c, JSON in option_json.c.
  *
  * All three sources of a value (table default, YAML, command line) are text and go through mst_option_assign,
  * so one check serves them all.
