@@ -108,9 +108,6 @@ mst_status mst_remove_tree(const char *path);  /* like rm -rf; fine when absent;
  * leaving temporary files out. A pattern that matches nothing is MST_EINPUT naming it. */
 mst_status mst_glob(const mst_text_list *patterns, mst_text_list *out);
 
-/* Sorts items from..n-1 by name. */
-void mst_text_list_sort(mst_text_list *list, size_t from);
-
 /* The text as one word of a POSIX shell, quoted where it needs to be; cut off where out is too small. out is
  * returned. */
 const char *mst_shell_word(const char *text, char *out, size_t size);

@@ -11,7 +11,6 @@
 #include "base/option.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,41 +22,6 @@
 #define ROWS_MAX 64
 
 /* ---- lists ---- */
-
-void mst_text_list_fini(mst_text_list *list)
-{
-    for (size_t i = 0; i < list->n; i++)
-        mst_free(list->items[i]);
-    mst_free(list->items);
-    *list = (mst_text_list){0};
-}
-
-/* Takes the text, which may be NULL: memory is short. */
-static mst_status option_list_take(mst_text_list *list, char *text)
-{
-    char **items = text != NULL ? mst_realloc(list->items, (list->n + 1) * sizeof *items) : NULL;
-    if (items == NULL) {
-        mst_free(text);
-        return mst_fail_memory();
-    }
-    list->items = items;
-    list->items[list->n++] = text;
-    return MST_OK;
-}
-
-mst_status mst_text_list_add(mst_text_list *list, const char *text)
-{
-    return option_list_take(list, mst_strdup(text));
-}
-
-mst_status mst_text_list_format(mst_text_list *list, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    char *text = mst_vsprintf(format, args);
-    va_end(args);
-    return option_list_take(list, text);
-}
 
 /* Length of the part up to the next comma that no backslash precedes. */
 static size_t option_part_length(const char *text)
@@ -75,7 +39,7 @@ static mst_status option_list_add_parts(mst_text_list *list, const char *text)
     size_t before = list->n;
     while (*text != '\0') {
         size_t length = option_part_length(text);
-        mst_status st = length ? option_list_take(list, mst_strndup(text, length)) : MST_OK;
+        mst_status st = length ? mst_text_list_take(list, mst_strndup(text, length)) : MST_OK;
         if (st != MST_OK) {
             while (list->n > before)
                 mst_free(list->items[--list->n]);

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "base/text_list.h"
 
 typedef enum mst_option_type {
     MST_OPTION_FLAG,   /* bool; --name or --no-name; YAML true/false */
@@ -24,11 +25,6 @@ typedef enum mst_option_type {
     MST_OPTION_LIST,   /* mst_text_list; repeatable flag, values split at commas (a backslash before one keeps
                           it); YAML   sequence or scalar */
 } mst_option_type;
-
-typedef struct mst_text_list {
-    char **items;
-    size_t n;
-} mst_text_list;
 
 /* An option has an effect only where another option, a CHOICE or a FLAG, has one of some values. */
 typedef enum mst_need_check {
@@ -144,10 +140,5 @@ json_t *mst_options_json(const mst_option_group *groups, size_t n);
 
 /* Parses the INT notation above. False when text is not such a number or does not fit. */
 bool mst_parse_int(const char *text, int64_t *out);
-
-void mst_text_list_fini(mst_text_list *list);
-mst_status mst_text_list_add(mst_text_list *list, const char *text);
-mst_status mst_text_list_format(mst_text_list *list, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -140,17 +140,6 @@ mst_status mst_remove_tree(const char *path)
 
 /* ---- globs ---- */
 
-static int path_compare_names(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-void mst_text_list_sort(mst_text_list *list, size_t from)
-{
-    if (from < list->n)
-        qsort(list->items + from, list->n - from, sizeof *list->items, path_compare_names);
-}
-
 /* The plain files of a folder; hidden ones are left out, as a glob does. */
 static mst_status path_add_folder(const char *path, mst_text_list *out)
 {

@@ -67,35 +67,6 @@ mst_status mst_random_secret(char out[MST_SECRET_DIGITS + 1])
 
 /* ---- words ---- */
 
-mst_status mst_text_list_end(mst_text_list *list)
-{
-    TRY(mst_text_list_add(list, ""));
-    list->n--;
-    mst_free(list->items[list->n]);
-    list->items[list->n] = NULL;
-    return MST_OK;
-}
-
-mst_status mst_text_list_add_all(mst_text_list *list, const char *const *words)
-{
-    for (; *words != NULL; words++)
-        TRY(mst_text_list_add(list, *words));
-    return MST_OK;
-}
-
-mst_status mst_text_list_add_split(mst_text_list *list, const char *text)
-{
-    mst_status st = MST_OK;
-    char *rest = NULL, *words = mst_strdup(text);
-    if (words == NULL)
-        return mst_fail_memory();
-    for (char *word = strtok_r(words, " \t\n", &rest); word != NULL && st == MST_OK;
-         word = strtok_r(NULL, " \t\n", &rest))
-        st = mst_text_list_add(list, word);
-    mst_free(words);
-    return st;
-}
-
 mst_status mst_remote_argv(const char *command, const char *host, mst_text_list *out)
 {
     TRY(mst_text_list_add_split(out, command));

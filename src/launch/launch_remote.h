@@ -54,10 +54,4 @@ mst_status mst_random_hex(size_t n, char *out);
 #define MST_SECRET_DIGITS 64
 mst_status mst_random_secret(char out[MST_SECRET_DIGITS + 1]);
 
-/* Adds the words, which end with NULL; or those of a text, split at blanks. */
-mst_status mst_text_list_add_all(mst_text_list *list, const char *const *words);
-mst_status mst_text_list_add_split(mst_text_list *list, const char *text);
-/* Adds NULL after the items, so that items can be used as an argv. */
-mst_status mst_text_list_end(mst_text_list *list);
-
 #endif
