@@ -18,10 +18,11 @@
 #include "train/data_identity.h"
 #include "train/settings.h"
 
-#define HELLO_MS  5000
-#define RETRY_NS  (20 * MST_MS) /* between two attempts to join the job again */
-#define MAX_QUEUE (4ull << 30)  /* of replies that a worker has not read; one may be a large model */
-#define UNBOUNDED (1ull << 36)
+#define HELLO_MS      5000
+#define STOP_GRACE_MS 30000
+#define RETRY_NS      (20 * MST_MS) /* between two attempts to join the job again */
+#define MAX_QUEUE     (4ull << 30)  /* of replies that a worker has not read; one may be a large model */
+#define UNBOUNDED     (1ull << 36)
 
 mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const mst_strategy_options *o)
 {
@@ -217,6 +218,13 @@ json_t *mst_job_json(const mst_train_config *train)
 bool mst_job_is_launched(void)
 {
     return getenv("MUSTER_WATCH_STDIN") != NULL;
+}
+
+uint32_t mst_job_stop_grace_ms(void)
+{
+    const char *text = getenv("MUSTER_WATCH_STDIN");
+    unsigned long seconds = text != NULL ? strtoul(text, NULL, 10) : 0;
+    return seconds > 0 && seconds <= 86400 ? (uint32_t)seconds * 1000 : STOP_GRACE_MS;
 }
 
 mst_status mst_job_mpi_entry(const mst_mpi *mpi, json_t **out)

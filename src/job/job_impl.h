@@ -27,8 +27,8 @@ json_t *mst_job_join(const mst_job_config *config, const char *role);
 typedef enum mst_job_set { MST_JOB_TRAIN, MST_JOB_TEST, MST_JOB_VALID, MST_JOB_N_SETS } mst_job_set;
 extern const char *const mst_job_sets[MST_JOB_N_SETS];
 
-/* The files of a set of this process (data_identity.h). Null if there are none, they are not on this host, or they
- * belong to this process alone (--shard local). New reference in *out. */
+/* The files of a set of this process (data_identity.h). Null if there are none, they are not on this host, or
+ * they belong to this process alone (--shard local). New reference in *out. */
 mst_status mst_job_data(const mst_job_config *config, mst_job_set set, json_t **out);
 /* Fails if both are known and differ; names both. who: "worker 1" or "rank 1"; whose: "server 0". shardable:
  * the process could have rows of its own (--shard local). */
@@ -42,6 +42,8 @@ json_t *mst_job_json(const mst_train_config *train);
 /* Whether `muster launch` started this process: it holds the other end of its standard input
  * (launch/parent_pipe.h). */
 bool mst_job_is_launched(void);
+/* Within which the processes of a job end after a stop request: --grace of muster launch, or 30 s. */
+uint32_t mst_job_stop_grace_ms(void);
 /* The entry of the manifest of an MPI job: {"mpi": {"launcher", "ranks"}}. New reference in *out. */
 mst_status mst_job_mpi_entry(const mst_mpi *mpi, json_t **out);
 

@@ -363,6 +363,7 @@ static mst_status server_job_serve(server_job *job)
         .n_workers = config->cluster->n_workers,
         .join = join,
         .job = message,
+        .stop_grace_ms = mst_job_stop_grace_ms(),
         .stop = config->train->stop,
         .observe = job->training->observe,
     };

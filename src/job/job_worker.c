@@ -112,6 +112,7 @@ static mst_status job_worker_join_once(const mst_job_config *config, mst_trainin
         .n_servers = config->cluster->n_servers,
         .start_timeout_ms = (uint32_t)(o->start_timeout * 1000),
         .stall_timeout_ms = (uint32_t)(o->stall_timeout * 1000),
+        .stop_grace_ms = mst_job_stop_grace_ms(),
         .stop = config->train->stop,
         .job_ended = config->train->job_ended,
     };

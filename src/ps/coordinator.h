@@ -5,7 +5,8 @@
  *   coordinator_members   joins, admission, set-up of the other servers, losses
  *   coordinator_rows      the rows of every worker
  *   coordinator_pace      counts of pushes; the quorum; workers that are ahead or stalled
- *   coordinator_cuts      evaluations and checkpoints */
+ *   coordinator_cuts      evaluations and checkpoints
+ *   coordinator_deadlines time limits of workers, and of the job after a stop request */
 #ifndef MST_PS_COORDINATOR_H
 #define MST_PS_COORDINATOR_H
 

@@ -83,6 +83,7 @@ mst_status mst_cuts_begin(mst_server *s)
         flags |= MST_CUT_EVAL;
         co->cuts.eval_due = false;
         co->cuts.evaluating = true;
+        mst_deadlines_chief_begins(s);
         co->cuts.eval_cut = s->cut.number + 1;
     }
     mst_phase before = mst_span_enter(saves ? MST_PHASE_CHECKPOINT : MST_PHASE_IDLE);
@@ -218,6 +219,7 @@ mst_status mst_cuts_saved(mst_server *s, uint32_t number, bool failed)
 static mst_status cuts_send_chief(mst_server *s)
 {
     const mst_server_worker *chief = &s->workers[s->co->cuts.chief];
+    mst_deadlines_chief_begins(s);
     uint64_t pass = mst_pass_of(s->pass_key, MST_PASS_CHIEF, s->co->cuts.chief, chief->incarnation);
     return mst_unless_gone(
         mst_ps_send(s->net, chief->peer, &(mst_message){.type = MST_PS_CHIEF, .step = pass}));
@@ -231,16 +233,26 @@ mst_status mst_cuts_name_chief(mst_server *s, uint32_t worker)
     return cuts_send_chief(s);
 }
 
+void mst_cuts_abandon_evaluation(mst_server *s)
+{
+    mst_cut_plan *cuts = &s->co->cuts;
+    if (cuts->evaluating) {
+        cuts->best = false;
+        cuts->best_known = true;
+        cuts->evaluated_step = UINT64_MAX;
+    }
+    cuts->eval_due = cuts->evaluating = false;
+}
+
 void mst_cuts_replace_chief(mst_server *s)
 {
     mst_coordinator *co = s->co;
+    bool evaluating = co->cuts.evaluating;
     co->cuts.chief = UINT32_MAX;
     co->cuts.n_listed = 0;
-    if (co->cuts.evaluating) {
-        co->cuts.evaluating = false;
+    if (evaluating) {
+        mst_cuts_abandon_evaluation(s);
         co->cuts.eval_due = true;
-        co->cuts.best = false;
-        co->cuts.best_known = true;
     }
     for (uint32_t w = 0; w < s->options.n_workers && co->cuts.chief == UINT32_MAX; w++)
         if (mst_alive(s, w))
@@ -272,6 +284,7 @@ mst_status mst_cuts_result(mst_server *s, const mst_message *m, const json_t *js
     if (!co->cuts.evaluating || m->count != co->cuts.eval_cut)
         return MST_OK;
     co->cuts.evaluating = false;
+    mst_deadlines_chief_evaluated(s);
     TRY(s->hooks->evaluated(s->hooks->arg, json, &outcome));
     co->cuts.best = outcome.best;
     co->cuts.best_known = true;

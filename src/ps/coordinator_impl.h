@@ -3,6 +3,7 @@
 #define MST_PS_COORDINATOR_IMPL_H
 
 #include "ps/coordinator_cuts.h"
+#include "ps/coordinator_deadlines.h"
 #include "ps/coordinator_members.h"
 #include "ps/coordinator_pace.h"
 #include "ps/coordinator_rows.h"
@@ -32,6 +33,7 @@ struct mst_coordinator {
     mst_job_rows rows;
     mst_job_pace pace;
     mst_cut_plan cuts;
+    mst_job_deadlines deadlines;
     mst_job_outcome outcome;
 };
 

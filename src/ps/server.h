@@ -128,7 +128,8 @@ struct mst_server_options {
     const char *const *servers; /* addresses; own included */
     uint32_t n_servers, n_workers;
     uint32_t start_timeout_ms, stall_timeout_ms;
-    unsigned n_threads; /* apply threads */
+    uint32_t stop_grace_ms; /* within which the job ends after a stop request */
+    unsigned n_threads;     /* apply threads */
     mst_mode mode;
     uint32_t quorum;    /* sync: pushes that close a step; n_workers: all */
     bool all_begin;     /* training begins when all workers have joined, whatever the quorum */

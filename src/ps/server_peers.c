@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "ps/server_impl.h"
 
 void mst_server_peer_forget(mst_server *s, uint32_t peer)
@@ -86,6 +87,7 @@ static mst_status peers_accept(mst_server *s, uint32_t peer, const mst_identity 
     *place = peer;
     if (worker) {
         s->workers[who->index].incarnation = who->incarnation;
+        s->workers[who->index].up_ns = mst_now_ns();
         s->workers[who->index].member = false;
         s->workers[who->index].marker = 0;
     }

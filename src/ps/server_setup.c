@@ -95,9 +95,14 @@ void mst_server_setup_tick(mst_server *s, uint64_t began)
                                     "server %" PRIu32
                                     ": server 0 at %s has not set the job up within %" PRIu32 " s",
                                     s->index, s->options.servers[0], 2 * s->options.start_timeout_ms / 1000));
+    if (s->setup.leaving && mst_now_ns() - s->setup.leaving_ns > s->options.stop_grace_ms * MST_MS)
+        mst_server_fail(s, mst_fail_lead(MST_ESTOPPED, "stopped",
+                                         "; server 0 has not ended the job within %" PRIu32 " s",
+                                         s->options.stop_grace_ms / 1000));
     if (s->setup.leaving || s->options.stop == NULL || !atomic_load(s->options.stop))
         return;
     s->setup.leaving = true;
+    s->setup.leaving_ns = mst_now_ns();
     if (!s->setup.up)
         mst_server_fail(s, mst_fail(MST_ESTOPPED, "stop requested"));
     else /* the coordinator ends the job, with a checkpoint */

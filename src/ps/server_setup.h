@@ -11,7 +11,8 @@ typedef struct mst_server_setup {
     bool ready;                  /* the store has its floats */
     uint64_t restored, expected; /* restored floats that have arrived, and that are expected */
     bool up;                     /* the coordinator is connected */
-    bool leaving;                /* it was informed of the stop flag */
+    bool leaving;                /* it was informed of the stop flag, */
+    uint64_t leaving_ns;         /* at that time */
 } mst_server_setup;
 
 /* Makes the store from the model and the table. */

@@ -31,6 +31,7 @@ typedef struct mst_worker_options {
     const char *const *servers; /* addresses; copied */
     uint32_t n_servers;
     uint32_t start_timeout_ms, stall_timeout_ms;
+    uint32_t stop_grace_ms;  /* within which the worker ends after a stop request */
     const atomic_bool *stop; /* set: the worker requests the end of the job, with a checkpoint; or NULL */
     const atomic_bool *job_ended; /* set: server 0 has ended, so that connecting is useless; or NULL */
 } mst_worker_options;

@@ -250,6 +250,7 @@ const mst_net_events mst_worker_events = {
 static mst_status worker_leave(mst_worker *self)
 {
     self->leaving = true;
+    self->leaving_ns = mst_now_ns();
     mst_info("received a stop request; informing server 0");
     if (!self->link.up[0])
         return MST_OK;
@@ -267,6 +268,9 @@ mst_status mst_worker_attend(void *arg)
     if (!self->leaving && self->options.stop != NULL &&
         atomic_load_explicit(self->options.stop, memory_order_relaxed))
         TRY(worker_leave(self));
+    if (self->leaving && mst_now_ns() - self->leaving_ns > self->options.stop_grace_ms * MST_MS)
+        return mst_fail_lead(MST_ESTOPPED, "stopped", "; server 0 has not ended the job within %" PRIu32 " s",
+                             self->options.stop_grace_ms / 1000);
     if (self->client == NULL)
         return MST_OK;
     mst_worker_histograms_write(&self->histograms); /* before the result, which may be the last message */

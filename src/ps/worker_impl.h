@@ -22,6 +22,7 @@ struct mst_worker {
     json_t *job_json, *welcome;
     bool leaving; /* the coordinator was informed of the stop flag; the worker continues until it ends the job
                    */
+    uint64_t leaving_ns; /* since when */
     mst_placement table;
     mst_client *client; /* NULL: not training */
     mst_worker_link link;
