@@ -230,9 +230,8 @@ static bool job_restart(launch *l, actor *a)
 {
     char how[320];
     bool by_others = actor_ended_by_others(a);
-    if (l->phase != PHASE_RUN || a->member->role == MST_ROLE_SERVER || l->job->plan->n_servers == 0 ||
-        a->late || a->child->final || actor_stop_signal(a) != 0 ||
-        (a->signal == 0 && (a->child->code == 2 || a->child->code == 4)))
+    if (l->phase != PHASE_RUN || a == &l->actors[0] || a->late || a->child->final ||
+        actor_stop_signal(a) != 0 || (a->signal == 0 && (a->child->code == 2 || a->child->code == 4)))
         return false;
     bool again = mst_child_restart(a->child, l->job->max_restarts, a->signal, by_others) == MST_RESTART_AGAIN;
     if (again)

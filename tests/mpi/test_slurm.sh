@@ -1,5 +1,5 @@
 # muster under Slurm, a private one of one node: srun with Open MPI and with MPICH; pairings that would start silent
-# singletons are refused; the sbatch example loses a rank, is requeued and ends with the right weights.
+# singletons are refused; the sbatch example loses a rank or is preempted, is requeued and ends with the right weights.
 . "$(dirname "$0")/mpi_common.sh"
 lab=$here/slurm_lab
 example=$(realpath "$here/../../examples/cluster/train.sbatch")
@@ -67,10 +67,11 @@ case $implementations in
   ;;
 esac
 
-# The example: killed in mid-run, requeued by itself, resumed; the same weights as undisturbed.
+# The example: a rank killed in mid-run, rank 0 killed, the whole job preempted by one of higher priority. Each time the job
+# is requeued, resumes, and ends with the same weights as undisturbed.
 mpi=${implementations# }
 mpi=${mpi%% *}
-lenet="d/train-images-idx3-ubyte --model lenet --activation tanh --lr 0.05 --seed 3 --epochs 3 --global-batch 70"
+lenet="d/train-images-idx3-ubyte --model lenet --activation tanh --lr 0.05 --seed 3 --epochs 30 --global-batch 70"
 # submit RUN: prints the job's number.
 submit() {
   # shellcheck disable=SC2086
@@ -104,14 +105,21 @@ task() {
   done
 }
 calm=$(submit calm)
-until_true 60 "the job does not end" completed "$calm"
-shaken=$(submit shaken)
-until_true 60 "no checkpoint is written" saved shaken
-victim=$(task "$shaken" 1)
-[ -n "$victim" ] || fail "task 1 is not there any more"
-# shellcheck disable=SC2086
-kill -KILL $victim
-until_true 60 "the job is not resumed" completed "$shaken"
-same "restarts" "$(slurm scontrol show job "$shaken" | sed -n 's/.*Restarts=\([0-9]*\).*/\1/p')" 1
-grep -q 'back into the queue' "muster-$shaken.log" || fail "the log has no word of the queue"
-identical calm shaken
+until_true 100 "the job does not end" completed "$calm"
+for fault in 0 1 preempted; do
+  shaken=$(submit "shaken-$fault")
+  until_true 100 "no checkpoint is written" saved "shaken-$fault"
+  if [ $fault = preempted ]; then
+    urgent=$(slurm sbatch --parsable -p urgent --exclusive -t 1 -o /dev/null -D "$work" --wrap true)
+    until_true 100 "the urgent job does not end" completed "$urgent"
+  else
+    victim=$(task "$shaken" $fault)
+    [ -n "$victim" ] || fail "task $fault is not there any more"
+    # shellcheck disable=SC2086
+    kill -KILL $victim
+  fi
+  until_true 200 "the job is not resumed" completed "$shaken"
+  same "restarts, $fault" "$(slurm scontrol show job "$shaken" | sed -n 's/.*Restarts=\([0-9]*\).*/\1/p')" 1
+  [ $fault = preempted ] || grep -q 'requeueing it to continue from its checkpoint' "muster-$shaken.log" || fail "the log does not report the requeue"
+  identical calm "shaken-$fault"
+done
