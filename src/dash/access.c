@@ -17,7 +17,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
-#define BACKLOG 64
+#define BACKLOG 256
 
 /* ---- addresses ---- */
 
@@ -175,6 +175,16 @@ bool mst_host_allowed(const char *header, const mst_text_list *names)
         if (strcasecmp(host, names->items[i]) == 0)
             return true;
     return false;
+}
+
+bool mst_origin_allowed(const char *origin, const char *host)
+{
+    if (origin == NULL)
+        return true;
+    const char *name = strncmp(origin, "http://", 7) == 0    ? origin + 7
+                       : strncmp(origin, "https://", 8) == 0 ? origin + 8 /* of a TLS proxy */
+                                                             : NULL;
+    return name != NULL && host != NULL && strcasecmp(name, host) == 0;
 }
 
 /* ---- tokens ---- */

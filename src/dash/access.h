@@ -29,6 +29,10 @@ mst_status mst_listen(const mst_address *address, int *fd, uint16_t *port, bool 
  * NULL: no header, false. */
 bool mst_host_allowed(const char *header, const mst_text_list *names);
 
+/* Whether a request with this Origin header, which browsers send on behalf of a page, comes from the page
+ * itself: it must have the host and port of the Host header. NULL: no header, true. */
+bool mst_origin_allowed(const char *origin, const char *host);
+
 #define MST_TOKEN_MIN 16
 #define MST_TOKEN_MAX 256
 

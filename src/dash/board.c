@@ -75,7 +75,7 @@ static mst_status board_add_run(mst_board *self, const char *path)
     run->inode = board_folder_inode(path);
     run->begin = NAN;
     run->appeared = true;
-    st = mst_run_data_new(path, &run->data);
+    st = mst_run_data_open(path, &run->data);
     if (st != MST_OK) {
         board_run_destroy(run);
         return st == MST_ENOMEM ? st : MST_OK;

@@ -1,7 +1,7 @@
 /* The decision about a request (routes.h).
  *
- * Order: method, host, token, and then the path, so that the answer to a request without access does not
- * depend on the path.
+ * Order: method, host, origin, token, and then the path, so that the answer to a request without access does
+ * not depend on the path.
  */
 #include "dash/routes.h"
 
@@ -24,6 +24,8 @@ mst_decision mst_route_request(const mst_guard *guard, const mst_request *r)
         return route_refuse(
             421, "The page is not available under this host name. Use the address that muster dash printed, "
                  "or start it with --allow-host NAME.");
+    if (!mst_origin_allowed(r->origin, r->host))
+        return route_refuse(403, "Requests of other sites are not answered.");
     if (!mst_token_admits(guard->token, r->token, r->cookie, r->authorization))
         return route_refuse(401,
                             "A token is needed: open the address that muster dash printed when it started.");

@@ -17,7 +17,7 @@ typedef enum mst_route {
 } mst_route;
 
 typedef struct mst_request { /* NULL: not there */
-    const char *method, *path, *host, *token, *cookie, *authorization;
+    const char *method, *path, *host, *origin, *token, *cookie, *authorization;
 } mst_request;
 
 typedef struct mst_guard {

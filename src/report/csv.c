@@ -17,7 +17,9 @@
 
 #include "base/alloc.h"
 
-#define BLOCK       ((size_t)1 << 20) /* read at a time; a longer line is skipped */
+#define BLOCK       ((size_t)1 << 20)    /* read at a time; a longer line is skipped */
+#define UPDATE_MAX  ((uint64_t)32 << 20) /* bytes read by one update */
+#define FILE_MAX    ((uint64_t)1 << 30)  /* bytes read of a file; all limits of the table are within */
 #define COLUMNS_MAX 1024
 #define VALUES_MAX  ((size_t)48 << 20) /* doubles */
 #define TEXTS_MAX   ((size_t)64 << 20) /* bytes */
@@ -41,7 +43,7 @@ static void csv_forget(mst_csv *self)
     self->is_text = NULL;
     self->n_columns = self->n_rows = self->texts_size = self->n_bad = 0;
     self->offset = 0;
-    self->full = self->skipping = false;
+    self->full = self->skipping = self->behind = false;
 }
 
 void mst_csv_fini(mst_csv *self)
@@ -203,10 +205,15 @@ mst_status mst_csv_take(mst_csv *self, const char *data, size_t size, size_t *us
 
 /* ---- the file ---- */
 
-/* Reads the complete lines of [offset, size) of the file by blocks. */
+/* Reads the complete lines of [offset, size) of the file by blocks, as far as one update does. */
 static mst_status csv_read_grown(mst_csv *self, int fd, uint64_t size, char *block)
 {
+    uint64_t stop = self->offset + UPDATE_MAX;
     while (self->offset < size && !self->full) {
+        self->full = self->offset >= FILE_MAX;
+        self->behind = !self->full && self->offset >= stop;
+        if (self->full || self->behind)
+            break;
         size_t used, want = size - self->offset < BLOCK ? (size_t)(size - self->offset) : BLOCK;
         ssize_t got = pread(fd, block, want, (off_t)self->offset);
         if (got < 0 && errno == EINTR)
@@ -257,6 +264,7 @@ mst_status mst_csv_update(mst_csv *self, bool *changed)
         if (changed != NULL && rows > 0)
             *changed = true;
     }
+    self->behind = false;
     if ((uint64_t)info.st_size > self->offset && !self->full) {
         block = mst_alloc(BLOCK);
         if (block == NULL)

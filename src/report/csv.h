@@ -3,8 +3,8 @@
  * Columns are found by name. Only complete lines are read; text after the last newline waits for the next
  * update. Numbers are doubles, NAN where a field is empty or not a number; the columns that the caller
  * names as text are kept as text. A line with a wrong number of fields is skipped and counted, as is one
- * longer than a megabyte. A file that was replaced or truncated (another inode, or shorter) is read again
- * from the start. One thread. */
+ * longer than a megabyte. Of a file at most a gigabyte is read. A file that was replaced or truncated
+ * (another inode, or shorter) is read again from the start. One thread. */
 #ifndef MST_REPORT_CSV_H
 #define MST_REPORT_CSV_H
 
@@ -34,14 +34,15 @@ typedef struct mst_csv {
     size_t n_bad; /* lines skipped */
     bool present; /* the file was there at the last update */
     bool full;    /* the table's limit was reached; the rest of the file is not read */
+    bool behind;  /* the last update has not reached the end of the file */
 } mst_csv;
 
 /* text_columns may be NULL. Nothing is read yet. */
 mst_status mst_csv_init(mst_csv *self, const char *path, const char *const *text_columns);
 void mst_csv_fini(mst_csv *self);
 
-/* Reads new lines. No file: MST_OK, and the table is empty. *changed, if not NULL, is set when rows were
- * added or dropped. MST_EIO, MST_ENOMEM; the table is usable in any case. */
+/* Reads new lines, of a large file a part of them. No file: MST_OK, and the table is empty. *changed, if not
+ * NULL, is set when rows were added or dropped. MST_EIO, MST_ENOMEM; the table is usable in any case. */
 mst_status mst_csv_update(mst_csv *self, bool *changed);
 
 /* The same from bytes in memory; *used: the bytes of the complete lines. */

@@ -422,7 +422,7 @@ static char *run_data_name_of(const char *path)
     return name;
 }
 
-mst_status mst_run_data_new(const char *path, mst_run_data **out)
+mst_status mst_run_data_open(const char *path, mst_run_data **out)
 {
     mst_status st = MST_OK;
     char *metrics = NULL, *marks = NULL;
@@ -470,6 +470,30 @@ out:
     mst_free(metrics);
     mst_free(marks);
     return st;
+}
+
+/* Whether a table has not reached the end of its file. */
+static bool run_data_is_behind(const mst_run_data *self)
+{
+    bool behind = self->metrics.behind || self->marks.behind;
+    for (size_t i = 0; i < self->n_processes && !behind; i++)
+        behind = self->processes[i]->resources.behind || self->processes[i]->spans.behind;
+    return behind;
+}
+
+mst_status mst_run_data_new(const char *path, mst_run_data **out)
+{
+    mst_run_data *self = NULL;
+    TRY(mst_run_data_open(path, &self));
+    while (run_data_is_behind(self)) {
+        mst_status st = mst_run_data_update(self, NULL);
+        if (st != MST_OK) {
+            mst_run_data_destroy(self);
+            return st;
+        }
+    }
+    *out = self;
+    return MST_OK;
 }
 
 /* ---- access ---- */

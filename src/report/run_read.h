@@ -60,6 +60,8 @@ typedef struct mst_run_data {
 /* Reads the run at path. MST_EINPUT if there is no run. *out is the caller's to
  * destroy; set only on MST_OK. */
 mst_status mst_run_data_new(const char *path, mst_run_data **out);
+/* The same for a view that follows the run: of large files, each call reads a part only. */
+mst_status mst_run_data_open(const char *path, mst_run_data **out);
 void mst_run_data_destroy(mst_run_data *self); /* NULL-safe */
 
 /* Reads new and changed data; *changed (may be NULL): whether there was any. Data of files that were removed

@@ -11,7 +11,7 @@
 #include "dash/sse.h"
 #include "fuzz.h"
 
-#define PARTS 7
+#define PARTS 8
 static const char token[] = "0123456789abcdef0123";
 
 static void check_text(const char *text)
@@ -47,7 +47,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                      .host = parts[2],
                      .token = parts[3],
                      .cookie = parts[4],
-                     .authorization = parts[5]};
+                     .authorization = parts[5],
+                     .origin = parts[7]};
     mst_guard open = {0}, guarded = {.token = token};
     mst_decision d = mst_route_request(&open, &r), g = mst_route_request(&guarded, &r);
     bool get = r.method != NULL && strcmp(r.method, "GET") == 0, host = mst_host_allowed(r.host, NULL);

@@ -231,6 +231,23 @@ static void test_methods_and_hosts(void **state)
     assert_non_null(strstr(mst_route_request(&guard, &r).message, "--allow-host"));
     r.host = NULL;
     assert_int_equal(mst_route_request(&guard, &r).status, 421);
+    static const struct {
+        const char *origin, *host;
+        int status;
+    } origins[] = {
+        {"http://localhost:8450", "localhost:8450", 200},
+        {"https://127.0.0.1", "127.0.0.1", 200},
+        {"http://localhost:8451", "localhost:8450", 403},
+        {"http://evil.example", "localhost", 403},
+        {"null", "localhost", 403},
+        {"", "localhost", 403},
+        {"file://localhost", "localhost", 403},
+    };
+    for (size_t i = 0; i < sizeof origins / sizeof *origins; i++) {
+        r.origin = origins[i].origin;
+        r.host = origins[i].host;
+        assert_int_equal(mst_route_request(&guard, &r).status, origins[i].status);
+    }
 }
 
 static void test_guarded(void **state)

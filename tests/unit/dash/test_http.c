@@ -329,6 +329,51 @@ static void test_crowd(void **state)
     site_close(&s);
 }
 
+/* Hundreds that begin a request and do not end it: others are answered before any timeout. */
+static void test_slow_crowd(void **state)
+{
+    (void)state;
+    enum { SLOW = 500 };
+    static int slow[SLOW];
+    site s;
+    if (!site_open(&s, NULL, 3600))
+        skip();
+    for (int i = 0; i < SLOW; i++) {
+        slow[i] = dial(&s);
+        send(slow[i], "GET / HTTP/1.1\r\nHost: lo", 25, MSG_NOSIGNAL);
+        if (i % 100 == 99)
+            assert_int_equal(get(&s, "/metrics", ""), 200);
+    }
+    int fd = dial(&s);
+    say(fd, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_true(hear(fd, "event: board", answer, sizeof answer));
+    assert_true(hear(slow[0], NULL, answer, sizeof answer)); /* the oldest is closed */
+    for (int i = 0; i < SLOW; i++)
+        close(slow[i]);
+    close(fd);
+    site_close(&s);
+}
+
+/* A request that never ends, although bytes come all the time, is ended by the timeout. */
+static void test_dribble(void **state)
+{
+    (void)state;
+    site s;
+    if (!site_open(&s, NULL, 1))
+        skip();
+    int fd = dial(&s);
+    say(fd, "GET / HTTP/1.1\r\nX-Slow: ");
+    uint64_t begun = mst_now_ns();
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    while (poll(&p, 1, 100) == 0) {
+        send(fd, "a", 1, MSG_NOSIGNAL);
+        assert_true(mst_seconds_since(begun) < DEADLINE_MS / 1000);
+    }
+    close(fd);
+    assert_int_equal(get(&s, "/", ""), 200);
+    site_close(&s);
+}
+
 static void test_elsewhere(void **state)
 {
     (void)state;
@@ -351,9 +396,9 @@ static void test_elsewhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_answers),   cmocka_unit_test(test_methods),  cmocka_unit_test(test_token),
-        cmocka_unit_test(test_events),    cmocka_unit_test(test_nonsense), cmocka_unit_test(test_crowd),
-        cmocka_unit_test(test_elsewhere),
+        cmocka_unit_test(test_answers),    cmocka_unit_test(test_methods),  cmocka_unit_test(test_token),
+        cmocka_unit_test(test_events),     cmocka_unit_test(test_nonsense), cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_slow_crowd), cmocka_unit_test(test_dribble),  cmocka_unit_test(test_elsewhere),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

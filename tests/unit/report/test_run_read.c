@@ -341,15 +341,41 @@ static void test_long_line(void **state)
     mst_csv_fini(&csv);
 }
 
+/* A sparse file of 40 GB: an update reads a part of it, and all of them together a gigabyte. */
+static void test_huge(void **state)
+{
+    (void)state;
+    char path[200];
+    mst_csv csv;
+    int updates = 1;
+    snprintf(path, sizeof path, "%s/t.csv", folder);
+    put("t.csv", "w", "a,b\n1,2\n");
+    assert_int_equal(truncate(path, (off_t)40 << 30), 0);
+    assert_int_equal(mst_csv_init(&csv, path, NULL), MST_OK);
+    assert_int_equal(mst_csv_update(&csv, NULL), MST_OK);
+    assert_true(csv.behind && !csv.full && csv.offset < (uint64_t)64 << 20);
+    for (; csv.behind; updates++)
+        assert_int_equal(mst_csv_update(&csv, NULL), MST_OK);
+    assert_true(csv.full && csv.offset <= ((uint64_t)1 << 30) + (1 << 20) && updates > 16);
+    assert_int_equal(csv.n_rows, 1);
+    mst_csv_fini(&csv);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_whole),           TEST(test_a_sliver_of_training),
-        TEST(test_foreign_folders), TEST(test_loads),
-        TEST(test_follow),          TEST(test_damaged),
-        TEST(test_refused),         TEST(test_csv),
-        TEST(test_unusable),        TEST(test_long_line),
+        TEST(test_huge),
+        TEST(test_whole),
+        TEST(test_a_sliver_of_training),
+        TEST(test_foreign_folders),
+        TEST(test_loads),
+        TEST(test_follow),
+        TEST(test_damaged),
+        TEST(test_refused),
+        TEST(test_csv),
+        TEST(test_unusable),
+        TEST(test_long_line),
         TEST(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
