@@ -22,7 +22,7 @@
     X(EPEER, "a peer failed")                                                                                \
     X(EUNSUPPORTED, "not possible in this build or on this machine")                                         \
     X(EDONE, "there was nothing to do")                                                                      \
-    X(EAGAIN, "the job starts again from its last checkpoint")
+    X(EAGAIN, "a connection to the job was lost, or it starts again: join it again")
 
 typedef enum mst_status {
 #define X(name, text) MST_##name,

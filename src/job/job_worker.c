@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "job/job_impl.h"
 #include "job/pulled_eval.h"
 #include "train/training.h"
@@ -142,12 +143,20 @@ static mst_status job_worker_run(const mst_job_config *config)
 {
     mst_training *training = NULL;
     mst_job_retry retry = {0};
+    /* by then a predecessor with the same index that is lost has been noticed */
+    uint64_t taken_until = mst_now_ns() + (uint64_t)((config->train->strategy->peer_timeout + 1) * 1e9);
     mst_status st;
-    bool took_part;
-    do
-        st = job_worker_join_once(config, &training, &took_part);
-    while (mst_job_again(&retry, config, took_part, &st));
     mst_error error;
+    bool took_part;
+    do {
+        st = job_worker_join_once(config, &training, &took_part);
+        if (took_part)
+            taken_until = mst_now_ns() + (uint64_t)((config->train->strategy->peer_timeout + 1) * 1e9);
+        if (st == MST_EEXIST && mst_now_ns() < taken_until) {
+            mst_error_save(&error, MST_EAGAIN);
+            st = mst_error_restore(&error);
+        }
+    } while (mst_job_again(&retry, config, took_part, &st));
     mst_error_save(&error, st);
     mst_training_destroy(training);
     return st == MST_OK ? MST_OK : mst_error_restore(&error);

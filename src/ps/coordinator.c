@@ -91,19 +91,6 @@ static mst_status coordinator_take_json(mst_server *s, bool worker, uint32_t ind
     }
 }
 
-/* GONE: another server has lost a worker. */
-static void coordinator_take_gone(mst_server *s, uint32_t server, const mst_message *m)
-{
-    char why[128];
-    if (m->count >= s->options.n_workers || !mst_alive(s, m->count))
-        return;
-    snprintf(why, sizeof why, "server %" PRIu32 " %s worker %" PRIu32, server,
-             m->flags & MST_GONE_SILENT ? "has received nothing for too long from"
-                                        : "has lost its connection to",
-             m->count);
-    mst_server_expel(s, m->count, why);
-}
-
 mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_message *m, const void *body)
 {
     bool worker = s->peers.items[peer].kind == MST_PEER_WORKER;
@@ -133,8 +120,13 @@ mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_messa
                       : mst_cuts_piece(s, m, body);
     case MST_PS_GONE:
         if (!worker)
-            coordinator_take_gone(s, index, m);
+            mst_members_reported(s, index, m, body);
         return MST_OK;
+    case MST_PS_MEMBER:
+        if (worker)
+            return mst_fail(MST_EPEER, "MEMBER, which a worker never sends");
+        mst_members_noted(s, m->count);
+        return mst_coordinator_advance(s);
     default:
         return mst_fail(MST_EPEER, "unexpected %s", mst_ps_type_name(m->type));
     }
@@ -197,12 +189,12 @@ static json_t *coordinator_workers(const mst_server *s)
     json_t *list = json_array();
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
         const mst_job_member *m = &co->members[w];
-        if (!m->welcomed)
+        if (m->n_joins == 0)
             continue;
-        json_t *one = json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I}", "worker", (int)w, "name", m->name,
-                                "state", s->workers[w].gone ? "lost" : "done", "steps", (json_int_t)m->steps,
-                                "rows", (json_int_t)m->rows, "dropped_steps", (json_int_t)m->dropped_steps,
-                                "dropped_rows", (json_int_t)m->dropped_rows);
+        json_t *one = json_pack("{s:i, s:s, s:i, s:s, s:I, s:I, s:I, s:I}", "worker", (int)w, "name", m->name,
+                                "joins", (int)m->n_joins, "state", s->workers[w].gone ? "lost" : "done",
+                                "steps", (json_int_t)m->steps, "rows", (json_int_t)m->rows, "dropped_steps",
+                                (json_int_t)m->dropped_steps, "dropped_rows", (json_int_t)m->dropped_rows);
         json_object_set_new(one, "held_seconds", json_real(1e-9 * (double)m->held_ns));
         json_object_update_missing(one, m->report);
         json_array_append_new(list, one);
@@ -284,18 +276,19 @@ mst_status mst_coordinator_advance(mst_server *s)
     if (s->over || co->phase == MST_JOB_START)
         return MST_OK;
     TRY(mst_cuts_settle_best(s));
-    if (co->phase == MST_JOB_RUN && mst_members_none_left(s) && co->outcome.silent_s > 0 && mst_heals(s)) {
+    if (co->phase == MST_JOB_RUN && mst_members_none_left(s) && co->outcome.silent_s > 0 && mst_heals(s) &&
+        mst_is_sync(s) && !mst_has_quorum(s)) {
         char why[96];
         snprintf(why, sizeof why, "this server was silent for %.1f s and all workers left",
                  co->outcome.silent_s);
         mst_coordinator_roll_back(s, why);
         return MST_OK;
     }
-    if (co->phase == MST_JOB_RUN && mst_members_none_left(s)) {
+    if (co->phase == MST_JOB_RUN && mst_members_abandoned(s)) {
         co->outcome.no_workers = true;
         co->phase = MST_JOB_STOP;
     }
-    TRY(mst_members_welcome_late(s));
+    TRY(mst_members_welcome_joined(s));
     if (co->phase == MST_JOB_RUN || co->progress.loss.rows > 0) {
         co->progress.seconds = mst_seconds_since(co->run_ns);
         co->progress.waiting = mst_pace_waiting(s);

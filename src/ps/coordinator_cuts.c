@@ -220,7 +220,7 @@ static mst_status cuts_send_chief(mst_server *s)
 {
     const mst_server_worker *chief = &s->workers[s->co->cuts.chief];
     mst_deadlines_chief_begins(s);
-    uint64_t pass = mst_pass_of(s->pass_key, MST_PASS_CHIEF, s->co->cuts.chief, chief->incarnation);
+    uint64_t pass = mst_pass_of(s->pass_key, s->co->cuts.chief, chief->incarnation);
     return mst_unless_gone(
         mst_ps_send(s->net, chief->peer, &(mst_message){.type = MST_PS_CHIEF, .step = pass}));
 }

@@ -18,9 +18,10 @@ typedef enum mst_job_phase {
 
 /* Why the job ends. */
 typedef struct mst_job_outcome {
-    bool stopped;    /* stop requested: no last evaluation */
-    bool no_workers; /* no worker is left */
-    double silent_s; /* workers left because this server was silent for so long; 0: no */
+    bool stopped;      /* stop requested: no last evaluation */
+    bool no_workers;   /* no worker is left */
+    uint64_t alone_ns; /* when the last worker was lost; 0: there are workers */
+    double silent_s;   /* workers left because this server was silent for so long; 0: no */
 } mst_job_outcome;
 
 struct mst_coordinator {
@@ -39,7 +40,7 @@ struct mst_coordinator {
 
 static inline bool mst_alive(const mst_server *s, uint32_t worker)
 {
-    return s->co->members[worker].welcomed && !s->workers[worker].gone;
+    return s->co->members[worker].welcomed;
 }
 
 /* mst_coordinator_advance when a synchronous step is complete and not answered: no server is beyond it, so

@@ -37,8 +37,6 @@ mst_status mst_members_up(mst_server *s, uint32_t peer)
 {
     if (s->over) /* END follows */
         return MST_OK;
-    if (s->co->phase >= MST_JOB_STOP)
-        return mst_fail(MST_EPEER, "the job is ending; it is too late to join");
     return mst_ps_send_json(s->net, peer, &(mst_message){.type = MST_PS_JOB}, json_incref(s->options.job));
 }
 
@@ -140,25 +138,52 @@ static mst_status members_place(mst_server *s)
 
 /* ---- admission ---- */
 
+/* Informs the servers of a process that takes part from now on. */
+static mst_status members_announce(mst_server *s, uint32_t worker)
+{
+    mst_job_member *m = &s->co->members[worker];
+    mst_message note = {.type = MST_PS_MEMBER, .count = worker, .step = s->workers[worker].incarnation};
+    m->announced = true;
+    m->n_answers = m->n_reports = 0;
+    mst_server_admit(s, worker);
+    for (uint32_t i = 1; i < s->options.n_servers; i++)
+        TRY(mst_unless_gone(mst_ps_send(s->net, s->servers[i], &note)));
+    return MST_OK;
+}
+
+void mst_members_noted(mst_server *s, uint32_t worker)
+{
+    if (worker < s->options.n_workers)
+        s->co->members[worker].n_answers++;
+}
+
+/* The member is as new; its counts continue. */
+static void members_reset(mst_server *s, uint32_t worker)
+{
+    mst_job_member *m = &s->co->members[worker];
+    m->welcomed = true;
+    m->n_joins++;
+    m->done = m->idle = m->stop_sent = m->no_rows_in_epoch = false;
+    m->granted = 0;
+    m->rows_before = m->rows;
+    m->pushed_ns = mst_now_ns();
+    m->epoch = m->epoch > s->co->progress.epoch ? m->epoch : s->co->progress.epoch;
+}
+
 static mst_status members_welcome(mst_server *s, uint32_t worker)
 {
     mst_coordinator *co = s->co;
     mst_job_member *m = &co->members[worker];
-    uint64_t pass = mst_pass_of(s->pass_key, MST_PASS_MEMBER, worker, s->workers[worker].incarnation);
-    m->welcomed = s->workers[worker].member = true;
-    m->pushed_ns = mst_now_ns();
-    m->epoch = m->epoch > co->progress.epoch ? m->epoch : co->progress.epoch;
     mst_pace_catch_up(s, worker);
-    mst_info("%s takes part", m->name);
+    mst_info("%s takes part%s", m->name, m->n_joins > 1 ? " again" : "");
     s->hooks->event(s->hooks->arg,
                     &(mst_server_event){
                         .kind = MST_SERVER_JOIN, .role = MST_ROLE_WORKER, .index = worker, .text = m->name});
     TRY(mst_ps_send_json(s->net, s->workers[worker].peer, &(mst_message){.type = MST_PS_WELCOME},
-                         json_pack("{s:o, s:I, s:I, s:s, s:s?, s:I, s:I}", "table",
-                                   mst_placement_json(&s->table), "step", (json_int_t)s->steps.applied,
-                                   "epoch", (json_int_t)m->epoch, "sharding",
-                                   mst_sharding_names[co->rows.sharding], "run", co->start.run, "workers",
-                                   (json_int_t)s->options.n_workers, "pass", (json_int_t)pass)));
+                         json_pack("{s:o, s:I, s:I, s:s, s:s?, s:I}", "table", mst_placement_json(&s->table),
+                                   "step", (json_int_t)s->steps.applied, "epoch", (json_int_t)m->epoch,
+                                   "sharding", mst_sharding_names[co->rows.sharding], "run", co->start.run,
+                                   "workers", (json_int_t)s->options.n_workers)));
     return mst_rows_first(s, worker);
 }
 
@@ -169,29 +194,47 @@ static mst_status members_start(mst_server *s)
     co->phase = MST_JOB_RUN;
     co->run_ns = co->pace.closed_ns = mst_now_ns();
     co->cuts.eval_due = co->start.evaluates && co->start.evaluation_pending;
-    uint32_t chief = UINT32_MAX;
-    for (uint32_t w = s->options.n_workers; w-- > 0;) { /* before any receives work, which they share */
-        co->members[w].welcomed = co->members[w].joined;
-        chief = co->members[w].joined ? w : chief;
-    }
-    for (uint32_t w = 0; w < s->options.n_workers; w++)
-        if (co->members[w].joined)
-            TRY(mst_unless_gone(members_welcome(s, w)));
-    return mst_cuts_name_chief(s, chief);
+    return mst_members_welcome_joined(s);
 }
 
-mst_status mst_members_welcome_late(mst_server *s)
+/* Announces the workers that joined. *all: the servers have answered for all of them. */
+static mst_status members_announce_joined(mst_server *s, bool *all)
 {
-    mst_coordinator *co = s->co;
-    if (co->phase != MST_JOB_RUN || mst_cuts_under_way(&co->cuts))
-        return MST_OK;
+    *all = true;
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
-        if (!co->members[w].joined || co->members[w].welcomed)
+        mst_job_member *m = &s->co->members[w];
+        if (!m->joined || m->welcomed || m->leaving)
             continue;
-        TRY(mst_unless_gone(members_welcome(s, w)));
-        TRY(mst_cuts_name_chief(s, w));
+        if (!m->announced)
+            TRY(members_announce(s, w));
+        *all = *all && m->n_answers == s->options.n_servers - 1;
     }
     return MST_OK;
+}
+
+mst_status mst_members_welcome_joined(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    uint64_t fresh[MST_WORKER_WORDS] = {0};
+    uint32_t chief = UINT32_MAX;
+    bool all;
+    if (co->phase != MST_JOB_RUN || mst_cuts_under_way(&co->cuts))
+        return MST_OK;
+    TRY(members_announce_joined(s, &all));
+    for (uint32_t w = s->options.n_workers;
+         all && w-- > 0;) { /* before any receives work, which they share */
+        if (!co->members[w].announced || co->members[w].welcomed || co->members[w].leaving)
+            continue;
+        members_reset(s, w);
+        mst_bit_set(fresh, w);
+        chief = w;
+    }
+    if (chief == UINT32_MAX)
+        return MST_OK;
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        if (mst_bit(fresh, w))
+            TRY(mst_unless_gone(members_welcome(s, w)));
+    return mst_cuts_name_chief(s, chief);
 }
 
 /* ---- joins ---- */
@@ -253,8 +296,6 @@ static mst_status members_admit(mst_server *s, uint32_t worker, const json_t *jo
     if (co->rows.sharding !=
         MST_SHARDING_LOCAL) /* slices, leases and shares are positions in the same data */
         TRY(members_same_json(s, worker, join, "data", "data"));
-    if (co->phase >= MST_JOB_STOP)
-        return mst_fail(MST_EPEER, "the job is ending; it is too late to join");
     if (co->phase == MST_JOB_RUN && co->rows.sharding == MST_SHARDING_SLICES)
         return mst_fail(MST_EPEER,
                         "the synchronous job has begun without worker %" PRIu32 ": too late to join", worker);
@@ -326,9 +367,8 @@ static mst_status members_worker_joins(mst_server *s, uint32_t worker, const jso
     m->joined = true;
     members_keep_sample(co, worker, join);
     mst_net_name_of(s->net, s->workers[worker].peer, m->name, sizeof m->name);
-    if (co->phase == MST_JOB_RUN)
-        return MST_OK; /* welcomed by the next look */
-    return members_maybe_start(s);
+    return members_maybe_start(
+        s); /* during training the next tick welcomes it; at the end it waits for END */
 }
 
 static mst_status members_server_joins(mst_server *s, uint32_t server, const json_t *join)
@@ -401,6 +441,51 @@ void mst_members_await(mst_server *s)
 
 /* ---- losses ---- */
 
+/* All other servers have reported the loss: a successor may be announced. */
+static void members_settle(mst_server *s, uint32_t worker)
+{
+    mst_job_member *m = &s->co->members[worker];
+    if (m->leaving && m->n_reports == s->options.n_servers - 1)
+        m->leaving = m->announced = false;
+}
+
+void mst_members_reported(mst_server *s, uint32_t server, const mst_message *m, const char *why)
+{
+    char text[640];
+    if (m->count >= s->options.n_workers || !s->co->members[m->count].announced)
+        return;
+    mst_job_member *member = &s->co->members[m->count];
+    member->n_reports++;
+    if (m->flags & MST_GONE_FAULT)
+        snprintf(text, sizeof text, "server %" PRIu32 ": %.*s", server, (int)(m->size < 512 ? m->size : 512),
+                 m->size > 0 ? why : "");
+    else
+        snprintf(text, sizeof text, "server %" PRIu32 " %s worker %" PRIu32, server,
+                 m->flags & MST_GONE_SILENT ? "has received nothing for too long from"
+                                            : "has lost its connection to",
+                 m->count);
+    if (!member->leaving && m->flags & MST_GONE_FAULT)
+        mst_server_refuse_worker(s, m->count, text);
+    else if (!member->leaving)
+        mst_server_expel(s, m->count, text);
+    members_settle(s, m->count);
+}
+
+/* The servers forget the worker. */
+static mst_status members_retract(mst_server *s, uint32_t worker)
+{
+    mst_job_member *m = &s->co->members[worker];
+    mst_message gone = {.type = MST_PS_GONE, .count = worker, .step = s->workers[worker].gone_from};
+    if (!m->announced)
+        return MST_OK;
+    m->leaving = true;
+    for (uint32_t i = 1; i < s->options.n_servers; i++)
+        if (s->servers[i] != MST_PEER_NONE)
+            TRY(mst_unless_gone(mst_ps_send(s->net, s->servers[i], &gone)));
+    members_settle(s, worker);
+    return MST_OK;
+}
+
 /* Without a quorum, the push of the worker that waits counts for the next step: other servers may have closed
  * that step with it already. With a quorum none has, because the coordinator closes every step. */
 static mst_status members_lose(mst_server *s, uint32_t worker)
@@ -409,11 +494,7 @@ static mst_status members_lose(mst_server *s, uint32_t worker)
     mst_server_worker *w = &s->workers[worker];
     bool counts = w->pending && !w->exhausted && w->label == s->steps.applied + 1 && !mst_has_quorum(s);
     w->gone_from = s->steps.applied + 1 + counts;
-    for (uint32_t i = 1; i < s->options.n_servers; i++)
-        if (s->servers[i] != MST_PEER_NONE)
-            TRY(mst_unless_gone(
-                mst_ps_send(s->net, s->servers[i],
-                            &(mst_message){.type = MST_PS_GONE, .count = worker, .step = w->gone_from})));
+    TRY(members_retract(s, worker));
     mst_steps_forget(s, worker);
     TRY(mst_rows_lost(s, worker, w->gone_from));
     if (co->cuts.chief == worker)
@@ -457,10 +538,13 @@ void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
     mst_job_member *m = &co->members[worker];
     const char *why = loss->error.text;
     bool mattered = mst_alive(s, worker);
-    m->joined = false;
+    m->joined = m->welcomed = false;
     if (loss->reason == MST_NET_STOPPED)
         co->outcome.silent_s = loss->silent_s;
     if (!mattered) {
+        mst_status st = members_retract(s, worker);
+        if (st != MST_OK)
+            mst_server_fail(s, st);
         members_lost_early(s, worker, why);
         return;
     }
@@ -491,4 +575,22 @@ bool mst_members_none_left(const mst_server *s)
         if (mst_alive(s, w) || s->co->members[w].joined)
             return false;
     return true;
+}
+
+/* No worker can join a job whose processes all began with it. */
+bool mst_members_abandoned(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    uint64_t now = mst_now_ns();
+    if (!mst_members_none_left(s)) {
+        co->outcome.alone_ns = 0;
+        return false;
+    }
+    if (co->outcome.alone_ns == 0) {
+        co->outcome.alone_ns = now;
+        if (!s->options.all_begin)
+            mst_warn("no worker is left; waiting up to %" PRIu32 " s for one to join",
+                     s->options.start_timeout_ms / 1000);
+    }
+    return s->options.all_begin || now - co->outcome.alone_ns > s->options.start_timeout_ms * MST_MS;
 }

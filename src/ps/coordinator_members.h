@@ -3,7 +3,11 @@
  * The first worker to join brings the model's shape: the store is made from it, and the run is opened. Once
  * enough workers have joined, the keys that the one with the lowest index has sampled make the partition
  * table, so that the table does not depend on the order of joins, and the other servers are set up. Training
- * begins when all servers are ready; an asynchronous job admits further workers at any time. */
+ * begins when all servers are ready.
+ *
+ * A process that joins later takes part too: a worker that is late, or the successor of a lost one (a process
+ * with the same index). It is admitted when all servers have reported the loss of the predecessor; the
+ * servers are informed with MEMBER, and it is welcomed when all have answered. */
 #ifndef MST_PS_COORDINATOR_MEMBERS_H
 #define MST_PS_COORDINATOR_MEMBERS_H
 
@@ -14,8 +18,14 @@
 
 /* The coordinator's record of a worker. */
 typedef struct mst_job_member {
-    bool joined, welcomed;
-    bool done; /* it has sent its last report */
+    bool joined;
+    bool announced;     /* MEMBER is sent: the servers count its process as a member */
+    uint32_t n_answers; /* of other servers to MEMBER */
+    bool leaving;       /* it is lost, and not all other servers have reported that */
+    uint32_t n_reports; /* of other servers that it is gone */
+    bool welcomed;      /* it takes part */
+    uint32_t n_joins;   /* how often a process took part as this worker */
+    bool done;          /* it has sent its last report */
     char name[128];
     json_t *report; /* the newest; NULL: none */
     /* coordinator_rows.c */
@@ -53,8 +63,13 @@ void mst_members_fini(mst_server *s);
 mst_status mst_members_join(mst_server *s, bool worker, uint32_t index, const json_t *join);
 /* A server has its floats. */
 mst_status mst_members_ready(mst_server *s, uint32_t server);
-/* Admits workers that joined late; not during a cut, which they would not mark. */
-mst_status mst_members_welcome_late(mst_server *s);
+/* Admits workers that joined; not during a cut, which they would not mark. */
+mst_status mst_members_welcome_joined(mst_server *s);
+/* Another server has answered MEMBER, or has reported that the worker is gone (GONE). */
+void mst_members_noted(mst_server *s, uint32_t worker);
+void mst_members_reported(mst_server *s, uint32_t server, const mst_message *m, const char *why);
+/* No worker is left: whether the time for another one to join is over. */
+bool mst_members_abandoned(mst_server *s);
 /* Before training: logs the processes that are missing, and ends the job at the time limit. */
 void mst_members_await(mst_server *s);
 bool mst_members_none_left(const mst_server *s); /* no worker is left */

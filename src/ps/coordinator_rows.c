@@ -500,10 +500,13 @@ bool mst_rows_finished(const mst_server *s)
         return mst_leases_finished(co->rows.leases);
     if (rows_stepped(s))
         return s->steps.applied >= co->start.limit_steps || co->progress.rows >= co->start.limit_rows;
-    for (uint32_t w = 0; w < s->options.n_workers; w++)
+    uint32_t idle = 0;
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
         if (mst_alive(s, w) && !co->members[w].idle)
             return false;
-    return true;
+        idle += mst_alive(s, w);
+    }
+    return idle > 0;
 }
 
 json_t *mst_rows_json(const mst_server *s)

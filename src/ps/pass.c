@@ -17,9 +17,9 @@ mst_status mst_pass_key(char key[MST_PASS_KEY])
     return MST_OK;
 }
 
-uint64_t mst_pass_of(const char *key, mst_pass_kind kind, uint32_t worker, uint64_t incarnation)
+uint64_t mst_pass_of(const char *key, uint32_t worker, uint64_t incarnation)
 {
-    const uint64_t numbers[] = {(uint64_t)kind, worker, incarnation};
+    const uint64_t numbers[] = {worker, incarnation};
     uint8_t text[sizeof numbers], digest[EVP_MAX_MD_SIZE];
     uint64_t pass = 0;
     unsigned n = 0;

@@ -1,6 +1,6 @@
-/* Passes: numbers by which a server recognises that the coordinator has admitted a worker, or named it the
- * chief, without waiting for a message of the coordinator. A pass is the start of HMAC-SHA256 over the kind,
- * the worker and its incarnation; the coordinator shares the key with the servers only. */
+/* Passes: numbers by which a server recognises that the coordinator has named a worker the chief, without
+ * waiting for a message of the coordinator. A pass is the start of HMAC-SHA256 over the worker and its
+ * incarnation; the coordinator shares the key with the servers only. */
 #ifndef MST_PS_PASS_H
 #define MST_PS_PASS_H
 
@@ -10,11 +10,9 @@
 
 #define MST_PASS_KEY 65 /* bytes: 64 hexadecimal digits, and the zero */
 
-typedef enum mst_pass_kind { MST_PASS_MEMBER = 1, MST_PASS_CHIEF } mst_pass_kind;
-
 /* A random key. */
 mst_status mst_pass_key(char key[MST_PASS_KEY]);
 /* 0: there is none, because the key is empty or the computation fails. */
-uint64_t mst_pass_of(const char *key, mst_pass_kind kind, uint32_t worker, uint64_t incarnation);
+uint64_t mst_pass_of(const char *key, uint32_t worker, uint64_t incarnation);
 
 #endif

@@ -32,7 +32,8 @@ typedef enum mst_ps_type {
     MST_PS_CLOSE,  /* coordinator to servers: step m.step closes with the pushes of the workers in the body's
                       bitmap (u64 words) */
     MST_PS_GONE,   /* coordinator to servers: worker m.count is gone; its pushes from step m.step on do not
-                      count. Server to coordinator: it has lost worker m.count; flags MST_GONE_* */
+                      count. Server to coordinator, once per MEMBER: it has lost worker m.count, or has taken
+                      note of the coordinator's GONE; flags MST_GONE_* */
     /* ---- cuts: one consistent version over all servers ---- */
     MST_PS_CUT, /* coordinator to servers and workers: cut m.count, flags MST_CUT_*; to servers: bitmap of the
                    workers that send markers; step: sync: the version of the cut */
@@ -61,9 +62,10 @@ typedef enum mst_ps_type {
     MST_PS_LOG,   /* worker or server to coordinator: a record of its observer (observe/record.h) */
     MST_PS_CLOCK, /* worker or server to coordinator: requests its time. The answer has the same request, and
                      a body of MST_CLOCK_ANSWER bytes */
-    /* ---- admission ---- */
-    MST_PS_MEMBER, /* worker to the servers other than the coordinator, before its first STEP; step: the pass
-                      of its WELCOME (pass.h) */
+    /* ---- members ---- */
+    MST_PS_MEMBER, /* coordinator to servers: the process with incarnation m.step is worker m.count from now
+                      on. Server to coordinator: it has taken note. The WELCOME of the worker follows the
+                      answers of all servers */
 } mst_ps_type;
 const char *mst_ps_type_name(uint16_t type);
 
@@ -86,6 +88,7 @@ const char *mst_ps_type_name(uint16_t type);
 #define MST_CUT_LAST 4u /* training is over */
 /* Flags of GONE from a server to the coordinator. */
 #define MST_GONE_SILENT 1u /* the server dropped the worker because it was silent */
+#define MST_GONE_FAULT  2u /* the server dropped the worker because of an invalid message; body: why */
 /* Flags of READY. */
 #define MST_READY_EVAL_LIST 1u /* the server has the evaluation list of worker m.count */
 /* Flags of FLOATS. */

@@ -41,6 +41,7 @@ static mst_status server_take_gone(mst_server *s, const mst_message *m)
         return mst_fail(MST_EPEER, "server 0 sent GONE for worker %" PRIu32 ", which is not in the cluster",
                         m->count);
     mst_server_worker *w = &s->workers[m->count];
+    mst_server_report_gone(s, m->count, 0, "");
     w->gone = true;
     w->gone_from = m->step;
     mst_steps_forget(s, m->count);
@@ -49,11 +50,26 @@ static mst_status server_take_gone(mst_server *s, const mst_message *m)
         mst_net_drop(s->net, w->peer, "the coordinator has dropped this worker");
         mst_server_peer_forget(s, w->peer);
         w->peer = MST_PEER_NONE;
-        w->member = false;
         mst_cut_forget(s, m->count);
+    } else {
+        w->member = w->peer != MST_PEER_NONE;
     }
     TRY(mst_cut_try(s));
     return mst_is_sync(s) ? mst_steps_try_close(s) : MST_OK;
+}
+
+/* MEMBER: the coordinator has admitted a process. */
+static mst_status server_take_member(mst_server *s, const mst_message *m)
+{
+    if (m->count >= s->options.n_workers || s->store == NULL)
+        return mst_fail(MST_EPEER, "server 0 sent an invalid MEMBER for worker %" PRIu32, m->count);
+    const mst_server_worker *w = &s->workers[m->count];
+    mst_server_admit(s, m->count);
+    TRY(mst_unless_gone(
+        mst_ps_send(s->net, s->servers[0], &(mst_message){.type = MST_PS_MEMBER, .count = m->count})));
+    if (w->peer == MST_PEER_NONE || w->incarnation != m->step)
+        mst_server_report_gone(s, m->count, 0, "");
+    return MST_OK;
 }
 
 static mst_status server_take_from_coordinator(mst_server *s, const mst_message *m, const void *body)
@@ -86,6 +102,8 @@ static mst_status server_take_from_coordinator(mst_server *s, const mst_message 
         return mst_is_sync(s) ? mst_steps_try_close(s) : MST_OK; /* a marker may have come before its cut */
     case MST_PS_GONE:
         return server_take_gone(s, m);
+    case MST_PS_MEMBER:
+        return server_take_member(s, m);
     default:
         return mst_fail(MST_EPEER, "server 0 sent an unexpected %s", mst_ps_type_name(m->type));
     }
@@ -97,21 +115,18 @@ static mst_status server_take_from_worker(mst_server *s, uint32_t worker, const 
 {
     if (s->store == NULL)
         return mst_fail(MST_EPEER, "%s before this server is set up", mst_ps_type_name(m->type));
-    if (m->type == MST_PS_MEMBER)
-        return mst_server_enter(s, worker, m);
     return m->type == MST_PS_MARKER ? mst_cut_marked(s, worker, m) : mst_cut_eval_list(s, worker, m, body);
 }
 
 static bool server_is_from_worker(uint16_t type)
 {
-    return type == MST_PS_MARKER || type == MST_PS_EVAL_LIST || type == MST_PS_MEMBER;
+    return type == MST_PS_MARKER || type == MST_PS_EVAL_LIST;
 }
 
 /* ---- messages ---- */
 
-static mst_status server_on_body(void *arg, uint32_t peer, const mst_message *m, void **out)
+static mst_status server_body(mst_server *s, uint32_t peer, const mst_message *m, void **out)
 {
-    mst_server *s = arg;
     bool worker = mst_server_peer_index(s, peer, MST_PEER_WORKER) != UINT32_MAX;
     uint64_t most = m->type == MST_PS_LOG     ? MST_RECORD_HEAD + MST_RECORD_MAX
                     : m->type == MST_PS_CLOCK ? MST_CLOCK_ANSWER
@@ -133,6 +148,20 @@ static mst_status server_on_body(void *arg, uint32_t peer, const mst_message *m,
     return MST_OK;
 }
 
+static mst_status server_on_body(void *arg, uint32_t peer, const mst_message *m, void **out)
+{
+    mst_server *s = arg;
+    mst_status st = server_body(s, peer, m, out);
+    if (st == MST_EPEER && mst_server_peer_index(s, peer, MST_PEER_WORKER) != UINT32_MAX) {
+        mst_error error;
+        mst_error_save(&error, st);
+        s->peers.items[peer].faulty = true;
+        mst_server_end_faulty(s, peer, error.text);
+        st = mst_error_restore(&error);
+    }
+    return st;
+}
+
 /* MST_EPEER is a fault of the sender, which is dropped: a worker, or another server on the coordinator. Other
  * failures end this server. */
 static mst_status server_take_message(mst_server *s, uint32_t peer, const mst_message *m, void *data)
@@ -150,14 +179,14 @@ static mst_status server_take_message(mst_server *s, uint32_t peer, const mst_me
     if (st != MST_OK) {
         mst_body_release(&s->bodies, body);
         if (!s->over)
-            mst_server_expel(s, worker, mst_error_text());
+            mst_server_refuse_worker(s, worker, mst_error_text());
         return MST_OK;
     }
     if (m->type == MST_PS_LOG || m->type == MST_PS_CLOCK) {
         st = m->type == MST_PS_LOG ? mst_records_take(s, peer, m, data) : mst_records_clock(s, peer, m, data);
         mst_body_release(&s->bodies, body);
         if (st != MST_OK && !s->over && worker != UINT32_MAX)
-            mst_server_expel(s, worker, mst_error_text());
+            mst_server_refuse_worker(s, worker, mst_error_text());
         return MST_OK;
     }
     if (s->over) {
@@ -182,7 +211,7 @@ static mst_status server_take_message(mst_server *s, uint32_t peer, const mst_me
         mst_body_release(&s->bodies, body);
     }
     if (st == MST_EPEER && worker != UINT32_MAX)
-        mst_server_expel(s, worker, mst_error_text());
+        mst_server_refuse_worker(s, worker, mst_error_text());
     else if (st == MST_EPEER && s->co != NULL && server != UINT32_MAX)
         mst_server_expel_server(s, server, mst_error_text());
     else if (st != MST_OK)

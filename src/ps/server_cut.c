@@ -39,7 +39,7 @@ mst_status mst_cut_try(mst_server *s)
         return MST_OK;
     for (uint32_t i = 0; !mst_is_sync(s) && i < s->options.n_workers; i++) {
         const mst_server_worker *w = &s->workers[i];
-        if (mst_bit(cut->markers, i) && w->marker < cut->number && w->peer != MST_PEER_NONE && !w->gone)
+        if (mst_bit(cut->markers, i) && w->marker < cut->number && w->member)
             return MST_OK;
     }
     return cut_take(s);
@@ -97,7 +97,7 @@ void mst_cut_check_markers(mst_server *s)
         if (!cut_is_early(s, w) || now - w->marker_ns <= s->options.net.peer_timeout_ms * MST_MS)
             continue;
         (void)cut_not_announced(w->marker);
-        mst_server_expel(s, i, mst_error_text());
+        mst_server_refuse_worker(s, i, mst_error_text());
     }
 }
 
@@ -109,7 +109,7 @@ void mst_cut_forget(mst_server *s, uint32_t worker)
 
 mst_status mst_cut_eval_list(mst_server *s, uint32_t worker, const mst_message *m, const void *body)
 {
-    uint64_t pass = mst_pass_of(s->pass_key, MST_PASS_CHIEF, worker, s->workers[worker].incarnation);
+    uint64_t pass = mst_pass_of(s->pass_key, worker, s->workers[worker].incarnation);
     if (pass == 0 || m->step != pass)
         return mst_fail(MST_EPEER, "EVAL_LIST, but another worker evaluates");
     if (s->cut.chief == worker)

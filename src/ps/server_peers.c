@@ -81,15 +81,11 @@ static mst_status peers_accept(mst_server *s, uint32_t peer, const mst_identity 
         mst_net_name_of(s->net, *place, name, sizeof name);
         return mst_fail(MST_EEXIST, "index %" PRIu32 " is taken by %s", who->index, name);
     }
-    if (worker && s->workers[who->index].gone)
-        return mst_fail(MST_EEXIST, "worker %" PRIu32 " was lost and cannot join again", who->index);
     TRY(peers_remember(s, peer, worker ? MST_PEER_WORKER : MST_PEER_SERVER, who->index));
     *place = peer;
     if (worker) {
         s->workers[who->index].incarnation = who->incarnation;
         s->workers[who->index].up_ns = mst_now_ns();
-        s->workers[who->index].member = false;
-        s->workers[who->index].marker = 0;
     }
     mst_status st = s->index == 0 ? mst_members_up(s, peer) : MST_OK;
     if (st != MST_OK)
@@ -129,35 +125,41 @@ mst_status mst_server_check_member(const mst_server *s, uint32_t peer, uint16_t 
     return mst_fail(MST_EPEER, "%s, but it has not joined", mst_ps_type_name(type));
 }
 
-mst_status mst_server_enter(mst_server *s, uint32_t worker, const mst_message *m)
+void mst_server_admit(mst_server *s, uint32_t worker)
 {
     mst_server_worker *w = &s->workers[worker];
-    uint64_t pass = mst_pass_of(s->pass_key, MST_PASS_MEMBER, worker, w->incarnation);
-    if (s->co != NULL || w->member || pass == 0 || m->step != pass)
-        return mst_fail(MST_EPEER, "MEMBER without the pass of this worker");
     w->member = true;
-    return MST_OK;
+    w->gone = false;
+    w->marker = s->cut.number; /* of the cuts so far it marks none */
 }
 
-/* A worker's connection is gone. */
-static void peers_lose_worker(mst_server *s, uint32_t worker, const mst_net_loss *why)
+/* A failed send is reported as the loss of the coordinator. */
+void mst_server_report_gone(mst_server *s, uint32_t worker, uint32_t flags, const char *why)
+{
+    mst_piece piece = {why, strlen(why)};
+    mst_message m = {.type = MST_PS_GONE, .flags = flags, .count = worker};
+    if (!s->workers[worker].member)
+        return;
+    s->workers[worker].member = false;
+    (void)mst_net_send(s->net, s->servers[0], &m, &piece, piece.size > 0, NULL);
+}
+
+/* A worker's connection is gone. fault: its invalid message, or NULL. */
+static void peers_lose_worker(mst_server *s, uint32_t worker, const mst_net_loss *why, const char *fault)
 {
     s->workers[worker].peer = MST_PEER_NONE;
     s->workers[worker].fault = NULL;
     s->workers[worker].n_nan = 0;
-    s->workers[worker].member = false;
-    s->workers[worker].marker = 0;
     mst_cut_forget(s, worker);
     if (s->co != NULL) {
+        s->workers[worker].member = false;
         mst_members_lost(s, worker, why);
         return;
     }
     mst_steps_forget(s, worker);
-    if (s->setup.ready) /* a failed send is reported as the loss of the coordinator */
-        (void)mst_ps_send(s->net, s->servers[0],
-                          &(mst_message){.type = MST_PS_GONE,
-                                         .flags = why->reason == MST_NET_SILENT ? MST_GONE_SILENT : 0,
-                                         .count = worker});
+    uint32_t flags = why->reason == MST_NET_SILENT ? MST_GONE_SILENT : 0;
+    mst_server_report_gone(s, worker, flags | (fault != NULL ? MST_GONE_FAULT : 0),
+                           fault != NULL ? fault : "");
     mst_status st = s->setup.ready ? mst_cut_try(s) : MST_OK;
     if (st == MST_OK && s->setup.ready && mst_is_sync(s))
         st = mst_steps_try_close(s);
@@ -165,17 +167,40 @@ static void peers_lose_worker(mst_server *s, uint32_t worker, const mst_net_loss
         mst_server_fail(s, st);
 }
 
-void mst_server_expel(mst_server *s, uint32_t worker, const char *why)
+/* Ends the process of a worker that has sent an invalid message: an END is final. */
+void mst_server_end_faulty(mst_server *s, uint32_t peer, const char *why)
+{
+    mst_error end = {.code = MST_EPEER};
+    if (s->co == NULL)
+        return; /* the coordinator is informed with GONE */
+    snprintf(end.text, sizeof end.text, "server 0 refused this worker: %.900s", why);
+    (void)mst_ps_send_error(s->net, peer, MST_PS_END, &end);
+}
+
+static void peers_expel(mst_server *s, uint32_t worker, const char *why, bool fault)
 {
     char name[128];
     mst_net_loss why_lost = {.reason = MST_NET_REFUSED, .error.code = MST_EPEER};
     if (s->workers[worker].peer == MST_PEER_NONE)
         return;
     mst_net_name_of(s->net, s->workers[worker].peer, name, sizeof name);
-    snprintf(why_lost.error.text, sizeof why_lost.error.text, "%s was refused: %.800s", name, why);
+    snprintf(why_lost.error.text, sizeof why_lost.error.text, "%s was %s: %.800s", name,
+             fault ? "refused" : "dropped", why);
+    if (fault)
+        mst_server_end_faulty(s, s->workers[worker].peer, why);
     mst_net_drop(s->net, s->workers[worker].peer, why);
     mst_server_peer_forget(s, s->workers[worker].peer);
-    peers_lose_worker(s, worker, &why_lost);
+    peers_lose_worker(s, worker, &why_lost, fault ? why : NULL);
+}
+
+void mst_server_expel(mst_server *s, uint32_t worker, const char *why)
+{
+    peers_expel(s, worker, why, false);
+}
+
+void mst_server_refuse_worker(mst_server *s, uint32_t worker, const char *why)
+{
+    peers_expel(s, worker, why, true);
 }
 
 void mst_server_expel_server(mst_server *s, uint32_t server, const char *why)
@@ -196,7 +221,7 @@ void mst_server_expel_faulty(mst_server *s)
 {
     for (uint32_t w = 0; w < s->options.n_workers && !s->over; w++)
         if (s->workers[w].fault != NULL)
-            mst_server_expel(s, w, s->workers[w].fault);
+            mst_server_refuse_worker(s, w, s->workers[w].fault);
 }
 
 void mst_server_peer_down(void *arg, uint32_t peer, const mst_net_loss *loss)
@@ -205,13 +230,14 @@ void mst_server_peer_down(void *arg, uint32_t peer, const mst_net_loss *loss)
     const mst_error *why = &loss->error;
     uint32_t worker = mst_server_peer_index(s, peer, MST_PEER_WORKER),
              server = mst_server_peer_index(s, peer, MST_PEER_SERVER);
+    const char *fault = peer < s->peers.capacity && s->peers.items[peer].faulty ? why->text : NULL;
     mst_server_peer_forget(s, peer);
     if (s->over && server != UINT32_MAX && s->servers[server] == peer)
         s->servers[server] = MST_PEER_NONE;
     if (s->over)
         return;
     if (worker != UINT32_MAX && s->workers[worker].peer == peer) {
-        peers_lose_worker(s, worker, loss);
+        peers_lose_worker(s, worker, loss, fault);
     } else if (s->index != 0 && (server == 0 || peer == s->servers[0])) {
         s->setup.up = false;
         if (mst_heals(s) && why->code == MST_EPEER && loss->reason != MST_NET_REFUSED) {

@@ -18,6 +18,7 @@ typedef enum mst_peer_kind { MST_PEER_UNKNOWN, MST_PEER_SERVER, MST_PEER_WORKER 
 typedef struct mst_server_peer {
     mst_peer_kind kind;
     uint32_t index;
+    bool faulty;          /* it has sent an invalid message */
     mst_body *incoming;   /* of a message that is being received */
     mst_staged staged;    /* of a worker; the STEP that is its last part takes it */
     mst_store_parts next; /* staged.parts after the part that is being received */
@@ -38,14 +39,20 @@ uint32_t mst_server_peer_index(const mst_server *s, uint32_t peer, mst_peer_kind
 void mst_server_peer_forget(mst_server *s, uint32_t peer);
 /* Drops a process that has just connected, with the recorded message. */
 void mst_server_refuse(mst_server *s, uint32_t peer, mst_status status);
-/* Drops a worker, with a reason. */
+/* Drops a worker, with a reason; it may join again. */
 void mst_server_expel(mst_server *s, uint32_t worker, const char *why);
 /* Drops another server, on the coordinator. */
 void mst_server_expel_server(mst_server *s, uint32_t server, const char *why);
 /* Fails if messages of that type need a member, and the peer is a worker that is none. */
 mst_status mst_server_check_member(const mst_server *s, uint32_t peer, uint16_t type);
-/* MEMBER: the coordinator has admitted the worker. */
-mst_status mst_server_enter(mst_server *s, uint32_t worker, const mst_message *m);
+/* Drops a worker because of an invalid message, and ends its process. */
+void mst_server_refuse_worker(mst_server *s, uint32_t worker, const char *why);
+/* The coordinator: ends the process of a worker that is about to be dropped for an invalid message. */
+void mst_server_end_faulty(mst_server *s, uint32_t peer, const char *why);
+/* The coordinator has admitted a process as a worker. */
+void mst_server_admit(mst_server *s, uint32_t worker);
+/* Other servers: reports to the coordinator that a member is gone, once. why: of MST_GONE_FAULT. */
+void mst_server_report_gone(mst_server *s, uint32_t worker, uint32_t flags, const char *why);
 /* Drops the workers that have a fault (mst_server_worker). */
 void mst_server_expel_faulty(mst_server *s);
 void mst_server_peers_fini(mst_server *s);

@@ -452,7 +452,7 @@ mst_status mst_steps_release_held(mst_server *s)
             held->body = held->staged.body = NULL; /* consumed */
         }
         if (one == MST_EPEER)
-            mst_server_expel(s, held->worker, mst_error_text());
+            mst_server_refuse_worker(s, held->worker, mst_error_text());
         else if (one != MST_OK)
             st = one;
         steps_drop_held(s, held);

@@ -20,7 +20,7 @@ _Static_assert(MST_WORKER_MAX == 64 * MST_WORKER_WORDS, "a bitmap has one bit pe
 typedef struct mst_server_worker {
     uint32_t peer;                   /* MST_PEER_NONE: not connected */
     uint64_t incarnation, up_ns;     /* of the process that connected, and when it did */
-    bool member;                     /* the coordinator has admitted the process of this connection */
+    bool member;                     /* the coordinator has admitted this process, and it is not lost */
     bool gone;                       /* lost, or left */
     uint64_t gone_from;              /* sync: the first step that its pushes do not count for */
     const char *fault;               /* not NULL: the loop drops it for this reason, outside of a step */

@@ -197,16 +197,6 @@ static void worker_connect_parts(mst_worker *self)
     self->pipeline.counts = &self->report.counts;
 }
 
-/* Shows the servers other than the coordinator the pass of the welcome. */
-static mst_status worker_enter(mst_worker *self)
-{
-    mst_message m = {.type = MST_PS_MEMBER};
-    m.step = (uint64_t)json_integer_value(json_object_get(self->welcome, "pass"));
-    for (uint32_t s = 1; s < self->link.n_servers; s++)
-        TRY(mst_ps_send(self->link.net, self->link.peers[s], &m));
-    return MST_OK;
-}
-
 /* ---- training ---- */
 
 static mst_status worker_wait_end(mst_worker *self)
@@ -241,7 +231,6 @@ static mst_status worker_train(mst_worker *self)
                           2ull * self->options.start_timeout_ms + self->options.net.peer_timeout_ms));
     if (!self->link.ended && !self->leaving) {
         TRY(worker_read_welcome(self));
-        TRY(worker_enter(self));
         mst_observe_set_first_step(job->observe,
                                    (uint64_t)json_integer_value(json_object_get(self->welcome, "step")));
         TRY(mst_worker_overlap_init(&self->overlap, &self->table));

@@ -90,13 +90,14 @@ typedef struct mst_worker mst_worker;
 
 /* Connects; returns when all servers are up and the coordinator has sent the job. *job_json: the job; a new
  * reference. MST_ETIMEOUT names the servers that did not answer; a refusal keeps its code and message;
- * MST_EAGAIN as mst_worker_run. *out is the caller's to destroy; set only on MST_OK. */
+ * MST_EAGAIN as mst_worker_run; MST_EEXIST: another process is this worker, or it was and its loss is not
+ * noticed yet. *out is the caller's to destroy; set only on MST_OK. */
 mst_status mst_worker_new(const mst_worker_options *options, mst_worker **out, json_t **job_json);
 void mst_worker_destroy(mst_worker *self); /* NULL-safe */
 
 /* MST_OK if the coordinator ended the job with success. The coordinator is informed of a failure here before
- * it is returned. MST_EAGAIN, only with an engine that survives deaths: a server is lost, or the job starts
- * again; take part again with a new worker. */
+ * it is returned. MST_EAGAIN, only with an engine that survives deaths: a connection is lost, or the job
+ * starts again; take part again with a new worker. */
 mst_status mst_worker_run(mst_worker *self, const mst_worker_job *job, mst_worker_counts *counts);
 
 /* Informs the coordinator that this worker cannot continue: for failures between new and run. */

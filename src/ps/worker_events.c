@@ -34,36 +34,27 @@ static void worker_on_up(void *arg, uint32_t peer, const mst_identity *who)
     link->n_up++;
 }
 
-/* A server has refused this worker, or dropped it because it was silent. The job may continue. */
-static mst_status worker_dropped(const mst_worker *self, uint32_t server, const mst_net_loss *loss)
-{
-    bool others = json_integer_value(json_object_get(self->welcome, "workers")) > 1;
-    if (loss->reason == MST_NET_REFUSED)
-        return mst_fail(MST_EPEER, "server 0 refused this worker: %s", loss->error.text);
-    return mst_fail(MST_EPEER, "this worker was silent for %.1f s and server %" PRIu32 " dropped it; %s",
-                    loss->silent_s, server,
-                    others ? "the job continues without it" : "no other worker is left");
-}
-
-/* Whether the lost server has a successor, to which this worker connects. */
-static bool worker_heals(const mst_worker *self, const mst_net_loss *loss)
+/* Whether this worker may join the job again after the loss of a connection. If its own fault was the reason,
+ * server 0 has ended it with END. */
+static bool worker_heals(const mst_worker *self, const mst_net_loss *loss, bool was_up)
 {
     return self->options.engine->survives_death && loss->error.code == MST_EPEER &&
-           (loss->reason == MST_NET_DIED || loss->reason == MST_NET_CLOSED || loss->reason == MST_NET_SILENT);
+           (was_up || loss->reason != MST_NET_REFUSED);
 }
 
-/* A server is lost during training. */
-static mst_status worker_server_lost(const mst_worker *self, uint32_t server, const mst_net_loss *loss)
+/* The loss of a server, or of this worker by a server. */
+static mst_status worker_lost(const mst_worker *self, uint32_t server, const mst_net_loss *loss, bool was_up)
 {
+    mst_status code = worker_heals(self, loss, was_up) ? MST_EAGAIN : loss->error.code;
+    const char *run = json_string_value(json_object_get(self->welcome, "run"));
     char resume_hint[MST_ERROR_MAX / 2];
-    const char *run = json_string_value(json_object_get(self->welcome, "run")), *why = loss->error.text;
+    if (loss->reason == MST_NET_STOPPED)
+        return mst_fail(code, "this worker was silent for %.1f s and server %" PRIu32 " dropped it",
+                        loss->silent_s, server);
+    if (code == MST_EAGAIN || self->client == NULL || loss->reason == MST_NET_REFUSED)
+        return mst_fail(code, "%s", loss->error.text);
     mst_run_resume_hint(run != NULL ? run : "RUN", resume_hint, sizeof resume_hint);
-    size_t length = strlen(why);
-    int keep = (int)(length > 0 && why[length - 1] == '.' ? length - 1 : length);
-    if (loss->reason == MST_NET_SILENT) /* if it still runs, the job continues without this worker */
-        return mst_fail(MST_EPEER, "%.*s; this worker ends; if the job has ended too, %s", keep, why,
-                        resume_hint);
-    return mst_fail(MST_EPEER, "%.*s: server %" PRIu32 " is gone and the job cannot continue; %s", keep, why,
+    return mst_fail(code, "%s: server %" PRIu32 " is gone and the job cannot continue; %s", loss->error.text,
                     server, resume_hint);
 }
 
@@ -80,24 +71,18 @@ static void worker_on_down(void *arg, uint32_t peer, const mst_net_loss *loss)
     bool was_up = link->up[s];
     link->up[s] = false;
     link->n_up -= was_up;
-    if (worker_heals(self, loss)) {
-        mst_worker_link_note(link, mst_fail(MST_EAGAIN, "%s", why->text), s == 0);
-    } else if (link->starting && !was_up && why->code == MST_ETIMEOUT) {
+    if (link->starting && !was_up && why->code == MST_ETIMEOUT) {
         char missing[MST_ERROR_MAX / 2];
         mst_worker_link_missing(link, missing, sizeof missing);
         mst_worker_link_note(link,
                              mst_fail(MST_ETIMEOUT, "no answer within %" PRIu32 " s from %s",
                                       self->options.start_timeout_ms / 1000, missing),
                              true);
-    } else if (link->starting || self->client == NULL) {
-        mst_worker_link_note(link, mst_error_restore(why), s == 0);
-    } else if (loss->reason == MST_NET_REFUSED || loss->reason == MST_NET_STOPPED) {
+    } else {
         bool silent = loss->reason == MST_NET_STOPPED; /* also explains a failure that server 0 reported */
         if (silent)
             link->failure_is_final = false;
-        mst_worker_link_note(link, worker_dropped(self, s, loss), silent || s == 0);
-    } else {
-        mst_worker_link_note(link, worker_server_lost(self, s, loss), s == 0);
+        mst_worker_link_note(link, worker_lost(self, s, loss, was_up), silent || s == 0);
     }
 }
 

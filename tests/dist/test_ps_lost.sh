@@ -29,8 +29,7 @@ for m in 1 2; do
   lose $m --mode sync --quorum 2
 done
 
-# Worker 0 is stopped: detected by its silence; when it continues, it receives the reason. If it was the chief,
-# another evaluates.
+# Worker 0 is stopped: detected by its silence. If it was the chief, another evaluates.
 for mode in sync async; do
   rm -rf run
   job 2 2 $common --run run --test t.cache --eval-every $every --mode $mode --peer-timeout 2
@@ -43,15 +42,13 @@ for mode in sync async; do
   same "worker 0, $mode" "$(worker_fact s0 0 state)" lost
   completes 2 2
   [ -n "$(fact_of r test_loss)" ] || fail "no worker evaluated at the end"
-  signal w0 CONT
-  ends w0 3
-  said w0 '^muster: this worker was silent for [0-9.]+ s and server [01] dropped it; the job continues without it$'
+  killed w0
 done
 
-# A server is stopped: workers report that it is silent and join again when it continues.
+# A server is stopped: workers report that it is silent, and join again when it continues.
 rm -rf run
 job 1 2 $common --run run --test t.cache --eval-every $every --mode sync --peer-timeout 2
-wait_for s0 'step .* test +loss'
+for i in 0 1; do wait_for s0 "worker $i .*takes part"; done
 signal s0 STOP
 for w in w0 w1; do wait_for $w 'warning: server 0 .* has been silent for [0-9.]+ s: .*; joining the job again'; done
 signal s0 CONT
@@ -76,7 +73,7 @@ done
 
 # No worker is left: the weights are saved, and the run can be resumed.
 rm -rf run
-job 2 2 $common --run run --test t.cache --eval-every $every --mode async
+job 2 2 $common --run run --test t.cache --eval-every $every --mode async --start-timeout 3
 wait_for s0 'step .* test +loss'
 killed w0
 wait_for s0 'warning: worker 0 .*; the job continues without it' 8

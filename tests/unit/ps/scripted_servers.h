@@ -226,8 +226,6 @@ static mst_status script_message(void *arg, uint32_t peer, const mst_message *m,
         script_keep(&s->join, m, body);
         script_welcome(s);
         break;
-    case MST_PS_MEMBER:
-        break;
     case MST_PS_STEP:
         script_step(s, e->server, m, body);
         break;
