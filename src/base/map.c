@@ -82,9 +82,10 @@ mst_status mst_map_check(const mst_map *map)
                  now.st_mtim.tv_nsec != then->st_mtim.tv_nsec))
         return mst_fail(MST_EINPUT, "%s was overwritten while it was in use; " ADVICE, file->path);
     if (mst_fault_hit(file->range))
-        return mst_fail(MST_EINPUT,
-                        "%s could not be read to its end while it was in use: it was cut, or its disk failed",
-                        file->path);
+        return mst_fail(
+            MST_EINPUT,
+            "%s could not be read to its end while it was in use: it was truncated, or its disk failed",
+            file->path);
     return MST_OK;
 }
 

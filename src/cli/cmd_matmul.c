@@ -166,11 +166,12 @@ static mst_status matmul_read_options(const matmul_options *o, const mst_text_li
         return mst_fail(MST_EUSAGE,
                         "no matrices: give A.npy and B.npy, or --m (and --n, --k) to generate them");
     if (o->by_product && !o->trace)
-        return mst_fail(MST_EUSAGE, "--by-product computes a trace: give --trace, too");
+        return mst_fail(MST_EUSAGE, "--by-product requires --trace");
     if (o->trace && (o->out != NULL || o->verify != NULL))
-        return mst_fail(MST_EUSAGE, "--trace makes no C: leave out --%s", o->out != NULL ? "out" : "verify");
+        return mst_fail(MST_EUSAGE, "--trace does not compute C: omit --%s",
+                        o->out != NULL ? "out" : "verify");
     if (o->out != NULL && o->verify != NULL)
-        return mst_fail(MST_EUSAGE, "--verify makes no C: leave out --out");
+        return mst_fail(MST_EUSAGE, "--verify does not write C: omit --out");
     if (o->out != NULL) /* every rank sees the same: C appears when all are done */
         TRY(mst_cli_check_free(o->out, o->overwrite));
     if (files->n == 2) {

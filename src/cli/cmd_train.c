@@ -323,11 +323,11 @@ static mst_status train_nothing_trained(const settings *s, const mst_train_summa
                  o->seconds);
         break;
     case MST_END_PATIENCE:
-        snprintf(
-            text, sizeof text,
-            "the loss on --valid was not better for all of --patience %lld; give a larger --patience, or new "
-            "files",
-            (long long)o->patience);
+        snprintf(text, sizeof text,
+                 "the loss on --valid did not improve in %lld evaluations (--patience); give a larger "
+                 "--patience, or new "
+                 "files",
+                 (long long)o->patience);
         break;
     case MST_END_UNTIL:
         snprintf(text, sizeof text, "--until %s is met; give another condition, or --until never", o->until);

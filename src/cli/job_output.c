@@ -125,7 +125,7 @@ static void output_line(void *arg, uint32_t i, const char *name, bool is_error, 
         *log = output_open_log(o, name);
     struct iovec line[] = {output_part(text, n), output_part("\n", 1)};
     if (*log >= 0 && !output_write(*log, line, 2)) {
-        mst_warn("%s/%s: the log cannot be written and is given up: %s", o->folder, name, strerror(errno));
+        mst_warn("%s/%s: cannot write the log, which ends here: %s", o->folder, name, strerror(errno));
         close(*log);
         *log = LOG_GIVEN_UP;
     }

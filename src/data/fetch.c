@@ -173,7 +173,8 @@ static mst_status fetch_await(const mst_fetch_set *set, const char *program, pid
     }
     if (asked != MST_OK)
         return asked;
-    return mst_fail(MST_ETIMEOUT, "%s was not done fetching %s after %d seconds", program, set->name, RUN_S);
+    return mst_fail(MST_ETIMEOUT, "%s did not finish fetching %s within %d seconds", program, set->name,
+                    RUN_S);
 }
 
 /* Runs argv[0] of PATH in `folder`, its output in folder/log. */

@@ -64,10 +64,10 @@ typedef struct mst_gen_digits_options {
 mst_status mst_gen_digits_rows(const mst_gen_digits_options *options, mst_chunk_fn *fn, void *arg);
 
 /* The four MNIST-named IDX files in `folder` (made when absent): images [0, n_train) and [n_train, n_train +
- * n_test). Each file appears whole or not at all. watch, unless NULL, is called like fn above with every
+ * n_test). Each file appears whole or not at all. observe, unless NULL, is called like fn above with every
  * chunk before it is written, to show progress or, by failing, to stop: then none of the files appears. */
 mst_status mst_gen_digits(const char *folder, uint32_t n_train, uint32_t n_test, uint64_t seed,
-                          mst_chunk_fn *watch, void *arg);
+                          mst_chunk_fn *observe, void *arg);
 
 /* Draws image number `index`; returns its class. */
 unsigned mst_gen_digit(uint64_t seed, uint64_t index, uint8_t pixels[MST_GEN_DIGIT_PIXELS]);

@@ -200,7 +200,7 @@ mst_status mst_gen_digits_rows(const mst_gen_digits_options *o, mst_chunk_fn *fn
 
 typedef struct idx_pair {
     mst_out *images, *labels;
-    mst_chunk_fn *watch; /* NULL: none */
+    mst_chunk_fn *observe; /* NULL: none */
     void *arg;
 } idx_pair;
 
@@ -214,8 +214,8 @@ static mst_status write_u32(mst_out *out, uint32_t value)
 static mst_status write_chunk(void *arg, uint64_t first_row, mst_chunk *chunk)
 {
     idx_pair *files = arg;
-    if (files->watch != NULL)
-        TRY(files->watch(files->arg, first_row, chunk));
+    if (files->observe != NULL)
+        TRY(files->observe(files->arg, first_row, chunk));
     for (uint32_t i = 0; i < chunk->n_rows; i++) {
         mst_row row;
         mst_chunk_row(chunk, i, &row);
@@ -251,14 +251,14 @@ static mst_status write_pair(const char *folder, const char *part, const mst_gen
 }
 
 mst_status mst_gen_digits(const char *folder, uint32_t n_train, uint32_t n_test, uint64_t seed,
-                          mst_chunk_fn *watch, void *arg)
+                          mst_chunk_fn *observe, void *arg)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     unsigned n_threads = cores < 1 ? 1 : cores > 16 ? 16 : (unsigned)cores;
     mst_gen_digits_options train = {.rows = n_train, .seed = seed, .n_threads = n_threads};
     mst_gen_digits_options test = {
         .rows = n_test, .first_row = n_train, .seed = seed, .n_threads = n_threads};
-    idx_pair files[2] = {{.watch = watch, .arg = arg}, {.watch = watch, .arg = arg}};
+    idx_pair files[2] = {{.observe = observe, .arg = arg}, {.observe = observe, .arg = arg}};
     mst_status st;
     TRY_OUT(st, mst_make_folders(folder));
     TRY_OUT(st, write_pair(folder, "train", &train, &files[0]));

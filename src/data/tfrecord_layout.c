@@ -335,7 +335,7 @@ static mst_status settle_kind(mst_tf_name *name, const mst_tf_survey *s, const m
     if (f->varying)
         return mst_fail(
             MST_EINPUT,
-            "%s: feature \"%s\" is a float list of varying length, which no column can be: name it "
+            "%s: feature \"%s\" is a float list of varying length, which cannot be a column: name it "
             "with --tf-value and its indices with --tf-index, or name the columns with --tf-columns",
             block->path, name->text);
     name->kind = f->kind;

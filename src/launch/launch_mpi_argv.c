@@ -160,7 +160,7 @@ static mst_status argv_mpich_words(const mst_mpi_job *job, const mst_plan *plan,
         return MST_OK;
     size_t n = strcspn(job->ssh, " ");
     if (n >= sizeof program)
-        return mst_fail(MST_EUSAGE, "--ssh: too long a program");
+        return mst_fail(MST_EUSAGE, "--ssh: the name of the program is too long");
     memcpy(program, job->ssh, n);
     program[n] = '\0';
     TRY(mst_text_list_add_all(

@@ -327,8 +327,8 @@ mst_status mst_cluster_check_index(const mst_cluster *c, mst_role role, uint32_t
         return MST_OK;
     const char *noun = server ? "server" : "worker";
     if (n == 1)
-        return mst_fail(MST_EUSAGE, "%s: there is no %s %u; it names one, %s 0", c->source, noun, index,
-                        noun);
-    return mst_fail(MST_EUSAGE, "%s: there is no %s %u; it names %u, from 0 to %u", c->source, noun, index, n,
-                    n - 1);
+        return mst_fail(MST_EUSAGE, "%s: there is no %s %u; the cluster has one, %s 0", c->source, noun,
+                        index, noun);
+    return mst_fail(MST_EUSAGE, "%s: there is no %s %u; the cluster has %u, from 0 to %u", c->source, noun,
+                    index, n, n - 1);
 }

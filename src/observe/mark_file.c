@@ -29,7 +29,7 @@ static void mark_add_field(mst_string *out, const char *text)
         mst_string_add(out, "\"");
 }
 
-void mst_mark(const char *run, const char *process, const char *kind, const char *text)
+void mst_mark_write(const char *run, const char *process, const char *kind, const char *text)
 {
     static atomic_bool warned;
     struct stat info;

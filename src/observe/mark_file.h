@@ -6,6 +6,6 @@
 
 /* Appends a line with the current time. process is "" for events of the whole run. text may be NULL. Does not
  * fail: the first line that cannot be written causes a warning. Thread: any. */
-void mst_mark(const char *run, const char *process, const char *kind, const char *text);
+void mst_mark_write(const char *run, const char *process, const char *kind, const char *text);
 
 #endif

@@ -227,7 +227,7 @@ static mst_status steps_close_step(mst_server *s, uint64_t step, const uint64_t 
         bool counts = workers == NULL ? w->gone_from > step || !w->gone : mst_bit(workers, i);
         if (counts && w->gone && !mst_steps_waits_for(w, step))
             mst_warn("step %" PRIu64 ": worker %" PRIu32
-                     " was lost before its gradient reached server %" PRIu32 "; it continues without it",
+                     " was lost before its gradient reached server %" PRIu32 ", which continues without it",
                      step, i, s->index);
         if (!counts || !mst_steps_waits_for(w, step))
             continue;
@@ -344,7 +344,7 @@ static mst_status steps_check_rows(const mst_server *s, const mst_store_request 
     if (r->head.rows > most)
         return mst_fail(MST_EPEER, "a push of %" PRIu32 " rows; it has at most %" PRIu32, r->head.rows, most);
     if (s->co != NULL && r->flags & MST_STEP_EXHAUSTED && !mst_rows_are_streams(s))
-        return mst_fail(MST_EPEER, "a push that ends its epoch, which the coordinator does");
+        return mst_fail(MST_EPEER, "a push that ends an epoch; only the coordinator ends epochs");
     return MST_OK;
 }
 

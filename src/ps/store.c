@@ -206,8 +206,8 @@ mst_status mst_store_part(const mst_store *self, uint32_t worker, const mst_mess
     if (parts->floats != 0 &&
         (parts->request != m->count || parts->floats != floats || parts->wire != (mst_float_format)wire))
         return mst_fail(MST_EINPUT,
-                        "worker %" PRIu32 " pushes a part for its request %" PRIu32
-                        " before all is there for request %" PRIu32,
+                        "worker %" PRIu32 " pushes a part for its request %" PRIu32 " before request %" PRIu32
+                        " is complete",
                         worker, m->count, parts->request);
     if (n == 0 || m->size % size != 0 || n > end || m->step != end - n)
         return mst_fail(MST_EINPUT,

@@ -5,8 +5,9 @@
  * 0's clock alone. At the end of an order all ranks send their losses, and the stop and save requests from
  * signals, to rank 0. Rows are claimed on every rank: all see the epoch end at the same place.
  *
- * With a small gradient there is nothing to overlap, and a hand-off between threads costs as much as
- * the reduction: steps then run on the communication thread itself, which polls MPI while it waits. */
+ * With a sparse model or a small gradient there is nothing to overlap, and a hand-off between threads costs
+ * as much as the reduction: steps then run on the communication thread itself, which polls MPI while it
+ * waits. */
 #include "strategy/allreduce.h"
 
 #include <string.h>
@@ -178,7 +179,7 @@ static mst_status order_pass(mst_comm *comm, void *arg)
     if (self->rank == 0) {
         for (uint32_t p = 1; p < self->n_ranks; p++)
             m[n++] = (mst_comm_message){&e->order, sizeof e->order, (int)p, MST_COMM_TAG_ORDER};
-        st = mst_comm_exchange(comm, m, n, NULL, 0, true, "ranks to take an order");
+        st = mst_comm_exchange(comm, m, n, NULL, 0, true, "the other ranks to receive an order");
     } else {
         m[0] = (mst_comm_message){&e->order, sizeof e->order, 0, MST_COMM_TAG_ORDER};
         st = mst_comm_exchange(comm, NULL, 0, m, 1, true, "an order of rank 0");

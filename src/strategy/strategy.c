@@ -42,7 +42,7 @@ const mst_option mst_strategy_option_table[] = {
      .offset = FIELD(mode),
      .fallback = "sync",
      .choices = "sync|async|ssp",
-     .help = "sync: threads or workers share every batch, and results are bit-identical; async: each takes "
+     .help = "sync: threads or workers share every batch, and results repeat bit for bit; async: each takes "
              "its own batches and updates the shared weights when it is done; ssp: like async, but no worker "
              "runs more than --staleness steps ahead.",
      .facts = MST_OPTION_SELF_NAMED},
@@ -199,7 +199,7 @@ const mst_option mst_strategy_option_table[] = {
      .max = 86400,
      .metavar = "S",
      .help = "ps: exclude a worker that is connected but has pushed nothing for S seconds. allreduce: "
-             "longest time that a sum may take.",
+             "fail if a reduction takes longer than S seconds.",
      .needs = {{JOBS_ONLY}},
      .facts = MST_OPTION_MAY_DIFFER},
     {.name = "reduction",

@@ -199,7 +199,7 @@ const char *mst_run_log_folder(const mst_run_log *self)
 void mst_run_log_mark(mst_run_log *self, const char *process, const char *kind, const char *text)
 {
     if (mst_run_log_path(self) != NULL && self->options.train->observe)
-        mst_mark(mst_run_path(self->run), process, kind, text);
+        mst_mark_write(mst_run_path(self->run), process, kind, text);
 }
 
 void mst_run_log_mark_step(mst_run_log *self, const char *kind, uint64_t step)

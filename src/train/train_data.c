@@ -47,7 +47,7 @@ static mst_status train_data_check_read_once(const mst_train_data *self, mst_tra
             name, o->valid);
     if (o->cache)
         return mst_fail(MST_EUSAGE,
-                        "%s can be read only once, so --cache has no use: save it to a file first", name);
+                        "%s can be read only once, so --cache cannot be used: save it to a file first", name);
     if (o->resume_data == MST_RESUME_SAME)
         return mst_fail(MST_EUSAGE,
                         "%s can be read only once, so --resume-data same cannot find its position: "

@@ -236,7 +236,7 @@ static mst_status training_continue(mst_training *self)
     const char *path = mst_run_log_path(self->log);
     if (path == NULL)
         return mst_fail(MST_EEXIST,
-                        "the run's folder was deleted and is another run's: train into another one");
+                        "the run's folder was deleted and holds another run: choose another --run");
     char *copy = mst_strdup(path);
     if (copy == NULL)
         return mst_fail_memory();

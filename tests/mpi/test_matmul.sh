@@ -77,7 +77,7 @@ for mpi in $implementations; do
   ranks $mpi 3 "$muster" matmul --m 30 --trace --out c.npy
   same "$mpi: exit code of wrong usage" $code 2
   err_has "muster: " 1
-  err_has "muster: --trace makes no C: leave out --out" 1
+  err_has "muster: --trace does not compute C: omit --out" 1
   for case in "--k 31|rank 1 has --k 31, rank 0 has 0; all ranks must have the same value" "--seed 7|rank 1 has --seed 7, rank 0 has 1" \
     "--bogus|rank 1: unknown option --bogus" "a.npy b.npy|rank 1: --m, --n and --k are for generated matrices"; do
     differ=${case%%|*} ranks $mpi 3 bash differ.sh "$muster" matmul --m 30 --out c.npy

@@ -416,7 +416,7 @@ static void wide_column(void **state)
     end_record(&f->file, &f->features);
     expect_failure(
         0, MST_EINPUT,
-        "x.tfrecord: feature \"pixels\" is a float list of varying length, which no column can be: name it "
+        "x.tfrecord: feature \"pixels\" is a float list of varying length, which cannot be a column: name it "
         "with --tf-value and its indices with --tf-index, or name the columns with --tf-columns");
 }
 

@@ -268,10 +268,10 @@ static void tf_config_is_checked(void **state)
                "cluster.ps: entry 1 (a) has no port");
     tf_refused("{\"cluster\": {\"chief\": [\"a:1\"], \"master\": [\"b:1\"]}}", "name 2 processes");
     tf_refused("{\"cluster\": {\"worker\": [\"a:1\"]}, \"task\": {\"type\": \"worker\", \"index\": 1}}",
-               "there is no worker 1; it names one, worker 0");
+               "there is no worker 1; the cluster has one, worker 0");
     tf_refused(
         "{\"cluster\": {\"worker\": [\"a:1\", \"b:1\"]}, \"task\": {\"type\": \"worker\", \"index\": 7}}",
-        "there is no worker 7; it names 2, from 0 to 1");
+        "there is no worker 7; the cluster has 2, from 0 to 1");
     tf_refused("{\"cluster\": {\"worker\": [\"a:1\"]}, \"task\": {\"type\": \"worker\", \"index\": -1}}",
                "task.index must be");
     tf_refused("{\"cluster\": {\"worker\": [\"a:1\"]}, \"task\": {\"type\": \"worker\", \"index\": 1e3}}",

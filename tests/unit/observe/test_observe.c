@@ -366,15 +366,15 @@ static void test_nothing_is_fine(void **state)
 static void test_marks(void **state)
 {
     (void)state;
-    mst_mark(folder, "", "start", NULL);
-    mst_mark(folder, "worker-1", "death", "it said \"no\", and\nwent");
+    mst_mark_write(folder, "", "start", NULL);
+    mst_mark_write(folder, "worker-1", "death", "it said \"no\", and\nwent");
     char *text = text_of("marks.csv");
     assert_memory_equal(text, "time,process,kind,text\n", 23);
     assert_non_null(strstr(text, ",,start,\n"));
     assert_non_null(strstr(text, ",worker-1,death,\"it said \"\"no\"\", and went\"\n"));
     mst_free(text);
-    mst_mark("/nonexistent", "", "end", NULL);
-    mst_mark("/nonexistent", "", "end", NULL);
+    mst_mark_write("/nonexistent", "", "end", NULL);
+    mst_mark_write("/nonexistent", "", "end", NULL);
     assert_int_equal(n_warnings, 1);
 }
 

@@ -167,8 +167,8 @@ static void wrong_parts_are_refused(void **state)
     refuse(f, 0, part_of(5, 600, 300, MST_FLOAT_FP32), "where 600 floats are to come"); /* once more */
     refuse(f, 0, part_of(5, 200, 300, MST_FLOAT_FP32), "where 600 floats are to come"); /* with a gap */
     refuse(f, 0, part_of(5, 300, 301, MST_FLOAT_FP32), "where 600 floats are to come"); /* beyond it */
-    refuse(f, 0, part_of(5, 300, 300, MST_FLOAT_BF16), "before all is there for request 5");
-    refuse(f, 0, part_of(6, 600, 300, MST_FLOAT_FP32), "before all is there for request 5");
+    refuse(f, 0, part_of(5, 300, 300, MST_FLOAT_BF16), "before request 5 is complete");
+    refuse(f, 0, part_of(6, 600, 300, MST_FLOAT_FP32), "before request 5 is complete");
     /* a STEP that does not end it */
     assert_int_equal(step(f, 5, g, 599, MST_FLOAT_FP32, &r), MST_EINPUT);
     assert_non_null(strstr(mst_error_text(), "where parts left 600 of request 5"));
