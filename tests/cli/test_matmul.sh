@@ -51,7 +51,7 @@ awk -v a="$(value trace)" -v b="$trace" 'BEGIN {exit !(a - b < 0.01 && b - a < 0
 # ---- usage ----
 refused 2 "no matrices" matmul
 refused 2 "a product has two factors" matmul a.npy
-refused 2 "--by-product computes a trace" matmul --m 3 --by-product
+refused 2 "--by-product requires --trace" matmul --m 3 --by-product
 refused 2 "--grid 2x: must be rows x columns" matmul --m 3 --grid 2x
 refused 2 "--grid 2x3 needs 6 ranks, but there is 1" matmul --m 3 --grid 2x3
 refused 1 "only a square one has a trace" matmul --m 3 --n 4 --trace
