@@ -20,6 +20,17 @@ typedef struct mst_job_retry {
  */
 bool mst_job_again(mst_job_retry *self, const mst_job_config *config, bool took_part, mst_status *st);
 
+/* A text that only processes of one job with the same command line have: "identity" of "cluster" in the
+ * manifest. New reference or NULL. */
+json_t *mst_job_identity(const mst_job_config *config);
+/* Before the data is read: MST_EEXIST if the run of the options exists and is not this job's to continue. */
+mst_status mst_job_check_run(const mst_job_config *config);
+/* The run that this coordinator continues without --resume, because it is a successor: the run that a worker
+ * took part in before, named in its JOIN, {"continues": {"run", "step"}}; or the run of the options. It must
+ * have the identity of this job and not be done. With --overwrite, and if the options name no run, only a job
+ * with a name, which `launch` makes unique, is recognised without a worker. The caller frees; NULL: none. */
+char *mst_job_unfinished_run(const mst_job_config *config, const char *model, const json_t *join);
+
 /* {"role", "index", "same", "cluster"}, for the coordinator to compare. New reference or NULL. */
 json_t *mst_job_join(const mst_job_config *config, const char *role);
 

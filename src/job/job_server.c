@@ -25,7 +25,9 @@ typedef struct server_job {
         char of[24];   /* the process that has them */
     } data[MST_JOB_N_SETS];
     mst_end end;
-    bool began; /* training began since the server last joined */
+    bool began;               /* training began since the server last joined */
+    char lost[MST_ERROR_MAX]; /* why the job starts again */
+    mst_reached reached;      /* the progress before */
 } server_job;
 
 /* ---- every server ---- */
@@ -138,12 +140,35 @@ static void server_job_log_order(const server_job *job, const json_t *join)
              (long long)o->workers, random ? "" : "; --cache makes them the same");
 }
 
+/* Finds out whether the run continues because the job lost its state, and what it had reached. */
+static mst_status server_job_continue(server_job *job, const json_t *join)
+{
+    mst_training *training = job->training;
+    if (training->log != NULL) { /* another server was lost */
+        const mst_progress *at = mst_run_log_at(training->log);
+        job->reached = (mst_reached){.step = at->steps, .rows = at->rows};
+        return mst_training_continue(training, mst_run_log_path(training->log));
+    }
+    char *run = mst_job_unfinished_run(job->config, training->assembly.model->ops->name, join);
+    if (run == NULL)
+        return MST_OK;
+    json_int_t step = json_integer_value(json_object_get(json_object_get(join, "continues"), "step"));
+    job->reached = (mst_reached){.step = step > 0 ? (uint64_t)step : 0};
+    snprintf(job->lost, sizeof job->lost, "server 0 was started again");
+    mst_status st = mst_training_continue(training, run);
+    mst_free(run);
+    return st;
+}
+
 /* The coordinator: opens the run. join is that of the first worker. */
 static mst_status server_job_open_run(server_job *job, const json_t *join, mst_server_start *out)
 {
     mst_training *training = job->training;
     const mst_train_options *o = &training->options;
+    TRY(server_job_continue(job, join));
     TRY(mst_training_start_log(training, &out->plan));
+    if (training->continued != NULL)
+        mst_run_log_lost(training->log, job->reached.step, job->reached.rows, job->lost);
     TRY(mst_training_open_run(training));
     mst_run_log_observe(training->log, training->observe);
     server_job_log_order(job, join);
@@ -399,8 +424,8 @@ static json_t *server_job_manifest(const mst_job_config *config)
     json_t *servers = mst_json_texts(cluster->servers, cluster->n_servers),
            *workers = mst_json_texts(cluster->workers, cluster->n_workers);
     const char *by = config->engine == &mst_net_inproc ? "train" : mst_job_is_launched() ? "launch" : "roles";
-    json_t *manifest =
-        json_pack("{s:{s:o, s:o, s:s}}", "cluster", "servers", servers, "workers", workers, "by", by);
+    json_t *manifest = json_pack("{s:{s:o, s:o, s:s, s:o?}}", "cluster", "servers", servers, "workers",
+                                 workers, "by", by, "identity", mst_job_identity(config));
     if (config->train->manifest != NULL)
         json_object_update(manifest, config->train->manifest);
     return manifest;
@@ -427,13 +452,17 @@ mst_status mst_job_server(const mst_job_config *config, const mst_train_callback
     train.index = config->index;
     train.guest = config->cluster->colocated || (config->engine == &mst_net_inproc && config->index > 0);
     train.manifest = manifest;
-    mst_status st = manifest == NULL ? mst_fail_memory() : mst_training_new(&train, &job.training);
+    mst_status st = manifest == NULL ? mst_fail_memory() : mst_job_check_run(config);
+    if (st == MST_OK)
+        st = mst_training_new(&train, &job.training);
     if (st == MST_OK) {
         mst_training *training = job.training;
         mst_training_observe(training, 0);
         do {
             job.began = false;
             st = server_job_serve(&job);
+            if (st == MST_EAGAIN && job.began)
+                snprintf(job.lost, sizeof job.lost, "%s", mst_error_text());
         } while (mst_job_again(&retry, config, job.began, &st));
         if (st == MST_EPEER && !job.began && training->log != NULL)
             st = server_job_add_hint(&job);

@@ -21,10 +21,13 @@ static mst_status job_worker_open_sets(void *arg, const atomic_bool *stop, mst_e
 }
 
 /* The JOIN of this worker. New reference in *out. */
-static mst_status job_worker_join(const mst_job_config *config, const mst_training *training, json_t **out)
+static mst_status job_worker_join(const mst_job_config *config, const mst_training *training,
+                                  json_t *continues, json_t **out)
 {
     json_t *join = mst_job_join(config, "worker");
     mst_status st = MST_OK;
+    if (continues != NULL)
+        json_object_set(join, "continues", continues);
     for (int set = 0; st == MST_OK && set < MST_JOB_N_SETS; set++) {
         json_t *files = NULL;
         st = mst_job_data(config, (mst_job_set)set, &files);
@@ -47,10 +50,13 @@ static mst_status job_worker_join(const mst_job_config *config, const mst_traini
     return st;
 }
 
+/* *continues: the job that the worker took part in before (mst_worker_took_part), replaced by the present
+ * one.
+ */
 static mst_status job_worker_train(const mst_job_config *config, mst_worker *worker, mst_training *training,
-                                   bool *took_part)
+                                   json_t **continues, bool *took_part)
 {
-    mst_worker_counts counts = {0};
+    mst_worker_counts counts;
     const mst_strategy_options *o = &training->strategy_options;
     mst_pulled_eval *evaluation = NULL;
     mst_pulled_eval_options eval = {.model = training->assembly.model,
@@ -79,7 +85,7 @@ static mst_status job_worker_train(const mst_job_config *config, mst_worker *wor
         .evaluation = mst_pulled_eval_for_worker(evaluation),
         .observe = training->observe,
     };
-    mst_status st = job_worker_join(config, training, &job.join);
+    mst_status st = job_worker_join(config, training, *continues, &job.join);
     if (st == MST_OK)
         st = mst_worker_run(worker, &job, &counts);
     if (st == MST_OK)
@@ -87,7 +93,12 @@ static mst_status job_worker_train(const mst_job_config *config, mst_worker *wor
     json_decref(job.join);
     mst_train_data_close_sets(&training->data);
     mst_pulled_eval_destroy(evaluation);
-    *took_part = counts.welcomed;
+    json_t *took = mst_worker_took_part(worker);
+    *took_part = took != NULL;
+    if (took != NULL) {
+        json_decref(*continues);
+        *continues = took;
+    }
     return st;
 }
 
@@ -103,7 +114,8 @@ static mst_status job_worker_set_up(const mst_job_config *config, mst_training *
 }
 
 /* Takes part in the job once. *training is made by the first call that gets so far. */
-static mst_status job_worker_join_once(const mst_job_config *config, mst_training **training, bool *took_part)
+static mst_status job_worker_join_once(const mst_job_config *config, mst_training **training,
+                                       json_t **continues, bool *took_part)
 {
     const mst_strategy_options *o = config->train->strategy;
     mst_worker_options options = {
@@ -129,7 +141,7 @@ static mst_status job_worker_join_once(const mst_job_config *config, mst_trainin
     if (st == MST_OK && *training == NULL)
         st = job_worker_set_up(config, training);
     if (st == MST_OK)
-        st = job_worker_train(config, worker, *training, took_part);
+        st = job_worker_train(config, worker, *training, continues, took_part);
     else
         mst_worker_fail(worker, st);
     mst_error error;
@@ -145,11 +157,12 @@ static mst_status job_worker_run(const mst_job_config *config)
     mst_job_retry retry = {0};
     /* by then a predecessor with the same index that is lost has been noticed */
     uint64_t taken_until = mst_now_ns() + (uint64_t)((config->train->strategy->peer_timeout + 1) * 1e9);
+    json_t *continues = NULL;
     mst_status st;
     mst_error error;
     bool took_part;
     do {
-        st = job_worker_join_once(config, &training, &took_part);
+        st = job_worker_join_once(config, &training, &continues, &took_part);
         if (took_part)
             taken_until = mst_now_ns() + (uint64_t)((config->train->strategy->peer_timeout + 1) * 1e9);
         if (st == MST_EEXIST && mst_now_ns() < taken_until) {
@@ -158,6 +171,7 @@ static mst_status job_worker_run(const mst_job_config *config)
         }
     } while (mst_job_again(&retry, config, took_part, &st));
     mst_error_save(&error, st);
+    json_decref(continues);
     mst_training_destroy(training);
     return st == MST_OK ? MST_OK : mst_error_restore(&error);
 }

@@ -84,6 +84,8 @@ void mst_observe_histogram(mst_observe *self, uint64_t step, const char *tag, co
                            uint64_t n);
 void mst_observe_stretches(mst_observe *self, uint64_t step, const char *tag, const mst_stretch *stretches,
                            size_t n);
+/* A text, in the folder of the evaluator. */
+void mst_observe_text(mst_observe *self, uint64_t step, const char *tag, const char *text);
 /* Records the graph of the training (mst_event_graph); once, by the coordinator. */
 void mst_observe_graph(mst_observe *self, const json_t *nodes);
 /* The options of the run as text, and for the HParams tab those that runs are compared by, {"name": value}

@@ -68,6 +68,18 @@ void mst_observe_graph(mst_observe *self, const json_t *nodes)
     mst_observe_end_add(self);
 }
 
+void mst_observe_text(mst_observe *self, uint64_t step, const char *tag, const char *text)
+{
+    double wall;
+    if (self == NULL || !self->options.events)
+        return;
+    mst_bytes *out = observe_begin_event(self, MST_RECORD_EVALUATIONS, &wall);
+    if (out == NULL)
+        return;
+    mst_event_text(out, wall, step, tag, text);
+    mst_observe_end_add(self);
+}
+
 void mst_observe_config(mst_observe *self, const char *group, const json_t *options, const json_t *compared)
 {
     double wall;

@@ -191,6 +191,9 @@ static mst_status members_start(mst_server *s)
 {
     mst_coordinator *co = s->co;
     s->hooks->event(s->hooks->arg, &(mst_server_event){.kind = MST_SERVER_BEGIN, .placement = &s->table});
+    for (uint32_t i = 1; i < s->options.n_servers; i++)
+        s->hooks->event(s->hooks->arg,
+                        &(mst_server_event){.kind = MST_SERVER_JOIN, .role = MST_ROLE_SERVER, .index = i});
     co->phase = MST_JOB_RUN;
     co->run_ns = co->pace.closed_ns = mst_now_ns();
     co->cuts.eval_due = co->start.evaluates && co->start.evaluation_pending;

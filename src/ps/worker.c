@@ -261,7 +261,6 @@ mst_status mst_worker_run(mst_worker *self, const mst_worker_job *job, mst_worke
     mst_worker_overlap_fini(&self->overlap);
     mst_worker_eval_fini(&self->eval);
     *counts = self->report.counts;
-    counts->welcomed = self->welcome != NULL;
     mst_spans_detach();
     mst_client_destroy(self->client);
     self->client = self->pipeline.client = self->gradient.client = NULL;
@@ -270,6 +269,16 @@ mst_status mst_worker_run(mst_worker *self, const mst_worker_job *job, mst_worke
     mst_placement_fini(&self->table);
     self->job = NULL;
     return st == MST_OK ? MST_OK : mst_error_restore(&error);
+}
+
+json_t *mst_worker_took_part(const mst_worker *self)
+{
+    if (self->welcome == NULL)
+        return NULL;
+    json_int_t began = json_integer_value(json_object_get(self->welcome, "step")),
+               seen = (json_int_t)self->pipeline.version;
+    return json_pack("{s:O?, s:I}", "run", json_object_get(self->welcome, "run"), "step",
+                     seen > began ? seen : began);
 }
 
 void mst_worker_fail(mst_worker *self, mst_status status)

@@ -83,7 +83,6 @@ typedef struct mst_worker_counts {
     uint64_t eval_bytes_in;
     double eval_seconds;
     uint64_t n_evaluations;
-    bool welcomed; /* it took part in the training */
 } mst_worker_counts;
 
 typedef struct mst_worker mst_worker;
@@ -99,6 +98,10 @@ void mst_worker_destroy(mst_worker *self); /* NULL-safe */
  * it is returned. MST_EAGAIN, only with an engine that survives deaths: a connection is lost, or the job
  * starts again; take part again with a new worker. */
 mst_status mst_worker_run(mst_worker *self, const mst_worker_job *job, mst_worker_counts *counts);
+
+/* After mst_worker_run: the job that the worker took part in, {"run": its directory or null, "step": of the
+ * last weights}. New reference; NULL: it did not take part. */
+json_t *mst_worker_took_part(const mst_worker *self);
 
 /* Informs the coordinator that this worker cannot continue: for failures between new and run. */
 void mst_worker_fail(mst_worker *self, mst_status status);

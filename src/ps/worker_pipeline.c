@@ -164,6 +164,7 @@ static mst_status pipeline_settle(mst_worker_pipeline *self, uint32_t request)
         if (self->job->mode != MST_MODE_SYNC && reply->version > r->push_version)
             mst_span_stale(reply->version - r->push_version - 1); /* pushes of other workers in between */
         mst_observe_set_step(self->job->observe, reply->version);
+        self->version = reply->version;
     }
     return reply->has_work && !self->rows->stopped ? mst_worker_rows_add(self->rows, &reply->work) : MST_OK;
 }

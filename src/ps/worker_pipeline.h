@@ -58,6 +58,7 @@ typedef struct mst_worker_pipeline {
     uint32_t n_flight;
     uint32_t prepared; /* a request, or MST_NO_REQUEST */
     uint64_t own_steps;
+    uint64_t version; /* of the newest reply */
 } mst_worker_pipeline;
 
 /* max_rows: of a batch. With the gradient's layout known. */

@@ -116,6 +116,25 @@ static void report_add_lost(const mst_run_data *run, mst_string *out)
     }
 }
 
+/* Steps that were done and lost, because the job continued from a checkpoint. */
+static void report_add_losses(const mst_run_data *run, mst_string *out)
+{
+    const json_t *losses = json_object_get(run->manifest, "losses");
+    double steps = 0, rows = 0;
+    char a[40], b[40], times[40];
+    size_t n = json_array_size(losses);
+    for (size_t i = 0; i < n; i++) {
+        steps += mst_json_real(json_array_get(losses, i), "steps");
+        rows += mst_json_real(json_array_get(losses, i), "rows");
+    }
+    snprintf(times, sizeof times, n == 1 ? "once" : "%zu times", n);
+    if (n > 0)
+        mst_string_format(out,
+                          " It continued from a checkpoint %s after a loss: %s steps (%s rows) were lost and "
+                          "trained again.",
+                          times, mst_figure_count(steps, a), mst_figure_count(rows, b));
+}
+
 void mst_report_summary(const mst_report *self, size_t run, mst_string *out)
 {
     mst_report_course(self, run, out);
@@ -149,6 +168,7 @@ void mst_report_course(const mst_report *self, size_t run, mst_string *out)
     else if (f->end[0] != '\0')
         mst_string_format(out, " It ended: %s.", f->end);
     report_add_lost(data, out);
+    report_add_losses(data, out);
     if (!isnan(f->test_accuracy))
         mst_string_format(out, " The %s error is %s%%", f->set,
                           mst_figure_real((1 - f->test_accuracy) * 100, a));

@@ -116,8 +116,21 @@ static const char *history_starter(const json_t *manifest)
     return by != NULL ? by : mpi != NULL ? "mpirun" : "train";
 }
 
-mst_status mst_history_add(const json_t *before, mst_history_point at, json_t *now)
+/* The segments of a run that continues at `step`, with the same options. */
+static mst_status history_keep(const json_t *before, uint64_t step, json_t *now)
 {
+    json_t *segments = history_segments(before);
+    size_t n = json_array_size(segments);
+    while (n > 1 && (uint64_t)history_step(json_array_get(segments, n - 1)) > step)
+        json_array_remove(segments, --n);
+    return segments != NULL && json_object_set_new(now, "history", segments) == 0 ? MST_OK
+                                                                                  : mst_fail_memory();
+}
+
+mst_status mst_history_add(const json_t *before, mst_history_point at, bool continues, json_t *now)
+{
+    if (continues && before != NULL)
+        return history_keep(before, at.step, now);
     json_t *segments = before != NULL && at.step > 0 ? history_segments(before) : json_array();
     json_t *segment = json_pack("{s:I, s:I, s:f, s:O?, s:O?, s:O?, s:s}", "step", (json_int_t)at.step, "rows",
                                 (json_int_t)at.rows, "train_seconds", at.train_seconds, "started",

@@ -3,8 +3,8 @@
  *   "history": [{"step", "rows", "train_seconds": where it began, "started", "host", "muster",
  *                "by": the program that started its processes: "train" (one process), "launch",
  *                      "roles" (each by itself), or the launcher of ranks,
- *                "state", "end": the end of the previous segment, "source": its training data (data_identity.h),
- *                "changed": {group: {option: [before, now]}}, "files": [[before], [now]]}]
+ *                "state", "end": the end of the previous segment, "source": its training data
+ * (data_identity.h), "changed": {group: {option: [before, now]}}, "files": [[before], [now]]}]
  *
  * A segment has its differences from the previous one, so that undoing changes from the last options,
  * "options" of the manifest, gives those of any segment. Segments without steps that are part of the run are
@@ -14,6 +14,7 @@
 #define MST_RUN_HISTORY_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -24,7 +25,8 @@ typedef struct mst_history_point {
 } mst_history_point;
 
 /* Sets "history" of the manifest `now`, which has its other first entries already. before: the manifest of
- * the run that is resumed at `at`; NULL: none, or it cannot be read. */
-mst_status mst_history_add(const json_t *before, mst_history_point at, json_t *now);
+ * the run that is resumed at `at`; NULL: none, or it cannot be read. continues: the job lost its state, and
+ * the last segment that counts continues. */
+mst_status mst_history_add(const json_t *before, mst_history_point at, bool continues, json_t *now);
 
 #endif

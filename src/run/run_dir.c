@@ -257,12 +257,12 @@ void mst_run_abandon(mst_run *self)
     run_put_back(self);
 }
 
-static mst_status run_refuse_existing(const mst_run *self)
+mst_status mst_run_refuse_existing(const char *run)
 {
     return mst_fail(MST_EEXIST,
                     "%s already exists; choose another name, continue it with --resume, or replace it with "
                     "--overwrite",
-                    self->path);
+                    run);
 }
 
 /* Creates the folder; an existing one must be empty. */
@@ -289,7 +289,7 @@ static mst_status run_make_folder(const mst_run *self)
     if (errno == EEXIST && !mst_path_is_folder(self->path))
         return mst_fail(MST_EEXIST, "%s already exists and is not a folder; choose another name", self->path);
     if (errno == EEXIST)
-        return run_refuse_existing(self);
+        return mst_run_refuse_existing(self->path);
     return mst_fail(MST_EIO, "%s: the folder cannot be created: %s", self->path, strerror(errno));
 }
 
@@ -571,7 +571,7 @@ static mst_status run_make_new(mst_run *self)
     TRY(run_make_folder(self));
     TRY(run_lock_folder(self->path, &self->lock)); /* another process may use an empty folder by now */
     if (!mst_run_is_empty(self->path))
-        return run_refuse_existing(self);
+        return mst_run_refuse_existing(self->path);
     mst_status st = run_write_first_manifest(self);
     if (st == MST_OK)
         st = run_open_metrics(self);

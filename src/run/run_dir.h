@@ -70,9 +70,17 @@ const char *mst_run_missing(const mst_run *self, char *out, size_t size);
 
 const char *mst_run_path(const mst_run *self);
 
+/* The last complete line of a run's metrics.csv; zeros: there is none. */
+typedef struct mst_reached {
+    uint64_t step, rows;
+} mst_reached;
+mst_reached mst_run_reached(const char *run);
+
 /* Returns whether a process trains into the folder; by is its name, "process 12 on host". */
 bool mst_run_held(const char *folder, char *by, size_t size);
 
+/* Records that the run exists: MST_EEXIST. */
+mst_status mst_run_refuse_existing(const char *run);
 /* Returns whether the folder is empty except for the lock of a run. */
 bool mst_run_is_empty(const char *folder);
 /* Returns whether the folder has an entry that does not belong to a run; name is the first one. */

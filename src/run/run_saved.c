@@ -1,6 +1,7 @@
 /* Run directories that this process does not have open: saved checkpoints, the command that resumes a run,
  * free names. Contract in run_dir.h. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "run/run_dir.h"
 
 #define MANIFEST_MAX ((size_t)256 << 20)
+#define TAIL_BYTES   8192 /* of metrics.csv: room for many lines */
 
 typedef enum saved {
     SAVED_NOTHING,
@@ -109,6 +111,27 @@ bool mst_run_find_stray(const char *folder, char *name, size_t size)
     if (dir != NULL)
         closedir(dir);
     return found;
+}
+
+mst_reached mst_run_reached(const char *run)
+{
+    mst_reached out = {0};
+    char *path = mst_sprintf("%s/metrics.csv", run), tail[TAIL_BYTES + 1];
+    int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    off_t size = fd >= 0 ? lseek(fd, 0, SEEK_END) : 0;
+    off_t from = size > TAIL_BYTES ? size - TAIL_BYTES : 0;
+    ssize_t n = fd >= 0 ? pread(fd, tail, TAIL_BYTES, from) : 0;
+    tail[n > 0 ? n : 0] = '\0';
+    for (char *line = strchr(tail, '\n'), *end; line != NULL && (end = strchr(line + 1, '\n')) != NULL;
+         line = end) {
+        unsigned long long step, rows;
+        if (sscanf(line + 1, "%llu,%llu,", &step, &rows) == 2 && step >= out.step)
+            out = (mst_reached){.step = step, .rows = rows};
+    }
+    if (fd >= 0)
+        close(fd);
+    mst_free(path);
+    return out;
 }
 
 bool mst_run_is_empty(const char *folder)

@@ -143,20 +143,20 @@ out:
     return st;
 }
 
-static mst_status run_log_add_history(mst_run_log *self)
+static mst_status run_log_add_history(mst_run_log *self, const json_t *before)
 {
-    json_t *before = self->options.train->resume ? mst_run_last_manifest(self->run) : NULL;
     mst_history_point at = {.step = self->progress.steps,
                             .rows = self->progress.rows,
                             .train_seconds = self->status.train_seconds};
-    mst_status st = mst_history_add(before, at, self->manifest);
-    json_decref(before);
-    return st;
+    return mst_history_add(before, at, self->loss.continues, self->manifest);
 }
 
 mst_status mst_run_log_open(mst_run_log *self, json_t *entries)
 {
     char host[256] = "", now[24];
+    mst_reached recorded = {0};
+    if (self->options.train->resume)
+        recorded = mst_run_reached(self->options.train->run);
     TRY(run_log_open_directory(self));
     TRY(run_log_open_checkpointers(self));
     gethostname(host, sizeof host - 1);
@@ -166,7 +166,12 @@ mst_status mst_run_log_open(mst_run_log *self, json_t *entries)
         return mst_fail_memory();
     if (self->options.source != NULL && json_object_set(self->manifest, "source", self->options.source) != 0)
         return mst_fail_memory();
-    TRY(run_log_add_history(self));
+    json_t *before = self->options.train->resume ? mst_run_last_manifest(self->run) : NULL;
+    mst_status st = run_log_add_history(self, before);
+    if (st == MST_OK)
+        st = mst_run_log_record_loss(self, before, &recorded);
+    json_decref(before);
+    TRY(st);
     TRY(run_log_write_manifest(self, "running"));
     mst_run_log_report_new_data(self);
     self->opened_steps = self->progress.steps;
@@ -220,6 +225,7 @@ void mst_run_log_observe(mst_run_log *self, mst_observe *observe)
     mst_observe_config(observe, group, options, compared);
     json_decref(compared);
     mst_observe_file_in(observe, mst_run_path(self->run));
+    mst_run_log_observe_losses(self);
 }
 
 /* Gives the observer the line of metrics.csv as TensorBoard curves. Training and evaluation are curves of two

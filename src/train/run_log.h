@@ -53,8 +53,14 @@ void mst_run_log_destroy(mst_run_log *self);
 void mst_run_log_resume(mst_run_log *self, const mst_checkpoint_meta *meta);
 bool mst_run_log_has_new_data(const mst_run_log *self); /* resumed with other data */
 
+/* Before mst_run_log_open: the run continues because the job lost its state, `why`, after that many steps and
+ * rows; rows 0: not known. The run continues its piece of the history. */
+void mst_run_log_lost(mst_run_log *self, uint64_t steps, uint64_t rows, const char *why);
+
 /* Opens the run directory and writes its manifest: version, time and host, then entries (borrowed; or NULL).
- * MST_EEXIST as mst_run_new. Intervals of evaluations and checkpoints count from here. */
+ * MST_EEXIST as mst_run_new. Intervals of evaluations and checkpoints count from here. Steps that a resumed
+ * or continued run had done after its checkpoint are lost: the log, "losses" of the manifest and marks.csv
+ * state them. */
 mst_status mst_run_log_open(mst_run_log *self, json_t *entries);
 
 /* After mst_run_log_open: the records of `observe` (or NULL) go to the run directory, and it receives the

@@ -5,6 +5,7 @@
  *   run_log_evaluate.c   evaluations
  *   run_log_save.c       checkpoints
  *   run_log_resume.c     the state of a resumed run
+ *   run_log_loss.c       steps and rows that a resumed or continued run has lost
  *
  * Invariants
  * 1. `line_loss` is the loss since the last evaluation began; `evals.loss` belongs to an evaluation under
@@ -62,8 +63,16 @@ typedef struct mst_run_evals {
     uint64_t best_step, since_best, count;
 } mst_run_evals;
 
+/* Work that the run has lost. */
+typedef struct mst_run_loss {
+    bool continues; /* the job lost its state, for this reason: */
+    char why[MST_ERROR_MAX];
+    mst_reached reached; /* progress before; rows 0: not known */
+} mst_run_loss;
+
 struct mst_run_log {
     mst_run_log_options options;
+    mst_run_loss loss;
     mst_data_start start;
     json_t *source_before;  /* of a resumed run that has new data; or NULL */
     uint64_t position_then; /* its row in an epoch that is not completed; 0: none */
@@ -92,6 +101,14 @@ void mst_run_log_schedule(const mst_run_log *self, mst_due *due);
 
 /* Logs that a resumed run has new data, if it has. The run directory is open. */
 void mst_run_log_report_new_data(const mst_run_log *self);
+
+/* Records the steps after the present one that the run had done: `recorded` is the end of metrics.csv.
+ * before: the last manifest, or NULL. */
+mst_status mst_run_log_record_loss(mst_run_log *self, const json_t *before, const mst_reached *recorded);
+/* An entry of "losses" as a sentence without a full stop. */
+void mst_run_log_describe_loss(const json_t *loss, char *out, size_t size);
+/* Losses as text for TensorBoard. */
+void mst_run_log_observe_losses(mst_run_log *self);
 
 /* A mark "step N" of the run as a whole. */
 void mst_run_log_mark_step(mst_run_log *self, const char *kind, uint64_t step);

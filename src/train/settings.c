@@ -84,12 +84,8 @@ static mst_status settings_check_run(const mst_settings *s, bool dry_run)
         return MST_OK;
     if (!mst_path_is_folder(run))
         return mst_fail(MST_EEXIST, "%s already exists and is not a folder; choose another name", run);
-    return s->train.overwrite || mst_run_is_empty(run)
-               ? MST_OK
-               : mst_fail(MST_EEXIST,
-                          "%s already exists; choose another name, continue it with --resume, or replace it "
-                          "with --overwrite",
-                          run);
+    bool job = s->cluster.source != NULL && !s->cluster.ranks; /* it may be a job's own: job/job_continue.c */
+    return s->train.overwrite || job || mst_run_is_empty(run) ? MST_OK : mst_run_refuse_existing(run);
 }
 
 static mst_status settings_check_usage(mst_settings *s, bool dry_run)

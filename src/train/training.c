@@ -229,15 +229,13 @@ static mst_status training_start(mst_training *self, start_use use, json_t **pla
     return st;
 }
 
-/* The job starts again: its run continues from the last checkpoint, or from the beginning. */
-static mst_status training_continue(mst_training *self)
+mst_status mst_training_continue(mst_training *self, const char *run)
 {
     mst_train_options *o = &self->options;
-    const char *path = mst_run_log_path(self->log);
-    if (path == NULL)
+    if (run == NULL)
         return mst_fail(MST_EEXIST,
                         "the run's folder was deleted and holds another run: choose another --run");
-    char *copy = mst_strdup(path);
+    char *copy = mst_strdup(run);
     if (copy == NULL)
         return mst_fail_memory();
     mst_run_log_destroy(self->log); /* waits for the checkpoint that is being written */
@@ -253,8 +251,6 @@ static mst_status training_continue(mst_training *self)
 
 mst_status mst_training_start_log(mst_training *self, json_t **plan)
 {
-    if (self->log != NULL)
-        TRY(training_continue(self));
     TRY(mst_run_schedule_check(&self->schedule, &self->options, self->assembly.model->n_scores));
     TRY(training_make_log(self));
     return training_start(self, START_OPEN, plan);

@@ -74,9 +74,11 @@ mst_status mst_training_reload(mst_training *self);
 /* Builds the model with its weights from a worker's description. */
 mst_status mst_training_build(mst_training *self, const json_t *description);
 
+/* Server 0, before mst_training_start_log: the job lost its state, and this run continues from its last
+ * checkpoint, or from the beginning if it has none. Closes the run log. */
+mst_status mst_training_continue(mst_training *self, const char *run);
+
 /* Server 0, after build: makes the run log; opens the checkpoint of --resume or --init-from as self->start.
- * If there is a run log, the job starts again: its run continues from its last checkpoint, or from the
- * beginning.
  * *plan: the rows left to train on, from the checkpoint (mst_run_log_plan); a new reference, or NULL. */
 mst_status mst_training_start_log(mst_training *self, json_t **plan);
 

@@ -25,17 +25,32 @@ same_as_undisturbed() {
 job 2 2 $common --run calm
 ends_all 0 s0 s1 w0 w1
 
-# ---- server 1, after a checkpoint and where none was saved ----
-for save in "--checkpoint-every $every" ""; do
+# heals SERVER ARGS...: the server dies and is started again, the others wait for it.
+heals() {
+  local dead=$1
+  shift
   rm -rf run
-  job 2 2 $common --run run $save
+  job 2 2 $common --run run "$@"
   wait_for s0 'step .* test +loss'
-  [ -z "$save" ] || until_true 20 "no checkpoint" saved
+  [ $# = 0 ] || until_true 20 "no checkpoint" saved
   signal w0 STOP # holds the steps, so that the job does not end meanwhile
-  killed s1
+  killed "s$dead"
   signal w0 CONT
-  server 1 $common --run run $save
+  [ "$dead" != 0 ] || mv s0.log s0.before
+  server "$dead" $common --run run "$@"
   ends_all 0 s0 s1 w0 w1
-  said s0 'warning: server 1 .*; joining the job again'
-  same_as_undisturbed "server 1, $save"
-done
+  said w1 "warning: server $dead .*; joining the job again"
+  same_as_undisturbed "server $dead, $*"
+  said s0 "warning: server $dead .*; the run continues from step [0-9,]+, and [0-9,]+ steps \([0-9,]+ rows\) are lost and trained again"
+  grep -q ',loss,' run/marks.csv || fail "marks.csv does not state the loss"
+  grep -q '"losses": \[' run/manifest.json || fail "the manifest does not state the loss"
+  grep -aq 'steps .* are lost and trained again' run/processes/evaluator/events.out.tfevents.* || fail "TensorBoard has no text about the loss"
+  expect 0 report run --markdown
+  has 'It continued from a checkpoint once after a loss: '
+  ! grep -q 'server-1 was lost' out || fail "server 1, which joined again, is reported as lost"
+}
+# After a checkpoint, and where none was saved.
+heals 1 --checkpoint-every $every
+heals 1
+heals 0 --checkpoint-every $every
+heals 0

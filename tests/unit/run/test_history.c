@@ -25,7 +25,7 @@ static json_t *manifest(const char *started, int batch, const char *file, bool r
 static json_t *piece(json_t *before, uint64_t step, json_t *now, const char *state)
 {
     mst_history_point at = {.step = step, .rows = 100 * step, .train_seconds = 0.5 * (double)step};
-    assert_int_equal(mst_history_add(before, at, now), MST_OK);
+    assert_int_equal(mst_history_add(before, at, false, now), MST_OK);
     json_object_set_new(now, "state", json_string(state));
     json_decref(before);
     return now;
