@@ -5,10 +5,12 @@
  * shows that all are there: each write is checked to lie in the store, and a range that gets more floats than
  * it has is refused. */
 #include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -296,7 +298,9 @@ mst_status mst_save_open(mst_save *save, const char *folder, const char *const *
     save_list_files(save);
     TRY(save_make_slices(save, params));
     TRY(save_compose(save, params, meta));
-    TRY(mst_make_folders(save->path));
+    TRY(mst_make_folders(folder));
+    if (mkdir(save->path, 0777) != 0 && errno != EEXIST) /* `finish` makes it durable, in the background */
+        return mst_fail(MST_EIO, "%s: the folder cannot be made: %s", save->path, strerror(errno));
     TRY(save_name_files(save));
     for (size_t f = 0; f < save->n_files; f++)
         TRY(save_create_file(save, params, f, json_object_get(save->manifest, "parts")));
