@@ -5,8 +5,8 @@
  *
  * Policy:
  * 1. A process that dies is started again, by the restart policy (restarts.h). Ends that no restart helps
- * against are excluded: a stop signal, wrong usage, and failures that the process itself reports as such
- * (MST_PARENT_FINAL).
+ * against are excluded: a stop signal, wrong usage, failures that the process itself reports as such
+ * (MST_PARENT_FINAL), and exit code 3 of server 0, which has ended the job in order.
  * 2. A worker that took part and is not started again is lost: one line reports it, and the job continues,
  * since the servers decide. This includes workers whose restarts fail. Without servers every worker holds
  * weights, and none can be lost.
@@ -230,8 +230,9 @@ static bool job_restart(launch *l, actor *a)
 {
     char how[320];
     bool by_others = actor_ended_by_others(a);
-    if (l->phase != PHASE_RUN || a == &l->actors[0] || a->late || a->child->final ||
-        actor_stop_signal(a) != 0 || (a->signal == 0 && (a->child->code == 2 || a->child->code == 4)))
+    if (l->phase != PHASE_RUN || (a == &l->actors[0] && actor_ended_by_peer(a)) || a->late ||
+        a->child->final || actor_stop_signal(a) != 0 ||
+        (a->signal == 0 && (a->child->code == 2 || a->child->code == 4)))
         return false;
     bool again = mst_child_restart(a->child, l->job->max_restarts, a->signal, by_others) == MST_RESTART_AGAIN;
     if (again)

@@ -218,6 +218,15 @@ for death in 'kill -9 $$' 'kill -SEGV $$' 'exit 3' 'echo "muster: no space" >&2;
   grep -qE '^launch: worker 1 died \((killed by SIG(KILL|SEGV)|exit [13])\).*; restart 1$' err || fail "no line about the restart: $death"
   tail -n 1 err | grep -qE '^launch: done, 1 server and 2 workers, [0-9.]+ s; 1 restart$' || fail "the last line: $death"
 done
+# So is a server; server 0 is not if it has ended the job because of another process.
+rm -f starts.* go
+PLAY_server_0='eval "$COUNT"; [ $n != 1 ] || kill -9 $$; until [ -e go ]; do sleep 0.02; done' \
+  PLAY_server_1='eval "$COUNT"; [ $n != 1 ] || exit 3; >go' PLAY='' launch 0 --servers 2 --logs none -- train
+same "starts of the servers" "$(starts server_0) $(starts server_1)" "2 2"
+rm -f starts.* go
+PLAY_server_0='eval "$COUNT"; echo "muster: waited 60 s for worker 0" >&2; exit 3' PLAY='sleep 60' launch 3 --grace 1 --logs none -- train
+last "muster: launch: server 0 failed first (exit 3): waited 60 s for worker 0"
+same "starts" "$(starts server_0)" 1
 # The same failure three times ends the job with its message; failures that no restart helps against end it at once.
 rm -f starts.*
 PLAY='sleep 60' PLAY_worker_0='eval "$COUNT"; echo "muster: no space on $n" >&2; exit 1' launch 1 --grace 1 --logs none -- train
