@@ -48,7 +48,7 @@ static const man_entry man_environment[] = {
      .commands = "train|matmul|launch|list|doctor"},
     {.name = "OMP_WAIT_POLICY, GOMP_SPINCOUNT",
      .help = "How long OpenMP threads spin while they wait. If neither is set, muster sets GOMP_SPINCOUNT to "
-             "1000 for commands that compute with nets.",
+             "1000 for these commands.",
      .commands = "train|eval|predict|matmul"},
     {.name = "TMPDIR",
      .help = "Folder for the copy of its weights that a server makes for a checkpoint.",
@@ -56,7 +56,7 @@ static const man_entry man_environment[] = {
     {.name = "XDG_STATE_HOME",
      .help = "Folder for the state of launched jobs, instead of ~/.local/state.",
      .commands = "launch|jobs|stop"},
-    {.name = "NO_COLOR", .help = "If set, the picture has no colours.", .commands = "top"},
+    {.name = "NO_COLOR", .help = "If set, the output has no colours.", .commands = "top"},
     {.name = NULL},
 };
 

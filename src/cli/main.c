@@ -119,8 +119,8 @@ static bool main_reader_is_gone(void)
     return poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
 }
 
-/* Numbers 0 to 2 belong to the standard streams also where they came closed: else the next file or pipe would
- * get one. What is put there can be neither read from nor written to, so that using it fails as before. */
+/* Keeps descriptors 0 to 2 occupied if they were closed at the start; otherwise the next file or pipe would
+ * get one. The placeholder can be neither read nor written, so that using the stream fails as before. */
 static void main_occupy_closed_streams(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

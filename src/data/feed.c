@@ -104,7 +104,7 @@ static mst_status feed_prepare_augment(mst_feed *f)
         return MST_OK;
     if (info->channels != a->channels || info->height != a->in_height || info->width != a->in_width)
         return mst_fail(MST_EINPUT,
-                        "%s: its images have %u x %u x %u numbers, but those trained on %u x %u x %u",
+                        "%s: its images are %u x %u x %u, but the model is trained on images of %u x %u x %u",
                         f->dataset->name, info->channels, info->height, info->width, a->channels,
                         a->in_height, a->in_width);
     f->augmented_stride = (mst_augment_out(a) * sizeof(float) + 63) & ~(size_t)63;

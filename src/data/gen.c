@@ -41,7 +41,7 @@ mst_status mst_gen_run(uint64_t first_row, uint64_t rows, uint32_t chunk_rows, u
                  .arg = arg};
     mst_chunk_maker maker = {.make = gen_make, .arg = &r};
     if (rows > UINT64_MAX - first_row)
-        return mst_fail(MST_EUSAGE, "row numbers from %llu on leave no room for %llu rows",
+        return mst_fail(MST_EUSAGE, "--first-row %llu plus %llu rows exceeds the largest row number",
                         (unsigned long long)first_row, (unsigned long long)rows);
     return mst_chunks_each(&maker, "generated rows", n_threads, rows / chunk_rows + (rows % chunk_rows != 0),
                            gen_pass_on, &r);

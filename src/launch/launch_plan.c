@@ -30,7 +30,7 @@ static mst_status plan_set_address(mst_host *host, const char *text, const char 
         fault = "has a port; ports are chosen by --port";
     if (fault != NULL || strlen(text) >= sizeof host->address)
         return mst_fail(MST_EUSAGE, "%s:%zu: the host %.256s %s", path, line, text,
-                        fault != NULL ? fault : "has too long a name");
+                        fault != NULL ? fault : "has a name that is too long");
     memcpy(host->address, text, strlen(text) + 1);
     return MST_OK;
 }

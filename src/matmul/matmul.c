@@ -52,7 +52,7 @@ mst_status mst_mm_pages_take(mst_mm_pages *out, uint64_t bytes, const char *what
         return MST_OK;
     float *data = mst_pages_reserve(bytes, true);
     if (data == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for %s: %.1f MB; lower it with --memory, or take more ranks",
+        return mst_fail(MST_ENOMEM, "no memory for %s: %.1f MB; reduce it with --memory, or use more ranks",
                         what, (double)bytes * 1e-6);
     *out = (mst_mm_pages){data, bytes};
     return MST_OK;
@@ -152,7 +152,7 @@ static mst_status make_plan(mst_matmul *self)
     if (plan->total > plan->limit)
         return mst_fail(
             MST_ENOMEM,
-            "the trace needs %.1f MB a rank for blocks of %" PRIu64 ", but %s leaves %.1f MB; take a "
+            "the trace needs %.1f MB per rank for blocks of %" PRIu64 ", but %s leaves %.1f MB; use a "
             "smaller --block",
             (double)plan->total * 1e-6, plan->layout.block, plan->limited_by, (double)plan->limit * 1e-6);
     return MST_OK;

@@ -108,8 +108,8 @@ static mst_status plan_refuse(const mst_matmul *self, const mst_matmul_plan *lea
 {
     return mst_fail(MST_ENOMEM,
                     "%" PRIu64 " x %" PRIu64 " x %" PRIu64
-                    " on %d rank%s needs at least %.1f MB a rank (C %.1f, "
-                    "buffers %.1f, vectors of the check %.1f), but %s leaves %.1f MB; take more ranks%s",
+                    " on %d rank%s needs at least %.1f MB per rank (C %.1f, "
+                    "buffers %.1f, vectors of the check %.1f), but %s leaves %.1f MB; use more ranks%s",
                     least->layout.m, least->layout.k, least->layout.n, self->size, self->size == 1 ? "" : "s",
                     (double)least->total * 1e-6, (double)least->c * 1e-6, (double)least->buffers * 1e-6,
                     (double)least->vectors * 1e-6, least->limited_by, (double)least->limit * 1e-6,
@@ -144,7 +144,7 @@ mst_status mst_mm_plan(mst_matmul *self)
         mst_layout_init(l, o->placement, m, n, k, panel_width(self, l), (uint32_t)self->size, o->grid);
     else if (l->n_rows > ROUND_ROBIN_BLOCKS_MAX || l->n_cols > ROUND_ROBIN_BLOCKS_MAX)
         return mst_fail(MST_EUSAGE,
-                        "--placement round-robin with %u x %u blocks: at most %d a side; take a larger "
+                        "--placement round-robin with %u x %u blocks: at most %d per side; use a larger "
                         "--block",
                         l->n_rows, l->n_cols, ROUND_ROBIN_BLOCKS_MAX);
     TRY(mst_mm_plan_limit(self));

@@ -34,7 +34,7 @@ static mst_status tile_can(const mst_chain *chain)
         for (uint32_t j = 0; j < layer->n_params; j++)
             if (layer->params[j].kind == MST_VIEW_STATE)
                 return mst_fail(MST_EUNSUPPORTED,
-                                "--executor tile takes some images at a time, and %s (%s) needs the whole "
+                                "--executor tile takes a few images at a time, and %s (%s) needs the whole "
                                 "batch at once: choose another",
                                 layer->name, layer->ops->name);
     }
@@ -334,7 +334,7 @@ static mst_status tile_train(mst_replica *base, const mst_batch *batch, const ms
 
 const mst_executor mst_executor_tile = {
     .name = "tile",
-    .help = "some images at a time, side by side in vector lanes: the fastest for small nets",
+    .help = "a few images at a time, side by side in vector lanes: the fastest for small nets",
     .can = tile_can,
     .suits = tile_suits,
     .open = tile_open,

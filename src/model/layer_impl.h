@@ -57,7 +57,7 @@ typedef struct mst_window {
     uint32_t kh, kw, stride, pad;
 } mst_window;
 
-/* The size that a side of n comes out with; MST_EINPUT, naming the layer, when the window does not fit. */
+/* The output size of a side of n; MST_EINPUT, naming the layer, when the window does not fit. */
 mst_status mst_window_out(const mst_layer *self, const mst_window *window, mst_dims *out);
 
 /* The area of a window at output (oy, ox) within the image: rows [y0, y1) and columns [x0, x1) of

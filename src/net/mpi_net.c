@@ -365,7 +365,8 @@ static void mpi_peer_close(mst_mpi_net *n, uint32_t number, const char *message)
         mpi_peer_disconnect(n, number, MST_MPI_DISCONNECT, message);
     mpi_peer_set_state(n, p, MST_MPI_DOWN);
     if (channel != NULL)
-        (void)mst_mpi_channel_detach(n, channel, number); /* what is late by a second stays with MPI */
+        (void)mst_mpi_channel_detach(n, channel,
+                                     number); /* MPI keeps receives that are pending after a second */
 }
 
 /* ---- life ---- */

@@ -40,7 +40,7 @@ const mst_option mst_process_option_table[] = {
      .type = MST_OPTION_LIST,
      .offset = FIELD(files),
      .metavar = "FILES",
-     .help = "Training data, for files of --config; ignored if the command line names files.",
+     .help = "Training files, when given in a --config file; ignored if the command line names files.",
      .facts = MST_OPTION_PRIVATE},
     {.name = NULL},
 };

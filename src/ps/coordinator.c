@@ -160,7 +160,7 @@ mst_status mst_coordinator_send_stop(mst_server *s)
     return MST_OK;
 }
 
-/* sync on streams: stops the workers that wait for the end of an epoch that does not come. */
+/* sync on streams: stops the workers that wait for the end of an epoch that will never come. */
 static mst_status coordinator_stop_exhausted(mst_server *s)
 {
     mst_coordinator *co = s->co;

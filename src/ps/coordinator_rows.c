@@ -325,8 +325,7 @@ mst_status mst_rows_begin(mst_server *s)
             json_int_t epoch, from, to;
             if (json_unpack(item, "[I, I, I]", &epoch, &from, &to) != 0 || from < 0 || to < from ||
                 (uint64_t)to > epoch_rows)
-                return mst_fail(MST_EINPUT,
-                                "the rows that the checkpoint has left to train on do not fit these data");
+                return mst_fail(MST_EINPUT, "the remaining rows of the checkpoint do not match the data");
             TRY(mst_slices_miss(&co->rows.slices, (uint64_t)epoch, (uint64_t)from, (uint64_t)to));
             co->rows.slices.done_rows += (uint64_t)(to - from); /* they were never counted */
         }

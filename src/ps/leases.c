@@ -370,7 +370,7 @@ mst_status mst_leases_resume(const mst_lease_options *options, const json_t *jso
     mst_status st = MST_OK;
     if (json_unpack((json_t *)json, "{s:[I, I], s:o}", "next", &epoch, &position, "todo", &todo) != 0 ||
         epoch < 0 || position < 0 || (uint64_t)position >= options->epoch_rows || !json_is_array(todo))
-        TRY_OUT(st, mst_fail(MST_EINPUT, "the checkpoint's leases do not fit these data of %" PRIu64 " rows",
+        TRY_OUT(st, mst_fail(MST_EINPUT, "the checkpoint's leases do not match the data of %" PRIu64 " rows",
                              options->epoch_rows));
     self->next_epoch = (uint64_t)epoch;
     self->next_position = (uint64_t)position;
@@ -382,7 +382,7 @@ mst_status mst_leases_resume(const mst_lease_options *options, const json_t *jso
             r.lease = (mst_lease){(uint64_t)e, (uint64_t)from, (uint64_t)to};
         if (!leases_fits(self, &r.lease) || self->next_epoch - r.lease.epoch > 1000000)
             TRY_OUT(st,
-                    mst_fail(MST_EINPUT, "the checkpoint's leases do not fit these data of %" PRIu64 " rows",
+                    mst_fail(MST_EINPUT, "the checkpoint's leases do not match the data of %" PRIu64 " rows",
                              options->epoch_rows));
         if (!leases_ranges_insert(&self->pool, self->pool.n, &r))
             TRY_OUT(st, mst_fail_memory());

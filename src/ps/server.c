@@ -285,14 +285,14 @@ static mst_status server_listen(mst_server *s)
     char bound[256];
     const char *at = s->options.servers[s->index];
     const char *how = strncmp(at, "unix:", 5) == 0
-                          ? "name is taken by another process; choose another with --job"
-                          : "port is taken by another process; choose another with --port";
+                          ? "name is in use by another process; choose another with launch --job"
+                          : "port is in use by another process; choose another with launch --port";
     mst_status st = mst_net_listen(s->net, at, bound, sizeof bound);
     if (st == MST_OK)
         mst_info("server %" PRIu32 " listens on %s", s->index, bound);
     return st != MST_EEXIST ? st
                             : mst_fail(st,
-                                       "server %" PRIu32 " cannot listen on %s: the %s of launch, or in the "
+                                       "server %" PRIu32 " cannot listen on %s: the %s, or in the "
                                        "cluster spec",
                                        s->index, at, how);
 }

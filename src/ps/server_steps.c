@@ -39,7 +39,7 @@ static mst_update steps_update_of(const mst_server *s)
                         .step = s->steps.applied};
 }
 
-/* So many steps are applied. The coordinator's curves follow the run log. */
+/* Records the number of applied steps. The coordinator's curves follow the run log. */
 static void steps_advance_to(mst_server *s, uint64_t steps)
 {
     s->steps.applied = steps;
@@ -342,7 +342,7 @@ static mst_status steps_check_rows(const mst_server *s, const mst_store_request 
 {
     uint32_t most = s->options.batch > s->options.global_batch ? s->options.batch : s->options.global_batch;
     if (r->head.rows > most)
-        return mst_fail(MST_EPEER, "a push of %" PRIu32 " rows; it has at most %" PRIu32, r->head.rows, most);
+        return mst_fail(MST_EPEER, "a push of %" PRIu32 " rows; the limit is %" PRIu32, r->head.rows, most);
     if (s->co != NULL && r->flags & MST_STEP_EXHAUSTED && !mst_rows_are_streams(s))
         return mst_fail(MST_EPEER, "a push that ends an epoch; only the coordinator ends epochs");
     return MST_OK;

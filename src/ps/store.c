@@ -245,7 +245,7 @@ static mst_status store_read_push(const mst_store *self, uint32_t worker, const 
     return MST_OK;
 }
 
-/* Of a push without rows nothing is used. */
+/* A push without rows has no effect. */
 static mst_status store_check_finite(mst_store_request *r)
 {
     r->nan = r->head.rows > 0 && isnan(r->head.loss);

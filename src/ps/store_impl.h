@@ -46,7 +46,7 @@ struct mst_store {
     float *windows;            /* per cursor one chunk; made at the first push that is not plain floats */
 };
 
-/* Threads for a request of so many floats. */
+/* Threads for a request of this many floats. */
 static inline unsigned mst_store_threads(const mst_store *self, uint64_t floats)
 {
     return self->team != NULL && floats >= self->large ? mst_team_size(self->team) : 1;

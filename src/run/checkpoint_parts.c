@@ -72,7 +72,7 @@ static mst_status save_take_parts(mst_save *save, const mst_part_spec *parts, ui
                             save->path, (unsigned long long)(p->first < at ? p->first : at),
                             p->first < at ? "two" : "none");
         if (p->count > save->size - at)
-            return mst_fail(MST_EUSAGE, "%s: %llu floats from float %llu on are a part of a store of %llu",
+            return mst_fail(MST_EUSAGE, "%s: a part of %llu floats at float %llu exceeds the store of %llu",
                             save->path, (unsigned long long)p->count, (unsigned long long)at,
                             (unsigned long long)save->size);
         at += p->count;

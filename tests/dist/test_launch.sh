@@ -426,7 +426,7 @@ port=$(cat port.fifo)
 echo 127.0.0.1 >here
 unset MUSTER_LAUNCH_BINARY
 launch 1 --hosts here --workers 2 --port "$port" --ssh "$ssh" --logs none -- train absent
-last "muster: launch: server 0 failed first (exit 1): server 0 cannot listen on 127.0.0.1:$port: the port is taken by another process; choose another with --port of launch, or in the cluster spec"
+last "muster: launch: server 0 failed first (exit 1): server 0 cannot listen on 127.0.0.1:$port: the port is in use by another process; choose another with launch --port, or in the cluster spec"
 : >held.fifo
 wait $holder
 nothing_left

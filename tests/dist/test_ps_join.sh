@@ -97,7 +97,7 @@ refusal x 1 "worker 1 trains on few.cache \\(500 rows, .* was given c.cache \\($
 refusal x 1 'worker 1 has a model with features 300000, but the other workers have 200000' c.cache --features 300000 --role worker --index 1
 refusal x 1 'index 0 is taken by worker 0' c.cache --role worker --index 0 --peer-timeout 1
 refusal x 2 'there is no worker 7|names no worker 7|worker 7' c.cache --role worker --index 7
-refusal x 1 'is taken by another process' c.cache --role server --index 0
+refusal x 1 'is in use by another process' c.cache --role server --index 0
 { cat good.yaml; echo "  - host2"; } >cluster.yaml
 refusal x 2 'worker 1 has another cluster: workers: 2 here and 3 there' c.cache --role worker --index 1
 refusal x 2 'worker 2 is not in the cluster of this server, which has 2 workers' c.cache --role worker --index 2

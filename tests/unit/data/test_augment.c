@@ -288,7 +288,7 @@ static void test_feed(void **state)
     mst_feed *feed;
     mst_feed_options options = {.n_lanes = 1, .max_take = 4, .augment = &a};
     assert_int_equal(mst_feed_new(d, &options, &feed), MST_EINPUT);
-    expect_text("its images have 2 x 6 x 7 numbers, but those trained on 2 x 6 x 8");
+    expect_text("its images are 2 x 6 x 7, but the model is trained on images of 2 x 6 x 8");
     mst_dataset_destroy(d);
 }
 

@@ -354,7 +354,7 @@ static void foreign_json_is_refused(void **state)
                                  .rows = UINT64_MAX};
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        refuse(&options, texts[i], "do not fit these data of 100 rows");
+        refuse(&options, texts[i], "do not match the data of 100 rows");
     refuse(&options, "{\"next\": [0, 50], \"todo\": [[0, 0, 30], [0, 20, 50]]}", "overlap");
     refuse(&options, "{\"next\": [0, 50], \"todo\": [[0, 0, 10], [0, 5, 15]]}", "overlap");
     refuse(&options, "{\"next\": [0, 50], \"todo\": [[0, 0, 10], [0, 20, 30], [0, 0, 10]]}", "overlap");

@@ -280,8 +280,8 @@ static void test_refused_parts(void **state)
         {{{0, 100, 0}, {100, SIZE - 101, 1}}, "float 3343 is in none"},
         {{{0, 100, 0}, {101, SIZE - 101, 1}}, "float 100 is in none"},
         {{{0, 100, 0}, {99, SIZE - 99, 1}}, "float 99 is in two"},
-        {{{0, 100, 0}, {100, SIZE, 1}}, "3344 floats from float 100 on are a part of a store of 3344"},
-        {{{0, 100, 0}, {100, UINT64_MAX, 1}}, "are a part of a store of 3344"},
+        {{{0, 100, 0}, {100, SIZE, 1}}, "a part of 3344 floats at float 100 exceeds the store of 3344"},
+        {{{0, 100, 0}, {100, UINT64_MAX, 1}}, "exceeds the store of 3344"},
         {{{0, 100, 0}, {100, SIZE - 100, MST_PART_SERVERS}}, "a part of server 100000"},
     };
     mst_params params;
