@@ -206,9 +206,11 @@ const mst_option mst_train_option_table[] = {
     {.name = "checkpoint-every",
      .type = MST_OPTION_TEXT,
      .offset = FIELD(checkpoint_every),
-     .fallback = "never",
+     .fallback = "auto",
      .metavar = "N steps|rows|s|epochs",
-     .help = "Interval between checkpoints; one more is written at the end.",
+     .help =
+         "Interval between checkpoints; one more is written at the end. auto: with --strategy ps 60 s, or "
+         "longer if saving would take more than 2% of the time; otherwise never.",
      .facts = MST_OPTION_MAY_DIFFER},
     {.name = "keep",
      .type = MST_OPTION_INT,

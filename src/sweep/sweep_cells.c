@@ -142,7 +142,7 @@ static mst_status cells_check_options(const json_t *set)
     TRY_OUT(st, cells_settings_of(set, &deploy, &s));
     s.resolved = s.strategy;
     TRY_OUT(st, mst_strategy_resolve(&s.resolved));
-    TRY_OUT(st, mst_run_schedule_parse(&s.train, &schedule));
+    TRY_OUT(st, mst_run_schedule_parse(&s.train, false, &schedule));
     if (mst_model_has(mst_models[s.model.model], MST_MODEL_BINARY) && s.model.net == NULL)
         st = mst_run_schedule_check(&schedule, &s.train, 1);
 out:

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/log.h"
 #include "base/version.h"
 #include "observe/mark_file.h"
 #include "options/option_tables.h"
@@ -98,6 +99,10 @@ static mst_status run_log_write_manifest(mst_run_log *self, const char *state)
                                   (json_int_t)s->rows, "epoch", (json_int_t)s->epoch, "train_seconds",
                                   s->train_seconds, "eval_seconds", s->eval_seconds, "save_seconds",
                                   s->save_seconds));
+    if (self->options.schedule.auto_checkpoint)
+        json_object_set_new(
+            m, "saving",
+            json_pack("{s:f, s:f}", "every_s", self->save_due.every.n, "cost_s", self->save.cost));
     if (self->evals.test.rows > 0)
         json_object_set_new(m, "test", run_log_result_json(&self->evals.test));
     if (self->evals.valid.rows > 0)
@@ -177,6 +182,8 @@ mst_status mst_run_log_open(mst_run_log *self, json_t *entries)
     self->opened_steps = self->progress.steps;
     mst_run_log_schedule(self, &self->eval_due);
     mst_run_log_schedule(self, &self->save_due);
+    if (self->options.schedule.auto_checkpoint)
+        mst_info("saving every %.0f s (--checkpoint-every)", self->save_due.every.n);
     self->line_ns = mst_now_ns();
     mst_run_log_mark(self, "", self->options.train->resume ? "resume" : "start", NULL);
     return MST_OK;

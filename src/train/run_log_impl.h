@@ -44,6 +44,8 @@ typedef struct mst_run_saves {
     mst_train_status open_status;          /* when that save began */
     bool skipping;                         /* the open save has failed: its floats are dropped */
     mst_error failure, best_failure;       /* of the newest save of each kind; MST_OK: none */
+    double open_seconds;                   /* save_seconds when it began */
+    double cost;                           /* seconds of training that the last one took */
     bool requested;                        /* a checkpoint is due at once */
     bool settling; /* the run that this one replaces is removed once the first checkpoint is complete */
     json_t *plan;  /* the rows left to train on (mst_run_log_plan); or NULL */

@@ -3,6 +3,23 @@
 #include "base/log.h"
 #include "train/run_log_impl.h"
 
+#define MST_AUTO_SAVE_CHANGE 0.1 /* of the interval: smaller changes are not made */
+
+/* --checkpoint-every auto: the interval at which a checkpoint that takes this long takes its share of the
+ * time at most. */
+static void run_log_adjust_interval(mst_run_log *self, double cost)
+{
+    double *every = &self->save_due.every.n, wanted = ceil(cost / MST_AUTO_SAVE_SHARE);
+    wanted = wanted > MST_AUTO_SAVE_S ? wanted : MST_AUTO_SAVE_S;
+    self->save.cost = cost;
+    if (!self->options.schedule.auto_checkpoint || fabs(wanted - *every) < MST_AUTO_SAVE_CHANGE * *every)
+        return;
+    *every = wanted;
+    mst_run_log_schedule(self, &self->save_due);
+    mst_info("a checkpoint took %.2f s: saving every %.0f s, so that it takes at most %.0f%% of the time",
+             cost, wanted, 100 * MST_AUTO_SAVE_SHARE);
+}
+
 /* Composes the contents of a checkpoint besides the floats; the caller calls mst_checkpoint_meta_fini in any
  * case. */
 static mst_status run_log_compose_meta(const mst_run_log *self, mst_checkpoint_meta *out)
@@ -168,6 +185,7 @@ mst_status mst_run_log_save_begin(mst_run_log *self, bool best, const mst_params
     if (st == MST_OK) {
         self->save.open = checkpointer;
         self->save.open_status = self->status;
+        self->save.open_seconds = self->status.save_seconds;
         mst_run_log_mark_step(self, "checkpoint_begin", self->status.step);
     }
     st = run_log_skip_save(self, checkpointer, st);
@@ -214,6 +232,7 @@ mst_status mst_run_log_save_complete(mst_run_log *self, const mst_train_callback
     if (checkpointer != self->save.checkpointer)
         return MST_OK;
     self->save.saved_step = self->save.open_status.step;
+    run_log_adjust_interval(self, self->status.save_seconds - self->save.open_seconds);
     self->save.settling = mst_run_replaces(self->run);
     if (callbacks->saved != NULL)
         callbacks->saved(callbacks->arg, &self->save.open_status, mst_run_path(self->run));

@@ -138,13 +138,17 @@ static void count_epochs_in_steps(mst_interval *every, int64_t steps_per_epoch)
         *every = (mst_interval){.unit = MST_UNIT_STEPS, .n = every->n * (double)steps_per_epoch};
 }
 
-mst_status mst_run_schedule_parse(const mst_train_options *o, mst_run_schedule *out)
+mst_status mst_run_schedule_parse(const mst_train_options *o, bool saves, mst_run_schedule *out)
 {
-    mst_run_schedule self = {0};
+    bool is_auto = strcmp(o->checkpoint_every, "auto") == 0;
+    mst_run_schedule self = {.auto_checkpoint = is_auto && saves && o->save};
     uint64_t from, to;
     TRY(mst_trace_steps_parse(o->trace_steps, &from, &to));
     TRY(mst_interval_parse("eval-every", o->eval_every, &self.eval));
-    TRY(mst_interval_parse("checkpoint-every", o->checkpoint_every, &self.checkpoint));
+    if (self.auto_checkpoint)
+        self.checkpoint = (mst_interval){.unit = MST_UNIT_SECONDS, .n = MST_AUTO_SAVE_S};
+    else if (!is_auto)
+        TRY(mst_interval_parse("checkpoint-every", o->checkpoint_every, &self.checkpoint));
     count_epochs_in_steps(&self.eval, o->steps_per_epoch);
     count_epochs_in_steps(&self.checkpoint, o->steps_per_epoch);
     if (o->until != NULL && strcmp(o->until, "never") != 0) {

@@ -53,15 +53,19 @@ bool mst_condition_holds(const mst_condition *condition, double value); /* false
 /* --trace-steps A:B, A: or :B; NULL: all steps. MST_EUSAGE otherwise. */
 mst_status mst_trace_steps_parse(const char *text, uint64_t *from, uint64_t *to);
 
+#define MST_AUTO_SAVE_S     60.0 /* --checkpoint-every auto: the shortest interval */
+#define MST_AUTO_SAVE_SHARE 0.02 /* and the largest share of the time that saving may take */
+
 typedef struct mst_run_schedule {
     mst_interval eval, checkpoint;
+    bool auto_checkpoint; /* --checkpoint-every auto: `checkpoint` is the first interval */
     bool has_until;
     mst_condition until;
 } mst_run_schedule;
 
 /* Parses --eval-every, --checkpoint-every and --until, and checks the options against each other: MST_EUSAGE
- * with a message otherwise. */
-mst_status mst_run_schedule_parse(const mst_train_options *options, mst_run_schedule *out);
+ * with a message otherwise. saves: of a job that loses its weights with a process, so that `auto` saves. */
+mst_status mst_run_schedule_parse(const mst_train_options *options, bool saves, mst_run_schedule *out);
 /* The metric of --until must exist for a model of so many scores. */
 mst_status mst_run_schedule_check(const mst_run_schedule *self, const mst_train_options *options,
                                   uint32_t n_scores);

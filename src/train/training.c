@@ -48,7 +48,7 @@ mst_status mst_training_reload(mst_training *self)
     self->options = *c->train;
     self->epochs_given = c->epochs_given;
     self->strategy_options = *c->strategy;
-    TRY(mst_run_schedule_parse(&self->options, &self->schedule));
+    TRY(mst_run_schedule_parse(&self->options, c->strategy->strategy == MST_STRATEGY_PS, &self->schedule));
     TRY(mst_isa_parse(self->options.isa, &isa));
     self->kernels = mst_kernels_get(isa);
     return training_init_optimizer(self);

@@ -48,7 +48,7 @@ done
 # ---- SIGUSR1: a checkpoint during training; SIGTERM: a checkpoint and the end ----
 for mode in sync async; do
   rm -rf run
-  job 2 2 $common --run run --mode $mode --test t.cache --eval-every $every
+  job 2 2 ${common/--epochs 1/--epochs 4} --run run --mode $mode --test t.cache --eval-every $every
   wait_for s0 'step .* test +loss'
   ! saved || fail "a checkpoint that nobody asked for"
   signal s0 USR1
@@ -58,7 +58,7 @@ for mode in sync async; do
   ends_all 0 s1 w0 w1
   said s0 '^muster: stopped by SIGTERM at step .*; to continue, start all processes of the job again, each with --run run --resume$'
   same "the last checkpoint" "$(steps_saved)" "$(fact_of s0 steps)"
-  resumes 1 3 $rows
+  resumes 1 3 $((4 * rows))
 done
 
 # ---- a stop signal to a worker stops the job, and server 0 reports the worker; the batch follows the number of workers ----

@@ -364,7 +364,7 @@ static void test_curves_of_a_run_log(void **state)
                                    .optimizer = &optimizer,
                                    .model_name = "logreg",
                                    .model = json_object()};
-    assert_int_equal(mst_run_schedule_parse(&o, &options.schedule), MST_OK);
+    assert_int_equal(mst_run_schedule_parse(&o, false, &options.schedule), MST_OK);
     assert_int_equal(mst_run_log_new(&options, &run_log), MST_OK);
     assert_int_equal(mst_run_log_open(run_log, NULL), MST_OK);
     mst_observe *observe = mst_observe_new(&observing);

@@ -14,7 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "train/run_log.h"
+#include "train/run_log_impl.h"
 
 static char root[64], run[96];
 static mst_params params;
@@ -97,7 +97,7 @@ static mst_run_log *make_run_log(const mst_train_options *options)
         .model = json_pack("{s:s}", "name", "logreg"),
         .stop = &stop,
     };
-    assert_int_equal(mst_run_schedule_parse(options, &o.schedule), MST_OK);
+    assert_int_equal(mst_run_schedule_parse(options, true, &o.schedule), MST_OK);
     assert_int_equal(mst_run_log_new(&o, &run_log), MST_OK);
     json_decref(o.model);
     return run_log;
@@ -440,6 +440,76 @@ static void test_save_in_pieces(void **state)
     mst_params_fini(&loaded);
 }
 
+static void save_in_seconds(mst_run_log *run_log, double seconds)
+{
+    mst_end end;
+    assert_int_equal(mst_run_log_due(run_log, &end), MST_DUE_SAVE);
+    assert_int_equal(mst_run_log_save_begin(run_log, false, &params, halves, 2), MST_OK);
+    assert_int_equal(give(run_log), MST_OK);
+    run_log->status.save_seconds += seconds;
+    assert_int_equal(mst_run_log_save_complete(run_log, &observer), MST_OK);
+}
+
+/* --checkpoint-every auto: every minute, or so rarely that saving takes 2% of the time. */
+static void test_auto_interval(void **state)
+{
+    (void)state;
+    mst_train_options o = make_options();
+    mst_train_summary summary;
+    mst_end end;
+    o.checkpoint_every = "auto";
+    o.epochs = 100;
+    mst_run_log *run_log = open_run_log(&o);
+    train(run_log, 590, 1.0);
+    assert_int_equal(mst_run_log_due(run_log, &end), 0);
+    train(run_log, 10, 1.0); /* 60 s */
+    save_in_seconds(run_log, 3.0);
+    train(run_log, 890, 1.0);
+    assert_int_equal(mst_run_log_due(run_log, &end), 0);
+    train(run_log, 20, 1.0); /* 151 s: 3 s are less than 2% of 151 s */
+    save_in_seconds(run_log, 0.1);
+    train(run_log, 300, 1.0); /* 181 s: every minute again */
+    save_in_seconds(run_log, 0.1);
+    assert_int_equal(mst_run_log_finish(run_log, MST_END_STOPPED, &summary), MST_OK);
+    mst_run_log_destroy(run_log);
+    expect_in("manifest.json", "\"every_s\": 60.0", true);
+    o.checkpoint_every = "never";
+    o.overwrite = true;
+    run_log = open_run_log(&o);
+    train(run_log, 9000, 1.0);
+    assert_int_equal(mst_run_log_due(run_log, &end), 0);
+    mst_run_log_destroy(run_log);
+}
+
+/* Steps after the checkpoint that a run continues from are stated: those in metrics.csv, or those that the
+ * job knows of. */
+static void test_losses(void **state)
+{
+    (void)state;
+    mst_train_options o = make_options();
+    mst_train_summary summary;
+    mst_run_log *run_log = open_run_log(&o);
+    train(run_log, 10, 1.0);
+    mst_run_log_evaluation_begins(run_log);
+    evaluated(run_log, 0.5, 0.5); /* a line of metrics.csv */
+    mst_run_log_destroy(run_log); /* cut off */
+    o.resume = true;
+    run_log = open_run_log(&o);
+    expect_in("manifest.json", "\"losses\": [", true);
+    expect_in("manifest.json", "\"steps\": 10,", true);
+    expect_in("manifest.json", "\"rows\": 100", true);
+    train(run_log, 5, 1.0);
+    mst_run_log_destroy(run_log);
+    run_log = make_run_log(&o);
+    mst_run_log_lost(run_log, 15, 150, "server 1 died");
+    assert_int_equal(mst_run_log_open(run_log, NULL), MST_OK);
+    expect_in("manifest.json", "\"steps\": 10,", true); /* stays */
+    expect_in("manifest.json", "\"steps\": 15,", true);
+    expect_in("manifest.json", "\"rows\": 150,", true);
+    expect_in("manifest.json", "\"why\": \"server 1 died\"", true);
+    finish(run_log, MST_END_STOPPED, &summary);
+}
+
 /* A run that fails before its first step leaves nothing; one that has begun stays, as failed, unless it was
  * to replace a run with a result. */
 static void test_give_up(void **state)
@@ -521,6 +591,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_late_figures, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_patience, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_save_in_pieces, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_auto_interval, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_losses, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_give_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_loss_not_finite, set_up, tear_down),
     };
