@@ -134,11 +134,16 @@ static const mst_net_events end_events = {
     .doing = end_doing,
 };
 
+static mst_net_tls end_tls; /* of all ends that are made from here on */
+static bool end_mac;
+
 static inline mst_net_options end_options(mst_role role, uint32_t index)
 {
     return (mst_net_options){
         .self = {.role = role, .index = index, .incarnation = 1000 + index, .job = "a-job"},
         .secret = "open sesame",
+        .tls = end_tls,
+        .mac = end_mac,
         .max_body = 256u << 20,
         .max_queue = 1u << 30,
         .peer_timeout_ms = 20000,

@@ -17,6 +17,7 @@ typedef enum mst_rng_purpose {
     MST_RNG_TEST,
     MST_RNG_AUGMENT,
     MST_RNG_MATRIX,
+    MST_RNG_NET,
 } mst_rng_purpose;
 
 typedef struct mst_rng {

@@ -24,11 +24,17 @@
 #define MAX_QUEUE     (4ull << 30)  /* of replies that a worker has not read; one may be a large model */
 #define UNBOUNDED     (1ull << 36)
 
+mst_net_tls mst_job_tls(const mst_strategy_options *o)
+{
+    return !o->tls_given ? MST_NET_TLS_AUTO : o->tls ? MST_NET_TLS_ON : MST_NET_TLS_OFF;
+}
+
 mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const mst_strategy_options *o)
 {
     mst_net_options net = {
         .self = {.role = role, .index = config->index},
         .secret = config->cluster->secret,
+        .tls = mst_job_tls(o),
         .max_body = UNBOUNDED, /* receivers check the size of messages */
         .max_queue = role == MST_ROLE_WORKER || o->dense_model ? UNBOUNDED : MAX_QUEUE,
         .peer_timeout_ms = (uint32_t)(o->peer_timeout * 1000),

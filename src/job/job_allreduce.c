@@ -262,6 +262,7 @@ mst_status mst_job_allreduce(const mst_job_config *config, const mst_job_lost *l
     mst_comm *comm = NULL;
     mst_comm_options options = {
         .start_timeout_ms = (uint32_t)(o->start_timeout * 1000),
+        .tls = mst_job_tls(o),
         .peer_timeout_ms = (uint32_t)(o->peer_timeout * 1000),
         .stall_timeout_ms = (uint32_t)(o->stall_timeout * 1000),
         .idle = requests_poll,

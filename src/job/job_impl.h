@@ -31,6 +31,8 @@ mst_status mst_job_check_run(const mst_job_config *config);
  * with a name, which `launch` makes unique, is recognised without a worker. The caller frees; NULL: none. */
 char *mst_job_unfinished_run(const mst_job_config *config, const char *model, const json_t *join);
 
+mst_net_tls mst_job_tls(const mst_strategy_options *o);
+
 /* {"role", "index", "same", "cluster"}, for the coordinator to compare. New reference or NULL. */
 json_t *mst_job_join(const mst_job_config *config, const char *role);
 

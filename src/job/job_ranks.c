@@ -30,6 +30,7 @@ mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost,
     mst_rank_monitor_options options = {
         .mpi = mpi,
         .start_timeout_ms = (uint32_t)(o->start_timeout * 1000),
+        .tls = mst_job_tls(o),
         .peer_timeout_ms = (uint32_t)(o->peer_timeout * 1000),
         .lost = lost->call != NULL ? lost->call : ranks_lost,
         .arg = lost->arg,

@@ -377,6 +377,27 @@ mst_status mst_shake_init(mst_shake *h, const mst_shake_options *options, bool d
     return MST_OK;
 }
 
+void mst_shake_inside_tls(mst_shake *h)
+{
+    h->seal = MST_SEAL_NONE;
+    h->needs_tls = false;
+}
+
+void mst_shake_fail_secret(mst_shake *h)
+{
+    char text[sizeof h->text];
+    snprintf(text, sizeof text, "refused %s%s: " MST_WIRE_OTHER_SECRET, h->dialer ? "by " : "", h->address);
+    shake_fail(h, text);
+    h->refused = true;
+    h->n_out = 0;
+}
+
+void mst_shake_fail_tls(mst_shake *h)
+{
+    shake_broken(h, "the TLS handshake failed");
+    h->n_out = 0;
+}
+
 size_t mst_shake_take(mst_shake *h, const void *bytes, size_t n)
 {
     size_t used = 0;

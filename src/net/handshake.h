@@ -86,6 +86,13 @@ mst_status mst_shake_init(mst_shake *h, const mst_shake_options *options, bool d
  * the end belong to what follows. */
 size_t mst_shake_take(mst_shake *h, const void *bytes, size_t n);
 
+/* The handshake begins inside TLS: needs no TLS, and no seals. */
+void mst_shake_inside_tls(mst_shake *h);
+
+/* Ends: TLS before the handshake failed, because the other side has another secret, or otherwise. */
+void mst_shake_fail_secret(mst_shake *h);
+void mst_shake_fail_tls(mst_shake *h);
+
 /* DONE: the key that seals the frames which one side sends. False: it cannot be computed. */
 bool mst_shake_key(const mst_shake *h, bool by_dialer, uint8_t out[MST_SEAL_KEY]);
 

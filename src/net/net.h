@@ -95,8 +95,17 @@ typedef struct mst_net_events {
     void (*doing)(void *arg, mst_net_doing what);
 } mst_net_events;
 
+/* Engine tcp: the connections that use TLS. */
+typedef enum mst_net_tls {
+    MST_NET_TLS_AUTO, /* those that leave the host */
+    MST_NET_TLS_ON,   /* all; needs a secret */
+    MST_NET_TLS_OFF,  /* none; frames between hosts carry a MAC */
+} mst_net_tls;
+
 typedef struct mst_net_options {
     mst_identity self;
+    mst_net_tls tls; /* a listener accepts more than that, not less */
+    bool mac;        /* engine tcp: frames without TLS carry a MAC also on loopback and Unix sockets */
     const char
         *secret;       /* of the job; NULL or "": only loopback and Unix sockets are accepted and connected */
     uint64_t max_body; /* larger bodies drop the peer before anything is allocated */

@@ -94,11 +94,12 @@ static void tcp_run_timers(mst_tcp *t, uint64_t now)
         if (p->state != MST_TCP_UP)
             continue;
         mst_tcp_due(t, mst_tcp_peer_heartbeat(p, now));
-        if (p->out != NULL && !p->write_broken) /* the heartbeat thread cannot request this */
+        if (mst_tcp_peer_waits(p) && !p->write_broken) /* the heartbeat thread cannot request this */
             mst_tcp_fd_want(p->socket, UV_READABLE | UV_WRITABLE);
         mst_tcp_peer_check_silence(p, now);
     }
-    mst_tcp_join_run_timers(t, now);
+    mst_tcp_dial_run_all_timers(t, now);
+    mst_tcp_listen_run_timers(t, now);
 }
 
 /* Outside of any event: what events and failures left to do. Events called here may add more. */
@@ -208,7 +209,7 @@ static void tcp_destroy(mst_net *net)
         p->report = false;
     }
     t->events = (mst_net_events){0};
-    mst_tcp_join_close(t);
+    mst_tcp_listen_close(t);
     while (t->todo != NULL) {
         mst_tcp_peer *p = t->todo;
         t->todo = p->next;
@@ -230,6 +231,9 @@ static void tcp_destroy(mst_net *net)
     pthread_mutex_destroy(&t->heartbeat_mutex);
     pthread_mutex_destroy(&t->mutex);
     mst_free(t->peers);
+    mst_tls_keys_destroy(t->tls_keys);
+    if (t->secret != NULL)
+        explicit_bzero(t->secret, strlen(t->secret));
     mst_free(t->secret);
     mst_free(t);
 }
@@ -271,6 +275,11 @@ static mst_status tcp_create(const mst_net_options *options, const mst_net_event
         goto out;
     }
     t->async.data = t;
+    if (t->secret[0] != '\0')
+        TRY_OUT(st, mst_tls_keys_new(t->secret, 0, &t->tls_keys));
+    else if (options->tls == MST_NET_TLS_ON)
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "TLS needs a secret of the job; give it one, or omit --tls"));
+    mst_rng_init(&t->rng, mst_now_ns(), MST_RNG_NET, 0);
     TRY_OUT(st, heartbeat_start(t));
     *out = &t->base;
     t = NULL;
@@ -350,7 +359,7 @@ static const mst_tcp_peer *tcp_laggard(mst_tcp *t, bool *in_system)
         int unreceived = 0;
         if (p->state != MST_TCP_UP || p->write_broken)
             continue;
-        if (p->out != NULL) {
+        if (mst_tcp_peer_waits(p)) {
             *in_system = false;
             return p;
         }

@@ -1,7 +1,7 @@
-/* Shared by tcp.c, tcp_peer.c, tcp_join.c and tcp_rate.c only.
+/* Shared by tcp.c, tcp_peer.c, tcp_listen.c, tcp_dial.c and tcp_rate.c only.
  *
  * tcp.c is the engine (loop, timers, heartbeat thread), tcp_peer.c an authenticated connection (reading,
- * writing, silence, ending), tcp_join.c the steps before that (listening, handshakes, dialing).
+ * writing, silence, ending), tcp_listen.c and tcp_dial.c the steps before that.
  *
  * Locking: t->mutex guards everything below. The owner holds it in every call, also while it waits in the
  * loop, and releases it only around calls of events. So the heartbeat thread gets it only while the
@@ -14,12 +14,14 @@
 #include <uv.h>
 
 #include "base/clock.h"
+#include "base/rng.h"
 #include "net/frames.h"
-#include "net/handshake.h"
+#include "net/join.h"
 #include "net/net.h"
 #include "net/tcp_address.h"
 
-#define MST_TCP_UNAUTHENTICATED_MAX 64 /* at a time */
+#define MST_TCP_UNAUTHENTICATED_MAX 256  /* at a time */
+#define MST_TCP_PEERS_MAX           4096 /* authenticated, of a listener */
 #define MST_TCP_HEARTBEAT           (400 * MST_MS)
 #define MST_TCP_NAME_MAX            (MST_TCP_ADDRESS_MAX + 32)
 
@@ -64,6 +66,9 @@ struct mst_tcp_peer {
     mst_tcp_dial *dial; /* while DIALING */
     mst_tcp_fd *socket;
     mst_frames *in;
+    mst_tls *tls; /* NULL: none */
+    mst_identity who;
+    size_t n_early;    /* bytes in the stage that were read with the handshake */
     mst_net_loss *why; /* UP: room for the reason; DOWN: the reason, until it is reported */
     bool report;       /* DOWN: `down` is still to be called */
     bool write_broken; /* the system refuses writes; reads find the reason */
@@ -109,7 +114,12 @@ struct mst_tcp {
     mst_tcp_listener *listeners;
     mst_tcp_unauthenticated *unauthenticated; /* newest first */
     unsigned n_unauthenticated;
-    uint64_t refusal_ns; /* when a refused connection was last logged */
+    size_t n_up;            /* peers */
+    unsigned lines_left;    /* about strangers, that may be logged */
+    unsigned n_unlogged;    /* strangers without a line, since the last one */
+    uint64_t line_ns;       /* since when lines are earned */
+    mst_rng rng;            /* chooses the connections to close */
+    mst_tls_keys *tls_keys; /* NULL: no secret */
     mst_net_stats total;
     bool async_made, timer_made, loop_made, heartbeat_made;
     pthread_t heartbeat_thread;
@@ -174,10 +184,18 @@ static inline void mst_tcp_doing(mst_tcp *t, mst_net_doing what)
 /* A peer with the next number, DIALING. NULL: no memory. */
 mst_tcp_peer *mst_tcp_peer_new(mst_tcp *t);
 
-/* The handshake of the connection in w is DONE; n bytes beyond it were read already. Takes w over, calls
- * `up`. A failure: nothing was done. */
-mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, const mst_shake *shake, const char *address,
-                           const void *bytes, size_t n);
+/* The connection in w is authenticated (the join is DONE). Takes over w, the TLS session and the bytes that
+ * were read. A failure: nothing was done. mst_tcp_peer_begin follows, when the caller has released the join.
+ */
+mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, mst_join *join, const char *address);
+/* Calls `up`, and handles what has arrived. */
+void mst_tcp_peer_begin(mst_tcp_peer *p);
+
+/* Something waits for the socket. */
+static inline bool mst_tcp_peer_waits(const mst_tcp_peer *p)
+{
+    return p->out != NULL || (p->tls != NULL && mst_tls_has_unsent(p->tls));
+}
 
 /* Ends p; the message is reported by the poll under way or the next one. why must hold it already (p->why).
  */
@@ -209,14 +227,21 @@ void mst_tcp_peer_settle(mst_tcp_peer *p);
 void mst_tcp_report_sent(mst_tcp *t);
 void mst_tcp_out_free_all(mst_tcp *t);
 
-/* ---- tcp_join.c ---- */
+/* ---- tcp_listen.c ---- */
 
 mst_status mst_tcp_listen(mst_tcp *t, const char *address, char *bound, size_t bound_size);
+/* Time limits of unauthenticated peers and pauses of listeners; lowers t->due_ns to the next one. */
+void mst_tcp_listen_run_timers(mst_tcp *t, uint64_t now_ns);
+void mst_tcp_listen_close(mst_tcp *t); /* all unauthenticated peers and listeners */
+
+/* ---- tcp_dial.c ---- */
+
 mst_status mst_tcp_dial_new(mst_tcp *t, const char *address, uint64_t deadline_ns, uint32_t *peer);
 void mst_tcp_dial_cancel(mst_tcp_dial *d); /* frees it, as soon as the loop allows */
+/* Retries and deadlines; lowers t->due_ns to the next one. */
+void mst_tcp_dial_run_all_timers(mst_tcp *t, uint64_t now_ns);
 
-/* Retries and deadlines of dials, unauthenticated peers and listeners; lowers t->due_ns to the next one. */
-void mst_tcp_join_run_timers(mst_tcp *t, uint64_t now_ns);
-void mst_tcp_join_close(mst_tcp *t); /* all unauthenticated peers and listeners */
+/* Begins the join of a connected socket, with TLS and seals as the options and its two ends ask. */
+mst_status mst_tcp_join_begin(const mst_tcp *t, mst_join *join, const char *address, bool dialer, int fd);
 
 #endif

@@ -139,6 +139,7 @@ void mst_tcp_peer_end(mst_tcp_peer *p, bool report)
 {
     if (p->state == MST_TCP_DOWN)
         return;
+    p->net->n_up -= p->state == MST_TCP_UP;
     p->state = MST_TCP_DOWN;
     p->report = report;
     mst_tcp_fd_close(p->socket);
@@ -252,7 +253,7 @@ static bool peer_take(mst_tcp_peer *p, size_t n)
     if (p->corked && p->out != NULL)
         mst_tcp_doing(p->net, MST_NET_WRITES);
     peer_uncork(p);
-    if (p->out != NULL && !p->write_broken)
+    if (mst_tcp_peer_waits(p) && !p->write_broken)
         mst_tcp_fd_want(p->socket, UV_READABLE | UV_WRITABLE);
     return true;
 }
@@ -265,9 +266,10 @@ static void peer_read_some(mst_tcp_peer *p, bool to_end)
         mst_tcp_doing(p->net, MST_NET_READS);
         int n_room = mst_frames_room(p->in, room);
         size_t most = room[0].iov_len + (n_room > 1 ? room[1].iov_len : 0);
-        ssize_t n = readv(p->socket->fd, room, n_room);
+        ssize_t n = p->tls != NULL ? mst_tls_readv(p->tls, room, n_room) : readv(p->socket->fd, room, n_room);
         if (n > 0) {
-            if (!peer_take(p, (size_t)n) || ((size_t)n < most && !to_end))
+            bool ending = p->tls != NULL && mst_tls_is_ending(p->tls);
+            if (!peer_take(p, (size_t)n) || ((size_t)n < most && !to_end && !ending))
                 return;
         } else if (n == 0) {
             peer_fail_died(p, "the connection closed unexpectedly");
@@ -276,7 +278,10 @@ static void peer_read_some(mst_tcp_peer *p, bool to_end)
             return;
         } else if (errno != EINTR) {
             char how[160];
-            snprintf(how, sizeof how, "the connection broke (%s)", strerror(errno));
+            if (errno == EBADMSG)
+                snprintf(how, sizeof how, "a TLS record was changed on the way");
+            else
+                snprintf(how, sizeof how, "the connection broke (%s)", strerror(errno));
             peer_fail_died(p, how);
             return;
         }
@@ -297,7 +302,8 @@ static void peer_on_ready(void *owner, int events, bool broken)
     if (broken)
         peer_fail_died(p, "the connection broke");
     else
-        mst_tcp_fd_want(p->socket, UV_READABLE | (p->out != NULL && !p->write_broken ? UV_WRITABLE : 0));
+        mst_tcp_fd_want(p->socket,
+                        UV_READABLE | (mst_tcp_peer_waits(p) && !p->write_broken ? UV_WRITABLE : 0));
 }
 
 /* Frames in and their seals in both directions. */
@@ -321,12 +327,16 @@ static mst_status peer_open_frames(mst_tcp_peer *p, const mst_shake *shake)
     return MST_OK;
 }
 
-mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, const mst_shake *shake, const char *address,
-                           const void *bytes, size_t n)
+mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, mst_join *join, const char *address)
 {
     mst_tcp *t = p->net;
-    const mst_identity *who = &shake->other;
-    TRY(peer_open_frames(p, shake));
+    const mst_identity *who = &join->shake.other;
+    TRY(peer_open_frames(p, &join->shake));
+    p->who = *who;
+    p->tls = join->tls;
+    join->tls = NULL; /* handed over */
+    memcpy(p->in->stage, join->bytes + join->at, join->left);
+    p->n_early = join->left;
     snprintf(p->name, sizeof p->name, "%s %u (%s)", mst_role_name(who->role), who->index, address);
     struct sockaddr_storage here = {0};
     socklen_t length = sizeof here;
@@ -336,18 +346,26 @@ mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, const mst_shake *shak
     w->owner = p;
     w->ready = peer_on_ready;
     p->state = MST_TCP_UP;
+    t->n_up++;
     p->sent_ns = mst_now_ns();
     p->received_ns = mst_tcp_silence_clock(t, p->sent_ns);
     mst_tcp_due(t, p->sent_ns + MST_TCP_HEARTBEAT);
     mst_tcp_fd_want(w, UV_READABLE);
-    mst_tcp_leave(t);
-    t->events.up(t->arg, p->number, who);
-    mst_tcp_enter(t);
-    if (n > 0 && p->state == MST_TCP_UP) {
-        memcpy(p->in->stage, bytes, n);
-        peer_take(p, n);
-    }
     return MST_OK;
+}
+
+void mst_tcp_peer_begin(mst_tcp_peer *p)
+{
+    mst_tcp *t = p->net;
+    if (p->state != MST_TCP_UP)
+        return;
+    mst_tcp_leave(t);
+    t->events.up(t->arg, p->number, &p->who);
+    mst_tcp_enter(t);
+    if (p->n_early > 0 && p->state == MST_TCP_UP)
+        peer_take(p, p->n_early);
+    if (p->tls != NULL && p->state == MST_TCP_UP) /* more may be in its buffers than the socket shows */
+        peer_read_some(p, false);
 }
 
 void mst_tcp_peer_settle(mst_tcp_peer *p)
@@ -369,6 +387,8 @@ void mst_tcp_peer_settle(mst_tcp_peer *p)
     if (p->in != NULL)
         mst_frames_fini(p->in);
     mst_seal_fini(&p->seal);
+    mst_tls_destroy(p->tls);
+    p->tls = NULL;
     mst_free(p->in);
     mst_free(p->why);
     p->in = NULL;
@@ -389,6 +409,12 @@ static ssize_t peer_write_some(mst_tcp_peer *p, struct iovec *iov, size_t n_iov)
 {
     struct msghdr message = {.msg_iov = iov, .msg_iovlen = n_iov};
     ssize_t n;
+    if (p->tls != NULL) {
+        n = mst_tls_writev(p->tls, iov, n_iov);
+        if (n > 0)
+            p->sent_ns = mst_now_ns();
+        return n;
+    }
     do
         n = sendmsg(p->socket->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (n < 0 && errno == EINTR);
@@ -421,6 +447,8 @@ void mst_tcp_peer_write(mst_tcp_peer *p)
 {
     mst_tcp *t = p->net;
     uint64_t written = 0;
+    if (p->out == NULL && !p->write_broken && mst_tcp_peer_waits(p) && peer_write_some(p, NULL, 0) < 0)
+        peer_break_writes(p);
     while (p->out != NULL && !p->write_broken && written < WRITE_MAX) {
         struct iovec iov[IOV_MAX_OUT];
         size_t n_iov = 0;
@@ -443,11 +471,10 @@ void mst_tcp_peer_write(mst_tcp_peer *p)
                 out_done(t, o);
             }
         }
-        if (p->out == NULL) {
+        if (p->out == NULL)
             p->out_last = NULL;
-            t->visible += t->flushing;
-        }
     }
+    t->visible += t->flushing && !mst_tcp_peer_waits(p);
 }
 
 static void peer_enqueue(mst_tcp_peer *p, mst_tcp_out *o)
@@ -537,13 +564,15 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
         o->done = size;
         out_done(t, o);
     }
+    if (p->tls != NULL && mst_tls_has_unsent(p->tls))
+        mst_tcp_fd_want(p->socket, UV_READABLE | UV_WRITABLE);
     mst_count_out(&p->stats, &t->total, m);
     return MST_OK;
 }
 
 uint64_t mst_tcp_peer_heartbeat(mst_tcp_peer *p, uint64_t now_ns)
 {
-    if (p->out != NULL || p->write_broken)
+    if (mst_tcp_peer_waits(p) || p->write_broken)
         return now_ns + MST_TCP_HEARTBEAT;
     if (now_ns + HEARTBEAT_SLACK < p->sent_ns + MST_TCP_HEARTBEAT)
         return p->sent_ns + MST_TCP_HEARTBEAT;

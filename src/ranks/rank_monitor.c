@@ -333,6 +333,7 @@ static mst_status monitor_open_net(mst_rank_monitor *w, const char *secret)
                  .index = (uint32_t)w->rank,
                  .incarnation = (uint64_t)getpid()},
         .secret = secret,
+        .tls = w->options.tls,
         .max_body = MST_RANK_RECORD_MAX,
         .max_queue = 4u << 20,
         .peer_timeout_ms = w->options.peer_timeout_ms,

@@ -12,6 +12,7 @@
 #define MST_RANKS_RANK_MONITOR_H
 
 #include "mpi/mpi.h"
+#include "net/net.h"
 
 /* Why a rank is lost. The values travel in a message between ranks of one version. */
 typedef enum mst_rank_loss {
@@ -24,6 +25,7 @@ typedef enum mst_rank_loss {
 typedef struct mst_rank_monitor_options {
     mst_mpi *mpi; /* used by mst_rank_monitor_new only, on the caller's thread */
     uint32_t start_timeout_ms, peer_timeout_ms;
+    mst_net_tls tls;
     /* message: "rank 3 (host b, process 4711) died", or the rank and its error. */
     void (*lost)(void *arg, mst_rank_loss reason, const char *message);
     void *arg;

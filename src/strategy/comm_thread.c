@@ -361,6 +361,7 @@ static mst_status comm_start_mpi(mst_comm *self)
     mst_rank_monitor_options monitor = {.mpi = self->mpi,
                                         .start_timeout_ms = o->start_timeout_ms,
                                         .peer_timeout_ms = o->peer_timeout_ms,
+                                        .tls = o->tls,
                                         .lost = comm_lost,
                                         .arg = self,
                                         .purpose = "--strategy allreduce"};

@@ -23,6 +23,7 @@
 typedef struct mst_comm_options {
     const char *plugin; /* or NULL: the launcher's */
     uint32_t start_timeout_ms, peer_timeout_ms, stall_timeout_ms;
+    mst_net_tls tls; /* of the rank monitor */
     /* Called on the communication thread now and then while it has nothing to do. Or NULL. */
     void (*idle)(void *arg);
     void *arg;

@@ -171,6 +171,15 @@ const mst_option mst_strategy_option_table[] = {
      .help = "When a worker computes a gradient with NaN or infinite values, its push does not count. stop: "
              "end the job after three in a row of one worker; drop: continue without the worker.",
      .needs = {{PS_ONLY}}},
+    {.name = "tls",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(tls),
+     .help =
+         "Encrypt every connection of the job with TLS 1.3. Without --tls and --no-tls, the connections that "
+         "leave the host are encrypted. --no-tls is for trusted networks: messages between hosts are "
+         "authenticated, but readable. Does not apply to MPI's own messages.",
+     .needs = {{JOBS_ONLY}},
+     .facts = MST_OPTION_MAY_DIFFER | MST_OPTION_NOT_RESUMED | MST_OPTION_IF_GIVEN},
     {.name = "peer-timeout",
      .type = MST_OPTION_REAL,
      .offset = FIELD(peer_timeout),

@@ -45,6 +45,7 @@ typedef struct mst_strategy_options {
     int64_t part;             /* --part N: floats of a part of a dense push or pull; 0: no parts */
     int shard;                /* --shard auto|static|local */
     int on_nan;               /* --on-nan stop|drop */
+    bool tls, tls_given;      /* --tls, --no-tls, or neither */
     double peer_timeout, start_timeout, stall_timeout; /* seconds */
     /* allreduce: workers are the ranks of the MPI job; besides --wire and the timeouts: */
     int reduction; /* --reduction auto|gather|direct|mpi|off|only */

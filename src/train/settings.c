@@ -126,6 +126,7 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
     mst_batch_before before = {0};
     self->image_option = mst_options_set_with(self->groups, self->n_groups, MST_DATA_OPTION_OF_IMAGES);
     self->data.labels_given = mst_options_is_set(self->groups, self->n_groups, "labels-from");
+    self->strategy.tls_given = mst_options_is_set(self->groups, self->n_groups, "tls");
     TRY(mst_settings_find_cluster(self));
     if (self->train.run != NULL && *self->train.run == '\0')
         return mst_fail(MST_EUSAGE, "--run: the name of the folder is empty");
