@@ -47,8 +47,8 @@ void mst_job_clock_fini(mst_job_clock *self);
 
 /* Writes the coordinator's answer to a request; `self` NULL: a job that starts now. */
 void mst_job_clock_answer(mst_job_clock *self, uint8_t *out);
-/* Processes an answer that arrived at received_ns to the request sent at sent_ns. Returns false for a malformed
- * answer, which is ignored. */
+/* Processes an answer that arrived at received_ns to the request sent at sent_ns. Returns false for a
+ * malformed answer, which is ignored. */
 bool mst_job_clock_receive(mst_job_clock *self, uint64_t sent_ns, uint64_t received_ns, const uint8_t *answer,
                            size_t size);
 /* Returns whether job time is precise enough to be recorded. */

@@ -1,5 +1,6 @@
 /* Declarations shared by the verdict files: the facts (verdict_facts.c), the table of causes
- * (verdict_sentences.c), and the advice by a model of a step (verdict_advice.c). The rules are in verdict.c. */
+ * (verdict_sentences.c), and the advice by a model of a step (verdict_advice.c). The rules are in verdict.c.
+ */
 #ifndef MST_REPORT_VERDICT_IMPL_H
 #define MST_REPORT_VERDICT_IMPL_H
 

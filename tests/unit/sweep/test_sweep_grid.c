@@ -233,8 +233,7 @@ static void rules(void **state)
     expect_skip("files: a\ngrid: {strategy: [ps], mode: [sync, async], staleness: [1, 2]}\n", 2,
                 "is the same as");
     expect_skip("files: a\ngrid: {strategy: [ps], mode: [ssp], staleness: [1, 2]}\n", 2, "");
-    expect_skip("files: a\ngrid: {optimizer: [sgd, momentum], momentum: [0.5, 0.9]}\n", 3,
-                "is the same as");
+    expect_skip("files: a\ngrid: {optimizer: [sgd, momentum], momentum: [0.5, 0.9]}\n", 3, "is the same as");
     expect_skip("files: a\ngrid: {model: [softmax, logreg], pos-weight: [1, 2]}\n", 3, "is the same as");
     expect_skip("files: a\nfor: {until: test_loss<=0.4, rows: 1k}\n", 0,
                 "--until test_loss<=0.4 needs a --test set");
