@@ -562,6 +562,7 @@ static mst_status run_open_existing(mst_run *self, uint64_t resume_step, uint64_
         return mst_fail(MST_EINPUT, "%s: no run to resume: the folder has no manifest.json of a muster run",
                         self->path);
     TRY(run_lock_folder(self->path, &self->lock));
+    mst_run_remove_temporary(self->path);
     TRY(run_check_newest(self, resume_step));
     return run_truncate_metrics(self, keep_before);
 }
@@ -572,6 +573,7 @@ static mst_status run_make_new(mst_run *self)
     TRY(run_lock_folder(self->path, &self->lock)); /* another process may use an empty folder by now */
     if (!mst_run_is_empty(self->path))
         return mst_run_refuse_existing(self->path);
+    mst_run_remove_temporary(self->path);
     mst_status st = run_write_first_manifest(self);
     if (st == MST_OK)
         st = run_open_metrics(self);

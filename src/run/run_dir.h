@@ -81,8 +81,11 @@ bool mst_run_held(const char *folder, char *by, size_t size);
 
 /* Records that the run exists: MST_EEXIST. */
 mst_status mst_run_refuse_existing(const char *run);
-/* Returns whether the folder is empty except for the lock of a run. */
+/* Returns whether the folder is empty except for the lock of a run and temporary files of its first manifest,
+ * which a killed process leaves. */
 bool mst_run_is_empty(const char *folder);
+/* Removes such files; the caller has the lock. */
+void mst_run_remove_temporary(const char *folder);
 /* Returns whether the folder has an entry that does not belong to a run; name is the first one. */
 bool mst_run_find_stray(const char *folder, char *name, size_t size);
 

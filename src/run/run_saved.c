@@ -134,16 +134,33 @@ mst_reached mst_run_reached(const char *run)
     return out;
 }
 
+/* Returns whether the process that has the run open writes a temporary file of that name. */
+static bool run_is_temporary(const char *name)
+{
+    return mst_path_is_temporary(name) &&
+           (strncmp(name, "manifest.json.", 14) == 0 || strncmp(name, "metrics.csv.", 12) == 0);
+}
+
 bool mst_run_is_empty(const char *folder)
 {
     DIR *dir = opendir(folder);
     bool empty = dir != NULL;
     for (struct dirent *e; empty && (e = readdir(dir)) != NULL;)
-        empty =
-            strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 || strcmp(e->d_name, ".lock") == 0;
+        empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+                strcmp(e->d_name, ".lock") == 0 || run_is_temporary(e->d_name);
     if (dir != NULL)
         closedir(dir);
     return empty;
+}
+
+void mst_run_remove_temporary(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    for (struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;)
+        if (run_is_temporary(e->d_name))
+            unlinkat(dirfd(dir), e->d_name, 0);
+    if (dir != NULL)
+        closedir(dir);
 }
 
 bool mst_run_has_result(const char *folder)

@@ -71,6 +71,15 @@ one_process() {
 }
 rm -rf calm
 expect 0 train $common --batch 20 --run calm
+# a kill at each of the first calls: the next start uses the folder
+for calls in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do
+  rm -rf run
+  again=--overwrite
+  one_process
+  until_true 60 "t does not end" gone t
+  expect 0 train $common --steps 1 --batch 20 --run run --overwrite
+  [ -z "$(find run -name '*.tmp.*')" ] || fail "call $calls: leaves $(find run -name '*.tmp.*')"
+done
 tortured one_process t
 
 rm -rf calm run

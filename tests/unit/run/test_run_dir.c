@@ -238,6 +238,21 @@ static void test_replace(void **state)
     }
 }
 
+/* A process that is killed while it creates the run leaves a folder that the next one uses. */
+static void test_killed_early(void **state)
+{
+    (void)state;
+    mst_run *run = NULL;
+    assert_int_equal(mst_make_folders(path), MST_OK);
+    write_text(".lock", "", 0);
+    write_text("manifest.json.tmp.123.0", "{", 1);
+    assert_int_equal(mst_run_new(path, MST_RUN_OVERWRITE, 0, 1, &run), MST_OK);
+    assert_true(mst_path_exists(in("manifest.json")));
+    assert_false(mst_path_exists(in("manifest.json.tmp.123.0")));
+    mst_run_abandon(run);
+    mst_run_destroy(run);
+}
+
 static void test_lock(void **state)
 {
     (void)state;
@@ -415,6 +430,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_resume, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_overwrite, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_replace, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_killed_early, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_lock, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_text, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_disk_full, set_up, tear_down),
