@@ -108,11 +108,11 @@ static mst_status members_make_table(mst_server *s)
 static mst_status members_set_up_server(mst_server *s, uint32_t server)
 {
     const mst_server_start *start = &s->co->start;
-    TRY(mst_ps_send_json(s->net, s->servers[server], &(mst_message){.type = MST_PS_SETUP},
-                         json_pack("{s:O, s:o, s:I, s:I, s:s}", "model",
-                                   json_object_get(s->co->joins.first, "model"), "table",
-                                   mst_placement_json(&s->table), "steps", (json_int_t)start->at.steps,
-                                   "restore", (json_int_t)start->restore, "pass_key", s->pass_key)));
+    TRY(mst_unless_gone(mst_ps_send_json(
+        s->net, s->servers[server], &(mst_message){.type = MST_PS_SETUP},
+        json_pack("{s:O, s:o, s:I, s:I, s:s}", "model", json_object_get(s->co->joins.first, "model"), "table",
+                  mst_placement_json(&s->table), "steps", (json_int_t)start->at.steps, "restore",
+                  (json_int_t)start->restore, "pass_key", s->pass_key))));
     if (!start->restore)
         return MST_OK;
     TRY(mst_placement_owned(&s->table, server, &s->co->joins.servers[server].owned));

@@ -35,6 +35,11 @@ mst_status mst_server_setup_job(mst_server *s, const json_t *json)
                                             json_incref(s->options.join)));
 }
 
+static mst_status setup_send_ready(mst_server *s)
+{
+    return mst_unless_gone(mst_ps_send(s->net, s->servers[0], &(mst_message){.type = MST_PS_READY}));
+}
+
 mst_status mst_server_setup_model(mst_server *s, const json_t *json)
 {
     json_int_t steps = 0, restore = 0;
@@ -59,7 +64,7 @@ mst_status mst_server_setup_model(mst_server *s, const json_t *json)
     mst_observe_set_first_step(s->options.observe, s->steps.applied);
     s->setup.expected = restore ? s->owned.floats * (1 + s->model.params->n_slots) : 0;
     s->setup.ready = s->setup.expected == 0;
-    return s->setup.ready ? mst_ps_send(s->net, s->servers[0], &(mst_message){.type = MST_PS_READY}) : MST_OK;
+    return s->setup.ready ? setup_send_ready(s) : MST_OK;
 }
 
 /* Whether [first, first + count) is owned. */
@@ -85,7 +90,7 @@ mst_status mst_server_setup_restored(mst_server *s, const mst_message *m, const 
     memcpy(to, body, m->size);
     s->setup.restored += count;
     s->setup.ready = s->setup.restored == s->setup.expected;
-    return s->setup.ready ? mst_ps_send(s->net, s->servers[0], &(mst_message){.type = MST_PS_READY}) : MST_OK;
+    return s->setup.ready ? setup_send_ready(s) : MST_OK;
 }
 
 void mst_server_setup_tick(mst_server *s, uint64_t began)

@@ -254,7 +254,9 @@ mst_status mst_worker_run(mst_worker *self, const mst_worker_job *job, mst_worke
         st = mst_worker_link_lost(&self->link, st);
     if (self->link.ended)
         st = mst_worker_link_end_status(&self->link);
-    else if (st != MST_OK && st != MST_EAGAIN)
+    else if (st == MST_EPEER && self->options.engine->survives_death)
+        st = mst_fail(MST_EAGAIN, "%s", mst_error_text());
+    if (!self->link.ended && st != MST_OK && st != MST_EAGAIN)
         mst_worker_fail(self, st);
     mst_error error;
     mst_error_save(&error, st);
