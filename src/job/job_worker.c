@@ -160,12 +160,11 @@ static mst_status job_worker_run(const mst_job_config *config)
     json_t *continues = NULL;
     mst_status st;
     mst_error error;
-    bool took_part;
+    bool took_part, returns = false; /* returns: an earlier connection of this worker may hold its index */
     do {
         st = job_worker_join_once(config, &training, &continues, &took_part);
-        if (took_part)
-            taken_until = mst_now_ns() + (uint64_t)((config->train->strategy->peer_timeout + 1) * 1e9);
-        if (st == MST_EEXIST && mst_now_ns() < taken_until) {
+        returns = returns || took_part;
+        if (st == MST_EEXIST && (returns || mst_now_ns() < taken_until)) {
             mst_error_save(&error, MST_EAGAIN);
             st = mst_error_restore(&error);
         }
