@@ -369,6 +369,7 @@ static void server_job_set_options(const server_job *job, mst_server_options *ou
     out->dense_model = o->dense_model;
     out->shard = (mst_shard_kind)o->shard;
     out->on_nan = (mst_on_nan)o->on_nan;
+    out->n_requests = (uint32_t)o->pipeline + 2;
 }
 
 static mst_status server_job_serve(server_job *job)

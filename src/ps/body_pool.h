@@ -1,4 +1,5 @@
-/* Buffers for the bodies of messages, reused, so that a step allocates nothing.
+/* Buffers for the bodies of messages, reused, so that a step allocates nothing. Buffers that were not needed
+ * for a while are freed.
  *
  * Thread: one, the owner of the net. */
 #ifndef MST_PS_BODY_POOL_H
@@ -19,7 +20,11 @@ typedef struct mst_body {
 typedef struct mst_body_pool {
     mst_net *net;
     mst_body *free;
-    mst_body *lent; /* being sent */
+    mst_body *lent;     /* being sent */
+    size_t used;        /* bytes of the buffers that are taken, */
+    size_t peak;        /* the most since the last trim, */
+    size_t peak_before; /* and between the last two */
+    uint64_t trimmed_ns;
 } mst_body_pool;
 
 mst_body *mst_body_take(mst_body_pool *self, size_t size);  /* NULL: no memory */
@@ -30,6 +35,8 @@ mst_status mst_body_lend(mst_body_pool *self, uint32_t peer, const mst_message *
                          size_t size);
 /* Releases a body that was sent to a peer; NULL: all that were lent to it, because it is gone. */
 void mst_body_returned(mst_body_pool *self, uint32_t peer, const mst_body *only);
+/* Now and then: frees the buffers beyond the most that were taken at a time recently. */
+void mst_body_pool_trim(mst_body_pool *self, uint64_t now_ns);
 void mst_body_pool_fini(mst_body_pool *self);
 
 /* The body of received data; NULL for NULL. */

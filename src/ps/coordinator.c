@@ -93,8 +93,9 @@ static mst_status coordinator_take_json(mst_server *s, bool worker, uint32_t ind
 
 mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_message *m, const void *body)
 {
-    bool worker = s->peers.items[peer].kind == MST_PEER_WORKER;
-    uint32_t index = s->peers.items[peer].index;
+    const mst_server_peer *p = mst_peer_table_find(&s->peers, peer);
+    bool worker = p->kind == MST_PEER_WORKER;
+    uint32_t index = p->index;
     json_t *json = NULL;
     mst_status st;
     switch (m->type) {

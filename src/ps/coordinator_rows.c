@@ -9,6 +9,7 @@
 
 #define LEASE_BATCHES 16
 #define LEASE_ROWS    64 /* at least */
+#define LEASES_HELD   8  /* of one worker, at most */
 
 const char *const mst_sharding_names[] = {
     [MST_SHARDING_SLICES] = "slices",
@@ -354,6 +355,12 @@ mst_status mst_rows_wanted(mst_server *s, uint32_t worker, const mst_message *m)
     mst_coordinator *co = s->co;
     if (!mst_alive(s, worker) || rows_stepped(s))
         return mst_fail(MST_EPEER, "it sent WANT, but its work is not assigned on request");
+    if (!mst_answer_has_room(s, worker, MST_WORK_SIZE))
+        return MST_OK;
+    if (co->rows.leases != NULL &&
+        mst_leases_held(co->rows.leases, worker) > LEASES_HELD * rows_lease_rows(s))
+        return mst_fail(MST_EPEER, "it requests rows and has %" PRIu64 " that it has not trained on",
+                        mst_leases_held(co->rows.leases, worker));
     if (rows_streams(co) && m->flags & MST_WANT_EPOCH_ENDED)
         TRY(rows_end_stream(s, worker));
     TRY(rows_streams(co) ? rows_give_grant(s, worker) : rows_give_lease(s, worker));

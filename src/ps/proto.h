@@ -151,7 +151,9 @@ size_t mst_step_list_encode(const mst_key_list *list, mst_step_head *head, uint8
 
 /* A JSON body of at most MST_PS_JSON_MAX bytes; the message names the type. New reference. A body that is
  * not JSON is MST_EPEER. */
-#define MST_PS_JSON_MAX (64u << 20)
+#define MST_PS_JSON_MAX   (64u << 20)
+#define MST_PS_JOIN_MAX   (4u << 20) /* of JOIN */
+#define MST_PS_REPORT_MAX (1u << 16) /* of REPORT, FAIL and EVAL_RESULT */
 mst_status mst_ps_json(const mst_message *m, const void *body, json_t **out);
 /* Sends JSON (takes the reference; NULL is MST_ENOMEM). */
 mst_status mst_ps_send_json(mst_net *net, uint32_t peer, const mst_message *m, json_t *json);

@@ -125,25 +125,46 @@ static bool server_is_from_worker(uint16_t type)
 
 /* ---- messages ---- */
 
+/* The largest body of a message of a process of that kind. */
+static uint64_t server_most_bytes(const mst_server *s, bool worker, uint16_t type)
+{
+    switch (type) {
+    case MST_PS_LOG:
+        return MST_RECORD_HEAD + MST_RECORD_MAX;
+    case MST_PS_CLOCK:
+        return MST_CLOCK_ANSWER;
+    case MST_PS_STEP:
+    case MST_PS_EVAL_LIST:
+        return worker && s->store != NULL ? s->max_step_body : 0;
+    case MST_PS_JOIN:
+        return MST_PS_JOIN_MAX;
+    case MST_PS_REPORT:
+    case MST_PS_FAIL:
+    case MST_PS_EVAL_RESULT:
+        return MST_PS_REPORT_MAX;
+    default:
+        return worker ? 0 : MST_PS_JSON_MAX;
+    }
+}
+
 static mst_status server_body(mst_server *s, uint32_t peer, const mst_message *m, void **out)
 {
-    bool worker = mst_server_peer_index(s, peer, MST_PEER_WORKER) != UINT32_MAX;
-    uint64_t most = m->type == MST_PS_LOG     ? MST_RECORD_HEAD + MST_RECORD_MAX
-                    : m->type == MST_PS_CLOCK ? MST_CLOCK_ANSWER
-                                              : MST_PS_JSON_MAX;
+    mst_server_peer *p = mst_peer_table_find(&s->peers, peer);
+    if (p == NULL)
+        return mst_fail(MST_EPEER, "%s of a process that takes no part", mst_ps_type_name(m->type));
+    bool worker = p->kind == MST_PEER_WORKER;
+    uint64_t most = server_most_bytes(s, worker, m->type);
     mst_span_keep(mst_server_phase_of(m->type));
     TRY(mst_server_check_member(s, peer, m->type));
     if (m->type == MST_PS_GRADIENT && worker && s->store != NULL)
         return mst_steps_part_body(s, peer, m, out);
-    if (m->type == MST_PS_STEP || m->type == MST_PS_EVAL_LIST)
-        most = worker && s->store != NULL ? s->max_step_body : 0;
     if (m->size > most)
         return mst_fail(MST_EPEER, "%s with a body of %" PRIu64 " bytes; at most %" PRIu64 " are valid",
                         mst_ps_type_name(m->type), m->size, most);
     mst_body *body = mst_body_take(&s->bodies, (size_t)m->size);
     if (body == NULL)
         return mst_fail_memory();
-    s->peers.items[peer].incoming = body;
+    p->incoming = body;
     *out = body->data;
     return MST_OK;
 }
@@ -155,7 +176,7 @@ static mst_status server_on_body(void *arg, uint32_t peer, const mst_message *m,
     if (st == MST_EPEER && mst_server_peer_index(s, peer, MST_PEER_WORKER) != UINT32_MAX) {
         mst_error error;
         mst_error_save(&error, st);
-        s->peers.items[peer].faulty = true;
+        mst_peer_table_find(&s->peers, peer)->faulty = true;
         mst_server_end_faulty(s, peer, error.text);
         st = mst_error_restore(&error);
     }
@@ -166,16 +187,18 @@ static mst_status server_on_body(void *arg, uint32_t peer, const mst_message *m,
  * failures end this server. */
 static mst_status server_take_message(mst_server *s, uint32_t peer, const mst_message *m, void *data)
 {
-    uint32_t worker = mst_server_peer_index(s, peer, MST_PEER_WORKER),
-             server = mst_server_peer_index(s, peer, MST_PEER_SERVER);
+    mst_server_peer *p = mst_peer_table_find(&s->peers, peer);
+    if (p == NULL)
+        return mst_fail(MST_EPEER, "%s of a process that takes no part", mst_ps_type_name(m->type));
+    uint32_t worker = p->kind == MST_PEER_WORKER ? p->index : UINT32_MAX,
+             server = p->kind == MST_PEER_SERVER ? p->index : UINT32_MAX;
     if (m->type == MST_PS_GRADIENT && worker != UINT32_MAX && s->store != NULL && data != NULL) {
-        s->peers.items[peer].staged.parts = s->peers.items[peer].next;
+        p->staged.parts = p->next;
         return MST_OK;
     }
     mst_body *body = mst_body_of(data);
     mst_status st = mst_server_check_member(s, peer, m->type);
-    if (peer < s->peers.capacity)
-        s->peers.items[peer].incoming = NULL;
+    p->incoming = NULL;
     if (st != MST_OK) {
         mst_body_release(&s->bodies, body);
         if (!s->over)
@@ -195,9 +218,9 @@ static mst_status server_take_message(mst_server *s, uint32_t peer, const mst_me
     }
     if (worker != UINT32_MAX && m->type == MST_PS_STEP && s->store != NULL) {
         bool pushes = (m->flags & MST_STEP_PUSH) != 0;
-        mst_staged staged = pushes ? s->peers.items[peer].staged : (mst_staged){0};
+        mst_staged staged = pushes ? p->staged : (mst_staged){0};
         if (pushes)
-            s->peers.items[peer].staged = (mst_staged){0};
+            p->staged = (mst_staged){0};
         st = mst_steps_take(s, worker, m, body, staged);
     } else {
         if (s->index != 0 && server == 0)
@@ -339,6 +362,7 @@ mst_status mst_server_run(const mst_server_options *options, const mst_server_ho
         mst_records_trace_queue(s);
         mst_records_tick(s);
         mst_server_expel_faulty(s);
+        mst_body_pool_trim(&s->bodies, mst_now_ns());
         mst_cut_check_markers(s);
         if (st == MST_OK && !s->over && s->co != NULL)
             st = mst_coordinator_tick(s);

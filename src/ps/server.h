@@ -139,8 +139,9 @@ struct mst_server_options {
     bool dense_model;
     mst_shard_kind shard;
     mst_on_nan on_nan;
-    json_t *join; /* sent to the coordinator, which compares it with its own; borrowed */
-    json_t *job;  /* coordinator: sent to joining processes, {"resume": bool, "options", "files"}; borrowed */
+    uint32_t n_requests; /* that a worker may have in flight */
+    json_t *join;        /* sent to the coordinator, which compares it with its own; borrowed */
+    json_t *job; /* coordinator: sent to joining processes, {"resume": bool, "options", "files"}; borrowed */
     const atomic_bool *stop; /* set: the job ends, with a checkpoint; or NULL */
     /* Its records go to the coordinator; the coordinator's own stay in its process. Or NULL. */
     struct mst_observe *observe;

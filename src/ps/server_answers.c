@@ -2,7 +2,22 @@
 #include "observe/spans.h"
 #include "ps/server_impl.h"
 
+#define OTHERS (1u << 20) /* bytes of other messages that may wait for a worker */
 #define UNREAD "it requests weights and does not read them"
+
+bool mst_answer_has_room(mst_server *s, uint32_t worker, size_t size)
+{
+    mst_server_worker *w = &s->workers[worker];
+    mst_net_stats stats;
+    uint64_t most = s->options.n_requests * w->largest + OTHERS;
+    if (s->store != NULL && s->cut.chief == worker)
+        most += mst_store_eval_size(s->store);
+    mst_net_stats_get(s->net, w->peer, &stats);
+    if (stats.queued + size <= most)
+        return true;
+    w->fault = UNREAD;
+    return false;
+}
 
 mst_status mst_answer_body(mst_server *s, uint32_t worker, const mst_store_request *r, uint32_t flags,
                            mst_body *body, size_t size)
@@ -10,6 +25,11 @@ mst_status mst_answer_body(mst_server *s, uint32_t worker, const mst_store_reque
     mst_message m = {.type = MST_PS_VALUES, .flags = flags, .request = r->request, .step = s->steps.applied};
     mst_piece piece = {body->data, size};
     uint32_t peer = s->workers[worker].peer;
+    if (!mst_answer_has_room(s, worker, size)) {
+        if (body != s->reply)
+            mst_body_release(&s->bodies, body);
+        return MST_OK;
+    }
     mst_status st = body == s->reply ? mst_net_send(s->net, peer, &m, &piece, size > 0, NULL)
                                      : mst_body_lend(&s->bodies, peer, &m, body, size);
     mst_records_trace_queue(s);
@@ -34,6 +54,8 @@ static mst_status answers_send_part(mst_server *s, uint32_t worker, const mst_st
     uint32_t peer = s->workers[worker].peer, n = 0;
     mst_status st;
     m.step = s->steps.applied;
+    if (!mst_answer_has_room(s, worker, count * mst_float_size(r->wire)))
+        return MST_OK;
     if (mst_is_sync(s) && !mst_has_quorum(s))
         n = mst_store_reply_pieces(s->store, r, first, count, pieces, MST_PIECE_MAX);
     if (n > 0) {

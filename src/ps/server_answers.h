@@ -6,6 +6,9 @@
 
 #define MST_ANSWER_SMALL 65536 /* bytes up to which an answer leaves at once, or is copied by the net */
 
+/* Whether so many bytes more may wait for the worker: those of the requests that it may have in flight.
+ * Otherwise it requests and does not read, and is dropped. */
+bool mst_answer_has_room(mst_server *s, uint32_t worker, size_t size);
 /* Whether the answer travels in parts. */
 bool mst_answer_in_parts(const mst_store_request *r);
 /* The whole answer. flags: MST_VALUES_*. */

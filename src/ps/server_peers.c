@@ -5,35 +5,29 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "ps/server_impl.h"
+
+static void peers_release(mst_server *s, mst_server_peer *p)
+{
+    mst_body_release(&s->bodies, p->incoming);
+    mst_body_release(&s->bodies, p->staged.body);
+}
 
 void mst_server_peer_forget(mst_server *s, uint32_t peer)
 {
-    if (peer >= s->peers.capacity)
+    mst_server_peer *p = mst_peer_table_find(&s->peers, peer);
+    if (p == NULL)
         return;
-    mst_body_release(&s->bodies, s->peers.items[peer].incoming);
-    s->peers.items[peer].incoming = NULL;
-    mst_body_release(&s->bodies, s->peers.items[peer].staged.body);
-    s->peers.items[peer].staged = (mst_staged){0};
+    peers_release(s, p);
     mst_body_returned(&s->bodies, peer, NULL);
+    mst_peer_table_remove(&s->peers, peer);
 }
 
 uint32_t mst_server_peer_index(const mst_server *s, uint32_t peer, mst_peer_kind kind)
 {
-    return peer < s->peers.capacity && s->peers.items[peer].kind == kind ? s->peers.items[peer].index
-                                                                         : UINT32_MAX;
-}
-
-static mst_status peers_remember(mst_server *s, uint32_t peer, mst_peer_kind kind, uint32_t index)
-{
-    mst_peer_table *table = &s->peers;
-    size_t had = table->capacity;
-    if (!mst_grow(&table->items, &table->capacity, (size_t)peer + 1, sizeof *table->items))
-        return mst_fail_memory();
-    if (table->capacity > had)
-        memset(table->items + had, 0, (table->capacity - had) * sizeof *table->items);
-    table->items[peer] = (mst_server_peer){.kind = kind, .index = index};
-    return MST_OK;
+    const mst_server_peer *p = mst_peer_table_find(&s->peers, peer);
+    return p != NULL && p->kind == kind ? p->index : UINT32_MAX;
 }
 
 /* A server connects whose predecessor is not reported as lost yet. */
@@ -67,7 +61,7 @@ static mst_status peers_accept(mst_server *s, uint32_t peer, const mst_identity 
             s->setup.up = true;
             if (s->options.observe != NULL)
                 (void)mst_ps_clock_ask(&s->records.clock, s->net, peer);
-            return peers_remember(s, peer, MST_PEER_SERVER, 0);
+            return mst_peer_table_add(&s->peers, peer, MST_PEER_SERVER, 0);
         }
         return mst_fail(MST_EUSAGE,
                         "server %" PRIu32 " is connected already, or connected to the wrong server",
@@ -81,7 +75,7 @@ static mst_status peers_accept(mst_server *s, uint32_t peer, const mst_identity 
         mst_net_name_of(s->net, *place, name, sizeof name);
         return mst_fail(MST_EEXIST, "index %" PRIu32 " is taken by %s", who->index, name);
     }
-    TRY(peers_remember(s, peer, worker ? MST_PEER_WORKER : MST_PEER_SERVER, who->index));
+    TRY(mst_peer_table_add(&s->peers, peer, worker ? MST_PEER_WORKER : MST_PEER_SERVER, who->index));
     *place = peer;
     if (worker) {
         s->workers[who->index].incarnation = who->incarnation;
@@ -150,6 +144,7 @@ static void peers_lose_worker(mst_server *s, uint32_t worker, const mst_net_loss
     s->workers[worker].peer = MST_PEER_NONE;
     s->workers[worker].fault = NULL;
     s->workers[worker].n_nan = 0;
+    s->workers[worker].largest = 0;
     mst_cut_forget(s, worker);
     if (s->co != NULL) {
         s->workers[worker].member = false;
@@ -190,6 +185,10 @@ static void peers_expel(mst_server *s, uint32_t worker, const char *why, bool fa
         mst_server_end_faulty(s, s->workers[worker].peer, why);
     mst_net_drop(s->net, s->workers[worker].peer, why);
     mst_server_peer_forget(s, s->workers[worker].peer);
+    if (fault && s->co == NULL && (s->peers.logged_ns == 0 || mst_now_ns() - s->peers.logged_ns >= MST_S)) {
+        s->peers.logged_ns = mst_now_ns();
+        mst_warn("%s", why_lost.error.text);
+    }
     peers_lose_worker(s, worker, &why_lost, fault ? why : NULL);
 }
 
@@ -230,7 +229,8 @@ void mst_server_peer_down(void *arg, uint32_t peer, const mst_net_loss *loss)
     const mst_error *why = &loss->error;
     uint32_t worker = mst_server_peer_index(s, peer, MST_PEER_WORKER),
              server = mst_server_peer_index(s, peer, MST_PEER_SERVER);
-    const char *fault = peer < s->peers.capacity && s->peers.items[peer].faulty ? why->text : NULL;
+    const mst_server_peer *p = mst_peer_table_find(&s->peers, peer);
+    const char *fault = p != NULL && p->faulty ? why->text : NULL;
     mst_server_peer_forget(s, peer);
     if (s->over && server != UINT32_MAX && s->servers[server] == peer)
         s->servers[server] = MST_PEER_NONE;
@@ -260,9 +260,8 @@ void mst_server_peer_down(void *arg, uint32_t peer, const mst_net_loss *loss)
 
 void mst_server_peers_fini(mst_server *s)
 {
-    for (size_t i = 0; i < s->peers.capacity; i++) {
-        mst_body_release(&s->bodies, s->peers.items[i].incoming);
-        mst_body_release(&s->bodies, s->peers.items[i].staged.body);
-    }
-    mst_free(s->peers.items);
+    for (size_t i = 0; i < s->peers.capacity; i++)
+        if (s->peers.items[i].kind != MST_PEER_UNKNOWN)
+            peers_release(s, &s->peers.items[i]);
+    mst_peer_table_fini(&s->peers);
 }

@@ -2,32 +2,9 @@
 #ifndef MST_PS_SERVER_PEERS_H
 #define MST_PS_SERVER_PEERS_H
 
-#include "ps/body_pool.h"
-#include "ps/store.h"
+#include "ps/peer_table.h"
 
 typedef struct mst_server mst_server;
-
-/* A push that arrives in parts. */
-typedef struct mst_staged {
-    mst_store_parts parts;
-    mst_body *body; /* its values; NULL: no part has arrived */
-} mst_staged;
-
-typedef enum mst_peer_kind { MST_PEER_UNKNOWN, MST_PEER_SERVER, MST_PEER_WORKER } mst_peer_kind;
-
-typedef struct mst_server_peer {
-    mst_peer_kind kind;
-    uint32_t index;
-    bool faulty;          /* it has sent an invalid message */
-    mst_body *incoming;   /* of a message that is being received */
-    mst_staged staged;    /* of a worker; the STEP that is its last part takes it */
-    mst_store_parts next; /* staged.parts after the part that is being received */
-} mst_server_peer;
-
-typedef struct mst_peer_table {
-    mst_server_peer *items; /* by number of the peer */
-    size_t capacity;
-} mst_peer_table;
 
 /* Events of the net; arg: the server. */
 void mst_server_peer_up(void *arg, uint32_t peer, const mst_identity *who);

@@ -16,12 +16,12 @@ mst_status mst_records_take(mst_server *s, uint32_t peer, const mst_message *m, 
 {
     char name[MST_PROCESS_NAME];
     mst_record record;
-    if (s->co == NULL || peer >= s->peers.capacity || s->peers.items[peer].kind == MST_PEER_UNKNOWN)
+    const mst_server_peer *p = mst_peer_table_find(&s->peers, peer);
+    if (s->co == NULL || p == NULL)
         return mst_fail(MST_EPEER, "LOG, which only the coordinator receives");
-    if (s->peers.items[peer].kind == MST_PEER_WORKER && !s->workers[s->peers.items[peer].index].member)
+    if (p->kind == MST_PEER_WORKER && !s->workers[p->index].member)
         return MST_OK; /* it left before it was admitted */
-    snprintf(name, sizeof name, "%s-%" PRIu32,
-             s->peers.items[peer].kind == MST_PEER_WORKER ? "worker" : "server", s->peers.items[peer].index);
+    snprintf(name, sizeof name, "%s-%" PRIu32, p->kind == MST_PEER_WORKER ? "worker" : "server", p->index);
     if (mst_record_decode(body, m->size, &record) != MST_OK)
         return mst_fail(MST_EPEER, "LOG: %s", mst_error_text());
     if (strcmp(record.process, name) != 0)
@@ -32,7 +32,10 @@ mst_status mst_records_take(mst_server *s, uint32_t peer, const mst_message *m, 
 
 mst_status mst_records_clock(mst_server *s, uint32_t peer, const mst_message *m, const void *body)
 {
-    if (s->co != NULL && peer < s->peers.capacity && s->peers.items[peer].kind != MST_PEER_UNKNOWN)
+    uint32_t worker = mst_server_peer_index(s, peer, MST_PEER_WORKER);
+    if (worker != UINT32_MAX && !mst_answer_has_room(s, worker, MST_CLOCK_ANSWER))
+        return MST_OK;
+    if (s->co != NULL && mst_peer_table_find(&s->peers, peer) != NULL)
         return mst_unless_gone(mst_ps_clock_answer(s->net, peer, m, s->options.observe));
     if (s->co != NULL || peer != s->servers[0])
         return mst_fail(MST_EPEER, "CLOCK, which only the coordinator answers");

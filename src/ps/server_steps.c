@@ -384,6 +384,9 @@ static mst_status steps_take_step(mst_server *s, uint32_t worker, const mst_mess
     if (mst_store_read(s->store, worker, m, (*body)->data, parts, parts != NULL ? staged->body->data : NULL,
                        &r) != MST_OK)
         return mst_fail(MST_EPEER, "%s", mst_error_text());
+    uint64_t size = r.pulled != NULL ? mst_store_reply_size(s->store, &r) : 0;
+    if (size > s->workers[worker].largest)
+        s->workers[worker].largest = size;
     if (!(m->flags & MST_STEP_PUSH))
         return mst_answer(s, worker, &r, 0);
     TRY(steps_check_rows(s, &r));
@@ -405,9 +408,12 @@ static mst_status steps_take_step(mst_server *s, uint32_t worker, const mst_mess
 static mst_status steps_hold_step(mst_server *s, uint32_t worker, const mst_message *m, mst_body *body,
                                   mst_staged staged)
 {
+    if (s->workers[worker].n_held == s->options.n_requests)
+        return mst_fail(MST_EPEER, "more than %" PRIu32 " requests in flight", s->options.n_requests);
     mst_held_step *held = mst_zalloc(sizeof *held);
     if (held == NULL)
         return mst_fail_memory();
+    s->workers[worker].n_held++;
     *held = (mst_held_step){.worker = worker, .m = *m, .body = body, .staged = staged};
     *s->steps.held_tail = held;
     s->steps.held_tail = &held->next;
@@ -433,6 +439,7 @@ mst_status mst_steps_take(mst_server *s, uint32_t worker, const mst_message *m, 
 
 static void steps_drop_held(mst_server *s, mst_held_step *held)
 {
+    s->workers[held->worker].n_held--;
     mst_body_release(&s->bodies, held->body);
     mst_body_release(&s->bodies, held->staged.body);
     mst_free(held);
@@ -463,7 +470,7 @@ mst_status mst_steps_release_held(mst_server *s)
 
 mst_status mst_steps_part_body(mst_server *s, uint32_t peer, const mst_message *m, void **out)
 {
-    mst_server_peer *p = &s->peers.items[peer];
+    mst_server_peer *p = mst_peer_table_find(&s->peers, peer);
     TRY(mst_store_part(s->store, p->index, m, &p->staged.parts, &p->next));
     size_t size = mst_float_size(p->next.wire);
     if (p->staged.body == NULL)

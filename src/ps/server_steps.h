@@ -34,7 +34,9 @@ typedef struct mst_server_worker {
     mst_store_request request;
     mst_body *body, *values; /* values: of a push that arrived in parts, or NULL */
     uint64_t answered;       /* floats of the answer that have left as parts */
+    uint64_t largest;        /* bytes of its largest answer */
     /* asynchronous */
+    uint32_t n_held; /* of mst_server_steps.held */
     uint64_t pushes; /* ssp: raised to those of the slowest worker when this one (re)joins */
     mst_store_request deferred[MST_LISTS]; /* ssp: pulls whose answers are held back */
     uint32_t n_deferred;

@@ -23,11 +23,11 @@ attack bad-json 'worker 1 .*was refused: a REPORT that is not JSON' --mode sync
 # A worker without work that does not report its end delays the end of the job by --stall-timeout.
 rm -rf run
 cluster 2 2
-all="$common --mode async --stall-timeout 1"
+all="$common --mode sync --stall-timeout 1"
 server 0 $all
 server 1 $all
 worker 0 $all
-wait_for s0 'worker 0 .*takes part'
 hostile no-report 1 $all
 ends_all 0 s0 s1 w0
 ended w1
+said s0 'worker 1 .*was (refused|dropped): it has not reported its end within 1.0 s'

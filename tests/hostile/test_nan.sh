@@ -10,6 +10,7 @@ for mode in sync async ssp "sync --quorum 1"; do
   server 0 $all
   server 1 $all
   worker 0 $all
+  [ "$mode" = sync ] || wait_for s0 'worker 0 .*takes part'
   hostile nan-loss 1 $all
   ends s0 1
   ended s1

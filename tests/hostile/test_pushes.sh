@@ -11,4 +11,4 @@ done
 attack twice 'worker 1 .*was refused: a push for step 5 while that for step 5 is waiting|a push for step 5, but 5 steps are done' --mode sync
 attack future 'worker 1 .*was refused: a push for step 8, but 4 steps are done' --mode sync
 attack past 'worker 1 .*was refused: a push for step 2, but 4 steps are done' --mode sync
-attack exhausted 'worker 1 .*was refused: a push that ends its epoch' --mode sync
+attack exhausted 'worker 1 .*was refused: a push that ends an epoch' --mode sync

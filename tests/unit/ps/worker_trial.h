@@ -55,6 +55,7 @@ static inline job *job_new(fake_kind kind, const char *model, uint32_t classes, 
     j->data = fake_new(kind, N_ROWS, 16, make_row, &j->classes);
     j->worker = (mst_worker_options){.engine = &mst_net_inproc,
                                      .net = script_net_options(MST_ROLE_WORKER, 0),
+                                     .stop_grace_ms = 30000,
                                      .start_timeout_ms = 5000,
                                      .stall_timeout_ms = 5000,
                                      .stop = &j->stop};
