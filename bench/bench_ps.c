@@ -1,13 +1,17 @@
 /* The parameter server's data path without training: one server process, one worker process, push and pull of
  * key sets together in one request, as in training: each request pushes for the set pulled before.
  *
- *     bench_ps [--rounds N] [--seconds S] [--sets-1m N] [--threads N] [--only 1k|1m]
+ *     bench_ps [--rounds N] [--seconds S] [--sets-1m N] [--threads N] [--only
+ * 1k|1m|1k-protection|1m-protection]
  *
  * Keys are distinct and uniform over 33,762,578; every request has another of 1,000 sets (--sets-1m: of the
  * sets of a million keys). The server applies plain sgd on arrival. A key counts once when pushed and pulled.
  * The baseline of the small request is an echo between two processes with plain blocking reads and writes of
  * the same sizes over the same kind of socket; the two take turns, and the median ratio of the rounds counts.
  * Both pairs run with the client on the first processor and the server on the second, where there are two.
+ *
+ * The lines of protections compare frames with a checksum, with a MAC and inside TLS with frames that have
+ * neither, over TCP: four pairs of processes take turns, and the median ratio of the rounds counts.
  *
  * One line `name value unit` per figure; those of Unix sockets end in _unix. */
 #include <arpa/inet.h>
@@ -39,8 +43,8 @@ enum {
 
 typedef struct settings {
     unsigned rounds, sets_1m, threads;
-    bool small, large; /* which lines */
-    double seconds;    /* per round and line */
+    bool small, large, small_protection, large_protection; /* which lines */
+    double seconds;                                        /* per round and line */
 } settings;
 
 static void die(const char *what)
@@ -116,6 +120,24 @@ static pool pool_new(uint32_t n_sets, uint32_t n_keys)
     }
     free(bits);
     return p;
+}
+
+/* ---- protections ---- */
+
+typedef enum protection { CHECKSUM, BARE, MAC, TLS, N_PROTECTIONS } protection;
+
+static mst_net_options net_options(mst_role role, protection with)
+{
+    return (mst_net_options){.self = {.role = role, .incarnation = 1 + role},
+                             .secret = with == TLS || with == MAC ? "a secret of the benchmark" : NULL,
+                             .tls = with == TLS ? MST_NET_TLS_ON : MST_NET_TLS_OFF,
+                             .seal = with == BARE  ? MST_NET_SEAL_NONE
+                                     : with == MAC ? MST_NET_SEAL_MAC
+                                                   : MST_NET_SEAL_AUTO,
+                             .max_body = 1u << 30,
+                             .max_queue = 1u << 30,
+                             .peer_timeout_ms = 10000,
+                             .hello_timeout_ms = 10000};
 }
 
 /* ---- the server ---- */
@@ -222,7 +244,7 @@ static bool read_all(int fd, void *data, size_t size)
 }
 
 /* Serves one worker; its address goes to `address_fd` once the store is there. */
-static void serve(const char *address, int address_fd, unsigned n_threads)
+static void serve(const char *address, int address_fd, unsigned n_threads, protection with)
 {
     server s = {0};
     mst_params params;
@@ -239,11 +261,7 @@ static void serve(const char *address, int address_fd, unsigned n_threads)
         .optimizer = &optimizer, .params = &params, .table = &table, .n_workers = 1, .n_threads = n_threads};
     need(mst_store_new(&options, &s.store));
     pin(1); /* the loop; apply threads go where there is room */
-    mst_net_options net = {.self = {.role = MST_ROLE_SERVER, .incarnation = 1},
-                           .max_body = 1u << 30,
-                           .max_queue = 1u << 30,
-                           .peer_timeout_ms = 10000,
-                           .hello_timeout_ms = 10000};
+    mst_net_options net = net_options(MST_ROLE_SERVER, with);
     mst_net_events events = {server_up, server_down, server_body, server_message, server_sent, NULL};
     need(mst_net_new(&mst_net_tcp, &net, &events, &s, &s.net));
     need(mst_net_listen(s.net, address, bound, sizeof bound));
@@ -308,7 +326,7 @@ static void worker_sent(void *arg, uint32_t peer, void *token)
 }
 
 /* Starts a server and connects to it. */
-static void worker_start(worker *w, bool unix_socket, unsigned n_threads)
+static void worker_start(worker *w, bool unix_socket, unsigned n_threads, protection with)
 {
     int address_fd[2];
     char address[256];
@@ -320,7 +338,7 @@ static void worker_start(worker *w, bool unix_socket, unsigned n_threads)
     if (w->pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(address_fd[0]);
-        serve(address, address_fd[1], n_threads);
+        serve(address, address_fd[1], n_threads, with);
         _exit(0);
     }
     close(address_fd[1]);
@@ -328,11 +346,7 @@ static void worker_start(worker *w, bool unix_socket, unsigned n_threads)
         die("the server has not started");
     close(address_fd[0]);
     describe(&w->params, &w->table);
-    mst_net_options net = {.self = {.role = MST_ROLE_WORKER, .incarnation = 2},
-                           .max_body = 1u << 30,
-                           .max_queue = 1u << 30,
-                           .peer_timeout_ms = 10000,
-                           .hello_timeout_ms = 10000};
+    mst_net_options net = net_options(MST_ROLE_WORKER, with);
     mst_net_events events = {worker_up, worker_down, worker_body, worker_message, worker_sent, NULL};
     need(mst_net_new(&mst_net_tcp, &net, &events, w, &w->net));
     need(mst_net_connect(w->net, address, mst_now_ns() + 10 * MST_S, &w->server));
@@ -498,7 +512,7 @@ static void small_lines(const settings *s, const pool *p, bool unix_socket)
     double ratios[MOST_ROUNDS], times[MOST_ROUNDS], echoes[MOST_ROUNDS], rates[MOST_ROUNDS], out, in;
     worker w;
     echo e;
-    worker_start(&w, unix_socket, s->threads);
+    worker_start(&w, unix_socket, s->threads, CHECKSUM);
     fill(&w, p, 1);
     sizes(&w, p, &out, &in);
     echo_start(&e, unix_socket, (size_t)out, (size_t)in);
@@ -528,7 +542,7 @@ static void large_lines(const settings *s, const pool *p, bool unix_socket)
 {
     double rates[MOST_ROUNDS], out, in;
     worker w;
-    worker_start(&w, unix_socket, s->threads);
+    worker_start(&w, unix_socket, s->threads, CHECKSUM);
     fill(&w, p, 4);
     sizes(&w, p, &out, &in);
     for (unsigned r = 0; r < s->rounds; r++)
@@ -538,6 +552,31 @@ static void large_lines(const settings *s, const pool *p, bool unix_socket)
     printf("ps_pushpull_1m_keys_per_s%s %.0f keys/s\n", unix_socket ? "_unix" : "", median(rates, s->rounds));
     if (!unix_socket)
         printf("ps_bytes_per_key_1m %.3f bytes\n", (out + in) / p->n_keys);
+}
+
+static void protection_lines(const settings *s, const pool *p, uint32_t in_flight, const char *size)
+{
+    static const char *const names[] = {
+        [CHECKSUM] = "checksum", [BARE] = "bare", [MAC] = "mac", [TLS] = "tls"};
+    double times[N_PROTECTIONS], ratios[N_PROTECTIONS][MOST_ROUNDS];
+    worker w[N_PROTECTIONS];
+    for (int i = 0; i < N_PROTECTIONS; i++) {
+        worker_start(&w[i], false, s->threads, (protection)i);
+        fill(&w[i], p, in_flight);
+        go(&w[i], p, 0.1);
+    }
+    for (unsigned r = 0; r < s->rounds; r++) {
+        for (int i = 0; i < N_PROTECTIONS; i++)
+            times[i] = go(&w[i], p, s->seconds);
+        for (int i = 0; i < N_PROTECTIONS; i++)
+            ratios[i][r] = times[i] / times[BARE];
+    }
+    for (int i = 0; i < N_PROTECTIONS; i++) {
+        drain(&w[i]);
+        worker_stop(&w[i]);
+        if (i != BARE)
+            printf("ps_%s_overhead_%s %.1f %%\n", names[i], size, 100 * (median(ratios[i], s->rounds) - 1));
+    }
 }
 
 static bool set_option(settings *s, const char *name, const char *text)
@@ -551,35 +590,54 @@ static bool set_option(settings *s, const char *name, const char *text)
         s->sets_1m = (unsigned)value;
     else if (strcmp(name, "--threads") == 0 && value >= 1)
         s->threads = (unsigned)value;
-    else if (strcmp(name, "--only") == 0 && (strcmp(text, "1k") == 0 || strcmp(text, "1m") == 0))
-        *(text[1] == 'k' ? &s->large : &s->small) = false;
-    else
+    else if (strcmp(name, "--only") == 0) {
+        s->small = strcmp(text, "1k") == 0;
+        s->large = strcmp(text, "1m") == 0;
+        s->small_protection = strcmp(text, "1k-protection") == 0;
+        s->large_protection = strcmp(text, "1m-protection") == 0;
+        return s->small || s->large || s->small_protection || s->large_protection;
+    } else {
         return false;
+    }
     return true;
 }
 
 int main(int argc, char **argv)
 {
-    settings s = {.rounds = 5, .seconds = 1.0, .sets_1m = SETS, .threads = 2, .small = true, .large = true};
+    settings s = {.rounds = 5,
+                  .seconds = 1.0,
+                  .sets_1m = SETS,
+                  .threads = 2,
+                  .small = true,
+                  .large = true,
+                  .small_protection = true,
+                  .large_protection = true};
     for (int i = 1; i < argc; i += 2)
         if (i + 1 == argc || !set_option(&s, argv[i], argv[i + 1])) {
-            fprintf(
-                stderr,
-                "usage: bench_ps [--rounds N] [--seconds S] [--sets-1m N] [--threads N] [--only 1k|1m]\n");
+            fprintf(stderr, "usage: bench_ps [--rounds N] [--seconds S] [--sets-1m N] [--threads N] [--only "
+                            "1k|1m|1k-protection|1m-protection]\n");
             return 2;
         }
     sched_getaffinity(0, sizeof all_cpus, &all_cpus);
     pin(0);
-    if (s.small) {
+    if (s.small || s.small_protection) {
         pool p = pool_new(SETS, 1000);
-        small_lines(&s, &p, false);
-        small_lines(&s, &p, true);
+        if (s.small)
+            small_lines(&s, &p, false);
+        if (s.small)
+            small_lines(&s, &p, true);
+        if (s.small_protection)
+            protection_lines(&s, &p, 1, "1k");
         free(p.keys);
     }
-    if (s.large) {
+    if (s.large || s.large_protection) {
         pool p = pool_new(s.sets_1m, 1000000);
-        large_lines(&s, &p, false);
-        large_lines(&s, &p, true);
+        if (s.large)
+            large_lines(&s, &p, false);
+        if (s.large)
+            large_lines(&s, &p, true);
+        if (s.large_protection)
+            protection_lines(&s, &p, 4, "1m");
         free(p.keys);
     }
     return 0;

@@ -135,7 +135,7 @@ static const mst_net_events end_events = {
 };
 
 static mst_net_tls end_tls; /* of all ends that are made from here on */
-static bool end_mac;
+static mst_net_seal end_seal;
 
 static inline mst_net_options end_options(mst_role role, uint32_t index)
 {
@@ -143,7 +143,7 @@ static inline mst_net_options end_options(mst_role role, uint32_t index)
         .self = {.role = role, .index = index, .incarnation = 1000 + index, .job = "a-job"},
         .secret = "open sesame",
         .tls = end_tls,
-        .mac = end_mac,
+        .seal = end_seal,
         .max_body = 256u << 20,
         .max_queue = 1u << 30,
         .peer_timeout_ms = 20000,

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "base/utf8.h"
+
 static struct {
     mst_log_sink *sink;
     void *arg;
@@ -27,5 +29,6 @@ void mst_log(mst_log_level level, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    mst_utf8_mask(line);
     g_log.sink(g_log.arg, level, line);
 }

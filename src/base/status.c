@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 static _Thread_local char g_text[MST_ERROR_MAX];
 static _Thread_local unsigned g_lead;
 
@@ -11,6 +13,7 @@ mst_status mst_vfail(mst_status code, const char *format, va_list args)
 {
     char text[MST_ERROR_MAX]; /* the arguments may point into g_text */
     vsnprintf(text, sizeof text, format, args);
+    mst_utf8_mask(text);
     memcpy(g_text, text, sizeof g_text);
     g_lead = 0;
     return code;
@@ -25,6 +28,7 @@ mst_status(mst_fail_lead)(mst_status code, const char *lead, const char *format,
     va_start(args, format);
     vsnprintf(text + n, sizeof text - n, format, args);
     va_end(args);
+    mst_utf8_mask(text);
     memcpy(g_text, text, sizeof g_text);
     g_lead = (unsigned)n;
     return code;

@@ -66,6 +66,17 @@ char *mst_utf8_clean(const char *text)
     return out;
 }
 
+void mst_utf8_mask(char *text)
+{
+    for (size_t n = strlen(text); n > 0;) {
+        size_t length = mst_utf8_length(text, n), step = length > 0 ? length : 1;
+        if (length == 0 || utf8_is_control(text, length))
+            memset(text, '?', step);
+        text += step;
+        n -= step;
+    }
+}
+
 size_t mst_utf8_columns(const char *text)
 {
     size_t n = 0;

@@ -9,6 +9,10 @@
  * memory is short. */
 char *mst_utf8_clean(const char *text);
 
+/* The same in place, with a question mark for each such byte. All errors and log lines pass through it, since
+ * they may quote text of other processes (docs/SECURITY.md). */
+void mst_utf8_mask(char *text);
+
 /* Length of the valid sequence at text, of at most n bytes; 0: not one. Overlong forms, surrogates and code
  * points beyond U+10FFFF are not valid. */
 size_t mst_utf8_length(const char *text, size_t n);

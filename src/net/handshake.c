@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 /* ---- layout ---- */
 
 static void shake_put_prefix(const mst_shake *h, uint8_t *at, mst_shake_kind kind, size_t length)
@@ -270,9 +272,7 @@ static void shake_on_refuse(mst_shake *h, size_t length)
     size_t n = length - 8;
     memcpy(message, at + 8, n);
     message[n] = '\0';
-    for (size_t i = 0; i < n; i++)
-        if (message[i] < 0x20 || message[i] == 0x7f)
-            message[i] = '?';
+    mst_utf8_mask(message);
     if (!h->named && role <= MST_ROLE_PROBE) {
         h->other.role = (mst_role)role;
         h->other.index = mst_get_u32(at + 4);

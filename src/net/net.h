@@ -102,10 +102,17 @@ typedef enum mst_net_tls {
     MST_NET_TLS_OFF,  /* none; frames between hosts carry a MAC */
 } mst_net_tls;
 
+/* Engine tcp: the seals of frames without TLS on loopback and Unix sockets. */
+typedef enum mst_net_seal {
+    MST_NET_SEAL_AUTO, /* a checksum */
+    MST_NET_SEAL_MAC,
+    MST_NET_SEAL_NONE, /* for measuring the others */
+} mst_net_seal;
+
 typedef struct mst_net_options {
     mst_identity self;
     mst_net_tls tls; /* a listener accepts more than that, not less */
-    bool mac;        /* engine tcp: frames without TLS carry a MAC also on loopback and Unix sockets */
+    mst_net_seal seal;
     const char
         *secret;       /* of the job; NULL or "": only loopback and Unix sockets are accepted and connected */
     uint64_t max_body; /* larger bodies drop the peer before anything is allocated */

@@ -39,6 +39,9 @@ struct mst_tcp_dial {
 
 mst_status mst_tcp_join_begin(const mst_tcp *t, mst_join *join, const char *address, bool dialer, int fd)
 {
+    static const mst_seal_kind here_seals[] = {[MST_NET_SEAL_AUTO] = MST_SEAL_CHECKSUM,
+                                               [MST_NET_SEAL_MAC] = MST_SEAL_MAC,
+                                               [MST_NET_SEAL_NONE] = MST_SEAL_NONE};
     bool here = mst_tcp_stays_here(fd), tls = t->tls_keys != NULL && t->options.tls != MST_NET_TLS_OFF &&
                                               (t->options.tls == MST_NET_TLS_ON || !here);
     mst_shake_options options = {.self = &t->options.self,
@@ -46,9 +49,9 @@ mst_status mst_tcp_join_begin(const mst_tcp *t, mst_join *join, const char *addr
                                  .version = mst_version(),
                                  .address = address,
                                  .wire = MST_WIRE_VERSION,
-                                 .seal = dialer && tls             ? MST_SEAL_NONE
-                                         : here && !t->options.mac ? MST_SEAL_CHECKSUM
-                                                                   : MST_SEAL_MAC,
+                                 .seal = dialer && tls ? MST_SEAL_NONE
+                                         : here        ? here_seals[t->options.seal]
+                                                       : MST_SEAL_MAC,
                                  .needs_tls = !dialer && tls};
     return mst_join_init(join, &options, dialer, dialer && !tls ? NULL : t->tls_keys, fd);
 }

@@ -21,6 +21,7 @@
 #include <sys/socket.h>
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "net/tcp_impl.h"
 
 #define SPARE_MAX       64                      /* records kept for reuse */
@@ -218,6 +219,7 @@ static mst_status peer_on_own(void *arg, const mst_message *m, const uint8_t *bo
     char text[MST_WIRE_OWN_MAX + 1];
     memcpy(text, body, (size_t)m->size);
     text[m->size] = '\0';
+    mst_utf8_mask(text);
     if (m->flags & MST_WIRE_YOUR_SILENCE)
         peer_fail_stopped(p, m->step);
     else if (text[0] == '\0')

@@ -26,6 +26,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "ranks/rank_monitor_impl.h"
 
 #define ADDRESS_MAX 96
@@ -80,6 +81,7 @@ static void monitor_lose(mst_rank_monitor *w, mst_rank_loss reason, const char *
         return;
     w->reported = true;
     snprintf(text, sizeof text, "%s", message);
+    mst_utf8_mask(text);
     if (w->rank == 0)
         monitor_send_all(w, LOST, reason, text);
     if (own)

@@ -14,7 +14,7 @@ typedef struct carrier {
     const mst_net_engine *engine;
     const char *address; /* %d: numbers that make it unique */
     mst_net_tls tls;
-    bool mac;
+    mst_net_seal seal;
 } carrier;
 
 static carrier carriers[8];
@@ -674,18 +674,19 @@ int main(void)
             for (int protection = 0; protection < 3; protection++)
                 carriers[n_carriers++] =
                     (carrier){engine, "127.0.0.1:0", protection == 1 ? MST_NET_TLS_ON : MST_NET_TLS_AUTO,
-                              protection == 2};
+                              protection == 2 ? MST_NET_SEAL_MAC : MST_NET_SEAL_AUTO};
         carriers[n_carriers++] = (carrier){engine, "unix:@muster-test-%d-%u", MST_NET_TLS_AUTO,
-                                           false}; /* a name is a name to inproc */
+                                           MST_NET_SEAL_AUTO}; /* a name is a name to inproc */
     }
     int failed = 0;
     for (unsigned i = 0; i < n_carriers; i++) {
         struct CMUnitTest tests[N_SUITE] = {0};
         char group[100];
         snprintf(group, sizeof group, "%s %s%s%s", carriers[i].engine->name, carriers[i].address,
-                 carriers[i].tls == MST_NET_TLS_ON ? " with TLS" : "", carriers[i].mac ? " with MAC" : "");
+                 carriers[i].tls == MST_NET_TLS_ON ? " with TLS" : "",
+                 carriers[i].seal == MST_NET_SEAL_MAC ? " with MAC" : "");
         end_tls = carriers[i].tls;
-        end_mac = carriers[i].mac;
+        end_seal = carriers[i].seal;
         for (int j = 0; j < N_SUITE; j++)
             tests[j] = (struct CMUnitTest){
                 .name = suite[j].name, .test_func = suite[j].f, .initial_state = &carriers[i]};

@@ -26,6 +26,16 @@ static void test_sentence(void **state)
     assert_int_equal(strlen(mst_error_text()), MST_ERROR_MAX - 1);
 }
 
+/* Text of other processes that an error quotes cannot control a terminal or begin a new line of a log. */
+static void test_masked(void **state)
+{
+    (void)state;
+    mst_fail(MST_EPEER, "worker 1: %s",
+             "a\x1b[2J\nb\xc2\x9b"
+             "c\xff \xc3\xa4");
+    assert_string_equal(mst_error_text(), "worker 1: a?[2J?b??c? \xc3\xa4");
+}
+
 static void test_names(void **state)
 {
     (void)state;
@@ -121,7 +131,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lead),    cmocka_unit_test(test_sentence), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_threads), cmocka_unit_test(test_try),
+        cmocka_unit_test(test_threads), cmocka_unit_test(test_try),      cmocka_unit_test(test_masked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
