@@ -509,6 +509,7 @@ static mst_status matmul_run(mst_call *call)
         mst_error understood;
         mst_error_save(&understood, st);
         mst_rank_exit_prepare(START_MS);
+        mst_rank_exit_on_stop(mst_matmul_unfinished);
         TRY(mst_mpi_start(NULL, &o.mpi));
         st = understood.code == MST_OK ? MST_OK : mst_error_restore(&understood);
         o.n_threads = matmul_choose_threads(options->threads, o.mpi);

@@ -22,6 +22,7 @@
 #define ABORT_MS     3000  /* for the rank monitor to end a process that MPI aborts */
 #define LINGER_MS    300   /* between a message and the end */
 #define DETACH_MS    60000 /* for other ranks to finish printing */
+#define STOP_POLL_MS 50    /* between looks at the stop request */
 
 /* Locked by the thread that prints last, and never unlocked. */
 static pthread_mutex_t last_print = PTHREAD_MUTEX_INITIALIZER;
@@ -99,6 +100,27 @@ void mst_rank_exit_prepare(uint32_t start_timeout_ms)
 }
 
 /* ---- the end ---- */
+
+static void *rank_exit_stop_main(void *arg)
+{
+    const char *what = arg;
+    char line[256];
+    while (!atomic_load(stop))
+        rank_exit_nap_ms(STOP_POLL_MS);
+    rank_exit_nap_ms(LINGER_MS);
+    pthread_mutex_lock(&last_print);
+    mst_matmul_abandon();
+    int n = snprintf(line, sizeof line, "muster: stopped by %s: %s\n", mst_signals_name(), what);
+    ssize_t written = write(STDERR_FILENO, line, n > 0 && (size_t)n < sizeof line ? (size_t)n : 0);
+    (void)written;
+    _exit(mst_signals_exit_code(MST_ESTOPPED));
+}
+
+void mst_rank_exit_on_stop(const char *what)
+{
+    if (stop != NULL)
+        rank_exit_make_thread(rank_exit_stop_main, (void *)(uintptr_t)what);
+}
 
 void mst_rank_exit_lost(void *arg, mst_rank_loss reason, const char *message)
 {

@@ -18,6 +18,12 @@
  * MPI launcher started. */
 void mst_rank_exit_prepare(uint32_t start_timeout_ms);
 
+/* For a command that keeps nothing when it is stopped: if a signal requests to stop and the command has not
+ * ended a moment later, because it computes, prints "stopped by SIGNAL: WHAT" and ends the process. A
+ * launcher that forwards a signal kills the ranks about a second later. After prepare; what must outlive the
+ * process. */
+void mst_rank_exit_on_stop(const char *what);
+
 /* For mst_rank_monitor_options.lost and mst_job_lost. arg: the run directory (const char *), or NULL. Any
  * thread; does not return. Waits a moment before it ends the process, so that the others can print the loss,
  * too, before their launcher kills them. */

@@ -97,6 +97,9 @@ bool mst_matmul_alone(const mst_matmul *self);
 /* NULL-safe. An output file that was not finished is removed. */
 void mst_matmul_destroy(mst_matmul *self);
 
+/* The message of MST_ESTOPPED. */
+extern const char mst_matmul_unfinished[];
+
 /* Removes an output file that this process is writing to, unfinished. Any thread, for ending the process
  * while the working thread hangs. */
 void mst_matmul_abandon(void);

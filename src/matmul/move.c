@@ -17,11 +17,13 @@
 #define TAG_STEPS  4 /* distinct steps; even, so that those with one tag use the same pieces */
 #define TAG_PIECES 4096
 
+const char mst_matmul_unfinished[] = "the multiplication was not finished; no result is kept";
+
 mst_status mst_mm_stopped(const mst_matmul *self)
 {
     if (!atomic_load_explicit(self->o.stop, memory_order_relaxed))
         return MST_OK;
-    return mst_fail(MST_ESTOPPED, "the multiplication was not finished; no result is kept");
+    return mst_fail(MST_ESTOPPED, "%s", mst_matmul_unfinished);
 }
 
 /* ---- places of blocks ---- */
