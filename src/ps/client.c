@@ -78,6 +78,7 @@ typedef struct client_request {
 
 struct mst_client {
     mst_client_options options;
+    uint64_t version; /* of the weights that pulls without a push wait for */
     uint32_t *peers;
     uint32_t n_servers, width;
     client_request *requests;
@@ -469,6 +470,11 @@ static bool client_is_finite(const mst_client *self, const client_request *s, co
     return true;
 }
 
+void mst_client_await_version(mst_client *self, uint64_t version)
+{
+    self->version = version;
+}
+
 mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull)
 {
     mst_push declared;
@@ -482,6 +488,7 @@ mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull
     client_request *reply = to != NULL ? to : from;
     mst_message m = {.type = MST_PS_STEP, .flags = (uint32_t)self->options.wire << MST_STEP_WIRE_SHIFT};
     m.count = MST_NO_REQUEST;
+    m.step = self->version;
     if (to != NULL) {
         TRY(client_make_weights(self, to));
         m.flags |= MST_STEP_PULL;

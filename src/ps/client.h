@@ -46,6 +46,8 @@ typedef struct mst_push {
  * before MST_LISTS more pulls. The net's `sent` may be called with the client as token, which needs no
  * action. */
 mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull);
+/* sync: later pulls without a push are answered once so many steps are applied. */
+void mst_client_await_version(mst_client *self, uint64_t version);
 
 /* The request's gradient is final from float `from` on: its parts there leave before the push itself, which
  * must be the next one and have the same g. Final floats must not change. */

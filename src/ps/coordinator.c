@@ -149,15 +149,15 @@ mst_status mst_coordinator_stop(mst_server *s)
     co->phase = MST_JOB_STOP;
     /* without a quorum, synchronous steps end with the last work item that all workers have received */
     bool steps = mst_is_sync(s) && !mst_has_quorum(s);
-    return steps ? MST_OK : mst_coordinator_send_stop(s);
+    return steps ? MST_OK : mst_coordinator_send_stop(s, 0);
 }
 
-mst_status mst_coordinator_send_stop(mst_server *s)
+mst_status mst_coordinator_send_stop(mst_server *s, uint32_t flags)
 {
+    mst_message stop = {.type = MST_PS_STOP, .flags = flags};
     for (uint32_t w = 0; w < s->options.n_workers; w++)
         if (mst_alive(s, w))
-            TRY(mst_unless_gone(
-                mst_ps_send(s->net, s->workers[w].peer, &(mst_message){.type = MST_PS_STOP})));
+            TRY(mst_unless_gone(mst_ps_send(s->net, s->workers[w].peer, &stop)));
     return MST_OK;
 }
 
@@ -213,8 +213,12 @@ static mst_status coordinator_end_well(mst_server *s)
     s->over = true;
     s->end.code = MST_OK;
     if (s->co->outcome.no_workers) {
-        char why[96] = "no worker is left";
-        if (s->co->outcome.silent_s > 0)
+        char why[128] = "no worker is left";
+        if (s->co->outcome.absent != UINT32_MAX)
+            snprintf(why, sizeof why,
+                     "worker %" PRIu32 " was lost and no process took its place within %" PRIu32 " s",
+                     s->co->outcome.absent, s->options.start_timeout_ms / 1000);
+        else if (s->co->outcome.silent_s > 0)
             snprintf(why, sizeof why, "this server was silent for %.1f s and all workers left",
                      s->co->outcome.silent_s);
         mst_error_save(&s->end, mst_fail(MST_EPEER, "%s; %s", why,
@@ -277,14 +281,6 @@ mst_status mst_coordinator_advance(mst_server *s)
     if (s->over || co->phase == MST_JOB_START)
         return MST_OK;
     TRY(mst_cuts_settle_best(s));
-    if (co->phase == MST_JOB_RUN && mst_members_none_left(s) && co->outcome.silent_s > 0 && mst_heals(s) &&
-        mst_is_sync(s) && !mst_has_quorum(s)) {
-        char why[96];
-        snprintf(why, sizeof why, "this server was silent for %.1f s and all workers left",
-                 co->outcome.silent_s);
-        mst_coordinator_roll_back(s, why);
-        return MST_OK;
-    }
     if (co->phase == MST_JOB_RUN && mst_members_abandoned(s)) {
         co->outcome.no_workers = true;
         co->phase = MST_JOB_STOP;
@@ -304,7 +300,9 @@ mst_status mst_coordinator_advance(mst_server *s)
     TRY(coordinator_stop_exhausted(s));
     bool slices = co->rows.sharding == MST_SHARDING_SLICES;
     if (slices && co->phase <= MST_JOB_STOP && mst_rows_finished(s))
-        TRY(mst_rows_end_slices(s));
+        TRY(mst_rows_end_slices(s, 0));
+    else if (slices && co->phase == MST_JOB_STOP && mst_members_slots_end(s))
+        TRY(mst_rows_end_slices(s, MST_STOP_NOW));
     else if (!slices && co->phase == MST_JOB_RUN && mst_rows_finished(s))
         TRY(mst_coordinator_stop(s));
     return coordinator_finish(s);

@@ -20,6 +20,7 @@ typedef enum mst_job_phase {
 typedef struct mst_job_outcome {
     bool stopped;      /* stop requested: no last evaluation */
     bool no_workers;   /* no worker is left */
+    uint32_t absent;   /* UINT32_MAX, or the worker whose slot no process has taken */
     uint64_t alone_ns; /* when the last worker was lost; 0: there are workers */
     double silent_s;   /* workers left because this server was silent for so long; 0: no */
 } mst_job_outcome;
@@ -48,6 +49,7 @@ static inline bool mst_alive(const mst_server *s, uint32_t worker)
 mst_status mst_coordinator_advance_at_step(mst_server *s);
 /* Workers finish the requests in flight; the last evaluation and checkpoint follow. */
 mst_status mst_coordinator_stop(mst_server *s);
-mst_status mst_coordinator_send_stop(mst_server *s); /* STOP, to all workers */
+/* STOP, to all workers; flags MST_STOP_* */
+mst_status mst_coordinator_send_stop(mst_server *s, uint32_t flags);
 
 #endif

@@ -145,6 +145,8 @@ static mst_status members_announce(mst_server *s, uint32_t worker)
     mst_message note = {.type = MST_PS_MEMBER, .count = worker, .step = s->workers[worker].incarnation};
     m->announced = true;
     m->n_answers = m->n_reports = 0;
+    m->fewest_pushes = UINT64_MAX;
+    m->most_pushes = m->most_applied = 0;
     mst_server_admit(s, worker);
     for (uint32_t i = 1; i < s->options.n_servers; i++)
         TRY(mst_unless_gone(mst_ps_send(s->net, s->servers[i], &note)));
@@ -166,7 +168,9 @@ static void members_reset(mst_server *s, uint32_t worker)
     m->done = m->idle = m->stop_sent = m->no_rows_in_epoch = false;
     m->granted = 0;
     m->rows_before = m->rows;
-    m->pushed_ns = mst_now_ns();
+    m->pushed_ns = s->co->pace.closed_ns = mst_now_ns();
+    if (m->first_step == 0)
+        m->first_step = s->steps.applied + 1;
     m->epoch = m->epoch > s->co->progress.epoch ? m->epoch : s->co->progress.epoch;
 }
 
@@ -299,9 +303,6 @@ static mst_status members_admit(mst_server *s, uint32_t worker, const json_t *jo
     if (co->rows.sharding !=
         MST_SHARDING_LOCAL) /* slices, leases and shares are positions in the same data */
         TRY(members_same_json(s, worker, join, "data", "data"));
-    if (co->phase == MST_JOB_RUN && co->rows.sharding == MST_SHARDING_SLICES)
-        return mst_fail(MST_EPEER,
-                        "the synchronous job has begun without worker %" PRIu32 ": too late to join", worker);
     return MST_OK;
 }
 
@@ -444,33 +445,86 @@ void mst_members_await(mst_server *s)
 
 /* ---- losses ---- */
 
+/* Slots: whether the last push of a lost worker counts. It does if all servers have it. If some lack it and
+ * none has applied it, it is discarded, and the successor computes it again; if one has, the job rolls back.
+ * The servers close no step with that push until they receive the decision. */
+static mst_status members_decide(mst_server *s, uint32_t worker)
+{
+    mst_job_member *m = &s->co->members[worker];
+    uint64_t applied = s->steps.applied,
+             pushes = applied + mst_steps_waits_for(&s->workers[worker], applied + 1);
+    uint64_t fewest = pushes < m->fewest_pushes ? pushes : m->fewest_pushes,
+             most = pushes > m->most_pushes ? pushes : m->most_pushes;
+    if (fewest < most && (applied >= most || m->most_applied >= most)) {
+        char why[160];
+        snprintf(why, sizeof why,
+                 "worker %" PRIu32 " was lost while it sent its gradient for step %" PRIu64
+                 ", which some servers have applied and others lack",
+                 worker, most);
+        mst_coordinator_roll_back(s, why);
+        return MST_OK;
+    }
+    m->first_step = fewest + 1;
+    mst_message gone = {.type = MST_PS_GONE, .flags = MST_GONE_DECIDED, .count = worker, .step = fewest};
+    for (uint32_t i = 1; i < s->options.n_servers; i++)
+        TRY(mst_unless_gone(mst_ps_send(s->net, s->servers[i], &gone)));
+    return mst_steps_decide(s, worker, fewest);
+}
+
 /* All other servers have reported the loss: a successor may be announced. */
 static void members_settle(mst_server *s, uint32_t worker)
 {
     mst_job_member *m = &s->co->members[worker];
-    if (m->leaving && m->n_reports == s->options.n_servers - 1)
-        m->leaving = m->announced = false;
+    if (!m->leaving || m->n_reports < s->options.n_servers - 1)
+        return;
+    m->leaving = m->announced = false;
+    mst_status st = mst_has_slots(s) ? members_decide(s, worker) : MST_OK;
+    if (st != MST_OK)
+        mst_server_fail(s, st);
+}
+
+/* A server has reported that a worker is gone, which still is a member here. */
+static void members_lose_reported(mst_server *s, uint32_t server, const mst_message *m, const char *why)
+{
+    char text[640];
+    if (m->flags & MST_GONE_FAULT) {
+        snprintf(text, sizeof text, "server %" PRIu32 ": %.*s", server, (int)(m->size < 512 ? m->size : 512),
+                 m->size > 0 ? why : "");
+        mst_server_refuse_worker(s, m->count, text);
+        return;
+    }
+    snprintf(text, sizeof text, "server %" PRIu32 " %s worker %" PRIu32, server,
+             m->flags & MST_GONE_SILENT ? "has received nothing for too long from"
+                                        : "has lost its connection to",
+             m->count);
+    if (mst_is_sync(s) && !(m->flags & MST_GONE_SILENT))
+        mst_server_drain(s, m->count);
+    else
+        mst_server_expel(s, m->count, text);
 }
 
 void mst_members_reported(mst_server *s, uint32_t server, const mst_message *m, const char *why)
 {
-    char text[640];
-    if (m->count >= s->options.n_workers || !s->co->members[m->count].announced)
+    if (m->count >= s->options.n_workers)
         return;
     mst_job_member *member = &s->co->members[m->count];
+    if (m->flags & MST_GONE_LACKS) {
+        char text[128];
+        snprintf(text, sizeof text,
+                 "worker %" PRIu32 " was lost before its gradient for a closed step reached server %" PRIu32,
+                 m->count, server);
+        mst_coordinator_roll_back(s, text);
+        return;
+    }
+    if (!member->announced)
+        return;
+    uint64_t pushes = m->step + ((m->flags & MST_GONE_PUSHED) != 0);
     member->n_reports++;
-    if (m->flags & MST_GONE_FAULT)
-        snprintf(text, sizeof text, "server %" PRIu32 ": %.*s", server, (int)(m->size < 512 ? m->size : 512),
-                 m->size > 0 ? why : "");
-    else
-        snprintf(text, sizeof text, "server %" PRIu32 " %s worker %" PRIu32, server,
-                 m->flags & MST_GONE_SILENT ? "has received nothing for too long from"
-                                            : "has lost its connection to",
-                 m->count);
-    if (!member->leaving && m->flags & MST_GONE_FAULT)
-        mst_server_refuse_worker(s, m->count, text);
-    else if (!member->leaving)
-        mst_server_expel(s, m->count, text);
+    member->fewest_pushes = pushes < member->fewest_pushes ? pushes : member->fewest_pushes;
+    member->most_pushes = pushes > member->most_pushes ? pushes : member->most_pushes;
+    member->most_applied = m->step > member->most_applied ? m->step : member->most_applied;
+    if (!member->leaving)
+        members_lose_reported(s, server, m, why);
     members_settle(s, m->count);
 }
 
@@ -489,17 +543,21 @@ static mst_status members_retract(mst_server *s, uint32_t worker)
     return MST_OK;
 }
 
-/* Without a quorum, the push of the worker that waits counts for the next step: other servers may have closed
- * that step with it already. With a quorum none has, because the coordinator closes every step. */
-static mst_status members_lose(mst_server *s, uint32_t worker)
+static mst_status members_lose(mst_server *s, uint32_t worker, const char *why)
 {
     mst_coordinator *co = s->co;
     mst_server_worker *w = &s->workers[worker];
-    bool counts = w->pending && !w->exhausted && w->label == s->steps.applied + 1 && !mst_has_quorum(s);
-    w->gone_from = s->steps.applied + 1 + counts;
-    TRY(members_retract(s, worker));
+    if (mst_has_slots(s) && mst_rows_are_streams(s) && co->phase <= MST_JOB_STOP &&
+        !co->members[worker].done) {
+        mst_coordinator_roll_back(s, why); /* the position of its stream is that of the checkpoint */
+        return MST_OK;
+    }
+    w->gone_from = s->steps.applied + 1;
     mst_steps_forget(s, worker);
-    TRY(mst_rows_lost(s, worker, w->gone_from));
+    TRY(members_retract(s, worker));
+    if (s->over)
+        return MST_OK;
+    TRY(mst_rows_lost(s, worker));
     if (co->cuts.chief == worker)
         mst_cuts_replace_chief(s);
     TRY(mst_cut_try(s));
@@ -542,6 +600,7 @@ void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
     const char *why = loss->error.text;
     bool mattered = mst_alive(s, worker);
     m->joined = m->welcomed = false;
+    s->workers[worker].undecided = m->announced && mst_has_slots(s);
     if (loss->reason == MST_NET_STOPPED)
         co->outcome.silent_s = loss->silent_s;
     if (!mattered) {
@@ -552,6 +611,7 @@ void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
         return;
     }
     s->workers[worker].gone = true;
+    m->lost_ns = mst_now_ns();
     bool done = m->done && co->phase >= MST_JOB_STOP;
     s->hooks->event(s->hooks->arg,
                     &(mst_server_event){.kind = done || loss->reason == MST_NET_STOPPED ? MST_SERVER_LEAVE
@@ -561,13 +621,15 @@ void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
                                         .text = why});
     if (done)
         mst_warn("%s, after it had done its work", why);
+    else if (mst_has_slots(s) && !mst_rows_are_streams(s))
+        mst_warn("%s; the next step waits for worker %" PRIu32 " to join again", why, worker);
     else
         mst_warn("%s; %s%s", why,
                  mst_members_none_left(s) ? "no worker is left" : "the job continues without ",
                  mst_members_none_left(s)          ? ""
                  : loss->reason == MST_NET_STOPPED ? "that worker"
                                                    : "it");
-    mst_status st = members_lose(s, worker);
+    mst_status st = members_lose(s, worker, why);
     if (st != MST_OK)
         mst_server_fail(s, st);
 }
@@ -580,20 +642,52 @@ bool mst_members_none_left(const mst_server *s)
     return true;
 }
 
+bool mst_members_slot_empty(const mst_server *s, uint32_t worker)
+{
+    const mst_job_member *m = &s->co->members[worker];
+    return mst_has_slots(s) && m->n_joins > 0 && !m->welcomed && !m->done;
+}
+
+bool mst_members_slots_end(const mst_server *s)
+{
+    uint64_t last = UINT64_MAX;
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        const mst_job_member *m = &s->co->members[w];
+        if (!mst_members_slot_empty(s, w))
+            continue;
+        if (m->leaving)
+            return false;
+        last = m->first_step - 1 < last ? m->first_step - 1 : last;
+    }
+    return s->steps.applied == last;
+}
+
+/* The worker without which the job waits; UINT32_MAX: none. */
+static uint32_t members_awaited(const mst_server *s)
+{
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        if (mst_members_slot_empty(s, w))
+            return w;
+    return UINT32_MAX;
+}
+
 /* No worker can join a job whose processes all began with it. */
 bool mst_members_abandoned(mst_server *s)
 {
     mst_coordinator *co = s->co;
     uint64_t now = mst_now_ns();
-    if (!mst_members_none_left(s)) {
+    uint32_t awaited = members_awaited(s);
+    bool none = mst_members_none_left(s);
+    if (!none && awaited == UINT32_MAX) {
         co->outcome.alone_ns = 0;
         return false;
     }
     if (co->outcome.alone_ns == 0) {
         co->outcome.alone_ns = now;
-        if (!s->options.all_begin)
+        if (!s->options.all_begin && none)
             mst_warn("no worker is left; waiting up to %" PRIu32 " s for one to join",
                      s->options.start_timeout_ms / 1000);
     }
+    co->outcome.absent = none ? UINT32_MAX : awaited;
     return s->options.all_begin || now - co->outcome.alone_ns > s->options.start_timeout_ms * MST_MS;
 }

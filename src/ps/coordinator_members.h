@@ -23,9 +23,14 @@ typedef struct mst_job_member {
     uint32_t n_answers; /* of other servers to MEMBER */
     bool leaving;       /* it is lost, and not all other servers have reported that */
     uint32_t n_reports; /* of other servers that it is gone */
-    bool welcomed;      /* it takes part */
-    uint32_t n_joins;   /* how often a process took part as this worker */
-    bool done;          /* it has sent its last report */
+    /* slots: what the reports state of its pushes: the fewest and most that are complete on a server, and the
+     * most steps that are applied on one */
+    uint64_t fewest_pushes, most_pushes, most_applied;
+    uint64_t first_step; /* slots: the first step of the next process; 0: none has taken part */
+    uint64_t lost_ns;    /* when it was lost */
+    bool welcomed;       /* it takes part */
+    uint32_t n_joins;    /* how often a process took part as this worker */
+    bool done;           /* it has sent its last report */
     char name[128];
     json_t *report; /* the newest; NULL: none */
     /* coordinator_rows.c */
@@ -73,5 +78,10 @@ bool mst_members_abandoned(mst_server *s);
 /* Before training: logs the processes that are missing, and ends the job at the time limit. */
 void mst_members_await(mst_server *s);
 bool mst_members_none_left(const mst_server *s); /* no worker is left */
+/* Slots: no process takes part as the worker, whose place waits for a successor. */
+bool mst_members_slot_empty(const mst_server *s, uint32_t worker);
+/* Slots: whether steps cannot continue because a slot is empty, and all servers have reached the last step
+ * that can be complete. */
+bool mst_members_slots_end(const mst_server *s);
 
 #endif

@@ -118,8 +118,9 @@ const char *mst_pace_waiting(mst_server *s)
     if (mst_now_ns() - co->pace.closed_ns <= MST_S)
         return NULL;
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
-        alive += mst_alive(s, w) && !co->members[w].done;
-        if (!pace_awaits_push(s, w))
+        bool empty = mst_members_slot_empty(s, w);
+        alive += empty || (mst_alive(s, w) && !co->members[w].done);
+        if (!empty && !pace_awaits_push(s, w))
             continue;
         if (missing++ < 3)
             n += (size_t)snprintf(out + n, size - n, "%sworker %" PRIu32, n > 0 ? ", " : "", w);

@@ -64,7 +64,7 @@ mst_status mst_rows_choose(mst_server *s, const json_t *join)
 
 /* ---- slices ---- */
 
-static mst_planned_step *rows_planned(mst_coordinator *co, uint64_t step)
+static mst_slice *rows_planned(mst_coordinator *co, uint64_t step)
 {
     return &co->rows.planned[step % (MST_AHEAD + 2)];
 }
@@ -75,46 +75,29 @@ static void rows_plan(mst_server *s, uint64_t step)
     mst_coordinator *co = s->co;
     while (co->rows.n_planned < step && !co->rows.no_more) {
         mst_slice slice;
-        size_t missed = co->rows.slices.n_missed;
-        bool regular = co->rows.slices.position < co->rows.slices.epoch_rows;
         if (co->phase != MST_JOB_RUN || !mst_slices_next(&co->rows.slices, &slice)) {
             co->rows.no_more = true;
             return;
         }
-        mst_planned_step *p = rows_planned(co, slice.step);
-        *p = (mst_planned_step){.slice = slice,
-                                .again = missed > 0 && (!regular || co->rows.slices.n_missed < missed)};
-        for (uint32_t w = 0; w < s->options.n_workers; w++)
-            if (mst_alive(s, w)) {
-                mst_bit_set(p->workers, w);
-                p->n_workers++;
-            }
+        *rows_planned(co, slice.step) = slice;
         co->rows.n_planned = slice.step;
     }
-}
-
-static uint32_t rows_rank_of(const mst_planned_step *p, uint32_t worker)
-{
-    uint32_t rank = 0;
-    for (uint32_t w = 0; w < worker; w++)
-        rank += mst_bit(p->workers, w);
-    return rank;
 }
 
 static mst_work rows_slice_work(mst_server *s, uint32_t worker, uint64_t step)
 {
     mst_coordinator *co = s->co;
     rows_plan(s, step);
-    mst_planned_step *p = rows_planned(co, step);
-    if (step > co->rows.n_planned || !mst_bit(p->workers, worker))
+    const mst_slice *p = rows_planned(co, step);
+    if (step > co->rows.n_planned)
         return (mst_work){.kind = MST_WORK_WAIT};
     return (mst_work){.kind = MST_WORK_SLICE,
-                      .share = rows_rank_of(p, worker),
-                      .n_shares = p->n_workers,
+                      .share = worker,
+                      .n_shares = s->options.n_workers,
                       .step = step,
-                      .epoch = p->slice.epoch,
-                      .from = p->slice.from,
-                      .to = p->slice.to};
+                      .epoch = p->epoch,
+                      .from = p->from,
+                      .to = p->to};
 }
 
 /* ---- streams ---- */
@@ -232,8 +215,9 @@ mst_status mst_rows_first(mst_server *s, uint32_t worker)
     if (!rows_stepped(s))
         return rows_streams(s->co) ? rows_give_grant(s, worker) : rows_give_lease(s, worker);
     mst_work items[MST_AHEAD];
+    uint64_t first = mst_has_slots(s) ? s->co->members[worker].first_step : s->steps.applied + 1;
     for (uint32_t i = 0; i < MST_AHEAD; i++)
-        items[i] = rows_step_work(s, worker, s->steps.applied + 1 + i);
+        items[i] = rows_step_work(s, worker, first + i);
     return rows_send_work(s, worker, items, MST_AHEAD);
 }
 
@@ -319,17 +303,6 @@ mst_status mst_rows_begin(mst_server *s)
                                        .epoch = start->at.epoch,
                                        .position = start->at.position};
         co->rows.n_planned = start->at.steps;
-        json_t *missed = json_object_get(plan, "missed"), *item;
-        size_t i;
-        json_array_foreach(missed, i, item)
-        {
-            json_int_t epoch, from, to;
-            if (json_unpack(item, "[I, I, I]", &epoch, &from, &to) != 0 || from < 0 || to < from ||
-                (uint64_t)to > epoch_rows)
-                return mst_fail(MST_EINPUT, "the remaining rows of the checkpoint do not match the data");
-            TRY(mst_slices_miss(&co->rows.slices, (uint64_t)epoch, (uint64_t)from, (uint64_t)to));
-            co->rows.slices.done_rows += (uint64_t)(to - from); /* they were never counted */
-        }
         return MST_OK;
     }
     if (rows_streams(co)) {
@@ -383,33 +356,18 @@ void mst_rows_pushed(mst_server *s, uint32_t worker, uint64_t rows)
     }
 }
 
-/* Whether rows that a lost worker has left remain to be trained on after the step. */
-static bool rows_remain(mst_coordinator *co, uint64_t step)
-{
-    bool remain = co->rows.slices.n_missed > 0;
-    while (!remain && step < co->rows.n_planned)
-        remain = rows_planned(co, ++step)->again;
-    return remain;
-}
-
-/* An epoch is over when its last row and the rows of lost workers are trained on. */
 void mst_rows_closed(mst_server *s, uint64_t step)
 {
     mst_coordinator *co = s->co;
     if (co->rows.sharding != MST_SHARDING_SLICES)
         return;
-    const mst_planned_step *p = rows_planned(co, step);
-    if (!p->again) {
-        co->progress.epoch = p->slice.epoch;
-        co->progress.position = p->slice.to;
-    }
-    if (co->progress.position == co->rows.slices.epoch_rows && !rows_remain(co, step)) {
-        co->progress.epoch++;
-        co->progress.position = 0;
-    }
+    const mst_slice *p = rows_planned(co, step);
+    bool whole = p->to == co->rows.slices.epoch_rows;
+    co->progress.epoch = p->epoch + whole;
+    co->progress.position = whole ? 0 : p->to;
 }
 
-mst_status mst_rows_lost(mst_server *s, uint32_t worker, uint64_t first)
+mst_status mst_rows_lost(mst_server *s, uint32_t worker)
 {
     mst_coordinator *co = s->co;
     uint64_t rows = 0;
@@ -417,20 +375,6 @@ mst_status mst_rows_lost(mst_server *s, uint32_t worker, uint64_t first)
         TRY(mst_leases_return(co->rows.leases, worker, &rows));
     else if (rows_streams(co))
         rows_refund(s, worker);
-    for (uint64_t step = first; co->rows.sharding == MST_SHARDING_SLICES && step <= co->rows.n_planned;
-         step++) {
-        const mst_planned_step *p = rows_planned(co, step);
-        if (!mst_bit(p->workers, worker))
-            continue;
-        mst_work share = {.from = p->slice.from,
-                          .to = p->slice.to,
-                          .share = rows_rank_of(p, worker),
-                          .n_shares = p->n_workers};
-        uint64_t from, to;
-        mst_work_share(&share, &from, &to);
-        rows += to - from;
-        TRY(mst_slices_miss(&co->rows.slices, p->slice.epoch, from, to));
-    }
     if (rows_streams(co) && co->phase == MST_JOB_RUN)
         mst_warn("the rows that worker %" PRIu32
                  " had not read are not trained on, because no other worker reads them",
@@ -455,28 +399,11 @@ mst_status mst_rows_take_back(mst_server *s, uint32_t worker)
     return MST_OK;
 }
 
-/* All planned steps have closed, but a lost worker has left rows: the workers, which wait, continue. */
-static mst_status rows_resume_slices(mst_server *s)
-{
-    mst_coordinator *co = s->co;
-    if (co->phase != MST_JOB_RUN || !co->rows.no_more || s->steps.applied != co->rows.n_planned ||
-        co->rows.slices.n_missed == 0)
-        return MST_OK;
-    co->rows.no_more = false;
-    rows_plan(s, s->steps.applied + 1);
-    for (uint32_t w = 0; co->rows.n_planned > s->steps.applied && w < s->options.n_workers; w++)
-        if (mst_alive(s, w))
-            TRY(mst_rows_first(s, w));
-    if (co->rows.n_planned == s->steps.applied)
-        co->rows.slices.n_missed = 0; /* beyond the limits */
-    return MST_OK;
-}
-
 mst_status mst_rows_offer(mst_server *s)
 {
     mst_coordinator *co = s->co;
     if (co->rows.sharding == MST_SHARDING_SLICES)
-        return rows_resume_slices(s);
+        return MST_OK;
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
         if (!mst_alive(s, w) || !co->members[w].idle || co->members[w].done || co->phase != MST_JOB_RUN)
             continue;
@@ -488,20 +415,19 @@ mst_status mst_rows_offer(mst_server *s)
     return MST_OK;
 }
 
-mst_status mst_rows_end_slices(mst_server *s)
+mst_status mst_rows_end_slices(mst_server *s, uint32_t flags)
 {
     mst_coordinator *co = s->co;
     co->phase = MST_JOB_STOP;
     co->rows.sharding = MST_SHARDING_LEASES; /* there are none: no more steps are planned */
-    return mst_coordinator_send_stop(s);
+    return mst_coordinator_send_stop(s, flags);
 }
 
 bool mst_rows_finished(const mst_server *s)
 {
     const mst_coordinator *co = s->co;
     if (co->rows.sharding == MST_SHARDING_SLICES)
-        return co->rows.no_more && s->steps.applied == co->rows.n_planned &&
-               (co->phase != MST_JOB_RUN || co->rows.slices.n_missed == 0);
+        return co->rows.no_more && s->steps.applied == co->rows.n_planned;
     if (co->rows.leases != NULL)
         return mst_leases_finished(co->rows.leases);
     if (rows_stepped(s))
@@ -520,24 +446,10 @@ json_t *mst_rows_json(const mst_server *s)
     const mst_coordinator *co = s->co;
     if (co->rows.leases != NULL)
         return json_pack("{s:o}", "leases", mst_leases_json(co->rows.leases));
-    json_t *missed = json_array();
-    for (size_t i = 0; i < co->rows.slices.n_missed; i++) {
-        const mst_slice *m = &co->rows.slices.missed[i];
-        json_array_append_new(
-            missed, json_pack("[I, I, I]", (json_int_t)m->epoch, (json_int_t)m->from, (json_int_t)m->to));
-    }
-    for (uint64_t step = s->steps.applied + 1;
-         co->rows.sharding == MST_SHARDING_SLICES && step <= co->rows.n_planned; step++) {
-        const mst_planned_step *p = &co->rows.planned[step % (MST_AHEAD + 2)];
-        if (p->again)
-            json_array_append_new(missed, json_pack("[I, I, I]", (json_int_t)p->slice.epoch,
-                                                    (json_int_t)p->slice.from, (json_int_t)p->slice.to));
-    }
-    return json_pack("{s:o}", "missed", missed);
+    return json_object();
 }
 
 void mst_rows_fini(mst_job_rows *self)
 {
-    mst_slices_fini(&self->slices);
     mst_leases_destroy(self->leases);
 }

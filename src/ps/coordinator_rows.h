@@ -1,10 +1,10 @@
 /* The rows of every worker.
  *
  * Slices: synchronous steps over data with random access. Steps are planned MST_AHEAD beyond the last one
- * that closed, with the workers that share them; the work item for step t + 3 travels with the answer to t,
- * so that rows of t + 2 can be prepared while the pull for t + 1 travels with the push of t. Leases: short
- * ranges of rows, on request (leases.h). Static and local: every worker reads its own stream and is granted
- * numbers of rows, so that limits hold. */
+ * that closed; every worker, by its index, has a fixed share, which its successor takes over; the work item
+ * for step t + 3 travels with the answer to t, so that rows of t + 2 can be prepared while the pull for t + 1
+ * travels with the push of t. Leases: short ranges of rows, on request (leases.h). Static and local: every
+ * worker reads its own stream and is granted numbers of rows, so that limits hold. */
 #ifndef MST_PS_COORDINATOR_ROWS_H
 #define MST_PS_COORDINATOR_ROWS_H
 
@@ -23,20 +23,12 @@ typedef enum mst_sharding {
     MST_SHARDING_LOCAL,  /* every worker has files of its own */
 } mst_sharding;
 
-/* A synchronous step that workers have received. */
-typedef struct mst_planned_step {
-    mst_slice slice;
-    bool again; /* rows that a lost worker left */
-    uint64_t workers[MST_WORKER_WORDS];
-    uint32_t n_workers;
-} mst_planned_step;
-
 typedef struct mst_job_rows {
     mst_sharding sharding;
     mst_slices slices;
-    mst_planned_step planned[MST_AHEAD + 2]; /* by step number */
-    uint64_t n_planned;                      /* the newest */
-    bool no_more;                            /* nothing follows it */
+    mst_slice planned[MST_AHEAD + 2]; /* steps that workers have received, by step number */
+    uint64_t n_planned;               /* the newest */
+    bool no_more;                     /* nothing follows it */
     mst_leases *leases;
     uint64_t granted_steps, granted_rows; /* streams */
     uint64_t repeats;                     /* rows trained on twice */
@@ -54,16 +46,16 @@ mst_status mst_rows_wanted(mst_server *s, uint32_t worker, const mst_message *m)
 void mst_rows_pushed(mst_server *s, uint32_t worker, uint64_t rows);
 /* A step has closed: updates the position. */
 void mst_rows_closed(mst_server *s, uint64_t step);
-/* The worker is lost; other workers get its rows. first: the first step that its pushes do not count for. */
-mst_status mst_rows_lost(mst_server *s, uint32_t worker, uint64_t first);
+/* The worker is lost; other workers get its rows, except for slices, which its successor gets. */
+mst_status mst_rows_lost(mst_server *s, uint32_t worker);
 /* Other workers get the leased rows of a worker that makes no progress. */
 mst_status mst_rows_take_back(mst_server *s, uint32_t worker);
 /* Whether that is due for a worker that has pushed nothing for silent_ns, while others are idle. */
 bool mst_rows_overdue(const mst_server *s, uint32_t worker, uint64_t silent_ns);
 /* All rows within the limits are trained on. */
 bool mst_rows_finished(const mst_server *s);
-/* Slices: all planned steps have closed, so that workers wait: stops them. */
-mst_status mst_rows_end_slices(mst_server *s);
+/* Slices: no planned step can close any more: stops the workers; flags MST_STOP_*. */
+mst_status mst_rows_end_slices(mst_server *s, uint32_t flags);
 /* Sends work to idle workers. */
 mst_status mst_rows_offer(mst_server *s);
 /* For a checkpoint: new reference or NULL. */

@@ -31,9 +31,10 @@ typedef enum mst_ps_type {
     MST_PS_WANT,   /* worker to coordinator: requests work; count: rows it still holds */
     MST_PS_CLOSE,  /* coordinator to servers: step m.step closes with the pushes of the workers in the body's
                       bitmap (u64 words) */
-    MST_PS_GONE,   /* coordinator to servers: worker m.count is gone; its pushes from step m.step on do not
-                      count. Server to coordinator, once per MEMBER: it has lost worker m.count, or has taken
-                      note of the coordinator's GONE; flags MST_GONE_* */
+    MST_PS_GONE, /* coordinator to servers: worker m.count is gone; with a quorum its pushes from step m.step
+                    on do not count. With MST_GONE_DECIDED, without a quorum: its pushes up to step m.step
+                    count. Server to coordinator, once per MEMBER: the connection to worker m.count has
+                    ended; step: steps applied; flags MST_GONE_* */
     /* ---- cuts: one consistent version over all servers ---- */
     MST_PS_CUT, /* coordinator to servers and workers: cut m.count, flags MST_CUT_*; to servers: bitmap of the
                    workers that send markers; step: sync: the version of the cut */
@@ -89,6 +90,13 @@ const char *mst_ps_type_name(uint16_t type);
 /* Flags of GONE from a server to the coordinator. */
 #define MST_GONE_SILENT 1u /* the server dropped the worker because it was silent */
 #define MST_GONE_FAULT  2u /* the server dropped the worker because of an invalid message; body: why */
+#define MST_GONE_PUSHED 4u /* sync: the worker's push for step m.step + 1 waits */
+#define MST_GONE_LACKS  8u /* quorum: the coordinator counts a push of the worker that does not arrive here  \
+                            */
+/* Flag of GONE from the coordinator. */
+#define MST_GONE_DECIDED 16u
+/* Flag of STOP. */
+#define MST_STOP_NOW 1u /* requests in flight are not answered */
 /* Flags of READY. */
 #define MST_READY_EVAL_LIST 1u /* the server has the evaluation list of worker m.count */
 /* Flags of FLOATS. */

@@ -34,26 +34,22 @@ static mst_status server_take_end(mst_server *s, const json_t *json)
     return MST_OK;
 }
 
-/* GONE: a worker is lost. */
+/* GONE: a worker is lost. A connection with its index that is no member is that of its successor. */
 static mst_status server_take_gone(mst_server *s, const mst_message *m)
 {
-    if (m->count >= s->options.n_workers)
-        return mst_fail(MST_EPEER, "server 0 sent GONE for worker %" PRIu32 ", which is not in the cluster",
-                        m->count);
+    if (m->count >= s->options.n_workers || s->store == NULL)
+        return mst_fail(MST_EPEER, "server 0 sent an invalid GONE for worker %" PRIu32, m->count);
     mst_server_worker *w = &s->workers[m->count];
-    mst_server_report_gone(s, m->count, 0, "");
     w->gone = true;
+    if (m->flags & MST_GONE_DECIDED)
+        return mst_steps_decide(s, m->count, m->step);
     w->gone_from = m->step;
-    mst_steps_forget(s, m->count);
-    /* Unless the coordinator counts a push that has not arrived, no message of the worker matters. */
-    if (w->peer != MST_PEER_NONE && (!mst_is_sync(s) || w->pending || w->gone_from <= s->steps.applied + 1)) {
-        mst_net_drop(s->net, w->peer, "the coordinator has dropped this worker");
-        mst_server_peer_forget(s, w->peer);
-        w->peer = MST_PEER_NONE;
-        mst_cut_forget(s, m->count);
-    } else {
-        w->member = w->peer != MST_PEER_NONE;
-    }
+    if (!w->member)
+        mst_steps_forget(s, m->count);
+    else if (mst_is_sync(s))
+        mst_server_drain(s, m->count);
+    else
+        mst_server_expel(s, m->count, "the coordinator has dropped this worker");
     TRY(mst_cut_try(s));
     return mst_is_sync(s) ? mst_steps_try_close(s) : MST_OK;
 }
@@ -363,6 +359,7 @@ mst_status mst_server_run(const mst_server_options *options, const mst_server_ho
         mst_records_tick(s);
         mst_server_expel_faulty(s);
         mst_body_pool_trim(&s->bodies, mst_now_ns());
+        mst_server_end_drains(s);
         mst_cut_check_markers(s);
         if (st == MST_OK && !s->over && s->co != NULL)
             st = mst_coordinator_tick(s);

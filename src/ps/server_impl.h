@@ -58,6 +58,12 @@ static inline bool mst_has_quorum(const mst_server *s)
     return mst_is_sync(s) && s->options.quorum < s->options.n_workers;
 }
 
+/* sync without a quorum: every worker has a share of every step, which a successor takes over. */
+static inline bool mst_has_slots(const mst_server *s)
+{
+    return mst_is_sync(s) && !mst_has_quorum(s);
+}
+
 /* Lost processes have successors that connect again. */
 static inline bool mst_heals(const mst_server *s)
 {

@@ -8,6 +8,8 @@
 #include "base/log.h"
 #include "ps/server_impl.h"
 
+#define DRAIN_NS (1 * MST_S) /* for the last messages of a worker that is lost elsewhere to arrive */
+
 static void peers_release(mst_server *s, mst_server_peer *p)
 {
     mst_body_release(&s->bodies, p->incoming);
@@ -70,6 +72,8 @@ static mst_status peers_accept(mst_server *s, uint32_t peer, const mst_identity 
     uint32_t *place = worker ? &s->workers[who->index].peer : &s->servers[who->index];
     if (!worker && mst_heals(s))
         peers_replace_server(s, who->index);
+    if (worker && *place != MST_PEER_NONE && s->workers[who->index].drain_ns != 0)
+        mst_server_expel(s, who->index, "its successor has connected");
     if (*place != MST_PEER_NONE) {
         char name[128];
         mst_net_name_of(s->net, *place, name, sizeof name);
@@ -131,10 +135,14 @@ void mst_server_admit(mst_server *s, uint32_t worker)
 void mst_server_report_gone(mst_server *s, uint32_t worker, uint32_t flags, const char *why)
 {
     mst_piece piece = {why, strlen(why)};
-    mst_message m = {.type = MST_PS_GONE, .flags = flags, .count = worker};
-    if (!s->workers[worker].member)
+    mst_message m = {.type = MST_PS_GONE, .flags = flags, .count = worker, .step = s->steps.applied};
+    mst_server_worker *w = &s->workers[worker];
+    if (!w->member)
         return;
-    s->workers[worker].member = false;
+    w->member = false;
+    w->undecided = mst_has_slots(s);
+    if (mst_steps_waits_for(w, s->steps.applied + 1))
+        m.flags |= MST_GONE_PUSHED;
     (void)mst_net_send(s->net, s->servers[0], &m, &piece, piece.size > 0, NULL);
 }
 
@@ -142,6 +150,7 @@ void mst_server_report_gone(mst_server *s, uint32_t worker, uint32_t flags, cons
 static void peers_lose_worker(mst_server *s, uint32_t worker, const mst_net_loss *why, const char *fault)
 {
     s->workers[worker].peer = MST_PEER_NONE;
+    s->workers[worker].drain_ns = 0;
     s->workers[worker].fault = NULL;
     s->workers[worker].n_nan = 0;
     s->workers[worker].largest = 0;
@@ -214,6 +223,22 @@ void mst_server_expel_server(mst_server *s, uint32_t server, const char *why)
     mst_server_peer_forget(s, peer);
     s->servers[server] = MST_PEER_NONE;
     mst_members_server_lost(s, server, text);
+}
+
+void mst_server_drain(mst_server *s, uint32_t worker)
+{
+    mst_server_worker *w = &s->workers[worker];
+    w->undecided = mst_has_slots(s);
+    if (w->drain_ns == 0)
+        w->drain_ns = mst_now_ns() + DRAIN_NS;
+}
+
+void mst_server_end_drains(mst_server *s)
+{
+    uint64_t now = mst_now_ns();
+    for (uint32_t w = 0; w < s->options.n_workers && !s->over; w++)
+        if (s->workers[w].drain_ns != 0 && now >= s->workers[w].drain_ns)
+            mst_server_expel(s, w, "another server has lost its connection to this worker");
 }
 
 void mst_server_expel_faulty(mst_server *s)

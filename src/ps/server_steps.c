@@ -129,17 +129,10 @@ mst_status mst_steps_release_deferred(mst_server *s)
 static void steps_settle(mst_server *s, uint32_t worker)
 {
     mst_server_worker *w = &s->workers[worker];
-    w->pending = false;
+    w->pending = w->orphan = false;
     mst_body_release(&s->bodies, w->body);
     mst_body_release(&s->bodies, w->values);
     w->body = w->values = NULL;
-}
-
-/* The worker's push for the step does not arrive: the coordinator does not count it, or the connection is
- * gone. */
-static bool steps_given_up(const mst_server_worker *w, uint64_t step)
-{
-    return w->gone && (w->gone_from <= step || w->peer == MST_PEER_NONE);
 }
 
 /* Without a quorum: whether all pushes have arrived. */
@@ -147,7 +140,7 @@ static bool steps_all_here(const mst_server *s, uint64_t step)
 {
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         const mst_server_worker *w = &s->workers[i];
-        if (!mst_steps_waits_for(w, step) && !w->exhausted && !steps_given_up(w, step))
+        if (w->undecided || (!mst_steps_waits_for(w, step) && !w->exhausted))
             return false;
     }
     return true;
@@ -192,10 +185,20 @@ static mst_status steps_drop_late(mst_server *s, uint64_t step, const uint64_t *
             continue;
         if (s->co != NULL)
             mst_pace_dropped(s, i, &w->request);
-        TRY(mst_answer(s, i, &w->request, MST_VALUES_DROPPED));
+        if (!w->orphan)
+            TRY(mst_answer(s, i, &w->request, MST_VALUES_DROPPED));
         steps_settle(s, i);
     }
     return MST_OK;
+}
+
+/* A push that the coordinator counts does not arrive, because its worker is lost: the job rolls back. */
+static void steps_report_lack(mst_server *s, uint32_t worker)
+{
+    if (!s->steps.lacks)
+        (void)mst_ps_send(s->net, s->servers[0],
+                          &(mst_message){.type = MST_PS_GONE, .flags = MST_GONE_LACKS, .count = worker});
+    s->steps.lacks = true;
 }
 
 /* Whether all pushes that the coordinator counts for the next step have arrived. A worker that has skipped
@@ -206,9 +209,10 @@ static bool steps_decided_here(mst_server *s, uint64_t step, mst_step_close *clo
         return false;
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         mst_server_worker *w = &s->workers[i];
-        if (!mst_bit(s->steps.closes[0].workers, i) || mst_steps_waits_for(w, step) ||
-            steps_given_up(w, step))
+        if (!mst_bit(s->steps.closes[0].workers, i) || mst_steps_waits_for(w, step))
             continue;
+        if (!w->member && w->drain_ns == 0)
+            steps_report_lack(s, i);
         if (w->pending && w->label > step)
             w->fault = "it has not pushed for a step that the coordinator counts its push for";
         return false;
@@ -224,12 +228,7 @@ static mst_status steps_close_step(mst_server *s, uint64_t step, const uint64_t 
     mst_span_step(step);
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         mst_server_worker *w = &s->workers[i];
-        bool counts = workers == NULL ? w->gone_from > step || !w->gone : mst_bit(workers, i);
-        if (counts && w->gone && !mst_steps_waits_for(w, step))
-            mst_warn("step %" PRIu64 ": worker %" PRIu32
-                     " was lost before its gradient reached server %" PRIu32 ", which continues without it",
-                     step, i, s->index);
-        if (!counts || !mst_steps_waits_for(w, step))
+        if ((workers != NULL && !mst_bit(workers, i)) || !mst_steps_waits_for(w, step))
             continue;
         requests[n] = &w->request;
         who[n++] = i;
@@ -245,9 +244,11 @@ static mst_status steps_close_step(mst_server *s, uint64_t step, const uint64_t 
         TRY(mst_pace_applied(s, step, requests, n));
     TRY(mst_cut_try(s));
     for (uint32_t i = n; i-- > 0;) { /* worker 0 last: it is often on the host of server 0 */
-        TRY(mst_answer_rest(s, who[i], &s->workers[who[i]].request, 0));
+        if (!s->workers[who[i]].orphan)
+            TRY(mst_answer_rest(s, who[i], &s->workers[who[i]].request, 0));
         steps_settle(s, who[i]);
     }
+    TRY(mst_steps_release_held(s));
     return steps_drop_late(s, step, NULL);
 }
 
@@ -424,7 +425,8 @@ mst_status mst_steps_take(mst_server *s, uint32_t worker, const mst_message *m, 
                           mst_staged staged)
 {
     mst_status st;
-    bool hold = !mst_is_sync(s) && s->workers[worker].marker > s->cut.taken;
+    bool early = mst_is_sync(s) && !(m->flags & MST_STEP_PUSH) && m->step > s->steps.applied;
+    bool hold = early || (!mst_is_sync(s) && s->workers[worker].marker > s->cut.taken);
     if (body == NULL)
         st = mst_fail(MST_EPEER, "STEP without a body");
     else
@@ -485,8 +487,10 @@ void mst_steps_forget(mst_server *s, uint32_t worker)
 {
     mst_server_worker *w = &s->workers[worker];
     w->n_deferred = 0;
-    if (w->pending && (w->exhausted || !mst_is_sync(s) || (w->gone && w->label >= w->gone_from)))
+    if (w->pending && (w->exhausted || (mst_has_quorum(s) && w->gone && w->label >= w->gone_from)))
         steps_settle(s, worker);
+    w->orphan = w->pending;
+    w->request.pulled = NULL;
     w->exhausted = false;
     for (mst_held_step **at = &s->steps.held; *at != NULL;) {
         mst_held_step *held = *at;
@@ -502,6 +506,17 @@ void mst_steps_forget(mst_server *s, uint32_t worker)
         s->steps.held_tail = &(*s->steps.held_tail)->next;
     if (!w->pending && s->store != NULL)
         mst_store_forget(s->store, worker);
+}
+
+mst_status mst_steps_decide(mst_server *s, uint32_t worker, uint64_t step)
+{
+    mst_server_worker *w = &s->workers[worker];
+    w->undecided = false;
+    if (w->pending && w->label > step)
+        steps_settle(s, worker);
+    if (!w->pending)
+        mst_store_forget(s->store, worker);
+    return mst_steps_try_close(s);
 }
 
 void mst_steps_fini(mst_server *s)

@@ -18,19 +18,22 @@ _Static_assert(MST_WORKER_MAX == 64 * MST_WORKER_WORDS, "a bitmap has one bit pe
 
 /* A server's record of a worker. */
 typedef struct mst_server_worker {
-    uint32_t peer;                   /* MST_PEER_NONE: not connected */
-    uint64_t incarnation, up_ns;     /* of the process that connected, and when it did */
-    bool member;                     /* the coordinator has admitted this process, and it is not lost */
-    bool gone;                       /* lost, or left */
-    uint64_t gone_from;              /* sync: the first step that its pushes do not count for */
-    const char *fault;               /* not NULL: the loop drops it for this reason, outside of a step */
-    uint32_t n_nan;                  /* its last pushes in a row that were not finite */
-    bool exhausted;                  /* no rows until the next epoch */
-    uint32_t marker;                 /* the newest cut it has marked; */
+    uint32_t peer;               /* MST_PEER_NONE: not connected */
+    uint64_t incarnation, up_ns; /* of the process that connected, and when it did */
+    bool member;                 /* the coordinator has admitted this process, and it is not lost */
+    bool gone;                   /* lost, or left */
+    uint64_t gone_from;          /* quorum: the first step that its pushes do not count for */
+    uint64_t drain_ns;           /* sync: not 0: it is lost elsewhere; its connection is read until then */
+    bool undecided;              /* slots: it is lost, and whether its last push counts is not decided */
+    const char *fault;           /* not NULL: the loop drops it for this reason, outside of a step */
+    uint32_t n_nan;              /* its last pushes in a row that were not finite */
+    bool exhausted;              /* no rows until the next epoch */
+    uint32_t marker;             /* the newest cut it has marked; */
     uint64_t marker_step, marker_ns; /* one that is not announced yet: sync: its version; and when it came */
     /* sync: the push that waits for its step */
     bool pending;
     uint64_t label; /* its step */
+    bool orphan;    /* its process is gone: it is not answered */
     mst_store_request request;
     mst_body *body, *values; /* values: of a push that arrived in parts, or NULL */
     uint64_t answered;       /* floats of the answer that have left as parts */
@@ -42,7 +45,8 @@ typedef struct mst_server_worker {
     uint32_t n_deferred;
 } mst_server_worker;
 
-/* async: a STEP that arrived after its worker's marker, held until the cut is taken. */
+/* A STEP that is held. async: it arrived after its worker's marker, and waits until the cut is taken. sync: a
+ * pull of a successor for a version that is not complete here. */
 typedef struct mst_held_step {
     struct mst_held_step *next;
     uint32_t worker;
@@ -63,6 +67,7 @@ typedef struct mst_server_steps {
     size_t n_closes, close_capacity;
     mst_held_step *held, **held_tail;
     uint64_t nan_ns;   /* when a push that was not finite was last logged; 0: never */
+    bool lacks;        /* quorum: the coordinator was informed of a push that does not arrive */
     uint64_t set_hash; /* sync: of all (step, worker) that were averaged, in order */
 } mst_server_steps;
 
@@ -95,8 +100,10 @@ mst_status mst_steps_try_close(mst_server *s);
 mst_status mst_steps_release_deferred(mst_server *s);
 /* async: a cut is taken; takes the steps that were held for it. */
 mst_status mst_steps_release_held(mst_server *s);
-/* Forgets a worker; its pending push stays if it counts for a step (gone_from). */
+/* Forgets a worker that is gone. Its pending push stays if it counts, or if that is not decided. */
 void mst_steps_forget(mst_server *s, uint32_t worker);
+/* Slots: the lost worker's pushes up to `step` count; one that waits for a later step is discarded. */
+mst_status mst_steps_decide(mst_server *s, uint32_t worker, uint64_t step);
 void mst_steps_fini(mst_server *s);
 
 #endif

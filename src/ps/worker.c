@@ -182,14 +182,16 @@ static void worker_connect_parts(mst_worker *self)
     self->histograms.begun_ns = mst_now_ns();
     self->overlap.link = &self->link;
     self->overlap.gradient = &self->gradient;
-    self->overlap.stall_timeout_ms = self->options.stall_timeout_ms;
+    /* a synchronous step may wait for the successor of a worker */
+    self->overlap.stall_timeout_ms =
+        self->options.stall_timeout_ms + (job->mode == MST_MODE_SYNC ? self->options.start_timeout_ms : 0);
     self->eval.job = job;
     self->eval.link = &self->link;
     self->eval.report = &self->report;
     self->eval.table = &self->table;
     self->pipeline.job = job;
     self->pipeline.self = *me;
-    self->pipeline.stall_timeout_ms = self->options.stall_timeout_ms;
+    self->pipeline.stall_timeout_ms = self->overlap.stall_timeout_ms;
     self->pipeline.link = &self->link;
     self->pipeline.rows = &self->rows;
     self->pipeline.gradient = &self->gradient;

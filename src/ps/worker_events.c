@@ -204,6 +204,7 @@ static mst_status worker_on_message(void *arg, uint32_t peer, const mst_message 
         return mst_ps_clock_take(&self->report.clock, self->link.net, peer, m, body, observe);
     case MST_PS_STOP:
         self->rows.stopped = true;
+        self->rows.abandoned |= (m->flags & MST_STOP_NOW) != 0;
         mst_observe_end_interval(observe); /* no training follows */
         return MST_OK;
     case MST_PS_END:

@@ -126,7 +126,8 @@ static mst_status pipeline_await(mst_worker_pipeline *self, uint32_t request,
     mst_status st = MST_OK;
     mst_phase before =
         mst_span_enter(self->job->mode == MST_MODE_SYNC ? MST_PHASE_BARRIER_WAIT : MST_PHASE_PULL_WAIT);
-    while (!there(self->client, request) && !self->link->ended && !(unbounded && self->rows->stopped)) {
+    while (!there(self->client, request) && !self->link->ended && !self->rows->abandoned &&
+           !(unbounded && self->rows->stopped)) {
         uint64_t now = mst_now_ns();
         if (!unbounded && now >= start + patience) {
             st = mst_client_wait(self->client, request, now);
@@ -242,7 +243,7 @@ static mst_status pipeline_advance(mst_worker_pipeline *self, uint32_t request, 
     *over = true;
     if (early) {
         TRY(pipeline_await(self, request, mst_client_begun));
-        if (self->link->ended)
+        if (self->link->ended || !mst_client_begun(self->client, request))
             return MST_OK;
         mst_status st = pipeline_compute(self, request, &sum);
         if (self->link->ended)
@@ -300,7 +301,9 @@ static mst_status pipeline_step(mst_worker_pipeline *self, bool *over)
     TRY(self->link->attend(self->link->attend_arg));
     TRY(pipeline_prepare(self));
     if (self->prepared != MST_NO_REQUEST && self->n_flight <= self->job->pipeline) {
+        uint64_t step = self->requests[self->prepared].batch.step;
         mst_span_enter(MST_PHASE_PUSH);
+        mst_client_await_version(self->client, step > 0 ? step - 1 : 0);
         TRY(mst_client_send(self->client, NULL, self->prepared));
         mst_span_enter(MST_PHASE_PREPARE);
         pipeline_enter_flight(self, self->prepared, MST_WORKER_PULLED, NULL, 0);

@@ -34,7 +34,7 @@ typedef struct mst_worker_rows {
     bool requested;
     bool requested_idle; /* with nothing in flight */
     bool stopped;        /* no new batch is begun */
-    bool abandoned;      /* the feed was stopped: requests in flight are given up */
+    bool abandoned;      /* the feed was stopped, or no answer follows: requests in flight are given up */
 } mst_worker_rows;
 
 /* A batch to train on. */

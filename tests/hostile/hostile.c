@@ -7,6 +7,7 @@
  * HOSTILE_LAST is the last float of the model, which the last server owns. Commands of joined workers act at
  * their AT-th push, or replace the messages of one type. */
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,8 @@
 #define FLOOD_N    1200
 #define UNREAD_N   20000
 #define SECONDS    6
+#define HALF_AT    300
+#define HALF_US    300000
 
 mst_status __real_mst_net_send(mst_net *net, uint32_t peer, const mst_message *m, const mst_piece *pieces,
                                uint32_t n_pieces, void *token);
@@ -181,6 +184,21 @@ static mst_status hostile_push(const char *command, mst_net *net, uint32_t peer,
     return st;
 }
 
+/* Ends this process between its pushes for one step to the first and to the second server. "last": after the
+ * others have pushed. */
+static void hostile_half(const char *command, mst_net *net, uint64_t step)
+{
+    static unsigned sent;
+    if (strncmp(command, "half", 4) != 0 || step != HALF_AT)
+        return;
+    if (sent++ == 0) {
+        usleep(strcmp(command, "half-last") == 0 ? HALF_US : 0);
+        return;
+    }
+    (void)mst_net_flush(net, mst_now_ns() + MST_S);
+    (void)raise(SIGKILL);
+}
+
 mst_status __wrap_mst_net_send(mst_net *net, uint32_t peer, const mst_message *m, const mst_piece *pieces,
                                uint32_t n_pieces, void *token)
 {
@@ -199,6 +217,7 @@ mst_status __wrap_mst_net_send(mst_net *net, uint32_t peer, const mst_message *m
     if (m->type != MST_PS_STEP || !(m->flags & MST_STEP_PUSH))
         return __real_mst_net_send(net, peer, m, pieces, n_pieces, token);
     pushes += peer == 0;
+    hostile_half(command, net, m->step);
     if (pushes == AT && peer == 0)
         hostile_at_push(command, net, m->step);
     bool changes = pushes == AT || (pushes > AT && strcmp(command, "nan-loss") == 0);
