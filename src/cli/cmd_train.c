@@ -393,7 +393,7 @@ static mst_status train_run_job(settings *s, const mst_train_config *config, mst
     if (st == MST_OK && summary.coordinated)
         st = train_conclude(s, &summary.train, summary.workers,
                             summary.stopped_by[0] ? summary.stopped_by : "a worker");
-    else if (st == MST_OK && mst_signals_name() != NULL)
+    else if (st == MST_OK && mst_signals_name() != NULL && !s->train.strategy.elastic) /* it has left */
         st = mst_fail_lead(MST_ESTOPPED, "stopped", "; server 0 has ended the job");
     json_decref(summary.workers);
     return st;

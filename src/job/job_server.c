@@ -362,6 +362,7 @@ static void server_job_set_options(const server_job *job, mst_server_options *ou
     out->mode = (mst_mode)o->mode;
     out->quorum = o->quorum > 0 ? (uint32_t)o->quorum : out->n_workers;
     out->all_begin = job->config->all_begin;
+    out->elastic = o->elastic && !out->all_begin;
     out->staleness = (uint32_t)o->staleness;
     out->batch = (uint32_t)o->batch;
     out->global_batch = (uint32_t)o->global_batch;
@@ -370,6 +371,15 @@ static void server_job_set_options(const server_job *job, mst_server_options *ou
     out->shard = (mst_shard_kind)o->shard;
     out->on_nan = (mst_on_nan)o->on_nan;
     out->n_requests = (uint32_t)o->pipeline + 2;
+}
+
+/* The workers that may take part. */
+static uint32_t server_job_n_workers(const mst_job_config *config)
+{
+    uint32_t n = config->cluster->n_workers;
+    if (config->train->strategy->elastic && !config->all_begin)
+        n += MST_ELASTIC_MORE;
+    return n < MST_WORKER_MAX ? n : MST_WORKER_MAX;
 }
 
 static mst_status server_job_serve(server_job *job)
@@ -386,7 +396,7 @@ static mst_status server_job_serve(server_job *job)
         .net = mst_job_net(config, MST_ROLE_SERVER, config->train->strategy),
         .servers = (const char *const *)config->cluster->servers,
         .n_servers = config->cluster->n_servers,
-        .n_workers = config->cluster->n_workers,
+        .n_workers = server_job_n_workers(config),
         .join = join,
         .job = message,
         .stop_grace_ms = mst_job_stop_grace_ms(),

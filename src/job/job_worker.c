@@ -76,6 +76,7 @@ static mst_status job_worker_train(const mst_job_config *config, mst_worker *wor
         .n_threads = (unsigned)o->threads,
         .dense_model = o->dense_model,
         .part_floats = (uint32_t)o->part,
+        .elastic = o->elastic && !config->all_begin,
         .clip = o->mode != MST_MODE_SYNC && training->optimizer.options.clip_norm > 0.0,
         .model = training->assembly.model,
         .optimizer = &training->optimizer,

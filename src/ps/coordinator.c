@@ -45,6 +45,13 @@ static mst_status coordinator_take_report(mst_server *s, uint32_t worker, const 
     if (!(m->flags & MST_REPORT_LAST))
         return MST_OK;
     member->done = true;
+    if (m->flags & MST_REPORT_LEAVES) {
+        if (!s->options.elastic)
+            return mst_fail(MST_EPEER, "a worker leaves a job without --elastic");
+        member->left = true;
+        return mst_unless_gone(
+            mst_ps_send_error(s->net, s->workers[worker].peer, MST_PS_END, &(mst_error){.code = MST_OK}));
+    }
     if (mst_has_quorum(s)) /* its pushes do not count towards the quorum any more */
         TRY(mst_steps_try_close(s));
     return mst_coordinator_advance(s);
@@ -193,7 +200,10 @@ static json_t *coordinator_workers(const mst_server *s)
         if (m->n_joins == 0)
             continue;
         json_t *one = json_pack("{s:i, s:s, s:i, s:s, s:I, s:I, s:I, s:I}", "worker", (int)w, "name", m->name,
-                                "joins", (int)m->n_joins, "state", s->workers[w].gone ? "lost" : "done",
+                                "joins", (int)m->n_joins, "state",
+                                m->left              ? "left"
+                                : s->workers[w].gone ? "lost"
+                                                     : "done",
                                 "steps", (json_int_t)m->steps, "rows", (json_int_t)m->rows, "dropped_steps",
                                 (json_int_t)m->dropped_steps, "dropped_rows", (json_int_t)m->dropped_rows);
         json_object_set_new(one, "held_seconds", json_real(1e-9 * (double)m->held_ns));

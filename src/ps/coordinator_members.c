@@ -165,7 +165,7 @@ static void members_reset(mst_server *s, uint32_t worker)
     mst_job_member *m = &s->co->members[worker];
     m->welcomed = true;
     m->n_joins++;
-    m->done = m->idle = m->stop_sent = m->no_rows_in_epoch = false;
+    m->done = m->left = m->idle = m->stop_sent = m->no_rows_in_epoch = false;
     m->granted = 0;
     m->rows_before = m->rows;
     m->pushed_ns = s->co->pace.closed_ns = mst_now_ns();
@@ -612,14 +612,16 @@ void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
     }
     s->workers[worker].gone = true;
     m->lost_ns = mst_now_ns();
-    bool done = m->done && co->phase >= MST_JOB_STOP;
+    bool done = m->left || (m->done && co->phase >= MST_JOB_STOP);
     s->hooks->event(s->hooks->arg,
                     &(mst_server_event){.kind = done || loss->reason == MST_NET_STOPPED ? MST_SERVER_LEAVE
                                                                                         : MST_SERVER_DEATH,
                                         .role = MST_ROLE_WORKER,
                                         .index = worker,
                                         .text = why});
-    if (done)
+    if (m->left)
+        mst_info("%s has left after it had finished its rows", m->name);
+    else if (done)
         mst_warn("%s, after it had done its work", why);
     else if (mst_has_slots(s) && !mst_rows_are_streams(s))
         mst_warn("%s; the next step waits for worker %" PRIu32 " to join again", why, worker);

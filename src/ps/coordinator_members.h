@@ -31,6 +31,7 @@ typedef struct mst_job_member {
     bool welcomed;       /* it takes part */
     uint32_t n_joins;    /* how often a process took part as this worker */
     bool done;           /* it has sent its last report */
+    bool left;           /* it has left the job, which continues (elastic) */
     char name[128];
     json_t *report; /* the newest; NULL: none */
     /* coordinator_rows.c */

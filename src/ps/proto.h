@@ -91,8 +91,9 @@ const char *mst_ps_type_name(uint16_t type);
 #define MST_GONE_SILENT 1u /* the server dropped the worker because it was silent */
 #define MST_GONE_FAULT  2u /* the server dropped the worker because of an invalid message; body: why */
 #define MST_GONE_PUSHED 4u /* sync: the worker's push for step m.step + 1 waits */
-#define MST_GONE_LACKS  8u /* quorum: the coordinator counts a push of the worker that does not arrive here  \
-                            */
+#define MST_GONE_LACKS                                                                                       \
+    8u /* quorum: the coordinator counts a push of the worker that does not arrive here                      \
+        */
 /* Flag of GONE from the coordinator. */
 #define MST_GONE_DECIDED 16u
 /* Flag of STOP. */
@@ -104,7 +105,8 @@ const char *mst_ps_type_name(uint16_t type);
 /* Flags of SAVED. */
 #define MST_SAVED_FAILED 1u /* the server could not copy its floats: the checkpoint is to be discarded */
 /* Flags of REPORT. */
-#define MST_REPORT_LAST 1u
+#define MST_REPORT_LAST   1u
+#define MST_REPORT_LEAVES 2u /* elastic: it leaves the job, which continues; an END follows */
 
 /* A work item. A slice is the global batch of one synchronous step, of which the worker takes its share; a
  * lease is a range of rows, taken batch by batch; a grant is a number of rows of the worker's own stream. */

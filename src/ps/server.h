@@ -133,6 +133,7 @@ struct mst_server_options {
     mst_mode mode;
     uint32_t quorum;    /* sync: pushes that close a step; n_workers: all */
     bool all_begin;     /* training begins when all workers have joined, whatever the quorum */
+    bool elastic;       /* workers may leave while the job continues; n_workers: at most */
     uint32_t staleness; /* ssp */
     uint32_t batch, global_batch;
     uint64_t shuffle_rows;

@@ -241,7 +241,8 @@ static mst_status worker_train(mst_worker *self)
         TRY(mst_worker_pipeline_run(&self->pipeline));
     }
     if (!self->link.ended) {
-        TRY(mst_worker_report_send(&self->report, MST_REPORT_LAST));
+        TRY(mst_worker_report_send(&self->report,
+                                   MST_REPORT_LAST | (self->rows.leaving ? MST_REPORT_LEAVES : 0)));
         TRY(worker_wait_end(self));
     }
     return MST_OK;

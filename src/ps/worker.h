@@ -62,6 +62,7 @@ typedef struct mst_worker_job {
     bool dense_model;     /* the whole vector travels */
     uint32_t part_floats; /* a server's share of a model without sparse weights that is larger travels in
                              parts of so many floats, while others compute; 0: always in one message */
+    bool elastic;         /* the stop flag: the worker leaves when its rows are done, and the job continues */
     bool clip; /* --clip-norm is applied here (async, ssp), to every gradient before it is pushed */
     const mst_model *model;
     const mst_optimizer *optimizer;

@@ -237,6 +237,11 @@ static mst_status worker_leave(mst_worker *self)
 {
     self->leaving = true;
     self->leaving_ns = mst_now_ns();
+    if (self->client != NULL && self->job->elastic) {
+        mst_info("received a stop request; finishing the rows of this worker");
+        self->rows.leaving = true;
+        return MST_OK;
+    }
     mst_info("received a stop request; informing server 0");
     if (!self->link.up[0])
         return MST_OK;

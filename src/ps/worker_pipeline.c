@@ -273,7 +273,7 @@ static mst_status pipeline_wait_work(mst_worker_pipeline *self)
     uint64_t start = mst_now_ns(), notice = start + NOTICE_NS;
     mst_phase before = mst_span_enter(MST_PHASE_IDLE);
     mst_status st = rows->n_items == 0 && !rows->stopped ? mst_worker_rows_request_idle(self->rows) : MST_OK;
-    while (st == MST_OK && rows->n_items == 0 && !rows->stopped && !self->link->ended) {
+    while (st == MST_OK && rows->n_items == 0 && !rows->stopped && !rows->leaving && !self->link->ended) {
         st = mst_worker_link_poll(self->link, notice);
         if (mst_now_ns() >= notice) {
             mst_info("waiting for rows from server 0");
@@ -311,8 +311,8 @@ static mst_status pipeline_step(mst_worker_pipeline *self, bool *over)
         return MST_OK;
     }
     if (self->n_flight == 0) {
-        *over = self->rows->stopped;
-        if (self->rows->stopped)
+        *over = self->rows->stopped || self->rows->leaving;
+        if (*over)
             return MST_OK;
         return self->rows->late ? pipeline_wait_input(self) : pipeline_wait_work(self);
     }

@@ -56,7 +56,7 @@ static mst_status rows_request(mst_worker_rows *self)
     uint64_t held = rows_held(self), least = (uint64_t)(self->job->pipeline + 2) * self->job->batch;
     if (least < self->last_lease / 2)
         least = self->last_lease / 2;
-    if (!self->on_request || self->requested || self->stopped || held >= least)
+    if (!self->on_request || self->requested || self->stopped || self->leaving || held >= least)
         return MST_OK;
     self->requested = true;
     mst_message m = {.type = MST_PS_WANT, .count = (uint32_t)(held < UINT32_MAX ? held : UINT32_MAX)};

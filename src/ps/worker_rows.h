@@ -34,6 +34,7 @@ typedef struct mst_worker_rows {
     bool requested;
     bool requested_idle; /* with nothing in flight */
     bool stopped;        /* no new batch is begun */
+    bool leaving;        /* no more work is requested: the worker leaves when it has none */
     bool abandoned;      /* the feed was stopped, or no answer follows: requests in flight are given up */
 } mst_worker_rows;
 

@@ -180,6 +180,13 @@ const mst_option mst_strategy_option_table[] = {
          "authenticated, but readable. Does not apply to MPI's own messages.",
      .needs = {{JOBS_ONLY}},
      .facts = MST_OPTION_MAY_DIFFER | MST_OPTION_NOT_RESUMED | MST_OPTION_IF_GIVEN},
+    {.name = "elastic",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(elastic),
+     .help =
+         "Admit up to 64 workers with an --index beyond those of the cluster. A worker that receives SIGTERM "
+         "finishes its rows and leaves; the job continues.",
+     .needs = {{PS_ONLY}, {.option = "mode", .values = "async|ssp"}}},
     {.name = "peer-timeout",
      .type = MST_OPTION_REAL,
      .offset = FIELD(peer_timeout),

@@ -20,7 +20,8 @@
 #include "optim/optim.h"
 #include "strategy/progress.h"
 
-#define MST_WORKER_MAX 1024 /* workers of a job with servers */
+#define MST_WORKER_MAX   1024 /* workers of a job with servers */
+#define MST_ELASTIC_MORE 64   /* workers that may join an elastic job beyond those of its cluster */
 
 typedef enum mst_strategy_kind {
     MST_STRATEGY_LOCAL,
@@ -46,6 +47,7 @@ typedef struct mst_strategy_options {
     int shard;                /* --shard auto|static|local */
     int on_nan;               /* --on-nan stop|drop */
     bool tls, tls_given;      /* --tls, --no-tls, or neither */
+    bool elastic;             /* --elastic: workers join that the cluster does not name, and leave */
     double peer_timeout, start_timeout, stall_timeout; /* seconds */
     /* allreduce: workers are the ranks of the MPI job; besides --wire and the timeouts: */
     int reduction; /* --reduction auto|gather|direct|mpi|off|only */

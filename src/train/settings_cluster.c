@@ -80,6 +80,10 @@ mst_status mst_settings_find_cluster(mst_settings *s)
         s->process.index = out->index;
     }
     settings_count_cluster(s);
+    bool more = s->strategy.elastic && s->process.role == 2;
+    if (more && s->process.index < (int64_t)out->n_workers + MST_ELASTIC_MORE &&
+        s->process.index < MST_WORKER_MAX)
+        return MST_OK;
     return mst_cluster_check_index(out, s->process.role == 1 ? MST_ROLE_SERVER : MST_ROLE_WORKER,
                                    (uint32_t)s->process.index);
 }

@@ -46,9 +46,16 @@ attack() {
   [[ "$*" == *"--mode sync"* && "$*" != *--quorum* ]] || wait_for s0 'worker 0 .*takes part' # else both begin together
   hostile "$command" 1 $all
   until_true 20 "no server logs: $pattern" any_has "$pattern"
-  continues "the job does not continue after $command"
-  ended w1
-  stops s1 w0
+  if [[ $* != *sync* || $* = *quorum* ]]; then
+    continues "the job does not continue after $command"
+    ended w1
+    stops s1 w0
+  else # the next step waits for a worker in its place
+    ended w1
+    worker 1 $all
+    continues "the job does not continue after $command"
+    stops s1 w0 w1
+  fi
   ls run/checkpoints/step-* >/dev/null || fail "$command: nothing was saved"
   weights run >exported.txt
   ! grep -qi 'nan\|inf' exported.txt || fail "$command: weights are not finite"
