@@ -477,7 +477,7 @@ mst_status mst_job_server(const mst_job_config *config, const mst_train_callback
         } while (mst_job_again(&retry, config, job.began, &st));
         if (st == MST_EPEER && !job.began && training->log != NULL)
             st = server_job_add_hint(&job);
-        if (st != MST_OK && training->log != NULL && summary->workers == NULL)
+        if (st != MST_OK && training->log != NULL && mst_run_log_path(training->log) != NULL)
             st = mst_run_log_give_up(training->log, st);
         mst_training_write_verdict(training);
         mst_training_destroy(training);

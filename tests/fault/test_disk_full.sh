@@ -53,6 +53,21 @@ expect 0 train --run disk/run --resume --epochs $((epochs + 2))
 expect 0 train $common --epochs $((epochs + 2)) --run whole
 same_model whole disk/run
 
+# ---- the same in a job with servers ----
+rm -rf disk/run
+job 2 2 c.cache --mode sync --batch 5 --epochs 100000 --checkpoint-every 50 --no-observe --run disk/run --start-timeout 20
+until_true 20 "no checkpoint" exists "disk/run/checkpoints/step-*/manifest.json"
+! dd if=/dev/zero of=disk/filler bs=4k 2>/dev/null || fail "the disk is not full"
+wait_for s0 'a checkpoint is not saved: .*No space left on device'
+signal s0 TERM
+ends s0 1
+for name in s1 w0 w1; do
+  until_true 20 "$name does not end" gone $name
+done
+said s0 '^muster: .*No space left on device; .* is complete: .*--run disk/run --resume'
+rm disk/filler
+expect 0 model show disk/run
+
 # ---- space returns during the run: it ends well ----
 rm -rf disk/run
 fills
