@@ -9,7 +9,7 @@ OWN_SOURCES   = $(shell git ls-files -co --exclude-standard 'src/*.[ch]' 'includ
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL: # setup runs before the build; the compilers use JOBS
-.PHONY: build setup demo test test-all $(SANITIZERS:%=test-%) bench format lint fuzz install clean help
+.PHONY: build setup demo test test-all chaos $(SANITIZERS:%=test-%) bench format lint fuzz install clean help
 
 # Configures if packages were installed or removed since the last time (the generator re-runs CMake in all other cases) and
 # builds; $(2): one target instead of all.
@@ -34,6 +34,9 @@ test: setup build ## quick tests
 test-all: setup build ## every test, then the quick ones under each sanitizer
 	@ctest --test-dir build/release --output-on-failure -j 2
 	@for s in $(SANITIZERS); do $(MAKE) --no-print-directory test-$$s || exit 1; done
+
+chaos: setup build ## ten minutes of killed, stopped and cut off processes; part of test-all
+	@ctest --test-dir build/release --output-on-failure -V -R chaos/test_chaos_more
 
 # Tests with the label "slow" run in the release build only: timing is meaningless under a sanitizer.
 $(SANITIZERS:%=test-%): test-%:

@@ -23,7 +23,7 @@
 #include "run/run_dir.h"
 
 typedef struct launch_options {
-    int64_t servers, workers, port, grace, start_timeout, ranks, max_restarts;
+    int64_t servers, workers, port, grace, start_timeout, ranks, max_restarts, add;
     char *hosts, *logs, *ssh, *job, *mpi_args, *attach;
     bool copy, mpi, detach;
     int deploy, mpi_plugin;
@@ -152,6 +152,14 @@ static const mst_option launch_table[] = {
      FIELD(detach),
      .help = "Return when the processes have been started; the job continues without the terminal. 'muster "
              "jobs' lists it, 'muster launch --attach JOB' shows its output, 'muster stop JOB' ends it."},
+    {.name = "add",
+     .type = MST_OPTION_INT,
+     FIELD(add),
+     .fallback = "0",
+     .min = 0,
+     .max = MST_CLUSTER_MAX,
+     .metavar = "N",
+     .help = "Start N more workers of the running job --job NAME, which has train --elastic."},
     {.name = "attach",
      .type = MST_OPTION_TEXT,
      FIELD(attach),
@@ -166,6 +174,7 @@ typedef struct launch {
     launch_options *options;
     const mst_text_list *words; /* train and the words after it */
     bool json;                  /* the words include --json */
+    bool elastic;               /* the words include --elastic */
     bool strategy;              /* the words have a strategy, or an option that provides one */
     const char *run;            /* --run; NULL: none */
     mst_string command;         /* the command line up to --, quoted for a shell */
@@ -337,6 +346,8 @@ static mst_status launch_check_words(launch *l)
             value = l->words->items[++i];
         if (strcmp(o->name, "json") == 0)
             l->json = strncmp(word, "--no-", 5) != 0 && strcmp(value, "false") != 0;
+        if (strcmp(o->name, "elastic") == 0)
+            l->elastic = strncmp(word, "--no-", 5) != 0 && strcmp(value, "false") != 0;
         if (strcmp(o->name, "strategy") == 0 || strcmp(o->name, "config") == 0 ||
             strcmp(o->name, "resume") == 0)
             l->strategy = true;
@@ -399,6 +410,7 @@ static mst_status launch_run_job(launch *l, uint32_t max_hosts, const mst_launch
                           .copy_folder = l->options->copy ? l->folder : NULL,
                           .sink = sink,
                           .entry = l->entry,
+                          .elastic = l->elastic,
                           .max_restarts = (uint32_t)l->options->max_restarts,
                           .grace_s = (uint32_t)l->options->grace,
                           .start_s = (uint32_t)l->options->start_timeout};
@@ -478,6 +490,10 @@ static mst_status launch_run(mst_call *call)
         return l.words->n == 0
                    ? mst_launch_attach(l.options->attach)
                    : mst_fail(MST_EUSAGE, "--attach: no command can follow; the job runs already");
+    if (l.options->add > 0 && (l.options->job == NULL || l.words->n > 0))
+        return mst_fail(MST_EUSAGE, "--add: give --job NAME, and no command; the job runs already");
+    if (l.options->add > 0)
+        return mst_launch_add(l.options->job, (uint32_t)l.options->add);
     TRY_OUT(st, launch_check_options(&l, call->groups, &max_hosts));
     TRY_OUT(st, launch_check_words(&l));
     TRY_OUT(st, launch_make_names(&l));
@@ -498,7 +514,8 @@ const mst_command mst_cmd_launch = {
     .usage = "launch [--servers M] [--workers N] [--hosts FILE] [options] -- train ...\n"
              "       muster launch --mpi [-n RANKS] [--hosts FILE] [options] -- train --strategy "
              "allreduce|ps ...\n"
-             "       muster launch --attach JOB",
+             "       muster launch --attach JOB\n"
+             "       muster launch --add N --job JOB",
     .details = "Each process is 'muster train --role server|worker --index I ...' with the options after --. "
                "Its output is shown with its name at the start of each line, and is saved in one log per "
                "process. Ctrl-C makes all processes save and end; a second Ctrl-C kills them. The last line "

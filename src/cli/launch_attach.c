@@ -1,4 +1,4 @@
-/* The view of a detached job; contract in launch_attach.h. */
+/* Commands to a job that runs; contract in launch_attach.h. */
 #include "cli/launch_attach.h"
 
 #include <errno.h>
@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/cli.h"
+#include "launch/job_entry.h"
 #include "launch/job_state.h"
 
 #define TICK_MS 100
@@ -73,4 +75,14 @@ mst_status mst_launch_attach(const char *job)
     close(fd);
     TRY(st);
     return attach_outcome(job);
+}
+
+mst_status mst_launch_add(const char *job, uint32_t n)
+{
+    json_t *facts;
+    TRY(mst_job_state_read(job, &facts)); /* names the jobs that run */
+    json_decref(facts);
+    TRY(mst_job_request_add(job, n));
+    mst_cli_note("launch: %u worker%s added to the job %s", n, n == 1 ? "" : "s", job);
+    return MST_OK;
 }

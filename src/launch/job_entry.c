@@ -4,11 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,14 +21,33 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "base/log.h"
+#include "base/option.h"
 #include "base/signals.h"
 #include "launch/job_state.h"
+
+#define CLIENTS   8
+#define LINE_SIZE 1200
+#define ANSWER_MS 10000
+
+/* A connection to the socket; it closes after its answer. */
+typedef struct entry_client {
+    uv_pipe_t pipe;
+    uv_write_t write;
+    mst_job_entry *entry;
+    bool used;
+    size_t n;
+    char line[LINE_SIZE]; /* the request, then the answer */
+} entry_client;
 
 struct mst_job_entry {
     char job[64];
     bool detached;
     int lock, ready;
     json_t *facts;
+    uv_pipe_t control;
+    mst_job_add_fn *add;
+    void *arg;
+    entry_client clients[CLIENTS];
 };
 
 /* ---- the folder ---- */
@@ -237,4 +259,157 @@ void mst_job_entry_end(mst_job_entry *e, mst_status st)
         mst_job_state_remove(e->job);
     }
     entry_free(e);
+}
+
+/* ---- requests ---- */
+
+static void client_closed(uv_handle_t *handle)
+{
+    entry_client *c = handle->data;
+    c->used = false;
+}
+
+static void client_written(uv_write_t *request, int status)
+{
+    entry_client *c = request->data;
+    (void)status;
+    uv_close((uv_handle_t *)&c->pipe, client_closed);
+}
+
+static void client_answer(entry_client *c)
+{
+    mst_job_entry *e = c->entry;
+    int64_t n;
+    c->line[c->n - 1] = '\0';
+    mst_status st = MST_OK;
+    if (strncmp(c->line, "add ", 4) != 0 || !mst_parse_int(c->line + 4, &n) || n < 1 || n > UINT32_MAX)
+        st = mst_fail(MST_EUSAGE, "the request is not 'add N'");
+    else
+        st = e->add(e->arg, (uint32_t)n);
+    int size = snprintf(c->line, sizeof c->line, "%s%s\n", st == MST_OK ? "ok" : "error ",
+                        st == MST_OK ? "" : mst_error_text());
+    uv_buf_t answer = uv_buf_init(c->line, (unsigned)size);
+    c->write.data = c;
+    uv_read_stop((uv_stream_t *)&c->pipe);
+    if (uv_write(&c->write, (uv_stream_t *)&c->pipe, &answer, 1, client_written) != 0)
+        uv_close((uv_handle_t *)&c->pipe, client_closed);
+}
+
+static void client_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
+{
+    entry_client *c = handle->data;
+    (void)suggested;
+    *out = uv_buf_init(c->line + c->n, (unsigned)(64 - c->n)); /* a request is short */
+}
+
+static void client_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
+{
+    entry_client *c = stream->data;
+    (void)buffer;
+    if (n > 0)
+        c->n += (size_t)n;
+    if (n > 0 && c->line[c->n - 1] == '\n')
+        client_answer(c);
+    else if (n < 0)
+        uv_close((uv_handle_t *)stream, client_closed);
+}
+
+static void entry_connected(uv_stream_t *control, int status)
+{
+    mst_job_entry *e = control->data;
+    entry_client *c = NULL;
+    for (size_t i = 0; i < CLIENTS && c == NULL; i++)
+        if (!e->clients[i].used)
+            c = &e->clients[i];
+    if (status != 0 || c == NULL || uv_pipe_init(control->loop, &c->pipe, 0) != 0)
+        return;
+    c->pipe.data = c;
+    c->entry = e;
+    c->used = true;
+    c->n = 0;
+    if (uv_accept(control, (uv_stream_t *)&c->pipe) != 0 ||
+        uv_read_start((uv_stream_t *)&c->pipe, client_alloc, client_read) != 0)
+        uv_close((uv_handle_t *)&c->pipe, client_closed);
+}
+
+void mst_job_entry_serve(mst_job_entry *e, uv_loop_t *loop, mst_job_add_fn *add, void *arg)
+{
+    char path[MST_JOB_STATE_PATH];
+    if (e == NULL || mst_job_state_path(e->job, "control", path) != MST_OK ||
+        strlen(path) >= sizeof((struct sockaddr_un *)NULL)->sun_path)
+        return;
+    e->add = add;
+    e->arg = arg;
+    unlink(path); /* of a process that was killed; the lock is held */
+    if (uv_pipe_init(loop, &e->control, 0) != 0)
+        return;
+    e->control.data = e;
+    if (uv_pipe_bind(&e->control, path) != 0 ||
+        uv_listen((uv_stream_t *)&e->control, CLIENTS, entry_connected) != 0)
+        uv_close((uv_handle_t *)&e->control, NULL);
+}
+
+/* ---- the other side ---- */
+
+static mst_status request_connect(const char *job, int *out)
+{
+    char path[MST_JOB_STATE_PATH];
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    TRY(mst_job_state_path(job, "control", path));
+    if (strlen(path) >= sizeof address.sun_path)
+        return mst_fail(MST_EUSAGE,
+                        "%s: the path is too long for a socket; set XDG_STATE_HOME to a shorter one", path);
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return mst_fail(MST_EIO, "no socket: %s", strerror(errno));
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
+        mst_status st = mst_fail(MST_EUSAGE, "the job %s takes no requests: %s", job, strerror(errno));
+        close(fd);
+        return st;
+    }
+    *out = fd;
+    return MST_OK;
+}
+
+/* Reads a line of at most size - 1 bytes, until the deadline. */
+static mst_status request_read(int fd, const char *job, char *line, size_t size)
+{
+    uint64_t deadline = mst_now_ns() + ANSWER_MS * MST_MS;
+    size_t n = 0;
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        uint64_t now = mst_now_ns();
+        if (now >= deadline)
+            return mst_fail(MST_ETIMEOUT, "the job %s has not answered within %d s", job, ANSWER_MS / 1000);
+        if (poll(&p, 1, (int)((deadline - now) / MST_MS) + 1) <= 0)
+            continue;
+        ssize_t got = read(fd, line + n, size - 1 - n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        n += got > 0 ? (size_t)got : 0;
+        line[n] = '\0';
+        if (n > 0 && line[n - 1] == '\n') {
+            line[n - 1] = '\0';
+            return MST_OK;
+        }
+        if (got <= 0 || n == size - 1)
+            return mst_fail(MST_EPEER, "the job %s has ended without an answer", job);
+    }
+}
+
+mst_status mst_job_request_add(const char *job, uint32_t n)
+{
+    static const char refused[] = "error ";
+    char line[LINE_SIZE];
+    int fd = -1;
+    TRY(request_connect(job, &fd));
+    int size = snprintf(line, sizeof line, "add %u\n", n);
+    mst_status st = write(fd, line, (size_t)size) == size
+                        ? request_read(fd, job, line, sizeof line)
+                        : mst_fail(MST_EPEER, "the job %s takes no requests", job);
+    close(fd);
+    if (st == MST_OK && strncmp(line, refused, strlen(refused)) == 0)
+        st = mst_fail(MST_EUSAGE, "%s", line + strlen(refused));
+    return st;
 }

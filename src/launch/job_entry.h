@@ -1,9 +1,15 @@
-/* The entry of a launching process in the state folder (job_state.h). Thread: one. */
+/* The entry of a launching process in the state folder (job_state.h), and the requests that it serves there.
+ *
+ * Requests arrive over the socket `control`, which only this user can connect to: one line, answered with
+ * one line. "add N" starts N more workers.
+ *
+ * Thread: one. */
 #ifndef MST_LAUNCH_JOB_ENTRY_H
 #define MST_LAUNCH_JOB_ENTRY_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <uv.h>
 
 #include "base/status.h"
 
@@ -29,5 +35,14 @@ mst_status mst_job_entry_detach(mst_job_entry *entry, bool *parent);
 
 /* All processes have been started. NULL-safe. */
 void mst_job_entry_started(mst_job_entry *entry);
+
+/* Serves requests until the loop closes its handles: add is called for "add N" and returns MST_OK, or a
+ * failure whose message is the answer. An entry whose path is too long for a socket has no requests.
+ * NULL-safe. */
+typedef mst_status mst_job_add_fn(void *arg, uint32_t n);
+void mst_job_entry_serve(mst_job_entry *entry, uv_loop_t *loop, mst_job_add_fn *add, void *arg);
+
+/* The other side: sends "add N" to a job and waits for the answer, at most 10 s. */
+mst_status mst_job_request_add(const char *job, uint32_t n);
 
 #endif

@@ -79,7 +79,7 @@ mst_status mst_job_state_status(int exit_code)
 
 void mst_job_state_remove(const char *job)
 {
-    static const char *const files[] = {"output", "job.json", "lock", NULL};
+    static const char *const files[] = {"control", "output", "job.json", "lock", NULL};
     char path[MST_JOB_STATE_PATH];
     for (const char *const *file = files; *file != NULL; file++)
         if (mst_job_state_path(job, *file, path) == MST_OK)

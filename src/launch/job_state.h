@@ -4,6 +4,7 @@
  *   lock      a file lock that the launching process holds while it runs
  *   job.json  name, process, command, folder, start, grace; after the end of a detached job its outcome
  *   output    the lines of a detached job
+ *   control   the socket for requests to the launching process
  *
  * Folders have mode 0700, files 0600. No file contains a secret. The entry of a job that is not detached is
  * removed at its end, that of a detached one a week later. */

@@ -23,7 +23,7 @@
  * 6. When server 0 (worker 0 if workers hold the weights) has ended well, the job has ended well: the others
  * have the grace period to exit, and count as lost after it.
  * 7. No process is left behind (supervisor.h). */
-#include "launch/launch_job.h"
+#include "launch/launch_job_impl.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -35,93 +35,54 @@
 #include "base/signals.h"
 #include "launch/launch_remote.h"
 #include "launch/parent_pipe.h"
-#include "launch/supervisor.h"
 #include "run/run_dir.h"
 
 #define MOMENT_MS      1000           /* for others to report why server 0 has failed */
 #define START_SLACK_NS (500 * MST_MS) /* timers may be early */
 #define FINISH_MS      2000 /* for the others to end after server 0 has ended well, however short the grace */
 
-typedef enum phase {
-    PHASE_COPY,     /* the program is being copied to the hosts */
-    PHASE_RUN,      /* all members run, or have ended well */
-    PHASE_FINISH,   /* server 0 has ended well; the others are about to */
-    PHASE_FAILING,  /* one has failed; the others may end by themselves */
-    PHASE_STOPPING, /* they have received SIGTERM, and are killed after the grace period */
-} phase;
-
-/* A member of the job, or the keeper of a host's copy of the program (which has no member in the plan). */
-typedef struct actor {
-    const mst_launch_member *member; /* NULL: a keeper */
-    const mst_host *host;            /* NULL: this one */
-    mst_child *child;
-    bool copied;    /* of a keeper: its host has the program */
-    bool late;      /* it did not start in time */
-    bool lost;      /* the job continued without it */
-    bool took_part; /* an earlier start of it did not fail for a reason of its own */
-    int signal;     /* that ended it, also where a shell in between reports it by the exit code */
-} actor;
-
-typedef struct launch {
-    const mst_launch_job *job;
-    mst_supervisor *supervisor;
-    uv_timer_t grace, start;
-    actor *actors; /* members, then keepers; child i is that of actor i */
-    uint32_t n_actors, n_keepers, n_copied, members_left;
-    phase phase;
-    actor *first;     /* the process that failed first */
-    actor *witness;   /* the first process that was stopped by a peer's failure */
-    mst_error broken; /* a failure of launch itself; code MST_OK: none */
-    uint64_t began_ns;
-} launch;
-
 /* ---- ending ---- */
 
-static uint64_t job_grace_ms(const launch *l)
+static uint64_t job_grace_ms(const mst_launch *l)
 {
     return (uint64_t)l->job->grace_s * 1000;
 }
 
-static bool actor_ended_by_peer(const actor *a)
-{
-    return a->signal == 0 && a->child->code == 3;
-}
-
 /* Keepers run until the last member has ended; then the end of their input ends them. */
-static void job_release_keepers(launch *l)
+static void job_release_keepers(mst_launch *l)
 {
     uint64_t grace_ms =
         job_grace_ms(l) > FINISH_MS ? job_grace_ms(l) : FINISH_MS; /* it has a folder to remove */
-    for (uint32_t i = l->job->plan->n_members; i < l->n_actors; i++)
+    for (uint32_t i = l->members_max; i < l->n_actors; i++)
         if (!l->actors[i].child->stopping)
             mst_child_stop(l->actors[i].child, SIGTERM, grace_ms);
 }
 
 /* No process is started again from here on. The failure of one that waits for its restart may have been the
  * first. */
-static void job_end_restarts(launch *l)
+static void job_end_restarts(mst_launch *l)
 {
-    for (uint32_t i = 0; i < l->job->plan->n_members; i++) {
-        actor *a = &l->actors[i];
+    for (uint32_t i = 0; i < l->n_members; i++) {
+        mst_actor *a = &l->actors[i];
         if (!mst_child_cancel(a->child))
             continue;
         l->members_left--;
-        a->lost = l->phase == PHASE_FINISH;
-        if (l->phase == PHASE_FAILING && actor_ended_by_peer(l->first) && !actor_ended_by_peer(a) &&
-            a->signal == 0)
+        a->lost = l->phase == MST_LAUNCH_FINISH;
+        if (l->phase == MST_LAUNCH_FAILING && mst_actor_ended_by_peer(l->first) &&
+            !mst_actor_ended_by_peer(a) && a->signal == 0)
             l->first = a;
     }
 }
 
-static void job_stop_all(launch *l)
+static void job_stop_all(mst_launch *l)
 {
     int signal_got = mst_supervisor_stopped_by(l->supervisor);
     job_end_restarts(l);
-    if (l->phase == PHASE_COPY)
+    if (l->phase == MST_LAUNCH_COPY)
         l->members_left = 0; /* none of them has been started */
-    l->phase = PHASE_STOPPING;
+    l->phase = MST_LAUNCH_STOPPING;
     uv_timer_stop(&l->grace);
-    for (uint32_t i = 0; i < l->job->plan->n_members; i++)
+    for (uint32_t i = 0; i < l->n_members; i++)
         mst_child_stop(l->actors[i].child, signal_got != 0 ? signal_got : SIGTERM, job_grace_ms(l));
     if (l->members_left == 0)
         job_release_keepers(l);
@@ -129,8 +90,8 @@ static void job_stop_all(launch *l)
 
 static void job_on_grace(uv_timer_t *timer)
 {
-    launch *l = timer->data;
-    for (uint32_t i = 0; l->phase == PHASE_FINISH && i < l->job->plan->n_members; i++)
+    mst_launch *l = timer->data;
+    for (uint32_t i = 0; l->phase == MST_LAUNCH_FINISH && i < l->n_members; i++)
         if (l->actors[i].child->running)
             mst_launch_note(l->job->sink, "launch: %s is still running after %s ended; sending SIGTERM",
                             l->actors[i].child->name, l->actors[0].child->name);
@@ -139,14 +100,14 @@ static void job_on_grace(uv_timer_t *timer)
 
 static void job_on_checkpoint(void *arg)
 {
-    launch *l = arg;
-    if (l->phase == PHASE_RUN)
+    mst_launch *l = arg;
+    if (l->phase == MST_LAUNCH_RUN)
         mst_child_checkpoint(l->actors[0].child);
 }
 
 static void job_on_stop(void *arg, int number)
 {
-    launch *l = arg;
+    mst_launch *l = arg;
     char name[32];
     mst_launch_note(l->job->sink,
                     "launch: %s: stopping all processes within %d s; a second signal kills them",
@@ -155,70 +116,33 @@ static void job_on_stop(void *arg, int number)
 }
 
 /* A failure of launch itself: everything that runs is stopped, and the message kept for the end. */
-static void job_break(launch *l, mst_status st)
+static void job_break(mst_launch *l, mst_status st)
 {
     if (l->broken.code == MST_OK)
         mst_error_save(&l->broken, st);
-    if (l->phase < PHASE_STOPPING)
+    if (l->phase < MST_LAUNCH_STOPPING)
         job_stop_all(l);
 }
 
 /* ---- failing ---- */
 
-static bool actor_ended(const actor *a)
-{
-    return a->child->n_starts > 0 && !a->child->running;
-}
-
-/* The signal that stopped it in good order; 0: none. */
-static int actor_stop_signal(const actor *a)
-{
-    return actor_ended(a) && a->signal == 0 ? mst_signals_of_exit_code(a->child->code) : 0;
-}
-
-/* "exit 1", "killed by SIGKILL", "stopped by SIGTERM", "connection lost"; out is returned. */
-static const char *actor_how_ended(const actor *a, char *out, size_t size)
-{
-    char name[32];
-    if (a->late)
-        snprintf(out, size, "not started in time");
-    else if (a->signal != 0)
-        snprintf(out, size, "killed by %s", mst_signal_name(a->signal, name, sizeof name));
-    else if (actor_stop_signal(a) != 0)
-        snprintf(out, size, "stopped by %s", mst_signal_name(actor_stop_signal(a), name, sizeof name));
-    else if (a->host != NULL && a->child->code == 255)
-        snprintf(out, size,
-                 a->child->remote_started ? "killed, or the connection to %s lost" : "%s cannot be reached",
-                 a->host->name);
-    else
-        snprintf(out, size, "exit %d", a->child->code);
-    return out;
-}
-
-/* Killed or disconnected: it did not end by itself. */
-static bool actor_was_killed(const actor *a)
-{
-    return !a->late &&
-           (a->signal != 0 || (a->host != NULL && a->child->remote_started && a->child->code == 255));
-}
-
 /* Killed, or ended because of another process. */
-static bool actor_ended_by_others(const actor *a)
+static bool actor_ended_by_others(const mst_actor *a)
 {
-    return actor_was_killed(a) || (!a->late && actor_ended_by_peer(a));
+    return mst_actor_was_killed(a) || (!a->late && mst_actor_ended_by_peer(a));
 }
 
 /* Rule 2: the job can continue without it. */
-static bool job_can_lose(const launch *l, const actor *a)
+static bool job_can_lose(const mst_launch *l, const mst_actor *a)
 {
     return a->member->role == MST_ROLE_WORKER && l->job->plan->n_servers > 0 &&
            (actor_ended_by_others(a) || a->took_part);
 }
 
 /* Whether a worker is left to train. */
-static bool job_has_workers(const launch *l)
+static bool job_has_workers(const mst_launch *l)
 {
-    for (uint32_t i = 0; i < l->job->plan->n_members; i++)
+    for (uint32_t i = 0; i < l->n_members; i++)
         if (l->actors[i].member->role == MST_ROLE_WORKER &&
             (l->actors[i].child->running || l->actors[i].child->waiting))
             return true;
@@ -226,50 +150,45 @@ static bool job_has_workers(const launch *l)
 }
 
 /* Rule 1. */
-static bool job_restart(launch *l, actor *a)
+static bool job_restart(mst_launch *l, mst_actor *a)
 {
     char how[320];
     bool by_others = actor_ended_by_others(a);
-    if (l->phase != PHASE_RUN || (a == &l->actors[0] && actor_ended_by_peer(a)) || a->late ||
-        a->child->final || actor_stop_signal(a) != 0 ||
+    if (l->phase != MST_LAUNCH_RUN || (a == &l->actors[0] && mst_actor_ended_by_peer(a)) || a->late ||
+        a->child->final || mst_actor_stop_signal(a) != 0 ||
         (a->signal == 0 && (a->child->code == 2 || a->child->code == 4)))
         return false;
     bool again = mst_child_restart(a->child, l->job->max_restarts, a->signal, by_others) == MST_RESTART_AGAIN;
     if (again)
         mst_launch_note(l->job->sink, "launch: %s died (%s)%s%s; restart %u", a->child->name,
-                        actor_how_ended(a, how, sizeof how), a->child->error[0] != '\0' ? ": " : "",
+                        mst_actor_how_ended(a, how, sizeof how), a->child->error[0] != '\0' ? ": " : "",
                         a->child->error, a->child->n_starts);
     a->took_part = a->took_part || by_others || !a->child->restarts.from_start;
     return again;
 }
 
-static bool actor_ended_well(const actor *a)
-{
-    return actor_ended(a) && a->child->code == 0 && a->signal == 0;
-}
-
 /* Rule 6. Notifies late workers, which could not connect to server 0. */
-static void job_begin_finish(launch *l)
+static void job_begin_finish(mst_launch *l)
 {
-    l->phase = PHASE_FINISH;
+    l->phase = MST_LAUNCH_FINISH;
     job_end_restarts(l);
-    for (uint32_t i = 0; i < l->job->plan->n_members; i++)
+    for (uint32_t i = 0; i < l->n_members; i++)
         if (l->actors[i].child->running)
             (void)mst_child_write(l->actors[i].child, MST_PARENT_ENDED, 1);
     uv_timer_start(&l->grace, job_on_grace, job_grace_ms(l) > FINISH_MS ? job_grace_ms(l) : FINISH_MS, 0);
 }
 
 /* Rule 3: shortens the rest of the grace period. */
-static void job_begin_failing(launch *l, const actor *a)
+static void job_begin_failing(mst_launch *l, const mst_actor *a)
 {
     char how[320];
     bool own_reason = a == &l->actors[0] && a->signal == 0 && a->child->code != 3 && !a->late;
-    bool first = l->phase < PHASE_FAILING;
+    bool first = l->phase < MST_LAUNCH_FAILING;
     uint64_t left_ms = first ? job_grace_ms(l) : uv_timer_get_due_in(&l->grace);
-    l->phase = PHASE_FAILING;
+    l->phase = MST_LAUNCH_FAILING;
     job_end_restarts(l);
-    actor_how_ended(a, how, sizeof how);
-    const char *failed = actor_stop_signal(a) != 0 ? "ended" : "failed";
+    mst_actor_how_ended(a, how, sizeof how);
+    const char *failed = mst_actor_stop_signal(a) != 0 ? "ended" : "failed";
     if (own_reason)
         mst_launch_note(l->job->sink, "launch: %s %s (%s)%s", a->child->name, failed, how,
                         l->members_left > 0 ? "; stopping the other processes" : "");
@@ -282,36 +201,36 @@ static void job_begin_failing(launch *l, const actor *a)
         uv_timer_start(&l->grace, job_on_grace, own_reason && left_ms > MOMENT_MS ? MOMENT_MS : left_ms, 0);
 }
 
-static void job_member_ended(launch *l, actor *a)
+static void job_member_ended(mst_launch *l, mst_actor *a)
 {
     char how[320];
-    if (!actor_ended_well(a) && job_restart(l, a))
+    if (!mst_actor_ended_well(a) && job_restart(l, a))
         return;
     l->members_left--;
-    if (actor_ended_well(a)) {
-        if (a == &l->actors[0] && l->phase == PHASE_RUN)
+    if (mst_actor_ended_well(a)) {
+        if (a == &l->actors[0] && l->phase == MST_LAUNCH_RUN)
             job_begin_finish(l);
         return;
     }
-    bool by_peer = actor_ended_by_peer(a);
+    bool by_peer = mst_actor_ended_by_peer(a);
     if (by_peer && l->witness == NULL)
         l->witness = a;
-    if (l->phase >= PHASE_STOPPING) {
-        a->lost = actor_ended_well(&l->actors[0]) && l->first == NULL;
+    if (l->phase >= MST_LAUNCH_STOPPING) {
+        a->lost = mst_actor_ended_well(&l->actors[0]) && l->first == NULL;
         return;
     }
     if (job_can_lose(l, a)) {
-        a->lost = l->phase == PHASE_RUN || l->phase == PHASE_FINISH;
+        a->lost = l->phase == MST_LAUNCH_RUN || l->phase == MST_LAUNCH_FINISH;
         if (a->lost)
             mst_launch_note(l->job->sink, "launch: %s is lost (%s)%s%s", a->child->name,
-                            actor_how_ended(a, how, sizeof how),
+                            mst_actor_how_ended(a, how, sizeof how),
                             a->child->error[0] != '\0' ? ": "
                             : job_has_workers(l)       ? "; the job continues without it"
                                                        : "",
                             a->child->error);
         return;
     }
-    bool first_by_peer = l->first != NULL && actor_ended_by_peer(l->first);
+    bool first_by_peer = l->first != NULL && mst_actor_ended_by_peer(l->first);
     bool explains = l->first != NULL && l->first->member->role == MST_ROLE_WORKER &&
                     a->member->role == MST_ROLE_SERVER && a->signal == 0 &&
                     (a->child->code == 1 || a->child->code == 2);
@@ -322,7 +241,7 @@ static void job_member_ended(launch *l, actor *a)
 
 /* ---- events ---- */
 
-static void job_start_members(launch *l);
+static void job_start_members(mst_launch *l);
 
 static bool is_text(const char *text, size_t n, const char *expected)
 {
@@ -331,11 +250,11 @@ static bool is_text(const char *text, size_t n, const char *expected)
 
 static void job_on_line(void *arg, mst_child *child, bool is_error, const char *text, size_t n)
 {
-    launch *l = arg;
-    actor *a = &l->actors[child->index];
+    mst_launch *l = arg;
+    mst_actor *a = &l->actors[child->index];
     if (a->member == NULL && !is_error && is_text(text, n, MST_REMOTE_COPIED)) {
         a->copied = true;
-        if (++l->n_copied == l->n_keepers && l->phase == PHASE_COPY)
+        if (++l->n_copied == l->n_keepers && l->phase == MST_LAUNCH_COPY)
             job_start_members(l);
         return;
     }
@@ -344,25 +263,25 @@ static void job_on_line(void *arg, mst_child *child, bool is_error, const char *
 
 static void job_on_ended(void *arg, mst_child *child)
 {
-    launch *l = arg;
-    actor *a = &l->actors[child->index];
+    mst_launch *l = arg;
+    mst_actor *a = &l->actors[child->index];
     /* A shell in between reports a signal as 128 + its number; so does a muster that was stopped. */
     bool shell = a->host != NULL && child->signal == 0 && child->code > 128 && child->code < 128 + 65 &&
                  mst_signals_of_exit_code(child->code) == 0;
     a->signal = shell ? child->code - 128 : child->signal;
     if (a->member != NULL) {
         job_member_ended(l, a);
-    } else if (!a->copied && l->phase == PHASE_COPY) {
+    } else if (!a->copied && l->phase == MST_LAUNCH_COPY) {
         job_break(l, mst_fail(MST_EPEER, "launch: the program cannot be copied to %s%s%s", a->host->name,
                               child->last_line[0] != '\0' ? ": " : "", child->last_line));
     }
-    if (l->members_left == 0 && l->phase != PHASE_COPY)
+    if (l->members_left == 0 && l->phase != MST_LAUNCH_COPY)
         job_release_keepers(l);
 }
 
 static void job_on_start_deadline(uv_timer_t *timer);
 
-static void job_begin_start_deadline(launch *l)
+static void job_begin_start_deadline(mst_launch *l)
 {
     uv_timer_start(&l->start, job_on_start_deadline, (uint64_t)l->job->start_s * 1000, 0);
 }
@@ -370,17 +289,17 @@ static void job_begin_start_deadline(launch *l)
 /* A host that does not answer must not keep the job waiting. */
 static void job_on_start_deadline(uv_timer_t *timer)
 {
-    launch *l = timer->data;
+    mst_launch *l = timer->data;
     uint64_t now = mst_now_ns(), start_ns = (uint64_t)l->job->start_s * MST_S;
     for (uint32_t i = 0; i < l->n_actors; i++) {
-        actor *a = &l->actors[i];
+        mst_actor *a = &l->actors[i];
         if (a->host == NULL || a->child->remote_started || a->copied || !a->child->running)
             continue;
         if (now - a->child->began_ns < start_ns - START_SLACK_NS) { /* it was started again */
             job_begin_start_deadline(l);
             continue;
         }
-        if (l->phase == PHASE_COPY) {
+        if (l->phase == MST_LAUNCH_COPY) {
             job_break(l, mst_fail(MST_ETIMEOUT,
                                   "launch: %s has not received the program within %d s; is it reachable by "
                                   "'%s %s'?",
@@ -399,13 +318,13 @@ static void job_on_start_deadline(uv_timer_t *timer)
 /* ---- starting ---- */
 
 /* A folder per host, also where hosts share their file systems; out is returned. */
-static const char *job_copy_folder(const launch *l, const actor *a, char *out, size_t size)
+static const char *job_copy_folder(const mst_launch *l, const mst_actor *a, char *out, size_t size)
 {
     snprintf(out, size, "%s-%d", l->job->copy_folder, (int)(a->host - l->job->plan->hosts));
     return out;
 }
 
-static mst_status job_start_member(launch *l, actor *a)
+static mst_status job_start_member(mst_launch *l, mst_actor *a)
 {
     mst_status st;
     char index[16], grace[24], folder[96], copied[112] = "";
@@ -437,13 +356,13 @@ out:
     return st;
 }
 
-static void job_start_members(launch *l)
+static void job_start_members(mst_launch *l)
 {
-    l->phase = PHASE_RUN;
-    for (uint32_t i = 0; i < l->job->plan->n_members; i++) {
+    l->phase = MST_LAUNCH_RUN;
+    for (uint32_t i = 0; i < l->n_members; i++) {
         mst_status st = job_start_member(l, &l->actors[i]);
         if (st != MST_OK) {
-            l->members_left -= l->job->plan->n_members - i;
+            l->members_left -= l->n_members - i;
             job_break(l, st);
             return;
         }
@@ -455,8 +374,8 @@ static void job_start_members(launch *l)
 
 static void job_on_restart(void *arg, mst_child *child)
 {
-    launch *l = arg;
-    actor *a = &l->actors[child->index];
+    mst_launch *l = arg;
+    mst_actor *a = &l->actors[child->index];
     mst_status st = job_start_member(l, a);
     if (st != MST_OK) {
         l->members_left--;
@@ -466,7 +385,7 @@ static void job_on_restart(void *arg, mst_child *child)
     }
 }
 
-static mst_status job_start_keeper(launch *l, actor *a)
+static mst_status job_start_keeper(mst_launch *l, mst_actor *a)
 {
     mst_status st;
     char folder[96];
@@ -486,156 +405,105 @@ out:
     return st;
 }
 
-static mst_status job_start_keepers(launch *l)
+static mst_status job_start_keepers(mst_launch *l)
 {
-    l->phase = PHASE_COPY;
-    for (uint32_t i = l->job->plan->n_members; i < l->n_actors; i++)
+    l->phase = MST_LAUNCH_COPY;
+    for (uint32_t i = l->members_max; i < l->n_actors; i++)
         TRY(job_start_keeper(l, &l->actors[i]));
     job_begin_start_deadline(l);
     return MST_OK;
 }
 
-/* ---- the outcome ---- */
+/* ---- the whole ---- */
 
-/* "; worker 1 was lost (killed by SIGKILL), worker 2 ..."; out is returned. */
-static const char *job_losses(const launch *l, bool taken_only, char *out, size_t size)
+static void job_prepare_actor(mst_launch *l, uint32_t i, const mst_launch_member *member, uint32_t host)
 {
-    char how[320];
-    size_t n = 0;
-    *out = '\0';
-    for (uint32_t i = 0; i < l->job->plan->n_members && n + 1 < size; i++) {
-        const actor *a = &l->actors[i];
-        if (!a->lost || (!actor_was_killed(a) && taken_only))
-            continue;
-        n += (size_t)snprintf(out + n, size - n, "%s %s was lost (%s%s%.*s)", n > 0 ? "," : ";",
-                              a->child->name, actor_how_ended(a, how, sizeof how),
-                              a->child->error[0] != '\0' ? ": " : "", (int)strcspn(a->child->error, ";"),
-                              a->child->error);
-    }
-    return out;
-}
-
-/* "; 2 restarts", or ""; out is returned. */
-static const char *job_restarts(const launch *l, char *out, size_t size)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < l->job->plan->n_members; i++)
-        n += mst_child_restarts(l->actors[i].child);
-    *out = '\0';
-    if (n > 0)
-        snprintf(out, size, "; %u restart%s", n, n == 1 ? "" : "s");
-    return out;
-}
-
-static mst_status status_of(int code)
-{
-    switch (code) {
-    case 2:
-        return MST_EUSAGE;
-    case 3:
-        return MST_EPEER;
-    case 4:
-        return MST_EDONE;
-    default:
-        return MST_EINPUT;
-    }
-}
-
-/* A server that ends the job because a worker failed reports the worker as the origin: the worker failed
- * first, whichever of the two ended first. */
-static const actor *job_origin(const launch *l)
-{
-    for (uint32_t i = 0; l->first != NULL && i < l->job->plan->n_members; i++) {
-        const actor *a = &l->actors[i];
-        if (a != l->first && actor_ended(a) && a->signal == 0 && a->child->code != 0 && a->child->code != 3 &&
-            strcmp(l->first->child->origin, a->child->name) == 0)
-            return a;
-    }
-    return l->first;
-}
-
-/* After a signal, to launch or to one of the members: how process 0, which saves, has ended. */
-static mst_status job_stopped_outcome(const launch *l, const actor *member, bool killed)
-{
-    char how[320], name[32], count[64], lead[80] = "launch: stopped";
-    const actor *zero = &l->actors[0];
-    uint32_t n = l->job->plan->n_members;
-    mst_signal_name(member != NULL ? actor_stop_signal(member) : mst_supervisor_stopped_by(l->supervisor),
-                    name, sizeof name);
-    mst_plan_count(l->job->plan, count, sizeof count);
+    mst_actor *a = &l->actors[i];
+    a->member = member;
+    a->host = host != MST_HOST_LOCAL ? &l->job->plan->hosts[host] : NULL;
+    a->child = mst_supervisor_child(l->supervisor, i);
     if (member != NULL)
-        snprintf(lead, sizeof lead, "launch: %s was stopped", member->child->name);
-    if (killed)
-        return mst_fail(MST_ETIMEOUT, "%s by %s; %s %s killed; no final checkpoint was saved", lead, name,
-                        count, n == 1 ? "was" : "were");
-    if (actor_ended(zero) && zero->signal == 0 && zero->child->code != 0 && actor_stop_signal(zero) == 0)
-        return mst_fail(status_of(zero->child->code), "%s by %s; %s failed (%s): %s", lead, name,
-                        zero->child->name, actor_how_ended(zero, how, sizeof how), zero->child->error);
-    if (member != NULL)
-        mst_signals_note(actor_stop_signal(member));
-    snprintf(count, sizeof count, n == 1 ? "its process" : n == 2 ? "both processes" : "all %u processes", n);
-    bool reported = zero->child->error[0] != '\0';
-    return mst_fail_lead(MST_ESTOPPED, lead, "; %s ended%s%s%s%s", count, reported ? "; " : "",
-                         reported ? zero->child->name : "", reported ? ": " : "", zero->child->error);
+        snprintf(a->child->name, sizeof a->child->name, "%s", member->name);
+    else
+        snprintf(a->child->name, sizeof a->child->name, "copy %u", host);
 }
 
-static mst_status job_outcome(const launch *l)
-{
-    char how[320], count[64], lost[512], times[32];
-    uint32_t killed = 0;
-    for (uint32_t i = 0; i < l->job->plan->n_members; i++)
-        killed += l->actors[i].child->killed;
-    if (l->broken.code != MST_OK)
-        return mst_error_restore(&l->broken);
-    if (l->first != NULL && actor_stop_signal(job_origin(l)) != 0)
-        return job_stopped_outcome(l, job_origin(l), killed > 0);
-    if (l->first != NULL) {
-        const actor *a = job_origin(l), *w = actor_was_killed(a) && l->witness != NULL ? l->witness : a;
-        const char *why = w->child->error[0] != '\0' ? w->child->error : w->child->last_line;
-        if (!actor_was_killed(a) && status_of(a->child->code) == MST_EDONE)
-            return mst_fail(MST_EDONE, "launch: %s", why);
-        /* The loss of a server stops the job, which can be resumed. */
-        return mst_fail(
-            actor_was_killed(a) ? MST_EPEER : status_of(a->child->code),
-            "launch: %s failed first (%s)%s%s%s%s%s", a->child->name, actor_how_ended(a, how, sizeof how),
-            w != a         ? "; "
-            : *why != '\0' ? ": "
-                           : "",
-            w != a ? w->child->name : "", w != a ? ": " : "", why, job_losses(l, true, lost, sizeof lost));
-    }
-    if (mst_supervisor_stopped_by(l->supervisor) != 0 && !actor_ended_well(&l->actors[0]))
-        return job_stopped_outcome(l, NULL, killed > 0);
-    mst_plan_count(l->job->plan, count, sizeof count);
-    mst_launch_note(l->job->sink, "launch: done, %s, %.1f s%s%s", count, mst_seconds_since(l->began_ns),
-                    job_restarts(l, times, sizeof times), job_losses(l, false, lost, sizeof lost));
-    return MST_OK;
-}
-
-static mst_status job_prepare(launch *l)
+static mst_status job_prepare(mst_launch *l)
 {
     uint32_t n = l->job->plan->n_members;
-    l->n_actors = n + l->n_keepers;
-    l->members_left = n;
+    l->n_actors = l->members_max + l->n_keepers;
+    l->members_left = l->n_members = n;
     l->actors = mst_calloc(l->n_actors, sizeof *l->actors);
     if (l->actors == NULL)
         return mst_fail_memory();
-    for (uint32_t i = 0; i < l->n_actors; i++) {
-        actor *a = &l->actors[i];
-        a->member = i < n ? &l->job->plan->members[i] : NULL;
-        uint32_t host = a->member != NULL ? a->member->host : i - n;
-        a->host = host != MST_HOST_LOCAL ? &l->job->plan->hosts[host] : NULL;
-        a->child = mst_supervisor_child(l->supervisor, i);
-        if (a->member != NULL)
-            snprintf(a->child->name, sizeof a->child->name, "%s", a->member->name);
-        else
-            snprintf(a->child->name, sizeof a->child->name, "copy %u", host);
-    }
+    for (uint32_t i = 0; i < n; i++)
+        job_prepare_actor(l, i, &l->job->plan->members[i], l->job->plan->members[i].host);
+    for (uint32_t h = 0; h < l->n_keepers; h++)
+        job_prepare_actor(l, l->members_max + h, NULL, h);
     mst_supervisor_timer(l->supervisor, &l->grace, l);
     mst_supervisor_timer(l->supervisor, &l->start, l);
     return MST_OK;
 }
 
-static mst_status job_run(launch *l)
+/* ---- workers that are added ---- */
+
+/* The host with the fewest workers that has a free slot; MST_HOST_LOCAL without hosts, n_hosts if all are
+ * full. */
+static uint32_t job_free_host(const mst_launch *l)
+{
+    const mst_plan *plan = l->job->plan;
+    uint32_t best = (uint32_t)plan->n_hosts, fewest = UINT32_MAX;
+    for (uint32_t h = 0; h < plan->n_hosts; h++) {
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < l->n_members; i++)
+            n += l->actors[i].member->role == MST_ROLE_WORKER && l->actors[i].host == &plan->hosts[h] &&
+                 (l->actors[i].child->running || l->actors[i].child->waiting);
+        if (n < fewest && (plan->hosts[h].slots == 0 || n < plan->hosts[h].slots)) {
+            best = h;
+            fewest = n;
+        }
+    }
+    return plan->n_hosts > 0 ? best : MST_HOST_LOCAL;
+}
+
+/* A worker that no plan named: the servers decide whether they admit it, and its end never fails the job. */
+static mst_status job_add_one(mst_launch *l)
+{
+    uint32_t i = l->n_members, host = job_free_host(l);
+    mst_launch_member *m = &l->added[i - l->job->plan->n_members];
+    if (host == l->job->plan->n_hosts)
+        return mst_fail(MST_EUSAGE, "--add: no host has a free slot");
+    m->role = MST_ROLE_WORKER;
+    m->index = i - l->job->plan->n_servers;
+    m->host = host;
+    snprintf(m->name, sizeof m->name, "worker %u", m->index);
+    job_prepare_actor(l, i, m, host);
+    l->actors[i].took_part = true;
+    TRY(job_start_member(l, &l->actors[i]));
+    l->n_members++;
+    l->members_left++;
+    mst_launch_note(l->job->sink, "launch: %s added", m->name);
+    return MST_OK;
+}
+
+static mst_status job_add(void *arg, uint32_t n)
+{
+    mst_launch *l = arg;
+    if (!l->job->elastic)
+        return mst_fail(MST_EUSAGE, "--add: the job %s was started without train --elastic", l->job->name);
+    if (l->phase != MST_LAUNCH_RUN)
+        return mst_fail(MST_EUSAGE, "--add: the job %s is starting or ending", l->job->name);
+    if (n > l->members_max - l->n_members)
+        return mst_fail(MST_EUSAGE, "--add %u: the job %s takes at most %u more workers", n, l->job->name,
+                        l->members_max - l->n_members);
+    for (; n > 0; n--)
+        TRY(job_add_one(l));
+    if (l->job->plan->n_hosts > 0 && !uv_is_active((uv_handle_t *)&l->start))
+        job_begin_start_deadline(l);
+    return MST_OK;
+}
+
+static mst_status job_run(mst_launch *l)
 {
     static const mst_supervisor_events events = {.on_line = job_on_line,
                                                  .on_ended = job_on_ended,
@@ -643,9 +511,11 @@ static mst_status job_run(launch *l)
                                                  .on_stop = job_on_stop,
                                                  .on_checkpoint = job_on_checkpoint};
     uint32_t n_keepers = l->job->copy_folder != NULL ? (uint32_t)l->job->plan->n_hosts : 0;
-    TRY(mst_supervisor_new(l->job->plan->n_members + n_keepers, &events, l, &l->supervisor));
+    l->members_max = l->job->plan->n_members + (l->job->elastic ? MST_ADD_MAX : 0);
+    TRY(mst_supervisor_new(l->members_max + n_keepers, &events, l, &l->supervisor));
     l->n_keepers = n_keepers;
     TRY(job_prepare(l));
+    mst_job_entry_serve(l->job->entry, mst_supervisor_loop(l->supervisor), job_add, l);
     if (l->n_keepers > 0) {
         mst_status st = job_start_keepers(l);
         if (st != MST_OK) {
@@ -656,12 +526,12 @@ static mst_status job_run(launch *l)
         job_start_members(l);
     }
     mst_supervisor_run(l->supervisor);
-    return job_outcome(l);
+    return mst_launch_outcome(l);
 }
 
 mst_status mst_launch_job_run(const mst_launch_job *job)
 {
-    launch *l = mst_zalloc(sizeof *l);
+    mst_launch *l = mst_zalloc(sizeof *l);
     if (l == NULL)
         return mst_fail_memory();
     l->job = job;

@@ -348,6 +348,11 @@ void mst_supervisor_turn(mst_supervisor *s)
     uv_run(&s->loop, UV_RUN_ONCE);
 }
 
+uv_loop_t *mst_supervisor_loop(mst_supervisor *s)
+{
+    return &s->loop;
+}
+
 void mst_supervisor_timer(mst_supervisor *s, uv_timer_t *timer, void *arg)
 {
     uv_timer_init(&s->loop, timer);

@@ -101,6 +101,8 @@ void mst_supervisor_quit(mst_supervisor *self);
 /* Waits for the next events and handles them. */
 void mst_supervisor_turn(mst_supervisor *self);
 
+/* For further handles of the command; destroy closes them. */
+uv_loop_t *mst_supervisor_loop(mst_supervisor *self);
 /* A timer of the loop with arg as its data, not started; destroy closes it. */
 void mst_supervisor_timer(mst_supervisor *self, uv_timer_t *timer, void *arg);
 

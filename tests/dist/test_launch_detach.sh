@@ -111,6 +111,33 @@ grep -qE "^$job +lost " out || fail "jobs, after kill -9"
 expect 3 launch --attach "$job"
 grep -qxF "muster: the process of the job $job was killed" err || fail "the view of a lost job"
 
+# ---- workers that are added ----
+export PLAY='echo "up $me ${*: -1}"; until [ -e go ]; do sleep 0.02; done'
+rm -f go
+expect 0 launch --detach --job "$job" --logs none -- train x --elastic
+expect 0 launch --add 2 --job "$job"
+grep -qxF "launch: 2 workers added to the job $job" err || fail "no word of the workers"
+for i in 0 1 2; do wait_for 20 grep -qx "worker $i | up worker_$i --elastic" "$state/$job/output"; done
+refused 2 "the job $job takes at most 62 more workers" launch --add 63 --job "$job"
+refused 2 "give --job NAME, and no command" launch --add 1
+refused 2 "there is no job other" launch --add 1 --job other
+touch go
+expect 0 launch --attach "$job"
+tail -n 1 out | grep -qE '^launch: done, ' || fail "the end of a job with added workers"
+rm go
+expect 0 launch --detach --job "$job" --logs none -- train x
+refused 2 "was started without train --elastic" launch --add 1 --job "$job"
+touch go
+expect 0 launch --attach "$job"
+# The end of an added worker never fails the job.
+rm go
+PLAY_worker_1='echo "muster: refused" >&2; echo muster-final >&2; exit 1' expect 0 launch --detach --job "$job" --logs none -- train x --elastic
+expect 0 launch --add 1 --job "$job"
+wait_for 20 grep -q "^launch: worker 1 is lost (exit 1): refused" "$state/$job/output"
+touch go
+expect 0 launch --attach "$job"
+rm go
+
 # ---- a job with a terminal ----
 export PLAY='echo up; until [ -e go ]; do sleep 0.02; done'
 "$muster" launch --job "$job" --logs none -- train >out2 2>err2 </dev/null &

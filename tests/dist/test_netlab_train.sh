@@ -90,7 +90,7 @@ for mode in sync async; do
   cut=$EPOCHREALTIME
   "$netlab" --name "$lab" cut 4
   wait $launch || fail "$mode: the job failed after the cut"
-  for name in "server 0 | muster: warning: worker 3 " "worker 3 | muster: server 0 "; do
+  for name in "server 0 | muster: warning: worker 3 " "worker 3 | muster: warning: server 0 "; do
     noticed=$(grep -F "$name" err | grep 'has been silent for .* (peer timeout 2.0 s)' | cut -d ' ' -f 1)
     [ -n "$noticed" ] || fail "$mode: a side has not noticed the cut: $name"
     holds "$mode: seconds until the cut was noticed ($name)" "$noticed - $cut > 1 && $noticed - $cut < 5"
