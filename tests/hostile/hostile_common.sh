@@ -46,7 +46,7 @@ attack() {
   [[ "$*" == *"--mode sync"* && "$*" != *--quorum* ]] || wait_for s0 'worker 0 .*takes part' # else both begin together
   hostile "$command" 1 $all
   until_true 20 "no server logs: $pattern" any_has "$pattern"
-  if [[ $* != *sync* || $* = *quorum* ]]; then
+  if [[ "$*" != *"--mode sync"* || "$*" == *--quorum* ]]; then
     continues "the job does not continue after $command"
     ended w1
     stops s1 w0
