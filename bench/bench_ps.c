@@ -554,11 +554,32 @@ static void large_lines(const settings *s, const pool *p, bool unix_socket)
         printf("ps_bytes_per_key_1m %.3f bytes\n", (out + in) / p->n_keys);
 }
 
+/* Processor time of both sides, in seconds. */
+static double cpu_time(const worker *w)
+{
+    clockid_t of_server;
+    struct timespec own, other;
+    if (clock_getcpuclockid(w->pid, &of_server) != 0 || clock_gettime(of_server, &other) != 0 ||
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own) != 0)
+        die("processor time");
+    return (double)(own.tv_sec + other.tv_sec) + (double)(own.tv_nsec + other.tv_nsec) * 1e-9;
+}
+
+/* As go; *cpu: processor seconds of both sides per request. */
+static double go_cpu(worker *w, const pool *p, double seconds, double *cpu)
+{
+    uint64_t start = mst_now_ns();
+    double before = cpu_time(w), each = go(w, p, seconds);
+    *cpu = (cpu_time(w) - before) * each / ((double)(mst_now_ns() - start) * 1e-9);
+    return each;
+}
+
 static void protection_lines(const settings *s, const pool *p, uint32_t in_flight, const char *size)
 {
     static const char *const names[] = {
         [CHECKSUM] = "checksum", [BARE] = "bare", [MAC] = "mac", [TLS] = "tls"};
-    double times[N_PROTECTIONS], ratios[N_PROTECTIONS][MOST_ROUNDS];
+    double times[N_PROTECTIONS], cpus[N_PROTECTIONS], ratios[N_PROTECTIONS][MOST_ROUNDS],
+        cpu_ratios[N_PROTECTIONS][MOST_ROUNDS];
     worker w[N_PROTECTIONS];
     for (int i = 0; i < N_PROTECTIONS; i++) {
         worker_start(&w[i], false, s->threads, (protection)i);
@@ -567,15 +588,20 @@ static void protection_lines(const settings *s, const pool *p, uint32_t in_fligh
     }
     for (unsigned r = 0; r < s->rounds; r++) {
         for (int i = 0; i < N_PROTECTIONS; i++)
-            times[i] = go(&w[i], p, s->seconds);
-        for (int i = 0; i < N_PROTECTIONS; i++)
+            times[i] = go_cpu(&w[i], p, s->seconds, &cpus[i]);
+        for (int i = 0; i < N_PROTECTIONS; i++) {
             ratios[i][r] = times[i] / times[BARE];
+            cpu_ratios[i][r] = cpus[i] / cpus[BARE];
+        }
     }
     for (int i = 0; i < N_PROTECTIONS; i++) {
         drain(&w[i]);
         worker_stop(&w[i]);
-        if (i != BARE)
-            printf("ps_%s_overhead_%s %.1f %%\n", names[i], size, 100 * (median(ratios[i], s->rounds) - 1));
+        if (i == BARE)
+            continue;
+        printf("ps_%s_overhead_%s %.1f %%\n", names[i], size, 100 * (median(ratios[i], s->rounds) - 1));
+        printf("ps_%s_cpu_overhead_%s %.1f %%\n", names[i], size,
+               100 * (median(cpu_ratios[i], s->rounds) - 1));
     }
 }
 

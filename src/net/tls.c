@@ -78,6 +78,8 @@ static int tls_bio_read(BIO *bio, char *out, int n)
         BIO_set_retry_read(bio);
     else if (got < 0)
         s->error = errno;
+    if (got >= 0 && got < n)
+        s->reads = 0; /* the socket has no more at present: its readiness says when, without another call */
     s->ended = s->ended || got == 0;
     if (got > 0 && !s->done)
         s->n_shaken += (size_t)got;
