@@ -79,7 +79,7 @@ static int tls_bio_read(BIO *bio, char *out, int n)
     else if (got < 0)
         s->error = errno;
     if (got >= 0 && got < n)
-        s->reads = 0; /* the socket has no more at present: its readiness says when, without another call */
+        s->reads = 0; /* the socket is empty; its readiness reports more without another call */
     s->ended = s->ended || got == 0;
     if (got > 0 && !s->done)
         s->n_shaken += (size_t)got;

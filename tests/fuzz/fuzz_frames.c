@@ -1,5 +1,7 @@
 /* Any bytes as the stream of an authenticated connection, split anywhere: no message larger than the limit is
- * accepted, and every body gets exactly its bytes (its buffer has no room for more). */
+ * accepted, and every body gets exactly its bytes (its buffer has no room for more). Bit 1 of the first byte
+ * makes the bytes the bodies of sealed frames, one byte of which is changed: no frame passes from there on.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,12 +48,59 @@ static mst_status on_own(void *arg, const mst_message *m, const uint8_t *body)
     return MST_OK;
 }
 
+static const mst_frames_events events = {.body = on_body, .message = on_message, .own = on_own};
+
+static unsigned n_counted;
+
+static mst_status on_counted(void *arg, const mst_message *m, void *body)
+{
+    n_counted++;
+    return on_message(arg, m, body);
+}
+
+/* Frames with bodies of data, sealed; byte `at` is changed. */
+static void check_sealed(const uint8_t *data, size_t size, mst_seal_kind kind, size_t at, uint8_t change)
+{
+    static const mst_frames_events counting = {.body = on_body, .message = on_counted, .own = on_own};
+    static const uint8_t key[MST_SEAL_KEY] = {7};
+    static uint8_t bytes[MST_FRAMES_STAGE];
+    static mst_frames f;
+    size_t end = 0, n = size < 400 ? size : 400, changed = 0;
+    sink s = {0};
+    mst_seal out, in;
+    if (mst_seal_init(&out, kind, key) != MST_OK || mst_seal_init(&in, kind, key) != MST_OK)
+        return;
+    n_counted = 0;
+    for (unsigned i = 0; i < 3; i++) {
+        mst_piece piece = {.data = data, .size = n};
+        if (!mst_header_seal(&(mst_message){.type = 20 + i, .size = n}, &piece, 1, &out, bytes + end))
+            abort();
+        memcpy(bytes + end + MST_WIRE_HEADER, data, n);
+        end += MST_WIRE_HEADER + n;
+    }
+    at %= end;
+    changed = at / (MST_WIRE_HEADER + n);
+    bytes[at] ^= change;
+    mst_frames_init(&f, MAX_BODY, &in);
+    memcpy(f.stage, bytes, end);
+    mst_status st = mst_frames_take(&f, end, &counting, &s);
+    if (change == 0 ? st != MST_OK || n_counted != 3 : st == MST_OK || n_counted != changed)
+        abort();
+    mst_frames_fini(&f);
+    mst_seal_fini(&out);
+    free(s.body);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const mst_frames_events events = {.body = on_body, .message = on_message, .own = on_own};
     static mst_frames f;
     if (size < 2)
         return 0;
+    if (data[0] & 2 && size > 6) {
+        check_sealed(data + 4, size - 4, data[0] & 1 ? MST_SEAL_CHECKSUM : MST_SEAL_MAC,
+                     (size_t)(data[1] << 8 | data[2]), data[3]);
+        return 0;
+    }
     size_t part = 1 + data[0] * 16, at = 1; /* bytes per read */
     sink s = {0};
     mst_frames_init(&f, MAX_BODY, &(mst_seal){.kind = data[0] & 1 ? MST_SEAL_CHECKSUM : MST_SEAL_NONE});

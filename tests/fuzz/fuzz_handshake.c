@@ -1,5 +1,6 @@
 /* Any bytes to a listener or a dialer, split anywhere: neither accepts without the secret, and their answers
- * stay within bounds. Bit 1 of the first byte makes the bytes start with a valid HELLO. */
+ * stay within bounds. Bit 1 of the first byte makes the bytes follow a valid HELLO or CHALLENGE; bits 3 to 5
+ * are the seal and the need of TLS. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,13 +27,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     bool dialer = data[0] & 1;
     size_t part = 1 + data[1] % 64;
+    options.seal = (mst_seal_kind)((data[0] >> 3 & 3) % 3);
+    options.needs_tls = !dialer && data[0] & 32;
     if (mst_shake_init(&h, &options, dialer) != MST_OK)
         return 0;
-    if (!dialer && data[0] & 2) {
-        if (mst_shake_init(&friend, &options, true) != MST_OK)
+    if (data[0] & 2) {
+        options.needs_tls = false;
+        if (mst_shake_init(&friend, &options, !dialer) != MST_OK)
             return 0;
+        if (dialer)
+            mst_shake_take(&friend, h.out, h.n_out);
         mst_shake_take(&h, friend.out, friend.n_out);
-        if (h.state != MST_SHAKE_RUNNING || h.n_out == 0)
+        if (h.state != (h.needs_tls ? MST_SHAKE_FAILED : MST_SHAKE_RUNNING) || h.n_out == 0)
             abort();
     }
     for (size_t at = 2; at < size && h.state == MST_SHAKE_RUNNING;) {
