@@ -227,6 +227,17 @@ static mst_status server_job_read(void *arg, uint32_t slot, uint64_t first, uint
     return mst_training_read_start(job->training, slot, first, count, out);
 }
 
+static mst_status server_job_reopen(void *arg, uint32_t server, const char *why, bool *restore)
+{
+    server_job *job = arg;
+    mst_checkpoint_meta meta = {0};
+    TRY(mst_training_reopen_start(job->training, &meta));
+    *restore = job->training->start != NULL;
+    mst_status st = mst_run_log_lost_share(job->training->log, server, meta.step, meta.rows, why);
+    mst_checkpoint_meta_fini(&meta);
+    return st;
+}
+
 static mst_status server_job_progress(void *arg, const mst_progress *progress, unsigned *due)
 {
     server_job *job = arg;
@@ -335,6 +346,9 @@ static void server_job_event(void *arg, const mst_server_event *event)
             snprintf(stopped_by, sizeof job->summary->stopped_by, "%s %u", mst_role_name(event->role),
                      event->index);
         break;
+    case MST_SERVER_RESTORED:
+        mst_training_close_start(job->training);
+        break;
     case MST_SERVER_RECORD:
         mst_observe_forward(job->training->observe, event->record);
         break;
@@ -369,6 +383,7 @@ static void server_job_set_options(const server_job *job, mst_server_options *ou
     out->shuffle_rows = (uint64_t)job->training->options.shuffle_rows;
     out->dense_model = o->dense_model;
     out->shard = (mst_shard_kind)o->shard;
+    out->recover_share = o->recover != MST_RECOVER_ALL;
     out->on_nan = (mst_on_nan)o->on_nan;
     out->n_requests = (uint32_t)o->pipeline + 2;
 }
@@ -409,6 +424,7 @@ static mst_status server_job_serve(server_job *job)
         .begin = server_job_save_begin,
         .write = server_job_save_write,
         .end = server_job_save_end,
+        .reopen = server_job_reopen,
         .read = server_job_read,
     };
     mst_server_hooks hooks = {

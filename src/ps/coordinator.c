@@ -337,5 +337,6 @@ mst_status mst_coordinator_tick(mst_server *s)
         TRY(mst_coordinator_stop(s));
     TRY(mst_pace_check_stalls(s));
     mst_deadlines_check(s);
+    mst_recover_check(s);
     return mst_coordinator_advance(s);
 }

@@ -6,7 +6,8 @@
  *   coordinator_rows      the rows of every worker
  *   coordinator_pace      counts of pushes; the quorum; workers that are ahead or stalled
  *   coordinator_cuts      evaluations and checkpoints
- *   coordinator_deadlines time limits of workers, and of the job after a stop request */
+ *   coordinator_deadlines time limits of workers, and of the job after a stop request
+ *   coordinator_recover   a lost server whose share alone returns to the last checkpoint */
 #ifndef MST_PS_COORDINATOR_H
 #define MST_PS_COORDINATOR_H
 

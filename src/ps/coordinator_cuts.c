@@ -69,6 +69,8 @@ mst_status mst_cuts_begin(mst_server *s)
     uint32_t flags = co->phase == MST_JOB_FINAL ? MST_CUT_LAST : 0;
     if (co->cuts.evaluating || co->cuts.saving || co->phase == MST_JOB_STOP || s->cut.number != s->cut.taken)
         return MST_OK;
+    if (mst_recover_under_way(s))
+        return MST_OK;
     if (co->phase == MST_JOB_RUN && mst_is_sync(s) && s->options.n_servers > 1 && !co->cuts.at_step)
         return MST_OK; /* other servers may be a step ahead */
     bool evaluates = co->cuts.eval_due && cuts_can_evaluate(s), best = evaluates && co->start.keeps_best;

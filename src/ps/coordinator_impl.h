@@ -6,6 +6,7 @@
 #include "ps/coordinator_deadlines.h"
 #include "ps/coordinator_members.h"
 #include "ps/coordinator_pace.h"
+#include "ps/coordinator_recover.h"
 #include "ps/coordinator_rows.h"
 #include "ps/server_impl.h"
 
@@ -36,6 +37,7 @@ struct mst_coordinator {
     mst_job_pace pace;
     mst_cut_plan cuts;
     mst_job_deadlines deadlines;
+    mst_job_recover recover;
     mst_job_outcome outcome;
 };
 

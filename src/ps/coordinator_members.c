@@ -8,9 +8,6 @@
 #include "base/log.h"
 #include "ps/coordinator_impl.h"
 
-#define PIECE_FLOATS (1u << 18) /* restored floats: 1 MB */
-#define WINDOW       4          /* pieces in flight to one server */
-
 mst_status mst_members_init(mst_server *s)
 {
     mst_join_state *joins = &s->co->joins;
@@ -40,53 +37,6 @@ mst_status mst_members_up(mst_server *s, uint32_t peer)
     return mst_ps_send_json(s->net, peer, &(mst_message){.type = MST_PS_JOB}, json_incref(s->options.job));
 }
 
-/* ---- restored floats ---- */
-
-/* Reads the coordinator's own floats. */
-static mst_status members_restore_own(mst_server *s)
-{
-    mst_params *params = s->model.params;
-    for (uint32_t slot = 0; slot <= params->n_slots; slot++)
-        for (uint32_t i = 0; i < s->owned.n; i++) {
-            const mst_extent *extent = &s->owned.extents[i];
-            float *to = (slot == 0 ? params->w : params->slots[slot - 1]) + extent->first;
-            TRY(s->hooks->checkpoint->read(s->hooks->arg, slot, extent->first, extent->count, to));
-        }
-    return MST_OK;
-}
-
-/* Sends the next pieces of another server's floats. */
-static mst_status members_send_restored(mst_server *s, uint32_t server)
-{
-    mst_join_server *r = &s->co->joins.servers[server];
-    while (r->in_flight < WINDOW && !mst_float_cursor_at_end(&r->next, &r->owned, s->model.params->n_slots)) {
-        uint64_t count, first = mst_float_cursor_piece(&r->next, &r->owned, PIECE_FLOATS, &count);
-        mst_body *piece = mst_body_take(&s->bodies, PIECE_FLOATS * sizeof(float));
-        if (piece == NULL)
-            return mst_fail_memory();
-        mst_message m = {.type = MST_PS_FLOATS, .count = r->next.slot, .step = first};
-        mst_status st =
-            s->hooks->checkpoint->read(s->hooks->arg, r->next.slot, first, count, (float *)piece->data);
-        if (st != MST_OK) {
-            mst_body_release(&s->bodies, piece);
-            return st;
-        }
-        piece->restores = server + 1;
-        TRY(mst_unless_gone(mst_body_lend(&s->bodies, s->servers[server], &m, piece, count * sizeof(float))));
-        r->in_flight++;
-        mst_float_cursor_advance(&r->next, &r->owned, count);
-    }
-    return MST_OK;
-}
-
-void mst_restore_sent(mst_server *s, uint32_t server)
-{
-    s->co->joins.servers[server].in_flight--;
-    mst_status st = members_send_restored(s, server);
-    if (st != MST_OK)
-        mst_server_fail(s, st);
-}
-
 /* ---- the partition table ---- */
 
 static mst_status members_make_table(mst_server *s)
@@ -107,16 +57,18 @@ static mst_status members_make_table(mst_server *s)
 
 static mst_status members_set_up_server(mst_server *s, uint32_t server)
 {
-    const mst_server_start *start = &s->co->start;
+    bool restore = s->co->start.restore;
+    if (mst_recover_under_way(s))
+        TRY(mst_recover_open(s, server, &restore));
     TRY(mst_unless_gone(mst_ps_send_json(
         s->net, s->servers[server], &(mst_message){.type = MST_PS_SETUP},
         json_pack("{s:O, s:o, s:I, s:I, s:s}", "model", json_object_get(s->co->joins.first, "model"), "table",
-                  mst_placement_json(&s->table), "steps", (json_int_t)start->at.steps, "restore",
-                  (json_int_t)start->restore, "pass_key", s->pass_key))));
-    if (!start->restore)
+                  mst_placement_json(&s->table), "steps", (json_int_t)s->steps.applied, "restore",
+                  (json_int_t)restore, "pass_key", s->pass_key))));
+    if (!restore)
         return MST_OK;
     TRY(mst_placement_owned(&s->table, server, &s->co->joins.servers[server].owned));
-    return members_send_restored(s, server);
+    return mst_recover_send(s, server);
 }
 
 /* Enough workers have joined: divides the vector among the servers. */
@@ -127,7 +79,7 @@ static mst_status members_place(mst_server *s)
     TRY(members_make_table(s));
     TRY(mst_server_make_store(s));
     if (co->start.restore)
-        TRY(members_restore_own(s));
+        TRY(mst_recover_own(s));
     s->setup.ready = true;
     co->joins.servers[0].joined = co->joins.servers[0].ready = true;
     for (uint32_t i = 1; i < s->options.n_servers; i++)
@@ -147,6 +99,7 @@ static mst_status members_announce(mst_server *s, uint32_t worker)
     m->n_answers = m->n_reports = 0;
     m->fewest_pushes = UINT64_MAX;
     m->most_pushes = m->most_applied = 0;
+    memset(m->reported, 0, sizeof m->reported);
     mst_server_admit(s, worker);
     for (uint32_t i = 1; i < s->options.n_servers; i++)
         TRY(mst_unless_gone(mst_ps_send(s->net, s->servers[i], &note)));
@@ -225,7 +178,7 @@ mst_status mst_members_welcome_joined(mst_server *s)
     uint64_t fresh[MST_WORKER_WORDS] = {0};
     uint32_t chief = UINT32_MAX;
     bool all;
-    if (co->phase != MST_JOB_RUN || mst_cuts_under_way(&co->cuts))
+    if (co->phase != MST_JOB_RUN || mst_cuts_under_way(&co->cuts) || mst_recover_under_way(s))
         return MST_OK;
     TRY(members_announce_joined(s, &all));
     for (uint32_t w = s->options.n_workers;
@@ -398,7 +351,7 @@ mst_status mst_members_join(mst_server *s, bool worker, uint32_t index, const js
 mst_status mst_members_ready(mst_server *s, uint32_t server)
 {
     s->co->joins.servers[server].ready = true;
-    return members_maybe_start(s);
+    return s->co->phase == MST_JOB_START ? members_maybe_start(s) : mst_recover_ready(s, server);
 }
 
 /* ---- waiting for processes to join ---- */
@@ -503,6 +456,19 @@ static void members_lose_reported(mst_server *s, uint32_t server, const mst_mess
         mst_server_expel(s, m->count, text);
 }
 
+static void members_note_report(mst_job_member *m, uint32_t server)
+{
+    m->n_reports += !mst_bit(m->reported, server);
+    mst_bit_set(m->reported, server);
+}
+
+void mst_members_count_report(mst_server *s, uint32_t server, uint32_t worker)
+{
+    if (s->co->members[worker].announced)
+        members_note_report(&s->co->members[worker], server);
+    members_settle(s, worker);
+}
+
 void mst_members_reported(mst_server *s, uint32_t server, const mst_message *m, const char *why)
 {
     if (m->count >= s->options.n_workers)
@@ -519,7 +485,7 @@ void mst_members_reported(mst_server *s, uint32_t server, const mst_message *m, 
     if (!member->announced)
         return;
     uint64_t pushes = m->step + ((m->flags & MST_GONE_PUSHED) != 0);
-    member->n_reports++;
+    members_note_report(member, server);
     member->fewest_pushes = pushes < member->fewest_pushes ? pushes : member->fewest_pushes;
     member->most_pushes = pushes > member->most_pushes ? pushes : member->most_pushes;
     member->most_applied = m->step > member->most_applied ? m->step : member->most_applied;
@@ -577,7 +543,10 @@ void mst_members_server_lost(mst_server *s, uint32_t server, const char *why)
     s->hooks->event(
         s->hooks->arg,
         &(mst_server_event){.kind = MST_SERVER_DEATH, .role = MST_ROLE_SERVER, .index = server, .text = why});
-    mst_coordinator_roll_back(s, why);
+    if (mst_recover_can(s))
+        mst_recover_begin(s, server, why);
+    else
+        mst_coordinator_roll_back(s, why);
 }
 
 /* A worker that has no work is gone. Logs at most one of these per second. */

@@ -16,13 +16,16 @@
 #include "ps/coordinator.h"
 #include "ps/float_cursor.h"
 
+#define MST_SERVER_WORDS MST_WORKER_WORDS /* a cluster has at most as many servers as workers */
+
 /* The coordinator's record of a worker. */
 typedef struct mst_job_member {
     bool joined;
     bool announced;     /* MEMBER is sent: the servers count its process as a member */
     uint32_t n_answers; /* of other servers to MEMBER */
     bool leaving;       /* it is lost, and not all other servers have reported that */
-    uint32_t n_reports; /* of other servers that it is gone */
+    uint32_t n_reports; /* of other servers that it is gone: */
+    uint64_t reported[MST_SERVER_WORDS];
     /* slots: what the reports state of its pushes: the fewest and most that are complete on a server, and the
      * most steps that are applied on one */
     uint64_t fewest_pushes, most_pushes, most_applied;
@@ -65,6 +68,8 @@ typedef struct mst_join_state {
 } mst_join_state;
 
 mst_status mst_members_init(mst_server *s);
+/* Counts the report of a server that a worker is gone, once. */
+void mst_members_count_report(mst_server *s, uint32_t server, uint32_t worker);
 void mst_members_fini(mst_server *s);
 mst_status mst_members_join(mst_server *s, bool worker, uint32_t index, const json_t *join);
 /* A server has its floats. */

@@ -62,6 +62,7 @@ typedef enum mst_server_event_kind {
     MST_SERVER_DEATH,    /* it is lost: role, index, text */
     MST_SERVER_STOP,     /* that process received a stop signal, which ends the job: role, index */
     MST_SERVER_RECORD,   /* a record of another process: record */
+    MST_SERVER_RESTORED, /* all successors of lost servers have their floats. No read follows. */
 } mst_server_event_kind;
 
 /* Pointers are valid during the call only. */
@@ -90,6 +91,9 @@ typedef struct mst_server_checkpoint {
     mst_status (*write)(void *arg, uint32_t slot, uint64_t first, uint64_t count, const float *data);
     /* keep: false discards it, because earlier weights evaluated better, or floats are missing. */
     mst_status (*end)(void *arg, bool keep);
+    /* During training, a server that was lost is started again, `why`: opens the last checkpoint for read.
+     * *restore false: there is none. */
+    mst_status (*reopen)(void *arg, uint32_t server, const char *why, bool *restore);
     /* Reads floats [first, first + count) of the checkpoint that the run starts from. */
     mst_status (*read)(void *arg, uint32_t slot, uint64_t first, uint64_t count, float *out);
 } mst_server_checkpoint;
@@ -131,6 +135,7 @@ struct mst_server_options {
     uint32_t stop_grace_ms; /* within which the job ends after a stop request */
     unsigned n_threads;     /* apply threads */
     mst_mode mode;
+    bool recover_share; /* async, ssp: the loss of a server costs only its share */
     uint32_t quorum;    /* sync: pushes that close a step; n_workers: all */
     bool all_begin;     /* training begins when all workers have joined, whatever the quorum */
     bool elastic;       /* workers may leave while the job continues; n_workers: at most */

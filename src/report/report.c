@@ -116,23 +116,30 @@ static void report_add_lost(const mst_run_data *run, mst_string *out)
     }
 }
 
-/* Steps that were done and lost, because the job continued from a checkpoint. */
+/* Steps that were done and lost, because the job, or one of its servers, continued from a checkpoint. */
 static void report_add_losses(const mst_run_data *run, mst_string *out)
 {
+    static const char *const what[] = {"It continued from a checkpoint",
+                                       "A server continued from a checkpoint"};
     const json_t *losses = json_object_get(run->manifest, "losses");
-    double steps = 0, rows = 0;
-    char a[40], b[40], times[40];
-    size_t n = json_array_size(losses);
-    for (size_t i = 0; i < n; i++) {
-        steps += mst_json_real(json_array_get(losses, i), "steps");
-        rows += mst_json_real(json_array_get(losses, i), "rows");
+    for (int share = 0; share < 2; share++) {
+        double steps = 0, rows = 0;
+        size_t n = 0;
+        char a[40], b[40], times[40];
+        for (size_t i = 0; i < json_array_size(losses); i++) {
+            const json_t *loss = json_array_get(losses, i);
+            if ((json_object_get(loss, "server") != NULL) != (share == 1))
+                continue;
+            steps += mst_json_real(loss, "steps");
+            rows += mst_json_real(loss, "rows");
+            n++;
+        }
+        snprintf(times, sizeof times, n == 1 ? "once" : "%zu times", n);
+        if (n > 0)
+            mst_string_format(out, " %s %s after a loss: %s steps (%s rows) were lost%s.", what[share], times,
+                              mst_figure_count(steps, a), mst_figure_count(rows, b),
+                              share == 1 ? " in its weights" : " and trained again");
     }
-    snprintf(times, sizeof times, n == 1 ? "once" : "%zu times", n);
-    if (n > 0)
-        mst_string_format(out,
-                          " It continued from a checkpoint %s after a loss: %s steps (%s rows) were lost and "
-                          "trained again.",
-                          times, mst_figure_count(steps, a), mst_figure_count(rows, b));
 }
 
 void mst_report_summary(const mst_report *self, size_t run, mst_string *out)

@@ -19,6 +19,13 @@ typedef enum mst_shard_kind {
     MST_SHARD_LOCAL,
 } mst_shard_kind;
 
+/* --recover. */
+typedef enum mst_recover_kind {
+    MST_RECOVER_AUTO,
+    MST_RECOVER_ALL,
+    MST_RECOVER_SHARE,
+} mst_recover_kind;
+
 /* The progress of a training. */
 typedef struct mst_progress {
     uint64_t steps, rows;     /* over the whole training */

@@ -163,6 +163,14 @@ const mst_option mst_strategy_option_table[] = {
              "index, IDX), otherwise static; static: each worker takes every N-th block of the files; local: "
              "each worker takes all rows of its own files.",
      .needs = {{PS_ONLY}}},
+    {.name = "recover",
+     .type = MST_OPTION_CHOICE,
+     .offset = FIELD(recover),
+     .fallback = "auto",
+     .choices = "auto|all|share",
+     .help = "The weights that return to the last checkpoint when a server is lost. all: those of the whole "
+             "job; share: those of that server (async, ssp). auto: all in sync, otherwise share.",
+     .needs = {{PS_ONLY}}},
     {.name = "on-nan",
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(on_nan),

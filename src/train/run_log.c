@@ -89,7 +89,7 @@ static json_t *run_log_result_json(const mst_result *r)
     return json;
 }
 
-static mst_status run_log_write_manifest(mst_run_log *self, const char *state)
+mst_status mst_run_log_write_manifest(mst_run_log *self, const char *state)
 {
     const mst_train_status *s = &self->status;
     json_t *m = self->manifest;
@@ -177,7 +177,7 @@ mst_status mst_run_log_open(mst_run_log *self, json_t *entries)
         st = mst_run_log_record_loss(self, before, &recorded);
     json_decref(before);
     TRY(st);
-    TRY(run_log_write_manifest(self, "running"));
+    TRY(mst_run_log_write_manifest(self, "running"));
     mst_run_log_report_new_data(self);
     self->opened_steps = self->progress.steps;
     mst_run_log_schedule(self, &self->eval_due);
@@ -386,7 +386,7 @@ mst_status mst_run_log_finish(mst_run_log *self, mst_end end, mst_train_summary 
     if (failed)
         json_object_set_new(self->manifest, "error", json_string(mst_end_text(end)));
     run_log_end_observer(self, end != MST_END_STOPPED, failed, mst_end_text(end));
-    TRY(run_log_write_manifest(self, failed ? "failed" : end == MST_END_STOPPED ? "stopped" : "done"));
+    TRY(mst_run_log_write_manifest(self, failed ? "failed" : end == MST_END_STOPPED ? "stopped" : "done"));
     run_log_close(self);
     return MST_OK;
 }
@@ -417,7 +417,7 @@ mst_status mst_run_log_give_up(mst_run_log *self, mst_status st)
         !mst_run_replaces_result(self->run)) {
         mst_run_settle(self->run);
         json_object_set_new(self->manifest, "error", mst_json_text(error.text));
-        run_log_write_manifest(self, "failed");
+        mst_run_log_write_manifest(self, "failed");
         run_log_add_resume_hint(self, &error);
     } else if (self->run != NULL) {
         mst_checkpointer_destroy(self->save.checkpointer);

@@ -57,6 +57,10 @@ bool mst_run_log_has_new_data(const mst_run_log *self); /* resumed with other da
  * rows; rows 0: not known. The run continues its piece of the history. */
 void mst_run_log_lost(mst_run_log *self, uint64_t steps, uint64_t rows, const char *why);
 
+/* During training: the weights of a server return to those of that step and row, `why`. */
+mst_status mst_run_log_lost_share(mst_run_log *self, uint32_t server, uint64_t step, uint64_t rows,
+                                  const char *why);
+
 /* Opens the run directory and writes its manifest: version, time and host, then entries (borrowed; or NULL).
  * MST_EEXIST as mst_run_new. Intervals of evaluations and checkpoints count from here. Steps that a resumed
  * or continued run had done after its checkpoint are lost: the log, "losses" of the manifest and marks.csv

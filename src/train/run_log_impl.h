@@ -107,10 +107,11 @@ void mst_run_log_report_new_data(const mst_run_log *self);
 /* Records the steps after the present one that the run had done: `recorded` is the end of metrics.csv.
  * before: the last manifest, or NULL. */
 mst_status mst_run_log_record_loss(mst_run_log *self, const json_t *before, const mst_reached *recorded);
-/* An entry of "losses" as a sentence without a full stop. */
-void mst_run_log_describe_loss(const json_t *loss, char *out, size_t size);
 /* Losses as text for TensorBoard. */
 void mst_run_log_observe_losses(mst_run_log *self);
+
+/* Writes manifest.json with the progress of the run. */
+mst_status mst_run_log_write_manifest(mst_run_log *self, const char *state);
 
 /* A mark "step N" of the run as a whole. */
 void mst_run_log_mark_step(mst_run_log *self, const char *kind, uint64_t step);

@@ -265,6 +265,26 @@ mst_status mst_training_read_start(mst_training *self, uint32_t slot, uint64_t f
     return MST_OK;
 }
 
+mst_status mst_training_reopen_start(mst_training *self, mst_checkpoint_meta *meta)
+{
+    const char *run = mst_run_log_path(self->log);
+    char *path = NULL;
+    bool best;
+    mst_checkpoint_meta ignored = {0};
+    mst_training_close_start(self);
+    mst_status st = run != NULL ? mst_checkpoint_find(run, &path) : MST_EINPUT;
+    bool own = st == MST_OK;
+    if (st == MST_EINPUT && self->options.init_from != NULL)
+        st = mst_checkpoint_find_model(self->options.init_from, false, &path, &best);
+    else if (st == MST_EINPUT)
+        st = MST_OK;
+    if (st == MST_OK && path != NULL)
+        st = training_use_start(self, path, own ? meta : &ignored, START_OPEN, own);
+    mst_checkpoint_meta_fini(&ignored);
+    mst_free(path);
+    return st;
+}
+
 void mst_training_close_start(mst_training *self)
 {
     mst_checkpoint_close(self->start);

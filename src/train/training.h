@@ -86,6 +86,9 @@ mst_status mst_training_start_log(mst_training *self, json_t **plan);
 mst_status mst_training_read_start(mst_training *self, uint32_t slot, uint64_t first, uint64_t count,
                                    float *out);
 void mst_training_close_start(mst_training *self);
+/* During training: opens the last checkpoint of the run, or that of --init-from, as self->start; without any
+ * it stays NULL. meta: zeroes, or of a checkpoint of the run; the caller drops the references. */
+mst_status mst_training_reopen_start(mst_training *self, mst_checkpoint_meta *meta);
 
 /* ---- processes with a run log ---- */
 

@@ -54,3 +54,33 @@ heals 1 --checkpoint-every $every
 heals 1
 heals 0 --checkpoint-every $every
 heals 0
+
+# ---- async: only the share of the lost server returns to the last checkpoint ----
+# recovers RECOVER PATTERN ARGS...: server 1 dies and is started again; server 0 logs the pattern.
+recovers() {
+  local recover=$1 pattern=$2
+  shift 2
+  rm -rf run
+  local args="c.cache --batch 2 --mode async $endless --start-timeout 60 --test t.cache --eval-every $every --json --run run $*"
+  [ "$recover" = auto ] || args+=" --recover $recover"
+  job 2 2 $args
+  for i in 0 1; do wait_for s0 "worker $i .*takes part"; done
+  wait_for s0 'step .* test +loss'
+  [ $# = 0 ] || until_true 20 "no checkpoint" saved
+  killed s1
+  server 1 $args
+  wait_for s0 "$pattern" 60
+  continues "the job does not continue after server 1 was started again"
+  stops s1 w0 w1
+  grep -q '"losses": \[' run/manifest.json || fail "the manifest does not state the loss"
+  completes 2 2
+}
+recovers all 'warning: server 1 .*; the run continues from step [0-9,]+, and [0-9,]+ steps \([0-9,]+ rows\) are lost and trained again' \
+  --checkpoint-every $every
+# Where nothing was saved, the share returns to the weights that training began with. A checkpoint that is under way needs the lost
+# server, and the whole job rolls back: with --checkpoint-every 1s that is rare, and the test repeats it.
+share='the weights of server 1 return to step [0-9,]+, and [0-9,]+ steps \([0-9,]+ rows\) are lost there'
+recovers auto "warning: server 1 was started again; $share"
+grep -q '"server": 1' run/manifest.json || fail "the manifest does not name the server whose weights are lost"
+! grep -q 'joining the job again' s0.log || fail "server 0 starts again"
+recovers auto "$share|the run continues from step" --checkpoint-every 1s
