@@ -76,10 +76,13 @@ same "steps" "$(field out steps | head -n 1)" 400
 same "rows" "$(field out rows | head -n 1)" 40000
 holds "test loss, async" "$(difference "$(field out test_loss)" "$async") < 0.005"
 
-# A cut during the run. Both sides detect it, and the job continues to its end without that worker.
+# A cut during the run. Both sides detect it. A synchronous step waits for the worker, which joins again when the link is back;
+# an asynchronous job continues to its end without it.
 for mode in sync async; do
   rm -rf run
-  job --seconds 6 --mode $mode --peer-timeout 2 --no-save &
+  seconds=6
+  [ $mode = async ] || seconds=12
+  job --seconds $seconds --mode $mode --peer-timeout 2 --no-save &
   launch=$!
   for ((i = 0; i < 600; i++)); do
     ! [ -s run/metrics.csv ] || [ "$(wc -l <run/metrics.csv)" -lt 2 ] || ! grep -q 'worker 3 .* takes part' err || break
@@ -89,14 +92,27 @@ for mode in sync async; do
   begun=$(tail -n 1 run/metrics.csv | cut -d , -f 1)
   cut=$EPOCHREALTIME
   "$netlab" --name "$lab" cut 4
+  if [ $mode = sync ]; then
+    for ((i = 0; i < 600; i++)); do
+      ! grep -q 'the next step waits for worker 3' err || break
+      kill -0 $launch 2>/dev/null || fail "$mode: the job ended without worker 3"
+      sleep 0.02
+    done
+    "$netlab" --name "$lab" heal 4
+  fi
   wait $launch || fail "$mode: the job failed after the cut"
   for name in "server 0 | muster: warning: worker 3 " "worker 3 | muster: warning: server 0 "; do
     noticed=$(grep -F "$name" err | grep 'has been silent for .* (peer timeout 2.0 s)' | cut -d ' ' -f 1)
     [ -n "$noticed" ] || fail "$mode: a side has not noticed the cut: $name"
     holds "$mode: seconds until the cut was noticed ($name)" "$noticed - $cut > 1 && $noticed - $cut < 5"
   done
-  grep -q 'worker 3 was lost (exit 3: ' err || fail "$mode: the last line does not tell who was lost"
-  same "$mode: states" "$(field out state | tr '\n' ' ')" "done done done lost done "
+  if [ $mode = sync ]; then
+    grep -q 'server 0 | worker 3 .* takes part again' err || fail "$mode: the worker has not joined again"
+    same "$mode: states" "$(field out state | tr '\n' ' ')" "done done done done done "
+  else
+    grep -q 'worker 3 was lost (exit 3: ' err || fail "$mode: the last line does not name the lost worker"
+    same "$mode: states" "$(field out state | tr '\n' ' ')" "done done done lost done "
+    "$netlab" --name "$lab" heal 4
+  fi
   holds "$mode: steps after the cut" "$(field out steps | head -n 1) > $begun + 100"
-  "$netlab" --name "$lab" heal 4
 done
