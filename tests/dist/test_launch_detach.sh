@@ -138,6 +138,17 @@ touch go
 expect 0 launch --attach "$job"
 rm go
 
+# With real processes: the added worker takes part.
+unset MUSTER_LAUNCH_BINARY
+"$muster" data gen criteo --rows 2000 --out c.cache >gen.log 2>&1
+expect 0 launch --detach --job "$job" --logs none -- train c.cache --elastic --mode async --epochs 0 --seconds 600 --run run
+wait_for 20 grep -q "server 0 | worker 0 .* takes part" "$state/$job/output"
+expect 0 launch --add 1 --job "$job"
+wait_for 20 grep -q "server 0 | worker 1 .* takes part" "$state/$job/output"
+expect 0 stop "$job"
+nothing_left
+export MUSTER_LAUNCH_BINARY=$work/play
+
 # ---- a job with a terminal ----
 export PLAY='echo up; until [ -e go ]; do sleep 0.02; done'
 "$muster" launch --job "$job" --logs none -- train >out2 2>err2 </dev/null &
