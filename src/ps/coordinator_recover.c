@@ -5,6 +5,7 @@
  * successor has its floats. No cut begins meanwhile. An evaluation that is under way is repeated. A
  * checkpoint that is under way needs the lost server, so that the whole job rolls back instead. */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -95,6 +96,12 @@ void mst_recover_begin(mst_server *s, uint32_t server, const char *why)
         co->cuts.eval_due = true;
     }
     recover_settle_workers(s, server);
+    /* they lose the server too: they join again without waiting for the reason */
+    mst_error again = {.code = MST_EAGAIN};
+    snprintf(again.text, sizeof again.text, "%s", why);
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        if (s->workers[w].peer != MST_PEER_NONE)
+            (void)mst_ps_send_error(s->net, s->workers[w].peer, MST_PS_END, &again);
 }
 
 mst_status mst_recover_open(mst_server *s, uint32_t server, bool *restore)
