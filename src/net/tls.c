@@ -220,6 +220,7 @@ mst_status mst_tls_new(mst_tls_keys *keys, int fd, bool dialer, const uint8_t *r
     s->ssl = SSL_new(keys->context);
     bio = s->ssl != NULL ? BIO_new(keys->method) : NULL;
     if (s->buffer == NULL || bio == NULL) {
+        BIO_free(bio);
         mst_tls_destroy(s);
         return mst_fail_memory();
     }
