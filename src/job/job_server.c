@@ -341,6 +341,9 @@ static void server_job_event(void *arg, const mst_server_event *event)
     case MST_SERVER_DEATH:
         server_job_mark(job, event, "death");
         break;
+    case MST_SERVER_SLOW:
+        server_job_mark(job, event, "slow");
+        break;
     case MST_SERVER_STOP:
         if (stopped_by[0] == '\0')
             snprintf(stopped_by, sizeof job->summary->stopped_by, "%s %u", mst_role_name(event->role),

@@ -336,6 +336,7 @@ mst_status mst_coordinator_tick(mst_server *s)
     if (coordinator_stop_requested(s))
         TRY(mst_coordinator_stop(s));
     TRY(mst_pace_check_stalls(s));
+    mst_stragglers_check(s);
     mst_deadlines_check(s);
     mst_recover_check(s);
     return mst_coordinator_advance(s);

@@ -5,6 +5,7 @@
  *   coordinator_members   joins, admission, set-up of the other servers, losses
  *   coordinator_rows      the rows of every worker
  *   coordinator_pace      counts of pushes; the quorum; workers that are ahead or stalled
+ *   coordinator_stragglers  workers that are slow for long
  *   coordinator_cuts      evaluations and checkpoints
  *   coordinator_deadlines time limits of workers, and of the job after a stop request
  *   coordinator_recover   a lost server whose share alone returns to the last checkpoint */

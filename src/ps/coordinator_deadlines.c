@@ -14,7 +14,7 @@ static void deadlines_drop(mst_server *s, uint32_t worker, const char *what, uin
 {
     char why[160];
     snprintf(why, sizeof why, "it has not %s within %.1f s", what, 1e-9 * (double)limit_ns);
-    mst_server_expel(s, worker, why);
+    mst_server_refuse_worker(s, worker, why);
 }
 
 /* Workers that are connected and do not join. */

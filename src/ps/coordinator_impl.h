@@ -8,6 +8,7 @@
 #include "ps/coordinator_pace.h"
 #include "ps/coordinator_recover.h"
 #include "ps/coordinator_rows.h"
+#include "ps/coordinator_stragglers.h"
 #include "ps/server_impl.h"
 
 typedef enum mst_job_phase {
@@ -35,6 +36,7 @@ struct mst_coordinator {
     mst_join_state joins;
     mst_job_rows rows;
     mst_job_pace pace;
+    mst_job_stragglers stragglers;
     mst_cut_plan cuts;
     mst_job_deadlines deadlines;
     mst_job_recover recover;

@@ -14,6 +14,7 @@
 #include <jansson.h>
 
 #include "ps/coordinator.h"
+#include "ps/coordinator_stragglers.h"
 #include "ps/float_cursor.h"
 
 #define MST_SERVER_WORDS MST_WORKER_WORDS /* a cluster has at most as many servers as workers */
@@ -43,6 +44,8 @@ typedef struct mst_job_member {
     bool no_rows_in_epoch; /* async streams: a whole epoch had no rows */
     uint64_t epoch, granted;
     uint64_t rows_before; /* rows at the end of the last epoch */
+    /* coordinator_stragglers.c */
+    mst_straggler straggler;
     /* coordinator_pace.c */
     uint64_t steps, rows, dropped_steps, dropped_rows;
     uint64_t pushed_ns; /* time of its last push */

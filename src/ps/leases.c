@@ -35,7 +35,8 @@ struct mst_leases {
     uint64_t next_epoch, next_position; /* rows from here on are in no range yet */
     uint64_t leased_steps, leased_rows;
     ranges pool;
-    ranges *held;         /* n_workers */
+    ranges *held;         /* n_workers, as the next */
+    uint64_t *most_rows;  /* of a lease */
     uint64_t first_epoch; /* epochs before it are done */
     uint64_t *done;       /* rows done of epochs first_epoch, first_epoch + 1, ... */
     size_t n_done, done_capacity;
@@ -79,10 +80,13 @@ static mst_status leases_new(const mst_lease_options *options, mst_leases **out)
     uint64_t leases = options->segment_rows / self->options.lease_rows;
     self->options.segment_rows = (leases ? leases : 1) * self->options.lease_rows;
     self->held = mst_calloc(options->n_workers, sizeof *self->held);
-    if (self->held == NULL) {
+    self->most_rows = mst_calloc(options->n_workers, sizeof *self->most_rows);
+    if (self->held == NULL || self->most_rows == NULL) {
         mst_leases_destroy(self);
         return mst_fail_memory();
     }
+    for (uint32_t w = 0; w < options->n_workers; w++)
+        self->most_rows[w] = self->options.lease_rows;
     *out = self;
     return MST_OK;
 }
@@ -113,6 +117,7 @@ void mst_leases_destroy(mst_leases *self)
     for (uint32_t w = 0; self->held != NULL && w < self->options.n_workers; w++)
         mst_free(self->held[w].items);
     mst_free(self->held);
+    mst_free(self->most_rows);
     mst_free(self->pool.items);
     mst_free(self->done);
     mst_free(self);
@@ -209,7 +214,7 @@ mst_status mst_leases_take(mst_leases *self, uint32_t worker, mst_lease *out, bo
     if (at == SIZE_MAX)
         return MST_OK;
     range *from = &self->pool.items[at];
-    uint64_t rows = leases_rows_of(&from->lease), most = self->options.lease_rows;
+    uint64_t rows = leases_rows_of(&from->lease), most = self->most_rows[worker];
     uint64_t steps_left = self->options.steps - self->leased_steps,
              rows_left = self->options.rows - self->leased_rows;
     most = steps_left < most / self->options.batch ? steps_left * self->options.batch : most;
@@ -227,6 +232,12 @@ mst_status mst_leases_take(mst_leases *self, uint32_t worker, mst_lease *out, bo
     *out = lease.lease;
     *got = true;
     return MST_OK;
+}
+
+void mst_leases_shrink(mst_leases *self, uint32_t worker, double share)
+{
+    uint64_t batches = (uint64_t)(share * (double)self->options.lease_rows) / self->options.batch;
+    self->most_rows[worker] = (batches > 0 ? batches : 1) * self->options.batch;
 }
 
 /* ---- giving back ---- */

@@ -47,6 +47,8 @@ mst_status mst_leases_take(mst_leases *self, uint32_t worker, mst_lease *out, bo
 /* The worker has trained on the next `rows` rows of its oldest lease(s). Rows it holds no lease for are
  * ignored (they were taken back) and returned as repeats. */
 uint64_t mst_leases_done(mst_leases *self, uint32_t worker, uint64_t rows);
+/* Further leases of the worker have this share of the usual rows, at least a batch. */
+void mst_leases_shrink(mst_leases *self, uint32_t worker, double share);
 /* Takes back the rows that the worker has not done, which are leased again first. *rows: how many. */
 mst_status mst_leases_return(mst_leases *self, uint32_t worker, uint64_t *rows);
 

@@ -151,6 +151,7 @@ static void peers_lose_worker(mst_server *s, uint32_t worker, const mst_net_loss
 {
     s->workers[worker].peer = MST_PEER_NONE;
     s->workers[worker].drain_ns = 0;
+    s->workers[worker].marker = 0;
     s->workers[worker].fault = NULL;
     s->workers[worker].n_nan = 0;
     s->workers[worker].largest = 0;

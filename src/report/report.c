@@ -116,6 +116,16 @@ static void report_add_lost(const mst_run_data *run, mst_string *out)
     }
 }
 
+/* Workers that were slow for long, with the likely reason. */
+static void report_add_slow(const mst_run_data *run, mst_string *out)
+{
+    for (size_t i = 0; i < run->marks.n_rows; i++) {
+        mst_mark_line m = mst_run_data_mark(run, i);
+        if (strcmp(m.kind, "slow") == 0)
+            mst_string_format(out, " %s was slow: %s.", m.process, m.text);
+    }
+}
+
 /* Steps that were done and lost, because the job, or one of its servers, continued from a checkpoint. */
 static void report_add_losses(const mst_run_data *run, mst_string *out)
 {
@@ -175,6 +185,7 @@ void mst_report_course(const mst_report *self, size_t run, mst_string *out)
     else if (f->end[0] != '\0')
         mst_string_format(out, " It ended: %s.", f->end);
     report_add_lost(data, out);
+    report_add_slow(data, out);
     report_add_losses(data, out);
     if (!isnan(f->test_accuracy))
         mst_string_format(out, " The %s error is %s%%", f->set,

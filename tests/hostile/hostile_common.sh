@@ -53,6 +53,7 @@ attack() {
   else # the next step waits for a worker in its place
     ended w1
     worker 1 $all
+    until_true 20 "worker 1 does not take part after $command" eval '[ "$(grep -c "worker 1 .*takes part" s0.log)" -ge 2 ]'
     continues "the job does not continue after $command"
     stops s1 w0 w1
   fi
