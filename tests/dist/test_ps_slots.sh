@@ -41,11 +41,11 @@ for m in 1 2; do
     kill -KILL "${pid_of[w$w]}" 2>/dev/null || true
     wait "${pid_of[w$w]}" 2>/dev/null || true
     kills=$((kills + 1))
-    [ $kills -lt 60 ] || break
     worker $w $common
     until_true 20 "worker $w does not take part again" eval \
       "gone s0 || [ \$(grep -c 'worker $w .*takes part' s0.log) -gt \$(cat joined.$w 2>/dev/null || echo 1) ]"
     grep -c "worker $w .*takes part" s0.log >joined.$w
+    [ $kills -lt 40 ] || break
   done
   ends_all 0 $servers
   rm -f joined.*
