@@ -1,7 +1,7 @@
 # A worker that is killed after it has sent its gradient for a synchronous step to one of two servers: the gradient counts
 # on both or on none, and the result is bit for bit that of a run without the fault.
 . "$(dirname "$0")/hostile_common.sh"
-all="c.cache --epochs 2 --batch 10 --start-timeout 20 --json --run run --mode sync --test t.cache"
+all="c.cache --epochs $((2 * slack)) --batch 10 --start-timeout 20 --json --run run --mode sync --test t.cache"
 parts() {
   cat run/checkpoints/"$(ls run/checkpoints | sort | tail -n 1)"/part-*.safetensors
 }
