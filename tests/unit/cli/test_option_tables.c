@@ -195,10 +195,9 @@ static void expect_fact(unsigned fact, const char *want)
 static void test_facts(void **state)
 {
     (void)state;
-    expect_fact(
-        MST_OPTION_NOT_RESUMED,
-        "run resume resume-data fail-if-done overwrite init-from force config dry-run json quiet role "
-        "index cluster mpi-plugin files");
+    expect_fact(MST_OPTION_NOT_RESUMED,
+                "run resume resume-data fail-if-done overwrite init-from force tls config dry-run json quiet "
+                "role index cluster mpi-plugin files");
     expect_fact(MST_OPTION_NOT_RECORDED,
                 "run resume resume-data fail-if-done overwrite config dry-run json quiet role index cluster "
                 "mpi-plugin files");
@@ -210,12 +209,12 @@ static void test_facts(void **state)
     expect_fact(MST_OPTION_LIMIT, "epochs steps rows seconds until");
     expect_fact(MST_OPTION_OF_FILE, "format labels");
     expect_fact(MST_OPTION_OF_SHAPE, "features classes");
-    expect_fact(MST_OPTION_IF_GIVEN, "epochs lr");
+    expect_fact(MST_OPTION_IF_GIVEN, "epochs lr tls");
     /* All processes of a job agree on the rest. */
     const char *shared =
         "strict-features seed valid-seed shuffle-rows observe resources-every trace trace-steps "
         "mode batch global-batch lr-scale quorum staleness pipeline wire dense-model part shard "
-        "reduction";
+        "reduction elastic recover on-nan";
     for (const char *at = shared; *at != '\0'; at += strspn(at, " ")) {
         char name[64];
         size_t n = strcspn(at, " ");
