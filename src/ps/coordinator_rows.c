@@ -64,7 +64,7 @@ mst_status mst_rows_choose(mst_server *s, const json_t *join)
 
 /* ---- slices ---- */
 
-static mst_slice *rows_planned(mst_coordinator *co, uint64_t step)
+static mst_lease *rows_planned(mst_coordinator *co, uint64_t step)
 {
     return &co->rows.planned[step % (MST_AHEAD + 2)];
 }
@@ -74,13 +74,16 @@ static void rows_plan(mst_server *s, uint64_t step)
 {
     mst_coordinator *co = s->co;
     while (co->rows.n_planned < step && !co->rows.no_more) {
-        mst_slice slice;
-        if (co->phase != MST_JOB_RUN || !mst_slices_next(&co->rows.slices, &slice)) {
+        mst_lease slice;
+        bool got = false;
+        mst_status st = co->phase == MST_JOB_RUN ? mst_leases_take(co->rows.slices, 0, &slice, &got) : MST_OK;
+        if (st != MST_OK)
+            mst_server_fail(s, st);
+        if (!got) {
             co->rows.no_more = true;
             return;
         }
-        *rows_planned(co, slice.step) = slice;
-        co->rows.n_planned = slice.step;
+        *rows_planned(co, ++co->rows.n_planned) = slice;
     }
 }
 
@@ -88,7 +91,7 @@ static mst_work rows_slice_work(mst_server *s, uint32_t worker, uint64_t step)
 {
     mst_coordinator *co = s->co;
     rows_plan(s, step);
-    const mst_slice *p = rows_planned(co, step);
+    const mst_lease *p = rows_planned(co, step);
     if (step > co->rows.n_planned)
         return (mst_work){.kind = MST_WORK_WAIT};
     return (mst_work){.kind = MST_WORK_SLICE,
@@ -292,35 +295,27 @@ mst_status mst_rows_begin(mst_server *s)
     uint64_t epoch_rows = co->progress.epoch_rows;
     for (uint32_t w = 0; w < s->options.n_workers; w++)
         co->members[w].epoch = start->at.epoch;
-    if (co->rows.sharding == MST_SHARDING_SLICES) {
-        co->rows.slices = (mst_slices){.epoch_rows = epoch_rows,
-                                       .batch = s->options.global_batch,
-                                       .epochs = start->limit_epochs,
-                                       .steps = start->limit_steps,
-                                       .rows = start->limit_rows,
-                                       .step = start->at.steps,
-                                       .done_rows = start->at.rows,
-                                       .epoch = start->at.epoch,
-                                       .position = start->at.position};
-        co->rows.n_planned = start->at.steps;
-        return MST_OK;
-    }
     if (rows_streams(co)) {
         co->rows.granted_steps = start->at.steps;
         co->rows.granted_rows = start->at.rows;
         return MST_OK;
     }
+    bool slices = co->rows.sharding == MST_SHARDING_SLICES;
+    uint32_t batch = slices ? s->options.global_batch : s->options.batch;
     mst_lease_options options = {.epoch_rows = epoch_rows,
-                                 .batch = s->options.batch,
-                                 .lease_rows = rows_lease_rows(s),
-                                 .segment_rows = s->options.shuffle_rows,
-                                 .n_workers = s->options.n_workers,
+                                 .batch = batch,
+                                 .lease_rows = slices ? batch : rows_lease_rows(s),
+                                 .segment_rows = slices ? batch : s->options.shuffle_rows,
+                                 .n_workers = slices ? 1 : s->options.n_workers,
                                  .epochs = start->limit_epochs,
                                  .steps = rows_left_of(start->limit_steps, start->at.steps),
                                  .rows = rows_left_of(start->limit_rows, start->at.rows)};
+    mst_leases **out = slices ? &co->rows.slices : &co->rows.leases;
     json_t *leases = json_object_get(plan, "leases");
-    return leases != NULL ? mst_leases_resume(&options, leases, &co->rows.leases)
-                          : mst_leases_new(&options, start->at.epoch, start->at.position, &co->rows.leases);
+    co->rows.n_planned = start->at.steps;
+    co->rows.scattered = leases != NULL;
+    return leases != NULL ? mst_leases_resume(&options, leases, out)
+                          : mst_leases_new(&options, start->at.epoch, start->at.position, out);
 }
 
 mst_status mst_rows_wanted(mst_server *s, uint32_t worker, const mst_message *m)
@@ -361,10 +356,9 @@ void mst_rows_closed(mst_server *s, uint64_t step)
     mst_coordinator *co = s->co;
     if (co->rows.sharding != MST_SHARDING_SLICES)
         return;
-    const mst_slice *p = rows_planned(co, step);
-    bool whole = p->to == co->rows.slices.epoch_rows;
-    co->progress.epoch = p->epoch + whole;
-    co->progress.position = whole ? 0 : p->to;
+    const mst_lease *p = rows_planned(co, step);
+    mst_leases_done(co->rows.slices, 0, p->to - p->from);
+    mst_leases_position(co->rows.slices, &co->progress.epoch, &co->progress.position);
 }
 
 mst_status mst_rows_lost(mst_server *s, uint32_t worker)
@@ -444,12 +438,13 @@ bool mst_rows_finished(const mst_server *s)
 json_t *mst_rows_json(const mst_server *s)
 {
     const mst_coordinator *co = s->co;
-    if (co->rows.leases != NULL)
-        return json_pack("{s:o}", "leases", mst_leases_json(co->rows.leases));
-    return json_object();
+    const mst_leases *left = co->rows.scattered ? co->rows.slices : NULL; /* others are at a position */
+    left = co->rows.leases != NULL ? co->rows.leases : left;
+    return left != NULL ? json_pack("{s:o}", "leases", mst_leases_json(left)) : json_object();
 }
 
 void mst_rows_fini(mst_job_rows *self)
 {
     mst_leases_destroy(self->leases);
+    mst_leases_destroy(self->slices);
 }

@@ -1,16 +1,16 @@
 /* The rows of every worker.
  *
- * Slices: synchronous steps over data with random access. Steps are planned MST_AHEAD beyond the last one
- * that closed; every worker, by its index, has a fixed share, which its successor takes over; the work item
- * for step t + 3 travels with the answer to t, so that rows of t + 2 can be prepared while the pull for t + 1
- * travels with the push of t. Leases: short ranges of rows, on request (leases.h). Static and local: every
- * worker reads its own stream and is granted numbers of rows, so that limits hold. */
+ * Slices: synchronous steps over data with random access: leases of one global batch each, which all workers
+ * share. Steps are planned MST_AHEAD beyond the last one that closed; every worker, by its index, has a fixed
+ * share, which its successor takes over; the work item for step t + 3 travels with the answer to t, so that
+ * rows of t + 2 can be prepared while the pull for t + 1 travels with the push of t. Leases: short ranges of
+ * rows, on request (leases.h). Static and local: every worker reads its own stream and is granted numbers of
+ * rows, so that limits hold. */
 #ifndef MST_PS_COORDINATOR_ROWS_H
 #define MST_PS_COORDINATOR_ROWS_H
 
 #include "ps/leases.h"
 #include "ps/server_steps.h"
-#include "ps/slices.h"
 
 /* Synchronous steps that workers have received beyond the one that closed last: the one they compute, the one
  * whose weights are arriving, and the one whose rows are being prepared. */
@@ -25,10 +25,11 @@ typedef enum mst_sharding {
 
 typedef struct mst_job_rows {
     mst_sharding sharding;
-    mst_slices slices;
-    mst_slice planned[MST_AHEAD + 2]; /* steps that workers have received, by step number */
+    mst_leases *slices;               /* as of one worker; NULL: other sharding */
+    mst_lease planned[MST_AHEAD + 2]; /* steps that workers have received, by step number */
     uint64_t n_planned;               /* the newest */
     bool no_more;                     /* nothing follows it */
+    bool scattered; /* the run was resumed with rows left in several places, which checkpoints list */
     mst_leases *leases;
     uint64_t granted_steps, granted_rows; /* streams */
     uint64_t repeats;                     /* rows trained on twice */

@@ -96,6 +96,10 @@ mst_status mst_leases_new(const mst_lease_options *options, uint64_t epoch, uint
 {
     mst_leases *self = NULL;
     TRY(leases_new(options, &self));
+    if (position >= options->epoch_rows) { /* an epoch's end is the next one's beginning */
+        epoch++;
+        position = 0;
+    }
     self->next_epoch = self->first_epoch = epoch;
     self->next_position = position;
     if (position > 0) {

@@ -5,7 +5,7 @@
  * Leases are whole batches of the epoch's order of rows, so that a single worker takes the same batches as
  * local training. A worker receives the rows after its last ones while its segment has some (about a shuffle
  * window, so that a worker's feed stays in one window), then a segment of its own, then rows of another
- * worker's segment.
+ * worker's segment. The slices of synchronous steps are leases of one global batch, taken as of one worker.
  *
  * Thread: one. */
 #ifndef MST_PS_LEASES_H

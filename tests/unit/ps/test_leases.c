@@ -360,6 +360,92 @@ static void foreign_json_is_refused(void **state)
     refuse(&options, "{\"next\": [0, 50], \"todo\": [[0, 0, 10], [0, 20, 30], [0, 0, 10]]}", "overlap");
 }
 
+/* ---- slices: leases of one batch, taken as of one worker ---- */
+
+static mst_leases *made_slices(mst_lease_options o, uint64_t epoch, uint64_t position)
+{
+    mst_leases *slices = NULL;
+    o.lease_rows = o.segment_rows = o.batch;
+    o.n_workers = 1;
+    assert_int_equal(mst_leases_new(&o, epoch, position, &slices), MST_OK);
+    return slices;
+}
+
+static void expect_slice(mst_leases *slices, uint64_t epoch, uint64_t from, uint64_t to)
+{
+    mst_lease got;
+    bool any;
+    assert_int_equal(mst_leases_take(slices, 0, &got, &any), MST_OK);
+    assert_true(any);
+    assert_int_equal(got.epoch, epoch);
+    assert_int_equal(got.from, from);
+    assert_int_equal(got.to, to);
+}
+
+static void expect_no_slice(mst_leases *slices)
+{
+    mst_lease got;
+    bool any;
+    assert_int_equal(mst_leases_take(slices, 0, &got, &any), MST_OK);
+    assert_false(any);
+    mst_leases_destroy(slices);
+}
+
+static void slices_are_whole_batches_of_an_epoch(void **state)
+{
+    (void)state;
+    mst_lease_options o = {
+        .epoch_rows = 25, .batch = 10, .epochs = 2, .steps = UINT64_MAX, .rows = UINT64_MAX};
+    mst_leases *s = made_slices(o, 0, 0);
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+        expect_slice(s, epoch, 0, 10);
+        expect_slice(s, epoch, 10, 20);
+        expect_slice(s, epoch, 20, 25);
+    }
+    expect_no_slice(s);
+    s = made_slices(o, 1, 15);
+    expect_slice(s, 1, 15, 25);
+    expect_no_slice(s);
+    expect_no_slice(made_slices(o, 1, 25)); /* an epoch's end is the next one's beginning */
+    o.epochs = 9;
+    o.rows = 33;
+    s = made_slices(o, 0, 0);
+    expect_slice(s, 0, 0, 10);
+    expect_slice(s, 0, 10, 20);
+    expect_slice(s, 0, 20, 25);
+    expect_slice(s, 1, 0, 8);
+    expect_no_slice(s);
+}
+
+/* Rows that asynchronous workers left in several places are trained on once, and only they. */
+static void slices_take_what_is_left(void **state)
+{
+    (void)state;
+    mst_lease_options o = {.epoch_rows = 25,
+                           .batch = 10,
+                           .lease_rows = 10,
+                           .segment_rows = 10,
+                           .n_workers = 1,
+                           .epochs = 2,
+                           .steps = UINT64_MAX,
+                           .rows = UINT64_MAX};
+    mst_leases *s = NULL;
+    json_t *left = json_pack("{s:[i, i], s:[[i, i, i], [i, i, i]]}", "next", 1, 5, "todo", 0, 3, 6, 0, 8, 22);
+    assert_int_equal(mst_leases_resume(&o, left, &s), MST_OK);
+    json_decref(left);
+    expect_slice(s, 0, 3, 6);
+    expect_slice(s, 0, 8, 18);
+    uint64_t epoch, rows;
+    assert_int_equal(mst_leases_done(s, 0, 3), 0);
+    mst_leases_position(s, &epoch, &rows);
+    assert_int_equal(epoch, 0);
+    assert_int_equal(rows, 25 - 14);
+    expect_slice(s, 0, 18, 22);
+    expect_slice(s, 1, 5, 15);
+    expect_slice(s, 1, 15, 25);
+    expect_no_slice(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +454,8 @@ int main(void)
         cmocka_unit_test(one_alone_takes_all_in_order),
         cmocka_unit_test(workers_stay_where_they_are),
         cmocka_unit_test(foreign_json_is_refused),
+        cmocka_unit_test(slices_are_whole_batches_of_an_epoch),
+        cmocka_unit_test(slices_take_what_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
