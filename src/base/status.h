@@ -47,14 +47,14 @@ mst_status mst_vfail(mst_status code, const char *format, va_list args);
  * the signal; and a failure that began in another process ("worker 1" + ": no such file"). */
 mst_status mst_fail_lead(mst_status code, const char *lead, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-#ifdef __clang_analyzer__ /* lets it see that the code given is the code returned */
-#define mst_fail(code, ...)            ((mst_fail)(code, __VA_ARGS__), (code))
-#define mst_fail_lead(code, lead, ...) ((mst_fail_lead)(code, lead, __VA_ARGS__), (code))
-#endif
-
 /* Records that memory is short, with the size of the allocation that failed last on this thread, and returns
  * MST_ENOMEM. Defined beside the allocator (base/alloc.c). */
 mst_status mst_fail_memory(void);
+#ifdef __clang_analyzer__ /* lets it see that the code given is the code returned */
+#define mst_fail(code, ...)            ((mst_fail)(code, __VA_ARGS__), (code))
+#define mst_fail_lead(code, lead, ...) ((mst_fail_lead)(code, lead, __VA_ARGS__), (code))
+#define mst_fail_memory()              ((mst_fail_memory)(), MST_ENOMEM)
+#endif
 
 /* The calling thread's last sentence; "" when nothing failed. Valid until the next mst_fail on this thread.
  */

@@ -83,8 +83,8 @@ static void rank_exit_on_abort(int number)
     bool stopped = atomic_load(stop); /* ranks that received a stop request do not wait for others */
     (void)poll(NULL, 0, stopped ? LINGER_MS : ABORT_MS);
     if (stopped)
-        _exit(mst_signals_exit_code(MST_ESTOPPED));
-    signal(SIGABRT, SIG_DFL); /* after return, abort continues as usual */
+        _exit(mst_signals_exit_code(MST_ESTOPPED)); /* NOLINT(bugprone-signal-handler): reads an atomic */
+    signal(SIGABRT, SIG_DFL);                       /* after return, abort continues as usual */
 }
 
 void mst_rank_exit_prepare(uint32_t start_timeout_ms)

@@ -463,7 +463,7 @@ void mst_tcp_peer_write(mst_tcp_peer *p)
             return;
         written += (uint64_t)n;
         p->stats.queued -= (uint64_t)n;
-        for (uint64_t left = (uint64_t)n; left > 0;) {
+        for (uint64_t left = (uint64_t)n; left > 0 && p->out != NULL;) {
             mst_tcp_out *o = p->out;
             uint64_t part = o->size - o->done < left ? o->size - o->done : left;
             o->done += part;

@@ -51,7 +51,7 @@ mst_status mst_server_setup_model(mst_server *s, const json_t *json)
                     &steps, "restore", &restore, "pass_key", &key) != 0 ||
         strlen(key) >= sizeof s->pass_key)
         return mst_fail(MST_EPEER, "server 0 sent an invalid SETUP");
-    strcpy(s->pass_key, key);
+    memcpy(s->pass_key, key, strlen(key) + 1);
     TRY(s->hooks->open(s->hooks->arg, json, &start));
     s->model = start.model;
     TRY(mst_placement_from_json(&s->table, table));

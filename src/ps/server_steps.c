@@ -521,7 +521,9 @@ mst_status mst_steps_decide(mst_server *s, uint32_t worker, uint64_t step)
 
 void mst_steps_fini(mst_server *s)
 {
-    for (uint32_t w = 0; s->workers != NULL && w < s->options.n_workers; w++) {
+    if (s->workers == NULL) /* nothing has arrived */
+        return;
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
         mst_body_release(&s->bodies, s->workers[w].body);
         mst_body_release(&s->bodies, s->workers[w].values);
     }
