@@ -22,7 +22,8 @@
     X(EPEER, "a peer failed")                                                                                \
     X(EUNSUPPORTED, "not possible in this build or on this machine")                                         \
     X(EDONE, "there was nothing to do")                                                                      \
-    X(EAGAIN, "a connection to the job was lost, or it starts again: join it again")
+    X(EAGAIN, "a connection to the job was lost, or it starts again: join it again")                         \
+    X(EUNSAVED, "training is over, but its result could not be saved")
 
 typedef enum mst_status {
 #define X(name, text) MST_##name,

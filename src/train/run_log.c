@@ -343,10 +343,9 @@ static void run_log_name_missing(const mst_run_log *self, mst_train_summary *sum
         json_object_set_new(self->manifest, "missing", json_string(out));
 }
 
-mst_status mst_run_log_finish(mst_run_log *self, mst_end end, mst_train_summary *summary)
+/* Waits for the last saves. *path: the last checkpoint, or NULL; the caller's to free. */
+static mst_status run_log_end_saves(mst_run_log *self, char **path)
 {
-    uint64_t start = mst_now_ns();
-    char *path = NULL;
     mst_run_log_save_abandon(self);
     TRY(mst_run_log_settle(self, true));
     if (self->save.best != NULL)
@@ -355,8 +354,20 @@ mst_status mst_run_log_finish(mst_run_log *self, mst_end end, mst_train_summary 
         return mst_error_restore(&self->save.best_failure);
     if (self->save.failure.code != MST_OK)
         return mst_error_restore(&self->save.failure);
-    if (self->save.checkpointer != NULL)
-        TRY(mst_checkpointer_wait(self->save.checkpointer, &path));
+    return self->save.checkpointer != NULL ? mst_checkpointer_wait(self->save.checkpointer, path) : MST_OK;
+}
+
+mst_status mst_run_log_finish(mst_run_log *self, mst_end end, mst_train_summary *summary)
+{
+    uint64_t start = mst_now_ns();
+    char *path = NULL;
+    mst_status st = run_log_end_saves(self, &path);
+    if (st == MST_EIO) {
+        mst_error error;
+        mst_error_save(&error, MST_EUNSAVED);
+        return mst_error_restore(&error);
+    }
+    TRY(st);
     self->status.save_seconds += mst_seconds_since(start);
     if (path == NULL && self->options.train->resume && self->save.saved_step == self->progress.steps)
         (void)mst_checkpoint_find(mst_run_path(self->run),
@@ -396,7 +407,8 @@ static void run_log_add_resume_hint(const mst_run_log *self, mst_error *error)
 {
     char *checkpoint = NULL;
     size_t n = strlen(error->text);
-    if (error->code != MST_EIO || mst_checkpoint_find(mst_run_path(self->run), &checkpoint) != MST_OK)
+    if ((error->code != MST_EIO && error->code != MST_EUNSAVED) ||
+        mst_checkpoint_find(mst_run_path(self->run), &checkpoint) != MST_OK)
         return;
     char command[MST_ERROR_MAX / 2];
     mst_run_resume_command(mst_run_path(self->run), command, sizeof command);

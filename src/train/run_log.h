@@ -131,7 +131,8 @@ mst_status mst_run_log_evaluated(mst_run_log *self, const mst_train_callbacks *c
 /* ---- saving ---- */
 
 /* A save that fails because of the disk (MST_EIO) is skipped with a warning: the earlier checkpoints stay,
- * and training continues. If the last save of a run fails so, mst_run_log_finish returns that failure. */
+ * and training continues. If the last save of a run fails so, mst_run_log_finish returns
+ * MST_EUNSAVED, which a new start of the process would repeat. */
 
 /* Saves the parameters in one call, unless this step is saved already or with --no-save. */
 mst_status mst_run_log_save(mst_run_log *self, const mst_train_callbacks *callbacks,

@@ -10,7 +10,7 @@ small_disk() {
   mount -t tmpfs -o "size=$2" tmpfs "$1" || exit 77
 }
 end_here() {
-  umount -l tmp disk 2>/dev/null || true
+  umount -l tmp disk tiny 2>/dev/null || true
   end_all
 }
 trap end_here EXIT
@@ -23,7 +23,8 @@ skipped() {
 small_disk tmp 64k
 for mode in sync async; do
   rm -rf run
-  TMPDIR=$PWD/tmp job 2 2 c.cache --epochs 1 --batch 10 --mode $mode --run run --checkpoint-every 1000rows --start-timeout 20 --json
+  # Long enough that no worker of the asynchronous job comes after its end.
+  TMPDIR=$PWD/tmp job 2 2 c.cache --epochs 20 --batch 10 --mode $mode --run run --checkpoint-every 20000rows --start-timeout 20 --json
   ends_all 0 s0 s1 w0 w1
   at_least "$mode: skipped saves" "$(skipped s1.log)" 1
   said s0 'a checkpoint is not saved: a server has no space for a copy'
@@ -75,3 +76,10 @@ rm disk/filler
 signal t TERM
 ends t 143
 expect 0 model show disk/run
+
+# ---- the last save of a launched job fails: the job ends, and does not train again ----
+rm -rf disk/run disk/filler
+small_disk tiny 300k
+expect 1 launch --servers 2 --workers 2 --logs none -- train c.cache --mode sync --batch 10 --epochs 1 --no-observe --run tiny/run
+grep -q 'No space left on device' err || fail "no reason: $(cat err)"
+! grep -q '^launch: server 0 died' err || fail "server 0 was started again: $(cat err)"
