@@ -1,7 +1,7 @@
 # Gradients and weights in parts, between processes: the incomplete push of a killed worker has no effect, and the job
 # continues; without servers, workers host the weights and train the same bits.
 . "$(dirname "$0")/ps_common.sh"
-images=$((1600 / slack))
+images=$((1600 / slack)) epochs=$((3 * slack)) # long enough that the successor of a worker takes part
 "$muster" data gen digits --rows $images --seed 3 --out digits >gen.log 2>&1
 common="digits/train-images-idx3-ubyte --model mlp --hidden 200,50 --lr 0.02 --part 1500 --start-timeout 20 --json"
 
@@ -9,7 +9,7 @@ common="digits/train-images-idx3-ubyte --model mlp --hidden 200,50 --lr 0.02 --p
 lose() {
   local m=$1 i sum all
   shift
-  all="$common --batch 4 --epochs 2 --run run --test digits/t10k-images-idx3-ubyte --eval-rows 100 --eval-every 300rows $*"
+  all="$common --batch 4 --epochs $epochs --run run --test digits/t10k-images-idx3-ubyte --eval-rows 100 --eval-every 300rows $*"
   rm -rf run
   job "$m" 3 $all
   wait_for s0 'step .* test +loss'
@@ -21,7 +21,7 @@ lose() {
   same "$m $*: joins of worker 1" "$(worker_fact s0 1 joins)" 2
   sum=$(($(worker_fact s0 0 rows) + $(worker_fact s0 1 rows) + $(worker_fact s0 2 rows)))
   same "$m $*: rows of all workers" "$sum" "$(fact_of s0 rows)"
-  same "$m $*: rows" "$(fact_of s0 rows)" $((2 * images))
+  same "$m $*: rows" "$(fact_of s0 rows)" $((epochs * images))
 }
 lose 1 --mode sync
 lose 2 --mode sync

@@ -43,5 +43,6 @@ run quiet
 quiet=$memory
 run strangers
 [ "$(weights_of quiet)" = "$(weights_of strangers)" ] || fail "the weights differ from those of the quiet run"
-at_least "memory of the quiet run and 20 MB, less that of the server" $((quiet + 20480 - memory)) 0
+# A sanitizer keeps freed memory for a while.
+[ $slack -gt 1 ] || at_least "memory of the quiet run and 20 MB, less that of the server" $((quiet + 20480 - memory)) 0
 at_least "lines that the log may have" 20 "$(grep -cE 'turned|refused|not a muster' s0.log)"
