@@ -341,6 +341,7 @@ static mst_status matmul_work(mst_matmul_options *o, bool as_json, bool *alone)
         mst_bar_start(&bar, "multiplying", "MFLOP", (uint64_t)(plan->flops / n_ranks * 1e-6) + 1);
     }
     mst_matmul_on_progress(mm, first ? matmul_show_progress : NULL, &bar);
+    mst_rank_exit_on_stop(mst_matmul_unfinished); /* from here on all ranks agree */
     st = mst_matmul_run(mm, &result);
     if (first)
         mst_bar_end(&bar);
@@ -509,7 +510,6 @@ static mst_status matmul_run(mst_call *call)
         mst_error understood;
         mst_error_save(&understood, st);
         mst_rank_exit_prepare(START_MS);
-        mst_rank_exit_on_stop(mst_matmul_unfinished);
         TRY(mst_mpi_start(NULL, &o.mpi));
         st = understood.code == MST_OK ? MST_OK : mst_error_restore(&understood);
         o.n_threads = matmul_choose_threads(options->threads, o.mpi);
