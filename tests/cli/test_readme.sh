@@ -17,7 +17,7 @@ run_page() {
   while IFS= read -r line <&9; do
     case $line in
       '' | 'make' | 'make '* | 'muster dash '* | tensorboard* | *netlab* | printf*) continue ;;
-      *--mpi*) ! has_tsan && "$muster" list mpi | grep -q MPI\ v || continue ;;
+      *--mpi* | *strategies.yaml*) ! has_tsan && "$muster" list mpi | grep -q MPI\ v || continue ;;
     esac
     small=$(sed -e 's/data fetch mnist/data gen digits --rows 600 --test-rows 200/' -e 's/--rows 1M/--rows 3000/' \
       -e 's/--rows 100k --first-row 1M/--rows 500 --first-row 3000/' -e 's/33762578/20000/' -e 's/4096/128/g' <<<"$line")
