@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -223,4 +224,15 @@ size_t mst_edit_distance(const char *a, const char *b)
         here = spare;
     }
     return up[n_b];
+}
+
+mst_status mst_random_hex(size_t n, char *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char byte;
+        if (getrandom(&byte, 1, 0) != 1)
+            return mst_fail(MST_EIO, "the system returned no random bytes");
+        snprintf(out + 2 * i, 3, "%02x", byte);
+    }
+    return MST_OK;
 }

@@ -45,4 +45,7 @@ mst_status mst_string_save(const mst_string *self, const char *path);
 #define MST_EDIT_MAX 64
 size_t mst_edit_distance(const char *a, const char *b);
 
+/* n random bytes of the system as 2 n hexadecimal digits and a NUL. */
+mst_status mst_random_hex(size_t n, char *out);
+
 #endif

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/core_dump.h"
 #include "base/file.h"
+#include "base/strings.h"
 
 #define COPY_MAX ((size_t)256 << 20)
 #define LINE_IN  57 /* bytes that make a line of 76 letters in base64 */
@@ -45,17 +45,6 @@ mst_status mst_own_program(char *out, size_t size)
     if (n <= 0)
         return mst_fail(MST_EIO, "the path of this program cannot be read from /proc/self/exe");
     out[n] = '\0';
-    return MST_OK;
-}
-
-mst_status mst_random_hex(size_t n, char *out)
-{
-    for (size_t i = 0; i < n; i++) {
-        unsigned char byte;
-        if (getrandom(&byte, 1, 0) != 1)
-            return mst_fail(MST_EIO, "the system returned no random bytes");
-        snprintf(out + 2 * i, 3, "%02x", byte);
-    }
     return MST_OK;
 }
 

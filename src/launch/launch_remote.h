@@ -48,8 +48,6 @@ mst_status mst_start_anywhere(mst_child *child, const char *ssh, const char *hos
  * tests. */
 mst_status mst_own_program(char *out, size_t size);
 
-/* n random bytes as 2 n hexadecimal digits and a NUL. */
-mst_status mst_random_hex(size_t n, char *out);
 /* The secret of a job. This process writes no core dump from here on. */
 #define MST_SECRET_DIGITS 64
 mst_status mst_random_secret(char out[MST_SECRET_DIGITS + 1]);

@@ -15,6 +15,7 @@
 #include <uv.h>
 
 #include "base/alloc.h"
+#include "base/strings.h"
 #include "launch/launch_remote.h"
 #include "launch/parent_pipe.h"
 #include "launch/supervisor.h"

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/strings.h"
 #include "ps/coordinator_impl.h"
 #include "run/run_dir.h"
 
@@ -17,7 +18,7 @@ mst_status mst_coordinator_init(mst_server *s)
     if (s->co == NULL)
         return mst_fail_memory();
     mst_cuts_init(&s->co->cuts);
-    TRY(mst_pass_key(s->pass_key));
+    TRY(mst_random_hex((MST_PASS_KEY - 1) / 2, s->pass_key));
     return mst_members_init(s);
 }
 

@@ -6,12 +6,8 @@
 
 #include <stdint.h>
 
-#include "base/status.h"
+#define MST_PASS_KEY 65 /* bytes of a key: 64 hexadecimal digits, and the zero */
 
-#define MST_PASS_KEY 65 /* bytes: 64 hexadecimal digits, and the zero */
-
-/* A random key. */
-mst_status mst_pass_key(char key[MST_PASS_KEY]);
 /* 0: there is none, because the key is empty or the computation fails. */
 uint64_t mst_pass_of(const char *key, uint32_t worker, uint64_t incarnation);
 

@@ -11,7 +11,6 @@
  * all_joined, broken. The rest is the thread's alone once it runs. */
 #include "ranks/rank_monitor.h"
 
-#include <errno.h>
 #include <ifaddrs.h>
 #include <inttypes.h>
 #include <net/if.h>
@@ -20,12 +19,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/strings.h"
 #include "base/utf8.h"
 #include "ranks/rank_monitor_impl.h"
 
@@ -312,17 +311,6 @@ static uint32_t monitor_own_addresses(const char *port, char out[MST_RANK_ADDRES
     return n;
 }
 
-/* n random characters of 0-9 and a-f; n is even. */
-static mst_status monitor_random_text(char *out, size_t n)
-{
-    uint8_t bytes[(SECRET_MAX - 1) / 2];
-    if (getrandom(bytes, n / 2, 0) != (ssize_t)(n / 2))
-        return mst_fail(MST_EIO, "no random bytes for the rank monitor: %s", strerror(errno));
-    for (size_t i = 0; i < n / 2; i++)
-        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
-    return MST_OK;
-}
-
 static mst_status monitor_open_net(mst_rank_monitor *w, const char *secret)
 {
     static const mst_net_events events = {.up = monitor_on_up,
@@ -351,8 +339,8 @@ static mst_status monitor_invite(mst_rank_monitor *w, invitation *out)
     bool several = false;
     for (int r = 1; r < w->size; r++)
         several = several || strncmp(w->who[r].host, w->who[0].host, MST_RANK_HOST) != 0;
-    TRY(monitor_random_text(out->secret, SECRET_MAX - 1));
-    TRY(monitor_random_text(tail, NAME_TAIL));
+    TRY(mst_random_hex((SECRET_MAX - 1) / 2, out->secret));
+    TRY(mst_random_hex(NAME_TAIL / 2, tail));
     TRY(monitor_open_net(w, out->secret));
     snprintf(name, sizeof name, "unix:@muster-ranks-%s", tail); /* all users of the host can read names */
     TRY(mst_net_listen(w->net, several ? "0.0.0.0:0" : name, bound, sizeof bound));
