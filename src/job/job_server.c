@@ -25,7 +25,8 @@ typedef struct server_job {
         char of[24];   /* the process that has them */
     } data[MST_JOB_N_SETS];
     mst_end end;
-    bool began;               /* training began since the server last joined */
+    bool began; /* training began since the server last joined */
+    mst_server_kept kept;
     char lost[MST_ERROR_MAX]; /* why the job starts again */
     mst_reached reached;      /* the progress before */
 } server_job;
@@ -187,7 +188,8 @@ static mst_status server_job_open(void *arg, const json_t *message, mst_server_s
 {
     server_job *job = arg;
     mst_training *training = job->training;
-    TRY(mst_training_build(training, message));
+    if (!json_is_true(json_object_get(message, "keep")))
+        TRY(mst_training_build(training, message));
     job->began = job->config->index != 0;
     job->end = MST_END_STOPPED;
     out->model = (mst_server_model){.model = training->assembly.model,
@@ -418,6 +420,7 @@ static mst_status server_job_serve(server_job *job)
         .join = join,
         .job = message,
         .stop_grace_ms = mst_job_stop_grace_ms(),
+        .kept = &job->kept,
         .stop = config->train->stop,
         .observe = job->training->observe,
     };

@@ -57,14 +57,14 @@ static mst_status members_make_table(mst_server *s)
 
 static mst_status members_set_up_server(mst_server *s, uint32_t server)
 {
-    bool restore = s->co->start.restore;
-    if (mst_recover_under_way(s))
+    bool keep = s->co->joins.servers[server].keeps, restore = !keep && s->co->start.restore;
+    if (mst_recover_under_way(s) && !keep)
         TRY(mst_recover_open(s, server, &restore));
     TRY(mst_unless_gone(mst_ps_send_json(
         s->net, s->servers[server], &(mst_message){.type = MST_PS_SETUP},
-        json_pack("{s:O, s:o, s:I, s:I, s:s}", "model", json_object_get(s->co->joins.first, "model"), "table",
-                  mst_placement_json(&s->table), "steps", (json_int_t)s->steps.applied, "restore",
-                  (json_int_t)restore, "pass_key", s->pass_key))));
+        json_pack("{s:O, s:o, s:I, s:I, s:b, s:s}", "model", json_object_get(s->co->joins.first, "model"),
+                  "table", mst_placement_json(&s->table), "steps", (json_int_t)s->steps.applied, "restore",
+                  (json_int_t)restore, "keep", (int)keep, "pass_key", s->pass_key))));
     if (!restore)
         return MST_OK;
     TRY(mst_placement_owned(&s->table, server, &s->co->joins.servers[server].owned));
@@ -340,6 +340,8 @@ static mst_status members_server_joins(mst_server *s, uint32_t server, const jso
         return MST_OK;
     }
     s->co->joins.servers[server].joined = true;
+    if (mst_recover_under_way(s))
+        mst_recover_joined(s, server, json_object_get(join, "kept"));
     return s->co->joins.placed ? members_set_up_server(s, server) : MST_OK;
 }
 
@@ -532,9 +534,10 @@ static mst_status members_lose(mst_server *s, uint32_t worker, const char *why)
     return mst_coordinator_advance(s);
 }
 
-void mst_members_server_lost(mst_server *s, uint32_t server, const char *why)
+void mst_members_server_lost(mst_server *s, uint32_t server, const mst_net_loss *loss)
 {
     mst_coordinator *co = s->co;
+    const char *why = loss->error.text;
     if (!co->joins.placed) {
         co->joins.servers[server].joined = false;
         mst_warn("%s; waiting for server %" PRIu32 " again", why, server);
@@ -544,7 +547,7 @@ void mst_members_server_lost(mst_server *s, uint32_t server, const char *why)
         s->hooks->arg,
         &(mst_server_event){.kind = MST_SERVER_DEATH, .role = MST_ROLE_SERVER, .index = server, .text = why});
     if (mst_recover_can(s))
-        mst_recover_begin(s, server, why);
+        mst_recover_begin(s, server, loss);
     else
         mst_coordinator_roll_back(s, why);
 }

@@ -55,9 +55,13 @@ typedef struct mst_job_member {
 /* A server, until training begins. */
 typedef struct mst_join_server {
     bool joined, ready;
-    mst_owned owned;       /* restored floats that it receives, */
-    mst_float_cursor next; /* the first of them that is not sent, */
-    unsigned in_flight;    /* and pieces that are being sent */
+    uint64_t lost_ns; /* recovery: when the connection of its predecessor, or an earlier one of it, ended, */
+    mst_net_reason lost_by; /* why, */
+    double silent_s;        /* and after which silence; 0: none */
+    bool keeps;             /* it is the process of before and has its floats */
+    mst_owned owned;        /* restored floats that it receives, */
+    mst_float_cursor next;  /* the first of them that is not sent, */
+    unsigned in_flight;     /* and pieces that are being sent */
 } mst_join_server;
 
 typedef struct mst_join_state {

@@ -1,11 +1,13 @@
 /* Restored floats, and a lost server of an asynchronous job (--recover share): only its share of the weights
- * returns to the last checkpoint; contract in coordinator_recover.h.
+ * returns to the last checkpoint, or none if the process of the server still has it; contract in
+ * coordinator_recover.h.
  *
  * The workers lose the server too, and join again: their leases return, and no worker is welcomed before the
  * successor has its floats. No cut begins meanwhile. An evaluation that is under way is repeated. A
  * checkpoint that is under way needs the lost server, so that the whole job rolls back instead. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -82,15 +84,17 @@ static void recover_settle_workers(mst_server *s, uint32_t server)
         mst_members_count_report(s, server, w);
 }
 
-void mst_recover_begin(mst_server *s, uint32_t server, const char *why)
+void mst_recover_begin(mst_server *s, uint32_t server, const mst_net_loss *loss)
 {
     mst_coordinator *co = s->co;
     mst_join_server *r = &co->joins.servers[server];
     mst_free(r->owned.extents);
-    *r = (mst_join_server){0};
-    mst_warn("%s; waiting up to %" PRIu32 " s for its successor; the other servers keep their weights", why,
-             s->options.start_timeout_ms / 1000);
     co->recover.since_ns = mst_now_ns();
+    *r = (mst_join_server){
+        .lost_ns = co->recover.since_ns, .lost_by = loss->reason, .silent_s = loss->silent_s};
+    mst_warn("%s; waiting up to %" PRIu32 " s for server %" PRIu32
+             " or its successor; the other servers keep their weights",
+             loss->error.text, s->options.start_timeout_ms / 1000, server);
     if (co->cuts.evaluating) {
         mst_cuts_abandon_evaluation(s);
         co->cuts.eval_due = true;
@@ -98,10 +102,29 @@ void mst_recover_begin(mst_server *s, uint32_t server, const char *why)
     recover_settle_workers(s, server);
     /* they lose the server too: they join again without waiting for the reason */
     mst_error again = {.code = MST_EAGAIN};
-    snprintf(again.text, sizeof again.text, "%s", why);
+    snprintf(again.text, sizeof again.text, "%s", loss->error.text);
     for (uint32_t w = 0; w < s->options.n_workers; w++)
         if (s->workers[w].peer != MST_PEER_NONE)
             (void)mst_ps_send_error(s->net, s->workers[w].peer, MST_PS_END, &again);
+}
+
+void mst_recover_joined(mst_server *s, uint32_t server, const json_t *kept)
+{
+    mst_join_server *r = &s->co->joins.servers[server];
+    const char *key = json_string_value(json_object_get(kept, "key"));
+    double away_s = mst_seconds_since(r->lost_ns);
+    r->keeps = key != NULL && strcmp(key, s->pass_key) == 0;
+    if (!r->keeps)
+        return;
+    if (r->lost_by == MST_NET_STOPPED)
+        mst_warn("server 0 was silent for %.1f s; server %" PRIu32 " is back and keeps its weights",
+                 r->silent_s, server);
+    else if (r->silent_s > 0)
+        mst_warn("server %" PRIu32 " was silent for %.1f s and is back; it keeps its weights", server,
+                 r->silent_s + away_s);
+    else
+        mst_warn("server %" PRIu32 " was disconnected for %.1f s and is back; it keeps its weights", server,
+                 away_s);
 }
 
 mst_status mst_recover_open(mst_server *s, uint32_t server, bool *restore)

@@ -1,7 +1,10 @@
 /* Restored floats of the servers. A lost server of an asynchronous job: its successor gets its share of the
- * last checkpoint, and the rest of the job keeps its state. */
+ * last checkpoint, and the rest of the job keeps its state. A server whose process lost only its connection
+ * keeps its share. */
 #ifndef MST_PS_COORDINATOR_RECOVER_H
 #define MST_PS_COORDINATOR_RECOVER_H
+
+#include <jansson.h>
 
 #include "ps/server_peers.h"
 
@@ -16,7 +19,9 @@ mst_status mst_recover_send(mst_server *s, uint32_t server);
 
 /* Whether the loss of a server costs only its share. */
 bool mst_recover_can(const mst_server *s);
-void mst_recover_begin(mst_server *s, uint32_t server, const char *why);
+void mst_recover_begin(mst_server *s, uint32_t server, const mst_net_loss *loss);
+/* The server has joined again. kept: the share that its process has in memory, {"key", "steps"}; or NULL. */
+void mst_recover_joined(mst_server *s, uint32_t server, const json_t *kept);
 bool mst_recover_under_way(const mst_server *s);
 /* Before the set-up of the successor: opens the checkpoint. *restore false: there is none, and the successor
  * begins with the weights that training began with. */

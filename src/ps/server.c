@@ -380,6 +380,10 @@ mst_status mst_server_run(const mst_server_options *options, const mst_server_ho
         mst_log(MST_LOG_DEBUG, "server %" PRIu32 " averaged %" PRIu64 " steps; sets %016" PRIx64, s->index,
                 s->steps.applied, s->steps.set_hash);
     mst_spans_detach();
+    if (again && s->co == NULL && s->setup.ready) {
+        memcpy(s->options.kept->key, s->pass_key, sizeof s->pass_key);
+        s->options.kept->steps = s->steps.applied;
+    }
     if (!again)
         mst_records_send_last(s);
     if (s->net != NULL)

@@ -22,6 +22,7 @@
 #include "net/net.h"
 #include "observe/record.h"
 #include "optim/optim.h"
+#include "ps/pass.h"
 #include "ps/placement.h"
 #include "strategy/progress.h"
 
@@ -99,13 +100,21 @@ typedef struct mst_server_checkpoint {
     mst_status (*read)(void *arg, uint32_t slot, uint64_t first, uint64_t count, float *out);
 } mst_server_checkpoint;
 
+/* The share of a server other than the coordinator that is still in its memory after mst_server_run returned
+ * MST_EAGAIN. A coordinator that lost only the connection, and the job of `key`, lets the server keep it. */
+typedef struct mst_server_kept {
+    char key[MST_PASS_KEY]; /* of the coordinator; "": nothing is kept */
+    uint64_t steps;         /* applied */
+} mst_server_kept;
+
 typedef struct mst_server_options mst_server_options;
 
 /* The program around a server. The server's thread makes every call. */
 typedef struct mst_server_hooks {
     void *arg;
-    /* Makes the store for the model that the first worker found: job["model"]. On the coordinator job is the
-     * JOIN of that worker, and this opens the run. */
+    /* Makes the store for the model that the first worker found: job["model"]; job["keep"] true: returns the
+     * one that there is, unchanged. On the coordinator job is the JOIN of that worker, and this opens the
+     * run. */
     mst_status (*open)(void *arg, const json_t *job, mst_server_start *out);
     /* Servers other than the coordinator: job is mst_server_options.job of the coordinator. A resumed run's
      * options may change those given. */
@@ -149,6 +158,7 @@ struct mst_server_options {
     uint32_t n_requests; /* that a worker may have in flight */
     json_t *join;        /* sent to the coordinator, which compares it with its own; borrowed */
     json_t *job; /* coordinator: sent to joining processes, {"resume": bool, "options", "files"}; borrowed */
+    mst_server_kept *kept;   /* zeroed at first; read and updated by mst_server_run */
     const atomic_bool *stop; /* set: the job ends, with a checkpoint; or NULL */
     /* Its records go to the coordinator; the coordinator's own stay in its process. Or NULL. */
     struct mst_observe *observe;

@@ -35,16 +35,17 @@ uint32_t mst_server_peer_index(const mst_server *s, uint32_t peer, mst_peer_kind
 /* A server connects whose predecessor is not reported as lost yet. */
 static void peers_replace_server(mst_server *s, uint32_t server)
 {
-    char name[128], why[192];
+    char name[128];
+    mst_net_loss why = {.reason = MST_NET_DIED, .error.code = MST_EPEER};
     uint32_t before = s->servers[server];
     if (before == MST_PEER_NONE)
         return;
     mst_net_name_of(s->net, before, name, sizeof name);
-    snprintf(why, sizeof why, "%s was started again", name);
-    mst_net_drop(s->net, before, "this server was started again");
+    snprintf(why.error.text, sizeof why.error.text, "%s has connected again", name);
+    mst_net_drop(s->net, before, "this server has connected again");
     mst_server_peer_forget(s, before);
     s->servers[server] = MST_PEER_NONE;
-    mst_members_server_lost(s, server, why);
+    mst_members_server_lost(s, server, &why);
 }
 
 static mst_status peers_accept(mst_server *s, uint32_t peer, const mst_identity *who)
@@ -214,16 +215,17 @@ void mst_server_refuse_worker(mst_server *s, uint32_t worker, const char *why)
 
 void mst_server_expel_server(mst_server *s, uint32_t server, const char *why)
 {
-    char name[128], text[MST_ERROR_MAX];
+    char name[128];
+    mst_net_loss why_lost = {.reason = MST_NET_REFUSED, .error.code = MST_EPEER};
     uint32_t peer = s->servers[server];
     if (peer == MST_PEER_NONE)
         return;
     mst_net_name_of(s->net, peer, name, sizeof name);
-    snprintf(text, sizeof text, "%s was refused: %.800s", name, why);
+    snprintf(why_lost.error.text, sizeof why_lost.error.text, "%s was refused: %.800s", name, why);
     mst_net_drop(s->net, peer, why);
     mst_server_peer_forget(s, peer);
     s->servers[server] = MST_PEER_NONE;
-    mst_members_server_lost(s, server, text);
+    mst_members_server_lost(s, server, &why_lost);
 }
 
 void mst_server_drain(mst_server *s, uint32_t worker)
@@ -280,7 +282,7 @@ void mst_server_peer_down(void *arg, uint32_t peer, const mst_net_loss *loss)
                    : mst_error_restore(why));
     } else if (server != UINT32_MAX && s->servers[server] == peer) {
         s->servers[server] = MST_PEER_NONE;
-        mst_members_server_lost(s, server, why->text);
+        mst_members_server_lost(s, server, loss);
     }
 }
 

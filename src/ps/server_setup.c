@@ -30,9 +30,15 @@ mst_status mst_server_make_store(mst_server *s)
 
 mst_status mst_server_setup_job(mst_server *s, const json_t *json)
 {
+    const mst_server_kept *kept = s->options.kept;
     TRY(s->hooks->adopt(s->hooks->arg, json, &s->options));
-    return mst_unless_gone(mst_ps_send_json(s->net, s->servers[0], &(mst_message){.type = MST_PS_JOIN},
-                                            json_incref(s->options.join)));
+    json_t *join = json_copy(s->options.join);
+    if (join != NULL && kept->key[0] != '\0')
+        json_object_set_new(
+            join, "kept",
+            json_pack("{s:s, s:I}", "key", kept->key, "steps", (json_int_t)kept->steps)); /* or not kept */
+    return mst_unless_gone(
+        mst_ps_send_json(s->net, s->servers[0], &(mst_message){.type = MST_PS_JOIN}, join));
 }
 
 static mst_status setup_send_ready(mst_server *s)
@@ -43,14 +49,18 @@ static mst_status setup_send_ready(mst_server *s)
 mst_status mst_server_setup_model(mst_server *s, const json_t *json)
 {
     json_int_t steps = 0, restore = 0;
+    int keep = 0;
     json_t *model, *table;
     const char *key;
     mst_server_start start = {0};
     if (s->store != NULL ||
-        json_unpack((json_t *)json, "{s:o, s:o, s:I, s:I, s:s}", "model", &model, "table", &table, "steps",
-                    &steps, "restore", &restore, "pass_key", &key) != 0 ||
-        strlen(key) >= sizeof s->pass_key)
+        json_unpack((json_t *)json, "{s:o, s:o, s:I, s:I, s:b, s:s}", "model", &model, "table", &table,
+                    "steps", &steps, "restore", &restore, "keep", &keep, "pass_key", &key) != 0 ||
+        strlen(key) >= sizeof s->pass_key || (keep && strcmp(key, s->options.kept->key) != 0))
         return mst_fail(MST_EPEER, "server 0 sent an invalid SETUP");
+    if (keep)
+        steps = (json_int_t)s->options.kept->steps;
+    *s->options.kept = (mst_server_kept){0};
     memcpy(s->pass_key, key, strlen(key) + 1);
     TRY(s->hooks->open(s->hooks->arg, json, &start));
     s->model = start.model;
