@@ -88,8 +88,12 @@ static void fault_on_signal(int number, siginfo_t *info, void *context)
         before->sa_sigaction(number, info, context);
     else if (before->sa_handler != SIG_DFL && before->sa_handler != SIG_IGN)
         before->sa_handler(number);
-    else
+    else if (info->si_code > 0)
         signal(number, SIG_DFL); /* the instruction runs again, and the process ends as it would have */
+    else if (before->sa_handler == SIG_DFL) { /* another process sent it: it is sent again */
+        signal(number, SIG_DFL);
+        raise(number);
+    }
 }
 
 /* ---- installation; under the mutex ---- */

@@ -5,8 +5,9 @@
  * In both cases zeroed memory is mapped at the fault, the range records it, and the thread continues. The
  * owner of the range checks it from time to time and fails with a message.
  *
- * The handlers of SIGBUS and SIGSEGV are installed while there are ranges. Faults elsewhere go to the
- * previous handlers. Threads that use a range must not block these signals.
+ * The handlers of SIGBUS and SIGSEGV are installed while there are ranges. Faults elsewhere, and
+ * signals that a process sends, go to the previous handlers. Threads that use a range must not block these
+ * signals.
  *
  * Thread: any. */
 #ifndef MST_BASE_FAULT_H

@@ -90,7 +90,10 @@ mst_status mst_make_folders(const char *path)
         int reason = mkdir(part, 0777) == 0 ? 0 : errno;
         if (reason != 0 && !mst_path_is_folder(part)) {
             reason = reason == EEXIST ? ENOTDIR : reason;
-            st = mst_fail(MST_EIO, "%s: the folder cannot be made: %s: %s", path, part, strerror(reason));
+            st = strcmp(part, path) == 0
+                     ? mst_fail(MST_EIO, "the folder %s cannot be created: %s", path, strerror(reason))
+                     : mst_fail(MST_EIO, "the folder %s cannot be created: %s: %s", path, part,
+                                strerror(reason));
         } else if (reason == 0) {
             st = mst_sync_parent(part);
         }

@@ -12,6 +12,7 @@
 #include "base/figure.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/parent.h"
 #include "base/signals.h"
 #include "base/strings.h"
 #include "cli/progress_line.h"
@@ -261,7 +262,8 @@ void mst_cli_print_error(const mst_error *error)
 {
     const char *signal_name = mst_signals_name();
     int lead = (int)error->lead;
-    bool launched = getenv(MST_RUN_LAUNCH_ENV) != NULL && getenv("MUSTER_WATCH_STDIN") != NULL;
+    int64_t grace;
+    bool launched = getenv(MST_RUN_LAUNCH_ENV) != NULL && mst_parent_grace(&grace) == MST_OK && grace >= 0;
     if (launched && error->code != MST_ESTOPPED && lead > 0)
         mst_cli_note(MST_PARENT_ORIGIN "%.*s", lead, error->text);
     if (launched && cli_is_final(error->code))

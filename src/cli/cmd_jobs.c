@@ -91,7 +91,7 @@ static mst_status stop_job(const char *job, bool at_once)
     uint64_t grace_s = (uint64_t)json_integer_value(json_object_get(facts, "grace"));
     json_decref(facts);
     if (strcmp(state, "running") != 0 || process <= 1)
-        return mst_fail(MST_EUSAGE, "the job %s does not run; its state is: %s", job, state);
+        return mst_fail(MST_EUSAGE, "the job %s is not running (%s)", job, state);
     if (at_once)
         kill(process, SIGINT); /* the second signal kills */
     if (kill(process, SIGTERM) != 0)

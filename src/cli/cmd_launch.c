@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/strings.h"
 #include "cli/cli.h"
 #include "cli/job_output.h"
@@ -242,11 +243,18 @@ static mst_status launch_check_options(launch *l, const mst_option_group *groups
         int64_t servers, workers;
         uint32_t hosts;
     } deploys[] = {{0, 0, 0}, {1, 1, 1}, {1, 2, 2}, {1, 3, 3}};
-    bool matmul = l->options->mpi && l->words->n > 0 && strcmp(l->words->items[0], "matmul") == 0;
-    if (l->words->n == 0 || (strcmp(l->words->items[0], "train") != 0 && !matmul))
+    const char *command = l->words->n > 0 ? l->words->items[0] : NULL;
+    if (command == NULL)
         return mst_fail(
             MST_EUSAGE,
             "launch: put the command to start after --, as in: muster launch --workers 2 -- train FILE");
+    if (strcmp(command, "matmul") == 0 && !l->options->mpi)
+        return mst_fail(MST_EUSAGE, "launch: matmul runs on MPI ranks; give --mpi before --");
+    if (strcmp(command, "train") != 0 && strcmp(command, "matmul") != 0)
+        return mst_fail(MST_EUSAGE,
+                        "launch: %.64s is not a command of several processes; launch starts train, and with "
+                        "--mpi also matmul",
+                        command);
     TRY(launch_check_mpi_options(l, groups));
     if (l->options->copy && l->options->hosts == NULL)
         return mst_fail(MST_EUSAGE, "--copy needs --hosts FILE");
@@ -457,6 +465,8 @@ static mst_status launch_start(launch *l, const mst_option_group *groups, uint32
     snprintf(folder, sizeof folder, "muster-logs/%s", l->job);
     const char *logs = l->options->logs != NULL ? l->options->logs : folder;
     logs = strcmp(logs, "none") == 0 ? NULL : logs;
+    if (getenv("MUSTER_SECRET") != NULL)
+        mst_warn("launch makes a secret for each job and does not use MUSTER_SECRET");
     TRY(launch_enter(l, logs));
     if (l->options->detach) {
         bool parent;
@@ -489,9 +499,11 @@ static mst_status launch_run(mst_call *call)
     if (l.options->attach != NULL)
         return l.words->n == 0
                    ? mst_launch_attach(l.options->attach)
-                   : mst_fail(MST_EUSAGE, "--attach: no command can follow; the job runs already");
-    if (l.options->add > 0 && (l.options->job == NULL || l.words->n > 0))
-        return mst_fail(MST_EUSAGE, "--add: give --job NAME, and no command; the job runs already");
+                   : mst_fail(MST_EUSAGE, "--attach: remove the command; the job is already running");
+    if (l.options->add > 0 && l.words->n > 0)
+        return mst_fail(MST_EUSAGE, "--add: remove the command; the new workers run that of the job");
+    if (l.options->add > 0 && l.options->job == NULL)
+        return mst_fail(MST_EUSAGE, "--add: name the running job with --job NAME");
     if (l.options->add > 0)
         return mst_launch_add(l.options->job, (uint32_t)l.options->add);
     TRY_OUT(st, launch_check_options(&l, call->groups, &max_hosts));

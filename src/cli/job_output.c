@@ -80,7 +80,7 @@ static int output_open_log(mst_job_output *o, const char *name)
     if (o->no_logs)
         return LOG_GIVEN_UP;
     if (mst_make_folders(o->folder) != MST_OK) {
-        mst_warn("no logs: %s", mst_error_text());
+        mst_warn("launch writes no logs: %s", mst_error_text());
         o->no_logs = true;
         return LOG_GIVEN_UP;
     }
@@ -91,7 +91,7 @@ static int output_open_log(mst_job_output *o, const char *name)
             *p = *p == ' ' ? '-' : *p;
         fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
         if (fd < 0)
-            mst_warn("no logs: cannot write %s: %s", path, strerror(errno));
+            mst_warn("launch writes no logs: %s cannot be opened: %s", path, strerror(errno));
         o->no_logs = fd < 0;
     }
     mst_free(path);
@@ -125,7 +125,8 @@ static void output_line(void *arg, uint32_t i, const char *name, bool is_error, 
         *log = output_open_log(o, name);
     struct iovec line[] = {output_part(text, n), output_part("\n", 1)};
     if (*log >= 0 && !output_write(*log, line, 2)) {
-        mst_warn("%s/%s: cannot write the log, which ends here: %s", o->folder, name, strerror(errno));
+        mst_warn("launch cannot write the log of %s in %s, which ends here: %s", name, o->folder,
+                 strerror(errno));
         close(*log);
         *log = LOG_GIVEN_UP;
     }

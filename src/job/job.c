@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/parent.h"
 #include "job/job_impl.h"
 #include "train/data_identity.h"
 #include "train/settings.h"
@@ -223,14 +224,14 @@ json_t *mst_job_json(const mst_train_config *train)
 
 bool mst_job_is_launched(void)
 {
-    return getenv("MUSTER_WATCH_STDIN") != NULL;
+    int64_t seconds;
+    return mst_parent_grace(&seconds) == MST_OK && seconds >= 0;
 }
 
 uint32_t mst_job_stop_grace_ms(void)
 {
-    const char *text = getenv("MUSTER_WATCH_STDIN");
-    unsigned long seconds = text != NULL ? strtoul(text, NULL, 10) : 0;
-    return seconds > 0 && seconds <= 86400 ? (uint32_t)seconds * 1000 : STOP_GRACE_MS;
+    int64_t seconds;
+    return mst_parent_grace(&seconds) == MST_OK && seconds > 0 ? (uint32_t)seconds * 1000 : STOP_GRACE_MS;
 }
 
 mst_status mst_job_mpi_entry(const mst_mpi *mpi, json_t **out)

@@ -67,7 +67,7 @@ static mst_status entry_make_folder(const char *job)
     *muster = '/';
     TRY(mst_job_state_path(job, NULL, path));
     if ((mkdir(all, 0700) != 0 && errno != EEXIST) || (mkdir(path, 0700) != 0 && errno != EEXIST))
-        return mst_fail(MST_EIO, "%s: the folder cannot be made: %s", path, strerror(errno));
+        return mst_fail(MST_EIO, "the folder %s cannot be created: %s", path, strerror(errno));
     return MST_OK;
 }
 

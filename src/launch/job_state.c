@@ -173,7 +173,7 @@ mst_status mst_job_state_read(const char *job, json_t **out)
     json_decref(list);
     mst_status st = facts != NULL ? MST_OK
                                   : mst_fail(MST_EUSAGE, "there is no job %.64s on this host; %s%s", job,
-                                             running.size > 0 ? "these run: " : "none runs",
+                                             running.size > 0 ? "running jobs: " : "no job is running",
                                              running.size > 0 ? running.text : "");
     mst_string_fini(&running);
     *out = facts;

@@ -32,6 +32,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/parent.h"
 #include "base/signals.h"
 #include "launch/launch_remote.h"
 #include "launch/parent_pipe.h"
@@ -336,7 +337,7 @@ static mst_status job_start_member(mst_launch *l, mst_actor *a)
                                       {"MUSTER_SECRET", NULL},
                                       {MST_PARENT_SECRET_ENV, "stdin"},
                                       {"MUSTER_JOB", l->job->name},
-                                      {"MUSTER_WATCH_STDIN", grace},
+                                      {MST_PARENT_ENV, grace},
                                       {MST_RUN_LAUNCH_ENV, l->job->command},
                                       {"TF_CONFIG", NULL},
                                       {NULL, NULL}};

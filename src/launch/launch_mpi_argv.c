@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/parent.h"
 #include "launch/launch_mpi.h"
 #include "launch/launch_remote.h"
 #include "mpi/mpi.h"
@@ -114,7 +115,7 @@ static mst_status argv_add_passed_on(mst_text_list *out)
             pass = pass || argv_starts(*variable, passed[i]);
         if (!pass || n >= sizeof name || argv_starts(*variable, "MUSTER_CLUSTER=") ||
             argv_starts(*variable, "MUSTER_SECRET=") || argv_starts(*variable, "MUSTER_JOB=") ||
-            argv_starts(*variable, "MUSTER_WATCH_STDIN="))
+            argv_starts(*variable, MST_PARENT_ENV "="))
             continue;
         memcpy(name, *variable, n);
         name[n] = '\0';
@@ -137,10 +138,9 @@ static mst_status argv_openmpi_words(const mst_mpi_job *job, const mst_plan *pla
             TRY(mst_text_list_add(out, "--oversubscribe"));
         return MST_OK;
     }
-    TRY(mst_text_list_add_all(out,
-                              (const char *const[]){"--mca", "plm", "rsh", "--mca", "plm_rsh_agent", job->ssh,
-                                                    "--mca", "plm_rsh_no_tree_spawn", "1", "-x", "MUSTER_JOB",
-                                                    "-x", "MUSTER_WATCH_STDIN", NULL}));
+    TRY(mst_text_list_add_all(out, (const char *const[]){"--mca", "plm", "rsh", "--mca", "plm_rsh_agent",
+                                                         job->ssh, "--mca", "plm_rsh_no_tree_spawn", "1",
+                                                         "-x", "MUSTER_JOB", "-x", MST_PARENT_ENV, NULL}));
     return argv_add_passed_on(out);
 }
 
@@ -190,7 +190,7 @@ mst_status mst_mpi_launcher_words(const mst_mpi_job *job, const mst_mpi_launcher
     mst_text_list args = {0};
     const char *agent_words = strchr(job->ssh, ' ');
     const mst_variable variables[] = {{"MUSTER_JOB", job->name},
-                                      {"MUSTER_WATCH_STDIN", grace},
+                                      {MST_PARENT_ENV, grace},
                                       {"MUSTER_CLUSTER", NULL},
                                       {"MUSTER_SECRET", NULL},
                                       {"TF_CONFIG", NULL},

@@ -121,7 +121,7 @@ static mst_status job_stopped_outcome(const mst_launch *l, const mst_actor *memb
     uint32_t n = l->n_members;
     mst_signal_name(member != NULL ? mst_actor_stop_signal(member) : mst_supervisor_stopped_by(l->supervisor),
                     name, sizeof name);
-    mst_plan_count(l->job->plan, count, sizeof count);
+    mst_plan_count(l->job->plan, l->n_members - l->job->plan->n_members, count, sizeof count);
     if (member != NULL)
         snprintf(lead, sizeof lead, "launch: %s was stopped", member->child->name);
     if (killed)
@@ -166,7 +166,7 @@ mst_status mst_launch_outcome(const mst_launch *l)
     }
     if (mst_supervisor_stopped_by(l->supervisor) != 0 && !mst_actor_ended_well(&l->actors[0]))
         return job_stopped_outcome(l, NULL, killed > 0);
-    mst_plan_count(l->job->plan, count, sizeof count);
+    mst_plan_count(l->job->plan, l->n_members - l->job->plan->n_members, count, sizeof count);
     mst_launch_note(l->job->sink, "launch: done, %s, %.1f s%s%s", count, mst_seconds_since(l->began_ns),
                     job_restarts(l, times, sizeof times), job_losses(l, false, lost, sizeof lost));
     return MST_OK;

@@ -222,12 +222,13 @@ void mst_plan_fini(mst_plan *plan)
     *plan = (mst_plan){0};
 }
 
-const char *mst_plan_count(const mst_plan *plan, char *out, size_t size)
+const char *mst_plan_count(const mst_plan *plan, uint32_t n_added, char *out, size_t size)
 {
     char servers[32] = "";
     if (plan->n_servers > 0)
         snprintf(servers, sizeof servers, "%u server%s and ", plan->n_servers,
                  plan->n_servers == 1 ? "" : "s");
-    snprintf(out, size, "%s%u worker%s", servers, plan->n_workers, plan->n_workers == 1 ? "" : "s");
+    uint32_t n_workers = plan->n_workers + n_added;
+    snprintf(out, size, "%s%u worker%s", servers, n_workers, n_workers == 1 ? "" : "s");
     return out;
 }

@@ -52,7 +52,7 @@ void mst_plan_fini(mst_plan *plan); /* safe on zeroes */
 /* The number of workers that the hosts of a file have slots for; a host without slots=N counts as one. */
 mst_status mst_plan_slots(const char *hosts_file, uint32_t *out);
 
-/* "1 server and 3 workers"; out is returned. */
-const char *mst_plan_count(const mst_plan *plan, char *out, size_t size);
+/* "1 server and 3 workers", with n_added workers besides those of the plan; out is returned. */
+const char *mst_plan_count(const mst_plan *plan, uint32_t n_added, char *out, size_t size);
 
 #endif

@@ -15,6 +15,7 @@
 #include <uv.h>
 
 #include "base/alloc.h"
+#include "base/parent.h"
 #include "base/strings.h"
 #include "launch/launch_remote.h"
 #include "launch/parent_pipe.h"
@@ -268,7 +269,7 @@ static mst_status survey_start_probe(mst_link_survey *s, node *n)
                                       {"MUSTER_JOB", s->job},
                                       {"MUSTER_CLUSTER", NULL},
                                       {"TF_CONFIG", NULL},
-                                      {"MUSTER_WATCH_STDIN", NULL},
+                                      {MST_PARENT_ENV, NULL},
                                       {NULL, NULL}};
     return mst_start_anywhere(n->child, n->remote ? s->ssh : NULL, n->host, s->secret, variables, words);
 }

@@ -14,10 +14,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/option.h"
+#include "base/parent.h"
 #include "mpi/mpi.h"
 
-#define GRACE_MAX  86400
 #define SECRET_MAX 4096
 #define SECRET_NS  (60 * MST_S)
 
@@ -91,12 +90,10 @@ mst_status mst_parent_pipe_secret(void)
 
 mst_status mst_parent_pipe_open(void)
 {
-    const char *text = getenv("MUSTER_WATCH_STDIN");
-    int64_t seconds = 0;
-    if (text == NULL || *text == '\0')
+    int64_t seconds;
+    TRY(mst_parent_grace(&seconds));
+    if (seconds < 0)
         return MST_OK;
-    if (!mst_parse_int(text, &seconds) || seconds < 0 || seconds > GRACE_MAX)
-        return mst_fail(MST_EUSAGE, "MUSTER_WATCH_STDIN=%s: must be a number of seconds", text);
     mst_mpi_launch launch;
     mst_mpi_launched(&launch);
     if (launch.launched && launch.rank > 0)

@@ -27,10 +27,10 @@
  * MST_PARENT_SECRET_ENV. */
 mst_status mst_parent_pipe_secret(void);
 
-/* With MUSTER_WATCH_STDIN=SECONDS in the environment, starts a thread that reads standard input. At its end
- * the process gets SIGTERM (or the signal above), and SECONDS later SIGKILL. If the process is stopped
- * (SIGSTOP) when its parent dies, it is continued, so that it can end. Does nothing without the variable and
- * in ranks of an MPI job other than 0. MST_EUSAGE if the value is no number. */
+/* With MST_PARENT_ENV=SECONDS in the environment (base/parent.h), starts a thread that reads standard input.
+ * At its end the process gets SIGTERM (or the signal above), and SECONDS later SIGKILL. If the process is
+ * stopped (SIGSTOP) when its parent dies, it is continued, so that it can end. Does nothing without the
+ * variable and in ranks of an MPI job other than 0. MST_EUSAGE if the value is no number. */
 mst_status mst_parent_pipe_open(void);
 
 /* Set once the supervisor has written MST_PARENT_ENDED. */

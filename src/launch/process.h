@@ -1,7 +1,7 @@
 /* One process that the supervisor has started: its pipes, its lines, its end. Only supervisor.c uses this.
  *
  * The process leads a process group of its own, which is killed when the process has exited. Its standard
- * input is a pipe whose writing end only this process has: a muster that is started with MUSTER_WATCH_STDIN
+ * input is a pipe whose writing end only this process has: a muster that is started with MST_PARENT_ENV
  * (parent_pipe.h) ends when that pipe is closed, which also happens when this process is killed. Behind ssh
  * the pipe is the standard input of the channel.
  *

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/figure.h"
 #include "base/file.h"
+#include "base/parent.h"
 #include "base/strings.h"
 #include "launch/launch_remote.h"
 #include "launch/supervisor.h"
@@ -148,7 +149,7 @@ mst_status mst_runner_new(const mst_sweep *sweep, double timeout_s, unsigned job
     r->sweep = sweep;
     r->timeout_s = timeout_s;
     TRY_OUT(st, mst_own_program(r->program, sizeof r->program));
-    if (setenv("MUSTER_WATCH_STDIN", "15", 1) != 0)
+    if (setenv(MST_PARENT_ENV, "15", 1) != 0)
         TRY_OUT(st, mst_fail_memory());
     r->progress = *progress;
     TRY_OUT(st, mst_supervisor_new(jobs, &events, r, &r->supervisor));

@@ -98,8 +98,8 @@ static mst_status cluster_set_secret(mst_cluster *c, const char *text, const cha
     if (n < MST_SECRET_MIN || cluster_n_distinct(text, n) < MST_SECRET_DISTINCT)
         return mst_fail(
             MST_EUSAGE,
-            "%s: the secret is easy to guess: it has %zu characters, %d of them different; use at "
-            "least %d random ones, as from openssl rand -hex 16",
+            "%s: the secret is easy to guess (length %zu, %d distinct characters); use at least %d random "
+            "characters, such as the output of openssl rand -hex 16",
             from, n, cluster_n_distinct(text, n), MST_SECRET_MIN);
     mst_free(c->secret);
     c->secret = mst_strndup(text, n);

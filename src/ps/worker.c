@@ -84,7 +84,7 @@ mst_status mst_worker_new(const mst_worker_options *options, mst_worker **out, j
     }
     if (self->leaving) {
         (void)mst_net_flush(self->link.net, mst_now_ns() + FLUSH_NS);
-        st = mst_fail(MST_ESTOPPED, "stop requested");
+        st = mst_fail_lead(MST_ESTOPPED, "stopped", " before this worker joined the job");
         goto out;
     }
     self->link.starting = false;

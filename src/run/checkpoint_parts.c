@@ -300,7 +300,7 @@ mst_status mst_save_open(mst_save *save, const char *folder, const char *const *
     TRY(save_compose(save, params, meta));
     TRY(mst_make_folders(folder));
     if (mkdir(save->path, 0777) != 0 && errno != EEXIST) /* `finish` makes it durable, in the background */
-        return mst_fail(MST_EIO, "%s: the folder cannot be made: %s", save->path, strerror(errno));
+        return mst_fail(MST_EIO, "the folder %s cannot be created: %s", save->path, strerror(errno));
     TRY(save_name_files(save));
     for (size_t f = 0; f < save->n_files; f++)
         TRY(save_create_file(save, params, f, json_object_get(save->manifest, "parts")));

@@ -62,7 +62,8 @@ launch() {
 
 # ---- usage ----
 refused 2 "put the command to start after --" launch
-refused 2 "put the command to start after --" launch --workers 2 -- eval
+refused 2 "launch: eval is not a command of several processes" launch --workers 2 -- eval
+refused 2 "launch: matmul runs on MPI ranks; give --mpi" launch -- matmul
 refused 2 "--copy needs --hosts FILE" launch --copy -- train
 refused 2 "remove --servers and --workers" launch --deploy single --workers 2 -- train
 refused 2 "--job a/b" launch --job a/b -- train
@@ -119,7 +120,16 @@ PLAY='echo x' launch 0 --logs none -- train
 ln -s nowhere dangling
 PLAY='echo x' launch 0 --workers 2 --logs dangling/x -- train
 same "warnings" "$(grep -c 'no logs' err)" 1
-grep -qxF "muster: warning: no logs: dangling/x: the folder cannot be made: dangling: Not a directory" err || fail "the reason"
+grep -qxF "muster: warning: launch writes no logs: the folder dangling/x cannot be created: dangling: Not a directory" err || fail "the reason"
+# A log that cannot be written ends; the line names the process whose log it is.
+mkdir full
+ln -s /dev/full full/worker-0.log
+PLAY='' PLAY_worker_0='echo x; echo y' launch 0 --logs full -- train
+same "warnings" "$(grep -c 'cannot write' err)" 1
+grep -qxF "muster: warning: launch cannot write the log of worker 0 in full, which ends here: No space left on device" err || fail "the full log"
+# A secret of the user's has no effect, and launch reports that.
+PLAY='' MUSTER_SECRET=x launch 0 --logs none -- train
+grep -qxF "muster: warning: launch makes a secret for each job and does not use MUSTER_SECRET" err || fail "MUSTER_SECRET"
 # With --json standard output is server 0's, as it is.
 PLAY='echo noise' PLAY_server_0='printf "{\n  1\n}\n"' launch 0 --logs none -- train x --json
 same "the JSON" "$(tr '\n' ',' <out)" "{,  1,},"

@@ -45,8 +45,8 @@ expect 0 jobs --json
 has "\"job\": \"$job\""
 refused 1 "the job $job is running already" launch --detach --job "$job" -- train x
 refused 1 "the job $job is running already" launch --job "$job" -- train x
-refused 2 "there is no job other on this host; these run: $job" launch --attach other
-refused 2 "no command can follow" launch --attach "$job" -- train x
+refused 2 "there is no job other on this host; running jobs: $job" launch --attach other
+refused 2 "remove the command" launch --attach "$job" -- train x
 # A view that ends does not end the job; the next one shows the output from its beginning.
 "$muster" launch --attach "$job" >view 2>&1 &
 view=$!
@@ -65,7 +65,7 @@ tail -n 1 view | grep -qE '^launch: done, 1 server and 2 workers, ' || fail "the
 only logs server-0.log worker-0.log worker-1.log
 expect 0 jobs
 grep -qE "^$job +done " out || fail "jobs, after the end"
-refused 2 "the job $job does not run; its state is: done" stop "$job"
+refused 2 "the job $job is not running (done)" stop "$job"
 same "mode of the folders" "$(find "$XDG_STATE_HOME/muster" -type d -printf '%m\n' | sort -u)" 700
 same "mode of the files" "$(find "$XDG_STATE_HOME/muster" -type f -printf '%m\n' | sort -u)" 600
 nothing_left
@@ -98,7 +98,7 @@ wait_for 20 grep -qx "worker 0 | up worker_0" "$state/$job/output"
 expect 0 stop --kill "$job"
 nothing_left
 refused 2 "name the job" stop
-refused 2 "there is no job other" stop other
+refused 2 "there is no job other on this host; no job is running" stop other
 
 # ---- the launching process is killed: its processes end, and the job is lost ----
 export PLAY='echo "up $me"; read -r line; exit 1' # the end of standard input ends it
@@ -119,11 +119,12 @@ expect 0 launch --add 2 --job "$job"
 grep -qxF "launch: 2 workers added to the job $job" err || fail "no word of the workers"
 for i in 0 1 2; do wait_for 20 grep -qx "worker $i | up worker_$i --elastic" "$state/$job/output"; done
 refused 2 "the job $job takes at most 62 more workers" launch --add 63 --job "$job"
-refused 2 "give --job NAME, and no command" launch --add 1
+refused 2 "--add: name the running job with --job NAME" launch --add 1
+refused 2 "--add: remove the command" launch --add 1 --job "$job" -- train
 refused 2 "there is no job other" launch --add 1 --job other
 touch go
 expect 0 launch --attach "$job"
-tail -n 1 out | grep -qE '^launch: done, ' || fail "the end of a job with added workers"
+tail -n 1 out | grep -qE '^launch: done, 1 server and 3 workers, ' || fail "the end of a job with added workers"
 rm go
 expect 0 launch --detach --job "$job" --logs none -- train x
 refused 2 "was started without train --elastic" launch --add 1 --job "$job"

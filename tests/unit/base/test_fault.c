@@ -163,6 +163,43 @@ static int end_of_stray(bool with_handler)
     return status;
 }
 
+/* How a process ends that receives a signal from another process. */
+static int end_of_sent(int number)
+{
+    int ready[2];
+    char byte;
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        mst_map map;
+        signal(number, SIG_DFL);
+        if (mst_map_open("d", &map) != MST_OK || write(ready[1], "", 1) != 1)
+            _exit(3);
+        for (;;)
+            pause();
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    assert_int_equal(kill(child, number), 0);
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    close(ready[0]);
+    close(ready[1]);
+    return status;
+}
+
+static void test_sent(void **state)
+{
+    (void)state;
+    alarm(60); /* the child would wait for ever */
+    write_file("d", 1, 4096);
+    static const int numbers[] = {SIGSEGV, SIGBUS};
+    for (size_t i = 0; i < 2; i++) {
+        int status = end_of_sent(numbers[i]);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == numbers[i]);
+    }
+    alarm(0);
+}
+
 static void test_elsewhere(void **state)
 {
     (void)state;
@@ -197,9 +234,13 @@ static void test_handlers_restored(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_truncated), cmocka_unit_test(test_overwritten),
-        cmocka_unit_test(test_replaced),  cmocka_unit_test(test_guard),
-        cmocka_unit_test(test_elsewhere), cmocka_unit_test(test_handlers_restored),
+        cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_overwritten),
+        cmocka_unit_test(test_replaced),
+        cmocka_unit_test(test_guard),
+        cmocka_unit_test(test_sent),
+        cmocka_unit_test(test_elsewhere),
+        cmocka_unit_test(test_handlers_restored),
     };
     return cmocka_run_group_tests(tests, enter_folder, remove_folder);
 }
