@@ -136,14 +136,13 @@ static mst_status model_show_net(const char *word, const show_options *options)
     mst_params params = {0};
     mst_table *table = NULL;
     const mst_executor *executor;
-    uint64_t n_params = 0, memory = 0;
+    uint64_t memory = 0;
     char input[64];
     mst_status st;
     TRY(model_read_net(word, options, &chain));
     TRY_OUT(st, mst_chain_declare(chain, &params));
     TRY_OUT(st, mst_executor_choose(chain, options->executor, &executor));
-    for (uint32_t i = 0; i < params.n_views; i++)
-        n_params += params.views[i].size;
+    uint64_t n_params = mst_params_count(&params);
     for (uint32_t i = 0; i < chain->n_layers; i++)
         memory += mst_dims_size(&chain->layers[i]->out) * sizeof(float);
     TRY_OUT(st, model_layers_table(chain, &params, &table));

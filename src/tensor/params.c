@@ -168,3 +168,11 @@ const mst_view *mst_params_find(const mst_params *params, const char *name)
             return &params->views[i];
     return NULL;
 }
+
+uint64_t mst_params_count(const mst_params *params)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < params->n_views; i++)
+        n += params->views[i].size;
+    return n;
+}

@@ -73,6 +73,9 @@ void mst_params_populate(mst_params *params);
 void mst_params_populate_part(mst_params *params, uint64_t first,
                               uint64_t count); /* floats [first, +count) only */
 
+/* The number of parameters: the sizes of all views, without the gaps between them. */
+uint64_t mst_params_count(const mst_params *params);
+
 const mst_view *mst_params_find(const mst_params *params, const char *name); /* NULL when absent */
 
 #endif

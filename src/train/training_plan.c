@@ -48,14 +48,16 @@ mst_status mst_training_plan(mst_training *self, json_t **out)
 {
     const mst_params *params = &self->assembly.params;
     const mst_model *model = self->assembly.model;
-    uint64_t weights = params->size * sizeof(float);
+    uint64_t weights = params->size * sizeof(float), parameters = mst_params_count(params);
     batch_cost batch;
     TRY(plan_measure_batch(self, &batch));
     uint64_t per_key = 4ull * (model->n_scores > 1 ? model->n_scores : 1);
-    uint64_t touched = mst_model_has(model->ops, MST_MODEL_NET) ? weights : batch.keys * per_key;
+    uint64_t touched = self->strategy_options.dense_model         ? weights
+                       : mst_model_has(model->ops, MST_MODEL_NET) ? parameters * sizeof(float)
+                                                                  : batch.keys * per_key;
     *out = json_pack(
         "{s:o, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "model", mst_model_json(model),
-        "parameters", (json_int_t)params->size, "weights_bytes", (json_int_t)weights, "optimizer_bytes",
+        "parameters", (json_int_t)parameters, "weights_bytes", (json_int_t)weights, "optimizer_bytes",
         (json_int_t)(weights * self->optimizer.ops->n_slots), "isa", mst_isa_name(self->kernels->isa),
         "batch_rows", (json_int_t)batch.rows, "batch_entries", (json_int_t)batch.entries, "batch_row_bytes",
         (json_int_t)batch.bytes, "batch_keys", (json_int_t)batch.keys, "batch_weight_bytes",

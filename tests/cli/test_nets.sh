@@ -74,6 +74,11 @@ has "10 x 20"
 has '"weights_bytes": 863240064'
 has '"optimizer_bytes": 1726480128'
 
+# A dry run counts parameters as `model show` does, without the gaps that align them.
+expect 0 train $images --model lenet --dry-run --json
+has '"parameters": 61706'
+has '"batch_weight_bytes": 246824'
+
 # --net selects the model.
 expect 0 train $images --net my.net --rows 100 --batch 20 --run meant
 grep -q '"name": *"net"' meant/manifest.json || fail "--net alone trains another model"

@@ -44,6 +44,12 @@ json out 'd["options"]["optimizer"]["lr"] == 0.1'
 expect 0 train train.cache --dry-run --batch 64 --optimizer adam --json
 json out '64 * 39 == d["plan"]["batch_entries"] > d["plan"]["batch_keys"] > 13'
 
+# With --dense-model a step moves the whole model.
+expect 0 train train.cache --dry-run --batch 64 --strategy ps --json
+json out 'd["plan"]["batch_weight_bytes"] == 4 * d["plan"]["batch_keys"]'
+expect 0 train train.cache --dry-run --batch 64 --strategy ps --dense-model --json
+json out 'd["plan"]["batch_weight_bytes"] == d["plan"]["weights_bytes"] > 4 * d["plan"]["batch_keys"]'
+
 printf 'batch: 50\nlr: 0.5\noptimizer: adagrad\n' >c.yaml
 expect 0 train train.cache --config c.yaml --batch 200 --run c --quiet
 json c/manifest.json 'd["options"]["strategy"]["batch"] == 200'

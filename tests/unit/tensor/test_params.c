@@ -36,6 +36,7 @@ static void test_layout(void **state)
     assert_true(mst_params_find(&params, "bias")->offset == 80);
     assert_true(mean->offset == 96 && mean->kind == MST_VIEW_STATE);
     assert_null(mst_params_find(&params, "wei"));
+    assert_true(mst_params_count(&params) == 70 + 1 + 10); /* without the gaps */
 
     assert_int_equal(mst_params_reserve(&params, 2, 5), MST_OK);
     assert_true(params.size == 112 && params.spare == 5 && params.n_slots == 2);
