@@ -283,7 +283,8 @@ static mst_status chain_join(chain_parser *p, mst_layer *layer)
     }
     for (uint32_t i = 0; i < layer->n_params; i++)
         if (mst_layer_param_size(&layer->params[i]) == 0)
-            return chain_fail_line(p, "%s: it has more than 2^32 - 1 parameters", layer->name);
+            return chain_fail_line(p, "%s: with an input of %ux%ux%u it has more than 2^32 - 1 parameters",
+                                   layer->name, layer->in.c, layer->in.h, layer->in.w);
     if (chain->n_ranges + layer->n_params > MST_RANGE_MAX)
         return chain_fail_line(p, "a net has at most %d weights and biases", MST_RANGE_MAX);
     layer->first_range = chain->n_ranges;

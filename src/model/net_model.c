@@ -153,6 +153,22 @@ static mst_status input_dims(const mst_model_options *options, const mst_shape *
     return MST_OK;
 }
 
+/* A net of convolutions that comes with muster takes no rows without an image shape. */
+static mst_status net_check_images(const net_model *net, const mst_model_options *options,
+                                   const mst_shape *shape)
+{
+    const mst_known_net *known = net_find_known(net->base.ops->name);
+    if (known == NULL || known->takes_hidden || options->net_text != NULL || options->image != NULL ||
+        shape->c != 0)
+        return MST_OK;
+    return mst_fail(MST_EINPUT,
+                    "%s takes images, such as %ux%ux%u, but the data has rows of %" PRIu64
+                    " %sfeatures; use --model %s, or give --image CxHxW if the rows are images",
+                    known->name, known->in.c, known->in.h, known->in.w, shape->n_features,
+                    shape->n_dense < shape->n_features ? "sparse " : "",
+                    shape->n_classes > 2 ? "softmax" : "logreg");
+}
+
 static mst_status net_parse(net_model *net, const mst_model_options *options, const mst_shape *shape)
 {
     static const char *const inits[] = {"", "glorot", "he", "uniform", "normal", "constant"};
@@ -161,6 +177,7 @@ static mst_status net_parse(net_model *net, const mst_model_options *options, co
     char *text = NULL, *whole = NULL;
     mst_dims in;
     mst_status st;
+    TRY(net_check_images(net, options, shape));
     TRY(input_dims(options, shape, &in));
     TRY(mst_net_text(net->base.ops->name, options, &text));
     TRY_OUT(st, mst_chain_parse_with(text, source, &in, shape->n_classes, options->kinds, &net->chain));

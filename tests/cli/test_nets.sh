@@ -163,7 +163,7 @@ same "turns of spinning" "$(unset GOMP_SPINCOUNT; OMP_WAIT_POLICY=active spins)"
 
 # Rows of text: the size of images is given.
 expect 0 data convert $images --rows 100 --to libsvm --out d.libsvm
-refused 1 "give their size" train d.libsvm --model lenet --features 784 --classes 10
+refused 1 "lenet takes images, such as 1x28x28, but the data has rows of 784 sparse features" train d.libsvm --model lenet --features 784 --classes 10
 expect 0 train d.libsvm --model lenet --image 1x28x28 --classes 10 --rows 50 --run t
 
 # ---- errors ----

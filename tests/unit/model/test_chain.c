@@ -224,7 +224,10 @@ static const struct {
      10,
      "a.net:2: the net has 9 outputs, but there are 10 classes: end it with \"linear classes\""},
     {"linear 1", {1, 4, 4}, 0, "a.net:1: the net has one output: a net needs at least two, one per class"},
-    {"linear 16M", {1, 1000, 1000}, 0, "a.net:1: linear1: it has more than 2^32 - 1 parameters"},
+    {"linear 16M",
+     {1, 1000, 1000},
+     0,
+     "a.net:1: linear1: with an input of 1x1000x1000 it has more than 2^32 - 1 parameters"},
     {"conv 16M kernel=1",
      {1, 10, 10},
      0,
@@ -453,8 +456,11 @@ static void options_of_nets(void **state)
                          "--image 1x: must be channels x height x width, such as 3x32x32");
     o.image = NULL;
     expect_model_refused(&o, &rows, MST_EINPUT,
-                         "lenet:4: avgpool1: a kernel of 2x2 does not fit its input of 6x1x1; where rows are "
-                         "images, give their size: \"input CxHxW\" in the net, or --image CxHxW");
+                         "lenet takes images, such as 1x28x28, but the data has rows of 781 sparse features; "
+                         "use --model softmax, or give --image CxHxW if the rows are images");
+    expect_model_refused(&o, &(mst_shape){.n_features = 33762578, .n_dense = 13, .n_classes = 2}, MST_EINPUT,
+                         "lenet takes images, such as 1x28x28, but the data has rows of 33762578 sparse "
+                         "features; use --model logreg, or give --image CxHxW if the rows are images");
     o.hidden = "3";
     expect_model_refused(&o, &images, MST_EUSAGE, "--hidden is for --model mlp");
     o = (mst_model_options){.model = model_index("mlp"), .hidden = "3,,4"};
