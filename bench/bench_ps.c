@@ -11,7 +11,9 @@
  * Both pairs run with the client on the first processor and the server on the second, where there are two.
  *
  * The lines of protections compare frames with a checksum, with a MAC and inside TLS with frames that have
- * neither, over TCP: four pairs of processes take turns, and the median ratio of the rounds counts.
+ * neither, over TCP: four pairs of processes take turns, five per round, and the median ratio counts. A turn
+ * ends when all its requests are answered, so that nothing of it runs in the turn of another pair, and each
+ * pair has each place in the order equally often.
  *
  * One line `name value unit` per figure; those of Unix sockets end in _unix. */
 #include <arpa/inet.h>
@@ -37,6 +39,7 @@ enum {
     FEATURES = 33762578,
     SETS = 1000,
     MOST_ROUNDS = 101,
+    TURNS = 5, /* of each protection, per round */
     IN_FLIGHT_MAX = 8,
     SMALL_REPLY = 64 * 1024,
 };
@@ -386,9 +389,7 @@ static void fill(worker *w, const pool *p, uint32_t in_flight)
     w->oldest = 0;
     w->free_slot = in_flight;
     for (uint32_t i = 0; i <= in_flight; i++) {
-        free(w->g[i]);
-        w->g[i] = malloc(p->n_keys * sizeof(float));
-        if (w->g[i] == NULL)
+        if (w->g[i] == NULL && (w->g[i] = malloc(p->n_keys * sizeof(float))) == NULL)
             die("no memory for gradients");
         for (uint32_t k = 0; k < p->n_keys; k++)
             w->g[i][k] = (float)(k % 7) - 3.0f;
@@ -404,8 +405,8 @@ static void drain(worker *w)
         need(mst_client_wait(w->client, (w->oldest + i) % (w->in_flight + 1), mst_now_ns() + 10 * MST_S));
 }
 
-/* Requests for so many seconds; returns seconds per request. */
-static double go(worker *w, const pool *p, double seconds)
+/* Requests for so many seconds; returns their number. */
+static uint64_t request_for(worker *w, const pool *p, double seconds)
 {
     uint64_t start = mst_now_ns(), end = start + (uint64_t)(seconds * 1e9), now = start, n = 0;
     while (now < end) {
@@ -418,7 +419,14 @@ static double go(worker *w, const pool *p, double seconds)
         n++;
         now = mst_now_ns();
     }
-    return (double)(now - start) * 1e-9 / (double)n;
+    return n;
+}
+
+/* The same; returns seconds per request. */
+static double go(worker *w, const pool *p, double seconds)
+{
+    uint64_t start = mst_now_ns(), n = request_for(w, p, seconds);
+    return (double)(mst_now_ns() - start) * 1e-9 / (double)n;
 }
 
 /* Bytes per request in each direction, headers included. */
@@ -565,43 +573,48 @@ static double cpu_time(const worker *w)
     return (double)(own.tv_sec + other.tv_sec) + (double)(own.tv_nsec + other.tv_nsec) * 1e-9;
 }
 
-/* As go; *cpu: processor seconds of both sides per request. */
-static double go_cpu(worker *w, const pool *p, double seconds, double *cpu)
+/* Seconds per request, and processor seconds of both sides, from the first request to the last answer. */
+static void take_turn(worker *w, const pool *p, uint32_t in_flight, double seconds, double *each, double *cpu)
 {
     uint64_t start = mst_now_ns();
-    double before = cpu_time(w), each = go(w, p, seconds);
-    *cpu = (cpu_time(w) - before) * each / ((double)(mst_now_ns() - start) * 1e-9);
-    return each;
+    double before = cpu_time(w);
+    fill(w, p, in_flight);
+    double n = in_flight + (double)request_for(w, p, seconds);
+    drain(w);
+    *each = (double)(mst_now_ns() - start) * 1e-9 / n;
+    *cpu = (cpu_time(w) - before) / n;
 }
 
 static void protection_lines(const settings *s, const pool *p, uint32_t in_flight, const char *size)
 {
     static const char *const names[] = {
         [CHECKSUM] = "checksum", [BARE] = "bare", [MAC] = "mac", [TLS] = "tls"};
-    double times[N_PROTECTIONS], cpus[N_PROTECTIONS], ratios[N_PROTECTIONS][MOST_ROUNDS],
-        cpu_ratios[N_PROTECTIONS][MOST_ROUNDS];
+    static double ratios[N_PROTECTIONS][MOST_ROUNDS * TURNS], cpu_ratios[N_PROTECTIONS][MOST_ROUNDS * TURNS];
+    double times[N_PROTECTIONS], cpus[N_PROTECTIONS], bare[MOST_ROUNDS * TURNS];
     worker w[N_PROTECTIONS];
+    unsigned n_turns = s->rounds * TURNS;
     for (int i = 0; i < N_PROTECTIONS; i++) {
         worker_start(&w[i], false, s->threads, (protection)i);
-        fill(&w[i], p, in_flight);
-        go(&w[i], p, 0.1);
+        take_turn(&w[i], p, in_flight, 0.1, &times[i], &cpus[i]);
     }
-    for (unsigned r = 0; r < s->rounds; r++) {
-        for (int i = 0; i < N_PROTECTIONS; i++)
-            times[i] = go_cpu(&w[i], p, s->seconds, &cpus[i]);
+    for (unsigned r = 0; r < n_turns; r++) {
+        for (unsigned k = 0; k < N_PROTECTIONS; k++) {
+            unsigned i = (r + k) % N_PROTECTIONS;
+            take_turn(&w[i], p, in_flight, s->seconds / TURNS, &times[i], &cpus[i]);
+        }
         for (int i = 0; i < N_PROTECTIONS; i++) {
             ratios[i][r] = times[i] / times[BARE];
             cpu_ratios[i][r] = cpus[i] / cpus[BARE];
         }
+        bare[r] = times[BARE];
     }
+    printf("ps_bare_%s_us %.1f us\n", size, median(bare, n_turns) * 1e6);
     for (int i = 0; i < N_PROTECTIONS; i++) {
-        drain(&w[i]);
         worker_stop(&w[i]);
         if (i == BARE)
             continue;
-        printf("ps_%s_overhead_%s %.1f %%\n", names[i], size, 100 * (median(ratios[i], s->rounds) - 1));
-        printf("ps_%s_cpu_overhead_%s %.1f %%\n", names[i], size,
-               100 * (median(cpu_ratios[i], s->rounds) - 1));
+        printf("ps_%s_overhead_%s %.1f %%\n", names[i], size, 100 * (median(ratios[i], n_turns) - 1));
+        printf("ps_%s_cpu_overhead_%s %.1f %%\n", names[i], size, 100 * (median(cpu_ratios[i], n_turns) - 1));
     }
 }
 
