@@ -252,6 +252,12 @@ void mst_cli_note(const char *format, ...)
     mst_bar_line(line);
 }
 
+bool mst_cli_launched(void)
+{
+    int64_t grace;
+    return getenv(MST_RUN_LAUNCH_ENV) != NULL && mst_parent_grace(&grace) == MST_OK && grace >= 0;
+}
+
 /* Whether the process would fail in the same way if it were started again. */
 static bool cli_is_final(mst_status code)
 {
@@ -262,8 +268,7 @@ void mst_cli_print_error(const mst_error *error)
 {
     const char *signal_name = mst_signals_name();
     int lead = (int)error->lead;
-    int64_t grace;
-    bool launched = getenv(MST_RUN_LAUNCH_ENV) != NULL && mst_parent_grace(&grace) == MST_OK && grace >= 0;
+    bool launched = mst_cli_launched();
     if (launched && error->code != MST_ESTOPPED && lead > 0)
         mst_cli_note(MST_PARENT_ORIGIN "%.*s", lead, error->text);
     if (launched && cli_is_final(error->code))

@@ -104,6 +104,9 @@ extern const mst_option mst_cli_json_table[];   /* --json, a bool */
 
 /* ---- printing ---- */
 
+/* Whether `muster launch` started this process, which reads the lines for it (launch/parent_pipe.h). */
+bool mst_cli_launched(void);
+
 /* Prints the message of a failure, with the signal where one stopped the process. A process of a job
  * (MST_PARENT_ORIGIN) also prints where the failure began. */
 void mst_cli_print_error(const mst_error *error);

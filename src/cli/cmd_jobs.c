@@ -59,8 +59,9 @@ const mst_command mst_cmd_jobs = {
     .run = jobs_run,
     .usage = "jobs [--json]",
     .details =
-        "Lists the jobs of this user that run, and the detached jobs of the last week that have ended. "
-        "A job whose launching process was killed is lost: its processes have ended with it.\n",
+        "Lists the jobs of this user that run, and of the last week the detached jobs that have ended and "
+        "the jobs that were lost. A job whose launching process was killed is lost: its processes have ended "
+        "with it.\n",
     .groups = jobs_groups,
     .options_size = sizeof(bool),
     .no_words = true,

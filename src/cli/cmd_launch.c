@@ -151,8 +151,9 @@ static const mst_option launch_table[] = {
     {.name = "detach",
      .type = MST_OPTION_FLAG,
      FIELD(detach),
-     .help = "Return when the processes have been started; the job continues without the terminal. 'muster "
-             "jobs' lists it, 'muster launch --attach JOB' shows its output, 'muster stop JOB' ends it."},
+     .help = "Return when training has begun, or after --start-timeout; the job continues without the "
+             "terminal. A job that fails before is reported with its exit code. 'muster jobs' lists it, "
+             "'muster launch --attach JOB' shows its output, 'muster stop JOB' ends it."},
     {.name = "add",
      .type = MST_OPTION_INT,
      FIELD(add),
@@ -456,6 +457,19 @@ static mst_status launch_enter(launch *l, const char *logs)
     return st == MST_EEXIST || l->options->detach ? st : MST_OK;
 }
 
+/* In the process that returns to the terminal. */
+static mst_status launch_detached(const launch *l, mst_job_detached detached)
+{
+    if (detached == MST_JOB_DONE)
+        mst_cli_note("launch: the job %s is done; 'muster launch --attach %s' shows its output", l->job,
+                     l->job);
+    else
+        mst_cli_note("launch: the job %s %s in the background; 'muster launch --attach %s' shows its output, "
+                     "'muster stop %s' ends it",
+                     l->job, detached == MST_JOB_BEGAN ? "runs" : "is still starting", l->job, l->job);
+    return MST_OK;
+}
+
 /* Checks done, from the entry of the job to its end. */
 static mst_status launch_start(launch *l, const mst_option_group *groups, uint32_t max_hosts)
 {
@@ -469,16 +483,11 @@ static mst_status launch_start(launch *l, const mst_option_group *groups, uint32
         mst_warn("launch makes a secret for each job and does not use MUSTER_SECRET");
     TRY(launch_enter(l, logs));
     if (l->options->detach) {
-        bool parent;
-        st = mst_job_entry_detach(l->entry, &parent);
-        if (parent) {
+        mst_job_detached detached;
+        st = mst_job_entry_detach(l->entry, (uint32_t)l->options->start_timeout, &detached);
+        if (detached != MST_JOB_CHILD) {
             l->entry = NULL;
-            if (st == MST_OK)
-                mst_cli_note(
-                    "launch: the job %s runs in the background; 'muster launch --attach %s' shows its "
-                    "output, 'muster stop %s' ends it",
-                    l->job, l->job, l->job);
-            return st;
+            return st == MST_OK ? launch_detached(l, detached) : st;
         }
         TRY_OUT(st, st);
     }

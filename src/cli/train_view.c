@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/figure.h"
 #include "cli/cli.h"
+#include "launch/parent_pipe.h"
 
 #define LOOK_NS    (500 * MST_MS)
 #define STALL_S    3.0 /* a longer step is reported, */
@@ -53,6 +54,9 @@ static void view_show(mst_train_view *v, uint64_t now)
 static void view_on_progress(void *arg, const mst_train_status *s)
 {
     mst_train_view *v = arg;
+    if (!v->began && mst_cli_launched())
+        mst_cli_note(MST_PARENT_BEGAN);
+    v->began = true;
     if (v->quiet)
         return;
     pthread_mutex_lock(&v->mutex);

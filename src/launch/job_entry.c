@@ -160,35 +160,55 @@ static mst_status entry_leave_terminal(mst_job_entry *e, int output)
     return entry_save(e);
 }
 
-/* The first process: waits until the job has started. */
-static mst_status entry_await(const char *job, pid_t child, int ready)
+/* Whether the new process has written its byte, or has ended: the pipe ends. */
+static bool entry_answers(int ready, uint32_t wait_s)
+{
+    uint64_t deadline = mst_now_ns() + wait_s * MST_S;
+    for (;;) {
+        struct pollfd p = {.fd = ready, .events = POLLIN};
+        uint64_t now = mst_now_ns();
+        if (now >= deadline)
+            return false;
+        if (poll(&p, 1, (int)((deadline - now) / MST_MS) + 1) > 0)
+            return true;
+    }
+}
+
+/* The first process: waits until the job has begun or ended. */
+static mst_status entry_await(const char *job, pid_t child, int ready, uint32_t wait_s, mst_job_detached *out)
 {
     char byte;
     ssize_t n;
     int status = 0;
     json_t *facts = NULL;
+    *out = MST_JOB_STARTING;
+    if (!entry_answers(ready, wait_s))
+        return MST_OK;
     while ((n = read(ready, &byte, 1)) < 0 && errno == EINTR) {
     }
+    *out = n == 1 ? MST_JOB_BEGAN : MST_JOB_DONE;
     if (n == 1)
         return MST_OK;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return MST_OK;
     TRY(mst_job_state_read(job, &facts));
     const char *message = json_string_value(json_object_get(facts, "message"));
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
     mst_status st = message != NULL
                         ? mst_fail(mst_job_state_status(code), "%s", message)
-                        : mst_fail(MST_EIO, "the process of the job %s ended before it started", job);
+                        : mst_fail(MST_EIO, "the process of the job %s was killed before the job began", job);
     json_decref(facts);
     return st;
 }
 
-mst_status mst_job_entry_detach(mst_job_entry *e, bool *parent)
+mst_status mst_job_entry_detach(mst_job_entry *e, uint32_t wait_s, mst_job_detached *out)
 {
     mst_status st;
     char path[MST_JOB_STATE_PATH], job[64];
     int ready[2] = {-1, -1}, output = -1;
-    *parent = true;
+    *out = MST_JOB_STARTING;
     snprintf(job, sizeof job, "%s", e->job);
     TRY_OUT(st, mst_job_state_path(e->job, "output", path));
     output = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -201,7 +221,7 @@ mst_status mst_job_entry_detach(mst_job_entry *e, bool *parent)
     if (child < 0)
         TRY_OUT(st, mst_fail(MST_EIO, "no process for the job: %s", strerror(errno)));
     if (child == 0) {
-        *parent = false;
+        *out = MST_JOB_CHILD;
         e->ready = ready[1];
         close(ready[0]);
         st = entry_leave_terminal(e, output);
@@ -212,7 +232,7 @@ mst_status mst_job_entry_detach(mst_job_entry *e, bool *parent)
     ready[1] = -1;
     entry_free(e);
     e = NULL;
-    st = entry_await(job, child, ready[0]);
+    st = entry_await(job, child, ready[0], wait_s, out);
 out:
     if (e != NULL)
         mst_job_entry_end(e, st);

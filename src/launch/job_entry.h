@@ -28,12 +28,19 @@ mst_status mst_job_entry_new(const mst_job_entry_info *info, mst_job_entry **out
  * NULL-safe. */
 void mst_job_entry_end(mst_job_entry *entry, mst_status st);
 
-/* Continues in a new process without a terminal, which owns the entry from there on; its output goes to the
- * file of the entry. *parent is false in it. In this process: returns when the new one has started all
- * processes of the job, or has failed, with its error and its exit code; the entry is freed. */
-mst_status mst_job_entry_detach(mst_job_entry *entry, bool *parent);
+typedef enum mst_job_detached {
+    MST_JOB_CHILD,    /* this is the new process */
+    MST_JOB_BEGAN,    /* the job has begun its work */
+    MST_JOB_STARTING, /* it has not within the time */
+    MST_JOB_DONE,     /* it has ended well */
+} mst_job_detached;
 
-/* All processes have been started. NULL-safe. */
+/* Continues in a new process without a terminal, which owns the entry from there on; its output goes to the
+ * file of the entry. In this process: returns when the job has begun its work, has ended, or wait_s have
+ * passed; the entry is freed. A job that has failed: its error, with its exit code. */
+mst_status mst_job_entry_detach(mst_job_entry *entry, uint32_t wait_s, mst_job_detached *out);
+
+/* The job has begun its work. Calls after the first have no effect. NULL-safe. */
 void mst_job_entry_started(mst_job_entry *entry);
 
 /* Serves requests until the loop closes its handles: add is called for "add N" and returns MST_OK, or a

@@ -115,13 +115,12 @@ static bool state_is_running(const json_t *facts)
     return strcmp(json_string_value(json_object_get(facts, "state")), "running") == 0;
 }
 
-/* Of a job that has ended: not detached, or a week ago. */
+/* Of a job that ended a week ago. */
 static bool state_out_of_date(const json_t *facts)
 {
     time_t ended = (time_t)json_integer_value(json_object_get(facts, "ended_s")),
            began = (time_t)json_integer_value(json_object_get(facts, "began_s"));
-    return !state_is_running(facts) && (!json_is_true(json_object_get(facts, "detached")) ||
-                                        time(NULL) - (ended != 0 ? ended : began) > KEPT_S);
+    return !state_is_running(facts) && time(NULL) - (ended != 0 ? ended : began) > KEPT_S;
 }
 
 mst_status mst_job_state_list(json_t **out)

@@ -7,7 +7,8 @@
  *   control   the socket for requests to the launching process
  *
  * Folders have mode 0700, files 0600. No file contains a secret. The entry of a job that is not detached is
- * removed at its end, that of a detached one a week later. */
+ * removed at its end, that of a detached one, and of a job whose launching process was killed, a week later.
+ */
 #ifndef MST_LAUNCH_JOB_STATE_H
 #define MST_LAUNCH_JOB_STATE_H
 

@@ -6,7 +6,8 @@
  * Policy:
  * 1. A process that dies is started again, by the restart policy (restarts.h). Ends that no restart helps
  * against are excluded: a stop signal, wrong usage, failures that the process itself reports as such
- * (MST_PARENT_FINAL), and exit code 3 of server 0, which has ended the job in order.
+ * (MST_PARENT_FINAL), and exit code 3 of server 0, which has ended the job in order. Processes that server 0
+ * has ended (MST_PARENT_ORIGIN) wait for its own end, and are started again only with it.
  * 2. A worker that took part and is not started again is lost: one line reports it, and the job continues,
  * since the servers decide. This includes workers whose restarts fail. Without servers every worker holds
  * weights, and none can be lost.
@@ -202,12 +203,23 @@ static void job_begin_failing(mst_launch *l, const mst_actor *a)
         uv_timer_start(&l->grace, job_on_grace, own_reason && left_ms > MOMENT_MS ? MOMENT_MS : left_ms, 0);
 }
 
+/* Whether server 0 has ended the job, and this process with it. */
+static bool job_dismisses(const mst_launch *l, const mst_actor *a)
+{
+    const mst_child *zero = l->actors[0].child;
+    return l->phase == MST_LAUNCH_RUN && zero->running && mst_actor_ended_by_peer(a) &&
+           strcmp(a->child->origin, zero->name) == 0;
+}
+
 static void job_member_ended(mst_launch *l, mst_actor *a)
 {
     char how[320];
-    if (!mst_actor_ended_well(a) && job_restart(l, a))
+    a->dismissed = job_dismisses(l, a);
+    if (!mst_actor_ended_well(a) && !a->dismissed && job_restart(l, a))
         return;
     l->members_left--;
+    if (a->dismissed)
+        return;
     if (mst_actor_ended_well(a)) {
         if (a == &l->actors[0] && l->phase == MST_LAUNCH_RUN)
             job_begin_finish(l);
@@ -260,6 +272,13 @@ static void job_on_line(void *arg, mst_child *child, bool is_error, const char *
         return;
     }
     l->job->sink->line(l->job->sink->arg, child->index, child->name, is_error, text, n);
+}
+
+static void job_on_began(void *arg, mst_child *child)
+{
+    const mst_launch *l = arg;
+    (void)child;
+    mst_job_entry_started(l->job->entry);
 }
 
 static void job_on_ended(void *arg, mst_child *child)
@@ -370,19 +389,30 @@ static void job_start_members(mst_launch *l)
     }
     if (l->job->plan->n_hosts > 0)
         job_begin_start_deadline(l);
-    mst_job_entry_started(l->job->entry);
 }
 
-static void job_on_restart(void *arg, mst_child *child)
+static void job_restart_member(mst_launch *l, mst_actor *a)
 {
-    mst_launch *l = arg;
-    mst_actor *a = &l->actors[child->index];
     mst_status st = job_start_member(l, a);
     if (st != MST_OK) {
         l->members_left--;
         job_break(l, st);
     } else if (a->host != NULL && !uv_is_active((uv_handle_t *)&l->start)) {
         job_begin_start_deadline(l);
+    }
+}
+
+static void job_on_restart(void *arg, mst_child *child)
+{
+    mst_launch *l = arg;
+    job_restart_member(l, &l->actors[child->index]);
+    for (uint32_t i = 1; child->index == 0 && i < l->n_members && l->phase == MST_LAUNCH_RUN; i++) {
+        mst_actor *a = &l->actors[i];
+        if (!a->dismissed)
+            continue;
+        a->dismissed = false;
+        l->members_left++;
+        job_restart_member(l, a);
     }
 }
 
@@ -507,6 +537,7 @@ static mst_status job_add(void *arg, uint32_t n)
 static mst_status job_run(mst_launch *l)
 {
     static const mst_supervisor_events events = {.on_line = job_on_line,
+                                                 .on_began = job_on_began,
                                                  .on_ended = job_on_ended,
                                                  .on_restart = job_on_restart,
                                                  .on_stop = job_on_stop,

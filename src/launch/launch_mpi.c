@@ -100,6 +100,10 @@ static void mpi_whole_line(mpi_launch *l, uint32_t rank, bool is_error, const ch
     size_t length;
     if (is_error && n == strlen(MST_PARENT_FINAL) && memcmp(text, MST_PARENT_FINAL, n) == 0)
         return;
+    if (is_error && n == strlen(MST_PARENT_BEGAN) && memcmp(text, MST_PARENT_BEGAN, n) == 0) {
+        mst_job_entry_started(l->job->entry);
+        return;
+    }
     const char *error = is_error ? mst_error_line(text, n, &length) : NULL;
     if (error != NULL && rank == 0)
         mpi_copy_line(l->zero, error, length);
@@ -494,7 +498,8 @@ static mst_status mpi_run(mpi_launch *l)
     mst_supervisor_timer(l->supervisor, &l->probe_deadline, l);
     l->child = mst_supervisor_child(l->supervisor, 0);
     TRY(mpi_start(l, l->job->words));
-    mst_job_entry_started(l->job->entry);
+    if (strcmp(l->job->words->items[0], "train") != 0)
+        mst_job_entry_started(l->job->entry);
     mst_supervisor_run(l->supervisor);
     return mpi_outcome(l);
 }

@@ -39,6 +39,8 @@ const atomic_bool *mst_parent_pipe_job_ended(void);
 /* A line on standard error before the message of a failure that began in another process, whose name
  * follows: "muster-origin: worker 1". The supervisor removes the line from the output. */
 #define MST_PARENT_ORIGIN "muster-origin: "
+/* A line on standard error of server 0, worker 0 of a job without servers, and rank 0: training has begun. */
+#define MST_PARENT_BEGAN "muster-began"
 /* The same before the message of a failure that a restart of the process would repeat: bad input, a deadline
  * that passed. */
 #define MST_PARENT_FINAL "muster-final"

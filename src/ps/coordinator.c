@@ -268,12 +268,12 @@ void mst_coordinator_roll_back(mst_server *s, const char *why)
 /* The other processes end because this one did: their message and their exit code state it. */
 void mst_coordinator_broadcast_end(mst_server *s)
 {
-    bool own = s->end.code != MST_OK && s->end.code != MST_ESTOPPED && s->end.code != MST_EPEER &&
-               s->end.code != MST_EAGAIN;
+    static const char lead[] = "server 0";
     mst_error end = s->end;
-    if (own) {
+    if (end.code != MST_OK && end.code != MST_ESTOPPED && end.code != MST_EAGAIN) {
         end.code = MST_EPEER;
-        snprintf(end.text, sizeof end.text, "server 0 ended the job: %.950s", s->end.text);
+        end.lead = sizeof lead - 1;
+        snprintf(end.text, sizeof end.text, "%s ended the job: %.950s", lead, s->end.text);
     }
     for (uint32_t i = 1; i < s->options.n_servers; i++)
         if (s->servers[i] != MST_PEER_NONE)

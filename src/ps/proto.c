@@ -308,19 +308,21 @@ json_t *mst_ps_text(const char *text)
 
 mst_status mst_ps_send_error(mst_net *net, uint32_t peer, mst_ps_type type, const mst_error *error)
 {
-    return mst_ps_send_json(
-        net, peer, &(mst_message){.type = type},
-        json_pack("{s:i, s:o}", "code", (int)error->code, "text", mst_ps_text(error->text)));
+    return mst_ps_send_json(net, peer, &(mst_message){.type = type},
+                            json_pack("{s:i, s:o, s:i}", "code", (int)error->code, "text",
+                                      mst_ps_text(error->text), "lead", (int)error->lead));
 }
 
 void mst_ps_read_error(const json_t *json, mst_error *out)
 {
     const char *text = "no reason was given";
-    json_int_t code = MST_EPEER;
-    json_unpack((json_t *)json, "{s:I, s:s}", "code", &code, "text", &text);
+    json_int_t code = MST_EPEER, lead = 0;
+    json_unpack((json_t *)json, "{s:I, s:s, s?I}", "code", &code, "text", &text, "lead", &lead);
     bool valid = (code >= MST_OK && code <= MST_EUNSUPPORTED) || code == MST_EAGAIN;
     *out = (mst_error){.code = valid ? (mst_status)code : MST_EPEER};
     snprintf(out->text, sizeof out->text, "%s", text);
+    if (lead > 0 && (size_t)lead <= strlen(out->text))
+        out->lead = (unsigned)lead;
 }
 
 mst_status mst_ps_send(mst_net *net, uint32_t peer, const mst_message *m)

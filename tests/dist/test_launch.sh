@@ -237,6 +237,20 @@ rm -f starts.* go
 PLAY_server_0='eval "$COUNT"; echo "muster: waited 60 s for worker 0" >&2; exit 3' PLAY='sleep 60' launch 3 --grace 1 --logs none -- train
 last "muster: launch: server 0 failed first (exit 3): waited 60 s for worker 0"
 same "starts" "$(starts server_0)" 1
+# Processes that server 0 has ended are not called dead; they come back only with server 0.
+rm -f starts.* go
+ended='eval "$COUNT"; >"up.$me"; until [ -e go ]; do sleep 0.02; done; echo "muster-origin: server 0" >&2; echo "muster: server 0 ended the job: no space" >&2; exit 3'
+PLAY=$ended PLAY_server_0='until [ -e up.worker_0 ] && [ -e up.worker_1 ]; do sleep 0.02; done; >go; sleep 0.5; echo muster-final >&2; echo "muster: no space" >&2; exit 1' \
+  launch 1 --workers 2 --grace 2 --logs none -- train
+last "muster: launch: server 0 failed first (exit 1): no space"
+! grep -qE 'died|restart' err || fail "a process that server 0 ended is called dead"
+same "starts" "$(starts worker_0) $(starts worker_1)" "1 1"
+rm -f starts.* go up.*
+PLAY='eval "$COUNT"; [ $n = 1 ] || exit 0; '"$ended" \
+  PLAY_server_0='eval "$COUNT"; [ $n = 1 ] || exit 0; until [ -e up.worker_0 ]; do sleep 0.02; done; >go; sleep 0.5; kill -9 $$' \
+  launch 0 --logs none -- train
+same "restarts" "$(grep -c '; restart 1$' err)" 1
+rm -f starts.* go up.*
 # The same failure three times ends the job with its message; failures that no restart helps against end it at once.
 rm -f starts.*
 PLAY='sleep 60' PLAY_worker_0='eval "$COUNT"; echo "muster: no space on $n" >&2; exit 1' launch 1 --grace 1 --logs none -- train

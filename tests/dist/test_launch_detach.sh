@@ -8,6 +8,7 @@ cat >play <<'END_OF_PLAY'
 read -r secret
 me=$3_$5
 what=PLAY_$me
+[ "$me" != server_0 ] || [ -n "${SLOW-}" ] || echo muster-began >&2
 eval "${!what-${PLAY-}}"
 END_OF_PLAY
 chmod +x play
@@ -72,11 +73,29 @@ nothing_left
 rm go
 
 # ---- failures ----
-PLAY='echo "muster: no such file" >&2; echo muster-final >&2; exit 1' expect 0 launch --detach --job "$job" --logs none -- train
+# A job that fails before it has begun is reported with its message and its exit code.
+for code in 1 2; do
+  SLOW=1 PLAY='sleep 0.2; echo muster-final >&2; echo "muster: no such file" >&2; exit '$code \
+    refused $code "0 failed first (exit $code): no such file" launch --detach --job "$job" --logs none -- train
+done
+expect 0 jobs
+grep -qE "^$job +failed " out || fail "jobs, after a failure at the start"
+# So is one that ends before, and one that takes its time.
+SLOW=1 PLAY='' expect 0 launch --detach --job "$job" --logs none -- train
+grep -qF "launch: the job $job is done" err || fail "no word of the end"
+SLOW=1 PLAY='until [ -e go ]; do sleep 0.02; done' expect 0 launch --detach --job "$job" --start-timeout 1 --logs none -- train
+grep -qF "launch: the job $job is still starting in the background" err || fail "no word of the wait"
+touch go
+expect 0 launch --attach "$job"
+rm go
+PLAY='until [ -e go ]; do sleep 0.02; done; echo "muster: no such file" >&2; echo muster-final >&2; exit 1' \
+  expect 0 launch --detach --job "$job" --logs none -- train
+touch go
 code=0
 "$muster" launch --attach "$job" >view 2>err || code=$?
 same "exit code of the view" "$code" 1
 grep -qE '^muster: launch: (server|worker) 0 failed first \(exit 1\): no such file$' view || fail "the message of the job"
+rm go
 MUSTER_LAUNCH_BINARY=$work/absent refused 1 "absent cannot be started" launch --detach --job "$job" --logs none -- train
 expect 0 jobs
 grep -qE "^$job +failed " out || fail "jobs, after a failure"
@@ -142,6 +161,8 @@ rm go
 # With real processes: the added worker takes part.
 unset MUSTER_LAUNCH_BINARY
 "$muster" data gen criteo --rows 2000 --out c.cache >gen.log 2>&1
+refused 2 "unknown option --no-such-option" launch --detach --job "$job" --logs none -- train c.cache --no-such-option
+refused 1 "absent.cache" launch --detach --job "$job" --logs none -- train absent.cache
 expect 0 launch --detach --job "$job" --logs none -- train c.cache --elastic --mode async --epochs 0 --seconds 600 --run run
 wait_for 20 grep -q "server 0 | worker 0 .* takes part" "$state/$job/output"
 expect 0 launch --add 1 --job "$job"
@@ -163,6 +184,21 @@ wait $pid
 expect 0 jobs
 [ ! -s out ] || fail "a job that ended is listed"
 [ ! -e "$state/$job" ] || fail "the entry of a job that ended is left"
+# After kill -9 of launch it is listed as lost, until it is launched again.
+rm go
+"$muster" launch --job "$job" --logs none -- train >out2 2>err2 </dev/null &
+pid=$!
+wait_for 20 grep -qx "worker 0 | up" out2
+kill -9 $pid
+wait $pid 2>/dev/null || true
+touch go
+expect 0 jobs
+grep -qE "^$job +lost +$pid " out || fail "jobs, after kill -9 of a job with a terminal"
+refused 2 "the job $job is not running (lost)" stop "$job"
+nothing_left
+PLAY='' expect 0 launch --job "$job" --logs none -- train
+expect 0 jobs
+[ ! -s out ] || fail "a job that was launched again is listed"
 # Without a folder for the state only --detach is refused.
 HOME= XDG_STATE_HOME= expect 0 launch --job "$job" --logs none -- train
 HOME= XDG_STATE_HOME= refused 2 "set HOME or XDG_STATE_HOME" launch --detach --job "$job" --logs none -- train
