@@ -13,7 +13,8 @@
  *
  * Invariants
  * 1. The loop is touched with the mutex held only. Events are called without it, but for `doing`.
- * 2. A peer's number is its place in t->peers, which only grows.
+ * 2. A peer's number gives its place in t->peers. A place is used again when PAST_MAX newer connections have
+ * ended, so the number of a past peer stays unused for long.
  * 3. What a connection needs is released outside of any event (mst_tcp_peer_settle), so that an event may
  * drop any peer. */
 #include <inttypes.h>
@@ -258,6 +259,7 @@ static mst_status tcp_create(const mst_net_options *options, const mst_net_event
     t->arg = arg;
     t->due_ns = mst_now_ns() + LONG_WAIT;
     t->finished_last = &t->finished;
+    t->past_last = &t->past;
     t->secret = mst_strdup(options->secret != NULL ? options->secret : "");
     t->options.secret = t->secret;
     if (t->secret == NULL) {
@@ -343,11 +345,6 @@ static mst_status tcp_poll(mst_net *net, uint64_t deadline_ns)
 static void tcp_wake(mst_net *net)
 {
     uv_async_send(&((mst_tcp *)net)->async);
-}
-
-static mst_tcp_peer *tcp_peer_at(const mst_tcp *t, uint32_t number)
-{
-    return number < t->n_peers ? t->peers[number] : NULL;
 }
 
 /* A peer that has not taken all that was sent to it: from here, or (not yet received) from the system. */
@@ -436,9 +433,9 @@ static mst_status tcp_send(mst_net *net, uint32_t peer, const mst_message *m, co
 {
     mst_tcp *t = (mst_tcp *)net;
     mst_tcp_enter(t);
-    mst_tcp_peer *p = tcp_peer_at(t, peer);
+    mst_tcp_peer *p = mst_tcp_peer_at(t, peer);
     mst_status st = p != NULL ? mst_tcp_peer_send(p, m, pieces, n_pieces, token)
-                              : mst_fail(MST_EUSAGE, "net tcp: there is no peer %u", peer);
+                              : mst_fail(MST_EPEER, "net tcp: peer %u is not connected", peer);
     pthread_mutex_unlock(&t->mutex);
     return st;
 }
@@ -447,7 +444,7 @@ static void tcp_drop(mst_net *net, uint32_t peer, const char *message)
 {
     mst_tcp *t = (mst_tcp *)net;
     mst_tcp_enter(t);
-    mst_tcp_peer *p = tcp_peer_at(t, peer);
+    mst_tcp_peer *p = mst_tcp_peer_at(t, peer);
     if (p != NULL && p->state == MST_TCP_UP)
         mst_tcp_peer_disconnect(p, 0, message != NULL ? message : "");
     if (p != NULL && p->state != MST_TCP_DOWN)
@@ -461,7 +458,7 @@ static void tcp_stats(const mst_net *net, uint32_t peer, mst_net_stats *out)
 {
     mst_tcp *t = (mst_tcp *)net; /* the mutex is not part of what const promises */
     mst_tcp_enter(t);
-    const mst_tcp_peer *p = tcp_peer_at(t, peer);
+    const mst_tcp_peer *p = mst_tcp_peer_at(t, peer);
     *out = p != NULL ? p->stats : t->total;
     for (size_t i = 0; peer == MST_PEER_NONE && i < t->n_peers; i++) {
         const mst_net_stats *one = &t->peers[i]->stats;
@@ -478,7 +475,7 @@ static void tcp_name_of(const mst_net *net, uint32_t peer, char *out, size_t siz
 {
     mst_tcp *t = (mst_tcp *)net;
     mst_tcp_enter(t);
-    const mst_tcp_peer *p = tcp_peer_at(t, peer);
+    const mst_tcp_peer *p = mst_tcp_peer_at(t, peer);
     snprintf(out, size, "%s", p != NULL ? p->name : "an unknown peer");
     pthread_mutex_unlock(&t->mutex);
 }

@@ -20,8 +20,9 @@
 #include "net/net.h"
 #include "net/tcp_address.h"
 
-#define MST_TCP_UNAUTHENTICATED_MAX 256  /* at a time */
-#define MST_TCP_PEERS_MAX           4096 /* authenticated, of a listener */
+#define MST_TCP_UNAUTHENTICATED_MAX 256   /* at a time */
+#define MST_TCP_PEERS_MAX           4096  /* authenticated, of a listener */
+#define MST_TCP_PLACES              65536 /* of peers; a power of two */
 #define MST_TCP_HEARTBEAT           (400 * MST_MS)
 #define MST_TCP_NAME_MAX            (MST_TCP_ADDRESS_MAX + 32)
 
@@ -58,10 +59,12 @@ typedef enum mst_tcp_state {
 
 typedef struct mst_tcp_dial mst_tcp_dial;
 
-/* Exists until the net's end, for its figures; the memory of the connection is freed before. */
+/* The memory of the connection is freed when it is DOWN; the rest is kept for its figures until another peer
+ * takes the place. */
 struct mst_tcp_peer {
     mst_tcp *net;
-    uint32_t number;
+    uint32_t
+        number; /* place in net->peers, plus a multiple of MST_TCP_PLACES that counts the peers before it */
     mst_tcp_state state;
     mst_tcp_dial *dial; /* while DIALING */
     mst_tcp_fd *socket;
@@ -75,7 +78,7 @@ struct mst_tcp_peer {
     bool corked;       /* messages wait for the answers to messages that have arrived */
     bool is_unix;
     bool listed;        /* in net->todo */
-    mst_tcp_peer *next; /* in net->todo */
+    mst_tcp_peer *next; /* in net->todo or net->past */
     mst_tcp_out *out, *out_last;
     mst_seal seal;        /* of the frames that are sent */
     uint64_t received_ns; /* on the silence clock */
@@ -107,7 +110,9 @@ struct mst_tcp {
     uint64_t away_ns; /* time in which the owner did not poll: does not count as silence of peers */
     mst_tcp_peer **peers;
     size_t n_peers, peers_capacity;
-    mst_tcp_peer *todo; /* to be reported, released or checked, outside of any event */
+    mst_tcp_peer *todo;              /* to be reported, released or checked, outside of any event */
+    mst_tcp_peer *past, **past_last; /* DOWN and released, oldest first */
+    size_t n_past;
     mst_tcp_out *finished, **finished_last;
     mst_tcp_out *spare;
     unsigned n_spare;
@@ -160,6 +165,13 @@ static inline void mst_tcp_due(mst_tcp *t, uint64_t at_ns)
         t->due_ns = at_ns;
 }
 
+/* NULL: there is none, or another has its place. */
+static inline mst_tcp_peer *mst_tcp_peer_at(const mst_tcp *t, uint32_t number)
+{
+    uint32_t place = number % MST_TCP_PLACES;
+    return place < t->n_peers && t->peers[place]->number == number ? t->peers[place] : NULL;
+}
+
 /* Around the calls of events. */
 static inline void mst_tcp_leave(mst_tcp *t)
 {
@@ -181,7 +193,7 @@ static inline void mst_tcp_doing(mst_tcp *t, mst_net_doing what)
 
 /* ---- tcp_peer.c ---- */
 
-/* A peer with the next number, DIALING. NULL: no memory. */
+/* A peer with a new number, DIALING. NULL: no memory. */
 mst_tcp_peer *mst_tcp_peer_new(mst_tcp *t);
 
 /* The connection in w is authenticated (the join is DONE). Takes over w, the TLS session and the bytes that

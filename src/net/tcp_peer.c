@@ -28,6 +28,7 @@
 #define IOV_MAX_OUT     64                      /* pieces handed to one write */
 #define READS_MAX       16                      /* reads from one peer before the others get their turn */
 #define WRITE_MAX       (8u << 20)              /* bytes to one peer before the others get their turn */
+#define PAST_MAX        1024                    /* past peers that are kept */
 #define HEARTBEAT_SLACK (MST_TCP_HEARTBEAT / 4) /* a little early, so that one wake-up serves many peers */
 #define CORK_MAX        65536                   /* bytes that wait to leave together */
 #define DRAIN_MAX       64 /* reads before a close, so that it does not reset the connection */
@@ -99,7 +100,8 @@ void mst_tcp_report_sent(mst_tcp *t)
         void *token = o->token;
         uint32_t peer = o->peer;
         out_free(t, o);
-        if (t->peers[peer]->state != MST_TCP_UP)
+        const mst_tcp_peer *p = mst_tcp_peer_at(t, peer);
+        if (p == NULL || p->state != MST_TCP_UP)
             continue;
         mst_tcp_leave(t);
         t->events.sent(t->arg, peer, token);
@@ -118,21 +120,36 @@ static void peer_list_todo(mst_tcp_peer *p)
 
 /* ---- life ---- */
 
+/* A peer in a new place, or in that of the oldest past peer if many are kept. NULL: no memory. */
+static mst_tcp_peer *peer_place(mst_tcp *t)
+{
+    mst_tcp_peer *p = t->past;
+    if (t->n_past > PAST_MAX) {
+        uint32_t number = p->number + MST_TCP_PLACES;
+        t->past = p->next;
+        t->n_past--;
+        *p = (mst_tcp_peer){.number = number};
+        return p;
+    }
+    if (t->n_peers == MST_TCP_PLACES - 1 || /* the last number is MST_PEER_NONE */
+        !mst_grow(&t->peers, &t->peers_capacity, t->n_peers + 1, sizeof(void *)) ||
+        (p = mst_zalloc(sizeof *p)) == NULL)
+        return NULL;
+    p->number = (uint32_t)t->n_peers;
+    t->peers[t->n_peers++] = p;
+    return p;
+}
+
 mst_tcp_peer *mst_tcp_peer_new(mst_tcp *t)
 {
-    if (!mst_grow(&t->peers, &t->peers_capacity, t->n_peers + 1, sizeof(void *)))
-        return NULL;
-    mst_tcp_peer *p = mst_zalloc(sizeof *p);
     mst_net_loss *why = mst_zalloc(sizeof *why);
-    if (p == NULL || why == NULL) {
+    mst_tcp_peer *p = why != NULL ? peer_place(t) : NULL;
+    if (p == NULL) {
         mst_free(why);
-        mst_free(p);
         return NULL;
     }
     p->net = t;
     p->why = why;
-    p->number = (uint32_t)t->n_peers;
-    t->peers[t->n_peers++] = p;
     return p;
 }
 
@@ -395,6 +412,10 @@ void mst_tcp_peer_settle(mst_tcp_peer *p)
     mst_free(p->why);
     p->in = NULL;
     p->why = NULL;
+    p->next = NULL;
+    *t->past_last = p;
+    t->past_last = &p->next;
+    t->n_past++;
 }
 
 /* ---- writing ---- */
