@@ -24,6 +24,7 @@ typedef struct mst_job_config {
     uint32_t index;
     const mst_net_engine *engine;
     bool all_begin; /* no worker joins late: training begins when all have joined */
+    bool guest;     /* worker: it has the slot of a lost worker and runs in the process of another one */
     json_t *same;   /* options that all processes must share: {"lr": 0.1, ...}; borrowed */
     /* Worker: receives the job from the coordinator, {"resume", "options", "files"}, before any data is
      * opened, and takes over the options of a resumed run. Or NULL. */

@@ -1,8 +1,12 @@
-/* A worker of a job; contract in job.h. If the cluster names no servers, a thread of this process is one. */
+/* A worker of a job; contract in job.h. If the cluster names no servers, a thread of this process is one.
+ * Other threads are guests: workers that were lost and whose slots no process has taken. */
+#include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "job/job_impl.h"
 #include "job/pulled_eval.h"
 #include "train/training.h"
@@ -28,6 +32,8 @@ static mst_status job_worker_join(const mst_job_config *config, const mst_traini
     mst_status st = MST_OK;
     if (continues != NULL)
         json_object_set(join, "continues", continues);
+    if (config->guest)
+        json_object_set_new(join, "guest", json_true());
     for (int set = 0; st == MST_OK && set < MST_JOB_N_SETS; set++) {
         json_t *files = NULL;
         st = mst_job_data(config, (mst_job_set)set, &files);
@@ -108,15 +114,79 @@ static mst_status job_worker_set_up(const mst_job_config *config, mst_training *
     mst_train_config train = *config->train;
     train.role = MST_TRAINING_WORKER;
     train.index = config->index;
-    train.guest = config->engine == &mst_net_inproc;
+    train.guest = config->guest || config->engine == &mst_net_inproc;
     TRY(mst_training_new(&train, out));
     mst_training_observe(*out, 0);
     return MST_OK;
 }
 
+/* ---- guests ---- */
+
+typedef struct worker_guest {
+    struct worker_guest *next;
+    mst_job_config config;
+    pthread_t thread;
+    atomic_bool ended;
+} worker_guest;
+
+typedef struct worker_guests {
+    const mst_job_config *host;
+    worker_guest *first;
+} worker_guests;
+
+static mst_status job_worker_run(const mst_job_config *config);
+
+static void *job_worker_guest_thread(void *arg)
+{
+    worker_guest *guest = arg;
+    mst_status st = job_worker_run(&guest->config);
+    if (st != MST_OK && st != MST_EEXIST) /* EEXIST: a process has taken the slot */
+        mst_warn("worker %" PRIu32 ", which this process ran too: %s", guest->config.index, mst_error_text());
+    atomic_store(&guest->ended, true);
+    return NULL;
+}
+
+/* A thread that cannot start is no failure: the coordinator asks another process. */
+static void job_worker_take_slot(void *arg, uint32_t index)
+{
+    worker_guests *guests = arg;
+    for (const worker_guest *g = guests->first; g != NULL; g = g->next)
+        if (g->config.index == index && !atomic_load(&g->ended))
+            return;
+    worker_guest *guest = index < guests->host->cluster->n_workers && index != guests->host->index
+                              ? mst_zalloc(sizeof *guest)
+                              : NULL;
+    if (guest == NULL)
+        return;
+    guest->config = *guests->host;
+    guest->config.index = index;
+    guest->config.guest = true;
+    guest->config.adopt = NULL; /* the options are those of the host */
+    if (pthread_create(&guest->thread, NULL, job_worker_guest_thread, guest) != 0) {
+        mst_free(guest);
+        return;
+    }
+    mst_info("this process runs worker %" PRIu32 " too, because no process has taken its place", index);
+    guest->next = guests->first;
+    guests->first = guest;
+}
+
+/* Guests end with the job. */
+static void job_worker_guests_join(worker_guests *self)
+{
+    while (self->first != NULL) {
+        worker_guest *guest = self->first;
+        self->first = guest->next;
+        pthread_join(guest->thread, NULL);
+        mst_free(guest);
+    }
+}
+
+/* ---- taking part ---- */
+
 /* Takes part in the job once. *training is made by the first call that gets so far. */
-static mst_status job_worker_join_once(const mst_job_config *config, mst_training **training,
-                                       json_t **continues, bool *took_part)
+static mst_status job_worker_join_once(const mst_job_config *config, worker_guests *guests,
+                                       mst_training **training, json_t **continues, bool *took_part)
 {
     const mst_strategy_options *o = config->train->strategy;
     mst_worker_options options = {
@@ -129,6 +199,8 @@ static mst_status job_worker_join_once(const mst_job_config *config, mst_trainin
         .stop_grace_ms = mst_job_stop_grace_ms(),
         .stop = config->train->stop,
         .job_ended = config->train->job_ended,
+        .take_slot = config->guest ? NULL : job_worker_take_slot,
+        .take_arg = guests,
     };
     mst_worker *worker = NULL;
     json_t *job = NULL;
@@ -143,7 +215,7 @@ static mst_status job_worker_join_once(const mst_job_config *config, mst_trainin
         st = job_worker_set_up(config, training);
     if (st == MST_OK)
         st = job_worker_train(config, worker, *training, continues, took_part);
-    else
+    else if (!config->guest) /* without this guest the job continues to wait for a process */
         mst_worker_fail(worker, st);
     mst_error error;
     mst_error_save(&error, st);
@@ -155,6 +227,7 @@ static mst_status job_worker_join_once(const mst_job_config *config, mst_trainin
 static mst_status job_worker_run(const mst_job_config *config)
 {
     mst_training *training = NULL;
+    worker_guests guests = {.host = config};
     mst_job_retry retry = {0};
     /* by then a predecessor with the same index that is lost has been noticed */
     uint64_t taken_until = mst_now_ns() + (uint64_t)((config->train->strategy->peer_timeout + 1) * 1e9);
@@ -163,14 +236,15 @@ static mst_status job_worker_run(const mst_job_config *config)
     mst_error error;
     bool took_part, returns = false; /* returns: an earlier connection of this worker may hold its index */
     do {
-        st = job_worker_join_once(config, &training, &continues, &took_part);
+        st = job_worker_join_once(config, &guests, &training, &continues, &took_part);
         returns = returns || took_part;
-        if (st == MST_EEXIST && (returns || mst_now_ns() < taken_until)) {
+        if (st == MST_EEXIST && (returns || (!config->guest && mst_now_ns() < taken_until))) {
             mst_error_save(&error, MST_EAGAIN);
             st = mst_error_restore(&error);
         }
     } while (mst_job_again(&retry, config, took_part, &st));
     mst_error_save(&error, st);
+    job_worker_guests_join(&guests);
     json_decref(continues);
     mst_training_destroy(training);
     return st == MST_OK ? MST_OK : mst_error_restore(&error);

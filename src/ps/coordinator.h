@@ -33,6 +33,8 @@ void mst_coordinator_roll_back(mst_server *s, const char *why);
 
 mst_status mst_members_up(mst_server *s, uint32_t peer);
 void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss);
+/* A process connects as a worker: ends the guest that has its slot, if any. */
+void mst_members_end_guest(mst_server *s, uint32_t worker);
 /* Another server is gone: the job rolls back, unless the server had no weights yet or can be recovered. */
 void mst_members_server_lost(mst_server *s, uint32_t server, const mst_net_loss *loss);
 /* A piece of the server's restored floats has left. */

@@ -9,6 +9,7 @@
 #define EVALUATIONS 10  /* an evaluation may take so many times as long as the longest before it */
 #define HURRY       0.3 /* shares of the time after a stop request: the others continue without workers that */
 #define LAST        0.6 /* have not finished; the job ends without its last checkpoint */
+#define SLOT        6   /* part of --start-timeout after which a live worker takes over an empty slot */
 
 static void deadlines_drop(mst_server *s, uint32_t worker, const char *what, uint64_t limit_ns)
 {
@@ -96,6 +97,56 @@ static void deadlines_check_stop(mst_server *s, uint64_t now)
                                          LAST * 1e-9 * (double)grace));
 }
 
+/* Whether the job waits for a process to take the slot of the worker. */
+static bool deadlines_slot_waits(const mst_server *s, uint32_t worker)
+{
+    const mst_coordinator *co = s->co;
+    if (co->phase == MST_JOB_RUN)
+        return mst_members_slot_empty(s, worker) && !co->members[worker].joined;
+    return co->phase == MST_JOB_START && co->joins.again && !co->members[worker].joined;
+}
+
+/* The worker whose process is to run the slot too: the next one after that which was requested before;
+ * UINT32_MAX: none. */
+static uint32_t deadlines_slot_taker(const mst_server *s, uint32_t slot)
+{
+    const mst_job_member *members = s->co->members;
+    uint32_t n = s->options.n_workers, from = members[slot].asked_ns != 0 ? members[slot].asked + 1 : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t w = (from + i) % n;
+        if (members[w].joined && !members[w].guest)
+            return w;
+    }
+    return UINT32_MAX;
+}
+
+void mst_deadlines_check_slots(mst_server *s, uint64_t now)
+{
+    mst_coordinator *co = s->co;
+    uint64_t patience = s->options.start_timeout_ms * MST_MS / SLOT;
+    if (!mst_has_slots(s) || !mst_heals(s) || s->options.all_begin ||
+        co->rows.sharding == MST_SHARDING_LOCAL) /* only its own process has its rows */
+        return;
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        mst_job_member *m = &co->members[w];
+        if (!deadlines_slot_waits(s, w)) {
+            m->asked_ns = 0;
+            continue;
+        }
+        uint64_t since = co->phase == MST_JOB_START ? co->joins.began_ns : m->lost_ns;
+        since = m->asked_ns > since ? m->asked_ns : since;
+        uint32_t taker = now - since > patience ? deadlines_slot_taker(s, w) : UINT32_MAX;
+        if (taker == UINT32_MAX)
+            continue;
+        mst_warn("no process has taken the place of worker %" PRIu32 " within %.1f s; worker %" PRIu32
+                 " takes over its share",
+                 w, 1e-9 * (double)patience, taker);
+        m->asked = taker;
+        m->asked_ns = now;
+        (void)mst_ps_send(s->net, s->workers[taker].peer, &(mst_message){.type = MST_PS_TAKE, .count = w});
+    }
+}
+
 void mst_deadlines_check(mst_server *s)
 {
     uint64_t now = mst_now_ns();
@@ -106,4 +157,6 @@ void mst_deadlines_check(mst_server *s)
         deadlines_check_chief(s, now);
     if (!s->over)
         deadlines_check_ends(s, now);
+    if (!s->over)
+        mst_deadlines_check_slots(s, now);
 }

@@ -1,5 +1,5 @@
-/* Time limits of workers: to join, to evaluate, to report their end; and of the whole job after a stop
- * request. */
+/* Time limits of workers: to join, to evaluate, to report their end; of empty slots; and of the whole job
+ * after a stop request. */
 #ifndef MST_PS_COORDINATOR_DEADLINES_H
 #define MST_PS_COORDINATOR_DEADLINES_H
 
@@ -15,6 +15,8 @@ typedef struct mst_job_deadlines {
 
 /* Drops the workers that are over a limit, and ends the job at that of a stop request. */
 void mst_deadlines_check(mst_server *s);
+/* Slots: requests workers to take over the slots that no process has taken for a while. */
+void mst_deadlines_check_slots(mst_server *s, uint64_t now);
 /* The chief is named, or begins to evaluate; and it has evaluated. */
 void mst_deadlines_chief_begins(mst_server *s);
 void mst_deadlines_chief_evaluated(mst_server *s);

@@ -322,6 +322,8 @@ static mst_status members_worker_joins(mst_server *s, uint32_t worker, const jso
         return MST_OK;
     }
     m->joined = true;
+    m->guest = json_is_true(json_object_get(join, "guest"));
+    co->joins.again = co->joins.again || json_object_get(join, "continues") != NULL;
     members_keep_sample(co, worker, join);
     mst_net_name_of(s->net, s->workers[worker].peer, m->name, sizeof m->name);
     return members_maybe_start(
@@ -387,6 +389,7 @@ void mst_members_await(mst_server *s)
         mst_server_fail(s, mst_fail_lead(MST_ESTOPPED, "stopped", " before training began"));
         return;
     }
+    mst_deadlines_check_slots(s, now);
     members_name_missing(s, missing, sizeof missing);
     if (waited > s->options.start_timeout_ms * MST_MS)
         mst_server_fail(s, mst_fail(MST_ETIMEOUT, "waited %" PRIu32 " s for %s",
@@ -571,7 +574,7 @@ void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
     mst_job_member *m = &co->members[worker];
     const char *why = loss->error.text;
     bool mattered = mst_alive(s, worker);
-    m->joined = m->welcomed = false;
+    m->joined = m->welcomed = m->guest = false;
     s->workers[worker].undecided = m->announced && mst_has_slots(s);
     if (loss->reason == MST_NET_STOPPED)
         co->outcome.silent_s = loss->silent_s;
@@ -614,6 +617,15 @@ bool mst_members_none_left(const mst_server *s)
         if (mst_alive(s, w) || s->co->members[w].joined)
             return false;
     return true;
+}
+
+void mst_members_end_guest(mst_server *s, uint32_t worker)
+{
+    uint32_t peer = s->workers[worker].peer;
+    if (!s->co->members[worker].guest || peer == MST_PEER_NONE)
+        return;
+    (void)mst_ps_send_error(s->net, peer, MST_PS_END, &(mst_error){.code = MST_OK});
+    mst_server_expel(s, worker, "its successor has connected");
 }
 
 bool mst_members_slot_empty(const mst_server *s, uint32_t worker)

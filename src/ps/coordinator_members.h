@@ -32,6 +32,9 @@ typedef struct mst_job_member {
     uint64_t fewest_pushes, most_pushes, most_applied;
     uint64_t first_step; /* slots: the first step of the next process; 0: none has taken part */
     uint64_t lost_ns;    /* when it was lost */
+    bool guest;          /* slots: it runs in the process of another worker, until a successor connects */
+    uint64_t asked_ns;   /* slots: when a worker was last requested to run it too; 0: none was, */
+    uint32_t asked;      /* and which */
     bool welcomed;       /* it takes part */
     uint32_t n_joins;    /* how often a process took part as this worker */
     bool done;           /* it has sent its last report */
@@ -72,6 +75,7 @@ typedef struct mst_join_state {
     json_t *sample; /* keys of the joined worker with the lowest index, `sampler`; or NULL */
     uint32_t sampler;
     bool placed; /* the partition table is made */
+    bool again;  /* a worker took part in the job before: it starts again */
 } mst_join_state;
 
 mst_status mst_members_init(mst_server *s);

@@ -47,6 +47,7 @@ static const char *const type_names[] = {
     [MST_PS_GRADIENT - MST_NET_TYPES] = "GRADIENT",
     [MST_PS_WEIGHTS - MST_NET_TYPES] = "WEIGHTS",
     [MST_PS_MEMBER - MST_NET_TYPES] = "MEMBER",
+    [MST_PS_TAKE - MST_NET_TYPES] = "TAKE",
 };
 
 const char *mst_ps_type_name(uint16_t type)

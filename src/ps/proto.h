@@ -67,6 +67,8 @@ typedef enum mst_ps_type {
     MST_PS_MEMBER, /* coordinator to servers: the process with incarnation m.step is worker m.count from now
                       on. Server to coordinator: it has taken note. The WELCOME of the worker follows the
                       answers of all servers */
+    MST_PS_TAKE,   /* coordinator to worker: no process has taken the slot of the lost worker m.count; this
+                      process runs that worker too */
 } mst_ps_type;
 const char *mst_ps_type_name(uint16_t type);
 

@@ -73,6 +73,8 @@ static mst_status peers_accept(mst_server *s, uint32_t peer, const mst_identity 
     uint32_t *place = worker ? &s->workers[who->index].peer : &s->servers[who->index];
     if (!worker && mst_heals(s))
         peers_replace_server(s, who->index);
+    if (worker && s->co != NULL)
+        mst_members_end_guest(s, who->index);
     if (worker && *place != MST_PEER_NONE && s->workers[who->index].drain_ns != 0)
         mst_server_expel(s, who->index, "its successor has connected");
     if (*place != MST_PEER_NONE) {

@@ -207,6 +207,10 @@ static mst_status worker_on_message(void *arg, uint32_t peer, const mst_message 
         self->rows.abandoned |= (m->flags & MST_STOP_NOW) != 0;
         mst_observe_end_interval(observe); /* no training follows */
         return MST_OK;
+    case MST_PS_TAKE:
+        if (self->options.take_slot != NULL)
+            self->options.take_slot(self->options.take_arg, m->count);
+        return MST_OK;
     case MST_PS_END:
         return mst_worker_link_end(&self->link, m, body);
     default:
