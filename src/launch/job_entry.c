@@ -34,7 +34,7 @@ typedef struct entry_client {
     uv_pipe_t pipe;
     uv_write_t write;
     mst_job_entry *entry;
-    bool used;
+    uint64_t number; /* of connections; 0: unused */
     size_t n;
     char line[LINE_SIZE]; /* the request, then the answer */
 } entry_client;
@@ -47,6 +47,8 @@ struct mst_job_entry {
     uv_pipe_t control;
     mst_job_add_fn *add;
     void *arg;
+    uint64_t n_connections;
+    bool waiting; /* a connection, for a client to close */
     entry_client clients[CLIENTS];
 };
 
@@ -283,17 +285,22 @@ void mst_job_entry_end(mst_job_entry *e, mst_status st)
 
 /* ---- requests ---- */
 
+static void entry_accept(mst_job_entry *e);
+
 static void client_closed(uv_handle_t *handle)
 {
     entry_client *c = handle->data;
-    c->used = false;
+    c->number = 0;
+    if (c->entry->waiting)
+        entry_accept(c->entry);
 }
 
 static void client_written(uv_write_t *request, int status)
 {
     entry_client *c = request->data;
     (void)status;
-    uv_close((uv_handle_t *)&c->pipe, client_closed);
+    if (!uv_is_closing((uv_handle_t *)&c->pipe))
+        uv_close((uv_handle_t *)&c->pipe, client_closed);
 }
 
 static void client_answer(entry_client *c)
@@ -334,22 +341,36 @@ static void client_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
         uv_close((uv_handle_t *)stream, client_closed);
 }
 
-static void entry_connected(uv_stream_t *control, int status)
+/* Accepts the next connection. If all clients are in use, the oldest makes room. */
+static void entry_accept(mst_job_entry *e)
 {
-    mst_job_entry *e = control->data;
-    entry_client *c = NULL;
-    for (size_t i = 0; i < CLIENTS && c == NULL; i++)
-        if (!e->clients[i].used)
+    entry_client *c = &e->clients[0];
+    if (uv_is_closing((uv_handle_t *)&e->control))
+        return;
+    for (size_t i = 1; i < CLIENTS; i++)
+        if (e->clients[i].number < c->number)
             c = &e->clients[i];
-    if (status != 0 || c == NULL || uv_pipe_init(control->loop, &c->pipe, 0) != 0)
+    e->waiting = c->number != 0;
+    if (e->waiting) {
+        if (!uv_is_closing((uv_handle_t *)&c->pipe))
+            uv_close((uv_handle_t *)&c->pipe, client_closed);
+        return;
+    }
+    if (uv_pipe_init(e->control.loop, &c->pipe, 0) != 0)
         return;
     c->pipe.data = c;
     c->entry = e;
-    c->used = true;
+    c->number = ++e->n_connections;
     c->n = 0;
-    if (uv_accept(control, (uv_stream_t *)&c->pipe) != 0 ||
+    if (uv_accept((uv_stream_t *)&e->control, (uv_stream_t *)&c->pipe) != 0 ||
         uv_read_start((uv_stream_t *)&c->pipe, client_alloc, client_read) != 0)
         uv_close((uv_handle_t *)&c->pipe, client_closed);
+}
+
+static void entry_connected(uv_stream_t *control, int status)
+{
+    if (status == 0)
+        entry_accept(control->data);
 }
 
 void mst_job_entry_serve(mst_job_entry *e, uv_loop_t *loop, mst_job_add_fn *add, void *arg)

@@ -134,6 +134,10 @@ grep -qxF "muster: the process of the job $job was killed" err || fail "the view
 export PLAY='echo "up $me ${*: -1}"; until [ -e go ]; do sleep 0.02; done'
 rm -f go
 expect 0 launch --detach --job "$job" --logs none -- train x --elastic
+# after a thousand connections with other bytes, or none, of which up to 200 are open at a time
+timeout 60 "$(dirname "$muster")/tests/hostile/strangers" "unix:$state/$job/control" 1000 $RANDOM >strangers.out ||
+  fail "the job takes no more requests"
+same "connections of strangers" "$(cat strangers.out)" 1000
 expect 0 launch --add 2 --job "$job"
 grep -qxF "launch: 2 workers added to the job $job" err || fail "no word of the workers"
 for i in 0 1 2; do wait_for 20 grep -qx "worker $i | up worker_$i --elastic" "$state/$job/output"; done
