@@ -70,6 +70,7 @@ typedef struct mst_run_loss {
     bool continues; /* the job lost its state, for this reason: */
     char why[MST_ERROR_MAX];
     mst_reached reached; /* progress before; rows 0: not known */
+    bool stands;         /* no step was done since */
 } mst_run_loss;
 
 struct mst_run_log {

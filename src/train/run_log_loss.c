@@ -10,7 +10,7 @@
 
 void mst_run_log_lost(mst_run_log *self, uint64_t steps, uint64_t rows, const char *why)
 {
-    self->loss.continues = true;
+    self->loss.continues = self->loss.stands = true;
     self->loss.reached = (mst_reached){.step = steps, .rows = rows};
     snprintf(self->loss.why, sizeof self->loss.why, "%s", why);
 }
@@ -114,6 +114,7 @@ mst_status mst_run_log_lost_share(mst_run_log *self, uint32_t server, uint64_t s
         json_object_set_new(loss, "server", json_integer(server));
     TRY(loss_state(self, losses, loss));
     loss_observe(self, loss);
+    self->loss.stands = true;
     return mst_run_log_write_manifest(self, "running");
 }
 

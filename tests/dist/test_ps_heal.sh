@@ -43,6 +43,7 @@ heals() {
   same_as_undisturbed "server $dead, $*"
   said s0 "warning: server $dead .*; the run continues from step [0-9,]+, and [0-9,]+ steps \([0-9,]+ rows\) are lost and trained again"
   grep -q ',loss,' run/marks.csv || fail "marks.csv does not state the loss"
+  grep -q ',recovered,step ' run/marks.csv || fail "marks.csv does not state the first step after the loss"
   grep -q '"losses": \[' run/manifest.json || fail "the manifest does not state the loss"
   grep -aq 'steps .* are lost and trained again' run/processes/evaluator/events.out.tfevents.* || fail "TensorBoard has no text about the loss"
   expect 0 report run --markdown
