@@ -84,6 +84,7 @@ static mst_status train_print_workers(const json_t *workers, const mst_train_sum
                                          {"dropped", true}, {"compute s", true}, {"wait s", true},
                                          {"input s", true}, {"sent", true},      {"received", true}};
     mst_table *t;
+    char step[32];
     size_t i;
     json_t *w;
     TRY(mst_table_new(columns, 9, &t));
@@ -105,8 +106,8 @@ static mst_status train_print_workers(const json_t *workers, const mst_train_sum
     }
     putchar('\n');
     if (s->steps_here < s->status.step)
-        printf("since the run was resumed at step %llu:\n",
-               (unsigned long long)(s->status.step - s->steps_here));
+        printf("since the run continued at step %s:\n",
+               mst_figure_grouped(s->status.step - s->steps_here, step));
     mst_status st = mst_table_print(t, NULL, true);
     mst_table_destroy(t);
     return st;
@@ -160,6 +161,24 @@ static double train_input_wait(const mst_train_summary *s, const json_t *workers
     return n > 0 ? sum / (double)n : s->feed_wait_seconds;
 }
 
+/* Lost processes, and the work and time that recoveries took; nothing for a run without losses. */
+static void train_add_losses(mst_table *t, const mst_run_losses *l)
+{
+    if (l->processes > 0)
+        mst_table_count(mst_fact(t, "processes lost"), l->processes);
+    if (l->n == 0)
+        return;
+    mst_table_count(mst_fact(t, "recoveries"), l->n);
+    mst_table_real(mst_fact(t, "recovery seconds"), l->recovery_seconds, 3);
+    mst_table_count(mst_fact(t, "steps trained again"), l->steps);
+    mst_table_count(mst_fact(t, "rows trained again"), l->rows);
+    mst_table_real(mst_fact(t, "train seconds lost"), l->train_seconds, 3);
+    if (l->share_steps > 0) {
+        mst_table_count(mst_fact(t, "steps lost by servers"), l->share_steps);
+        mst_table_count(mst_fact(t, "rows lost by servers"), l->share_rows);
+    }
+}
+
 static mst_status train_print_summary(const settings *set, const mst_train_summary *s, json_t *workers)
 {
     mst_table *t;
@@ -175,6 +194,7 @@ static mst_status train_print_summary(const settings *set, const mst_train_summa
     mst_table_real(mst_fact(t, "save seconds"), status->save_seconds, 3);
     mst_table_real(mst_fact(t, "input wait seconds"), train_input_wait(s, workers), 3);
     mst_table_count(mst_fact(t, "rows per s"), (uint64_t)train_rows_per_s(s));
+    train_add_losses(t, &s->losses);
     mst_table_real(mst_fact(t, "train loss"), status->train_loss, 5);
     train_add_result(t, "valid", &s->valid);
     if (isfinite(s->best_valid_loss)) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/json_text.h"
 #include "base/log.h"
 #include "job/job_impl.h"
@@ -15,6 +16,8 @@
 
 _Static_assert(MST_CLUSTER_MAX <= MST_WORKER_MAX, "a server has room for all workers of a cluster spec");
 
+#define AGO_MAX_S 86400.0 /* a worker that reports a longer time since the loss of server 0 is wrong */
+
 typedef struct server_job {
     const mst_job_config *config;
     const mst_train_callbacks *callbacks;
@@ -25,10 +28,13 @@ typedef struct server_job {
         char of[24];   /* the process that has them */
     } data[MST_JOB_N_SETS];
     mst_end end;
-    bool began; /* training began since the server last joined */
+    bool coordinated; /* this process has opened the run */
+    bool began;       /* training began since the server last joined */
     mst_server_kept kept;
     char lost[MST_ERROR_MAX]; /* why the job starts again */
     mst_reached reached;      /* the progress before */
+    uint64_t lost_ns;         /* when it, or a server of it, was lost */
+    bool recovers;            /* the run log has received that time, and no step was done since */
 } server_job;
 
 /* ---- every server ---- */
@@ -146,15 +152,19 @@ static mst_status server_job_continue(server_job *job, const json_t *join)
 {
     mst_training *training = job->training;
     if (training->log != NULL) { /* another server was lost */
-        const mst_progress *at = mst_run_log_at(training->log);
-        job->reached = (mst_reached){.step = at->steps, .rows = at->rows};
+        const mst_train_status *at = mst_run_log_status(training->log);
+        job->reached = (mst_reached){.step = at->step, .rows = at->rows, .train_seconds = at->train_seconds};
         return mst_training_continue(training, mst_run_log_path(training->log));
     }
     char *run = mst_job_unfinished_run(job->config, training->assembly.model->ops->name, join);
     if (run == NULL)
         return MST_OK;
-    json_int_t step = json_integer_value(json_object_get(json_object_get(join, "continues"), "step"));
+    const json_t *continues = json_object_get(join, "continues");
+    json_int_t step = json_integer_value(json_object_get(continues, "step"));
+    double ago = json_number_value(json_object_get(continues, "seconds_ago"));
     job->reached = (mst_reached){.step = step > 0 ? (uint64_t)step : 0};
+    if (ago > 0 && ago < AGO_MAX_S)
+        job->lost_ns = mst_now_ns() - (uint64_t)(ago * 1e9);
     snprintf(job->lost, sizeof job->lost, "server 0 was started again");
     mst_status st = mst_training_continue(training, run);
     mst_free(run);
@@ -168,9 +178,15 @@ static mst_status server_job_open_run(server_job *job, const json_t *join, mst_s
     const mst_train_options *o = &training->options;
     TRY(server_job_continue(job, join));
     TRY(mst_training_start_log(training, &out->plan));
-    if (training->continued != NULL)
-        mst_run_log_lost(training->log, job->reached.step, job->reached.rows, job->lost);
+    bool successor = !job->coordinated && training->continued != NULL;
+    if (training->continued != NULL) {
+        mst_run_log_lost(training->log, &job->reached, job->lost_ns, job->lost);
+        job->recovers = job->lost_ns != 0;
+    }
     TRY(mst_training_open_run(training));
+    job->coordinated = true;
+    if (successor)
+        TRY(mst_run_log_process_lost(training->log, "server-0"));
     mst_run_log_observe(training->log, training->observe);
     server_job_log_order(job, join);
     out->restore = training->start != NULL;
@@ -235,7 +251,9 @@ static mst_status server_job_reopen(void *arg, uint32_t server, const char *why,
     mst_checkpoint_meta meta = {0};
     TRY(mst_training_reopen_start(job->training, &meta));
     *restore = job->training->start != NULL;
-    mst_status st = mst_run_log_lost_share(job->training->log, server, meta.step, meta.rows, why);
+    mst_reached at = {.step = meta.step, .rows = meta.rows, .train_seconds = meta.train_seconds};
+    mst_status st = mst_run_log_lost_share(job->training->log, server, &at, job->lost_ns, why);
+    job->recovers = job->lost_ns != 0;
     mst_checkpoint_meta_fini(&meta);
     return st;
 }
@@ -244,6 +262,7 @@ static mst_status server_job_progress(void *arg, const mst_progress *progress, u
 {
     server_job *job = arg;
     TRY(mst_run_log_progress(job->training->log, progress));
+    job->recovers = job->recovers && mst_run_log_is_recovering(job->training->log);
     if (job->callbacks->progress != NULL)
         job->callbacks->progress(job->callbacks->arg, mst_run_log_status(job->training->log));
     mst_end end;
@@ -322,6 +341,18 @@ static void server_job_mark(server_job *job, const mst_server_event *event, cons
         mst_run_log_mark(job->training->log, name, kind, event->text);
 }
 
+static void server_job_death(server_job *job, const mst_server_event *event)
+{
+    char name[MST_PROCESS_NAME];
+    snprintf(name, sizeof name, "%s-%u", mst_role_name(event->role), event->index);
+    server_job_mark(job, event, "death");
+    if (event->role == MST_ROLE_SERVER && !job->recovers)
+        job->lost_ns = mst_now_ns();
+    if (job->training->log != NULL && mst_run_log_path(job->training->log) != NULL &&
+        mst_run_log_process_lost(job->training->log, name) != MST_OK)
+        mst_warn("%s", mst_error_text());
+}
+
 static void server_job_event(void *arg, const mst_server_event *event)
 {
     server_job *job = arg;
@@ -341,7 +372,7 @@ static void server_job_event(void *arg, const mst_server_event *event)
         server_job_mark(job, event, "leave");
         break;
     case MST_SERVER_DEATH:
-        server_job_mark(job, event, "death");
+        server_job_death(job, event);
         break;
     case MST_SERVER_SLOW:
         server_job_mark(job, event, "slow");
@@ -496,6 +527,8 @@ mst_status mst_job_server(const mst_job_config *config, const mst_train_callback
             st = server_job_serve(&job);
             if (st == MST_EAGAIN && job.began)
                 snprintf(job.lost, sizeof job.lost, "%s", mst_error_text());
+            if (st == MST_EAGAIN && job.began && !job.recovers)
+                job.lost_ns = mst_now_ns();
         } while (mst_job_again(&retry, config, job.began, &st));
         if (st == MST_EPEER && !job.began && training->log != NULL)
             st = server_job_add_hint(&job);

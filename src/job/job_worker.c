@@ -24,9 +24,10 @@ static mst_status job_worker_open_sets(void *arg, const atomic_bool *stop, mst_e
     return MST_OK;
 }
 
-/* The JOIN of this worker. New reference in *out. */
+/* The JOIN of this worker. continues: of the job that it left at that time; or NULL. New reference in *out.
+ */
 static mst_status job_worker_join(const mst_job_config *config, const mst_training *training,
-                                  json_t *continues, json_t **out)
+                                  json_t *continues, uint64_t left_ns, json_t **out)
 {
     json_t *join = mst_job_join(config, "worker");
     mst_status st = MST_OK;
@@ -34,6 +35,8 @@ static mst_status job_worker_join(const mst_job_config *config, const mst_traini
         json_object_set(join, "continues", continues);
     if (config->guest)
         json_object_set_new(join, "guest", json_true());
+    if (continues != NULL)
+        json_object_set_new(continues, "seconds_ago", json_real(mst_seconds_since(left_ns)));
     for (int set = 0; st == MST_OK && set < MST_JOB_N_SETS; set++) {
         json_t *files = NULL;
         st = mst_job_data(config, (mst_job_set)set, &files);
@@ -60,7 +63,7 @@ static mst_status job_worker_join(const mst_job_config *config, const mst_traini
  * one.
  */
 static mst_status job_worker_train(const mst_job_config *config, mst_worker *worker, mst_training *training,
-                                   json_t **continues, bool *took_part)
+                                   json_t **continues, uint64_t left_ns, bool *took_part)
 {
     mst_worker_counts counts;
     const mst_strategy_options *o = &training->strategy_options;
@@ -92,7 +95,7 @@ static mst_status job_worker_train(const mst_job_config *config, mst_worker *wor
         .evaluation = mst_pulled_eval_for_worker(evaluation),
         .observe = training->observe,
     };
-    mst_status st = job_worker_join(config, training, *continues, &job.join);
+    mst_status st = job_worker_join(config, training, *continues, left_ns, &job.join);
     if (st == MST_OK)
         st = mst_worker_run(worker, &job, &counts);
     if (st == MST_OK)
@@ -186,7 +189,8 @@ static void job_worker_guests_join(worker_guests *self)
 
 /* Takes part in the job once. *training is made by the first call that gets so far. */
 static mst_status job_worker_join_once(const mst_job_config *config, worker_guests *guests,
-                                       mst_training **training, json_t **continues, bool *took_part)
+                                       mst_training **training, json_t **continues, uint64_t left_ns,
+                                       bool *took_part)
 {
     const mst_strategy_options *o = config->train->strategy;
     mst_worker_options options = {
@@ -214,7 +218,7 @@ static mst_status job_worker_join_once(const mst_job_config *config, worker_gues
     if (st == MST_OK && *training == NULL)
         st = job_worker_set_up(config, training);
     if (st == MST_OK)
-        st = job_worker_train(config, worker, *training, continues, took_part);
+        st = job_worker_train(config, worker, *training, continues, left_ns, took_part);
     else if (!config->guest) /* without this guest the job continues to wait for a process */
         mst_worker_fail(worker, st);
     mst_error error;
@@ -236,7 +240,7 @@ static mst_status job_worker_run(const mst_job_config *config)
     mst_error error;
     bool took_part, returns = false; /* returns: an earlier connection of this worker may hold its index */
     do {
-        st = job_worker_join_once(config, &guests, &training, &continues, &took_part);
+        st = job_worker_join_once(config, &guests, &training, &continues, retry.since_ns, &took_part);
         returns = returns || took_part;
         if (st == MST_EEXIST && (returns || (!config->guest && mst_now_ns() < taken_until))) {
             mst_error_save(&error, MST_EAGAIN);

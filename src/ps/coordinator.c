@@ -36,11 +36,34 @@ void mst_coordinator_fini(mst_server *s)
 
 /* ---- messages ---- */
 
+/* Adds the numbers of a report to a sum. */
+static void coordinator_add_report(json_t *sum, const json_t *report)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)report, key, value)
+    {
+        const json_t *old = json_object_get(sum, key);
+        if (json_is_integer(value))
+            json_object_set_new(sum, key,
+                                json_integer((json_int_t)((uint64_t)json_integer_value(old) +
+                                                          (uint64_t)json_integer_value(value))));
+        else if (json_is_real(value))
+            json_object_set_new(sum, key, json_real(json_number_value(old) + json_real_value(value)));
+    }
+}
+
 static mst_status coordinator_take_report(mst_server *s, uint32_t worker, const mst_message *m, json_t *json)
 {
     mst_job_member *member = &s->co->members[worker];
     if (!mst_alive(s, worker))
         return MST_OK;
+    if (member->report_joins != member->n_joins && member->report != NULL) {
+        if (member->earlier == NULL)
+            member->earlier = json_object();
+        coordinator_add_report(member->earlier, member->report);
+    }
+    member->report_joins = member->n_joins;
     json_decref(member->report);
     member->report = json_incref(json);
     if (!(m->flags & MST_REPORT_LAST))
@@ -208,7 +231,10 @@ static json_t *coordinator_workers(const mst_server *s)
                                 "steps", (json_int_t)m->steps, "rows", (json_int_t)m->rows, "dropped_steps",
                                 (json_int_t)m->dropped_steps, "dropped_rows", (json_int_t)m->dropped_rows);
         json_object_set_new(one, "held_seconds", json_real(1e-9 * (double)m->held_ns));
-        json_object_update_missing(one, m->report);
+        json_t *sum = m->earlier != NULL ? json_copy(m->earlier) : json_object();
+        coordinator_add_report(sum, m->report);
+        json_object_update_missing(one, sum);
+        json_decref(sum);
         json_array_append_new(list, one);
     }
     return list;

@@ -20,8 +20,10 @@ mst_status mst_members_init(mst_server *s)
 void mst_members_fini(mst_server *s)
 {
     mst_coordinator *co = s->co;
-    for (uint32_t w = 0; co->members != NULL && w < s->options.n_workers; w++)
+    for (uint32_t w = 0; co->members != NULL && w < s->options.n_workers; w++) {
         json_decref(co->members[w].report);
+        json_decref(co->members[w].earlier);
+    }
     for (uint32_t i = 0; co->joins.servers != NULL && i < s->options.n_servers; i++)
         mst_free(co->joins.servers[i].owned.extents);
     mst_free(co->members);
@@ -588,16 +590,18 @@ void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
     s->workers[worker].gone = true;
     m->lost_ns = mst_now_ns();
     bool done = m->left || (m->done && co->phase >= MST_JOB_STOP);
-    s->hooks->event(s->hooks->arg,
-                    &(mst_server_event){.kind = done || loss->reason == MST_NET_STOPPED ? MST_SERVER_LEAVE
-                                                                                        : MST_SERVER_DEATH,
-                                        .role = MST_ROLE_WORKER,
-                                        .index = worker,
-                                        .text = why});
+    bool again = loss->reason == MST_NET_CLOSED && mst_recover_under_way(s); /* it joins again */
+    bool fine = done || again || loss->reason == MST_NET_STOPPED;
+    s->hooks->event(s->hooks->arg, &(mst_server_event){.kind = fine ? MST_SERVER_LEAVE : MST_SERVER_DEATH,
+                                                       .role = MST_ROLE_WORKER,
+                                                       .index = worker,
+                                                       .text = why});
     if (m->left)
         mst_info("%s has left after it had finished its rows", m->name);
     else if (done)
         mst_warn("%s, after it had done its work", why);
+    else if (again)
+        mst_debug("%s; it joins again once all servers are back", why);
     else if (mst_has_slots(s) && !mst_rows_are_streams(s))
         mst_warn("%s; the next step waits for worker %" PRIu32 " to join again", why, worker);
     else
@@ -670,7 +674,7 @@ bool mst_members_abandoned(mst_server *s)
     }
     if (co->outcome.alone_ns == 0) {
         co->outcome.alone_ns = now;
-        if (!s->options.all_begin && none)
+        if (!s->options.all_begin && none && !mst_recover_under_way(s))
             mst_warn("no worker is left; waiting up to %" PRIu32 " s for one to join",
                      s->options.start_timeout_ms / 1000);
     }

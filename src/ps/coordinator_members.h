@@ -40,7 +40,9 @@ typedef struct mst_job_member {
     bool done;           /* it has sent its last report */
     bool left;           /* it has left the job, which continues (elastic) */
     char name[128];
-    json_t *report; /* the newest; NULL: none */
+    json_t *report;        /* the newest; NULL: none */
+    uint32_t report_joins; /* n_joins when it arrived */
+    json_t *earlier;       /* the sum of the last reports of earlier processes; NULL: none */
     /* coordinator_rows.c */
     bool idle;             /* it has no rows */
     bool stop_sent;        /* sync streams: it waits for the end of an epoch that does not come */

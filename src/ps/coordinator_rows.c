@@ -373,7 +373,7 @@ mst_status mst_rows_lost(mst_server *s, uint32_t worker)
         mst_warn("the rows that worker %" PRIu32
                  " had not read are not trained on, because no other worker reads them",
                  worker);
-    if (rows > 0 && !mst_members_none_left(s))
+    if (rows > 0 && !mst_members_none_left(s) && !mst_recover_under_way(s))
         mst_info("%" PRIu64 " rows of worker %" PRIu32 " go to other workers", rows, worker);
     return MST_OK;
 }

@@ -463,6 +463,31 @@ double mst_process_lost(const mst_run_data *run, const char *process)
     return at;
 }
 
+mst_loss_figures mst_losses_of(const mst_run_data *run, const mst_run_figures *figures)
+{
+    mst_loss_figures out = {0};
+    const json_t *loss;
+    const char *process;
+    size_t i;
+    json_array_foreach(json_object_get(run->manifest, "losses"), i, loss)
+    {
+        bool share = json_object_get(loss, "server") != NULL;
+        *(share ? &out.shares : &out.n) += 1;
+        *(share ? &out.share_steps : &out.steps) += mst_or_zero(mst_json_real(loss, "steps"));
+        *(share ? &out.share_rows : &out.rows) += mst_or_zero(mst_json_real(loss, "rows"));
+        out.from_start += !share && mst_json_real(loss, "step") == 0;
+        out.train_s += share ? 0 : mst_or_zero(mst_json_real(loss, "train_seconds"));
+        out.recovery_s += mst_or_zero(mst_json_real(loss, "recovery_seconds"));
+    }
+    json_object_foreach(json_object_get(run->manifest, "lost_processes"), process, loss) out.processes +=
+        json_number_value(loss);
+    double lost = out.train_s + out.recovery_s, wall = lost + mst_or_zero(figures->train_s) +
+                                                       mst_or_zero(figures->eval_s) +
+                                                       mst_or_zero(figures->save_s);
+    out.share = wall > 0 ? lost / wall : 0;
+    return out;
+}
+
 double mst_process_train_s(const mst_run_data *run, const mst_run_figures *figures,
                            const mst_process_data *process, const mst_costs *costs)
 {
@@ -471,12 +496,22 @@ double mst_process_train_s(const mst_run_data *run, const mst_run_figures *figur
     return fmin(figures->train_s, fmax(there, lost)); /* of NAN and a number: the number */
 }
 
+/* Whether the run continued after a loss: "workers" of the manifest counts from there. */
+static bool figures_rolled_back(const mst_run_data *run)
+{
+    const json_t *loss;
+    size_t i;
+    json_array_foreach(json_object_get(run->manifest, "losses"), i,
+                       loss) if (json_object_get(loss, "server") == NULL) return true;
+    return false;
+}
+
 void mst_costs_count(const mst_run_data *run, const mst_process_data *process, mst_costs *costs)
 {
     const json_t *workers = json_object_get(run->manifest, "workers");
     const char *state = figures_or_empty(mst_run_data_text(run, "state", NULL));
     if ((process->role != MST_PROCESS_WORKER && process->role != MST_PROCESS_RANK) ||
-        strcmp(state, "running") == 0)
+        strcmp(state, "running") == 0 || figures_rolled_back(run))
         return;
     for (size_t i = 0; i < json_array_size(workers); i++) {
         const json_t *worker = json_array_get(workers, i), *index = json_object_get(worker, "worker");

@@ -128,12 +128,25 @@ double mst_process_train_s(const mst_run_data *run, const mst_run_figures *figur
                            const mst_process_data *process, const mst_costs *costs);
 
 /* Replaces steps, rows and bytes by those of the process in the manifest of a run that is over, if it has
- * them: the spans.csv of a killed process lacks the time after its last report. costs: all of the process's.
- */
+ * them from the beginning: the spans.csv of a killed process lacks the time after its last report. costs: all
+ * of the process's. */
 void mst_costs_count(const mst_run_data *run, const mst_process_data *process, mst_costs *costs);
 
 /* Seconds since the run began at which that process was lost for good; NAN: it was not. */
 double mst_process_lost(const mst_run_data *run, const char *process);
+
+/* Losses of a run, over all its starts ("losses" and "lost_processes" of the manifest). */
+typedef struct mst_loss_figures {
+    double n, from_start; /* times that the run continued after a loss; of these: from its beginning */
+    double steps, rows;   /* of these losses: trained again */
+    double train_s;       /* that these had taken */
+    double shares;        /* times that a single server returned to a checkpoint */
+    double share_steps, share_rows; /* lost in its weights */
+    double recovery_s;              /* from a loss to the first step after it */
+    double processes;               /* lost processes, with those that joined again */
+    double share;                   /* of the wall time: recoveries, and training that was repeated */
+} mst_loss_figures;
+mst_loss_figures mst_losses_of(const mst_run_data *run, const mst_run_figures *figures);
 
 /* The x axes of curves. */
 typedef enum mst_axis { MST_AXIS_TIME, MST_AXIS_STEPS, MST_AXIS_ROWS, MST_AXES } mst_axis;

@@ -126,30 +126,42 @@ static void report_add_slow(const mst_run_data *run, mst_string *out)
     }
 }
 
-/* Steps that were done and lost, because the job, or one of its servers, continued from a checkpoint. */
-static void report_add_losses(const mst_run_data *run, mst_string *out)
+/* "once" or "3 times". */
+static const char *report_times(double n, char out[40])
 {
-    static const char *const what[] = {"It continued from a checkpoint",
-                                       "A server continued from a checkpoint"};
-    const json_t *losses = json_object_get(run->manifest, "losses");
-    for (int share = 0; share < 2; share++) {
-        double steps = 0, rows = 0;
-        size_t n = 0;
-        char a[40], b[40], times[40];
-        for (size_t i = 0; i < json_array_size(losses); i++) {
-            const json_t *loss = json_array_get(losses, i);
-            if ((json_object_get(loss, "server") != NULL) != (share == 1))
-                continue;
-            steps += mst_json_real(loss, "steps");
-            rows += mst_json_real(loss, "rows");
-            n++;
-        }
-        snprintf(times, sizeof times, n == 1 ? "once" : "%zu times", n);
-        if (n > 0)
-            mst_string_format(out, " %s %s after a loss: %s steps (%s rows) were lost%s.", what[share], times,
-                              mst_figure_count(steps, a), mst_figure_count(rows, b),
-                              share == 1 ? " in its weights" : " and trained again");
-    }
+    char count[40];
+    snprintf(out, 40, n == 1 ? "once" : "%s times", mst_figure_count(n, count));
+    return out;
+}
+
+/* Processes that were lost, and steps that were done and lost, because the job, or one of its servers,
+ * continued from a checkpoint or from the beginning. */
+static void report_add_losses(const mst_loss_figures *l, mst_string *out)
+{
+    char a[40], b[40], times[40], start[64] = "";
+    if (l->processes > 0)
+        mst_string_format(out, " Processes were lost %s.", report_times(l->processes, times));
+    if (l->from_start > 0 && l->from_start < l->n)
+        snprintf(start, sizeof start, " (%s from the beginning)", report_times(l->from_start, times));
+    if (l->n > 0)
+        mst_string_format(out,
+                          " It continued from %s%s %s after a loss: %s steps (%s rows) were lost and "
+                          "trained again.",
+                          l->from_start == l->n ? "the beginning" : "a checkpoint", start,
+                          report_times(l->n, times), mst_figure_count(l->steps, a),
+                          mst_figure_count(l->rows, b));
+    if (l->shares > 0)
+        mst_string_format(out,
+                          " A server continued from a checkpoint %s: %s steps (%s rows) were lost in its "
+                          "weights.",
+                          report_times(l->shares, times), mst_figure_count(l->share_steps, a),
+                          mst_figure_count(l->share_rows, b));
+    if (l->recovery_s > 0)
+        mst_string_format(out, " Recovery took %s", mst_figure_seconds(l->recovery_s, a));
+    if (l->recovery_s > 0 && l->share > 0)
+        mst_string_format(out, "; with the repeated training, losses took %s of the wall time",
+                          mst_figure_percent(l->share, a));
+    mst_string_add(out, l->recovery_s > 0 ? "." : "");
 }
 
 void mst_report_summary(const mst_report *self, size_t run, mst_string *out)
@@ -186,7 +198,8 @@ void mst_report_course(const mst_report *self, size_t run, mst_string *out)
         mst_string_format(out, " It ended: %s.", f->end);
     report_add_lost(data, out);
     report_add_slow(data, out);
-    report_add_losses(data, out);
+    mst_loss_figures losses = mst_losses_of(data, f);
+    report_add_losses(&losses, out);
     if (!isnan(f->test_accuracy))
         mst_string_format(out, " The %s error is %s%%", f->set,
                           mst_figure_real((1 - f->test_accuracy) * 100, a));

@@ -12,6 +12,7 @@
 typedef enum mst_report_sheet {
     MST_SHEET_OVERVIEW,
     MST_SHEET_HISTORY,
+    MST_SHEET_LOSSES,
     MST_SHEET_ACCURACY,
     MST_SHEET_VERDICT,
     MST_SHEET_ADVICE,

@@ -299,6 +299,7 @@ static void page_add_configuration(const mst_report *self, mst_page *page)
             mst_page_text(page, "note", NULL, "The run has no manifest that records how it was started.");
     }
     mst_page_sheet(page, &self->sheets[MST_SHEET_HISTORY], true);
+    mst_page_sheet(page, &self->sheets[MST_SHEET_LOSSES], true);
     mst_page_sheet(page, &self->sheets[MST_SHEET_OPTIONS], true);
     for (size_t i = 0; i < self->n; i++) {
         char *title = mst_sprintf("manifest.json of %s", self->labels[i]);

@@ -175,11 +175,13 @@ static void sheet_cost(const mst_report *self, mst_sheet *out)
     *out = (mst_sheet){.title = "Time",
                        .key = "cost",
                        .note = "Waiting: the share of the training threads' time spent waiting for rows, for "
-                               "weights or for each other."};
+                               "weights or for each other. Losses: recovery, and training that was "
+                               "repeated."};
     mst_sheet_column_add(out, "run", "run", false);
     mst_sheet_column_add(out, "training", "train_s", true);
     mst_sheet_column_add(out, "evaluation", "eval_s", true);
     mst_sheet_column_add(out, "saving", "save_s", true);
+    mst_sheet_column_add(out, "losses", "lost_s", true);
     mst_sheet_column_add(out, "total", "total_s", true);
     mst_sheet_column_add(out, "evaluation share", "eval_share", true);
     mst_sheet_column_add(out, "waiting", "wait_share", true);
@@ -187,7 +189,9 @@ static void sheet_cost(const mst_report *self, mst_sheet *out)
     mst_sheet_column_add(out, "per epoch", "epoch_s", true);
     for (size_t i = 0; i < self->n; i++) {
         const mst_run_figures *f = &self->figures[i];
-        double total = f->train_s + mst_or_zero(f->eval_s) + mst_or_zero(f->save_s);
+        mst_loss_figures losses = mst_losses_of(self->runs[i], f);
+        double lost = losses.recovery_s + losses.train_s;
+        double total = f->train_s + mst_or_zero(f->eval_s) + mst_or_zero(f->save_s) + lost;
         double wait = 0, of = 0;
         for (size_t p = 0; p < self->runs[i]->n_processes; p++) {
             mst_costs c;
@@ -201,6 +205,7 @@ static void sheet_cost(const mst_report *self, mst_sheet *out)
         mst_sheet_seconds(out, f->train_s);
         mst_sheet_seconds(out, f->eval_s);
         mst_sheet_seconds(out, f->save_s < NO_SAVE_S ? 0 : f->save_s);
+        mst_sheet_seconds(out, lost > 0 ? lost : NAN);
         mst_sheet_seconds(out, total);
         mst_sheet_percent(out, f->eval_s / total);
         mst_sheet_percent(out, of > 0 ? wait / of : NAN);
@@ -277,6 +282,9 @@ static void sheet_add_manifest_workers(const mst_report *self, mst_sheet *out, s
 static void sheet_workers(const mst_report *self, mst_sheet *out)
 {
     *out = (mst_sheet){.title = "Workers", .key = "workers"};
+    for (size_t i = 0; i < self->n; i++)
+        if (mst_losses_of(self->runs[i], &self->figures[i]).n > 0)
+            out->note = "Rows and steps that were lost and trained again count twice.";
     mst_sheet_column_add(out, "worker", "worker", false);
     mst_sheet_column_add(out, "steps", "steps", true);
     mst_sheet_column_add(out, "rows", "rows", true);
@@ -485,6 +493,44 @@ static void sheet_history(const mst_report *self, mst_sheet *out)
     }
 }
 
+/* Each time that a run, or one server of it, lost steps. */
+static void sheet_losses(const mst_report *self, mst_sheet *out)
+{
+    *out = (mst_sheet){.title = "Losses",
+                       .key = "losses",
+                       .note = "Steps after the checkpoint that the run continued from were trained again; "
+                               "those of a single server are lost in its weights."};
+    mst_sheet_column_add(out, "time", "time", false);
+    mst_sheet_column_add(out, "reason", "why", false);
+    mst_sheet_column_add(out, "of", "of", false);
+    mst_sheet_column_add(out, "back to step", "step", true);
+    mst_sheet_column_add(out, "steps lost", "steps", true);
+    mst_sheet_column_add(out, "rows lost", "rows", true);
+    mst_sheet_column_add(out, "training lost", "train_s", true);
+    mst_sheet_column_add(out, "recovery", "recovery_s", true);
+    for (size_t i = 0; i < self->n; i++) {
+        const json_t *loss;
+        size_t k;
+        json_array_foreach(json_object_get(self->runs[i]->manifest, "losses"), k, loss)
+        {
+            const char *time = json_string_value(json_object_get(loss, "time")),
+                       *why = json_string_value(json_object_get(loss, "why"));
+            const json_t *server = json_object_get(loss, "server");
+            char of[32] = "the run";
+            if (server != NULL)
+                snprintf(of, sizeof of, "server %lld", (long long)json_integer_value(server));
+            sheet_name_row(self, out, i, time != NULL ? time : "");
+            mst_sheet_text(out, why != NULL ? why : "the run was cut off");
+            mst_sheet_text(out, of);
+            mst_sheet_count(out, mst_json_real(loss, "step"));
+            mst_sheet_count(out, mst_json_real(loss, "steps"));
+            mst_sheet_count(out, mst_json_real(loss, "rows"));
+            mst_sheet_seconds(out, mst_json_real(loss, "train_seconds"));
+            mst_sheet_seconds(out, mst_json_real(loss, "recovery_seconds"));
+        }
+    }
+}
+
 /* One run: options that differ from their defaults. Several: options that differ between runs, one line for
  * each run and option. */
 static void sheet_options(const mst_report *self, mst_sheet *out)
@@ -522,12 +568,13 @@ static void sheet_options(const mst_report *self, mst_sheet *out)
 mst_status mst_report_make_sheets(mst_report *self)
 {
     static void (*const makers[MST_REPORT_SHEETS])(const mst_report *self, mst_sheet *out) = {
-        [MST_SHEET_OVERVIEW] = sheet_overview,   [MST_SHEET_HISTORY] = sheet_history,
-        [MST_SHEET_ACCURACY] = sheet_accuracy,   [MST_SHEET_VERDICT] = sheet_verdict,
-        [MST_SHEET_ADVICE] = sheet_advice,       [MST_SHEET_EVIDENCE] = sheet_evidence,
-        [MST_SHEET_COST] = sheet_cost,           [MST_SHEET_PHASES] = sheet_phases,
-        [MST_SHEET_WORKERS] = sheet_workers,     [MST_SHEET_HOSTS] = sheet_hosts,
-        [MST_SHEET_PROCESSES] = sheet_processes, [MST_SHEET_OPTIONS] = sheet_options,
+        [MST_SHEET_OVERVIEW] = sheet_overview, [MST_SHEET_HISTORY] = sheet_history,
+        [MST_SHEET_LOSSES] = sheet_losses,     [MST_SHEET_ACCURACY] = sheet_accuracy,
+        [MST_SHEET_VERDICT] = sheet_verdict,   [MST_SHEET_ADVICE] = sheet_advice,
+        [MST_SHEET_EVIDENCE] = sheet_evidence, [MST_SHEET_COST] = sheet_cost,
+        [MST_SHEET_PHASES] = sheet_phases,     [MST_SHEET_WORKERS] = sheet_workers,
+        [MST_SHEET_HOSTS] = sheet_hosts,       [MST_SHEET_PROCESSES] = sheet_processes,
+        [MST_SHEET_OPTIONS] = sheet_options,
     };
     for (int i = 0; i < MST_REPORT_SHEETS; i++) {
         makers[i](self, &self->sheets[i]);

@@ -506,6 +506,7 @@ mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
     mst_facts f = {.run = run};
     mst_status st;
     TRY_OUT(st, mst_run_figures_of(run, &f.figures));
+    f.losses = mst_losses_of(run, &f.figures);
     f.ps = strcmp(f.figures.strategy, "ps") == 0;
     f.ranks = strcmp(f.figures.strategy, "allreduce") == 0;
     f.launcher = mst_run_data_text(run, "mpi", "launcher", NULL);

@@ -41,6 +41,7 @@ typedef struct mst_events {
 typedef struct mst_facts {
     const mst_run_data *run;
     mst_run_figures figures;
+    mst_loss_figures losses;
     mst_process_use *workers, *servers; /* workers: the processes that train */
     size_t n_workers, n_servers;
     /* of a run that was resumed with other processes: the time and step of that; NAN: the whole run counts */

@@ -348,6 +348,11 @@ static void explain_evidence(const mst_facts *f, mst_verdict *v)
     for (int k = 0; k < MST_BOTTLENECKS; k++)
         if (causes[k].evidence != NULL)
             causes[k].evidence(f, v);
+    if (f->losses.share > 0) {
+        evidence_add(v, f->losses.share, "share", "share of the wall time that losses of processes took");
+        evidence_add(v, f->losses.recovery_s, "s", "time of recovery");
+        evidence_add(v, f->losses.train_s, "s", "time of training that was repeated");
+    }
 }
 
 /* Parsing that has cores which training lacks. */
@@ -371,6 +376,20 @@ static void explain_others(const mst_facts *f, mst_verdict *v)
                  v->kind == MST_BOTTLENECK_INPUT && f->source_waits ? "" : ", which slows it down");
 }
 
+/* Losses take time that the shares do not have: they are of a worker's time while it trains. */
+static void explain_losses(const mst_facts *f, mst_verdict *v)
+{
+    const mst_loss_figures *l = &f->losses;
+    size_t n = strlen(v->sentence);
+    char share[40], recovery[40], repeated[40];
+    if (l->share >= MST_VERDICT_MENTIONED)
+        snprintf(v->sentence + n, SENTENCE_SIZE - n,
+                 " Losses of processes took %s of the wall time: %s of recovery, and %s of training that was "
+                 "repeated.",
+                 mst_figure_percent(l->share, share), mst_figure_seconds(l->recovery_s, recovery),
+                 mst_figure_seconds(l->train_s, repeated));
+}
+
 void mst_verdict_explain(const mst_facts *f, const mst_places *places, mst_verdict *v)
 {
     const mst_process_use *p = v->kind != MST_BOTTLENECK_NONE ? places->of[v->kind] : NULL;
@@ -379,5 +398,6 @@ void mst_verdict_explain(const mst_facts *f, const mst_places *places, mst_verdi
     explain_evidence(f, v);
     causes[v->kind].sentence(f, v);
     explain_parsing(f, v);
+    explain_losses(f, v);
     explain_others(f, v);
 }

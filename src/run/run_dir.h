@@ -73,6 +73,7 @@ const char *mst_run_path(const mst_run *self);
 /* The last complete line of a run's metrics.csv; zeros: there is none. */
 typedef struct mst_reached {
     uint64_t step, rows;
+    double train_seconds;
 } mst_reached;
 mst_reached mst_run_reached(const char *run);
 

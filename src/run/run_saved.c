@@ -125,8 +125,9 @@ mst_reached mst_run_reached(const char *run)
     for (char *line = strchr(tail, '\n'), *end; line != NULL && (end = strchr(line + 1, '\n')) != NULL;
          line = end) {
         unsigned long long step, rows;
-        if (sscanf(line + 1, "%llu,%llu,", &step, &rows) == 2 && step >= out.step)
-            out = (mst_reached){.step = step, .rows = rows};
+        double seconds;
+        if (sscanf(line + 1, "%llu,%llu,%*u,%lf", &step, &rows, &seconds) == 3 && step >= out.step)
+            out = (mst_reached){.step = step, .rows = rows, .train_seconds = seconds};
     }
     if (fd >= 0)
         close(fd);

@@ -392,6 +392,7 @@ mst_status mst_run_log_finish(mst_run_log *self, mst_end end, mst_train_summary 
     summary->best_step = self->evals.best_step;
     summary->steps_here = self->progress.steps - self->opened_steps;
     summary->n_evaluations = self->evals.count;
+    mst_run_log_sum_losses(self, &summary->losses);
     bool failed = end == MST_END_NO_WORKERS;
     json_object_set_new(self->manifest, "end", json_string(mst_end_text(end)));
     if (failed)

@@ -19,6 +19,7 @@
 #include "observe/observe.h"
 #include "options/train_options.h"
 #include "run/checkpoint.h"
+#include "run/run_dir.h"
 #include "strategy/strategy.h"
 #include "train/run_schedule.h"
 #include "train/run_status.h"
@@ -53,13 +54,19 @@ void mst_run_log_destroy(mst_run_log *self);
 void mst_run_log_resume(mst_run_log *self, const mst_checkpoint_meta *meta);
 bool mst_run_log_has_new_data(const mst_run_log *self); /* resumed with other data */
 
-/* Before mst_run_log_open: the run continues because the job lost its state, `why`, after that many steps and
- * rows; rows 0: not known. The run continues its piece of the history. */
-void mst_run_log_lost(mst_run_log *self, uint64_t steps, uint64_t rows, const char *why);
+/* Before mst_run_log_open: the run continues because the job lost its state, `why`, when it had reached that
+ * progress; rows 0: rows and seconds are not known. since_ns: the time of the loss, 0: not known; the
+ * recovery lasts from then to the first step. The run continues its piece of the history. */
+void mst_run_log_lost(mst_run_log *self, const mst_reached *reached, uint64_t since_ns, const char *why);
 
-/* During training: the weights of a server return to those of that step and row, `why`. */
-mst_status mst_run_log_lost_share(mst_run_log *self, uint32_t server, uint64_t step, uint64_t rows,
-                                  const char *why);
+/* During training: the weights of a server return to those of that progress, `why`. */
+mst_status mst_run_log_lost_share(mst_run_log *self, uint32_t server, const mst_reached *at,
+                                  uint64_t since_ns, const char *why);
+/* Whether no step was done since the last loss whose time is known. */
+bool mst_run_log_is_recovering(const mst_run_log *self);
+
+/* Counts a lost process in "lost_processes" of the manifest, and writes it. */
+mst_status mst_run_log_process_lost(mst_run_log *self, const char *process);
 
 /* Opens the run directory and writes its manifest: version, time and host, then entries (borrowed; or NULL).
  * MST_EEXIST as mst_run_new. Intervals of evaluations and checkpoints count from here. Steps that a resumed

@@ -70,7 +70,8 @@ typedef struct mst_run_loss {
     bool continues; /* the job lost its state, for this reason: */
     char why[MST_ERROR_MAX];
     mst_reached reached; /* progress before; rows 0: not known */
-    bool stands;         /* no step was done since */
+    uint64_t since_ns;   /* when it was lost; 0: not known */
+    bool recovering;     /* no step was done since */
 } mst_run_loss;
 
 struct mst_run_log {
@@ -108,6 +109,10 @@ void mst_run_log_report_new_data(const mst_run_log *self);
 /* Records the steps after the present one that the run had done: `recorded` is the end of metrics.csv.
  * before: the last manifest, or NULL. */
 mst_status mst_run_log_record_loss(mst_run_log *self, const json_t *before, const mst_reached *recorded);
+/* The first step after a loss. */
+void mst_run_log_end_recovery(mst_run_log *self, uint64_t step);
+/* All losses of the run so far. */
+void mst_run_log_sum_losses(const mst_run_log *self, mst_run_losses *out);
 /* Losses as text for TensorBoard. */
 void mst_run_log_observe_losses(mst_run_log *self);
 

@@ -8,11 +8,20 @@
 #include "base/log.h"
 #include "train/run_log_impl.h"
 
-void mst_run_log_lost(mst_run_log *self, uint64_t steps, uint64_t rows, const char *why)
+void mst_run_log_lost(mst_run_log *self, const mst_reached *reached, uint64_t since_ns, const char *why)
 {
-    self->loss.continues = self->loss.stands = true;
-    self->loss.reached = (mst_reached){.step = steps, .rows = rows};
+    self->loss.continues = true;
+    self->loss.reached = *reached;
+    self->loss.since_ns = since_ns;
     snprintf(self->loss.why, sizeof self->loss.why, "%s", why);
+}
+
+/* The present progress of the run. */
+static mst_reached loss_at(const mst_run_log *self)
+{
+    return (mst_reached){.step = self->progress.steps,
+                         .rows = self->progress.rows,
+                         .train_seconds = self->status.train_seconds};
 }
 
 /* The furthest known progress of the run. metrics.csv has a line per second; other processes may have seen a
@@ -23,10 +32,11 @@ static mst_reached loss_reached(const mst_run_log *self, const mst_reached *reco
     if (recorded->step >= out.step)
         return *recorded;
     if (out.rows == 0) {
-        mst_reached from = *recorded;
-        if (from.step < self->progress.steps)
-            from = (mst_reached){.step = self->progress.steps, .rows = self->progress.rows};
+        mst_reached from = recorded->step < self->progress.steps ? loss_at(self) : *recorded;
         out.rows = from.rows + (out.step - from.step) * self->options.global_batch;
+        out.train_seconds = from.train_seconds;
+        if (from.step > 0)
+            out.train_seconds *= (double)out.step / (double)from.step;
     }
     return out;
 }
@@ -34,14 +44,16 @@ static mst_reached loss_reached(const mst_run_log *self, const mst_reached *reco
 /* An entry of "losses" as a sentence without a full stop. */
 static void loss_describe(const json_t *loss, char *out, size_t size)
 {
-    char step[32], steps[32], rows[32], what[64] = "the run continues from";
+    char step[32], steps[32], rows[32], where[48] = "the beginning", what[64] = "the run continues from";
     const json_t *server = json_object_get(loss, "server");
     const char *why = json_string_value(json_object_get(loss, "why"));
+    uint64_t at = (uint64_t)json_integer_value(json_object_get(loss, "step"));
     if (server != NULL)
         snprintf(what, sizeof what, "the weights of server %lld return to", json_integer_value(server));
-    snprintf(out, size, "%s; %s step %s, and %s steps (%s rows) are lost%s",
-             why != NULL ? why : "the run was cut off", what,
-             mst_figure_grouped((uint64_t)json_integer_value(json_object_get(loss, "step")), step),
+    if (at > 0)
+        snprintf(where, sizeof where, "step %s", mst_figure_grouped(at, step));
+    snprintf(out, size, "%s; %s %s, and %s steps (%s rows) are lost%s",
+             why != NULL ? why : "the run was cut off", what, where,
              mst_figure_grouped((uint64_t)json_integer_value(json_object_get(loss, "steps")), steps),
              mst_figure_grouped((uint64_t)json_integer_value(json_object_get(loss, "rows")), rows),
              server != NULL ? " there" : " and trained again");
@@ -51,16 +63,19 @@ static void loss_describe(const json_t *loss, char *out, size_t size)
 static json_t *loss_entry(mst_reached reached, mst_reached at, const char *why)
 {
     char now[24];
+    double seconds = reached.train_seconds - at.train_seconds;
     mst_wall_time(now);
-    json_t *loss = json_pack("{s:s, s:I, s:I, s:I}", "time", now, "step", (json_int_t)at.step, "steps",
+    json_t *loss = json_pack("{s:s, s:I, s:I, s:I, s:f}", "time", now, "step", (json_int_t)at.step, "steps",
                              (json_int_t)(reached.step > at.step ? reached.step - at.step : 0), "rows",
-                             (json_int_t)(reached.rows > at.rows ? reached.rows - at.rows : 0));
+                             (json_int_t)(reached.rows > at.rows ? reached.rows - at.rows : 0),
+                             "train_seconds", seconds > 0 ? seconds : 0);
     if (loss != NULL && why != NULL)
         json_object_set_new(loss, "why", mst_json_text(why));
     return loss;
 }
 
-/* Logs and marks a loss, and adds it to the list, which takes its reference. */
+/* Logs and marks a loss, and adds it to the list, which takes its reference. Its recovery lasts until the
+ * first step after it. */
 static mst_status loss_state(mst_run_log *self, json_t *losses, json_t *loss)
 {
     char text[MST_ERROR_MAX + 160];
@@ -69,7 +84,62 @@ static mst_status loss_state(mst_run_log *self, json_t *losses, json_t *loss)
     loss_describe(loss, text, sizeof text);
     mst_warn("%s", text);
     mst_run_log_mark(self, "", "loss", text);
+    self->loss.recovering = self->loss.continues || self->loss.since_ns != 0;
     return json_array_append_new(losses, loss) == 0 ? MST_OK : mst_fail_memory();
+}
+
+void mst_run_log_end_recovery(mst_run_log *self, uint64_t step)
+{
+    const json_t *losses = json_object_get(self->manifest, "losses");
+    json_t *loss = json_array_get(losses, json_array_size(losses) - 1);
+    double seconds = mst_seconds_since(self->loss.since_ns);
+    self->loss.recovering = false;
+    mst_run_log_mark_step(self, "recovered", step);
+    if (self->loss.since_ns == 0)
+        return;
+    json_object_set_new(loss, "recovery_seconds", json_real(seconds));
+    (void)mst_run_log_write_manifest(self, "running"); /* the end of the run writes it too */
+    mst_info("training continues after a recovery of %.2f s", seconds);
+}
+
+bool mst_run_log_is_recovering(const mst_run_log *self)
+{
+    return self->loss.recovering;
+}
+
+mst_status mst_run_log_process_lost(mst_run_log *self, const char *process)
+{
+    json_t *lost = json_object_get(self->manifest, "lost_processes");
+    if (lost == NULL) {
+        lost = json_object();
+        if (lost == NULL || json_object_set_new(self->manifest, "lost_processes", lost) != 0)
+            return mst_fail_memory();
+    }
+    json_int_t n = json_integer_value(json_object_get(lost, process)) + 1;
+    if (json_object_set_new(lost, process, json_integer(n)) != 0)
+        return mst_fail_memory();
+    return mst_run_log_write_manifest(self, "running");
+}
+
+void mst_run_log_sum_losses(const mst_run_log *self, mst_run_losses *out)
+{
+    const json_t *loss;
+    const char *process;
+    size_t i;
+    *out = (mst_run_losses){0};
+    json_array_foreach(json_object_get(self->manifest, "losses"), i, loss)
+    {
+        uint64_t steps = (uint64_t)json_integer_value(json_object_get(loss, "steps")),
+                 rows = (uint64_t)json_integer_value(json_object_get(loss, "rows"));
+        bool share = json_object_get(loss, "server") != NULL;
+        *(share ? &out->share_steps : &out->steps) += steps;
+        *(share ? &out->share_rows : &out->rows) += rows;
+        out->train_seconds += share ? 0 : json_number_value(json_object_get(loss, "train_seconds"));
+        out->recovery_seconds += json_number_value(json_object_get(loss, "recovery_seconds"));
+        out->n++;
+    }
+    json_object_foreach(json_object_get(self->manifest, "lost_processes"), process, loss) out->processes +=
+        (uint64_t)json_integer_value(loss);
 }
 
 static void loss_observe(mst_run_log *self, const json_t *loss)
@@ -82,10 +152,14 @@ static void loss_observe(mst_run_log *self, const json_t *loss)
 
 mst_status mst_run_log_record_loss(mst_run_log *self, const json_t *before, const mst_reached *recorded)
 {
-    mst_reached reached = loss_reached(self, recorded),
-                at = {.step = self->progress.steps, .rows = self->progress.rows};
+    mst_reached reached = loss_reached(self, recorded), at = loss_at(self);
     bool any = self->loss.continues || reached.step > at.step;
-    json_t *losses = json_deep_copy(json_object_get(before, "losses"));
+    json_t *losses = json_deep_copy(json_object_get(before, "losses")),
+           *processes = json_deep_copy(json_object_get(before, "lost_processes"));
+    if (processes != NULL && json_object_set_new(self->manifest, "lost_processes", processes) != 0) {
+        json_decref(losses);
+        return mst_fail_memory();
+    }
     if (losses == NULL && !any)
         return MST_OK;
     if (!json_is_array(losses)) {
@@ -99,17 +173,17 @@ mst_status mst_run_log_record_loss(mst_run_log *self, const json_t *before, cons
                : MST_OK;
 }
 
-mst_status mst_run_log_lost_share(mst_run_log *self, uint32_t server, uint64_t step, uint64_t rows,
-                                  const char *why)
+mst_status mst_run_log_lost_share(mst_run_log *self, uint32_t server, const mst_reached *at,
+                                  uint64_t since_ns, const char *why)
 {
     json_t *losses = json_object_get(self->manifest, "losses"), *loss;
-    mst_reached reached = {.step = self->progress.steps, .rows = self->progress.rows};
+    self->loss.since_ns = since_ns;
     if (losses == NULL) {
         losses = json_array();
         if (losses == NULL || json_object_set_new(self->manifest, "losses", losses) != 0)
             return mst_fail_memory();
     }
-    loss = loss_entry(reached, (mst_reached){.step = step, .rows = rows}, why);
+    loss = loss_entry(loss_at(self), *at, why);
     if (loss != NULL)
         json_object_set_new(loss, "server", json_integer(server));
     TRY(loss_state(self, losses, loss));

@@ -241,12 +241,9 @@ mst_status mst_run_log_progress(mst_run_log *self, const mst_progress *p)
     s->lr = (double)mst_learning_rate(&self->options.optimizer->options, p->steps ? p->steps : 1);
     if (p->loss.rows > 0)
         s->train_loss = mst_mean_loss(&p->loss);
-    if (p->steps > self->progress.steps) {
-        self->worth_keeping = true;
-        if (self->loss.stands)
-            mst_run_log_mark_step(self, "recovered", p->steps);
-        self->loss.stands = false;
-    }
+    self->worth_keeping |= p->steps > self->progress.steps;
+    if (self->loss.recovering && p->steps > self->progress.steps)
+        mst_run_log_end_recovery(self, p->steps);
     self->progress = *p;
     self->progress.loss = (mst_loss_sum){0};
     mst_observe_set_step(self->observe, p->steps);

@@ -30,6 +30,16 @@ typedef enum mst_end {
 } mst_end;
 const char *mst_end_text(mst_end end);
 
+/* Work that a run has lost, over all its starts. */
+typedef struct mst_run_losses {
+    uint64_t n;                       /* times that the run, or a server of it, continued from a checkpoint */
+    uint64_t processes;               /* lost processes, with those that joined again */
+    uint64_t steps, rows;             /* trained again */
+    double train_seconds;             /* that these had taken */
+    uint64_t share_steps, share_rows; /* lost in the weights of single servers */
+    double recovery_seconds;          /* from a loss to the first step after it */
+} mst_run_losses;
+
 typedef struct mst_train_summary {
     mst_train_status status;
     mst_end end;
@@ -39,6 +49,7 @@ typedef struct mst_train_summary {
     uint64_t steps_here; /* done since the run was started or resumed */
     uint64_t n_evaluations;
     double feed_wait_seconds;
+    mst_run_losses losses;
     char run[512], checkpoint[640]; /* "": none */
     char best_checkpoint[640];      /* with --patience: of best_step; "": none */
     char missing[192]; /* files lost because the run's folder was deleted during the run; "": none */

@@ -305,7 +305,7 @@ grid: {batch: [10]}
 Y
 expect 0 sweep resumed.yaml
 expect 0 train --resume --run sweeps/resumed/runs/* --steps 50
-has 'since the run was resumed at step 20:'
+has 'since the run continued at step 20:'
 expect 0 sweep resumed.yaml
 python3 - <<'P' || fail "workers of a resumed run: $(cat sweeps/resumed/runs.csv)"
 import csv

@@ -41,13 +41,24 @@ heals() {
   ends_all 0 s0 s1 w0 w1
   said w1 "warning: server $dead .*; joining the job again"
   same_as_undisturbed "server $dead, $*"
-  said s0 "warning: server $dead .*; the run continues from step [0-9,]+, and [0-9,]+ steps \([0-9,]+ rows\) are lost and trained again"
+  local from='a checkpoint' at='step [0-9,]+'
+  [ $# != 0 ] || from='the beginning' at='the beginning'
+  said s0 "warning: server $dead .*; the run continues from $at, and [0-9,]+ steps \([0-9,]+ rows\) are lost and trained again"
   grep -q ',loss,' run/marks.csv || fail "marks.csv does not state the loss"
   grep -q ',recovered,step ' run/marks.csv || fail "marks.csv does not state the first step after the loss"
   grep -q '"losses": \[' run/manifest.json || fail "the manifest does not state the loss"
   grep -aq 'steps .* are lost and trained again' run/processes/evaluator/events.out.tfevents.* || fail "TensorBoard has no text about the loss"
   expect 0 report run --markdown
-  has 'It continued from a checkpoint once after a loss: '
+  has "It continued from $from once after a loss: "
+  has 'Processes were lost once. '
+  has 'Recovery took '
+  has '## Losses'
+  at_least "recoveries in the summary" "$(fact_of s0 recoveries)" 1
+  at_least "processes lost in the summary" "$(fact_of s0 processes_lost)" 1
+  at_least "steps trained again in the summary" "$(fact_of s0 steps_trained_again)" 1
+  fact_of s0 recovery_seconds | grep -q '[1-9]' || fail "the summary has no time of recovery"
+  grep -q '"recovery_seconds": ' run/manifest.json || fail "the manifest has no time of recovery"
+  grep -q 'time of recovery' run/verdict.json || fail "the verdict has no time of recovery"
   ! grep -q 'server-1 was lost' out || fail "server 1, which joined again, is reported as lost"
 }
 # After a checkpoint, and where none was saved.
@@ -74,13 +85,15 @@ recovers() {
   continues "the job does not continue after server 1 was started again"
   stops s1 w0 w1
   grep -q '"losses": \[' run/manifest.json || fail "the manifest does not state the loss"
+  same "processes lost in the summary" "$(fact_of s0 processes_lost)" 1 # the workers joined again
+  ! grep -q 'worker .* left' s0.log || fail "server 0 reports workers as left that join again"
   completes 2 2
 }
 recovers all 'warning: server 1 .*; the run continues from step [0-9,]+, and [0-9,]+ steps \([0-9,]+ rows\) are lost and trained again' \
   --checkpoint-every $every
 # Where nothing was saved, the share returns to the weights that training began with. A checkpoint that is under way needs the lost
 # server, and the whole job rolls back: with --checkpoint-every 1s that is rare, and the test repeats it.
-share='the weights of server 1 return to step [0-9,]+, and [0-9,]+ steps \([0-9,]+ rows\) are lost there'
+share='the weights of server 1 return to (step [0-9,]+|the beginning), and [0-9,]+ steps \([0-9,]+ rows\) are lost there'
 recovers auto "warning: server 1 was started again; $share"
 grep -q '"server": 1' run/manifest.json || fail "the manifest does not name the server whose weights are lost"
 ! grep -q 'joining the job again' s0.log || fail "server 0 starts again"

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "train/run_log_impl.h"
 
@@ -501,13 +502,30 @@ static void test_losses(void **state)
     train(run_log, 5, 1.0);
     mst_run_log_destroy(run_log);
     run_log = make_run_log(&o);
-    mst_run_log_lost(run_log, 15, 150, "server 1 died");
+    mst_reached reached = {.step = 15, .rows = 150, .train_seconds = 1.5};
+    mst_run_log_lost(run_log, &reached, mst_now_ns() - MST_S, "server 1 died");
     assert_int_equal(mst_run_log_open(run_log, NULL), MST_OK);
+    assert_true(mst_run_log_is_recovering(run_log));
     expect_in("manifest.json", "\"steps\": 10,", true); /* stays */
     expect_in("manifest.json", "\"steps\": 15,", true);
     expect_in("manifest.json", "\"rows\": 150,", true);
+    expect_in("manifest.json", "\"train_seconds\": 1.5", true);
     expect_in("manifest.json", "\"why\": \"server 1 died\"", true);
+    expect_in("manifest.json", "\"recovery_seconds\"", false);
+    train(run_log, 1, 1.0);
+    assert_false(mst_run_log_is_recovering(run_log));
+    expect_in("manifest.json", "\"recovery_seconds\"", true);
+    assert_int_equal(mst_run_log_process_lost(run_log, "worker-1"), MST_OK);
+    mst_run_log_destroy(run_log); /* cut off */
+    run_log = open_run_log(&o);
+    assert_int_equal(mst_run_log_process_lost(run_log, "worker-1"), MST_OK);
+    expect_in("manifest.json", "\"worker-1\": 2", true);
     finish(run_log, MST_END_STOPPED, &summary);
+    assert_int_equal(summary.losses.n, 2); /* nothing in metrics.csv: the last start has lost nothing */
+    assert_int_equal(summary.losses.processes, 2);
+    assert_int_equal(summary.losses.steps, 25);
+    assert_int_equal(summary.losses.rows, 250);
+    assert_true(summary.losses.recovery_seconds >= 1.0);
 }
 
 /* A run that fails before its first step leaves nothing; one that has begun stays, as failed, unless it was
