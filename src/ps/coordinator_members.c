@@ -570,6 +570,25 @@ static void members_lost_early(mst_server *s, uint32_t worker, const char *why)
         mst_warn("%s", why);
 }
 
+/* done: it has no work left. */
+static void members_log_lost(const mst_server *s, uint32_t worker, const mst_net_loss *loss, bool done)
+{
+    const mst_job_member *m = &s->co->members[worker];
+    const char *why = loss->error.text;
+    if (m->left)
+        mst_info("%s has left after it had finished its rows", m->name);
+    else if (done)
+        mst_warn("%s, after it had done its work", why);
+    else if (mst_has_slots(s) && !mst_rows_are_streams(s))
+        mst_warn("%s; the next step waits for worker %" PRIu32 " to join again", why, worker);
+    else
+        mst_warn("%s; %s%s", why,
+                 mst_members_none_left(s) ? "no worker is left" : "the job continues without ",
+                 mst_members_none_left(s)          ? ""
+                 : loss->reason == MST_NET_STOPPED ? "that worker"
+                                                   : "it");
+}
+
 void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
 {
     mst_coordinator *co = s->co;
@@ -596,20 +615,8 @@ void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
                                                        .role = MST_ROLE_WORKER,
                                                        .index = worker,
                                                        .text = why});
-    if (m->left)
-        mst_info("%s has left after it had finished its rows", m->name);
-    else if (done)
-        mst_warn("%s, after it had done its work", why);
-    else if (again)
-        mst_debug("%s; it joins again once all servers are back", why);
-    else if (mst_has_slots(s) && !mst_rows_are_streams(s))
-        mst_warn("%s; the next step waits for worker %" PRIu32 " to join again", why, worker);
-    else
-        mst_warn("%s; %s%s", why,
-                 mst_members_none_left(s) ? "no worker is left" : "the job continues without ",
-                 mst_members_none_left(s)          ? ""
-                 : loss->reason == MST_NET_STOPPED ? "that worker"
-                                                   : "it");
+    if (!again)
+        members_log_lost(s, worker, loss, done);
     mst_status st = members_lose(s, worker, why);
     if (st != MST_OK)
         mst_server_fail(s, st);

@@ -31,6 +31,7 @@ typedef struct fixture_process {
 typedef struct fixture_run {
     const char *strategy, *mode, *format, *model, *wire;
     const char *launcher;                             /* of an MPI job; or NULL */
+    const char *entries;                              /* more of the manifest, each with a comma; or NULL */
     bool once;                                        /* the file is a pipe */
     const char *file, *eval_every, *checkpoint_every; /* NULL: clicks.tsv, 1 epoch, not written */
     int evaluations, saves; /* that many, the last one at the last step; 0: by eval_seconds */
@@ -73,7 +74,7 @@ static inline void fixture_manifest(const char *folder, const fixture_run *r, do
         snprintf(mpi, sizeof mpi, "\"mpi\": {\"launcher\": \"%s\", \"ranks\": %d}, ", r->launcher,
                  r->workers + r->servers);
     fprintf(f,
-            "{%s\"format\": \"muster-run\", \"version\": 1, \"muster\": \"0.1.0\", \"started\": "
+            "{%s%s\"format\": \"muster-run\", \"version\": 1, \"muster\": \"0.1.0\", \"started\": "
             "\"2025-11-15T09:46:40Z\", \"host\": \"a\", \"threads\": %d, \"batch\": %d, \"options\": "
             "{\"training\": "
             "{\"epochs\": 3, \"eval-every\": \"%s\", %s\"seed\": 1}, \"strategy\": {\"strategy\": \"%s\", "
@@ -85,11 +86,11 @@ static inline void fixture_manifest(const char *folder, const fixture_run *r, do
             "\"format\": \"%s\", \"features\": 1000000}, \"model\": {\"name\": \"%s\"}, \"state\": \"done\", "
             "\"end\": \"all epochs done\", \"progress\": {\"step\": %.0f, \"rows\": %.0f, \"epoch\": 3, "
             "\"train_seconds\": %f, \"eval_seconds\": %f, \"save_seconds\": 0.5}}\n",
-            mpi, r->threads ? r->threads : 1, r->batch, r->eval_every ? r->eval_every : "1 epoch", saving,
-            r->strategy, r->mode, r->servers, r->workers, r->batch, global, r->wire ? r->wire : "fp32",
-            r->pipeline, r->dense ? "true" : "false", r->file ? r->file : "clicks.tsv",
-            r->once ? "true" : "false", r->format ? r->format : "cache", r->model ? r->model : "logreg",
-            steps, rows, r->seconds - r->eval_seconds, r->eval_seconds);
+            mpi, r->entries ? r->entries : "", r->threads ? r->threads : 1, r->batch,
+            r->eval_every ? r->eval_every : "1 epoch", saving, r->strategy, r->mode, r->servers, r->workers,
+            r->batch, global, r->wire ? r->wire : "fp32", r->pipeline, r->dense ? "true" : "false",
+            r->file ? r->file : "clicks.tsv", r->once ? "true" : "false", r->format ? r->format : "cache",
+            r->model ? r->model : "logreg", steps, rows, r->seconds - r->eval_seconds, r->eval_seconds);
     fclose(f);
 }
 

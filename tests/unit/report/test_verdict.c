@@ -437,6 +437,30 @@ static void test_evaluation(void **state)
     assert_true(v.shares[MST_BOTTLENECK_STRAGGLERS] == 0);
 }
 
+/* Recoveries and repeated training are a part of the wall time beside the shares. */
+static void test_losses(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = fixture_job("sync");
+    r.entries = "\"losses\": [{\"step\": 0, \"steps\": 40, \"rows\": 400, \"train_seconds\": 0.25, "
+                "\"recovery_seconds\": 0.25}, {\"step\": 90, \"steps\": 9, \"rows\": 90, \"server\": 1, "
+                "\"train_seconds\": 9.5, \"recovery_seconds\": 0.5}], ";
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_COMPUTE, "");
+    assert_null(strstr(v.sentence, "Losses"));
+    assert_string_equal(v.evidence[v.n_evidence - 1].what, "time of training that was repeated");
+    assert_float_equal(v.evidence[v.n_evidence - 1].value, 0.25, 1e-9); /* that of a share is not lost */
+    assert_float_equal(v.evidence[v.n_evidence - 2].value, 0.75, 1e-9);
+    assert_float_equal(v.evidence[v.n_evidence - 3].value, 1.0 / (r.seconds + 1.5), 1e-6);
+    r.entries = "\"losses\": [{\"step\": 40, \"steps\": 40, \"rows\": 400, \"train_seconds\": 10, "
+                "\"recovery_seconds\": 16}], ";
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_COMPUTE, "");
+    assert_non_null(strstr(v.sentence, "Losses of processes took 30% of the wall time: 16 s of recovery, and "
+                                       "10 s of training that was repeated."));
+}
+
 static void test_balanced(void **state)
 {
     (void)state;
@@ -671,6 +695,7 @@ int main(void)
         TEST(test_stragglers),
         TEST(test_synchronisation),
         TEST(test_evaluation),
+        TEST(test_losses),
         TEST(test_balanced),
         TEST(test_manifest_only),
         TEST(test_one_host),
