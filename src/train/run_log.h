@@ -62,7 +62,7 @@ void mst_run_log_lost(mst_run_log *self, const mst_reached *reached, uint64_t si
 /* During training: the weights of a server return to those of that progress, `why`. */
 mst_status mst_run_log_lost_share(mst_run_log *self, uint32_t server, const mst_reached *at,
                                   uint64_t since_ns, const char *why);
-/* Whether no step was done since the last loss whose time is known. */
+/* Whether no step was done since the last loss. */
 bool mst_run_log_is_recovering(const mst_run_log *self);
 
 /* Counts a lost process in "lost_processes" of the manifest, and writes it. */

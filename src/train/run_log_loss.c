@@ -84,7 +84,7 @@ static mst_status loss_state(mst_run_log *self, json_t *losses, json_t *loss)
     loss_describe(loss, text, sizeof text);
     mst_warn("%s", text);
     mst_run_log_mark(self, "", "loss", text);
-    self->loss.recovering = self->loss.continues || self->loss.since_ns != 0;
+    self->loss.recovering = self->loss.continues || json_object_get(loss, "server") != NULL;
     return json_array_append_new(losses, loss) == 0 ? MST_OK : mst_fail_memory();
 }
 
@@ -188,7 +188,6 @@ mst_status mst_run_log_lost_share(mst_run_log *self, uint32_t server, const mst_
         json_object_set_new(loss, "server", json_integer(server));
     TRY(loss_state(self, losses, loss));
     loss_observe(self, loss);
-    self->loss.stands = true;
     return mst_run_log_write_manifest(self, "running");
 }
 
