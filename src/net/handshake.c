@@ -162,6 +162,16 @@ static void shake_needs_tls(mst_shake *h)
     h->refused = true;
 }
 
+static void shake_other_user(mst_shake *h)
+{
+    char name[160], here[MST_SHAKE_MESSAGE + 160];
+    shake_other_name(h, name, sizeof name);
+    snprintf(here, sizeof here, "refused %s: it runs as another user, and the job has no secret", name);
+    shake_refuse(h, here,
+                 "it runs as another user; give the job a secret, or start this process as that user");
+    h->refused = true;
+}
+
 /* ---- messages ---- */
 
 /* Reads the identity in the message in `in` into other and checks that it fits; false: the handshake is over.
@@ -214,6 +224,10 @@ static void shake_on_hello(mst_shake *h)
     memcpy(h->hello, h->in, sizeof h->hello);
     if (!shake_take_identity(h))
         return;
+    if (h->other_user) {
+        shake_other_user(h);
+        return;
+    }
     if (h->needs_tls) {
         shake_needs_tls(h);
         return;
@@ -366,6 +380,7 @@ mst_status mst_shake_init(mst_shake *h, const mst_shake_options *options, bool d
     h->wire = options->wire;
     h->seal = options->seal;
     h->needs_tls = options->needs_tls;
+    h->other_user = options->other_user;
     snprintf(h->version, sizeof h->version, "%s", options->version);
     if (!dialer)
         return MST_OK;

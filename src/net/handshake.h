@@ -55,6 +55,7 @@ typedef struct mst_shake_options {
     uint16_t wire;       /* MST_WIRE_VERSION */
     mst_seal_kind seal;  /* the weakest that this side accepts */
     bool needs_tls;      /* a listener that refuses dialers without TLS, and this one has none */
+    bool other_user;     /* a listener without a secret, and the dialer runs as another user of this host */
 } mst_shake_options;
 
 typedef struct mst_shake {
@@ -63,7 +64,7 @@ typedef struct mst_shake {
     bool named;   /* other is set (it may not be proved yet) */
     bool refused; /* FAILED: both are muster, but do not belong together: another secret, job or version */
     mst_identity self, other;
-    bool needs_tls;
+    bool needs_tls, other_user;
     mst_seal_kind seal;           /* this side's; once the other side is named: the one that is used */
     const char *secret, *address; /* the caller's, until the end */
     uint16_t wire;

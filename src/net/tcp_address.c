@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #define UNIX_BUFFER (4 << 20) /* bytes; a wake-up then carries megabytes of a large body */
 
@@ -88,6 +89,17 @@ bool mst_tcp_stays_here(int fd)
     struct sockaddr_storage peer = {0};
     socklen_t length = sizeof peer;
     return getpeername(fd, (struct sockaddr *)&peer, &length) == 0 && mst_tcp_is_local(&peer);
+}
+
+bool mst_tcp_same_user(int fd)
+{
+    struct sockaddr_storage peer = {0};
+    struct ucred process;
+    socklen_t length = sizeof peer, size = sizeof process;
+    if (getpeername(fd, (struct sockaddr *)&peer, &length) == 0 && peer.ss_family != AF_UNIX)
+        return true;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &process, &size) == 0 &&
+           (process.uid == 0 || process.uid == geteuid());
 }
 
 void mst_tcp_address_format(const struct sockaddr_storage *sa, socklen_t length, char *out, size_t size)

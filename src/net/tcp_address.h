@@ -29,6 +29,9 @@ bool mst_tcp_is_local(const struct sockaddr_storage *sa);
 
 /* Both ends of the connected socket are on this machine. */
 bool mst_tcp_stays_here(int fd);
+/* The other end of the connected socket is not a Unix socket, or its process has the user of this one, or is
+ * root's. For the dialer, the process that began to listen counts. */
+bool mst_tcp_same_user(int fd);
 
 /* "10.0.0.3:51234", "[::1]:5000", "unix:/path", "unix:@name"; "a Unix socket" for the nameless end of one. */
 void mst_tcp_address_format(const struct sockaddr_storage *sa, socklen_t length, char *out, size_t size);

@@ -52,7 +52,8 @@ mst_status mst_tcp_join_begin(const mst_tcp *t, mst_join *join, const char *addr
                                  .seal = dialer && tls ? MST_SEAL_NONE
                                          : here        ? here_seals[t->options.seal]
                                                        : MST_SEAL_MAC,
-                                 .needs_tls = !dialer && tls};
+                                 .needs_tls = !dialer && tls,
+                                 .other_user = !dialer && t->secret[0] == '\0' && !mst_tcp_same_user(fd)};
     return mst_join_init(join, &options, dialer, dialer && !tls ? NULL : t->tls_keys, fd);
 }
 
@@ -139,6 +140,11 @@ static void dial_connected(mst_tcp_dial *d)
     mst_tcp *t = d->net;
     if (dial_is_own_echo(d->socket->fd)) {
         dial_again(d, strerror(ECONNREFUSED));
+        return;
+    }
+    if (t->secret[0] == '\0' && !mst_tcp_same_user(d->socket->fd)) {
+        mst_tcp_peer_fail(d->peer, MST_NET_REFUSED, MST_EUSAGE,
+                          "%s belongs to another user: give the job a secret, or use another name", d->text);
         return;
     }
     if (mst_tcp_join_begin(t, &d->join, d->text, true, d->socket->fd) != MST_OK) {

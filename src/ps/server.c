@@ -303,15 +303,17 @@ static mst_status server_listen(mst_server *s)
 {
     char bound[256];
     const char *at = s->options.servers[s->index];
-    const char *how = strncmp(at, "unix:", 5) == 0
-                          ? "name is in use by another process; choose another with launch --job"
-                          : "port is in use by another process; choose another with launch --port";
+    bool unix_socket = strncmp(at, "unix:", 5) == 0;
+    const char *how = unix_socket ? "name is in use by another process; choose another with launch --job"
+                                  : "port is in use by another process; choose another with launch --port";
     const char *secret = s->options.net.secret;
-    bool open = s->options.engine == &mst_net_tcp && (secret == NULL || secret[0] == '\0');
+    bool open = s->options.engine == &mst_net_tcp && !unix_socket && (secret == NULL || secret[0] == '\0');
     mst_status st = mst_net_listen(s->net, at, bound, sizeof bound);
     if (st == MST_OK)
-        mst_info("server %" PRIu32 " listens on %s%s", s->index, bound,
-                 open ? "; without a secret, any user of this host can join" : "");
+        mst_info("server %" PRIu32 " listens on %s", s->index, bound);
+    if (st == MST_OK && open)
+        mst_warn("any user of this host can join the job and read its weights, because it has no secret; "
+                 "give it one (docs/SECURITY.md), or use a Unix socket");
     return st != MST_EEXIST ? st
                             : mst_fail(st,
                                        "server %" PRIu32 " cannot listen on %s: the %s, or in the "

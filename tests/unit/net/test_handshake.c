@@ -225,6 +225,20 @@ static void test_needs_tls(void **state)
         "the job --no-tls");
 }
 
+static void test_other_user(void **state)
+{
+    (void)state;
+    side d = {0}, l = {0};
+    l.options.other_user = true;
+    start(&d, MST_ROLE_WORKER, 3, true);
+    start(&l, MST_ROLE_SERVER, 0, false);
+    talk(&d, &l, 1000, -1);
+    expect(&d, &l,
+           "refused by server 0 (127.0.0.1:5000): it runs as another user; give the job a secret, or start "
+           "this process as that user",
+           "refused worker 3 (10.0.0.3:51234): it runs as another user, and the job has no secret");
+}
+
 /* A dialer without the secret that answers with bytes of the listener. */
 static void test_forged_proof(void **state)
 {
@@ -337,6 +351,7 @@ int main(void)
         cmocka_unit_test(test_forged_accept),
         cmocka_unit_test(test_seals),
         cmocka_unit_test(test_needs_tls),
+        cmocka_unit_test(test_other_user),
         cmocka_unit_test(test_replay),
         cmocka_unit_test(test_every_byte_counts),
         cmocka_unit_test(test_garbage),
