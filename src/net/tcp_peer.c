@@ -280,15 +280,16 @@ static bool peer_take(mst_tcp_peer *p, size_t n)
 /* Reads what is there; to_end: all of it, else a fair share. */
 static void peer_read_some(mst_tcp_peer *p, bool to_end)
 {
-    for (int i = 0; to_end || i < READS_MAX; i++) {
+    bool more = false; /* TLS has more than the socket shows */
+    for (int i = 0; to_end || more || i < READS_MAX; i++) {
         struct iovec room[2];
         mst_tcp_doing(p->net, MST_NET_READS);
         int n_room = mst_frames_room(p->in, room);
         size_t most = room[0].iov_len + (n_room > 1 ? room[1].iov_len : 0);
         ssize_t n = p->tls != NULL ? mst_tls_readv(p->tls, room, n_room) : readv(p->socket->fd, room, n_room);
         if (n > 0) {
-            bool ending = p->tls != NULL && mst_tls_is_ending(p->tls);
-            if (!peer_take(p, (size_t)n) || ((size_t)n < most && !to_end && !ending))
+            more = p->tls != NULL && mst_tls_has_more(p->tls);
+            if (!peer_take(p, (size_t)n) || ((size_t)n < most && !to_end && !more))
                 return;
         } else if (n == 0) {
             peer_fail_died(p, "the connection closed unexpectedly");

@@ -1,11 +1,12 @@
 /* Contract in tls.h.
  *
- * OpenSSL reads and writes through a BIO of this file. Its reads go to the socket, a bounded number of them
- * at a time. Its writes go to a buffer that is sent with one call for many records, and that always has room
- * for one more record: so SSL_write never has to be repeated, and bytes that it takes are as good as sent.
+ * OpenSSL makes the handshake. It reads and writes through a BIO of this file, from and to buffers of
+ * ciphertext. After it, records are made and opened directly between these buffers and the caller's memory
+ * (tls_records.h), with the secrets of the traffic that OpenSSL passes to its key log. Its input is read
+ * without reading ahead, so that records behind the handshake stay in the buffer.
  *
- * Large pieces are encrypted where they lie, 16 KB at a time; small ones, as a header and a short body, are
- * copied into one record. */
+ * The buffer of what is sent leaves with one call for many records, and always has room for one more record:
+ * bytes that were taken are as good as sent. */
 #include "net/tls.h"
 
 #include <errno.h>
@@ -17,12 +18,13 @@
 #include <sys/socket.h>
 
 #include "base/alloc.h"
+#include "net/tls_records.h"
 
-#define RECORD       16384u /* bytes of plaintext */
-#define RECORD_MAX   (RECORD + 512u)
-#define SHAKE_BUFFER 4096  /* for what the handshake writes */
+#define RECORD_MAX   (MST_TLS_RECORD + MST_TLS_RECORD_EXTRA)
+#define PIECES_MAX   16    /* in one record */
+#define SHAKE_BUFFER 4096  /* for what the handshake writes, and reads at a time */
 #define SHAKE_BYTES  8192u /* the most that the other side may send in it */
-#define READ_BUFFER  (64 * 1024)
+#define INPUT        (RECORD_MAX + 64 * 1024)
 #define READS_MAX    64 /* of the socket, in one call of readv */
 #define KEY_BYTES    32
 #define RECORDS      (1ull << 23)
@@ -39,22 +41,62 @@ struct mst_tls_keys {
     uint64_t records;
 };
 
+typedef struct tls_buffer { /* of ciphertext: bytes [at, filled) wait */
+    uint8_t *data;
+    size_t capacity, at, filled;
+} tls_buffer;
+
 struct mst_tls {
     mst_tls_keys *keys;
-    SSL *ssl;
+    SSL *ssl; /* until DONE */
     int fd;
-    bool done, ended;
-    bool ending;      /* the next read returns no bytes */
-    int error;        /* errno of the socket */
-    unsigned reads;   /* that the BIO may still make */
-    size_t n_shaken;  /* bytes read in the handshake */
-    uint64_t records; /* written with the present key */
-    uint8_t early[MST_TLS_HELLO_MAX];
-    size_t n_early, early_at;
-    uint8_t *buffer; /* ciphertext: bytes [sent, filled) wait */
-    size_t capacity, sent, filled;
-    uint8_t *stage; /* RECORD bytes: small pieces; after DONE */
+    bool dialer, done;
+    bool ended;      /* the other side has closed */
+    int error;       /* errno of the socket, or EBADMSG */
+    unsigned reads;  /* of the socket, that may still be made */
+    size_t n_shaken; /* bytes read in the handshake */
+    tls_buffer in, out;
+    uint8_t secrets[2][MST_TLS_SECRET]; /* of the listener's and the dialer's traffic, until DONE */
+    bool has_secret[2];
+    mst_tls_records opens, seals; /* after DONE */
+    uint8_t *spill; /* after DONE: a record that did not fit; bytes [spill_at, n_spill) are left */
+    size_t spill_at, n_spill;
 };
+
+static size_t buffer_left(const tls_buffer *b)
+{
+    return b->filled - b->at;
+}
+
+static void buffer_shift(tls_buffer *b)
+{
+    if (b->at > 0 && buffer_left(b) > 0)
+        memmove(b->data, b->data + b->at, buffer_left(b));
+    b->filled -= b->at;
+    b->at = 0;
+}
+
+/* Reads from the socket what fits. False: nothing. */
+static bool tls_receive(mst_tls *s)
+{
+    if (s->reads == 0 || s->ended || s->error != 0 || (!s->done && s->n_shaken >= SHAKE_BYTES))
+        return false;
+    s->reads--;
+    buffer_shift(&s->in);
+    size_t room = s->in.capacity - s->in.filled;
+    ssize_t got = recv(s->fd, s->in.data + s->in.filled, room, MSG_DONTWAIT);
+    s->ended = got == 0;
+    if (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
+        s->error = errno;
+    if (got <= 0)
+        return false;
+    if ((size_t)got < room)
+        s->reads = 0; /* the socket is empty; its readiness reports more without another call */
+    s->in.filled += (size_t)got;
+    if (!s->done)
+        s->n_shaken += (size_t)got;
+    return true;
+}
 
 /* ---- the BIO ---- */
 
@@ -62,38 +104,25 @@ static int tls_bio_read(BIO *bio, char *out, int n)
 {
     mst_tls *s = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
-    if (s->early_at < s->n_early) {
-        size_t take = s->n_early - s->early_at < (size_t)n ? s->n_early - s->early_at : (size_t)n;
-        memcpy(out, s->early + s->early_at, take);
-        s->early_at += take;
-        return (int)take;
+    if (buffer_left(&s->in) == 0 && !tls_receive(s)) {
+        if (!s->ended && s->error == 0)
+            BIO_set_retry_read(bio);
+        return s->ended ? 0 : -1;
     }
-    if (s->reads == 0 || (!s->done && s->n_shaken >= SHAKE_BYTES)) {
-        BIO_set_retry_read(bio);
-        return -1;
-    }
-    s->reads--;
-    ssize_t got = recv(s->fd, out, (size_t)n, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-        BIO_set_retry_read(bio);
-    else if (got < 0)
-        s->error = errno;
-    if (got >= 0 && got < n)
-        s->reads = 0; /* the socket is empty; its readiness reports more without another call */
-    s->ended = s->ended || got == 0;
-    if (got > 0 && !s->done)
-        s->n_shaken += (size_t)got;
-    return (int)got;
+    size_t take = buffer_left(&s->in) < (size_t)n ? buffer_left(&s->in) : (size_t)n;
+    memcpy(out, s->in.data + s->in.at, take);
+    s->in.at += take;
+    return (int)take;
 }
 
 static int tls_bio_write(BIO *bio, const char *data, int n)
 {
     mst_tls *s = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
-    if ((size_t)n > s->capacity - s->filled)
+    if ((size_t)n > s->out.capacity - s->out.filled)
         return -1; /* only a handshake that is no handshake of muster's writes so much */
-    memcpy(s->buffer + s->filled, data, (size_t)n);
-    s->filled += (size_t)n;
+    memcpy(s->out.data + s->out.filled, data, (size_t)n);
+    s->out.filled += (size_t)n;
     return n;
 }
 
@@ -126,6 +155,21 @@ static int tls_find_session(SSL *ssl, const unsigned char *id, size_t n_id, SSL_
     return 1;
 }
 
+/* "CLIENT_TRAFFIC_SECRET_0 RANDOM SECRET", in hexadecimal; the client is the dialer. */
+static void tls_on_key_log(const SSL *ssl, const char *line)
+{
+    static const char *const labels[] = {"SERVER_TRAFFIC_SECRET_0 ", "CLIENT_TRAFFIC_SECRET_0 "};
+    mst_tls *s = SSL_get_app_data(ssl);
+    const char *hex = strrchr(line, ' ');
+    for (int i = 0; s != NULL && hex != NULL && i < 2; i++) {
+        if (strncmp(line, labels[i], strlen(labels[i])) != 0 || strlen(hex + 1) != 2 * MST_TLS_SECRET)
+            continue;
+        size_t n = 0;
+        s->has_secret[i] = OPENSSL_hexstr2buf_ex(s->secrets[i], MST_TLS_SECRET, &n, hex + 1, '\0') == 1 &&
+                           n == MST_TLS_SECRET;
+    }
+}
+
 static bool tls_keys_make_context(mst_tls_keys *keys)
 {
     SSL_CTX *c = keys->context = SSL_CTX_new(TLS_method());
@@ -137,8 +181,7 @@ static bool tls_keys_make_context(mst_tls_keys *keys)
     SSL_CTX_set_options(c, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
     SSL_CTX_clear_options(c, SSL_OP_ALLOW_NO_DHE_KEX);
     SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
-    SSL_CTX_set_read_ahead(c, 1);
-    SSL_CTX_set_default_read_buffer_len(c, READ_BUFFER);
+    SSL_CTX_set_keylog_callback(c, tls_on_key_log);
     SSL_CTX_set_psk_use_session_callback(c, tls_use_session);
     SSL_CTX_set_psk_find_session_callback(c, tls_find_session);
     return true;
@@ -207,6 +250,20 @@ int mst_tls_hello_length(const uint8_t *bytes, size_t n)
     return length > MST_TLS_HELLO_MAX ? -1 : (size_t)length <= n ? length : 0;
 }
 
+static bool buffer_grow(tls_buffer *b, size_t capacity)
+{
+    uint8_t *data = mst_alloc(capacity);
+    if (data == NULL)
+        return false;
+    buffer_shift(b);
+    if (b->filled > 0)
+        memcpy(data, b->data, b->filled);
+    mst_free(b->data);
+    b->data = data;
+    b->capacity = capacity;
+    return true;
+}
+
 mst_status mst_tls_new(mst_tls_keys *keys, int fd, bool dialer, const uint8_t *read, size_t n, mst_tls **out)
 {
     mst_tls *s = mst_zalloc(sizeof *s);
@@ -215,21 +272,21 @@ mst_status mst_tls_new(mst_tls_keys *keys, int fd, bool dialer, const uint8_t *r
         return mst_fail_memory();
     s->keys = keys;
     s->fd = fd;
-    s->capacity = SHAKE_BUFFER;
-    s->buffer = mst_alloc(s->capacity);
+    s->dialer = dialer;
     s->ssl = SSL_new(keys->context);
     bio = s->ssl != NULL ? BIO_new(keys->method) : NULL;
-    if (s->buffer == NULL || bio == NULL) {
+    if (bio == NULL || !buffer_grow(&s->in, SHAKE_BUFFER) || !buffer_grow(&s->out, SHAKE_BUFFER)) {
         BIO_free(bio);
         mst_tls_destroy(s);
         return mst_fail_memory();
     }
     if (n > 0)
-        memcpy(s->early, read, n);
-    s->n_early = n;
+        memcpy(s->in.data, read, n);
+    s->in.filled = n;
     BIO_set_data(bio, s);
     BIO_set_init(bio, 1);
     SSL_set_bio(s->ssl, bio, bio);
+    SSL_set_app_data(s->ssl, s);
     if (dialer) {
         SSL_set_verify(s->ssl, SSL_VERIFY_PEER, NULL); /* no certificate is trusted */
         SSL_set_connect_state(s->ssl);
@@ -245,8 +302,12 @@ void mst_tls_destroy(mst_tls *s)
     if (s == NULL)
         return;
     SSL_free(s->ssl);
-    mst_free(s->buffer);
-    mst_free(s->stage);
+    mst_tls_records_fini(&s->opens);
+    mst_tls_records_fini(&s->seals);
+    OPENSSL_cleanse(s->secrets, sizeof s->secrets);
+    mst_free(s->in.data);
+    mst_free(s->out.data);
+    mst_free(s->spill);
     mst_free(s);
 }
 
@@ -254,73 +315,59 @@ void mst_tls_destroy(mst_tls *s)
 
 bool mst_tls_has_unsent(const mst_tls *s)
 {
-    return s->sent < s->filled;
+    return buffer_left(&s->out) > 0;
 }
 
 /* Sends what waits, as far as the system takes it. False: it takes nothing any more. */
 static bool tls_flush(mst_tls *s)
 {
-    while (s->sent < s->filled) {
-        ssize_t n = send(s->fd, s->buffer + s->sent, s->filled - s->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (buffer_left(&s->out) > 0) {
+        ssize_t n = send(s->fd, s->out.data + s->out.at, buffer_left(&s->out), MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
             return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS;
-        s->sent += (size_t)n;
+        s->out.at += (size_t)n;
     }
-    s->sent = s->filled = 0;
+    s->out.at = s->out.filled = 0;
     return true;
 }
 
 /* Room for one record, and for a change of keys before it. */
 static bool tls_has_room(mst_tls *s)
 {
-    if (s->capacity - s->filled >= RECORD_MAX)
+    if (s->out.capacity - s->out.filled >= 2 * RECORD_MAX)
         return true;
     if (!tls_flush(s))
         return false;
-    if (s->sent > 0) {
-        memmove(s->buffer, s->buffer + s->sent, s->filled - s->sent);
-        s->filled -= s->sent;
-        s->sent = 0;
-    }
-    return s->capacity - s->filled >= RECORD_MAX;
+    buffer_shift(&s->out);
+    return s->out.capacity - s->out.filled >= 2 * RECORD_MAX;
 }
 
-static bool tls_encrypt(mst_tls *s, const void *data, size_t n)
+static bool tls_put(mst_tls *s, size_t record)
 {
-    size_t written = 0;
-    ERR_clear_error();
-    if (++s->records >= s->keys->records && SSL_key_update(s->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1)
-        s->records = 0;
-    return SSL_write_ex(s->ssl, data, n, &written) == 1 && written == n;
+    s->out.filled += record;
+    return record > 0;
 }
 
-/* The next record's plaintext: from one piece where it lies, or several small ones in the stage. *at counts
- * within iov[*i]. */
-static const void *tls_next_record(mst_tls *s, const struct iovec *iov, size_t n_iov, size_t *i, size_t *at,
-                                   size_t *size)
+/* The pieces of the next record, from *at within iov[*i] on; returns their number. */
+static size_t tls_next_pieces(const struct iovec *iov, size_t n_iov, size_t *i, size_t *at,
+                              struct iovec pieces[PIECES_MAX], size_t *size)
 {
-    size_t filled = 0;
-    while (*i < n_iov && filled < RECORD) {
-        const uint8_t *data = (const uint8_t *)iov[*i].iov_base + *at;
-        size_t left = iov[*i].iov_len - *at, take = left < RECORD - filled ? left : RECORD - filled;
-        bool whole = filled == 0 && (take == RECORD || *i + 1 == n_iov);
-        if (!whole)
-            memcpy(s->stage + filled, data, take);
-        filled += take;
+    size_t n = 0;
+    *size = 0;
+    while (*i < n_iov && *size < MST_TLS_RECORD && n < PIECES_MAX) {
+        size_t left = iov[*i].iov_len - *at, most = MST_TLS_RECORD - *size, take = left < most ? left : most;
+        if (take > 0)
+            pieces[n++] = (struct iovec){.iov_base = (uint8_t *)iov[*i].iov_base + *at, .iov_len = take};
+        *size += take;
         *at += take;
         if (take == left) {
             ++*i;
             *at = 0;
         }
-        if (whole) {
-            *size = filled;
-            return data;
-        }
     }
-    *size = filled;
-    return s->stage;
+    return n;
 }
 
 ssize_t mst_tls_writev(mst_tls *s, const struct iovec *iov, size_t n)
@@ -329,9 +376,13 @@ ssize_t mst_tls_writev(mst_tls *s, const struct iovec *iov, size_t n)
     if (n == 0)
         return tls_flush(s) ? 0 : -1;
     while (i < n && tls_has_room(s)) {
-        size_t size = 0;
-        const void *data = tls_next_record(s, iov, n, &i, &at, &size);
-        if (size > 0 && !tls_encrypt(s, data, size)) {
+        struct iovec pieces[PIECES_MAX];
+        size_t size, n_pieces = tls_next_pieces(iov, n, &i, &at, pieces, &size);
+        if (n_pieces == 0)
+            break;
+        if ((s->seals.n >= s->keys->records &&
+             !tls_put(s, mst_tls_records_update(&s->seals, s->out.data + s->out.filled))) ||
+            !tls_put(s, mst_tls_records_seal(&s->seals, pieces, n_pieces, s->out.data + s->out.filled))) {
             errno = EPROTO;
             return -1;
         }
@@ -342,56 +393,104 @@ ssize_t mst_tls_writev(mst_tls *s, const struct iovec *iov, size_t n)
 
 /* ---- receiving ---- */
 
-bool mst_tls_is_ending(const mst_tls *s)
+bool mst_tls_has_more(const mst_tls *s)
 {
-    return s->ending;
+    return s->ended || s->error != 0 || s->spill_at < s->n_spill ||
+           mst_tls_records_size(s->in.data + s->in.at, buffer_left(&s->in)) != 0;
+}
+
+typedef struct tls_room { /* of a call of readv */
+    struct iovec parts[MST_TLS_PARTS];
+    size_t n, i; /* parts; the first that is not full */
+    size_t total;
+} tls_room;
+
+static void room_fill(tls_room *room, size_t n)
+{
+    room->total += n;
+    while (room->i < room->n && n >= room->parts[room->i].iov_len) {
+        n -= room->parts[room->i].iov_len;
+        room->i++;
+    }
+    if (room->i < room->n) {
+        room->parts[room->i].iov_base = (uint8_t *)room->parts[room->i].iov_base + n;
+        room->parts[room->i].iov_len -= n;
+    }
+}
+
+static void tls_take_spill(mst_tls *s, tls_room *room)
+{
+    while (s->spill_at < s->n_spill && room->i < room->n) {
+        size_t left = s->n_spill - s->spill_at, most = room->parts[room->i].iov_len;
+        size_t take = left < most ? left : most;
+        memcpy(room->parts[room->i].iov_base, s->spill + s->spill_at, take);
+        s->spill_at += take;
+        room_fill(room, take);
+    }
+}
+
+/* Opens a record of that size in the room, or in the spill if it does not fit. */
+static bool tls_open_record(mst_tls *s, size_t size, tls_room *room)
+{
+    struct iovec spill = {.iov_base = s->spill, .iov_len = MST_TLS_RECORD};
+    size_t n = size - MST_TLS_RECORD_EXTRA, space = 0;
+    bool data = false;
+    for (size_t i = room->i; i < room->n; i++)
+        space += room->parts[i].iov_len;
+    bool fits = n <= space;
+    if (!mst_tls_records_open(&s->opens, s->in.data + s->in.at, size, fits ? room->parts + room->i : &spill,
+                              &data))
+        return false;
+    s->in.at += size;
+    if (data && fits) {
+        room_fill(room, n);
+    } else if (data) {
+        s->spill_at = 0;
+        s->n_spill = n;
+    }
+    return true;
 }
 
 ssize_t mst_tls_readv(mst_tls *s, const struct iovec *iov, int n)
 {
-    size_t total = 0, at = 0;
+    tls_room room = {.n = (size_t)n};
+    memcpy(room.parts, iov, (size_t)n * sizeof *iov);
     s->reads = READS_MAX;
-    ERR_clear_error();
-    for (int i = 0; i < n;) {
-        size_t got = 0;
-        if (SSL_read_ex(s->ssl, (uint8_t *)iov[i].iov_base + at, iov[i].iov_len - at, &got) != 1) {
-            int why = SSL_get_error(s->ssl, 0);
-            bool dry = why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE;
-            s->ending = !dry;
-            if (total > 0) /* the next call finds the reason again */
-                return (ssize_t)total;
-            if (why == SSL_ERROR_ZERO_RETURN || s->ended)
-                return 0;
-            errno = dry ? EAGAIN : s->error != 0 ? s->error : EBADMSG;
-            return -1;
-        }
-        total += got;
-        at += got;
-        if (at == iov[i].iov_len) {
-            i++;
-            at = 0;
-        }
+    tls_take_spill(s, &room);
+    while (room.i < room.n && s->error == 0) {
+        int size = mst_tls_records_size(s->in.data + s->in.at, buffer_left(&s->in));
+        if (size == 0 && !tls_receive(s))
+            break;
+        if (size < 0 || (size > 0 && !tls_open_record(s, (size_t)size, &room)))
+            s->error = EBADMSG;
+        tls_take_spill(s, &room);
     }
-    return (ssize_t)total;
+    if (room.total > 0) /* the next call finds the reason again */
+        return (ssize_t)room.total;
+    if (s->ended && s->error == 0)
+        return 0;
+    errno = s->error != 0 ? s->error : EAGAIN;
+    return -1;
 }
 
 /* ---- the handshake ---- */
 
-/* After DONE connections have the buffers of a stream. */
-static bool tls_grow(mst_tls *s)
+/* The handshake is done: connections have the keys and the buffers of a stream. */
+static bool tls_begin_records(mst_tls *s)
 {
-    uint8_t *buffer = mst_alloc(MST_TLS_BUFFER);
-    s->stage = mst_alloc(RECORD);
-    if (buffer == NULL || s->stage == NULL) {
-        mst_free(buffer);
+    const SSL_CIPHER *suite = SSL_get_current_cipher(s->ssl);
+    const EVP_CIPHER *kind = suite != NULL && SSL_CIPHER_get_cipher_nid(suite) == NID_aes_128_gcm
+                                 ? EVP_aes_128_gcm()
+                                 : EVP_chacha20_poly1305(); /* SUITES has no others */
+    if (!s->has_secret[0] || !s->has_secret[1] ||
+        !mst_tls_records_init(&s->opens, kind, false, s->secrets[!s->dialer]) ||
+        !mst_tls_records_init(&s->seals, kind, true, s->secrets[s->dialer]) || !buffer_grow(&s->in, INPUT) ||
+        !buffer_grow(&s->out, MST_TLS_BUFFER) || (s->spill = mst_alloc(MST_TLS_RECORD)) == NULL)
         return false;
-    }
-    memcpy(buffer, s->buffer + s->sent, s->filled - s->sent);
-    s->filled -= s->sent;
-    s->sent = 0;
-    mst_free(s->buffer);
-    s->buffer = buffer;
-    s->capacity = MST_TLS_BUFFER;
+    OPENSSL_cleanse(s->secrets, sizeof s->secrets);
+    SSL_free(s->ssl);
+    s->ssl = NULL;
+    s->done = true;
     return true;
 }
 
@@ -416,10 +515,8 @@ mst_tls_state mst_tls_shake(mst_tls *s)
     bool open = tls_flush(s); /* also an alert */
     if (done == 1 && SSL_session_reused(s->ssl) != 1)
         return MST_TLS_BROKEN; /* it did not use the PSK */
-    if (done == 1) {
-        s->done = true;
-        return tls_grow(s) ? MST_TLS_DONE : MST_TLS_BROKEN;
-    }
+    if (done == 1)
+        return tls_begin_records(s) ? MST_TLS_DONE : MST_TLS_BROKEN;
     if (why == SSL_ERROR_WANT_READ && s->n_shaken < SHAKE_BYTES && open)
         return MST_TLS_RUNNING;
     if (s->ended || s->error != 0 || !open) {

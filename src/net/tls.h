@@ -3,7 +3,7 @@
  * does not open recorded traffic. There are no certificates, no tickets, no early data and no other versions.
  *
  * Reads and writes have the meaning of readv and sendmsg on a non-blocking socket. Written bytes may wait
- * here as ciphertext: at most MST_TLS_BUFFER. Memory: about 20 KB until the handshake is DONE, then up to 400
+ * here as ciphertext: at most MST_TLS_BUFFER. Memory: about 30 KB until the handshake is DONE, then 350
  * KB.
  *
  * Thread: one at a time. The keys may be shared by connections of one thread. */
@@ -20,6 +20,8 @@
 
 #define MST_TLS_HELLO_MAX 1024 /* bytes of a ClientHello that is accepted, its record header included */
 #define MST_TLS_BUFFER    (256 * 1024) /* bytes of ciphertext that wait for the socket */
+
+#define MST_TLS_PARTS 2 /* of memory, at most, in a read */
 
 typedef struct mst_tls_keys mst_tls_keys;
 typedef struct mst_tls mst_tls;
@@ -53,9 +55,8 @@ mst_tls_state mst_tls_shake(mst_tls *tls);
  * more. */
 ssize_t mst_tls_readv(mst_tls *tls, const struct iovec *iov, int n);
 
-/* The last read has found the end or an error behind the bytes that it returned; the socket may not become
- * ready for it again. */
-bool mst_tls_is_ending(const mst_tls *tls);
+/* More is to be read, bytes or the end or an error, for which the socket may not become ready again. */
+bool mst_tls_has_more(const mst_tls *tls);
 
 /* After DONE. Bytes taken, 0: none at present; -1: errno. Without iov: only sends what waits here. */
 ssize_t mst_tls_writev(mst_tls *tls, const struct iovec *iov, size_t n);

@@ -1,6 +1,9 @@
 /* TLS over a pair of sockets: sessions with one secret, refusals of others, any sizes both ways, new keys
- * while data flows; the ciphertext shows nothing, and a flipped bit ends the stream. */
+ * while data flows; the ciphertext shows nothing, and a flipped bit ends the stream. The same with OpenSSL's
+ * own TLS at the other end. */
 #include <errno.h>
+#include <openssl/hmac.h>
+#include <openssl/ssl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -189,6 +192,106 @@ static void test_ciphertext(void **state)
     pair_close(&p);
 }
 
+/* ---- OpenSSL's TLS at the other end ---- */
+
+static int use_session(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t *n_id,
+                       SSL_SESSION **session)
+{
+    static const uint8_t words[] = "muster tls psk 3", suite[] = {0x13, 0x01};
+    uint8_t psk[32];
+    (void)md;
+    HMAC(EVP_sha256(), "one", 3, words, sizeof words - 1, psk, NULL);
+    *session = SSL_SESSION_new();
+    *id = (const unsigned char *)"muster";
+    *n_id = 6;
+    return SSL_SESSION_set1_master_key(*session, psk, sizeof psk) &&
+           SSL_SESSION_set_cipher(*session, SSL_CIPHER_find(ssl, suite)) &&
+           SSL_SESSION_set_protocol_version(*session, TLS1_3_VERSION);
+}
+
+static void other_reads(SSL *ssl, uint8_t *to, size_t n, size_t *got)
+{
+    size_t more = 0;
+    while (*got < n && SSL_read_ex(ssl, to + *got, n - *got, &more) == 1)
+        *got += more;
+}
+
+static void test_other_end(void **state)
+{
+    (void)state;
+    enum { SIZE = 700000 };
+    static const char *const suites[] = {"TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"};
+    uint8_t *out = malloc(SIZE), *in = malloc(SIZE);
+    for (size_t i = 0; i < SIZE; i++)
+        out[i] = (uint8_t)(i * 31 + i / 251);
+    for (int suite = 0; suite < 2; suite++) {
+        int fd[2];
+        mst_tls_keys *keys;
+        mst_tls *tls;
+        mst_tls_state shaken = MST_TLS_RUNNING;
+        SSL_CTX *context = SSL_CTX_new(TLS_method());
+        SSL_CTX_set_ciphersuites(context, suites[suite]);
+        SSL_CTX_set_psk_use_session_callback(context, use_session);
+        SSL *ssl = SSL_new(context);
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0);
+        assert_int_equal(mst_tls_keys_new("one", 10, &keys), MST_OK); /* a new key every 10 records */
+        assert_int_equal(mst_tls_new(keys, fd[0], false, NULL, 0, &tls), MST_OK);
+        SSL_set_fd(ssl, fd[1]);
+        SSL_set_connect_state(ssl);
+        for (int turn = 0; turn < 20 && (shaken == MST_TLS_RUNNING || !SSL_is_init_finished(ssl)); turn++) {
+            SSL_do_handshake(ssl);
+            if (shaken == MST_TLS_RUNNING)
+                shaken = mst_tls_shake(tls);
+        }
+        assert_int_equal(shaken, MST_TLS_DONE);
+        assert_int_equal(SSL_version(ssl), TLS1_3_VERSION);
+        assert_string_equal(SSL_get_cipher_name(ssl), suites[suite]);
+
+        size_t sent = 0, got = 0;
+        memset(in, 0, SIZE);
+        for (int turn = 0; got < SIZE && turn < 10000; turn++) {
+            struct iovec piece[2] = {
+                {.iov_base = out + sent, .iov_len = (SIZE - sent) / 2},
+                {.iov_base = out + sent + (SIZE - sent) / 2, .iov_len = SIZE - sent - (SIZE - sent) / 2}};
+            ssize_t k = mst_tls_writev(tls, piece, sent < SIZE ? 2 : 0);
+            assert_true(k >= 0);
+            sent += (size_t)k;
+            other_reads(ssl, in, SIZE, &got);
+        }
+        assert_memory_equal(in, out, SIZE);
+
+        memset(in, 0, SIZE);
+        for (sent = got = 0; got < SIZE;) {
+            size_t part = SIZE - sent < 30000 ? SIZE - sent : 30000, written = 0;
+            if (part > 0) {
+                assert_int_equal(SSL_key_update(ssl, SSL_KEY_UPDATE_NOT_REQUESTED), 1);
+                assert_int_equal(SSL_write_ex(ssl, out + sent, part, &written), 1);
+            }
+            sent += written;
+            while (got < sent) { /* small parts, so that records do not fit */
+                struct iovec room = {.iov_base = in + got, .iov_len = SIZE - got < 7001 ? SIZE - got : 7001};
+                ssize_t k = mst_tls_readv(tls, &room, 1);
+                assert_true(k > 0);
+                got += (size_t)k;
+            }
+        }
+        assert_memory_equal(in, out, SIZE);
+
+        SSL_shutdown(ssl); /* an alert, which muster's peers do not send */
+        struct iovec room = {.iov_base = in, .iov_len = SIZE};
+        assert_int_equal(mst_tls_readv(tls, &room, 1), -1);
+        assert_int_equal(errno, EBADMSG);
+        mst_tls_destroy(tls);
+        mst_tls_keys_destroy(keys);
+        SSL_free(ssl);
+        SSL_CTX_free(context);
+        close(fd[0]);
+        close(fd[1]);
+    }
+    free(out);
+    free(in);
+}
+
 static void test_hello_length(void **state)
 {
     (void)state;
@@ -202,8 +305,9 @@ static void test_hello_length(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_secrets), cmocka_unit_test(test_sizes),
-                                       cmocka_unit_test(test_flipped_bits), cmocka_unit_test(test_ciphertext),
-                                       cmocka_unit_test(test_hello_length)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_secrets),      cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_flipped_bits), cmocka_unit_test(test_ciphertext),
+        cmocka_unit_test(test_other_end),    cmocka_unit_test(test_hello_length)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
