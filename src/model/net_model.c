@@ -43,13 +43,19 @@ static bool net_append(char **text, const char *more, size_t length)
     return longer != NULL;
 }
 
-/* The text with its relu lines replaced. */
-static mst_status with_activation(const char *text, const char *activation, char **out)
+/* The text of a known net with its relu lines replaced. own_init: without its defaults of init, which --init
+ * replaces. */
+static mst_status with_options(const char *text, const char *activation, bool own_init, char **out)
 {
+    static const char defaults[] = "defaults init=";
     char *made = NULL;
     while (*text != '\0') {
         size_t length = strcspn(text, "\n") + 1;
         bool relu = length == 5 && memcmp(text, "relu", 4) == 0;
+        if (own_init && strncmp(text, defaults, sizeof defaults - 1) == 0) {
+            text += length;
+            continue;
+        }
         if (!net_append(&made, relu ? activation : text, relu ? strlen(activation) : length - 1) ||
             !net_append(&made, "\n", 1)) {
             mst_free(made);
@@ -123,7 +129,7 @@ mst_status mst_net_text(const char *model, const mst_model_options *options, cha
         return read_net_file(options, out);
     if (options->hidden != NULL)
         return mlp_text(options->hidden, activation, out);
-    return with_activation(known->text, activation, out);
+    return with_options(known->text, activation, options->init != 0, out);
 }
 
 /* ---- the model ---- */

@@ -161,6 +161,20 @@ same "turns of spinning" "$(unset OMP_WAIT_POLICY GOMP_SPINCOUNT; spins)" 1000
 same "turns of spinning" "$(unset OMP_WAIT_POLICY; GOMP_SPINCOUNT=7 spins)" 7
 same "turns of spinning" "$(unset GOMP_SPINCOUNT; OMP_WAIT_POLICY=active spins)" ""
 
+# A large net with dropout starts near the loss of a guess, ln(50) = 3.91; --init replaces its initial weights.
+expect 0 data gen images --size 3x64x64 --classes 50 --rows 16 --out small.gen
+first_loss() { # first_loss RUN [OPTIONS]
+  local run=$1
+  shift
+  expect 0 train small.gen --batch 16 --steps 1 --normalise auto --no-save --no-observe --run "$run" "$@"
+  awk -F, 'END { print $7 }' "$run/metrics.csv"
+}
+for net in alexnet alexnet-paper; do
+  loss=$(first_loss "$net" --model $net)
+  awk -v loss="$loss" 'BEGIN { exit !(loss > 3.7 && loss < 4.1) }' || fail "$net starts at a loss of $loss"
+  [ "$(first_loss "$net-he" --model $net --init he)" != "$loss" ] || fail "--init does not change $net"
+done
+
 # Rows of text: the size of images is given.
 expect 0 data convert $images --rows 100 --to libsvm --out d.libsvm
 refused 1 "lenet takes images, such as 1x28x28, but the data has rows of 784 sparse features" train d.libsvm --model lenet --features 784 --classes 10
