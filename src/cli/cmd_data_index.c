@@ -1,4 +1,4 @@
-/* `muster data index`: indexes that give random access to the rows of text files. */
+/* `muster data index`: indexes that give random access to the rows of text and TFRecord files. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -57,7 +57,7 @@ static mst_status index_run(mst_call *call)
         return mst_fail(MST_EUSAGE, "no files given to index");
     if (strcmp(o->format, "auto") != 0 &&
         (format = mst_data_kind_format(mst_data_kind_find(o->format))) == NULL)
-        return mst_fail(MST_EUSAGE, "--format %s: not a text format; see 'muster list formats'", o->format);
+        return mst_fail(MST_EUSAGE, "--format %s: not a format that can be indexed; see 'muster list formats'", o->format);
     TRY_OUT(st, mst_glob(&call->words, &paths));
     TRY_OUT(st, mst_table_new(columns, 3, &table));
     TRY_OUT(st, index_files(&paths, format, table));
@@ -70,7 +70,7 @@ out:
 
 const mst_command mst_cmd_data_index = {
     .name = "index",
-    .summary = "index text files for random access to their rows",
+    .summary = "index text and TFRecord files for random access to their rows",
     .run = index_run,
     .usage = "data index FILE... [options]",
     .details = "Writes FILE" MST_INDEX_SUFFIX " next to each FILE. It is used until FILE changes.\n",

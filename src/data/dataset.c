@@ -19,7 +19,8 @@
 #include "data/text.h"
 #include "data/tfrecord.h"
 
-#define MAGIC_BYTES 64 /* enough to recognise binary files */
+#define MAGIC_BYTES  64           /* enough to recognise binary files */
+#define IMAGE_WINDOW (128u << 20) /* bytes of images that a window of the feed holds */
 
 /* ---- opening ---- */
 
@@ -183,7 +184,7 @@ static mst_status settle_labels(const mst_data_options *options, mst_dataset *d)
 mst_status mst_format_open(const mst_data_kind *self, mst_data_source *source, mst_dataset **out)
 {
     const mst_format *format = mst_data_kind_format(self);
-    if (source->in == NULL && format->text && mst_indexed_available(source->paths))
+    if (source->in == NULL && mst_indexed_available(source->paths))
         return mst_indexed_open(source->paths, format, source->options, out);
     mst_in *in = source->in;
     source->in = NULL;
@@ -242,6 +243,23 @@ void mst_dataset_destroy(mst_dataset *self)
         return;
     json_decref(self->origin);
     self->ops->destroy(self);
+}
+
+mst_status mst_dataset_take_context(mst_dataset *self, mst_parse_context *context)
+{
+    uint64_t row = (uint64_t)context->channels * context->height * context->width;
+    for (size_t i = 0; context->left_out != NULL && i < context->left_out->n; i++)
+        TRY(mst_text_list_add(&self->left_out, context->left_out->items[i]));
+    if (row == 0)
+        return MST_OK;
+    self->info.channels = context->channels;
+    self->info.height = context->height;
+    self->info.width = context->width;
+    self->info.first_features = row;
+    self->encoded = context->encoded;
+    self->window_rows = (uint32_t)(IMAGE_WINDOW / row) + 1;
+    context->max_dense = (uint32_t)row;
+    return MST_OK;
 }
 
 void mst_dataset_warn_left_out(const mst_dataset *self)

@@ -96,6 +96,14 @@ static inline mst_status mst_dataset_intact(const mst_dataset *self)
     return self->ops->intact != NULL ? self->ops->intact(self) : MST_OK;
 }
 
+/* Bytes of images that a block or chunk may become: images may take far more memory than the bytes they are
+ * read from. */
+#define MST_IMAGE_BLOCK (8u << 20)
+
+/* For openers of formats, after prepare: takes the features left out from the context and, if rows are
+ * images, their shape and a window that fits them; sets context->max_dense then. */
+mst_status mst_dataset_take_context(mst_dataset *self, mst_parse_context *context);
+
 /* Logs one warning that names self->left_out, unless there is nothing in it. */
 void mst_dataset_warn_left_out(const mst_dataset *self);
 

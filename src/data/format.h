@@ -86,6 +86,10 @@ typedef struct mst_format {
      * prefix that can never become a record is MST_EINPUT. offset is for the message. NULL for text. */
     mst_status (*find_end)(const mst_block *block, size_t *whole);
 
+    /* Length of the record at the start of the block, which need not end with the block; 0: the block ends
+     * within it. Checks as in find_end. Every record is a row. NULL for text. */
+    mst_status (*record)(const mst_block *block, size_t *n);
+
     /* Once per dataset, before any parse: checks the options and the first block. NULL: nothing to prepare.
      * unprepare releases context->prepared. May set context->index_base. */
     mst_status (*prepare)(mst_parse_context *context, const mst_block *first);
@@ -99,7 +103,7 @@ typedef struct mst_format {
     mst_status (*parse)(const mst_parse_context *context, const mst_block *block, mst_chunk_builder *out);
 } mst_format;
 
-/* Opens files of a format (mst_data_kind.open of all of them): text with an index beside each file by it,
+/* Opens files of a format (mst_data_kind.open of all of them): by an index if there is one beside each file,
  * everything else as a stream. */
 mst_status mst_format_open(const mst_data_kind *self, mst_data_source *source, struct mst_dataset **out);
 

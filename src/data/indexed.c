@@ -1,12 +1,13 @@
-/* Text with an index: the random-access dataset over plain text files, and the maker of its index.
+/* Files with an index: the random-access dataset over plain text and TFRecord files, and the maker of its
+ * index.
  *
- * The files are mapped. Chunk c holds the rows [4096 c, 4096 (c + 1)) of all files together; it is found by
- * the entry at or before its first row in a file, passing over less than 4096 lines where a file did not
- * start on a multiple of 4096, and parsed when it is loaded.
+ * The files are mapped. Chunk c holds the rows [n c, n (c + 1)) of all files together, n = chunk_rows; it is
+ * found by the entry at or before its first row in a file, passing over the lines or records between the two,
+ * and parsed when it is loaded. Chunks have 4096 rows, or fewer if rows are images.
  *
  * Invariants
- * 1. Which lines are rows is decided by mst_line_is_row alone. A chunk whose lines parse to another number of
- * rows is MST_EINPUT, never a chunk of another size.
+ * 1. Which lines are rows is decided by mst_line_is_row alone; every record of other formats is a row. A
+ * chunk that parses to another number of rows is MST_EINPUT, never a chunk of another size.
  * 2. Offsets of a valid index ascend and lie within the file; checked when it is opened.
  * 3. After open everything is read-only but the list of builders, which free_mutex guards: load may run
  * anywhere. */
@@ -49,6 +50,7 @@ typedef struct indexed_file {
     const char *path;
     mst_map map;
     uint64_t first_row, n_rows, n_entries;
+    uint32_t rows_per_entry;
     index_entry *entries;
 } indexed_file;
 
@@ -85,24 +87,60 @@ static void index_path(const char *path, char out[PATH_MAX + 16])
     snprintf(out, PATH_MAX + 16, "%s" MST_INDEX_SUFFIX, path);
 }
 
+/* Moves *p, which is below the end of the file, past one line or record. */
+static mst_status indexed_step(const mst_format *format, const char *path, const mst_map *map,
+                               const uint8_t **p, bool *row)
+{
+    const uint8_t *start = *p, *end = map->data + map->size;
+    if (format->text) {
+        const uint8_t *line_end = mst_line_end(start, end);
+        *row = mst_line_is_row(start, line_end);
+        *p = line_end + (line_end < end);
+        return MST_OK;
+    }
+    size_t n;
+    mst_block block = {
+        .path = path, .data = start, .size = (size_t)(end - start), .offset = (uint64_t)(start - map->data)};
+    TRY(format->record(&block, &n));
+    if (n == 0)
+        return mst_block_fail(format, &block, start, "the file ends in the middle of a record");
+    *row = true;
+    *p = start + n;
+    return MST_OK;
+}
+
 /* ---- making ---- */
 
-static mst_status indexed_collect(const mst_map *map, index_entry **entries, size_t *n_entries,
-                                  uint64_t *n_rows)
+/* Text has an entry every 4096 rows; rows that are passed over cost a read of their line. Records may be
+ * images, and passing over one may cost a read of the disk: by the size of the first, at most 1 MB of them
+ * lies between two entries. */
+static uint32_t indexed_entry_rows(const mst_format *format, uint64_t first_size)
 {
-    const uint8_t *p = map->data + mst_text_mark(map->data, map->size), *end = map->data + map->size;
+    uint32_t rows = MST_INDEX_ROWS;
+    while (!format->text && rows > 1 && rows * first_size > 1u << 20)
+        rows /= 2;
+    return rows;
+}
+
+static mst_status indexed_collect(const mst_format *format, const char *path, const mst_map *map,
+                                  index_head *head, index_entry **entries)
+{
+    const uint8_t *p = map->data + (format->text ? mst_text_mark(map->data, map->size) : 0);
+    const uint8_t *end = map->data + map->size;
     size_t capacity = 0;
     for (uint64_t line = 1; p < end; line++) {
-        const uint8_t *line_end = mst_line_end(p, end);
-        if (mst_line_is_row(p, line_end)) {
-            if (*n_rows % MST_INDEX_ROWS == 0) {
-                if (!mst_grow(entries, &capacity, *n_entries + 1, sizeof **entries))
-                    return mst_fail_memory();
-                (*entries)[(*n_entries)++] = (index_entry){(uint64_t)(p - map->data), line};
-            }
-            ++*n_rows;
-        }
-        p = line_end + (line_end < end);
+        const uint8_t *start = p;
+        bool row;
+        TRY(indexed_step(format, path, map, &p, &row));
+        if (!row)
+            continue;
+        if (head->n_rows == 0)
+            head->rows_per_entry = indexed_entry_rows(format, (uint64_t)(p - start));
+        if (head->n_rows++ % head->rows_per_entry != 0)
+            continue;
+        if (!mst_grow(entries, &capacity, head->n_entries + 1, sizeof **entries))
+            return mst_fail_memory();
+        (*entries)[head->n_entries++] = (index_entry){(uint64_t)(start - map->data), line};
     }
     return MST_OK;
 }
@@ -132,7 +170,6 @@ mst_status mst_index_build(const char *path, const mst_format *format, uint64_t 
     mst_map map = {0};
     index_entry *entries = NULL;
     index_head head = {.version = INDEX_VERSION, .rows_per_entry = MST_INDEX_ROWS};
-    size_t n_entries = 0;
     mst_in *in = NULL;
     if (strcmp(path, "-") == 0)
         return mst_fail(MST_EINPUT, "standard input cannot be indexed; give a file");
@@ -159,15 +196,9 @@ mst_status mst_index_build(const char *path, const mst_format *format, uint64_t 
     }
     if (format == NULL)
         format = mst_data_kind_format(kind);
-    if (!format->text) {
-        st = mst_fail(MST_EINPUT, "%s: only text can be indexed, not %s; use muster data convert", path,
-                      format->kind.name);
-        goto out;
-    }
-    TRY_OUT(st, indexed_collect(&map, &entries, &n_entries, &head.n_rows));
+    TRY_OUT(st, indexed_collect(format, path, &map, &head, &entries));
     memcpy(head.magic, index_magic, sizeof head.magic);
     snprintf(head.format, sizeof head.format, "%s", format->kind.name);
-    head.n_entries = n_entries;
     TRY_OUT(st, write_index(path, &head, entries));
     if (n_rows != NULL)
         *n_rows = head.n_rows;
@@ -204,14 +235,15 @@ static mst_status indexed_read_index(const mst_map *map, const char *name, const
     if (map->size < sizeof head + sizeof crc || memcmp(map->data, index_magic, sizeof index_magic) != 0)
         return mst_fail(MST_EINPUT, "%s is not an index; remove it or run muster data index %s", name, path);
     memcpy(&head, map->data, sizeof head);
-    if (head.version != INDEX_VERSION || head.rows_per_entry != MST_INDEX_ROWS)
+    if (head.version != INDEX_VERSION)
         return mst_fail(MST_EINPUT, "%s is an index of version %u, not %u; run muster data index %s", name,
                         head.version, INDEX_VERSION, path);
     memcpy(&crc, map->data + map->size - sizeof crc, sizeof crc);
     if (crc != mst_crc32c(0, map->data, map->size - sizeof crc) ||
         (map->size - sizeof head - sizeof crc) / sizeof(index_entry) != head.n_entries ||
-        (map->size - sizeof head - sizeof crc) % sizeof(index_entry) != 0 ||
-        head.n_entries != head.n_rows / MST_INDEX_ROWS + (head.n_rows % MST_INDEX_ROWS != 0))
+        (map->size - sizeof head - sizeof crc) % sizeof(index_entry) != 0 || head.rows_per_entry == 0 ||
+        head.rows_per_entry > MST_INDEX_ROWS ||
+        head.n_entries != head.n_rows / head.rows_per_entry + (head.n_rows % head.rows_per_entry != 0))
         return mst_fail(MST_EINPUT, "%s is damaged; run muster data index %s", name, path);
     TRY(file_identity(path, &size, &mtime_ns));
     if (size != head.file_size || mtime_ns != head.mtime_ns)
@@ -231,6 +263,7 @@ static mst_status indexed_read_index(const mst_map *map, const char *name, const
             return mst_fail(MST_EINPUT, "%s is damaged; run muster data index %s", name, path);
     file->n_rows = head.n_rows;
     file->n_entries = head.n_entries;
+    file->rows_per_entry = head.rows_per_entry;
     return MST_OK;
 }
 
@@ -251,34 +284,41 @@ static mst_status indexed_open_file(const char *path, const mst_format *format, 
 
 /* ---- loading ---- */
 
-/* The lines of rows [from, to) of a file. */
-static void find_rows(const indexed_file *file, uint64_t from, uint64_t to, mst_block *block)
+/* Moves *p past n rows, or to the end of a file that has changed. Returns the lines or records passed. */
+static uint64_t indexed_pass(const mst_format *format, const indexed_file *file, uint64_t n,
+                             const uint8_t **p)
 {
-    const index_entry *entry = &file->entries[from / MST_INDEX_ROWS];
-    const uint8_t *p = file->map.data + entry->offset, *end = file->map.data + file->map.size, *start;
-    uint64_t line = entry->line, row = from / MST_INDEX_ROWS * MST_INDEX_ROWS;
-    for (; row < from && p < end; line++) {
-        const uint8_t *line_end = mst_line_end(p, end);
-        row += mst_line_is_row(p, line_end);
-        p = line_end + (line_end < end);
-    }
-    start = p;
-    if (to == file->n_rows) {
-        p = end;
-    } else if (to % MST_INDEX_ROWS == 0) {
-        p = file->map.data + file->entries[to / MST_INDEX_ROWS].offset;
-    } else {
-        while (row < to && p < end) {
-            const uint8_t *line_end = mst_line_end(p, end);
-            row += mst_line_is_row(p, line_end);
-            p = line_end + (line_end < end);
+    const uint8_t *end = file->map.data + file->map.size;
+    uint64_t passed = 0;
+    for (bool row; n > 0 && *p < end; passed++, n -= row)
+        if (indexed_step(format, file->path, &file->map, p, &row) != MST_OK) {
+            *p = end;
+            break;
         }
+    return passed;
+}
+
+/* The lines or records of rows [from, to) of a file. */
+static void indexed_find_rows(const mst_format *format, const indexed_file *file, uint64_t from, uint64_t to,
+                              mst_block *block)
+{
+    uint32_t n = file->rows_per_entry;
+    const index_entry *entry = &file->entries[from / n];
+    const uint8_t *start = file->map.data + entry->offset, *end;
+    uint64_t line = entry->line + indexed_pass(format, file, from % n, &start);
+    if (to == file->n_rows) {
+        end = file->map.data + file->map.size;
+    } else if (to % n == 0) {
+        end = file->map.data + file->entries[to / n].offset;
+    } else {
+        end = start;
+        indexed_pass(format, file, to - from, &end);
     }
-    if (p < start)
-        p = start; /* the file has changed: fewer lines than there were */
+    if (end < start)
+        end = start; /* the file has changed: fewer rows than there were */
     *block = (mst_block){.path = file->path,
                          .data = start,
-                         .size = (size_t)(p - start),
+                         .size = (size_t)(end - start),
                          .offset = (uint64_t)(start - file->map.data),
                          .line = line};
 }
@@ -293,7 +333,7 @@ static mst_status parse_rows(indexed *x, uint64_t from, uint64_t to, idle_builde
             continue;
         mst_block block;
         size_t before = builder->n_rows;
-        find_rows(file, from - file->first_row, stop - file->first_row, &block);
+        indexed_find_rows(x->base.format, file, from - file->first_row, stop - file->first_row, &block);
         if (!mst_grow(&b->text, &b->text_capacity, block.size + 1, 1))
             return mst_fail_memory();
         if (block.size > 0) /* parsers read bytes twice, and the file may change between */
@@ -308,10 +348,10 @@ static mst_status parse_rows(indexed *x, uint64_t from, uint64_t to, idle_builde
                 return mst_error_restore(&error);
         }
         if (builder->n_rows - before != stop - from)
-            return mst_fail(
-                MST_EINPUT, "%s:%llu: %llu rows here where its index has %llu; run muster data index %s",
-                file->path, (unsigned long long)block.line, (unsigned long long)(builder->n_rows - before),
-                (unsigned long long)(stop - from), file->path);
+            return mst_block_fail(x->base.format, &block, block.data,
+                                  "%llu rows here where its index has %llu; run muster data index %s",
+                                  (unsigned long long)(builder->n_rows - before),
+                                  (unsigned long long)(stop - from), file->path);
         *bytes += block.size;
         from = stop;
     }
@@ -321,7 +361,7 @@ static mst_status parse_rows(indexed *x, uint64_t from, uint64_t to, idle_builde
 static mst_status indexed_load(mst_dataset *self, uint32_t c, mst_chunk **out)
 {
     indexed *x = (indexed *)self;
-    uint64_t from = (uint64_t)c * MST_INDEX_ROWS, to = from + MST_INDEX_ROWS, bytes = 0;
+    uint64_t from = (uint64_t)c * self->chunk_rows, to = from + self->chunk_rows, bytes = 0;
     mst_status st;
     mst_chunk *chunk;
     pthread_mutex_lock(&x->free_mutex);
@@ -368,6 +408,7 @@ static void indexed_destroy(mst_dataset *self)
     }
     pthread_mutex_destroy(&x->free_mutex);
     mst_text_list_fini(&x->paths);
+    mst_text_list_fini(&x->base.left_out);
     mst_free(x->base.name);
     mst_free(x);
 }
@@ -386,14 +427,31 @@ static const mst_dataset_ops indexed_ops = {
     .destroy = indexed_destroy,
 };
 
-/* The first block as a stream would have it, so that both settle on the same index base. */
+/* The length of the first block of a file of records; 0: it begins with no whole record. */
+static size_t indexed_first_records(const mst_format *format, const mst_map *map)
+{
+    size_t n = 0;
+    mst_block block = {
+        .path = "", .data = map->data, .size = map->size < MST_STREAM_BLOCK ? map->size : MST_STREAM_BLOCK};
+    if (format->find_end(&block, &n) == MST_OK && n > 0)
+        return n;
+    block.size = map->size;
+    return format->record(&block, &n) == MST_OK ? n : 0;
+}
+
+/* The first block as a stream would have it, so that both settle on the same index base and layout. */
 static mst_block first_block(const indexed *x)
 {
+    const mst_format *format = x->base.format;
     for (size_t i = 0; i < x->n_files; i++) {
         const indexed_file *file = &x->files[i];
         if (file->map.size == 0)
             continue;
         size_t n = file->map.size;
+        if (!format->text)
+            return (mst_block){.path = file->path,
+                               .data = file->map.data,
+                               .size = indexed_first_records(format, &file->map)};
         if (n > MST_STREAM_BLOCK) {
             const uint8_t *newline = memrchr(file->map.data, '\n', MST_STREAM_BLOCK);
             const uint8_t *end = file->map.data + n;
@@ -403,6 +461,20 @@ static mst_block first_block(const indexed *x)
         return (mst_block){.path = file->path, .data = file->map.data + mark, .size = n - mark, .line = 1};
     }
     return (mst_block){.path = "", .data = (const uint8_t *)"", .line = 1};
+}
+
+static mst_status indexed_settle_chunks(indexed *x)
+{
+    uint32_t rows = MST_INDEX_ROWS, row = x->context.max_dense;
+    if (x->context.channels != 0 && rows > MST_IMAGE_BLOCK / row)
+        rows = row < MST_IMAGE_BLOCK ? MST_IMAGE_BLOCK / row : 1;
+    uint64_t n = x->base.info.n_rows / rows + (x->base.info.n_rows % rows != 0);
+    if (n > UINT32_MAX)
+        return mst_fail(MST_EINPUT, "%s: %llu rows are too many", x->base.name,
+                        (unsigned long long)x->base.info.n_rows);
+    x->base.chunk_rows = rows;
+    x->base.n_chunks = (uint32_t)n;
+    return MST_OK;
 }
 
 mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format,
@@ -417,7 +489,6 @@ mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format
     x->base.kind = &format->kind;
     x->base.format = format;
     x->base.random = true;
-    x->base.chunk_rows = MST_INDEX_ROWS;
     x->base.info.bytes = mst_paths_bytes(paths);
     x->context.options = options;
     x->context.features = (uint64_t)options->features;
@@ -436,18 +507,14 @@ mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format
         TRY_OUT(st, indexed_open_file(x->paths.items[i], format, &x->files[i]));
         x->base.info.n_rows += x->files[i].n_rows;
     }
-    uint64_t n_chunks = (x->base.info.n_rows + MST_INDEX_ROWS - 1) / MST_INDEX_ROWS;
-    if (n_chunks > UINT32_MAX) {
-        st = mst_fail(MST_EINPUT, "%s: %llu rows are too many", x->base.name,
-                      (unsigned long long)x->base.info.n_rows);
-        goto out;
-    }
-    x->base.n_chunks = (uint32_t)n_chunks;
     mst_block first = first_block(x);
     if (format->prepare != NULL)
         TRY_OUT(st, format->prepare(&x->context, &first));
     x->prepared = true;
-    x->context.max_dense = mst_first_dense(format, &x->context, &first, &x->base.info.first_features);
+    TRY_OUT(st, mst_dataset_take_context(&x->base, &x->context));
+    if (x->context.channels == 0)
+        x->context.max_dense = mst_first_dense(format, &x->context, &first, &x->base.info.first_features);
+    TRY_OUT(st, indexed_settle_chunks(x));
     x->base.info.n_dense = x->context.max_dense;
     if (x->context.features != 0 && x->context.max_dense > x->context.features) /* any_key */
         x->context.max_dense = (uint32_t)x->context.features;

@@ -28,8 +28,6 @@
 
 #define DEALT_BLOCKS    16  /* at least, to each of those a stream is dealt to: so that one more is little */
 #define MIN_DEALT_BLOCK 512 /* bytes */
-#define IMAGE_BLOCK     (8u << 20)   /* bytes of images that a block may become */
-#define IMAGE_WINDOW    (128u << 20) /* bytes of images that a window of the feed holds */
 
 typedef struct stream {
     mst_dataset base;
@@ -450,21 +448,11 @@ static mst_status stream_take_paths(stream *s, const mst_text_list *paths)
     return MST_OK;
 }
 
-/* Rows are images, which may take far more memory than the bytes they are read from: blocks of fewer rows,
- * and a smaller window. */
+/* Rows are images, which may take far more memory than the bytes they are read from: blocks of fewer rows. */
 static mst_status stream_settle_images(stream *s)
 {
-    const mst_parse_context *c = &s->context;
-    mst_data_info *info = &s->base.info;
-    uint64_t row = (uint64_t)c->channels * c->height * c->width;
-    uint64_t bytes = s->first->block.size * (uint64_t)IMAGE_BLOCK / (c->first_rows * row);
-    info->channels = c->channels;
-    info->height = c->height;
-    info->width = c->width;
-    info->first_features = row;
-    s->context.max_dense = (uint32_t)row;
-    s->base.encoded = c->encoded;
-    s->base.window_rows = (uint32_t)(IMAGE_WINDOW / row) + 1;
+    uint64_t bytes =
+        s->first->block.size * (uint64_t)MST_IMAGE_BLOCK / (s->context.first_rows * s->context.max_dense);
     if (bytes >= s->most_bytes)
         return MST_OK;
     s->most_bytes = s->block_bytes = bytes < MIN_DEALT_BLOCK ? MIN_DEALT_BLOCK : (size_t)bytes;
@@ -516,8 +504,7 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     if (format->prepare != NULL)
         TRY_OUT(st, format->prepare(&s->context, s->first != NULL ? &s->first->block : &nothing));
     s->prepared = true;
-    for (size_t i = 0; s->context.left_out != NULL && i < s->context.left_out->n; i++)
-        TRY_OUT(st, mst_text_list_add(&s->base.left_out, s->context.left_out->items[i]));
+    TRY_OUT(st, mst_dataset_take_context(&s->base, &s->context));
     if (s->first != NULL && s->context.channels != 0)
         TRY_OUT(st, stream_settle_images(s));
     else if (s->first != NULL)

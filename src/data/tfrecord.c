@@ -80,19 +80,34 @@ static int tfrecord_sniff(const uint8_t *head, size_t n, uint64_t file_size)
     return n >= MST_TFRECORD_HEAD && head_is_good(head) ? 2 : 0;
 }
 
+/* The length of the frame at `at`; 0: the block ends within it. */
+static inline mst_status frame_length(const mst_block *block, size_t at, size_t *out)
+{
+    *out = 0;
+    if (block->size - at < MST_TFRECORD_HEAD)
+        return MST_OK;
+    if (!head_is_good(block->data + at))
+        return bad_head(block, block->data + at);
+    size_t n = MST_TFRECORD_HEAD + (size_t)tf_load64(block->data + at) + MST_TFRECORD_TAIL;
+    if (n <= block->size - at)
+        *out = n;
+    return MST_OK;
+}
+
 static mst_status tfrecord_find_end(const mst_block *block, size_t *whole)
 {
-    size_t at = 0;
-    while (block->size - at >= MST_TFRECORD_HEAD) {
-        if (!head_is_good(block->data + at))
-            return bad_head(block, block->data + at);
-        size_t n = MST_TFRECORD_HEAD + (size_t)tf_load64(block->data + at) + MST_TFRECORD_TAIL;
-        if (n > block->size - at)
-            break;
+    size_t at = 0, n;
+    do {
+        TRY(frame_length(block, at, &n));
         at += n;
-    }
+    } while (n > 0);
     *whole = at;
     return MST_OK;
+}
+
+static mst_status tfrecord_record(const mst_block *block, size_t *n)
+{
+    return frame_length(block, 0, n);
 }
 
 mst_status mst_tfrecord_next(const mst_block *block, const uint8_t **at, const uint8_t **data, size_t *n)
@@ -649,6 +664,7 @@ const mst_format mst_format_tfrecord = {
             .open = mst_format_open,
         },
     .find_end = tfrecord_find_end,
+    .record = tfrecord_record,
     .prepare = tfrecord_prepare,
     .unprepare = tfrecord_unprepare,
     .origin = tfrecord_origin,

@@ -102,6 +102,16 @@ same "indexed: random access" "$(fact text.svm random_access)" true
 same "indexed: rows" "$(fact text.svm rows)" 5000
 expect 0 data index text.svm --json
 has '"rows": 5000'
+# TFRecord files: the same rows in the same order as without the index, over several files.
+for i in 1 2; do expect 0 data convert all.libsvm --skip-rows $((i * 100)) --out records$i.tfrecord; done
+expect 0 data convert records1.tfrecord records2.tfrecord --out streamed.libsvm
+expect 0 data index records1.tfrecord records2.tfrecord --json
+has '"rows": 4900'
+same "indexed records: random access" "$(fact records1.tfrecord random_access)" true
+expect 0 data convert records1.tfrecord records2.tfrecord --out indexed.libsvm
+cmp -s streamed.libsvm indexed.libsvm || fail "an index changes the rows of TFRecord files"
+head -c 100000 records1.tfrecord >cut.tfrecord
+refused 1 "the file ends in the middle of a record" data index cut.tfrecord
 refused 1 "x.libsvm.gz" data index x.libsvm.gz
 refused 1 "all.cache needs no index" data index all.cache
 refused 1 "train-images-idx3-ubyte needs no index" data index digits/train-images-idx3-ubyte

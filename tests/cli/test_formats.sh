@@ -38,6 +38,12 @@ expect 0 train pixels.tfrecord --net small.net --batch 4 --epochs 60 --lr 0.5 --
 grep -qF 'features left out, as rows are images: filename' err || fail "features beside an image are not named"
 expect 0 eval conv pixels.tfrecord --json
 grep -qF '"accuracy": 1' out || fail "a net does not learn images of a TFRecord"
+gzip -dc <pixels.tfrecord >access.tfrecord
+expect 0 data index access.tfrecord
+expect 0 data convert pixels.tfrecord --to libsvm --out pixels.libsvm
+expect 0 data convert access.tfrecord --to libsvm --out access.libsvm
+cmp -s pixels.libsvm access.libsvm || fail "an index changes the rows of images in a TFRecord file"
+expect 0 train access.tfrecord --net small.net --batch 4 --steps 2 --mirror --normalise auto --run access
 expect 0 train pixels.tfrecord --model softmax --batch 4 --epochs 2 --cache --run soft
 expect 0 eval soft pixels.tfrecord
 refused 2 '--image-size is for JPEG and PNG images' eval soft pixels.tfrecord --image-size 8x8
