@@ -103,7 +103,11 @@ static mst_status coordinator_take_failure(mst_server *s, bool worker, uint32_t 
     }
     char who[24];
     snprintf(who, sizeof who, "%s %" PRIu32, role, index);
-    mst_server_fail(s, mst_fail_lead(error.code != MST_OK ? error.code : MST_EPEER, who, ": %s", error.text));
+    mst_status st = mst_fail_lead(error.code != MST_OK ? error.code : MST_EPEER, who, ": %s", error.text);
+    if (worker)
+        mst_coordinator_end_with(s, st);
+    else
+        mst_server_fail(s, st);
     return MST_OK;
 }
 
@@ -240,8 +244,29 @@ static json_t *coordinator_workers(const mst_server *s)
     return list;
 }
 
+void mst_coordinator_end_with(mst_server *s, mst_status status)
+{
+    mst_coordinator *co = s->co;
+    bool worth_saving = co->start.saves && co->progress.steps > co->start.at.steps;
+    if (s->over || co->outcome.failure.code != MST_OK)
+        return; /* the first failure counts */
+    if (co->phase == MST_JOB_START || !worth_saving) {
+        mst_server_fail(s, status);
+        return;
+    }
+    mst_error_save(&co->outcome.failure, status);
+    mst_warn("%s; the weights are saved and the job ends", co->outcome.failure.text);
+    status = mst_coordinator_stop(s);
+    if (status != MST_OK)
+        mst_server_fail(s, status);
+}
+
 static mst_status coordinator_end_well(mst_server *s)
 {
+    if (s->co->outcome.failure.code != MST_OK) {
+        mst_server_fail(s, mst_error_restore(&s->co->outcome.failure));
+        return MST_OK;
+    }
     TRY(s->hooks->finish(s->hooks->arg, coordinator_workers(s), s->co->outcome.no_workers));
     if (s->co->rows.repeats > 0)
         mst_info("%" PRIu64
@@ -283,6 +308,10 @@ void mst_coordinator_roll_back(mst_server *s, const char *why)
 {
     const char *run = s->co->start.run;
     char resume_hint[MST_ERROR_MAX / 2];
+    if (s->co->outcome.failure.code != MST_OK) {
+        mst_server_fail(s, mst_error_restore(&s->co->outcome.failure));
+        return;
+    }
     if (mst_heals(s)) {
         mst_server_fail(s, mst_fail(MST_EAGAIN, "%s", why));
         return;
@@ -338,7 +367,8 @@ mst_status mst_coordinator_advance(mst_server *s)
     bool slices = co->rows.sharding == MST_SHARDING_SLICES;
     if (slices && co->phase <= MST_JOB_STOP && mst_rows_finished(s))
         TRY(mst_rows_end_slices(s, 0));
-    else if (slices && co->phase == MST_JOB_STOP && mst_members_slots_end(s))
+    else if ((slices || (mst_has_slots(s) && mst_rows_are_streams(s))) && co->phase == MST_JOB_STOP &&
+             mst_members_slots_end(s))
         TRY(mst_rows_end_slices(s, MST_STOP_NOW));
     else if (!slices && co->phase == MST_JOB_RUN && mst_rows_finished(s))
         TRY(mst_coordinator_stop(s));

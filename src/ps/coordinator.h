@@ -24,6 +24,9 @@ mst_status mst_coordinator_tick(mst_server *s);
 /* Acts on a change: reports progress, begins cuts, offers rows, ends the job. */
 mst_status mst_coordinator_advance(mst_server *s);
 void mst_coordinator_broadcast_end(mst_server *s);
+/* A worker cannot continue: the job ends with that status and its recorded message, after a checkpoint if
+ * there are steps to save. */
+void mst_coordinator_end_with(mst_server *s, mst_status status);
 /* The state of the job is incomplete, because of `why`: all processes join again, and training continues from
  * the last complete checkpoint, or from the beginning if there is none. With an engine that does not survive
  * deaths, the job fails. Takes effect when the server's loop continues: s->over is set. */

@@ -279,8 +279,10 @@ mst_status mst_cuts_result(mst_server *s, const mst_message *m, const json_t *js
     mst_server_outcome outcome = {0};
     if (json_is_string(error)) {
         json_int_t code = json_integer_value(json_object_get(json, "code"));
-        mst_server_fail(s, mst_fail(code > 0 && code <= MST_EUNSUPPORTED ? (mst_status)code : MST_EPEER,
-                                    "worker %" PRIu32 ": %s", co->cuts.chief, json_string_value(error)));
+        mst_cuts_abandon_evaluation(s);
+        mst_coordinator_end_with(
+            s, mst_fail(code > 0 && code <= MST_EUNSUPPORTED ? (mst_status)code : MST_EPEER,
+                        "worker %" PRIu32 ": %s", co->cuts.chief, json_string_value(error)));
         return MST_OK;
     }
     if (!co->cuts.evaluating || m->count != co->cuts.eval_cut)
@@ -325,7 +327,7 @@ void mst_cuts_last(mst_server *s)
     mst_coordinator *co = s->co;
     mst_cut_plan *cuts = &co->cuts;
     cuts->eval_due = co->start.evaluates && !co->outcome.stopped && !co->outcome.no_workers &&
-                     cuts->evaluated_step != co->progress.steps;
+                     co->outcome.failure.code == MST_OK && cuts->evaluated_step != co->progress.steps;
     cuts->save_due = co->start.saves && cuts->saved_step != co->progress.steps;
 }
 

@@ -78,7 +78,7 @@ static void deadlines_check_stop(mst_server *s, uint64_t now)
     mst_job_deadlines *d = &co->deadlines;
     uint64_t grace = s->options.stop_grace_ms * MST_MS, hurry = (uint64_t)(HURRY * (double)grace);
     co->outcome.stopped |= s->options.stop != NULL && atomic_load(s->options.stop);
-    if (!co->outcome.stopped)
+    if (!co->outcome.stopped && co->outcome.failure.code == MST_OK)
         return;
     if (d->stop_ns == 0)
         d->stop_ns = now;
@@ -91,7 +91,11 @@ static void deadlines_check_stop(mst_server *s, uint64_t now)
             if (mst_alive(s, w) && !co->members[w].done)
                 deadlines_drop(s, w, "finished its requests", hurry);
     }
-    if (!s->over && now - d->stop_ns > (uint64_t)(LAST * (double)grace))
+    if (s->over || now - d->stop_ns <= (uint64_t)(LAST * (double)grace))
+        return;
+    if (co->outcome.failure.code != MST_OK)
+        mst_server_fail(s, mst_error_restore(&co->outcome.failure));
+    else
         mst_server_fail(s, mst_fail_lead(MST_ESTOPPED, "stopped",
                                          "; the last checkpoint was not complete within %.1f s",
                                          LAST * 1e-9 * (double)grace));

@@ -521,7 +521,7 @@ static mst_status members_lose(mst_server *s, uint32_t worker, const char *why)
     mst_coordinator *co = s->co;
     mst_server_worker *w = &s->workers[worker];
     if (mst_has_slots(s) && mst_rows_are_streams(s) && co->phase <= MST_JOB_STOP &&
-        !co->members[worker].done) {
+        !co->members[worker].done && co->outcome.failure.code == MST_OK) {
         mst_coordinator_roll_back(s, why); /* the position of its stream is that of the checkpoint */
         return MST_OK;
     }
@@ -579,6 +579,8 @@ static void members_log_lost(const mst_server *s, uint32_t worker, const mst_net
         mst_info("%s has left after it had finished its rows", m->name);
     else if (done)
         mst_warn("%s, after it had done its work", why);
+    else if (s->co->outcome.failure.code != MST_OK)
+        mst_info("%s", why);
     else if (mst_has_slots(s) && !mst_rows_are_streams(s))
         mst_warn("%s; the next step waits for worker %" PRIu32 " to join again", why, worker);
     else

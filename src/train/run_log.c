@@ -403,13 +403,14 @@ mst_status mst_run_log_finish(mst_run_log *self, mst_end end, mst_train_summary 
     return MST_OK;
 }
 
-/* Adds how to continue, if the disk failed and there is a checkpoint. */
+/* Adds how to continue, if the disk, the data or the memory failed and there is a checkpoint. */
 static void run_log_add_resume_hint(const mst_run_log *self, mst_error *error)
 {
     char *checkpoint = NULL;
     size_t n = strlen(error->text);
-    if ((error->code != MST_EIO && error->code != MST_EUNSAVED) ||
-        mst_checkpoint_find(mst_run_path(self->run), &checkpoint) != MST_OK)
+    bool fixable = error->code == MST_EIO || error->code == MST_EUNSAVED || error->code == MST_EINPUT ||
+                   error->code == MST_ENOMEM;
+    if (!fixable || mst_checkpoint_find(mst_run_path(self->run), &checkpoint) != MST_OK)
         return;
     char command[MST_ERROR_MAX / 2];
     mst_run_resume_command(mst_run_path(self->run), command, sizeof command);
@@ -424,6 +425,8 @@ mst_status mst_run_log_give_up(mst_run_log *self, mst_status st)
     mst_error_save(&error, st);
     mst_run_log_save_abandon(self);
     mst_run_log_settle(self, true); /* a complete checkpoint counts */
+    if (self->save.checkpointer != NULL)
+        (void)mst_checkpointer_wait(self->save.checkpointer, NULL); /* else the earlier ones count */
     if (self->run != NULL)
         run_log_end_observer(self, true, true, error.text);
     if (self->run != NULL && (self->worth_keeping || self->options.train->resume) &&
