@@ -90,6 +90,13 @@ static size_t figure_digits(double value, char *out)
     return n;
 }
 
+/* Adds text to a figure of n characters. */
+static const char *figure_append(char *out, size_t n, const char *separator, const char *text)
+{
+    snprintf(out + n, MST_FIGURE_SIZE - n, "%s%s", separator, text);
+    return out;
+}
+
 /* ---- single figures ---- */
 
 const char *mst_figure_grouped(uint64_t value, char *out)
@@ -134,8 +141,7 @@ const char *mst_figure_short(double value, char *out)
         return out;
     }
     double scale = mst_figure_unit_scale(MST_FIGURE_COUNT, value, &name);
-    strcpy(out + figure_digits(value / scale, out), name);
-    return out;
+    return figure_append(out, figure_digits(value / scale, out), "", name);
 }
 
 const char *mst_figure_bytes(double value, char *out)
@@ -144,16 +150,13 @@ const char *mst_figure_bytes(double value, char *out)
     if (!figure_is_shown(value, 1e20))
         return figure_none(out);
     double scale = mst_figure_unit_scale(MST_FIGURE_BYTES, value, &name);
-    size_t n = figure_digits(scale == 1 ? round(value) : value / scale, out);
-    out[n] = ' ';
-    strcpy(out + n + 1, name);
-    return out;
+    return figure_append(out, figure_digits(scale == 1 ? round(value) : value / scale, out), " ", name);
 }
 
 const char *mst_figure_rate(double value, char *out)
 {
     mst_figure_bytes(value, out);
-    return strcat(out, PER_SECOND);
+    return figure_append(out, strlen(out), PER_SECOND, "");
 }
 
 const char *mst_figure_seconds(double value, char *out)
@@ -171,9 +174,7 @@ const char *mst_figure_seconds(double value, char *out)
             snprintf(out + n, MST_FIGURE_SIZE - (size_t)n, " %.0f s", fmod(whole, 60));
     } else {
         double scale = mst_figure_unit_scale(MST_FIGURE_SECONDS, value == 0 ? 1 : fmax(value, 0), &name);
-        size_t n = figure_digits(value / scale, out);
-        out[n] = ' ';
-        strcpy(out + n + 1, name);
+        figure_append(out, figure_digits(value / scale, out), " ", name);
     }
     return out;
 }

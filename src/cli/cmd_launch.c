@@ -489,7 +489,8 @@ static mst_status launch_start(launch *l, const mst_option_group *groups, uint32
             l->entry = NULL;
             return st == MST_OK ? launch_detached(l, detached) : st;
         }
-        TRY_OUT(st, st);
+        if (st != MST_OK)
+            goto out;
     }
     TRY_OUT(st, mst_job_output_new(logs, l->json, &output));
     mst_launch_sink sink = mst_job_output_sink(output);

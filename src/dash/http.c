@@ -230,7 +230,8 @@ static void http_make_room(mst_http *self, const http_client *newest)
             victim = oldest;
         }
     }
-    http_close_client(self, victim);
+    if (victim != NULL)
+        http_close_client(self, victim);
 }
 
 static struct in6_addr http_client_address(struct MHD_Connection *connection)

@@ -128,8 +128,10 @@ static mst_status dataset_detect(const mst_text_list *paths, bool live, sniffed 
     if (found->n == 0) /* no rows, in any format */
         found->kind =
             strstr(paths->items[i], "tfrecord") != NULL ? &mst_format_tfrecord.kind : mst_data_kinds[0];
-    if (found->kind == NULL)
-        return mst_data_unknown(mst_path_shown(paths->items[i]), found->head, found->n);
+    if (found->kind == NULL) {
+        (void)mst_data_unknown(mst_path_shown(paths->items[i]), found->head, found->n);
+        return MST_EINPUT;
+    }
     if (!mst_path_reads_once(paths->items[i]))
         sniff_close(found);
     for (size_t j = i + 1; j < paths->n; j++)

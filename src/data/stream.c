@@ -173,7 +173,7 @@ static mst_status stream_keep(stream *s, const uint8_t *data, size_t n)
 static mst_status stream_skip_mark(stream *s)
 {
     static const uint8_t all[] = {0xef, 0xbb, 0xbf};
-    uint8_t bytes[sizeof all];
+    uint8_t bytes[sizeof all] = {0};
     size_t n = 0, got = 1;
     if (!s->base.format->text)
         return MST_OK;

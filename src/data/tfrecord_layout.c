@@ -113,7 +113,8 @@ static mst_status note_left_out(mst_tf_layout *l, const mst_tf_survey *s)
         char *clean = mst_utf8_clean(texts[i]);
         st = clean != NULL ? mst_text_list_add(&l->left_out, clean) : mst_fail_memory();
         mst_free(clean);
-        TRY_OUT(st, st);
+        if (st != MST_OK)
+            goto out;
         if (l->n_names < MST_TFRECORD_NAMES) {
             TRY_OUT(st, mst_tf_add_name(l, texts[i], strlen(texts[i]), &name));
             name->role = MST_TF_LEFT_OUT;

@@ -143,13 +143,12 @@ static void end_record(mst_tf_survey *s)
     memset(side, 0, sizeof s->sides);
 }
 
-/* Finding of the feature; NULL: it has none yet. */
-static mst_tf_finding *survey_find(const mst_tf_survey *s, const mst_example_feature *feature,
-                                   const uint8_t *end)
+/* The index of the feature's finding; n_names: it has none yet. */
+static size_t survey_find(const mst_tf_survey *s, const mst_example_feature *feature, const uint8_t *end)
 {
     uint64_t head = mst_tf_head(feature->name, feature->name_size, end);
     size_t i = mst_tf_find(s->names, feature->name, feature->name_size, head);
-    return i < s->names->n_names ? &s->findings[i] : NULL;
+    return i < s->names->n_names ? i : s->names->n_names;
 }
 
 /* Adds the record's new names, and notes where each name occurs last. */
@@ -159,17 +158,15 @@ static mst_status find_last(mst_tf_survey *s, const uint8_t *data, size_t n)
     mst_example_feature feature;
     mst_example_walk_init(&walk, data, n);
     for (uint32_t position = 0; mst_example_next(&walk, &feature); position++) {
-        mst_tf_finding *f = survey_find(s, &feature, data + n);
-        size_t i = s->names->n_names;
+        size_t i = survey_find(s, &feature, data + n);
         mst_tf_name *ignored;
-        if (f == NULL && feature.kind != MST_EXAMPLE_NONE &&
+        if (i == s->names->n_names && feature.kind != MST_EXAMPLE_NONE &&
             i < MST_TFRECORD_NAMES) { /* more cannot be used; add_name fails if they are needed */
             TRY(mst_tf_add_name(s->names, (const char *)feature.name, feature.name_size, &ignored));
-            f = &s->findings[i];
-            *f = (mst_tf_finding){.min = INT64_MAX, .max = INT64_MIN, .text = true};
+            s->findings[i] = (mst_tf_finding){.min = INT64_MAX, .max = INT64_MIN, .text = true};
         }
-        if (f != NULL)
-            f->last = position;
+        if (i < s->names->n_names)
+            s->findings[i].last = position;
     }
     return MST_OK; /* a broken record is found by the walk that follows */
 }
@@ -226,9 +223,9 @@ mst_status mst_tf_take_survey(const mst_block *block, mst_tf_survey *s)
         TRY(find_last(s, data, n));
         mst_example_walk_init(&walk, data, n);
         for (uint32_t position = 0; mst_example_next(&walk, &feature); position++) {
-            mst_tf_finding *f = survey_find(s, &feature, data + n);
-            if (f != NULL && f->last == position && feature.kind != MST_EXAMPLE_NONE)
-                TRY(survey_look_at(block, record, s, f, &feature));
+            size_t i = survey_find(s, &feature, data + n);
+            if (i < s->names->n_names && s->findings[i].last == position && feature.kind != MST_EXAMPLE_NONE)
+                TRY(survey_look_at(block, record, s, &s->findings[i], &feature));
         }
         if (walk.problem != NULL)
             return mst_block_fail(&mst_format_tfrecord, block, record, "%s", walk.problem);

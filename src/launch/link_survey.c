@@ -277,7 +277,7 @@ static mst_status survey_start_probe(mst_link_survey *s, node *n)
 static mst_status survey_measure(mst_link_survey *s)
 {
     static const mst_supervisor_events events = {.on_line = survey_on_line, .on_ended = survey_on_ended};
-    mst_status st;
+    mst_status st = MST_OK;
     TRY(mst_supervisor_new(s->n_nodes, &events, s, &s->supervisor));
     mst_supervisor_timer(s->supervisor, &s->deadline, s);
     for (uint32_t i = 0; i < s->n_nodes; i++) {

@@ -45,7 +45,7 @@ static int stragglers_by_value(const void *a, const void *b)
 /* The lower median: of two, the smaller. */
 static double stragglers_median(const straggler_sample *samples, uint32_t n, size_t offset)
 {
-    double values[MST_WORKER_MAX];
+    double values[MST_WORKER_MAX] = {0};
     for (uint32_t i = 0; i < n; i++)
         values[i] = *(const double *)((const char *)&samples[i] + offset);
     qsort(values, n, sizeof *values, stragglers_by_value);

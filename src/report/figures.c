@@ -479,8 +479,10 @@ mst_loss_figures mst_losses_of(const mst_run_data *run, const mst_run_figures *f
         out.train_s += share ? 0 : mst_or_zero(mst_json_real(loss, "train_seconds"));
         out.recovery_s += mst_or_zero(mst_json_real(loss, "recovery_seconds"));
     }
-    json_object_foreach(json_object_get(run->manifest, "lost_processes"), process, loss) out.processes +=
-        json_number_value(loss);
+    json_object_foreach(json_object_get(run->manifest, "lost_processes"), process, loss)
+    {
+        out.processes += json_number_value(loss);
+    }
     double lost = out.train_s + out.recovery_s, wall = lost + mst_or_zero(figures->train_s) +
                                                        mst_or_zero(figures->eval_s) +
                                                        mst_or_zero(figures->save_s);
@@ -501,8 +503,11 @@ static bool figures_rolled_back(const mst_run_data *run)
 {
     const json_t *loss;
     size_t i;
-    json_array_foreach(json_object_get(run->manifest, "losses"), i,
-                       loss) if (json_object_get(loss, "server") == NULL) return true;
+    json_array_foreach(json_object_get(run->manifest, "losses"), i, loss)
+    {
+        if (json_object_get(loss, "server") == NULL)
+            return true;
+    }
     return false;
 }
 

@@ -169,16 +169,17 @@ static mst_status page_add_plots(const mst_report *self, const char *group, mst_
 static void page_add_unevaluated(const mst_report *self, mst_page *page)
 {
     size_t n = 0;
-    char text[200];
+    char text[200], where[64] = "";
     for (size_t i = 0; i < self->n; i++)
         n += self->figures[i].set[0] == '\0';
     if (n == 0)
         return;
-    if (self->n == 1)
-        snprintf(text, sizeof text, "Nothing was evaluated");
-    else
-        snprintf(text, sizeof text, "Nothing was evaluated in %zu of %zu runs", n, self->n);
-    strcat(text, ": no test set was given (--test), or its first evaluation has not run yet.");
+    if (self->n > 1)
+        snprintf(where, sizeof where, " in %zu of %zu runs", n, self->n);
+    snprintf(text, sizeof text,
+             "Nothing was evaluated%s: no test set was given (--test), or its first evaluation has not run "
+             "yet.",
+             where);
     mst_page_text(page, "note", NULL, text);
 }
 

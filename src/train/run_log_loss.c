@@ -138,8 +138,10 @@ void mst_run_log_sum_losses(const mst_run_log *self, mst_run_losses *out)
         out->recovery_seconds += json_number_value(json_object_get(loss, "recovery_seconds"));
         out->n++;
     }
-    json_object_foreach(json_object_get(self->manifest, "lost_processes"), process, loss) out->processes +=
-        (uint64_t)json_integer_value(loss);
+    json_object_foreach(json_object_get(self->manifest, "lost_processes"), process, loss)
+    {
+        out->processes += (uint64_t)json_integer_value(loss);
+    }
 }
 
 static void loss_observe(mst_run_log *self, const json_t *loss)
@@ -195,5 +197,8 @@ void mst_run_log_observe_losses(mst_run_log *self)
 {
     json_t *loss;
     size_t i;
-    json_array_foreach(json_object_get(self->manifest, "losses"), i, loss) loss_observe(self, loss);
+    json_array_foreach(json_object_get(self->manifest, "losses"), i, loss)
+    {
+        loss_observe(self, loss);
+    }
 }
