@@ -129,8 +129,8 @@ rm -rf run
 job 2 3 $common --run run --mode async --checkpoint-every $((3000 / slack))rows --keep 0
 ends_all 0 s0 s1 w0 w1 w2
 same "rows" "$(fact_of s0 rows)" $rows
-at_least "checkpoints" "$(ls run/checkpoints | wc -l)" 5
-last=$(ls run/checkpoints | sort | sed -n 3p)
+at_least "checkpoints" "$(ls run/checkpoints | wc -l)" 3
+last=$(ls run/checkpoints | sort | sed -n 2p)
 find run/checkpoints -mindepth 1 -maxdepth 1 ! -name "$last" -exec rm -r {} +
 resumes 1 2 $rows
 resumed=$(fact_of r steps)
