@@ -420,6 +420,7 @@ static void server_job_set_options(const server_job *job, mst_server_options *ou
     out->dense_model = o->dense_model;
     out->shard = (mst_shard_kind)o->shard;
     out->recover_share = o->recover != MST_RECOVER_ALL;
+    out->replicas = o->replicas > 0;
     out->on_nan = (mst_on_nan)o->on_nan;
     out->n_requests = (uint32_t)o->pipeline + 2;
 }
@@ -517,6 +518,10 @@ mst_status mst_job_server(const mst_job_config *config, const mst_train_callback
     train.guest = config->cluster->colocated || (config->engine == &mst_net_inproc && config->index > 0);
     train.manifest = manifest;
     mst_status st = manifest == NULL ? mst_fail_memory() : mst_job_check_run(config);
+    if (st == MST_OK && train.strategy->replicas > 0 && !config->engine->survives_death)
+        st =
+            mst_fail(MST_EUSAGE, "--replicas 1 needs servers that are processes of their own, connected with "
+                                 "TCP; start them with muster launch or --role server");
     if (st == MST_OK)
         st = mst_training_new(&train, &job.training);
     if (st == MST_OK) {

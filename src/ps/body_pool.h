@@ -9,10 +9,12 @@
 
 #include "net/net.h"
 
+#define MST_BODY_COPY UINT32_MAX /* a piece of a copy for the partner (replica.h) */
+
 typedef struct mst_body {
     struct mst_body *next;
     size_t capacity;
-    uint32_t restores; /* the server + 1 whose restored floats it carries; 0: none */
+    uint32_t restores; /* the server + 1 whose restored floats it carries; 0: none; or MST_BODY_COPY */
     uint32_t lent_to;  /* the peer that it is being sent to; MST_PEER_NONE: none */
     _Alignas(64) uint8_t data[];
 } mst_body;

@@ -511,11 +511,13 @@ mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull
     }
     reply->state = REQUEST_FLIGHT;
     reply->number = m.request;
-    reply->n_waiting = self->n_servers;
+    reply->n_waiting = 0;
     reply->reply = (mst_reply){0};
     reply->begun = false;
-    for (uint32_t k = 0; k < self->n_servers; k++)
-        reply->shares[k].waiting = true;
+    for (uint32_t k = 0; k < self->n_servers; k++) {
+        reply->shares[k].waiting = self->peers[k] != MST_PEER_NONE;
+        reply->n_waiting += reply->shares[k].waiting;
+    }
     if (to != NULL) {
         to->pull = m.request;
         to->pushable = true;
@@ -523,7 +525,8 @@ mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull
     /* The coordinator is last: a push that it counts towards a quorum has left for all servers, so that a
      * worker that is stopped meanwhile delays no step. */
     for (uint32_t k = self->n_servers; k-- > 0;)
-        TRY(client_send_share(self, k, push, from, to, &m, &reply->shares[k]));
+        if (self->peers[k] != MST_PEER_NONE)
+            TRY(client_send_share(self, k, push, from, to, &m, &reply->shares[k]));
     return MST_OK;
 }
 

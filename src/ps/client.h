@@ -17,7 +17,7 @@ typedef struct mst_client mst_client;
 typedef struct mst_client_options {
     mst_net *net;
     const mst_placement *table; /* outlives the client */
-    const uint32_t *peers;      /* of the servers; copied */
+    const uint32_t *peers;      /* of the servers; MST_PEER_NONE: it takes no part; copied */
     mst_float_format wire;
     uint32_t n_requests;  /* at most MST_LISTS (store.h) */
     uint32_t part_floats; /* a server's share with more floats travels in parts of so many, at least

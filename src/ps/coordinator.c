@@ -19,6 +19,7 @@ mst_status mst_coordinator_init(mst_server *s)
         return mst_fail_memory();
     mst_cuts_init(&s->co->cuts);
     TRY(mst_random_hex((MST_PASS_KEY - 1) / 2, s->pass_key));
+    TRY(mst_takeover_init(s));
     return mst_members_init(s);
 }
 
@@ -29,6 +30,7 @@ void mst_coordinator_fini(mst_server *s)
         return;
     mst_rows_fini(&co->rows);
     mst_cuts_fini(&co->cuts);
+    mst_takeover_fini(s);
     mst_members_fini(s);
     json_decref(co->start.plan);
     mst_free(co);
@@ -133,6 +135,8 @@ mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_messa
     uint32_t index = p->index;
     json_t *json = NULL;
     mst_status st;
+    if (!worker && mst_takeover_ignores(s, index, m->type))
+        return MST_OK;
     switch (m->type) {
     case MST_PS_JOIN:
     case MST_PS_FAIL:
@@ -146,9 +150,11 @@ mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_messa
         return worker ? mst_rows_wanted(s, index, m) : MST_OK;
     case MST_PS_READY:
         if (!worker && m->flags & MST_READY_EVAL_LIST)
-            return mst_cuts_listed(s, m->count);
+            return mst_takeover_under_way(s) ? MST_OK : mst_cuts_listed(s, m->count);
         if (worker)
             return mst_fail(MST_EPEER, "READY, which a worker never sends");
+        if (m->flags & MST_READY_ROSTER)
+            return mst_takeover_took_roster(s, index, m->count);
         return mst_members_ready(s, index);
     case MST_PS_FLOATS:
     case MST_PS_SAVED:
@@ -163,6 +169,12 @@ mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_messa
             return mst_fail(MST_EPEER, "MEMBER, which a worker never sends");
         mst_members_noted(s, m->count);
         return mst_coordinator_advance(s);
+    case MST_PS_APPLIED:
+    case MST_PS_COPY:
+        if (worker || !s->replica.on || !s->co->joins.placed)
+            return mst_fail(MST_EPEER, "unexpected %s", mst_ps_type_name(m->type));
+        return m->type == MST_PS_COPY ? mst_takeover_copied(s, index ^ 1u, m->count, m->step)
+                                      : mst_takeover_applied(s, index, m->count, m->step);
     default:
         return mst_fail(MST_EPEER, "unexpected %s", mst_ps_type_name(m->type));
     }
@@ -396,5 +408,6 @@ mst_status mst_coordinator_tick(mst_server *s)
     mst_stragglers_check(s);
     mst_deadlines_check(s);
     mst_recover_check(s);
+    TRY(mst_takeover_tick(s));
     return mst_coordinator_advance(s);
 }

@@ -8,7 +8,8 @@
  *   coordinator_stragglers  workers that are slow for long
  *   coordinator_cuts      evaluations and checkpoints
  *   coordinator_deadlines time limits of workers, and of the job after a stop request
- *   coordinator_recover   a lost server whose share alone returns to the last checkpoint */
+ *   coordinator_recover   a lost server whose share alone returns to the last checkpoint
+ *   takeover              a lost server whose partner continues in its place (--replicas) */
 #ifndef MST_PS_COORDINATOR_H
 #define MST_PS_COORDINATOR_H
 

@@ -22,6 +22,7 @@ void mst_cuts_fini(mst_cut_plan *self)
         mst_free(early->body);
         mst_free(early);
     }
+    self->early_tail = &self->early;
 }
 
 /* ---- beginning a cut ---- */
@@ -40,14 +41,13 @@ static mst_status cuts_announce(mst_server *s, uint32_t flags)
                 TRY(mst_unless_gone(mst_ps_send(s->net, s->workers[w].peer, &m)));
             }
     mst_piece piece = {markers, sizeof markers};
-    for (uint32_t i = 1; i < s->options.n_servers; i++)
-        TRY(mst_unless_gone(mst_net_send(s->net, s->servers[i], &m, &piece, 1, NULL)));
+    TRY(mst_roster_send(s, &m, &piece));
     return mst_cut_announced(s, &m, markers);
 }
 
 static bool cuts_can_evaluate(const mst_server *s)
 {
-    return s->co->cuts.chief != UINT32_MAX && s->co->cuts.n_listed == s->options.n_servers;
+    return s->co->cuts.chief != UINT32_MAX && s->co->cuts.n_listed == mst_roster_count(s);
 }
 
 static void cuts_begin_save(mst_server *s, bool best)
@@ -69,7 +69,7 @@ mst_status mst_cuts_begin(mst_server *s)
     uint32_t flags = co->phase == MST_JOB_FINAL ? MST_CUT_LAST : 0;
     if (co->cuts.evaluating || co->cuts.saving || co->phase == MST_JOB_STOP || s->cut.number != s->cut.taken)
         return MST_OK;
-    if (mst_recover_under_way(s))
+    if (mst_recover_under_way(s) || mst_takeover_under_way(s))
         return MST_OK;
     if (co->phase == MST_JOB_RUN && mst_is_sync(s) && s->options.n_servers > 1 && !co->cuts.at_step)
         return MST_OK; /* other servers may be a step ahead */
@@ -156,7 +156,7 @@ mst_status mst_cuts_taken(mst_server *s)
     json_t *plan = mst_rows_json(s);
     if (plan == NULL)
         return mst_fail_memory();
-    TRY(s->hooks->checkpoint->begin(s->hooks->arg, &s->table, plan, co->cuts.saving_best));
+    TRY(s->hooks->checkpoint->begin(s->hooks->arg, mst_takeover_base(s), plan, co->cuts.saving_best));
     return cuts_take_early(s);
 }
 
@@ -199,7 +199,7 @@ mst_status mst_cuts_saved(mst_server *s, uint32_t number, bool failed)
     if (!co->cuts.saving || number != co->cuts.save_cut)
         return MST_OK;
     co->cuts.save_failed |= failed;
-    if (++co->cuts.n_saved < s->options.n_servers)
+    if (++co->cuts.n_saved < mst_roster_count(s))
         return MST_OK;
     if (co->cuts.save_failed) {
         mst_warn("a checkpoint is not saved: a server has no space for a copy of its floats; training "
@@ -263,6 +263,27 @@ void mst_cuts_replace_chief(mst_server *s)
         return;
     mst_info("worker %" PRIu32 " evaluates from now on", co->cuts.chief);
     (void)cuts_send_chief(s);
+}
+
+mst_status mst_cuts_interrupt(mst_server *s)
+{
+    mst_cut_plan *cuts = &s->co->cuts;
+    bool evaluates = cuts->evaluating || cuts->eval_due, saves = cuts->saving && !cuts->saving_best,
+         begun = cuts->saving && s->cut.taken >= cuts->save_cut;
+    mst_cuts_abandon_evaluation(s);
+    for (mst_early_piece *early = cuts->early; early != NULL; early = early->next) {
+        mst_body_release(&s->bodies, early->body);
+        early->body = NULL;
+    }
+    mst_cuts_fini(cuts);
+    cuts->eval_due |= evaluates;
+    cuts->save_due |= saves;
+    cuts->saving = cuts->saving_best = false;
+    cuts->chief = UINT32_MAX;
+    cuts->n_listed = 0;
+    if (saves)
+        cuts->saved_step = UINT64_MAX;
+    return begun ? s->hooks->checkpoint->end(s->hooks->arg, false) : MST_OK;
 }
 
 mst_status mst_cuts_listed(mst_server *s, uint32_t worker)

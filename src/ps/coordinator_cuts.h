@@ -51,6 +51,8 @@ mst_status mst_cuts_name_chief(mst_server *s, uint32_t worker);
 void mst_cuts_replace_chief(mst_server *s);
 /* No result is awaited any more. */
 void mst_cuts_abandon_evaluation(mst_server *s);
+/* All workers join again: a cut that is under way is repeated, and another chief is named. */
+mst_status mst_cuts_interrupt(mst_server *s);
 /* EVAL_RESULT, from the chief. */
 mst_status mst_cuts_result(mst_server *s, const mst_message *m, const json_t *json);
 /* FLOATS or SAVED, from another server. */

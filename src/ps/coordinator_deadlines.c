@@ -45,7 +45,7 @@ static void deadlines_check_chief(mst_server *s, uint64_t now)
 {
     const mst_coordinator *co = s->co;
     uint64_t stall = s->options.stall_timeout_ms * MST_MS, limit = EVALUATIONS * stall;
-    bool opens = co->start.evaluates && co->cuts.n_listed < s->options.n_servers;
+    bool opens = co->start.evaluates && co->cuts.n_listed < mst_roster_count(s);
     if (co->cuts.chief == UINT32_MAX || (!opens && !co->cuts.evaluating))
         return;
     if (!opens && co->deadlines.longest_ns > 0) {

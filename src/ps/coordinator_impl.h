@@ -10,6 +10,7 @@
 #include "ps/coordinator_rows.h"
 #include "ps/coordinator_stragglers.h"
 #include "ps/server_impl.h"
+#include "ps/takeover.h"
 
 typedef enum mst_job_phase {
     MST_JOB_START, /* waiting for processes to join */
@@ -41,6 +42,7 @@ struct mst_coordinator {
     mst_cut_plan cuts;
     mst_job_deadlines deadlines;
     mst_job_recover recover;
+    mst_takeover takeover;
     mst_job_outcome outcome;
 };
 

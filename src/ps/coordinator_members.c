@@ -36,7 +36,7 @@ mst_status mst_members_up(mst_server *s, uint32_t peer)
 {
     if (s->over) /* END follows */
         return MST_OK;
-    return mst_ps_send_json(s->net, peer, &(mst_message){.type = MST_PS_JOB}, json_incref(s->options.job));
+    return mst_ps_send_json(s->net, peer, &(mst_message){.type = MST_PS_JOB}, mst_takeover_job(s));
 }
 
 /* ---- the partition table ---- */
@@ -59,13 +59,15 @@ static mst_status members_make_table(mst_server *s)
 
 static mst_status members_set_up_server(mst_server *s, uint32_t server)
 {
-    bool keep = s->co->joins.servers[server].keeps, restore = !keep && s->co->start.restore;
+    bool keep = s->co->joins.servers[server].keeps,
+         restore = !keep && s->co->start.restore && !mst_roster_lacks(s, server);
     if (mst_recover_under_way(s) && !keep)
         TRY(mst_recover_open(s, server, &restore));
     TRY(mst_unless_gone(mst_ps_send_json(
         s->net, s->servers[server], &(mst_message){.type = MST_PS_SETUP},
-        json_pack("{s:O, s:o, s:I, s:I, s:b, s:s}", "model", json_object_get(s->co->joins.first, "model"),
-                  "table", mst_placement_json(&s->table), "steps", (json_int_t)s->steps.applied, "restore",
+        json_pack("{s:O, s:o, s:I, s:I, s:I, s:b, s:s}", "model",
+                  json_object_get(s->co->joins.first, "model"), "table", mst_placement_json(&s->table),
+                  "steps", (json_int_t)s->steps.applied, "roster", (json_int_t)s->replica.roster, "restore",
                   (json_int_t)restore, "keep", (int)keep, "pass_key", s->pass_key))));
     if (!restore)
         return MST_OK;
@@ -83,6 +85,8 @@ static mst_status members_place(mst_server *s)
     if (co->start.restore)
         TRY(mst_recover_own(s));
     s->setup.ready = true;
+    TRY(mst_takeover_placed(s));
+    TRY(mst_replica_begin(s));
     co->joins.servers[0].joined = co->joins.servers[0].ready = true;
     for (uint32_t i = 1; i < s->options.n_servers; i++)
         if (co->joins.servers[i].joined)
@@ -103,9 +107,7 @@ static mst_status members_announce(mst_server *s, uint32_t worker)
     m->most_pushes = m->most_applied = 0;
     memset(m->reported, 0, sizeof m->reported);
     mst_server_admit(s, worker);
-    for (uint32_t i = 1; i < s->options.n_servers; i++)
-        TRY(mst_unless_gone(mst_ps_send(s->net, s->servers[i], &note)));
-    return MST_OK;
+    return mst_roster_send(s, &note, NULL);
 }
 
 void mst_members_noted(mst_server *s, uint32_t worker)
@@ -169,7 +171,7 @@ static mst_status members_announce_joined(mst_server *s, bool *all)
             continue;
         if (!m->announced)
             TRY(members_announce(s, w));
-        *all = *all && m->n_answers == s->options.n_servers - 1;
+        *all = *all && m->n_answers == mst_roster_count(s) - 1;
     }
     return MST_OK;
 }
@@ -180,7 +182,8 @@ mst_status mst_members_welcome_joined(mst_server *s)
     uint64_t fresh[MST_WORKER_WORDS] = {0};
     uint32_t chief = UINT32_MAX;
     bool all;
-    if (co->phase != MST_JOB_RUN || mst_cuts_under_way(&co->cuts) || mst_recover_under_way(s))
+    if (co->phase != MST_JOB_RUN || mst_cuts_under_way(&co->cuts) || mst_recover_under_way(s) ||
+        mst_takeover_under_way(s))
         return MST_OK;
     TRY(members_announce_joined(s, &all));
     for (uint32_t w = s->options.n_workers;
@@ -357,6 +360,7 @@ mst_status mst_members_join(mst_server *s, bool worker, uint32_t index, const js
 mst_status mst_members_ready(mst_server *s, uint32_t server)
 {
     s->co->joins.servers[server].ready = true;
+    mst_takeover_ready(s, server);
     return s->co->phase == MST_JOB_START ? members_maybe_start(s) : mst_recover_ready(s, server);
 }
 
@@ -421,13 +425,13 @@ static mst_status members_decide(mst_server *s, uint32_t worker)
                  "worker %" PRIu32 " was lost while it sent its gradient for step %" PRIu64
                  ", which some servers have applied and others lack",
                  worker, most);
-        mst_coordinator_roll_back(s, why);
+        if (!mst_takeover_realign(s, why))
+            mst_coordinator_roll_back(s, why);
         return MST_OK;
     }
     m->first_step = fewest + 1;
     mst_message gone = {.type = MST_PS_GONE, .flags = MST_GONE_DECIDED, .count = worker, .step = fewest};
-    for (uint32_t i = 1; i < s->options.n_servers; i++)
-        TRY(mst_unless_gone(mst_ps_send(s->net, s->servers[i], &gone)));
+    TRY(mst_roster_send(s, &gone, NULL));
     return mst_steps_decide(s, worker, fewest);
 }
 
@@ -435,7 +439,7 @@ static mst_status members_decide(mst_server *s, uint32_t worker)
 static void members_settle(mst_server *s, uint32_t worker)
 {
     mst_job_member *m = &s->co->members[worker];
-    if (!m->leaving || m->n_reports < s->options.n_servers - 1)
+    if (!m->leaving || m->n_reports < mst_roster_count(s) - 1)
         return;
     m->leaving = m->announced = false;
     mst_status st = mst_has_slots(s) ? members_decide(s, worker) : MST_OK;
@@ -509,9 +513,7 @@ static mst_status members_retract(mst_server *s, uint32_t worker)
     if (!m->announced)
         return MST_OK;
     m->leaving = true;
-    for (uint32_t i = 1; i < s->options.n_servers; i++)
-        if (s->servers[i] != MST_PEER_NONE)
-            TRY(mst_unless_gone(mst_ps_send(s->net, s->servers[i], &gone)));
+    TRY(mst_roster_send(s, &gone, NULL));
     members_settle(s, worker);
     return MST_OK;
 }
@@ -548,10 +550,18 @@ void mst_members_server_lost(mst_server *s, uint32_t server, const mst_net_loss 
         mst_warn("%s; waiting for server %" PRIu32 " again", why, server);
         return;
     }
+    if (mst_roster_lacks(s, server)) {
+        mst_takeover_lost(s, server, why);
+        return;
+    }
     s->hooks->event(
         s->hooks->arg,
         &(mst_server_event){.kind = MST_SERVER_DEATH, .role = MST_ROLE_SERVER, .index = server, .text = why});
-    if (mst_recover_can(s))
+    if (mst_takeover_can(s, server)) {
+        mst_status st = mst_takeover_begin(s, server, why);
+        if (st != MST_OK)
+            mst_server_fail(s, st);
+    } else if (mst_recover_can(s))
         mst_recover_begin(s, server, loss);
     else
         mst_coordinator_roll_back(s, why);

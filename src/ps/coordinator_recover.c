@@ -68,8 +68,8 @@ void mst_restore_sent(mst_server *s, uint32_t server)
 bool mst_recover_can(const mst_server *s)
 {
     const mst_coordinator *co = s->co;
-    return mst_heals(s) && s->options.recover_share && !mst_is_sync(s) && co->phase == MST_JOB_RUN &&
-           !co->cuts.saving && s->cut.number == s->cut.taken;
+    return mst_heals(s) && s->options.recover_share && !s->replica.on && !mst_is_sync(s) &&
+           co->phase == MST_JOB_RUN && !co->cuts.saving && s->cut.number == s->cut.taken;
 }
 
 bool mst_recover_under_way(const mst_server *s)

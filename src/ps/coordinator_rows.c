@@ -55,6 +55,10 @@ mst_status mst_rows_choose(mst_server *s, const json_t *join)
         co->rows.sharding = MST_SHARDING_LOCAL;
     else if (s->options.shard == MST_SHARD_STATIC || !random)
         co->rows.sharding = MST_SHARDING_STATIC;
+    if (s->options.replicas && mst_is_sync(s) && rows_streams(co))
+        return mst_fail(MST_EUSAGE,
+                        "--replicas 1 in --mode sync needs rows that all workers can read, but the "
+                        "training data is a stream; use --cache");
     bool known = co->rows.sharding == MST_SHARDING_SLICES || co->rows.sharding == MST_SHARDING_LEASES;
     if (known && rows <= 0)
         return mst_fail(MST_EINPUT, "the training data has no rows");
@@ -359,6 +363,16 @@ void mst_rows_closed(mst_server *s, uint64_t step)
     const mst_lease *p = rows_planned(co, step);
     mst_leases_done(co->rows.slices, 0, p->to - p->from);
     mst_leases_position(co->rows.slices, &co->progress.epoch, &co->progress.position);
+}
+
+mst_status mst_rows_return(mst_server *s, uint32_t worker)
+{
+    uint64_t rows;
+    if (s->co->rows.leases != NULL)
+        return mst_leases_return(s->co->rows.leases, worker, &rows);
+    if (rows_streams(s->co))
+        rows_refund(s, worker);
+    return MST_OK;
 }
 
 mst_status mst_rows_lost(mst_server *s, uint32_t worker)

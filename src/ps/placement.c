@@ -356,3 +356,45 @@ mst_status mst_placement_owned(const mst_placement *table, uint32_t server, mst_
     }
     return MST_OK;
 }
+
+bool mst_placement_owns(const mst_placement *table, uint32_t server, uint64_t first, uint64_t count)
+{
+    if (count == 0 || first >= table->size || count > table->size - first)
+        return false;
+    for (uint32_t p = placement_partition_of(table, first);
+         p < table->n_partitions && table->partitions[p].first < first + count; p++)
+        if (table->partitions[p].server != server)
+            return false;
+    return true;
+}
+
+/* ---- other owners ---- */
+
+mst_status mst_placement_copy(const mst_placement *from, mst_placement *out)
+{
+    *out = *from;
+    out->key_starts = NULL;
+    out->partitions = mst_calloc(from->n_partitions, sizeof *out->partitions);
+    if (from->width != 0)
+        out->key_starts = mst_calloc(from->n_servers + 1, sizeof *out->key_starts);
+    if (out->partitions == NULL || (from->width != 0 && out->key_starts == NULL)) {
+        mst_placement_fini(out);
+        return mst_fail_memory();
+    }
+    memcpy(out->partitions, from->partitions, from->n_partitions * sizeof *out->partitions);
+    if (from->width != 0)
+        memcpy(out->key_starts, from->key_starts, (from->n_servers + 1) * sizeof *out->key_starts);
+    return MST_OK;
+}
+
+void mst_placement_move(mst_placement *table, uint32_t from, uint32_t to)
+{
+    table->version++;
+    for (uint32_t i = 0; i < table->n_partitions; i++)
+        if (table->partitions[i].server == from)
+            table->partitions[i].server = to;
+    if (table->width != 0 && to > from)
+        table->key_starts[to] = table->key_starts[from];
+    else if (table->width != 0)
+        table->key_starts[from] = table->key_starts[from + 1];
+}

@@ -59,5 +59,11 @@ typedef struct mst_owned {
     uint64_t floats; /* their sum */
 } mst_owned;
 mst_status mst_placement_owned(const mst_placement *table, uint32_t server, mst_owned *out);
+/* Whether floats [first, first + count) lie in the vector and all belong to the server. */
+bool mst_placement_owns(const mst_placement *table, uint32_t server, uint64_t first, uint64_t count);
+
+mst_status mst_placement_copy(const mst_placement *from, mst_placement *out);
+/* The floats of `from` go to `to`, a server next to it. */
+void mst_placement_move(mst_placement *table, uint32_t from, uint32_t to);
 
 #endif

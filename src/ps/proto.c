@@ -48,6 +48,12 @@ static const char *const type_names[] = {
     [MST_PS_WEIGHTS - MST_NET_TYPES] = "WEIGHTS",
     [MST_PS_MEMBER - MST_NET_TYPES] = "MEMBER",
     [MST_PS_TAKE - MST_NET_TYPES] = "TAKE",
+    [MST_PS_COPY - MST_NET_TYPES] = "COPY",
+    [MST_PS_PIECE - MST_NET_TYPES] = "PIECE",
+    [MST_PS_DELTA - MST_NET_TYPES] = "DELTA",
+    [MST_PS_COPIED - MST_NET_TYPES] = "COPIED",
+    [MST_PS_APPLIED - MST_NET_TYPES] = "APPLIED",
+    [MST_PS_ROSTER - MST_NET_TYPES] = "ROSTER",
 };
 
 const char *mst_ps_type_name(uint16_t type)
@@ -201,6 +207,12 @@ mst_extent mst_step_range_decode(const uint8_t *in)
     return (mst_extent){.first = proto_get64(in), .count = proto_get64(in + 8)};
 }
 
+void mst_step_range_encode(const mst_extent *range, uint8_t *out)
+{
+    proto_put64(out, range->first);
+    proto_put64(out + 8, range->count);
+}
+
 size_t mst_step_list_bound(const mst_key_list *list)
 {
     return (size_t)list->n_ranges * MST_RANGE_SIZE + mst_key_pack_bound(list->n_keys);
@@ -209,15 +221,37 @@ size_t mst_step_list_bound(const mst_key_list *list)
 size_t mst_step_list_encode(const mst_key_list *list, mst_step_head *head, uint8_t *out)
 {
     uint8_t *at = out;
-    for (uint32_t i = 0; i < list->n_ranges; i++, at += MST_RANGE_SIZE) {
-        proto_put64(at, list->ranges[i].first);
-        proto_put64(at + 8, list->ranges[i].count);
-    }
+    for (uint32_t i = 0; i < list->n_ranges; i++, at += MST_RANGE_SIZE)
+        mst_step_range_encode(&list->ranges[i], at);
     size_t packed = mst_key_pack(list->keys, list->n_keys, at);
     head->pull_ranges = list->n_ranges;
     head->pull_keys = list->n_keys;
     head->packed_bytes = (uint32_t)packed;
     return (size_t)(at - out) + packed;
+}
+
+/* ---- deltas ---- */
+
+void mst_delta_head_encode(const mst_delta_head *head, uint8_t *out)
+{
+    proto_put32(out, head->n_ranges);
+    proto_put32(out + 4, head->n_keys);
+    proto_put32(out + 8, head->packed_bytes);
+    proto_put32(out + 12, 0);
+}
+
+mst_status mst_delta_head_decode(const uint8_t *in, uint64_t size, mst_delta_head *out)
+{
+    if (size < MST_DELTA_HEAD)
+        return mst_fail(MST_EPEER, "a DELTA of %" PRIu64 " bytes; its head alone has %d", size,
+                        MST_DELTA_HEAD);
+    *out = (mst_delta_head){
+        .n_ranges = proto_get32(in), .n_keys = proto_get32(in + 4), .packed_bytes = proto_get32(in + 8)};
+    if (proto_get32(in + 12) != 0 || mst_delta_list_size(out) > size)
+        return mst_fail(MST_EPEER,
+                        "a DELTA of %" PRIu64 " bytes with %" PRIu32 " ranges and %" PRIu32 " bytes of keys",
+                        size, out->n_ranges, out->packed_bytes);
+    return MST_OK;
 }
 
 /* ---- JSON ---- */

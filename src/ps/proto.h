@@ -69,6 +69,18 @@ typedef enum mst_ps_type {
                       answers of all servers */
     MST_PS_TAKE,   /* coordinator to worker: no process has taken the slot of the lost worker m.count; this
                       process runs that worker too */
+    /* ---- copies of weights on a partner server (--replicas) ---- */
+    MST_PS_COPY,  /* server to its partner, and to the coordinator: flags MST_COPY_*; count: the roster; step:
+                     steps applied */
+    MST_PS_PIECE, /* server to its partner: floats of a copy; step: first float; count: 0 weights, s + 1
+                     optimizer slot s; request: floats; body: fp32; flags MST_FLOATS_ZERO */
+    MST_PS_DELTA, /* server to its partner: new values of floats after step m.step; request: number of the
+                     delta; count: the roster */
+    MST_PS_COPIED,  /* the answer: deltas up to number m.request are copied; count: the roster */
+    MST_PS_APPLIED, /* sync: server to coordinator: step m.step is applied, and the partner's copy has it;
+                       count: the roster */
+    MST_PS_ROSTER, /* coordinator to server: JSON {"roster", "table", "steps", "cut", "copied"}: the table and
+                    the step from which all servers continue; READY answers, with the roster */
 } mst_ps_type;
 const char *mst_ps_type_name(uint16_t type);
 
@@ -102,7 +114,13 @@ const char *mst_ps_type_name(uint16_t type);
 #define MST_STOP_NOW 1u /* requests in flight are not answered */
 /* Flags of READY. */
 #define MST_READY_EVAL_LIST 1u /* the server has the evaluation list of worker m.count */
-/* Flags of FLOATS. */
+#define MST_READY_ROSTER    2u /* the server has taken roster m.count */
+/* Flags of COPY. */
+#define MST_COPY_WANTED 1u /* to the partner: send a copy of your floats */
+#define MST_COPY_BEGIN  2u /* to the partner: the pieces of a copy follow, with deltas between them */
+#define MST_COPY_END    4u /* to the partner: it is complete */
+#define MST_COPY_HERE   8u /* to the coordinator: a copy of the partner's floats is complete here */
+/* Flags of FLOATS and PIECE. */
 #define MST_FLOATS_ZERO 1u /* no body: m.request floats are zero */
 /* Flags of SAVED. */
 #define MST_SAVED_FAILED 1u /* the server could not copy its floats: the checkpoint is to be discarded */
@@ -160,6 +178,22 @@ mst_status mst_step_head_decode(const mst_message *m, const uint8_t *body, mst_s
 size_t mst_step_list_bound(const mst_key_list *list);
 mst_extent mst_step_range_decode(const uint8_t *in);
 size_t mst_step_list_encode(const mst_key_list *list, mst_step_head *head, uint8_t *out);
+
+/* The body of a DELTA: head, ranges, packed keys, zeros up to a multiple of 4, then the values of all floats,
+ * ranges first: the weights, then every optimizer slot. */
+#define MST_DELTA_HEAD 16
+typedef struct mst_delta_head {
+    uint32_t n_ranges, n_keys, packed_bytes;
+} mst_delta_head;
+void mst_delta_head_encode(const mst_delta_head *head, uint8_t *out);
+/* Checks that the list fits `size` bytes. */
+mst_status mst_delta_head_decode(const uint8_t *in, uint64_t size, mst_delta_head *out);
+static inline uint64_t mst_delta_list_size(const mst_delta_head *head)
+{
+    return MST_DELTA_HEAD + (uint64_t)head->n_ranges * MST_RANGE_SIZE +
+           ((uint64_t)head->packed_bytes + 3) / 4 * 4;
+}
+void mst_step_range_encode(const mst_extent *range, uint8_t *out);
 
 /* A JSON body of at most MST_PS_JSON_MAX bytes; the message names the type. New reference. A body that is
  * not JSON is MST_EPEER. */

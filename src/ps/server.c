@@ -76,11 +76,13 @@ static mst_status server_take_from_coordinator(mst_server *s, const mst_message 
     switch (m->type) {
     case MST_PS_JOB:
     case MST_PS_SETUP:
+    case MST_PS_ROSTER:
     case MST_PS_END:
         TRY(mst_ps_json(m, body, &json));
-        st = m->type == MST_PS_JOB     ? mst_server_setup_job(s, json)
-             : m->type == MST_PS_SETUP ? mst_server_setup_model(s, json)
-                                       : server_take_end(s, json);
+        st = m->type == MST_PS_JOB      ? mst_server_setup_job(s, json)
+             : m->type == MST_PS_SETUP  ? mst_server_setup_model(s, json)
+             : m->type == MST_PS_ROSTER ? mst_replica_take_roster(s, json)
+                                        : server_take_end(s, json);
         json_decref(json);
         return st;
     case MST_PS_FLOATS:
@@ -132,6 +134,9 @@ static uint64_t server_most_bytes(const mst_server *s, bool worker, uint16_t typ
     case MST_PS_STEP:
     case MST_PS_EVAL_LIST:
         return worker && s->store != NULL ? s->max_step_body : 0;
+    case MST_PS_PIECE:
+    case MST_PS_DELTA:
+        return worker ? 0 : mst_replica_most_bytes(s, type);
     case MST_PS_JOIN:
         return MST_PS_JOIN_MAX;
     case MST_PS_REPORT:
@@ -219,7 +224,9 @@ static mst_status server_take_message(mst_server *s, uint32_t peer, const mst_me
             p->staged = (mst_staged){0};
         st = mst_steps_take(s, worker, m, body, staged);
     } else {
-        if (s->index != 0 && server == 0)
+        if (mst_replica_takes(s, server, m->type))
+            st = mst_replica_message(s, m, data);
+        else if (s->index != 0 && server == 0)
             st = server_take_from_coordinator(s, m, data);
         else if (worker != UINT32_MAX && server_is_from_worker(m->type))
             st = server_take_from_worker(s, worker, m, data);
@@ -267,7 +274,9 @@ static void server_on_sent(void *arg, uint32_t peer, void *token)
     mst_body *body = token;
     uint32_t restores = body->restores;
     mst_body_returned(&s->bodies, peer, body);
-    if (restores > 0 && s->co != NULL)
+    if (restores == MST_BODY_COPY)
+        mst_replica_sent(s);
+    else if (restores > 0 && s->co != NULL)
         mst_restore_sent(s, restores - 1);
 }
 
@@ -289,6 +298,7 @@ static void server_fini(mst_server *s)
     mst_checkpoint_stream_fini(s);
     mst_server_peers_fini(s);
     mst_steps_fini(s);
+    mst_replica_fini(s);
     mst_store_destroy(s->store);
     mst_placement_fini(&s->table);
     mst_free(s->owned.extents);
@@ -336,6 +346,7 @@ static mst_status server_init(mst_server *s, const mst_server_options *o, const 
         s->servers[i] = MST_PEER_NONE;
     for (uint32_t w = 0; w < o->n_workers; w++)
         s->workers[w].peer = MST_PEER_NONE;
+    mst_replica_init(s);
     if (s->index == 0)
         TRY(mst_coordinator_init(s));
     TRY(mst_net_new(o->engine, &o->net, &server_events, s, &s->net));
@@ -366,6 +377,7 @@ mst_status mst_server_run(const mst_server_options *options, const mst_server_ho
         mst_body_pool_trim(&s->bodies, mst_now_ns());
         mst_server_end_drains(s);
         mst_cut_check_markers(s);
+        mst_replica_tick(s);
         if (st == MST_OK && !s->over && s->co != NULL)
             st = mst_coordinator_tick(s);
         else if (st == MST_OK && !s->over)

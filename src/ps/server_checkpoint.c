@@ -130,8 +130,15 @@ void mst_checkpoint_stream_sent(mst_server *s)
 {
     s->checkpoint.in_flight--;
     mst_status st = checkpoint_send_pieces(s);
+    if (st == MST_OK)
+        st = mst_replica_roster_ready(s);
     if (st != MST_OK)
         mst_server_fail(s, st);
+}
+
+void mst_checkpoint_stream_abandon(mst_server *s)
+{
+    s->checkpoint.next.slot = s->model.params->n_slots + 1;
 }
 
 /* Writes the coordinator's own floats into its files. */

@@ -21,6 +21,8 @@ typedef struct mst_checkpoint_stream {
 mst_status mst_checkpoint_stream_begin(mst_server *s, uint32_t cut);
 /* A piece has left. */
 void mst_checkpoint_stream_sent(mst_server *s);
+/* No further piece leaves. */
+void mst_checkpoint_stream_abandon(mst_server *s);
 void mst_checkpoint_stream_fini(mst_server *s);
 
 #endif

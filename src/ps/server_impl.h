@@ -7,12 +7,14 @@
  *   server_cut          one version of the weights over all servers
  *   server_checkpoint   a server's floats for a checkpoint
  *   server_records      records of processes
+ *   replica             copies of weights on a partner server
  *   coordinator*        server 0's decisions (coordinator.h) */
 #ifndef MST_PS_SERVER_IMPL_H
 #define MST_PS_SERVER_IMPL_H
 
 #include "ps/coordinator.h"
 #include "ps/pass.h"
+#include "ps/replica.h"
 #include "ps/server.h"
 #include "ps/server_answers.h"
 #include "ps/server_checkpoint.h"
@@ -20,6 +22,7 @@
 #include "ps/server_records.h"
 #include "ps/server_setup.h"
 #include "ps/server_steps.h"
+#include "ps/takeover.h"
 
 struct mst_server {
     mst_server_options options;
@@ -30,7 +33,7 @@ struct mst_server {
     mst_body *reply; /* for answers that leave at once */
     mst_peer_table peers;
     char pass_key[MST_PASS_KEY]; /* the coordinator makes it; the others receive it in SETUP */
-    uint32_t *servers;           /* peers: all on the coordinator, only [0] on the others */
+    uint32_t *servers;           /* peers: all on the coordinator, [0] and the partner's on the others */
     mst_server_worker *workers;
     mst_coordinator *co; /* server 0 */
     mst_server_model model;
@@ -43,6 +46,7 @@ struct mst_server {
     mst_server_cut cut;
     mst_checkpoint_stream checkpoint;
     mst_server_records records;
+    mst_replica replica;
     bool over;
     mst_error end; /* code MST_OK: a good end */
 };

@@ -32,6 +32,15 @@ uint32_t mst_server_peer_index(const mst_server *s, uint32_t peer, mst_peer_kind
     return p != NULL && p->kind == kind ? p->index : UINT32_MAX;
 }
 
+/* The coordinator has lost another server. */
+static void peers_lose_server(mst_server *s, uint32_t server, const mst_net_loss *why)
+{
+    s->servers[server] = MST_PEER_NONE;
+    if (s->replica.on && server == s->replica.partner)
+        mst_replica_down(s);
+    mst_members_server_lost(s, server, why);
+}
+
 /* A server connects whose predecessor is not reported as lost yet. */
 static void peers_replace_server(mst_server *s, uint32_t server)
 {
@@ -44,8 +53,22 @@ static void peers_replace_server(mst_server *s, uint32_t server)
     snprintf(why.error.text, sizeof why.error.text, "%s has connected again", name);
     mst_net_drop(s->net, before, "this server has connected again");
     mst_server_peer_forget(s, before);
-    s->servers[server] = MST_PEER_NONE;
-    mst_members_server_lost(s, server, &why);
+    peers_lose_server(s, server, &why);
+}
+
+/* The partner of a server that is not 0, whichever of them has connected. */
+static mst_status peers_accept_partner(mst_server *s, uint32_t peer, uint32_t partner)
+{
+    uint32_t before = s->servers[partner];
+    if (before != MST_PEER_NONE && before != peer) {
+        mst_net_drop(s->net, before, "this server was started again");
+        mst_server_peer_forget(s, before);
+        mst_replica_down(s);
+    }
+    TRY(mst_peer_table_add(&s->peers, peer, MST_PEER_SERVER, partner));
+    s->servers[partner] = peer;
+    mst_replica_up(s);
+    return MST_OK;
 }
 
 static mst_status peers_accept(mst_server *s, uint32_t peer, const mst_identity *who)
@@ -59,6 +82,8 @@ static mst_status peers_accept(mst_server *s, uint32_t peer, const mst_identity 
                         "%s %" PRIu32 " is not in the cluster of this server, which has %" PRIu32
                         " %ss (0 to %" PRIu32 ")",
                         mst_role_name(who->role), who->index, n, mst_role_name(who->role), n - 1);
+    if (!worker && s->index != 0 && s->replica.on && who->index == s->replica.partner && who->index != 0)
+        return peers_accept_partner(s, peer, who->index);
     if (!worker && (s->index != 0 || who->index == 0)) {
         if (who->index == 0 && peer == s->servers[0]) { /* the coordinator, which this server connected to */
             s->setup.up = true;
@@ -91,6 +116,8 @@ static mst_status peers_accept(mst_server *s, uint32_t peer, const mst_identity 
     mst_status st = s->index == 0 ? mst_members_up(s, peer) : MST_OK;
     if (st != MST_OK)
         *place = MST_PEER_NONE;
+    else if (!worker && s->replica.on && who->index == s->replica.partner)
+        mst_replica_up(s);
     return st;
 }
 
@@ -226,8 +253,26 @@ void mst_server_expel_server(mst_server *s, uint32_t server, const char *why)
     snprintf(why_lost.error.text, sizeof why_lost.error.text, "%s was refused: %.800s", name, why);
     mst_net_drop(s->net, peer, why);
     mst_server_peer_forget(s, peer);
-    s->servers[server] = MST_PEER_NONE;
-    mst_members_server_lost(s, server, &why_lost);
+    peers_lose_server(s, server, &why_lost);
+}
+
+void mst_server_reset_workers(mst_server *s, const char *why)
+{
+    mst_error again = {.code = MST_EAGAIN};
+    snprintf(again.text, sizeof again.text, "%s", why);
+    mst_steps_reset(s);
+    for (uint32_t i = 0; i < s->options.n_workers; i++) {
+        mst_server_worker *w = &s->workers[i];
+        uint32_t peer = w->peer;
+        uint64_t pushes = w->pushes;
+        *w = (mst_server_worker){.peer = MST_PEER_NONE, .pushes = pushes};
+        if (peer == MST_PEER_NONE)
+            continue;
+        if (s->co != NULL)
+            (void)mst_ps_send_error(s->net, peer, MST_PS_END, &again);
+        mst_net_drop(s->net, peer, why);
+        mst_server_peer_forget(s, peer);
+    }
 }
 
 void mst_server_drain(mst_server *s, uint32_t worker)
@@ -282,9 +327,14 @@ void mst_server_peer_down(void *arg, uint32_t peer, const mst_net_loss *loss)
                               why->text,
                               loss->reason == MST_NET_STOPPED ? "this server's weights" : "its coordinator")
                    : mst_error_restore(why));
+    } else if (s->co == NULL && s->replica.on && s->servers[s->replica.partner] == peer) {
+        s->servers[s->replica.partner] = MST_PEER_NONE;
+        mst_replica_down(s);
+        mst_status st = mst_replica_connect(s);
+        if (st != MST_OK)
+            mst_server_fail(s, st);
     } else if (server != UINT32_MAX && s->servers[server] == peer) {
-        s->servers[server] = MST_PEER_NONE;
-        mst_members_server_lost(s, server, loss);
+        peers_lose_server(s, server, loss);
     }
 }
 

@@ -30,6 +30,8 @@ void mst_server_end_faulty(mst_server *s, uint32_t peer, const char *why);
 void mst_server_admit(mst_server *s, uint32_t worker);
 /* Other servers: reports to the coordinator that a member is gone, once. why: of MST_GONE_FAULT. */
 void mst_server_report_gone(mst_server *s, uint32_t worker, uint32_t flags, const char *why);
+/* Forgets all workers and their pushes; they join again, because of `why`. */
+void mst_server_reset_workers(mst_server *s, const char *why);
 /* sync: the worker is lost elsewhere. Reads its connection until it ends, for a moment at most, so that
  * pushes that were sent to all servers count on all. */
 void mst_server_drain(mst_server *s, uint32_t worker);

@@ -109,6 +109,9 @@ mst_phase mst_server_phase_of(uint16_t type)
     case MST_PS_GRADIENT:
     case MST_PS_CLOSE:
     case MST_PS_GONE:
+    case MST_PS_DELTA:
+    case MST_PS_COPIED:
+    case MST_PS_APPLIED:
         return MST_PHASE_APPLY;
     case MST_PS_CUT:
     case MST_PS_MARKER:

@@ -32,6 +32,8 @@ mst_status mst_server_setup_job(mst_server *s, const json_t *json)
 {
     const mst_server_kept *kept = s->options.kept;
     TRY(s->hooks->adopt(s->hooks->arg, json, &s->options));
+    mst_replica_init(s);
+    TRY(mst_replica_connect(s));
     json_t *join = json_copy(s->options.join);
     if (join != NULL && kept->key[0] != '\0')
         json_object_set_new(
@@ -43,19 +45,21 @@ mst_status mst_server_setup_job(mst_server *s, const json_t *json)
 
 static mst_status setup_send_ready(mst_server *s)
 {
-    return mst_unless_gone(mst_ps_send(s->net, s->servers[0], &(mst_message){.type = MST_PS_READY}));
+    TRY(mst_unless_gone(mst_ps_send(s->net, s->servers[0], &(mst_message){.type = MST_PS_READY})));
+    return mst_replica_begin(s);
 }
 
 mst_status mst_server_setup_model(mst_server *s, const json_t *json)
 {
-    json_int_t steps = 0, restore = 0;
+    json_int_t steps = 0, restore = 0, roster = 0;
     int keep = 0;
     json_t *model, *table;
     const char *key;
     mst_server_start start = {0};
     if (s->store != NULL ||
-        json_unpack((json_t *)json, "{s:o, s:o, s:I, s:I, s:b, s:s}", "model", &model, "table", &table,
-                    "steps", &steps, "restore", &restore, "keep", &keep, "pass_key", &key) != 0 ||
+        json_unpack((json_t *)json, "{s:o, s:o, s:I, s:I, s:I, s:b, s:s}", "model", &model, "table", &table,
+                    "steps", &steps, "roster", &roster, "restore", &restore, "keep", &keep, "pass_key",
+                    &key) != 0 ||
         strlen(key) >= sizeof s->pass_key || (keep && strcmp(key, s->options.kept->key) != 0))
         return mst_fail(MST_EPEER, "server 0 sent an invalid SETUP");
     if (keep)
@@ -71,6 +75,7 @@ mst_status mst_server_setup_model(mst_server *s, const json_t *json)
                         s->table.size, s->model.params->size);
     TRY(mst_server_make_store(s));
     s->steps.applied = (uint64_t)steps;
+    s->replica.roster = (uint32_t)roster;
     mst_observe_set_first_step(s->options.observe, s->steps.applied);
     s->setup.expected = restore ? s->owned.floats * (1 + s->model.params->n_slots) : 0;
     s->setup.ready = s->setup.expected == 0;

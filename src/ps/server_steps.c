@@ -20,7 +20,7 @@ static mst_status steps_apply_and_send(mst_server *s, const mst_store_request *c
         s->workers[requests[i]->worker].answered = 0;
         first = first == NULL && mst_answer_in_parts(requests[i]) ? requests[i] : first;
     }
-    if (first == NULL)
+    if (first == NULL || s->replica.on) /* answers leave after the copy */
         return mst_store_apply(s->store, requests, n, u);
     for (uint64_t from = 0, done = first->head.part_floats; from != UINT64_MAX;
          done += first->head.part_floats) {
@@ -84,6 +84,23 @@ static mst_status steps_push_in_parts(mst_server *s, uint32_t worker, const mst_
     return mst_answer_rest(s, worker, r, 0);
 }
 
+/* With copies: the answer leaves when the partner has copied the push. */
+static mst_status steps_push_copied(mst_server *s, uint32_t worker, const mst_store_request *r)
+{
+    mst_server_worker *w = &s->workers[worker];
+    mst_update u = steps_update_of(s);
+    if (w->n_deferred == MST_LISTS)
+        return mst_fail(MST_EPEER, "more than %d requests in flight", MST_LISTS);
+    TRY(mst_replica_before(s, &r, 1));
+    TRY(mst_store_apply(s->store, &r, 1, &u));
+    TRY(mst_replica_after(s));
+    w->deltas[w->n_deferred] = s->replica.n_sent;
+    w->deferred[w->n_deferred++] = *r;
+    if (s->co != NULL)
+        TRY(mst_pace_applied(s, s->steps.applied, &r, 1));
+    return mst_steps_release_deferred(s);
+}
+
 static mst_status steps_push_now(mst_server *s, uint32_t worker, const mst_store_request *r)
 {
     mst_server_worker *w = &s->workers[worker];
@@ -91,6 +108,8 @@ static mst_status steps_push_now(mst_server *s, uint32_t worker, const mst_store
     w->pushes++;
     steps_advance_to(s, s->steps.applied + 1);
     mst_span_steps(1, r->head.rows);
+    if (s->replica.on)
+        return steps_push_copied(s, worker, r);
     if (mst_answer_in_parts(r) && s->options.mode == MST_MODE_ASYNC)
         return steps_push_in_parts(s, worker, r);
     if (size > MST_ANSWER_SMALL && s->options.mode == MST_MODE_ASYNC)
@@ -102,6 +121,7 @@ static mst_status steps_push_now(mst_server *s, uint32_t worker, const mst_store
     if (s->co != NULL && mst_pace_ahead(s, worker)) {
         if (w->n_deferred == MST_LISTS)
             return mst_fail(MST_EPEER, "more than %d requests in flight", MST_LISTS);
+        w->deltas[w->n_deferred] = 0;
         w->deferred[w->n_deferred++] = *r;
         return MST_OK;
     }
@@ -111,15 +131,18 @@ static mst_status steps_push_now(mst_server *s, uint32_t worker, const mst_store
 
 mst_status mst_steps_release_deferred(mst_server *s)
 {
-    if (s->options.mode != MST_MODE_SSP)
+    if (s->options.mode != MST_MODE_SSP && !s->replica.on)
         return MST_OK;
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         mst_server_worker *w = &s->workers[i];
-        if (w->n_deferred == 0 || mst_pace_ahead(s, i))
+        uint32_t n = 0;
+        if (w->n_deferred == 0 || (s->co != NULL && mst_pace_ahead(s, i)))
             continue;
-        for (uint32_t k = 0; k < w->n_deferred; k++)
-            TRY(mst_answer(s, i, &w->deferred[k], 0));
-        w->n_deferred = 0;
+        while (n < w->n_deferred && !mst_replica_waits_for(&s->replica, w->deltas[n]))
+            TRY(mst_answer(s, i, &w->deferred[n++], 0));
+        w->n_deferred -= n;
+        memmove(w->deferred, w->deferred + n, w->n_deferred * sizeof *w->deferred);
+        memmove(w->deltas, w->deltas + n, w->n_deferred * sizeof *w->deltas);
     }
     return MST_OK;
 }
@@ -129,7 +152,7 @@ mst_status mst_steps_release_deferred(mst_server *s)
 static void steps_settle(mst_server *s, uint32_t worker)
 {
     mst_server_worker *w = &s->workers[worker];
-    w->pending = w->orphan = false;
+    w->pending = w->orphan = w->applied = false;
     mst_body_release(&s->bodies, w->body);
     mst_body_release(&s->bodies, w->values);
     w->body = w->values = NULL;
@@ -171,8 +194,7 @@ static mst_status steps_close_with_quorum(mst_server *s, uint64_t step)
         return MST_OK;
     mst_message m = {.type = MST_PS_CLOSE, .step = step};
     mst_piece piece = {close.workers, sizeof close.workers};
-    for (uint32_t i = 1; i < s->options.n_servers; i++)
-        TRY(mst_unless_gone(mst_net_send(s->net, s->servers[i], &m, &piece, 1, NULL)));
+    TRY(mst_roster_send(s, &m, &piece));
     return steps_add_close(s, &close);
 }
 
@@ -221,35 +243,61 @@ static bool steps_decided_here(mst_server *s, uint64_t step, mst_step_close *clo
     return true;
 }
 
+/* Answers the pushes of the last step. */
+static mst_status steps_answer(mst_server *s)
+{
+    uint64_t step = s->steps.applied;
+    s->steps.unanswered = false;
+    TRY(mst_replica_report(s, step));
+    for (uint32_t i = s->options.n_workers;
+         i-- > 0;) { /* worker 0 last: it is often on the host of server 0 */
+        if (!s->workers[i].applied)
+            continue;
+        s->workers[i].applied = false;
+        if (!s->workers[i].orphan)
+            TRY(mst_answer_rest(s, i, &s->workers[i].request, 0));
+        steps_settle(s, i);
+    }
+    TRY(mst_steps_release_held(s));
+    return steps_drop_late(s, step, NULL);
+}
+
+mst_status mst_steps_copied(mst_server *s)
+{
+    if (!mst_is_sync(s))
+        return mst_steps_release_deferred(s);
+    if (!s->steps.unanswered || mst_replica_waits(&s->replica))
+        return MST_OK;
+    TRY(steps_answer(s));
+    return mst_steps_try_close(s);
+}
+
 static mst_status steps_close_step(mst_server *s, uint64_t step, const uint64_t *workers)
 {
     const mst_store_request *requests[MST_WORKER_MAX];
-    uint32_t who[MST_WORKER_MAX], n = 0;
+    uint32_t n = 0;
     mst_span_step(step);
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         mst_server_worker *w = &s->workers[i];
         if ((workers != NULL && !mst_bit(workers, i)) || !mst_steps_waits_for(w, step))
             continue;
-        requests[n] = &w->request;
-        who[n++] = i;
+        requests[n++] = &w->request;
+        w->applied = true;
         steps_trace_push(s, i, step);
         mst_span_steps(0, w->request.head.rows);
         s->steps.set_hash = (s->steps.set_hash ^ step * 1031 ^ i) * 0x9e3779b97f4a7c15ull;
     }
+    TRY(mst_replica_before(s, requests, n));
     steps_advance_to(s, step);
     mst_span_steps(1, 0);
     mst_update u = steps_update_of(s);
     TRY(steps_apply_and_send(s, requests, n, &u));
+    TRY(mst_replica_after(s));
+    s->steps.unanswered = true;
     if (s->co != NULL)
         TRY(mst_pace_applied(s, step, requests, n));
     TRY(mst_cut_try(s));
-    for (uint32_t i = n; i-- > 0;) { /* worker 0 last: it is often on the host of server 0 */
-        if (!s->workers[who[i]].orphan)
-            TRY(mst_answer_rest(s, who[i], &s->workers[who[i]].request, 0));
-        steps_settle(s, who[i]);
-    }
-    TRY(mst_steps_release_held(s));
-    return steps_drop_late(s, step, NULL);
+    return mst_replica_waits(&s->replica) ? MST_OK : steps_answer(s);
 }
 
 /* sync on streams: if no worker has rows left, the next epoch begins. */
@@ -283,12 +331,12 @@ mst_status mst_steps_try_close(mst_server *s)
         uint64_t step = s->steps.applied + 1;
         mst_step_close close;
         bool any = false;
-        if (mst_cut_awaited(s))
+        if (mst_cut_awaited(s) || s->steps.unanswered)
             return MST_OK;
         for (uint32_t i = 0; i < s->options.n_workers; i++)
             any |= mst_steps_waits_for(&s->workers[i], step);
         if (!mst_has_quorum(s)) {
-            if (!any || !steps_all_here(s, step))
+            if (!any || !steps_all_here(s, step) || (s->co != NULL && !mst_takeover_may_apply(s, step)))
                 break;
             TRY(steps_close_step(s, step, NULL));
             continue;
@@ -517,6 +565,19 @@ mst_status mst_steps_decide(mst_server *s, uint32_t worker, uint64_t step)
     if (!w->pending)
         mst_store_forget(s->store, worker);
     return mst_steps_try_close(s);
+}
+
+void mst_steps_reset(mst_server *s)
+{
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        steps_settle(s, w);
+    while (s->steps.held != NULL) {
+        mst_held_step *held = s->steps.held;
+        s->steps.held = held->next;
+        steps_drop_held(s, held);
+    }
+    s->steps.held_tail = &s->steps.held;
+    s->steps.unanswered = false;
 }
 
 void mst_steps_fini(mst_server *s)

@@ -34,6 +34,7 @@ typedef struct mst_server_worker {
     bool pending;
     uint64_t label; /* its step */
     bool orphan;    /* its process is gone: it is not answered */
+    bool applied;   /* it is part of the last step, and not answered */
     mst_store_request request;
     mst_body *body, *values; /* values: of a push that arrived in parts, or NULL */
     uint64_t answered;       /* floats of the answer that have left as parts */
@@ -41,7 +42,8 @@ typedef struct mst_server_worker {
     /* asynchronous */
     uint32_t n_held; /* of mst_server_steps.held */
     uint64_t pushes; /* ssp: raised to those of the slowest worker when this one (re)joins */
-    mst_store_request deferred[MST_LISTS]; /* ssp: pulls whose answers are held back */
+    mst_store_request deferred[MST_LISTS]; /* pulls whose answers are held back: ssp, or until */
+    uint32_t deltas[MST_LISTS];            /* the partner has copied the delta of their push */
     uint32_t n_deferred;
 } mst_server_worker;
 
@@ -63,6 +65,7 @@ typedef struct mst_step_close {
 
 typedef struct mst_server_steps {
     uint64_t applied;
+    bool unanswered;        /* sync: the last step is applied, and its pushes are not answered */
     mst_step_close *closes; /* decisions that are not carried out yet */
     size_t n_closes, close_capacity;
     mst_held_step *held, **held_tail;
@@ -96,7 +99,9 @@ mst_status mst_steps_part_body(mst_server *s, uint32_t peer, const mst_message *
 mst_status mst_steps_close(mst_server *s, const mst_message *m, const uint64_t *workers);
 /* sync: closes the steps that can be closed. */
 mst_status mst_steps_try_close(mst_server *s);
-/* ssp on the coordinator: answers the workers that are not ahead any more. */
+/* The partner has copied deltas, or has no copy: answers the pushes that waited for it. */
+mst_status mst_steps_copied(mst_server *s);
+/* Answers the pushes of workers that are not ahead any more (ssp), and whose delta is copied. */
 mst_status mst_steps_release_deferred(mst_server *s);
 /* async: a cut is taken; takes the steps that were held for it. */
 mst_status mst_steps_release_held(mst_server *s);
@@ -104,6 +109,8 @@ mst_status mst_steps_release_held(mst_server *s);
 void mst_steps_forget(mst_server *s, uint32_t worker);
 /* Slots: the lost worker's pushes up to `step` count; one that waits for a later step is discarded. */
 mst_status mst_steps_decide(mst_server *s, uint32_t worker, uint64_t step);
+/* Forgets all pushes and requests. */
+void mst_steps_reset(mst_server *s);
 void mst_steps_fini(mst_server *s);
 
 #endif

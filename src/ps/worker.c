@@ -56,7 +56,7 @@ static mst_status worker_wait_start(mst_worker *self, bool (*done)(const mst_wor
 
 static bool worker_has_job(const mst_worker *self)
 {
-    return self->link.n_up == self->link.n_servers && self->job_json != NULL;
+    return self->job_json != NULL && mst_worker_link_whole(&self->link);
 }
 
 static bool worker_has_welcome(const mst_worker *self)

@@ -143,7 +143,8 @@ static mst_status eval_send_list(mst_worker_eval *self)
         return mst_fail_memory();
     for (uint32_t s = 0; s < n; s++) {
         mst_placement_share(self->table, &self->list, s, &self->shares[s], &self->first_keys[s]);
-        TRY(eval_send_share(self, s, &self->shares[s]));
+        if (!self->link->absent[s])
+            TRY(eval_send_share(self, s, &self->shares[s]));
     }
     self->opened = true;
     return MST_OK;
@@ -219,7 +220,9 @@ static mst_status eval_find_cut(mst_worker_eval *self, uint32_t number, uint32_t
     if (cut == NULL)
         return mst_fail_memory();
     cut->cut = number;
-    cut->n_missing = self->link->n_servers;
+    cut->n_missing = 0;
+    for (uint32_t s = 0; s < self->link->n_servers; s++)
+        cut->n_missing += !self->link->absent[s];
     cut->here = mst_calloc(self->link->n_servers, sizeof *cut->here);
     cut->values = mst_alloc_lines((self->floats + 16) * sizeof *cut->values);
     if (cut->here == NULL || cut->values == NULL) {

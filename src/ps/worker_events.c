@@ -31,7 +31,6 @@ static void worker_on_up(void *arg, uint32_t peer, const mst_identity *who)
         return;
     }
     link->up[s] = true;
-    link->n_up++;
 }
 
 /* Whether this worker may join the job again after the loss of a connection. If its own fault was the reason,
@@ -70,7 +69,6 @@ static void worker_on_down(void *arg, uint32_t peer, const mst_net_loss *loss)
         mst_client_down(self->client, peer, why);
     bool was_up = link->up[s];
     link->up[s] = false;
-    link->n_up -= was_up;
     if (link->starting && !was_up && why->code == MST_ETIMEOUT) {
         char missing[MST_ERROR_MAX / 2];
         mst_worker_link_missing(link, missing, sizeof missing);
@@ -186,7 +184,8 @@ static mst_status worker_on_message(void *arg, uint32_t peer, const mst_message 
     self->link.received_ns = mst_now_ns();
     switch (m->type) {
     case MST_PS_JOB:
-        return worker_take_json(m, body, &self->job_json);
+        TRY(worker_take_json(m, body, &self->job_json));
+        return mst_worker_link_without(&self->link, json_object_get(self->job_json, "absent"));
     case MST_PS_WELCOME:
         return worker_take_json(m, body, &self->welcome);
     case MST_PS_WORK:

@@ -17,7 +17,8 @@ static mst_status link_copy_servers(mst_worker_link *self, const mst_worker_opti
     self->addresses = mst_calloc(n, sizeof *self->addresses);
     self->peers = mst_calloc(n, sizeof *self->peers);
     self->up = mst_calloc(n, sizeof *self->up);
-    if (self->addresses == NULL || self->peers == NULL || self->up == NULL)
+    self->absent = mst_calloc(n, sizeof *self->absent);
+    if (self->addresses == NULL || self->peers == NULL || self->up == NULL || self->absent == NULL)
         return mst_fail_memory();
     for (uint32_t s = 0; s < n; s++) {
         self->peers[s] = MST_PEER_NONE;
@@ -51,6 +52,7 @@ void mst_worker_link_fini(mst_worker_link *self)
     mst_free(self->addresses);
     mst_free(self->peers);
     mst_free(self->up);
+    mst_free(self->absent);
     mst_free(self->body);
 }
 
@@ -62,12 +64,40 @@ uint32_t mst_worker_link_server(const mst_worker_link *self, uint32_t peer)
     return UINT32_MAX;
 }
 
+mst_status mst_worker_link_without(mst_worker_link *self, const json_t *absent)
+{
+    const json_t *index;
+    size_t i;
+    json_array_foreach(absent, i, index)
+    {
+        json_int_t s = json_integer_value(index);
+        if (s <= 0 || s >= self->n_servers)
+            return mst_fail(MST_EINPUT, "server 0 takes part without server %lld of %" PRIu32, (long long)s,
+                            self->n_servers);
+        if (self->absent[s])
+            continue;
+        self->absent[s] = true;
+        self->up[s] = false;
+        mst_net_drop(self->net, self->peers[s], "this server takes no part yet");
+        self->peers[s] = MST_PEER_NONE;
+    }
+    return MST_OK;
+}
+
+bool mst_worker_link_whole(const mst_worker_link *self)
+{
+    for (uint32_t s = 0; s < self->n_servers; s++)
+        if (!self->up[s] && !self->absent[s])
+            return false;
+    return true;
+}
+
 void mst_worker_link_missing(const mst_worker_link *self, char *out, size_t size)
 {
     size_t n = 0;
     out[0] = '\0';
     for (uint32_t s = 0; s < self->n_servers && n < size; s++)
-        if (!self->up[s]) {
+        if (!self->up[s] && !self->absent[s]) {
             int wrote = snprintf(out + n, size - n, "%sserver %" PRIu32 " at %s", n > 0 ? ", " : "", s,
                                  self->addresses[s]);
             n += wrote > 0 ? (size_t)wrote : 0;

@@ -17,12 +17,12 @@
 typedef struct mst_worker_link {
     mst_net *net;
     uint32_t n_servers;
-    char **addresses; /* by server, as the next two */
+    char **addresses; /* by server, as the next three */
     uint32_t *peers;
     bool *up;
-    void *body; /* of the coordinator's message that is being received, other than values */
+    bool *absent; /* it takes no part (takeover.h) */
+    void *body;   /* of the coordinator's message that is being received, other than values */
     size_t body_capacity;
-    uint32_t n_up;
     bool starting;         /* until the coordinator has described the job */
     mst_error failure;     /* code MST_OK: none; the loss of a server, or a failure inside an event */
     bool failure_is_final; /* the coordinator cannot state a better cause */
@@ -41,6 +41,10 @@ void mst_worker_link_fini(mst_worker_link *self);
 
 /* The server of a peer; UINT32_MAX: none. */
 uint32_t mst_worker_link_server(const mst_worker_link *self, uint32_t peer);
+/* Drops the connections to servers that take no part: an array of their indices in a JOB, or NULL. */
+mst_status mst_worker_link_without(mst_worker_link *self, const json_t *absent);
+/* All servers that take part are up. */
+bool mst_worker_link_whole(const mst_worker_link *self);
 /* Writes "server 1 at host:port, server 2 at ..." for those that are not up. */
 void mst_worker_link_missing(const mst_worker_link *self, char *out, size_t size);
 

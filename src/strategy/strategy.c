@@ -171,6 +171,17 @@ const mst_option mst_strategy_option_table[] = {
      .help = "The weights that return to the last checkpoint when a server is lost. all: those of the whole "
              "job; share: those of that server (async, ssp). auto: all in sync, otherwise share.",
      .needs = {{PS_ONLY}}},
+    {.name = "replicas",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(replicas),
+     .fallback = "0",
+     .min = 0,
+     .max = 1,
+     .metavar = "N",
+     .help =
+         "Copies of every server's weights on another server. 1: servers 0 and 1, 2 and 3, ... hold copies "
+         "of each other's weights; if one of them is lost, the other continues in its place.",
+     .needs = {{PS_ONLY}}},
     {.name = "on-nan",
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(on_nan),
@@ -248,6 +259,16 @@ static mst_status resolve_ps(mst_strategy_options *o)
                         (long long)o->workers);
     if (o->quorum > 0 && o->mode != MST_MODE_SYNC)
         return mst_fail(MST_EUSAGE, "--quorum is for --mode sync: other modes do not wait for workers");
+    if (o->replicas > 0 && o->servers % 2 != 0)
+        return mst_fail(MST_EUSAGE,
+                        "--replicas 1 needs an even number of servers, which hold copies in pairs; there %s "
+                        "%lld",
+                        o->servers == 1 ? "is" : "are", (long long)o->servers);
+    if (o->replicas > 0 && o->quorum > 0 && o->quorum < o->workers)
+        return mst_fail(MST_EUSAGE, "--replicas 1 needs the pushes of all workers; leave out --quorum");
+    if (o->replicas > 0 && o->mode == MST_MODE_SYNC && o->shard != MST_SHARD_AUTO)
+        return mst_fail(MST_EUSAGE, "--replicas 1 in --mode sync needs rows that all workers can read; leave "
+                                    "out --shard");
     if (o->pipeline > 0 && o->mode == MST_MODE_SYNC)
         return mst_fail(MST_EUSAGE,
                         "--pipeline is for --mode async and ssp: a synchronous step needs the one before it");

@@ -46,6 +46,7 @@ typedef struct mst_strategy_options {
     int64_t part;             /* --part N: floats of a part of a dense push or pull; 0: no parts */
     int shard;                /* --shard auto|static|local */
     int recover;              /* --recover auto|all|share */
+    int64_t replicas;         /* --replicas N: copies of a server's weights on another server */
     int on_nan;               /* --on-nan stop|drop */
     bool tls, tls_given;      /* --tls, --no-tls, or neither */
     bool elastic;             /* --elastic: workers join that the cluster does not name, and leave */

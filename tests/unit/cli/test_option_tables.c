@@ -214,7 +214,7 @@ static void test_facts(void **state)
     const char *shared =
         "strict-features seed valid-seed shuffle-rows observe resources-every trace trace-steps "
         "mode batch global-batch lr-scale quorum staleness pipeline wire dense-model part shard "
-        "reduction elastic recover on-nan";
+        "reduction elastic recover replicas on-nan";
     for (const char *at = shared; *at != '\0'; at += strspn(at, " ")) {
         char name[64];
         size_t n = strcspn(at, " ");
