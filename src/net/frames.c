@@ -26,8 +26,13 @@ void mst_frames_fini(mst_frames *f)
 int mst_frames_room(mst_frames *f, struct iovec out[2])
 {
     int n = 0;
+    uint64_t left = f->m.size - f->got;
+    if (f->open && left > MST_FRAMES_CHUNK && f->seal.kind != MST_SEAL_NONE) {
+        out[0] = (struct iovec){.iov_base = f->body + f->got, .iov_len = MST_FRAMES_CHUNK};
+        return 1;
+    }
     if (f->open)
-        out[n++] = (struct iovec){.iov_base = f->body + f->got, .iov_len = (size_t)(f->m.size - f->got)};
+        out[n++] = (struct iovec){.iov_base = f->body + f->got, .iov_len = (size_t)left};
     out[n++] = (struct iovec){.iov_base = f->stage + f->staged, .iov_len = sizeof f->stage - f->staged};
     return n;
 }

@@ -12,6 +12,8 @@
 #include "net/wire.h"
 
 #define MST_FRAMES_STAGE (64 * 1024)
+#define MST_FRAMES_CHUNK                                                                                     \
+    (128 * 1024) /* bytes of a body to seal or to check at a time, while they are in the cache */
 
 typedef struct mst_frames_events {
     mst_status (*body)(void *arg, const mst_message *m, void **out);         /* as in mst_net_events */
