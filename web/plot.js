@@ -2,8 +2,9 @@
  *
  * Plot.make(parent, key) returns {key, figure, set(plot, view), restyle(), print(on)}. A plot is
  *   {title, unit, x: unit of x, zero, zeroX, logX, series, marks, lanes}
- * and a series {label, colour: 0 to 7, dash, dots, x, y, low, high, band}: low and high are the bounds of a band, or of bars at the
- * points. A mark is {kind, from, to, text, lane, colour}. view is {log}. Nothing here writes markup: texts are set as text. */
+ * and a series {label, colour: 0 to 7, dash, dots, x, y, low, high, band}: a null in y is a gap; low and high are the bounds of a
+ * band, or of bars at the points. A mark is {kind, from, to, text, lane, colour}. view is {log}. Nothing here writes markup: texts
+ * are set as text. */
 'use strict';
 var Plot = (function () {
   var HEIGHT = 210, MARKS = 400, LANE = 6;
@@ -204,11 +205,11 @@ var Plot = (function () {
       svgNode('title', {}, box, m.text);
     });
     series.forEach(function (s) {
-      var points = [], lower = [];
+      var pieces = [[]], lower = [];
       s.y.forEach(function (v, i) {
-        if (v === null) return;
+        if (v === null) { pieces.push([]); return; }
         var at = px(s.x[i]).toFixed(1);
-        points.push(at + ',' + py(v).toFixed(1));
+        pieces[pieces.length - 1].push(at + ',' + py(v).toFixed(1));
         if (s.dots && s.y.length < 80) svgNode('circle', {cx: at, cy: py(v).toFixed(1), r: 2.6, fill: paint(s.colour)}, svg);
         if (!s.low || s.low[i] === null) return;
         if (s.band) lower.push([at + ',' + py(s.high[i]).toFixed(1), at + ',' + py(s.low[i]).toFixed(1)]);
@@ -217,9 +218,11 @@ var Plot = (function () {
       if (lower.length)
         svgNode('polygon', {points: lower.map(function (p) { return p[0]; }).concat(lower.reverse().map(function (p) { return p[1]; })).join(' '),
           fill: paint(s.colour), opacity: 0.2}, svg);
-      var line = svgNode('polyline', {points: points.join(' '), stroke: paint(s.colour)}, svg);
-      if (s.dash) line.setAttribute('stroke-dasharray', '5 4');
-      if (points.length === 1) svgNode('circle', {cx: points[0].split(',')[0], cy: points[0].split(',')[1], r: 3.2, fill: paint(s.colour)}, svg);
+      pieces.forEach(function (points) {
+        var line = svgNode('polyline', {points: points.join(' '), stroke: paint(s.colour)}, svg);
+        if (s.dash) line.setAttribute('stroke-dasharray', '5 4');
+        if (points.length === 1) svgNode('circle', {cx: points[0].split(',')[0], cy: points[0].split(',')[1], r: 3.2, fill: paint(s.colour)}, svg);
+      });
     });
   }
 
@@ -287,7 +290,7 @@ var Plot = (function () {
           values: function (u, ticks) { return tickTexts(ticks, show, plot.unit, log); }}
       ],
       series: [{}].concat(series.map(function (s) {
-        return {stroke: colour('--c' + s.colour), width: 1.6, dash: s.dash ? [5, 4] : undefined, spanGaps: true,
+        return {stroke: colour('--c' + s.colour), width: 1.6, dash: s.dash ? [5, 4] : undefined, spanGaps: false,
           points: {show: s.y.length === 1 || (few && s.y.length < 40), size: s.y.length === 1 ? 7 : 4, fill: colour('--c' + s.colour)}};
       })),
       hooks: {drawAxes: [drawUnder(plot, series)], setCursor: [function (u) { onCursor(u.cursor.idx === undefined ? null : u.cursor.idx); }]}

@@ -13,6 +13,7 @@
 
 /* The last interval of a process may be too short for a meaningful rate: no peak, no point. */
 #define PEAK_MIN_S 0.2
+#define GAP_MIN_S  0.5 /* that no line of a file covers */
 #define SLIVER     0.2 /* of the usual distance of points in rows */
 #define COUNTED    0.9 /* of the rows in spans.csv, those of the same steps in the manifest at least */
 
@@ -35,6 +36,8 @@ static const struct {
     [MST_LOAD_MESSAGES_OUT] = {"bytes_out", NULL, UNIT_RATE, true},
     [MST_LOAD_DISK_READ] = {"proc_read", NULL, UNIT_RATE, false},
     [MST_LOAD_DISK_WRITE] = {"proc_write", NULL, UNIT_RATE, false},
+    [MST_LOAD_HOST_IDLE] = {"cpu_idle_s", NULL, UNIT_CPU, false},
+    [MST_LOAD_HOST_FREE] = {"mem_free", NULL, UNIT_LEVEL, false},
 };
 
 /* ---- evaluations ---- */
@@ -190,16 +193,21 @@ mst_status mst_load_points(const mst_run_data *run, const mst_process_data *proc
                            mst_points *out)
 {
     load_columns c = figures_find_columns(process, kind);
-    double begin = mst_run_data_begin(run), seconds;
+    double begin = mst_run_data_begin(run), covered = NAN, seconds;
     mst_points p = {0};
-    TRY(mst_points_new(c.csv->n_rows, &p));
+    TRY(mst_points_new(2 * c.csv->n_rows, &p));
     for (size_t i = 0; i < c.csv->n_rows; i++) {
-        double value = figures_sum_of(&c, i);
+        double value = figures_sum_of(&c, i), t = mst_csv_value(c.csv, i, c.time);
         if (!figures_counts(c.csv, i, c.time, c.interval, NAN, NAN, &seconds) || isnan(value))
             continue;
+        if (p.n > 0 && t - seconds >= covered + GAP_MIN_S) {
+            p.x[p.n] = (covered + t - seconds) / 2 - begin;
+            p.y[p.n++] = NAN;
+        }
+        covered = fmax(covered, t);
         if (seconds < PEAK_MIN_S && p.n > 0 && loads[kind].unit != UNIT_LEVEL)
             continue;
-        p.x[p.n] = mst_csv_value(c.csv, i, c.time) - begin;
+        p.x[p.n] = t - begin;
         p.y[p.n++] = loads[kind].unit == UNIT_LEVEL ? value : value / seconds;
     }
     *out = p;

@@ -15,7 +15,7 @@ static inline double mst_or_zero(double x)
 
 /* ---- resources ---- */
 
-/* Measured of the host first, then of the process. */
+/* Measured of the host first, then of the process; then of the host what its tables have besides. */
 typedef enum mst_load_kind {
     MST_LOAD_HOST_CPU,
     MST_LOAD_HOST_MEMORY,
@@ -29,6 +29,8 @@ typedef enum mst_load_kind {
     MST_LOAD_MESSAGES_OUT,
     MST_LOAD_DISK_READ,
     MST_LOAD_DISK_WRITE,
+    MST_LOAD_HOST_IDLE, /* cores */
+    MST_LOAD_HOST_FREE, /* memory */
     MST_LOADS
 } mst_load_kind;
 
@@ -54,7 +56,8 @@ typedef struct mst_points {
 void mst_points_fini(mst_points *self);
 mst_status mst_points_new(size_t n, mst_points *out);
 
-/* x: seconds since the run began; y in the unit of the mean. Empty if the files have no such samples. */
+/* x: seconds since the run began; y in the unit of the mean. A gap lies where no line covers half a second or
+ * more: the process did not run, or its lines were lost. Empty if the files have no such samples. */
 mst_status mst_load_points(const mst_run_data *run, const mst_process_data *process, mst_load_kind kind,
                            mst_points *out);
 

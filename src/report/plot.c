@@ -32,14 +32,14 @@ mst_status mst_series_reduce(mst_series *self)
         for (size_t i = from; i < to; i++) {
             x += p->x[i];
             if (!isfinite(p->y[i]))
-                continue;
+                continue; /* the bucket is a gap */
             y += p->y[i];
             low = fmin(low, p->y[i]);
             high = fmax(high, p->y[i]);
             known++;
         }
         p->x[b] = x / (double)(to - from);
-        p->y[b] = known > 0 ? y / (double)known : NAN;
+        p->y[b] = known == to - from ? y / (double)known : NAN;
         self->low[b] = low;
         self->high[b] = high;
     }

@@ -52,7 +52,7 @@ typedef struct mst_plot {
 
 void mst_series_fini(mst_series *self);
 /* Replaces more than MST_PLOT_DENSE points by the means of MST_PLOT_BUCKETS buckets and sets low and high to
- * their bounds; a shorter curve stays as it is. */
+ * their bounds; a bucket with a gap is a gap. A shorter curve stays as it is. */
 mst_status mst_series_reduce(mst_series *self);
 
 bool mst_plot_has_points(const mst_plot *plot);

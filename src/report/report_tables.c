@@ -327,9 +327,13 @@ static void sheet_add_load_columns(mst_sheet *out, bool host)
     mst_sheet_column_add(out, host ? "host and time" : "process and time", host ? "host" : "process", false);
     mst_sheet_column_add(out, "CPU cores", "cpu_mean", true);
     mst_sheet_column_add(out, "peak", "cpu_peak", true);
+    if (host)
+        mst_sheet_column_add(out, "idle", "cpu_idle", true);
     mst_sheet_column_add(out, "CPU time", "cpu_total_s", true);
     mst_sheet_column_add(out, "memory", "memory_mean", true);
     mst_sheet_column_add(out, "peak", "memory_peak", true);
+    if (host)
+        mst_sheet_column_add(out, "free", "memory_free", true);
     mst_sheet_column_add(out, "in", "in_mean", true);
     mst_sheet_column_add(out, "peak", "in_peak", true);
     mst_sheet_column_add(out, "total", "in_total", true);
@@ -344,16 +348,22 @@ static void sheet_add_load_columns(mst_sheet *out, bool host)
     mst_sheet_column_add(out, "total", "write_total", true);
 }
 
-static void sheet_add_loads(mst_sheet *out, const mst_load *loads, mst_load_kind first)
+/* cores: of the host. */
+static void sheet_add_loads(mst_sheet *out, const mst_load *loads, mst_load_kind first, double cores)
 {
     char mean[40], peak[40];
+    bool host = first == MST_LOAD_HOST_CPU;
     snprintf(mean, sizeof mean, "%.2f", loads[first].mean);
     snprintf(peak, sizeof peak, "%.2f", loads[first].peak);
     mst_sheet_value(out, loads[first].mean, mean);
     mst_sheet_value(out, loads[first].peak, peak);
+    if (host)
+        mst_sheet_percent(out, loads[MST_LOAD_HOST_IDLE].mean / cores);
     mst_sheet_seconds(out, loads[first].total);
     mst_sheet_bytes(out, loads[first + 1].mean);
     mst_sheet_bytes(out, loads[first + 1].peak);
+    if (host)
+        mst_sheet_bytes(out, loads[MST_LOAD_HOST_FREE].mean);
     for (int k = 2; k < 6; k++) {
         mst_sheet_rate(out, loads[first + k].mean);
         mst_sheet_rate(out, loads[first + k].peak);
@@ -379,9 +389,9 @@ static void sheet_add_both(const mst_report *self, mst_sheet *out, size_t run, c
                   mst_loads_of(self->runs[run], p, NAN, NAN, &loads) != MST_OK;
     if (!out->failed && loads_have_any(&loads.all[first])) {
         sheet_name_row(self, out, run, training);
-        sheet_add_loads(out, loads.training, first);
+        sheet_add_loads(out, loads.training, first, p->cores);
         sheet_name_row(self, out, run, all);
-        sheet_add_loads(out, loads.all, first);
+        sheet_add_loads(out, loads.all, first, p->cores);
     }
     mst_free(training);
     mst_free(all);

@@ -35,6 +35,8 @@ expect 0 report 'runs/one <b>' --markdown
 has '# one'
 has '| test |'
 expect 0 report 'runs/one <b>' --csv
+has 'cpu_idle'
+has 'memory_free'
 has 'overview,one <b>,rows,16000'
 expect 0 report 'runs/one <b>' --json --out one.json
 grep -q '"rows": 16000' one.json || fail "no rows in the JSON"

@@ -155,6 +155,40 @@ static void test_loads(void **state)
     mst_run_data_destroy(run);
 }
 
+/* Time without samples, as between the end of a process and its successor, is a gap in a plot. */
+static void test_gaps(void **state)
+{
+    (void)state;
+    mst_run_data *run = NULL;
+    mst_points points;
+    mst_loads use;
+    char path[200];
+    put("manifest.json", "w", "{}");
+    snprintf(path, sizeof path, "%s/processes", folder);
+    mkdir(path, 0777);
+    strcat(path, "/local");
+    mkdir(path, 0777);
+    put("processes/local/resources.csv", "w",
+        "time,interval_s,cpu_idle_s,mem_free,proc_rss\n"
+        "101,1,1,5,7\n102.2,1,1,5,7\n102.25,0.05,0,5,8\n110,1,1,5,9\n111.3,1,1,7,9\n");
+    assert_int_equal(mst_run_data_new(folder, &run), MST_OK);
+    assert_int_equal(mst_load_points(run, run->processes[0], MST_LOAD_MEMORY, &points), MST_OK);
+    assert_int_equal(points.n, 6);
+    for (size_t i = 0; i < points.n; i++) {
+        assert_true(isnan(points.y[i]) == (i == 3));
+        assert_true(i == 0 || points.x[i] > points.x[i - 1]);
+    }
+    mst_points_fini(&points);
+    assert_int_equal(mst_load_points(run, run->processes[0], MST_LOAD_HOST_IDLE, &points), MST_OK);
+    assert_int_equal(points.n, 5); /* without the short line, which covers its time nevertheless */
+    assert_true(isnan(points.y[2]));
+    mst_points_fini(&points);
+    assert_int_equal(mst_loads_of(run, run->processes[0], NAN, NAN, &use), MST_OK);
+    assert_float_equal(use.all[MST_LOAD_HOST_IDLE].mean, 4 / 4.05, 1e-9);
+    assert_float_equal(use.all[MST_LOAD_HOST_FREE].mean, (5 * 3.05 + 7) / 4.05, 1e-9);
+    mst_run_data_destroy(run);
+}
+
 static void test_follow(void **state)
 {
     (void)state;
@@ -370,6 +404,7 @@ int main(void)
         TEST(test_a_sliver_of_training),
         TEST(test_foreign_folders),
         TEST(test_loads),
+        TEST(test_gaps),
         TEST(test_follow),
         TEST(test_damaged),
         TEST(test_refused),
