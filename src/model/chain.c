@@ -103,7 +103,7 @@ static void fill_constant(float *w, uint64_t n, float value)
         w[i] = value;
 }
 
-static void start_param(const mst_layer_param *param, float *w, uint64_t n, mst_rng *rng)
+void mst_layer_param_start(const mst_layer_param *param, float *w, uint64_t n, mst_rng *rng)
 {
     double in = (double)param->fan_in, out = (double)param->fan_out;
     switch (param->init) {
@@ -133,7 +133,7 @@ void mst_chain_start(const mst_chain *chain, mst_params *params, uint64_t seed)
             const mst_view *view = &params->views[layer->views[j]];
             mst_rng rng;
             mst_rng_init(&rng, seed, MST_RNG_INIT, layer->first_range + j);
-            start_param(&layer->params[j], params->w + view->offset, view->size, &rng);
+            mst_layer_param_start(&layer->params[j], params->w + view->offset, view->size, &rng);
         }
     }
 }

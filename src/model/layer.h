@@ -54,6 +54,10 @@ typedef struct mst_layer_param {
 /* Numbers of a parameter; 0: more than 2^32 - 1. */
 uint64_t mst_layer_param_size(const mst_layer_param *param);
 
+/* Writes the initial values of n numbers, which are zero. */
+struct mst_rng;
+void mst_layer_param_start(const mst_layer_param *param, float *w, uint64_t n, struct mst_rng *rng);
+
 typedef struct mst_layer_ops mst_layer_ops;
 
 /* A layer of a net, described. Options of a kind follow the base struct in the kind's own. */

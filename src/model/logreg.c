@@ -2,7 +2,7 @@
  *
  * Views: "weight" [features], one weight per key; "bias" [1]. Gradient layout: range 0 is the dense prefix of
  * the weights (features that every row has), range 1 the bias; everything else is sparse with width 1. */
-#include "model/model.h"
+#include "model/linear_start.h"
 
 enum { RANGE_DENSE, RANGE_BIAS };
 
@@ -13,7 +13,7 @@ typedef struct logreg {
 
 static mst_status logreg_init(mst_model *self, const mst_model_options *options, const mst_shape *shape)
 {
-    (void)options;
+    TRY(mst_linear_check_init(self, options));
     if (shape->n_classes > 2)
         return mst_fail(
             MST_EINPUT,
@@ -188,6 +188,7 @@ const mst_model_ops mst_model_logreg = {
     .capabilities = MST_MODEL_LINEAR | MST_MODEL_BINARY,
     .init = logreg_init,
     .declare = logreg_declare,
+    .start = mst_linear_start,
     .layout = logreg_layout,
     .scratch_size = logreg_scratch_size,
     .compute = logreg_compute,

@@ -71,9 +71,9 @@ const mst_option mst_model_option_table[] = {
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(init),
      .fallback = "default",
-     .choices = "default|glorot|he|uniform|normal|constant",
-     .help = "Initial weights of layers that set none; default: as the net defines.",
-     .needs = {{NETS_ONLY}},
+     .choices = "default|glorot|he|uniform|normal|constant|zeros|ones",
+     .help = "Initial weights. logreg, softmax: zeros (default), ones, uniform (-0.05 to 0.05) or normal "
+             "(deviation 0.05). Nets: of layers that set none; default: as the net defines.",
      .facts = MST_MODEL_OPTION_OF_NET},
     {.name = "hidden",
      .type = MST_OPTION_TEXT,

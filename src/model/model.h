@@ -21,11 +21,11 @@ typedef struct mst_model_options {
     int model;         /* --model logreg|softmax|net|lenet|...: index into mst_models */
     bool bias;         /* --bias / --no-bias (logreg, softmax) */
     double pos_weight; /* --pos-weight: weight of rows with a positive label (logreg) */
+    int init;          /* --init (mst_init_choice); nets: where the net does not set it */
     /* nets: */
     char *net;            /* --net FILE, with --model net */
     char *image;          /* --image CxHxW, where the data does not give it; or NULL */
     int activation;       /* --activation: in place of the relu of built-in nets; 0: unchanged */
-    int init;             /* --init: where the net does not set it; 0: unchanged */
     char *hidden;         /* --hidden N,N,...: of mlp */
     char *executor;       /* --executor; NULL: auto */
     const char *net_text; /* the text of the net, in place of --net and of the model's own; borrowed
@@ -33,6 +33,16 @@ typedef struct mst_model_options {
     const struct mst_layer_ops *const *kinds; /* of layers that the net may have besides the built-in ones;
                                                  NULL-terminated; must outlive the model; or NULL */
 } mst_model_options;
+typedef enum mst_init_choice {
+    MST_START_DEFAULT, /* linear models: zeros; nets: unchanged */
+    MST_START_GLOROT,
+    MST_START_HE,
+    MST_START_UNIFORM,
+    MST_START_NORMAL,
+    MST_START_CONSTANT,
+    MST_START_ZEROS, /* from here on: linear models only */
+    MST_START_ONES,
+} mst_init_choice;
 extern const mst_option mst_model_option_table[];
 #define MST_MODEL_OPTION_OF_NET (MST_OPTION_FACT_FREE << 1) /* a fact: the option describes a net */
 

@@ -207,6 +207,8 @@ out:
 static mst_status net_init(mst_model *self, const mst_model_options *options, const mst_shape *shape)
 {
     net_model *net = (net_model *)self;
+    if (options->init >= MST_START_ZEROS)
+        return mst_fail(MST_EUSAGE, "--init zeros and ones are for logreg and softmax, not for nets");
     if (shape->n_classes < 2)
         return mst_fail(MST_EINPUT, "a net needs at least two classes; the data has %u", shape->n_classes);
     if (shape->n_features == 0)

@@ -8,7 +8,7 @@
  * "bias" is [classes]. Gradient layout: range 0 is the whole weight (dense) or the dense prefix's part of it
  * (sparse, width = classes), range 1 the bias. */
 #include "base/racy.h"
-#include "model/model.h"
+#include "model/linear_start.h"
 
 #define DENSE_FEATURES 4096
 #define TILE_ROWS      64 /* rows computed at a time: their dense form stays in the second-level cache */
@@ -24,7 +24,7 @@ typedef struct softmax_model {
 static mst_status softmax_init(mst_model *self, const mst_model_options *options, const mst_shape *shape)
 {
     softmax_model *m = (softmax_model *)self;
-    (void)options;
+    TRY(mst_linear_check_init(self, options));
     if (shape->n_classes < 2)
         return mst_fail(MST_EINPUT, "softmax needs at least two classes; the data has %u", shape->n_classes);
     if (shape->n_features == 0)
@@ -188,6 +188,7 @@ const mst_model_ops mst_model_softmax = {
     .capabilities = MST_MODEL_LINEAR,
     .init = softmax_init,
     .declare = softmax_declare,
+    .start = mst_linear_start,
     .layout = softmax_layout,
     .scratch_size = softmax_scratch_size,
     .compute = softmax_compute,

@@ -29,6 +29,24 @@ grep -q 'dealt' err && fail "one worker has all blocks"
 expect 0 $ps_run --cache --shard static --run chunks
 grep -q 'the chunks of the data are divided among 3 workers' err || fail "nothing said about chunks"
 
+# Initial weights: the same bits in a local training and on any number of servers.
+for init in ones uniform normal; do
+  for model in logreg softmax; do
+    how="train rows.libsvm --cache --features 5000 --model $model --init $init --seed 7 --steps 3 --lr 0.1 --quiet --overwrite"
+    expect 0 $how --batch 30 --threads 1 --run "i-$init-$model"
+    expect 0 $how --strategy ps --servers 1 --workers 1 --batch 30 --run one
+    expect 0 $how --strategy ps --servers 3 --workers 1 --batch 30 --run three
+    same_model one three
+    near "$(difference "i-$init-$model" three)" 1e-6 "with --init $init"
+  done
+done
+expect 0 train rows.libsvm --cache --features 5000 --init normal --seed 7 --steps 2 --lr 0.1 --batch 30 --threads 1 --run piece --quiet
+expect 0 train --run piece --resume --steps 3 --quiet
+same_model piece i-normal-logreg
+expect 0 train rows.libsvm --cache --features 5000 --init ones --steps 1 --lr 1e-9 --run ones --quiet
+awk '$1 == "weight" && $NF != 1 { exit 1 }' <("$muster" model export ones) || fail "--init ones does not start from ones"
+refused 2 '--init of logreg is zeros, ones, uniform or normal; the others are for nets' train rows.libsvm --cache --features 5000 --init he --run x
+
 # Gradients that cancel in the first step: adagrad makes rounding errors into steps, unless its sums start above 0.
 awk 'BEGIN { srand(3)
   for (f = 1; f <= 500; f++) {

@@ -166,7 +166,7 @@ static void test_registries(void **state)
     for (size_t i = 0; mst_models[i] != NULL; i++) {
         const char *name = mst_models[i]->name;
         expect_choice("model", i, name);
-        assert_int_equal(has_word(mst_train_option("init")->needs[0].values, name, strlen(name)),
+        assert_int_equal(has_word(mst_train_option("image")->needs[0].values, name, strlen(name)),
                          mst_model_has(mst_models[i], MST_MODEL_NET));
         assert_int_equal(has_word(mst_train_option("bias")->needs[0].values, name, strlen(name)),
                          mst_model_has(mst_models[i], MST_MODEL_LINEAR));
