@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/crc.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "job/job_impl.h"
 #include "run/run_dir.h"
 
@@ -52,6 +53,25 @@ static bool job_is_unfinished(const mst_job_config *config, const char *run)
     json_decref(manifest);
     json_decref(identity);
     return unfinished;
+}
+
+bool mst_job_is_over(const mst_job_config *config)
+{
+    const mst_train_options *o = config->train->train;
+    const mst_cluster *cluster = config->cluster;
+    if (o->run == NULL || o->resume || o->overwrite)
+        return false;
+    json_t *manifest = mst_run_read_manifest(o->run), *there = json_object_get(manifest, "cluster");
+    json_t *servers = mst_json_texts(cluster->servers, cluster->n_servers),
+           *workers = mst_json_texts(cluster->workers, cluster->n_workers);
+    const char *state = json_string_value(json_object_get(manifest, "state"));
+    bool over = state != NULL && strcmp(state, "done") == 0 &&
+                json_equal(json_object_get(there, "servers"), servers) &&
+                json_equal(json_object_get(there, "workers"), workers);
+    json_decref(manifest);
+    json_decref(servers);
+    json_decref(workers);
+    return over;
 }
 
 /* The newest of the runs without a name, runs/MODEL-N, that is this job's. The caller frees; NULL: none. */

@@ -25,6 +25,9 @@ bool mst_job_again(mst_job_retry *self, const mst_job_config *config, bool took_
 json_t *mst_job_identity(const mst_job_config *config);
 /* Before the data is read: MST_EEXIST if the run of the options exists and is not this job's to continue. */
 mst_status mst_job_check_run(const mst_job_config *config);
+/* Whether the run of the options is on this host, done, and of this cluster: no server 0 starts with them
+ * then. */
+bool mst_job_is_over(const mst_job_config *config);
 /* The run that this coordinator continues without --resume, because it is a successor: the run that a worker
  * took part in before, named in its JOIN, {"continues": {"run", "step"}}; or the run of the options. It must
  * have the identity of this job and not be done. With --overwrite, and if the options name no run, only a job

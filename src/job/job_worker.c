@@ -187,6 +187,12 @@ static void job_worker_guests_join(worker_guests *self)
 
 /* ---- taking part ---- */
 
+static bool job_worker_is_over(void *arg)
+{
+    const worker_guests *guests = arg;
+    return mst_job_is_over(guests->host);
+}
+
 /* Takes part in the job once. *training is made by the first call that gets so far. */
 static mst_status job_worker_join_once(const mst_job_config *config, worker_guests *guests,
                                        mst_training **training, json_t **continues, uint64_t left_ns,
@@ -204,7 +210,8 @@ static mst_status job_worker_join_once(const mst_job_config *config, worker_gues
         .stop = config->train->stop,
         .job_ended = config->train->job_ended,
         .take_slot = config->guest ? NULL : job_worker_take_slot,
-        .take_arg = guests,
+        .is_over = job_worker_is_over,
+        .arg = guests,
     };
     mst_worker *worker = NULL;
     json_t *job = NULL;

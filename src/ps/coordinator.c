@@ -333,7 +333,7 @@ void mst_coordinator_roll_back(mst_server *s, const char *why)
 }
 
 /* The other processes end because this one did: their message and their exit code state it. */
-void mst_coordinator_broadcast_end(mst_server *s)
+mst_status mst_coordinator_send_end(mst_server *s, uint32_t peer)
 {
     static const char lead[] = "server 0";
     mst_error end = s->end;
@@ -342,12 +342,18 @@ void mst_coordinator_broadcast_end(mst_server *s)
         end.lead = sizeof lead - 1;
         snprintf(end.text, sizeof end.text, "%s ended the job: %.950s", lead, s->end.text);
     }
+    return mst_unless_gone(mst_ps_send_error(s->net, peer, MST_PS_END, &end));
+}
+
+void mst_coordinator_broadcast_end(mst_server *s)
+{
     for (uint32_t i = 1; i < s->options.n_servers; i++)
         if (s->servers[i] != MST_PEER_NONE)
-            mst_ps_send_error(s->net, s->servers[i], MST_PS_END, &end);
+            (void)mst_coordinator_send_end(s, s->servers[i]);
     for (uint32_t w = 0; w < s->options.n_workers; w++)
         if (s->workers[w].peer != MST_PEER_NONE)
-            mst_ps_send_error(s->net, s->workers[w].peer, MST_PS_END, &end);
+            (void)mst_coordinator_send_end(s, s->workers[w].peer);
+    s->co->outcome.sent = true;
 }
 
 /* ---- the course of the job ---- */
@@ -359,7 +365,7 @@ mst_status mst_coordinator_advance(mst_server *s)
     if (s->over || co->phase == MST_JOB_START)
         return MST_OK;
     TRY(mst_cuts_settle_best(s));
-    if (co->phase == MST_JOB_RUN && mst_members_abandoned(s)) {
+    if (co->phase == MST_JOB_RUN && mst_deadlines_abandoned(s)) {
         co->outcome.no_workers = true;
         co->phase = MST_JOB_STOP;
     }

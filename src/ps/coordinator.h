@@ -25,6 +25,7 @@ mst_status mst_coordinator_tick(mst_server *s);
 /* Acts on a change: reports progress, begins cuts, offers rows, ends the job. */
 mst_status mst_coordinator_advance(mst_server *s);
 void mst_coordinator_broadcast_end(mst_server *s);
+mst_status mst_coordinator_send_end(mst_server *s, uint32_t peer); /* to one process */
 /* A worker cannot continue: the job ends with that status and its recorded message, after a checkpoint if
  * there are steps to save. */
 void mst_coordinator_end_with(mst_server *s, mst_status status);

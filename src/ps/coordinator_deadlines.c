@@ -151,6 +151,36 @@ void mst_deadlines_check_slots(mst_server *s, uint64_t now)
     }
 }
 
+/* The worker without which the job waits; UINT32_MAX: none. */
+static uint32_t deadlines_awaited(const mst_server *s)
+{
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        if (mst_members_slot_empty(s, w))
+            return w;
+    return UINT32_MAX;
+}
+
+/* No worker can join a job whose processes all began with it. */
+bool mst_deadlines_abandoned(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    uint64_t now = mst_now_ns();
+    uint32_t awaited = deadlines_awaited(s);
+    bool none = mst_members_none_left(s);
+    if (!none && awaited == UINT32_MAX) {
+        co->outcome.alone_ns = 0;
+        return false;
+    }
+    if (co->outcome.alone_ns == 0) {
+        co->outcome.alone_ns = now;
+        if (!s->options.all_begin && none && !mst_recover_under_way(s))
+            mst_warn("no worker is left; waiting up to %" PRIu32 " s for one to join",
+                     s->options.start_timeout_ms / 1000);
+    }
+    co->outcome.absent = none ? UINT32_MAX : awaited;
+    return s->options.all_begin || now - co->outcome.alone_ns > s->options.start_timeout_ms * MST_MS;
+}
+
 void mst_deadlines_check(mst_server *s)
 {
     uint64_t now = mst_now_ns();

@@ -17,6 +17,8 @@ typedef struct mst_job_deadlines {
 void mst_deadlines_check(mst_server *s);
 /* Slots: requests workers to take over the slots that no process has taken for a while. */
 void mst_deadlines_check_slots(mst_server *s, uint64_t now);
+/* No worker is left, or a slot is empty: whether the time for a process to join is over. */
+bool mst_deadlines_abandoned(mst_server *s);
 /* The chief is named, or begins to evaluate; and it has evaluated. */
 void mst_deadlines_chief_begins(mst_server *s);
 void mst_deadlines_chief_evaluated(mst_server *s);

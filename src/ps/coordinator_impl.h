@@ -26,6 +26,7 @@ typedef struct mst_job_outcome {
     uint32_t absent;   /* UINT32_MAX, or the worker whose slot no process has taken */
     uint64_t alone_ns; /* when the last worker was lost; 0: there are workers */
     double silent_s;   /* workers left because this server was silent for so long; 0: no */
+    bool sent;         /* END has left for all processes */
     mst_error failure; /* code not MST_OK: of a worker; the job ends with it after a checkpoint */
 } mst_job_outcome;
 

@@ -92,8 +92,6 @@ mst_status mst_members_welcome_joined(mst_server *s);
 /* Another server has answered MEMBER, or has reported that the worker is gone (GONE). */
 void mst_members_noted(mst_server *s, uint32_t worker);
 void mst_members_reported(mst_server *s, uint32_t server, const mst_message *m, const char *why);
-/* No worker is left: whether the time for another one to join is over. */
-bool mst_members_abandoned(mst_server *s);
 /* Before training: logs the processes that are missing, and ends the job at the time limit. */
 void mst_members_await(mst_server *s);
 bool mst_members_none_left(const mst_server *s); /* no worker is left */

@@ -46,6 +46,9 @@ static mst_status worker_wait_start(mst_worker *self, bool (*done)(const mst_wor
         const char *what = missing[0] != '\0' ? missing : for_what;
         if (now >= deadline && !done(self))
             return mst_fail(MST_ETIMEOUT, "waited %" PRIu64 " s for %s", patience_ms / 1000, what);
+        if (now >= notice && !self->link.up[0] && self->options.is_over != NULL &&
+            self->options.is_over(self->options.arg))
+            return worker_too_late();
         if (now >= notice) {
             mst_info("waiting for %s", what);
             notice = now + NEXT_NOTICE_NS;

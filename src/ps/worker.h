@@ -34,10 +34,13 @@ typedef struct mst_worker_options {
     uint32_t stop_grace_ms;  /* within which the worker ends after a stop request */
     const atomic_bool *stop; /* set: the worker requests the end of the job, with a checkpoint; or NULL */
     const atomic_bool *job_ended; /* set: server 0 has ended, so that connecting is useless; or NULL */
+    /* Whether the job has ended, as far as this host shows; called about once per second until server 0 has
+     * answered. NULL: unknown. */
+    bool (*is_over)(void *arg);
     /* Makes this process run the lost worker with that index too, in another thread; returns at once. Called
      * while the worker polls. NULL: it does not. */
     void (*take_slot)(void *arg, uint32_t index);
-    void *take_arg;
+    void *arg; /* of both */
 } mst_worker_options;
 
 /* Evaluation, for the worker that is chief. open and run are called on the evaluation thread. */

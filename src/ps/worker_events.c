@@ -208,7 +208,7 @@ static mst_status worker_on_message(void *arg, uint32_t peer, const mst_message 
         return MST_OK;
     case MST_PS_TAKE:
         if (self->options.take_slot != NULL)
-            self->options.take_slot(self->options.take_arg, m->count);
+            self->options.take_slot(self->options.arg, m->count);
         return MST_OK;
     case MST_PS_END:
         return mst_worker_link_end(&self->link, m, body);

@@ -45,6 +45,19 @@ rm -rf run
 MUSTER=$muster MUSTER_LAUNCH_BINARY=$work/after expect 0 launch --workers 2 --grace 60 --logs none -- \
   train t.cache --epochs 1 --mode async --run run --start-timeout 500
 grep -qxF 'launch: worker 1 is lost (exit 3): the job has ended already; this worker is too late' err || fail "the late worker"
+# Too late for a job that was started by hand: its run is done, and server 0 would not start again. With --overwrite it would.
+rm -rf run
+late="t.cache --epochs 1 --mode async --run run --start-timeout 500"
+job 1 2 $late
+ends s0 0
+for i in 0 1; do until_true 20 "worker $i does not end" gone w$i; done # one of them may be too late
+worker 1 $late
+ends w1 3
+said w1 'the job has ended already; this worker is too late'
+worker 1 $late --overwrite
+wait_for w1 'waiting for server 0'
+server 0 $late --overwrite
+ends_all 0 s0 w1
 
 # The order of joins leaves no trace: text, whose rows are dealt by block, is cut among servers at the same keys, and a
 # synchronous run repeats its checkpoint byte for byte.
