@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/figure.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "ps/coordinator_impl.h"
@@ -279,11 +280,11 @@ static mst_status coordinator_end_well(mst_server *s)
         mst_server_fail(s, mst_error_restore(&s->co->outcome.failure));
         return MST_OK;
     }
+    char rows[MST_FIGURE_SIZE];
     TRY(s->hooks->finish(s->hooks->arg, coordinator_workers(s), s->co->outcome.no_workers));
     if (s->co->rows.repeats > 0)
-        mst_info("%" PRIu64
-                 " rows were trained on twice: their worker was slow, and other workers received them too",
-                 s->co->rows.repeats);
+        mst_info("%s rows were trained on twice: their worker was slow, and other workers received them too",
+                 mst_figure_grouped(s->co->rows.repeats, rows));
     s->over = true;
     s->end.code = MST_OK;
     if (s->co->outcome.no_workers) {

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/figure.h"
 #include "base/log.h"
 #include "ps/coordinator_impl.h"
 
@@ -378,17 +379,18 @@ mst_status mst_rows_return(mst_server *s, uint32_t worker)
 mst_status mst_rows_lost(mst_server *s, uint32_t worker)
 {
     mst_coordinator *co = s->co;
+    char count[MST_FIGURE_SIZE];
     uint64_t rows = 0;
     if (co->rows.leases != NULL)
         TRY(mst_leases_return(co->rows.leases, worker, &rows));
     else if (rows_streams(co))
         rows_refund(s, worker);
     if (rows_streams(co) && co->phase == MST_JOB_RUN)
-        mst_warn("the rows that worker %" PRIu32
-                 " had not read are not trained on, because no other worker reads them",
+        mst_warn("worker %" PRIu32
+                 " has left rows unread that no other worker reads; they are not trained on",
                  worker);
     if (rows > 0 && !mst_members_none_left(s) && !mst_recover_under_way(s))
-        mst_info("%" PRIu64 " rows of worker %" PRIu32 " go to other workers", rows, worker);
+        mst_info("%s rows of worker %" PRIu32 " go to other workers", mst_figure_grouped(rows, count), worker);
     return MST_OK;
 }
 
@@ -400,10 +402,11 @@ bool mst_rows_overdue(const mst_server *s, uint32_t worker, uint64_t silent_ns)
 
 mst_status mst_rows_take_back(mst_server *s, uint32_t worker)
 {
+    char count[MST_FIGURE_SIZE];
     uint64_t rows;
     TRY(mst_leases_return(s->co->rows.leases, worker, &rows));
-    mst_warn("worker %" PRIu32 " makes no progress; %" PRIu64 " of its rows go to other workers", worker,
-             rows);
+    mst_warn("worker %" PRIu32 " makes no progress; %s of its rows go to other workers", worker,
+             mst_figure_grouped(rows, count));
     return MST_OK;
 }
 

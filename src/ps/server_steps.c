@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/figure.h"
 #include "base/log.h"
 #include "observe/observe.h"
 #include "observe/trace_file.h"
@@ -401,21 +402,21 @@ static mst_status steps_check_rows(const mst_server *s, const mst_store_request 
 static mst_status steps_take_nan(mst_server *s, uint32_t worker, const mst_message *m, mst_store_request *r)
 {
     mst_server_worker *w = &s->workers[worker];
-    uint64_t step = mst_is_sync(s) ? m->step : s->steps.applied + 1, now = mst_now_ns();
+    uint64_t now = mst_now_ns();
+    char step[MST_FIGURE_SIZE];
+    mst_figure_grouped(mst_is_sync(s) ? m->step : s->steps.applied + 1, step);
     if (s->options.on_nan == MST_ON_NAN_DROP)
-        return mst_fail(MST_EPEER, "a gradient with NaN or infinite values for step %" PRIu64, step);
+        return mst_fail(MST_EPEER, "a gradient with NaN or infinite values for step %s", step);
     if (++w->n_nan >= MST_NAN_MAX && s->co != NULL) {
         mst_server_fail(s, mst_fail(MST_EINPUT,
                                     "worker %" PRIu32 " computed %d gradients with NaN or infinite values in "
-                                    "a row, the last for step %" PRIu64
-                                    "; lower --lr, set --clip-norm or check its rows",
+                                    "a row, the last for step %s; lower --lr, set --clip-norm or check its rows",
                                     worker, MST_NAN_MAX, step));
         return MST_OK;
     }
     if (s->co != NULL) {
         if (s->steps.nan_ns == 0 || now - s->steps.nan_ns >= MST_S)
-            mst_warn("worker %" PRIu32 " computed a gradient with NaN or infinite values for step %" PRIu64
-                     "; its push does not count",
+            mst_warn("worker %" PRIu32 " computed a gradient with NaN or infinite values for step %s; its push does not count",
                      worker, step);
         s->steps.nan_ns = now;
         mst_pace_dropped(s, worker, r);

@@ -300,7 +300,6 @@ static void page_add_configuration(const mst_report *self, mst_page *page)
             mst_page_text(page, "note", NULL, "The run has no manifest that records how it was started.");
     }
     mst_page_sheet(page, &self->sheets[MST_SHEET_HISTORY], true);
-    mst_page_sheet(page, &self->sheets[MST_SHEET_LOSSES], true);
     mst_page_sheet(page, &self->sheets[MST_SHEET_OPTIONS], true);
     for (size_t i = 0; i < self->n; i++) {
         char *title = mst_sprintf("manifest.json of %s", self->labels[i]);
@@ -322,6 +321,7 @@ mst_status mst_report_html(const mst_report *self, mst_string *out)
     TRY_OUT(st, page_add_curves(self, &page));
     mst_page_section(&page, "time", "Time");
     mst_page_sheet(&page, &self->sheets[MST_SHEET_COST], false);
+    mst_page_sheet(&page, &self->sheets[MST_SHEET_LOSSES], true);
     mst_page_sheet(&page, &self->sheets[MST_SHEET_PHASES], true);
     mst_page_sheet(&page, &self->sheets[MST_SHEET_WORKERS], true);
     TRY_OUT(st, page_add_resources(self, &page));

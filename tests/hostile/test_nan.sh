@@ -3,7 +3,7 @@
 . "$(dirname "$0")/hostile_common.sh"
 
 for mode in sync async ssp "sync --quorum 1"; do
-  attack nan-loss 'worker 1 .*was refused: a gradient with NaN or infinite values for step [0-9]+' --mode $mode --on-nan drop
+  attack nan-loss 'worker 1 .*was refused: a gradient with NaN or infinite values for step [0-9,]+' --mode $mode --on-nan drop
   rm -rf run
   cluster 2 2
   all="$common $endless --mode $mode"
@@ -16,8 +16,8 @@ for mode in sync async ssp "sync --quorum 1"; do
   ended s1
   ended w0
   ended w1
-  said s0 'warning: worker 1 computed a gradient with NaN or infinite values for step [0-9]+; its push does not count'
-  said s0 '^muster: worker 1 computed 3 gradients with NaN or infinite values in a row, the last for step [0-9]+; lower --lr'
+  said s0 'warning: worker 1 computed a gradient with NaN or infinite values for step [0-9,]+; its push does not count'
+  said s0 '^muster: worker 1 computed 3 gradients with NaN or infinite values in a row, the last for step [0-9,]+; lower --lr'
 done
 
 # A training that diverges is found by its workers: no server applies the step.
@@ -26,4 +26,4 @@ job 2 1 $common $endless --mode sync --lr 1e9 --l2 1
 ends s0 1
 ended s1
 ended w0
-said s0 '^muster: worker 0 computed 3 gradients with NaN or infinite values in a row, the last for step [0-9]+; lower --lr'
+said s0 '^muster: worker 0 computed 3 gradients with NaN or infinite values in a row, the last for step [0-9,]+; lower --lr'
