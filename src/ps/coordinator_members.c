@@ -594,11 +594,8 @@ static void members_log_lost(const mst_server *s, uint32_t worker, const mst_net
     else if (mst_has_slots(s) && !mst_rows_are_streams(s))
         mst_warn("%s; the next step waits for worker %" PRIu32 " to join again", why, worker);
     else
-        mst_warn("%s; %s%s", why,
-                 mst_members_none_left(s) ? "no worker is left" : "the job continues without ",
-                 mst_members_none_left(s)          ? ""
-                 : loss->reason == MST_NET_STOPPED ? "that worker"
-                                                   : "it");
+        mst_warn("%s; %s", why,
+                 mst_members_none_left(s) ? "no worker is left" : "the job continues without it");
 }
 
 void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)

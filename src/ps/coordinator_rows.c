@@ -390,7 +390,8 @@ mst_status mst_rows_lost(mst_server *s, uint32_t worker)
                  " has left rows unread that no other worker reads; they are not trained on",
                  worker);
     if (rows > 0 && !mst_members_none_left(s) && !mst_recover_under_way(s))
-        mst_info("%s rows of worker %" PRIu32 " go to other workers", mst_figure_grouped(rows, count), worker);
+        mst_info("%s rows of worker %" PRIu32 " go to other workers", mst_figure_grouped(rows, count),
+                 worker);
     return MST_OK;
 }
 

@@ -408,15 +408,17 @@ static mst_status steps_take_nan(mst_server *s, uint32_t worker, const mst_messa
     if (s->options.on_nan == MST_ON_NAN_DROP)
         return mst_fail(MST_EPEER, "a gradient with NaN or infinite values for step %s", step);
     if (++w->n_nan >= MST_NAN_MAX && s->co != NULL) {
-        mst_server_fail(s, mst_fail(MST_EINPUT,
-                                    "worker %" PRIu32 " computed %d gradients with NaN or infinite values in "
-                                    "a row, the last for step %s; lower --lr, set --clip-norm or check its rows",
-                                    worker, MST_NAN_MAX, step));
+        mst_server_fail(s,
+                        mst_fail(MST_EINPUT,
+                                 "worker %" PRIu32 " computed %d gradients with NaN or infinite values in "
+                                 "a row, the last for step %s; lower --lr, set --clip-norm or check its rows",
+                                 worker, MST_NAN_MAX, step));
         return MST_OK;
     }
     if (s->co != NULL) {
         if (s->steps.nan_ns == 0 || now - s->steps.nan_ns >= MST_S)
-            mst_warn("worker %" PRIu32 " computed a gradient with NaN or infinite values for step %s; its push does not count",
+            mst_warn("worker %" PRIu32
+                     " computed a gradient with NaN or infinite values for step %s; its push does not count",
                      worker, step);
         s->steps.nan_ns = now;
         mst_pace_dropped(s, worker, r);
