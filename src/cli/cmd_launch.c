@@ -1,10 +1,12 @@
 /* `muster launch`: starts the servers and workers of a job, on this host or on the hosts of a file, shows
  * their output, and ends when they have ended. This file has the options and their checks; src/launch has the
  * supervisor. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
@@ -176,6 +178,7 @@ typedef struct launch {
     launch_options *options;
     const mst_text_list *words; /* train and the words after it */
     bool json;                  /* the words include --json */
+    bool dry_run;               /* the words include --dry-run */
     bool elastic;               /* the words include --elastic */
     bool strategy;              /* the words have a strategy, or an option that provides one */
     const char *run;            /* --run; NULL: none */
@@ -355,6 +358,8 @@ static mst_status launch_check_words(launch *l)
             value = l->words->items[++i];
         if (strcmp(o->name, "json") == 0)
             l->json = strncmp(word, "--no-", 5) != 0 && strcmp(value, "false") != 0;
+        if (strcmp(o->name, "dry-run") == 0)
+            l->dry_run = strncmp(word, "--no-", 5) != 0 && strcmp(value, "false") != 0;
         if (strcmp(o->name, "elastic") == 0)
             l->elastic = strncmp(word, "--no-", 5) != 0 && strcmp(value, "false") != 0;
         if (strcmp(o->name, "strategy") == 0 || strcmp(o->name, "config") == 0 ||
@@ -365,6 +370,38 @@ static mst_status launch_check_words(launch *l)
         TRY(launch_check_option(l, o, value));
     }
     return MST_OK;
+}
+
+/* Becomes one process that prints the options and the cost of the job, since all processes have the same. */
+static mst_status launch_dry_run(const launch *l)
+{
+    mst_status st;
+    mst_text_list words = {0};
+    char servers[24], workers[24];
+    snprintf(servers, sizeof servers, "--servers=%lld", (long long)l->options->servers);
+    snprintf(workers, sizeof workers, "--workers=%lld", (long long)l->options->workers);
+    TRY_OUT(st, mst_text_list_add(&words, l->program));
+    TRY_OUT(st, mst_text_list_add(&words, l->words->items[0]));
+    if (!l->strategy && !l->options->mpi)
+        TRY_OUT(st, mst_text_list_add(&words, "--strategy=ps"));
+    if (!l->options->mpi) {
+        TRY_OUT(st, mst_text_list_add(&words, servers));
+        TRY_OUT(st, mst_text_list_add(&words, workers));
+    }
+    for (size_t i = 1; i < l->words->n; i++)
+        TRY_OUT(st, mst_text_list_add(&words, l->words->items[i]));
+    char **argv = mst_calloc(words.n + 1, sizeof *argv);
+    if (argv == NULL) {
+        st = mst_fail_memory();
+        goto out;
+    }
+    memcpy(argv, words.items, words.n * sizeof *argv);
+    execv(l->program, argv);
+    st = mst_fail(MST_EIO, "%s cannot be started: %s", l->program, strerror(errno));
+    mst_free(argv);
+out:
+    mst_text_list_fini(&words);
+    return st;
 }
 
 static mst_status launch_run_mpi_job(launch *l, const mst_option_group *groups, const mst_launch_sink *sink)
@@ -519,6 +556,10 @@ static mst_status launch_run(mst_call *call)
     TRY_OUT(st, launch_check_options(&l, call->groups, &max_hosts));
     TRY_OUT(st, launch_check_words(&l));
     TRY_OUT(st, launch_make_names(&l));
+    if (l.dry_run) {
+        st = launch_dry_run(&l);
+        goto out;
+    }
     TRY_OUT(st, launch_make_command(&l, call->argc, call->argv));
     st = launch_start(&l, call->groups, max_hosts);
 out:

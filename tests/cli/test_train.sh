@@ -44,6 +44,12 @@ json out 'd["options"]["optimizer"]["lr"] == 0.1'
 expect 0 train train.cache --dry-run --batch 64 --optimizer adam --json
 json out '64 * 39 == d["plan"]["batch_entries"] > d["plan"]["batch_keys"] > 13'
 
+# A launched job prints its options once, as one process would.
+expect 0 train train.cache --dry-run --strategy ps --servers 1 --workers 2
+cp out one.yaml
+expect 0 launch --servers 1 --workers 2 -- train train.cache --dry-run
+cmp -s out one.yaml || fail "launch with --dry-run prints something else: $(diff out one.yaml)"
+
 # With --dense-model a step moves the whole model.
 expect 0 train train.cache --dry-run --batch 64 --strategy ps --json
 json out 'd["plan"]["batch_weight_bytes"] == 4 * d["plan"]["batch_keys"]'
