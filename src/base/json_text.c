@@ -9,8 +9,7 @@
 #include "base/crc.h"
 #include "base/file.h"
 
-#define CHECKSUM_KEY   "crc32c"
-#define CHECKSUM_FRONT ",\n \"" CHECKSUM_KEY "\": " /* the digits and an end follow */
+#define CHECKSUM_FRONT ",\n \"" MST_JSON_CHECKSUM "\": " /* the digits and an end follow */
 #define CHECKSUM_END   "\n}\n"
 
 /* Returns the length of the UTF-8 character at text, 0 if there is none. */
@@ -96,7 +95,7 @@ mst_status mst_json_save_checked(const json_t *object, const char *path)
 
 mst_status mst_json_verify(const json_t *root, const char *text, size_t size, const char *path)
 {
-    const json_t *stated = json_object_get(root, CHECKSUM_KEY);
+    const json_t *stated = json_object_get(root, MST_JSON_CHECKSUM);
     if (stated == NULL)
         return MST_OK;
     char end[64];
@@ -107,6 +106,6 @@ mst_status mst_json_verify(const json_t *root, const char *text, size_t size, co
         return MST_OK;
     return mst_fail(MST_EINPUT,
                     "%s: damaged: its contents do not have the CRC-32C that it states; restore it, or remove "
-                    "\"" CHECKSUM_KEY "\" from it to use it as it is",
+                    "\"" MST_JSON_CHECKSUM "\" from it to use it as it is",
                     path);
 }

@@ -16,8 +16,9 @@ json_t *mst_json_texts(char *const *texts, size_t n);
  */
 mst_status mst_json_save(const json_t *json, size_t flags, const char *path);
 
-/* The same, indented by one blank, for an object; its last entry is "crc32c", the CRC-32C of the text before
- * it. */
+/* The same, indented by one blank, for an object without this entry; the entry is added as the last one, the
+ * CRC-32C of the text before it. */
+#define MST_JSON_CHECKSUM "crc32c"
 mst_status mst_json_save_checked(const json_t *object, const char *path);
 /* Compares the checksum of a text of mst_json_save_checked; root: as parsed. MST_EINPUT if they differ; a
  * text without a checksum is accepted. */

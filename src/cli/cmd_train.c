@@ -373,7 +373,7 @@ static mst_status train_conclude(const settings *s, const mst_train_summary *sum
         return summary->steps_here > 0 ? MST_OK : train_nothing_trained(s, summary);
     char command[MST_ERROR_MAX / 2], step[32], lead[64] = "stopped"; /* main adds this process's signal */
     if (mst_signals_name() == NULL)
-        snprintf(lead, sizeof lead, "stopped by %s", stopped_by);
+        snprintf(lead, sizeof lead, "stopped by a signal to %s", stopped_by);
     mst_figure_grouped(summary->status.step, step);
     if (!s->train.train.save)
         return mst_fail_lead(MST_ESTOPPED, lead, " at step %s; nothing was saved (--no-save)", step);
@@ -396,7 +396,7 @@ static mst_status train_run_local(settings *s, mst_training *training, mst_train
     mst_status st = mst_training_run(training, &callbacks, &summary);
     mst_train_view_end(view);
     TRY(st);
-    return train_conclude(s, &summary, NULL, "a request to stop");
+    return train_conclude(s, &summary, NULL, "this process");
 }
 
 static mst_status train_run_job(settings *s, const mst_train_config *config, mst_train_view *view)
@@ -439,6 +439,7 @@ static mst_status train_run(mst_call *call)
     mst_train_config config = mst_settings_config(set);
     config.stop = mst_signals_stop();
     config.job_ended = mst_parent_pipe_job_ended();
+    config.no_workers = mst_parent_pipe_no_workers();
     config.take_requests = train_take_requests;
     bool local = mst_settings_local(set);
     config.plan = s->output.dry_run;

@@ -51,12 +51,17 @@ static void view_show(mst_train_view *v, uint64_t now)
     mst_bar_show(line);
 }
 
+/* For the supervisor of a launched process. */
+static void view_on_began(void *arg, const char *run)
+{
+    (void)arg;
+    if (mst_cli_launched())
+        mst_cli_note(MST_PARENT_BEGAN "%s", run);
+}
+
 static void view_on_progress(void *arg, const mst_train_status *s)
 {
     mst_train_view *v = arg;
-    if (!v->began && mst_cli_launched())
-        mst_cli_note(MST_PARENT_BEGAN);
-    v->began = true;
     if (v->quiet)
         return;
     pthread_mutex_lock(&v->mutex);
@@ -107,6 +112,7 @@ static void view_on_evaluated(void *arg, const mst_train_status *s, const char *
 mst_train_callbacks mst_train_view_callbacks(mst_train_view *self)
 {
     return (mst_train_callbacks){.arg = self,
+                                 .began = view_on_began,
                                  .progress = view_on_progress,
                                  .evaluating = view_on_evaluating,
                                  .evaluated = view_on_evaluated};

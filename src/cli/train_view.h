@@ -14,7 +14,7 @@
 #include "train/run_status.h"
 
 typedef struct mst_train_view {
-    bool quiet, began;  /* began: there was progress */
+    bool quiet;
     const char *others; /* the processes that steps wait for, if the status does not name them; or NULL */
     mst_bar bar;
     pthread_t thread;

@@ -5,6 +5,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/figure.h"
+#include "base/file.h"
 #include "base/json_text.h"
 #include "base/log.h"
 #include "job/job_impl.h"
@@ -157,10 +159,17 @@ static mst_status server_job_continue(server_job *job, const json_t *join)
         return mst_training_continue(training, mst_run_log_path(training->log));
     }
     char *run = mst_job_unfinished_run(job->config, training->assembly.model->ops->name, join);
+    const json_t *continues = json_object_get(join, "continues");
+    const char *theirs = json_string_value(json_object_get(continues, "run"));
+    json_int_t step = json_integer_value(json_object_get(continues, "step"));
+    if (run == NULL && theirs != NULL && step > 0 && !mst_path_exists(theirs)) {
+        char steps[32];
+        mst_warn("server 0 was started again, and %s was deleted: training starts from the beginning, and %s "
+                 "steps are lost",
+                 theirs, mst_figure_grouped((uint64_t)step, steps));
+    }
     if (run == NULL)
         return MST_OK;
-    const json_t *continues = json_object_get(join, "continues");
-    json_int_t step = json_integer_value(json_object_get(continues, "step"));
     double ago = json_number_value(json_object_get(continues, "seconds_ago"));
     job->reached = (mst_reached){.step = step > 0 ? (uint64_t)step : 0};
     if (ago > 0 && ago < AGO_MAX_S)
@@ -361,6 +370,8 @@ static void server_job_event(void *arg, const mst_server_event *event)
     case MST_SERVER_BEGIN:
         job->began = true;
         server_job_begin(job, event->placement);
+        if (job->callbacks->began != NULL)
+            job->callbacks->began(job->callbacks->arg, mst_run_log_path(job->training->log));
         break;
     case MST_SERVER_EVALUATE:
         mst_run_log_evaluation_begins(job->training->log);
@@ -454,6 +465,7 @@ static mst_status server_job_serve(server_job *job)
         .stop_grace_ms = mst_job_stop_grace_ms(),
         .kept = &job->kept,
         .stop = config->train->stop,
+        .no_workers = config->train->no_workers,
         .observe = job->training->observe,
     };
     server_job_set_options(job, &options);
@@ -505,6 +517,18 @@ static mst_status server_job_add_hint(const server_job *job)
     return mst_fail(MST_EPEER, "%s; %s", mst_error_text(), hint);
 }
 
+/* A stop request ended the job without a last checkpoint: adds what is saved. */
+static mst_status server_job_add_saved(const char *run)
+{
+    mst_error error;
+    char hint[MST_ERROR_MAX / 2];
+    mst_error_save(&error, MST_ESTOPPED);
+    size_t n = strlen(error.text);
+    mst_run_saved_hint(run, hint, sizeof hint);
+    snprintf(error.text + n, sizeof error.text - n, "; %s", hint);
+    return mst_error_restore(&error);
+}
+
 mst_status mst_job_server(const mst_job_config *config, const mst_train_callbacks *callbacks,
                           mst_job_summary *summary)
 {
@@ -537,8 +561,15 @@ mst_status mst_job_server(const mst_job_config *config, const mst_train_callback
         } while (mst_job_again(&retry, config, job.began, &st));
         if (st == MST_EPEER && !job.began && training->log != NULL)
             st = server_job_add_hint(&job);
-        if (st != MST_OK && training->log != NULL && mst_run_log_path(training->log) != NULL)
+        const char *run = training->log != NULL ? mst_run_log_path(training->log) : NULL;
+        char *path = run != NULL ? mst_strdup(run) : NULL;
+        if (st == MST_ESTOPPED && job.lost[0] != '\0' && !job.began)
+            st = mst_fail_lead(MST_ESTOPPED, "stopped", " while the job started again (%.300s)", job.lost);
+        if (st != MST_OK && run != NULL)
             st = mst_run_log_give_up(training->log, st);
+        if (st == MST_ESTOPPED && path != NULL)
+            st = server_job_add_saved(path);
+        mst_free(path);
         mst_training_write_verdict(training);
         mst_training_destroy(training);
     }

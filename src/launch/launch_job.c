@@ -151,6 +151,16 @@ static bool job_has_workers(const mst_launch *l)
     return false;
 }
 
+/* Why the process is not started again: "; --max-restarts 10 is used up", or ""; out is returned. */
+static const char *job_limit(const mst_launch *l, const mst_actor *a, char *out, size_t size)
+{
+    *out = '\0';
+    if (a->limited)
+        snprintf(out, size, "; it is not started again (--max-restarts %u%s)", l->job->max_restarts,
+                 l->job->max_restarts > 0 ? " an hour" : "");
+    return out;
+}
+
 /* Rule 1. */
 static bool job_restart(mst_launch *l, mst_actor *a)
 {
@@ -160,7 +170,9 @@ static bool job_restart(mst_launch *l, mst_actor *a)
         a->child->final || mst_actor_stop_signal(a) != 0 ||
         (a->signal == 0 && (a->child->code == 2 || a->child->code == 4)))
         return false;
-    bool again = mst_child_restart(a->child, l->job->max_restarts, a->signal, by_others) == MST_RESTART_AGAIN;
+    mst_restart_verdict verdict = mst_child_restart(a->child, l->job->max_restarts, a->signal, by_others);
+    bool again = verdict == MST_RESTART_AGAIN;
+    a->limited = verdict == MST_RESTART_SPENT;
     if (again)
         mst_launch_note(l->job->sink, "launch: %s died (%s)%s%s; restart %u", a->child->name,
                         mst_actor_how_ended(a, how, sizeof how), a->child->error[0] != '\0' ? ": " : "",
@@ -183,7 +195,7 @@ static void job_begin_finish(mst_launch *l)
 /* Rule 3: shortens the rest of the grace period. */
 static void job_begin_failing(mst_launch *l, const mst_actor *a)
 {
-    char how[320];
+    char how[320], limit[64];
     bool own_reason = a == &l->actors[0] && a->signal == 0 && a->child->code != 3 && !a->late;
     bool first = l->phase < MST_LAUNCH_FAILING;
     uint64_t left_ms = first ? job_grace_ms(l) : uv_timer_get_due_in(&l->grace);
@@ -192,13 +204,15 @@ static void job_begin_failing(mst_launch *l, const mst_actor *a)
     mst_actor_how_ended(a, how, sizeof how);
     const char *failed = mst_actor_stop_signal(a) != 0 ? "ended" : "failed";
     if (own_reason)
-        mst_launch_note(l->job->sink, "launch: %s %s (%s)%s", a->child->name, failed, how,
+        mst_launch_note(l->job->sink, "launch: %s %s (%s)%s%s", a->child->name, failed, how,
+                        job_limit(l, a, limit, sizeof limit),
                         l->members_left > 0 ? "; stopping the other processes" : "");
     else if (first)
         mst_launch_note(l->job->sink,
-                        l->members_left > 0 ? "launch: %s %s (%s); the others have %d s to end"
-                                            : "launch: %s %s (%s)",
-                        a->child->name, failed, how, (int)l->job->grace_s);
+                        l->members_left > 0 ? "launch: %s %s (%s)%s; the others have %d s to end"
+                                            : "launch: %s %s (%s)%s",
+                        a->child->name, failed, how, job_limit(l, a, limit, sizeof limit),
+                        (int)l->job->grace_s);
     if (first || own_reason)
         uv_timer_start(&l->grace, job_on_grace, own_reason && left_ms > MOMENT_MS ? MOMENT_MS : left_ms, 0);
 }
@@ -213,7 +227,7 @@ static bool job_dismisses(const mst_launch *l, const mst_actor *a)
 
 static void job_member_ended(mst_launch *l, mst_actor *a)
 {
-    char how[320];
+    char how[320], limit[64];
     a->dismissed = job_dismisses(l, a);
     if (!mst_actor_ended_well(a) && !a->dismissed && job_restart(l, a))
         return;
@@ -235,12 +249,11 @@ static void job_member_ended(mst_launch *l, mst_actor *a)
     if (job_can_lose(l, a)) {
         a->lost = l->phase == MST_LAUNCH_RUN || l->phase == MST_LAUNCH_FINISH;
         if (a->lost)
-            mst_launch_note(l->job->sink, "launch: %s is lost (%s)%s%s", a->child->name,
-                            mst_actor_how_ended(a, how, sizeof how),
-                            a->child->error[0] != '\0' ? ": "
-                            : job_has_workers(l)       ? "; the job continues without it"
-                                                       : "",
-                            a->child->error);
+            mst_launch_note(l->job->sink, "launch: %s is lost (%s)%s%s%s", a->child->name,
+                            mst_actor_how_ended(a, how, sizeof how), a->child->error[0] != '\0' ? ": " : "",
+                            a->child->error, job_limit(l, a, limit, sizeof limit));
+        if (a->lost && !l->job->elastic && !job_has_workers(l))
+            (void)mst_child_write(l->actors[0].child, MST_PARENT_NO_WORKERS, 1);
         return;
     }
     bool first_by_peer = l->first != NULL && mst_actor_ended_by_peer(l->first);
@@ -274,10 +287,10 @@ static void job_on_line(void *arg, mst_child *child, bool is_error, const char *
     l->job->sink->line(l->job->sink->arg, child->index, child->name, is_error, text, n);
 }
 
-static void job_on_began(void *arg, mst_child *child)
+static void job_on_began(void *arg, const char *run)
 {
-    const mst_launch *l = arg;
-    (void)child;
+    mst_launch *l = arg;
+    snprintf(l->run, sizeof l->run, "%s", run);
     mst_job_entry_started(l->job->entry);
 }
 

@@ -27,6 +27,7 @@ typedef struct mst_actor {
     bool lost;      /* the job continued without it */
     bool dismissed; /* it ended because server 0, which was running, had ended the job */
     bool took_part; /* an earlier start of it did not fail for a reason of its own */
+    bool limited;   /* --max-restarts does not allow another start */
     int signal;     /* that ended it, also where a shell in between reports it by the exit code */
 } mst_actor;
 
@@ -39,9 +40,10 @@ typedef struct mst_launch {
     uint32_t n_members, members_max;      /* with the workers that were added */
     mst_launch_member added[MST_ADD_MAX]; /* members n_members of the plan and following */
     mst_launch_phase phase;
-    mst_actor *first;   /* the process that failed first */
-    mst_actor *witness; /* the first process that was stopped by a peer's failure */
-    mst_error broken;   /* a failure of launch itself; code MST_OK: none */
+    mst_actor *first;         /* the process that failed first */
+    mst_actor *witness;       /* the first process that was stopped by a peer's failure */
+    char run[MST_CHILD_LINE]; /* the run directory; "": training has not begun */
+    mst_error broken;         /* a failure of launch itself; code MST_OK: none */
     uint64_t began_ns;
 } mst_launch;
 

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/signals.h"
 #include "launch/launch_job_impl.h"
+#include "run/run_dir.h"
 
 /* ---- how an actor ended ---- */
 
@@ -113,10 +114,24 @@ static const mst_actor *job_origin(const mst_launch *l)
     return l->first;
 }
 
+/* "; nothing newer than CHECKPOINT was saved; resume the run with: ..." of a job that did not save at its
+ * end;
+ * "" if training has not begun. out is returned. */
+static const char *job_saved(const mst_launch *l, char *out, size_t size)
+{
+    char hint[MST_ERROR_MAX / 2];
+    *out = '\0';
+    if (l->run[0] == '\0')
+        return out;
+    mst_run_saved_hint(l->run, hint, sizeof hint);
+    snprintf(out, size, "; %s", hint);
+    return out;
+}
+
 /* After a signal, to launch or to one of the members: how process 0, which saves, has ended. */
 static mst_status job_stopped_outcome(const mst_launch *l, const mst_actor *member, bool killed)
 {
-    char how[320], name[32], count[64], lead[80] = "launch: stopped";
+    char how[320], name[32], count[64], saved[MST_ERROR_MAX / 2 + 8], lead[80] = "launch: stopped";
     const mst_actor *zero = &l->actors[0];
     uint32_t n = l->n_members;
     mst_signal_name(member != NULL ? mst_actor_stop_signal(member) : mst_supervisor_stopped_by(l->supervisor),
@@ -124,9 +139,10 @@ static mst_status job_stopped_outcome(const mst_launch *l, const mst_actor *memb
     mst_plan_count(l->job->plan, l->n_members - l->job->plan->n_members, count, sizeof count);
     if (member != NULL)
         snprintf(lead, sizeof lead, "launch: %s was stopped", member->child->name);
+    job_saved(l, saved, sizeof saved);
     if (killed)
-        return mst_fail(MST_ETIMEOUT, "%s by %s; %s %s killed; no final checkpoint was saved", lead, name,
-                        count, n == 1 ? "was" : "were");
+        return mst_fail(MST_ETIMEOUT, "%s by %s; %s %s killed%s", lead, name, count, n == 1 ? "was" : "were",
+                        saved[0] != '\0' ? saved : "; no final checkpoint was saved");
     if (mst_actor_ended(zero) && zero->signal == 0 && zero->child->code != 0 &&
         mst_actor_stop_signal(zero) == 0)
         return mst_fail(status_of(zero->child->code), "%s by %s; %s failed (%s): %s", lead, name,
@@ -134,14 +150,37 @@ static mst_status job_stopped_outcome(const mst_launch *l, const mst_actor *memb
     if (member != NULL)
         mst_signals_note(mst_actor_stop_signal(member));
     snprintf(count, sizeof count, n == 1 ? "its process" : n == 2 ? "both processes" : "all %u processes", n);
-    bool reported = zero->child->error[0] != '\0';
-    return mst_fail_lead(MST_ESTOPPED, lead, "; %s ended%s%s%s%s", count, reported ? "; " : "",
-                         reported ? zero->child->name : "", reported ? ": " : "", zero->child->error);
+    bool reported = zero->child->error[0] != '\0', in_order = mst_actor_stop_signal(zero) != 0;
+    return mst_fail_lead(MST_ESTOPPED, lead, "; %s ended%s%s%s%s%s", count, reported ? "; " : "",
+                         reported ? zero->child->name : "", reported ? ": " : "", zero->child->error,
+                         in_order ? "" : saved);
 }
 
-mst_status mst_launch_outcome(const mst_launch *l)
+/* The job failed. */
+static mst_status job_failed_outcome(const mst_launch *l)
 {
-    char how[320], count[64], lost[512], times[32];
+    char how[320], lost[512], saved[MST_ERROR_MAX / 2 + 8];
+    const mst_actor *a = job_origin(l);
+    bool was_killed = mst_actor_was_killed(a);
+    const mst_actor *w =
+        was_killed && l->witness != NULL && l->witness->child->error[0] != '\0' ? l->witness : a;
+    const char *why = w->child->error[0] != '\0' || was_killed ? w->child->error : w->child->last_line;
+    if (!was_killed && status_of(a->child->code) == MST_EDONE)
+        return mst_fail(MST_EDONE, "launch: %s", why);
+    /* The loss of a server stops the job, which can be resumed. */
+    return mst_fail(
+        was_killed ? MST_EPEER : status_of(a->child->code), "launch: %s failed first (%s)%s%s%s%s%s%s",
+        a->child->name, mst_actor_how_ended(a, how, sizeof how),
+        w != a         ? "; "
+        : *why != '\0' ? ": "
+                       : "",
+        w != a ? w->child->name : "", w != a ? ": " : "", why, job_losses(l, true, lost, sizeof lost),
+        was_killed && w == a ? job_saved(l, saved, sizeof saved) : "");
+}
+
+static mst_status job_outcome(const mst_launch *l)
+{
+    char count[64], lost[512], times[32];
     uint32_t killed = 0;
     for (uint32_t i = 0; i < l->n_members; i++)
         killed += l->actors[i].child->killed;
@@ -149,25 +188,26 @@ mst_status mst_launch_outcome(const mst_launch *l)
         return mst_error_restore(&l->broken);
     if (l->first != NULL && mst_actor_stop_signal(job_origin(l)) != 0)
         return job_stopped_outcome(l, job_origin(l), killed > 0);
-    if (l->first != NULL) {
-        const mst_actor *a = job_origin(l),
-                        *w = mst_actor_was_killed(a) && l->witness != NULL ? l->witness : a;
-        const char *why = w->child->error[0] != '\0' ? w->child->error : w->child->last_line;
-        if (!mst_actor_was_killed(a) && status_of(a->child->code) == MST_EDONE)
-            return mst_fail(MST_EDONE, "launch: %s", why);
-        /* The loss of a server stops the job, which can be resumed. */
-        return mst_fail(
-            mst_actor_was_killed(a) ? MST_EPEER : status_of(a->child->code),
-            "launch: %s failed first (%s)%s%s%s%s%s", a->child->name, mst_actor_how_ended(a, how, sizeof how),
-            w != a         ? "; "
-            : *why != '\0' ? ": "
-                           : "",
-            w != a ? w->child->name : "", w != a ? ": " : "", why, job_losses(l, true, lost, sizeof lost));
-    }
+    if (l->first != NULL)
+        return job_failed_outcome(l);
     if (mst_supervisor_stopped_by(l->supervisor) != 0 && !mst_actor_ended_well(&l->actors[0]))
         return job_stopped_outcome(l, NULL, killed > 0);
     mst_plan_count(l->job->plan, l->n_members - l->job->plan->n_members, count, sizeof count);
     mst_launch_note(l->job->sink, "launch: done, %s, %.1f s%s%s", count, mst_seconds_since(l->began_ns),
                     job_restarts(l, times, sizeof times), job_losses(l, false, lost, sizeof lost));
     return MST_OK;
+}
+
+mst_status mst_launch_outcome(const mst_launch *l)
+{
+    mst_error error;
+    mst_status st = job_outcome(l);
+    if (st == MST_OK || l->run[0] == '\0' || l->actors[0].host != NULL)
+        return st;
+    mst_error_save(&error, st);
+    if (st == MST_ESTOPPED)
+        mst_run_end_killed(l->run, "stopped", "end", "stopped without a last checkpoint");
+    else
+        mst_run_end_killed(l->run, "failed", "error", error.text);
+    return mst_error_restore(&error);
 }

@@ -20,11 +20,16 @@
 #define SECRET_MAX 4096
 #define SECRET_NS  (60 * MST_S)
 
-static atomic_bool g_job_ended;
+static atomic_bool g_job_ended, g_no_workers;
 
 const atomic_bool *mst_parent_pipe_job_ended(void)
 {
     return &g_job_ended;
+}
+
+const atomic_bool *mst_parent_pipe_no_workers(void)
+{
+    return &g_no_workers;
 }
 
 static void *parent_pipe_main(void *arg)
@@ -42,6 +47,8 @@ static void *parent_pipe_main(void *arg)
             number = SIGHUP;
         if (n > 0 && memchr(bytes, *MST_PARENT_ENDED, (size_t)n) != NULL)
             atomic_store(&g_job_ended, true);
+        if (n > 0 && memchr(bytes, *MST_PARENT_NO_WORKERS, (size_t)n) != NULL)
+            atomic_store(&g_no_workers, true);
         if (n < 0 && errno == EAGAIN) {
             struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
             poll(&in, 1, -1);

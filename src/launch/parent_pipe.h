@@ -19,6 +19,8 @@
     "e" /* server 0 has ended well: a worker that has not joined does not wait for it                        \
          */
 
+#define MST_PARENT_NO_WORKERS "w" /* no worker is left, and none will be started: server 0 does not wait */
+
 /* With this variable set to "stdin", the first line of standard input is the job's secret. */
 #define MST_PARENT_SECRET_ENV "MUSTER_SECRET_FROM"
 
@@ -33,14 +35,16 @@ mst_status mst_parent_pipe_secret(void);
  * variable and in ranks of an MPI job other than 0. MST_EUSAGE if the value is no number. */
 mst_status mst_parent_pipe_open(void);
 
-/* Set once the supervisor has written MST_PARENT_ENDED. */
+/* Set once the supervisor has written MST_PARENT_ENDED, or MST_PARENT_NO_WORKERS. */
 const atomic_bool *mst_parent_pipe_job_ended(void);
+const atomic_bool *mst_parent_pipe_no_workers(void);
 
 /* A line on standard error before the message of a failure that began in another process, whose name
  * follows: "muster-origin: worker 1". The supervisor removes the line from the output. */
 #define MST_PARENT_ORIGIN "muster-origin: "
-/* A line on standard error of server 0, worker 0 of a job without servers, and rank 0: training has begun. */
-#define MST_PARENT_BEGAN "muster-began"
+/* A line on standard error of server 0, worker 0 of a job without servers, and rank 0: training has begun,
+ * and its run directory follows. */
+#define MST_PARENT_BEGAN "muster-began: "
 /* The same before the message of a failure that a restart of the process would repeat: bad input, a deadline
  * that passed. */
 #define MST_PARENT_FINAL "muster-final"

@@ -57,11 +57,13 @@ static void child_remote_started(mst_child *c)
     child_forget_secret(c);
 }
 
-static void child_began(mst_child *c)
+static void child_began(const mst_child *c, const char *text, size_t n)
 {
     const mst_supervisor_events *events = c->supervisor->events;
+    char run[MST_CHILD_LINE];
+    snprintf(run, sizeof run, "%.*s", (int)n, text);
     if (events != NULL && events->on_began != NULL)
-        events->on_began(c->supervisor->arg, c);
+        events->on_began(c->supervisor->arg, run);
 }
 
 /* Lines for the supervisor; false: it is a line of the program. */
@@ -74,8 +76,8 @@ static bool child_take_line(mst_child *c, const char *text, size_t n)
         snprintf(c->origin, sizeof c->origin, "%.*s", (int)(n - origin), text + origin);
     else if (n == strlen(MST_PARENT_FINAL) && line_begins(text, n, MST_PARENT_FINAL))
         c->final = true;
-    else if (n == strlen(MST_PARENT_BEGAN) && line_begins(text, n, MST_PARENT_BEGAN))
-        child_began(c);
+    else if (line_begins(text, n, MST_PARENT_BEGAN))
+        child_began(c, text + strlen(MST_PARENT_BEGAN), n - strlen(MST_PARENT_BEGAN));
     else
         return false;
     return true;

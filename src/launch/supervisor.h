@@ -56,8 +56,8 @@ typedef struct mst_child {
 typedef struct mst_supervisor_events {
     /* A line of a child without its newline. Lines that are meant for the supervisor do not come here. */
     void (*on_line)(void *arg, mst_child *child, bool is_error, const char *text, size_t n);
-    /* The child has begun its work (MST_PARENT_BEGAN). NULL: no matter. */
-    void (*on_began)(void *arg, mst_child *child);
+    /* Training has begun in this run (MST_PARENT_BEGAN). NULL: no child trains. */
+    void (*on_began)(void *arg, const char *run);
     /* Once per start, after the last line. May call mst_child_restart. */
     void (*on_ended)(void *arg, mst_child *child);
     /* The pause that mst_child_restart began is over: starts the child. NULL: no child is restarted. */

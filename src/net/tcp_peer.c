@@ -357,10 +357,12 @@ mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, mst_join *join, const
     join->tls = NULL; /* handed over */
     memcpy(p->in->stage, join->bytes + join->at, join->left);
     p->n_early = join->left;
-    snprintf(p->name, sizeof p->name, "%s %u (%s)", mst_role_name(who->role), who->index, address);
     struct sockaddr_storage here = {0};
     socklen_t length = sizeof here;
     p->is_unix = getsockname(w->fd, (struct sockaddr *)&here, &length) == 0 && here.ss_family == AF_UNIX;
+    int n = snprintf(p->name, sizeof p->name, "%s %u", mst_role_name(who->role), who->index);
+    if (!p->is_unix)
+        snprintf(p->name + n, sizeof p->name - (size_t)n, " (%s)", address);
     mst_tcp_rate_begin(p, w->fd);
     p->socket = w;
     w->owner = p;

@@ -178,6 +178,8 @@ bool mst_deadlines_abandoned(mst_server *s)
                      s->options.start_timeout_ms / 1000);
     }
     co->outcome.absent = none ? UINT32_MAX : awaited;
+    if (none && s->options.no_workers != NULL && atomic_load(s->options.no_workers))
+        return true;
     return s->options.all_begin || now - co->outcome.alone_ns > s->options.start_timeout_ms * MST_MS;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/figure.h"
 #include "base/log.h"
 #include "ps/coordinator_impl.h"
 
@@ -420,11 +421,11 @@ static mst_status members_decide(mst_server *s, uint32_t worker)
     uint64_t fewest = pushes < m->fewest_pushes ? pushes : m->fewest_pushes,
              most = pushes > m->most_pushes ? pushes : m->most_pushes;
     if (fewest < most && (applied >= most || m->most_applied >= most)) {
-        char why[160];
+        char why[160], step[32];
         snprintf(why, sizeof why,
-                 "worker %" PRIu32 " was lost while it sent its gradient for step %" PRIu64
-                 ", which some servers have applied and others lack",
-                 worker, most);
+                 "worker %" PRIu32 " was lost while it sent its gradient for step %s, which some servers "
+                 "have applied and others lack",
+                 worker, mst_figure_grouped(most, step));
         if (!mst_takeover_realign(s, why))
             mst_coordinator_roll_back(s, why);
         return MST_OK;
@@ -547,16 +548,16 @@ void mst_members_server_lost(mst_server *s, uint32_t server, const mst_net_loss 
     const char *why = loss->error.text;
     if (!co->joins.placed) {
         co->joins.servers[server].joined = false;
-        mst_warn("%s; waiting for server %" PRIu32 " again", why, server);
+        mst_info("%s and has not joined again yet", why);
         return;
     }
     if (mst_roster_lacks(s, server)) {
         mst_takeover_lost(s, server, why);
         return;
     }
-    s->hooks->event(
-        s->hooks->arg,
-        &(mst_server_event){.kind = MST_SERVER_DEATH, .role = MST_ROLE_SERVER, .index = server, .text = why});
+    mst_server_event death = {
+        .kind = MST_SERVER_DEATH, .role = MST_ROLE_SERVER, .index = server, .text = why};
+    s->hooks->event(s->hooks->arg, &death);
     if (mst_takeover_can(s, server)) {
         mst_status st = mst_takeover_begin(s, server, why);
         if (st != MST_OK)
@@ -568,16 +569,13 @@ void mst_members_server_lost(mst_server *s, uint32_t server, const mst_net_loss 
 }
 
 /* A worker that has no work is gone. Logs at most one of these per second. */
-static void members_lost_early(mst_server *s, uint32_t worker, const char *why)
+static void members_lost_early(mst_server *s, const char *why)
 {
     uint64_t now = mst_now_ns();
     if (s->co->joins.lost_ns != 0 && now - s->co->joins.lost_ns < MST_S)
         return;
     s->co->joins.lost_ns = now;
-    if (s->co->phase == MST_JOB_START)
-        mst_warn("%s; waiting for worker %" PRIu32 " again", why, worker);
-    else
-        mst_warn("%s", why);
+    mst_warn("%s%s", why, s->co->phase == MST_JOB_START ? " and has not joined again yet" : "");
 }
 
 /* done: it has no work left. */
@@ -593,9 +591,10 @@ static void members_log_lost(const mst_server *s, uint32_t worker, const mst_net
         mst_info("%s", why);
     else if (mst_has_slots(s) && !mst_rows_are_streams(s))
         mst_warn("%s; the next step waits for worker %" PRIu32 " to join again", why, worker);
+    else if (mst_members_none_left(s)) /* reported when the wait for another one begins */
+        mst_warn("%s%s", why, s->options.all_begin ? "; no worker is left" : "");
     else
-        mst_warn("%s; %s", why,
-                 mst_members_none_left(s) ? "no worker is left" : "the job continues without it");
+        mst_warn("%s; the job continues without it", why);
 }
 
 void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
@@ -612,7 +611,7 @@ void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
         mst_status st = members_retract(s, worker);
         if (st != MST_OK)
             mst_server_fail(s, st);
-        members_lost_early(s, worker, why);
+        members_lost_early(s, why);
         return;
     }
     s->workers[worker].gone = true;

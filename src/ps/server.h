@@ -159,8 +159,9 @@ struct mst_server_options {
     uint32_t n_requests; /* that a worker may have in flight */
     json_t *join;        /* sent to the coordinator, which compares it with its own; borrowed */
     json_t *job; /* coordinator: sent to joining processes, {"resume": bool, "options", "files"}; borrowed */
-    mst_server_kept *kept;   /* zeroed at first; read and updated by mst_server_run */
-    const atomic_bool *stop; /* set: the job ends, with a checkpoint; or NULL */
+    mst_server_kept *kept;         /* zeroed at first; read and updated by mst_server_run */
+    const atomic_bool *stop;       /* set: the job ends, with a checkpoint; or NULL */
+    const atomic_bool *no_workers; /* set: a job without workers does not wait for one; or NULL */
     /* Its records go to the coordinator; the coordinator's own stay in its process. Or NULL. */
     struct mst_observe *observe;
 };

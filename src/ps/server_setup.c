@@ -124,7 +124,7 @@ void mst_server_setup_tick(mst_server *s, uint64_t began)
     s->setup.leaving = true;
     s->setup.leaving_ns = mst_now_ns();
     if (!s->setup.up)
-        mst_server_fail(s, mst_fail(MST_ESTOPPED, "stop requested"));
+        mst_server_fail(s, mst_fail_lead(MST_ESTOPPED, "stopped", " before this server joined the job"));
     else /* the coordinator ends the job, with a checkpoint */
         (void)mst_ps_send_error(s->net, s->servers[0], MST_PS_FAIL,
                                 &(mst_error){.code = MST_ESTOPPED, .text = "stop requested"});

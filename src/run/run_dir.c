@@ -23,6 +23,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/figure.h"
 #include "base/file.h"
 #include "base/json_text.h"
 #include "base/log.h"
@@ -41,6 +42,7 @@ struct mst_run {
     char *path;
     char *manifest; /* path of manifest.json */
     char *metrics;  /* path of metrics.csv */
+    json_t *last;   /* the manifest that was written last */
     int fd;         /* metrics.csv, appending */
     int lock;       /* .lock; -1: not held */
     dev_t device;   /* identifies the folder, with its number */
@@ -293,18 +295,25 @@ static mst_status run_make_folder(const mst_run *self)
     return mst_fail(MST_EIO, "%s: the folder cannot be created: %s", self->path, strerror(errno));
 }
 
-mst_status mst_run_manifest(mst_run *self, const json_t *manifest)
+static mst_status run_save_manifest(const mst_run *self)
 {
     json_t *whole = json_pack("{s:s, s:i}", "format", RUN_FORMAT, "version", RUN_VERSION);
-    mst_status st = mst_run_keep(self, NULL);
-    if (st != MST_OK)
-        ;
-    else if (whole == NULL || json_object_update_missing(whole, (json_t *)manifest) != 0)
+    mst_status st = MST_OK;
+    if (whole == NULL || json_object_update_missing(whole, self->last) != 0)
         st = mst_fail_memory();
     else
         st = mst_json_save_checked(whole, self->manifest);
     json_decref(whole);
     return st;
+}
+
+mst_status mst_run_manifest(mst_run *self, const json_t *manifest)
+{
+    json_t *before = self->last;
+    self->last = json_incref((json_t *)manifest);
+    json_decref(before);
+    TRY(mst_run_keep(self, NULL));
+    return run_save_manifest(self);
 }
 
 static mst_status run_write_first_manifest(mst_run *self)
@@ -469,6 +478,8 @@ mst_status mst_run_keep(mst_run *self, bool *lost)
     self->fd = -1;
     if (st == MST_OK)
         st = run_open_metrics(self);
+    if (st == MST_OK && !same && self->last != NULL)
+        st = run_save_manifest(self); /* so that a successor recognises its run */
     if (!self->deleted)
         mst_warn("%s: %s was deleted during training; its contents are lost, and training continues",
                  self->path, same ? "metrics.csv" : "the folder");
@@ -486,11 +497,11 @@ bool mst_run_is_lost(const mst_run *self)
 
 const char *mst_run_missing(const mst_run *self, char *out, size_t size)
 {
-    unsigned long long step = self->lost_step;
+    char step[32];
     if (self->unwritten)
         snprintf(out, size, "metrics.csv");
     else if (self->deleted)
-        snprintf(out, size, "metrics.csv up to step %llu", step);
+        snprintf(out, size, "metrics.csv up to step %s", mst_figure_grouped(self->lost_step, step));
     else
         *out = '\0';
     return out;
@@ -543,12 +554,13 @@ mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics)
 static mst_status run_check_newest(const mst_run *self, uint64_t resume_step)
 {
     uint64_t step = 0;
+    char grouped[32];
     char *newest = NULL, *folder = mst_sprintf("%s/checkpoints", self->path);
     mst_status st =
         folder != NULL ? mst_checkpoint_newest(folder, UINT64_MAX, &newest, &step) : mst_fail_memory();
     if (newest != NULL && step > resume_step)
-        st = mst_fail(MST_EEXIST, "%s: another process has continued the run to step %llu; start again",
-                      self->path, (unsigned long long)step);
+        st = mst_fail(MST_EEXIST, "%s: another process has continued the run to step %s; start again",
+                      self->path, mst_figure_grouped(step, grouped));
     mst_free(newest);
     mst_free(folder);
     return st;
@@ -624,6 +636,7 @@ void mst_run_destroy(mst_run *self)
     run_unlock_folder(self->path, &self->lock);
     if (self->fd >= 0)
         close(self->fd);
+    json_decref(self->last);
     mst_free(self->metrics);
     mst_free(self->manifest);
     mst_free(self->path);

@@ -99,6 +99,15 @@ bool mst_run_has_result(const char *folder);
  * while the first checkpoint is incomplete, the advice is conditional. Thread: any. */
 void mst_run_resume_hint(const char *run, char *out, size_t size);
 
+/* Writes what a job that ended without a last checkpoint has saved, and how to resume it: "nothing newer than
+ * RUN/checkpoints/step-000000001200 was saved; resume the run with: ...", or "no checkpoint was saved".
+ * Thread: any. */
+void mst_run_saved_hint(const char *run, char *out, size_t size);
+
+/* Sets the state of a run whose process was killed: the manifest of a run on this host that is "running" and
+ * that no process holds gets that state, and why under the key ("end" or "error"). */
+void mst_run_end_killed(const char *run, const char *state, const char *key, const char *why);
+
 /* Set by `muster launch` for its processes: its command line up to and including "--". */
 #define MST_RUN_LAUNCH_ENV "MUSTER_LAUNCH"
 

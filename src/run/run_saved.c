@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/log.h"
 #include "run/checkpoint_impl.h"
 #include "run/run_dir.h"
 
@@ -172,6 +173,20 @@ bool mst_run_has_result(const char *folder)
     return ended || run_saved_state(folder) != SAVED_NOTHING;
 }
 
+/* "resume the run with: ..."; condition: "" or the words after "the run". */
+static void run_resume_text(const char *run, const char *condition, char *out, size_t size)
+{
+    char command[MST_ERROR_MAX / 2 - 80];
+    if (getenv(MST_RUN_LAUNCH_ENV) != NULL) {
+        mst_run_resume_command(run, command, sizeof command);
+        snprintf(out, size, "resume the run%s with: %s", condition, command);
+    } else {
+        mst_run_flag(run, command, sizeof command);
+        snprintf(out, size, "resume the run%s by starting all processes again with %s --resume", condition,
+                 command);
+    }
+}
+
 void mst_run_resume_hint(const char *run, char *out, size_t size)
 {
     char here[256] = "";
@@ -181,18 +196,42 @@ void mst_run_resume_hint(const char *run, char *out, size_t size)
         run_entry_is(manifest, "host", here, here) && run_entry_is(manifest, "state", "running", "failed");
     json_decref(manifest);
     saved found = known ? run_saved_state(run) : SAVED_UNKNOWN;
-    const char *unless_sure = found == SAVED_UNKNOWN ? " if it has saved a checkpoint" : "";
-    char command[MST_ERROR_MAX / 2];
-    if (found == SAVED_NOTHING) {
+    if (found == SAVED_NOTHING)
         snprintf(out, size, "no checkpoint was saved; start again with --checkpoint-every");
-    } else if (getenv(MST_RUN_LAUNCH_ENV) != NULL) {
-        mst_run_resume_command(run, command, sizeof command);
-        snprintf(out, size, "resume the run%s with: %s", unless_sure, command);
+    else
+        run_resume_text(run, found == SAVED_UNKNOWN ? " if it has saved a checkpoint" : "", out, size);
+}
+
+void mst_run_saved_hint(const char *run, char *out, size_t size)
+{
+    char *checkpoint = NULL, hint[MST_ERROR_MAX / 2];
+    if (mst_checkpoint_find(run, &checkpoint) == MST_OK) {
+        run_resume_text(run, "", hint, sizeof hint);
+        snprintf(out, size, "nothing newer than %s was saved; %s", checkpoint, hint);
+    } else if (mst_path_exists(run)) {
+        snprintf(out, size, "no checkpoint was saved");
     } else {
-        mst_run_flag(run, command, sizeof command);
-        snprintf(out, size, "resume the run%s by starting all processes again with %s --resume", unless_sure,
-                 command);
+        mst_run_resume_hint(run, out, size);
     }
+    mst_free(checkpoint);
+}
+
+void mst_run_end_killed(const char *run, const char *state, const char *key, const char *why)
+{
+    char here[256] = "", by[128];
+    json_t *manifest = mst_run_read_manifest(run);
+    char *path = mst_sprintf("%s/manifest.json", run);
+    gethostname(here, sizeof here - 1);
+    if (path != NULL && run_entry_is(manifest, "host", here, here) &&
+        run_entry_is(manifest, "state", "running", "running") && !mst_run_held(run, by, sizeof by)) {
+        json_object_del(manifest, MST_JSON_CHECKSUM);
+        json_object_set_new(manifest, "state", json_string(state));
+        json_object_set_new(manifest, key, mst_json_text(why));
+        if (mst_json_save_checked(manifest, path) != MST_OK)
+            mst_warn("the manifest of the run is not up to date: %s", mst_error_text());
+    }
+    json_decref(manifest);
+    mst_free(path);
 }
 
 const char *mst_run_flag(const char *run, char *out, size_t size)

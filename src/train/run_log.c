@@ -415,7 +415,7 @@ static void run_log_add_resume_hint(const mst_run_log *self, mst_error *error)
     char command[MST_ERROR_MAX / 2];
     mst_run_resume_command(mst_run_path(self->run), command, sizeof command);
     snprintf(error->text + n, sizeof error->text - n,
-             "; %s is complete: once that is fixed, continue with: %s", checkpoint, command);
+             "; %s is complete; remove the cause, then continue with: %s", checkpoint, command);
     mst_free(checkpoint);
 }
 
@@ -427,13 +427,14 @@ mst_status mst_run_log_give_up(mst_run_log *self, mst_status st)
     mst_run_log_settle(self, true); /* a complete checkpoint counts */
     if (self->save.checkpointer != NULL)
         (void)mst_checkpointer_wait(self->save.checkpointer, NULL); /* else the earlier ones count */
+    bool stopped = st == MST_ESTOPPED;
     if (self->run != NULL)
-        run_log_end_observer(self, true, true, error.text);
+        run_log_end_observer(self, !stopped, !stopped, error.text);
     if (self->run != NULL && (self->worth_keeping || self->options.train->resume) &&
         !mst_run_replaces_result(self->run)) {
         mst_run_settle(self->run);
-        json_object_set_new(self->manifest, "error", mst_json_text(error.text));
-        mst_run_log_write_manifest(self, "failed");
+        json_object_set_new(self->manifest, stopped ? "end" : "error", mst_json_text(error.text));
+        mst_run_log_write_manifest(self, stopped ? "stopped" : "failed");
         run_log_add_resume_hint(self, &error);
     } else if (self->run != NULL) {
         mst_checkpointer_destroy(self->save.checkpointer);

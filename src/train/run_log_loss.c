@@ -53,7 +53,7 @@ static void loss_describe(const json_t *loss, char *out, size_t size)
     if (at > 0)
         snprintf(where, sizeof where, "step %s", mst_figure_grouped(at, step));
     snprintf(out, size, "%s; %s %s, and %s steps (%s rows) are lost%s",
-             why != NULL ? why : "the run was cut off", what, where,
+             why != NULL ? why : "the run ended without a last checkpoint", what, where,
              mst_figure_grouped((uint64_t)json_integer_value(json_object_get(loss, "steps")), steps),
              mst_figure_grouped((uint64_t)json_integer_value(json_object_get(loss, "rows")), rows),
              server != NULL ? " there" : " and trained again");

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/figure.h"
 #include "train/run_log_impl.h"
 
 #define TICK_NS (200 * MST_MS)
@@ -249,10 +250,12 @@ mst_status mst_run_log_progress(mst_run_log *self, const mst_progress *p)
     mst_observe_set_step(self->observe, p->steps);
     s->eta_seconds = eta_of(self);
     mst_add_loss(&self->line_loss, &p->loss);
-    if (p->loss.rows > 0 && !isfinite(p->loss.loss))
+    if (p->loss.rows > 0 && !isfinite(p->loss.loss)) {
+        char step[32];
         return mst_fail(MST_EINPUT,
-                        "the training loss is no longer finite at step %llu: lower --lr, or use --clip-norm",
-                        (unsigned long long)p->steps);
+                        "the training loss is no longer finite at step %s: lower --lr, or use --clip-norm",
+                        mst_figure_grouped(p->steps, step));
+    }
     return mst_run_log_settle(self, false);
 }
 

@@ -64,13 +64,13 @@ bool mst_run_log_has_new_data(const mst_run_log *self)
 
 void mst_run_log_report_new_data(const mst_run_log *self)
 {
-    char before[256], now[256], rows[32];
+    char before[256], now[256], rows[32], step[32];
     const char *run = mst_run_path(self->run);
     if (!mst_run_log_has_new_data(self))
         return;
-    mst_info("%s continues on new data, %s, from step %llu; limits such as --epochs count from there", run,
+    mst_info("%s continues on new data, %s, from step %s; limits such as --epochs count from there", run,
              mst_data_identity_name(self->options.source, now, sizeof now),
-             (unsigned long long)self->progress.steps);
+             mst_figure_grouped(self->progress.steps, step));
     /* the rest of a pipe cannot be read again, and a pipe cannot be the rest of a file */
     if (self->position_then > 0 && !mst_data_identity_reads_once(self->source_before) &&
         !mst_data_identity_reads_once(self->options.source))

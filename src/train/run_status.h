@@ -60,6 +60,7 @@ typedef struct mst_train_summary {
  * and the number of them that the model classified correctly. */
 typedef struct mst_train_callbacks {
     void *arg;
+    void (*began)(void *arg, const char *run); /* training begins, or begins again after a loss */
     void (*progress)(void *arg, const mst_train_status *status); /* a few times a second */
     void (*evaluating)(void *arg, const char *set, uint64_t rows, uint64_t correct);
     void (*evaluated)(void *arg, const mst_train_status *status, const char *set, const mst_result *result);

@@ -57,8 +57,9 @@ typedef struct mst_train_config {
     void *open_arg;
 
     /* Signals and other processes: */
-    const atomic_bool *stop;      /* set: save and end */
-    const atomic_bool *job_ended; /* as mst_worker_options.job_ended */
+    const atomic_bool *stop;       /* set: save and end */
+    const atomic_bool *job_ended;  /* as mst_worker_options.job_ended */
+    const atomic_bool *no_workers; /* as mst_server_options.no_workers */
     /* Takes requests that have arrived: true once for every request to save and continue. It may set the stop
      * flag. Or NULL. */
     bool (*take_requests)(void *requests_arg);

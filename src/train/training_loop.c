@@ -244,6 +244,8 @@ mst_status mst_training_run(mst_training *self, const mst_train_callbacks *callb
     mst_status st = mst_training_open_run(self);
     if (st == MST_OK) {
         loop_observe(&loop);
+        if (callbacks->began != NULL)
+            callbacks->began(callbacks->arg, mst_run_log_path(self->log));
         st = loop_train(&loop);
         mst_span_enter(MST_PHASE_CHECKPOINT); /* the last one may still be under way */
     }

@@ -230,7 +230,7 @@ code=0
 wait "$pid" || code=$?
 same "exit code of a run whose folder was deleted" "$code" 130
 same "warnings" "$(grep -c 'was deleted' err)" 1
-lost=$(sed -n 's/^missing  *metrics.csv up to step \([0-9]*\), earlier lines of marks.csv, processes.*/\1/p' out)
+lost=$(sed -n 's/^missing  *metrics.csv up to step \([0-9,]*\), earlier lines of marks.csv, processes.*/\1/p' out | tr -d ,)
 [ -n "$lost" ] || fail "the summary does not say what is missing"
 [ "$(sed -n 's/^\([0-9]*\),.*/\1/p;' i/metrics.csv | head -1)" -gt "$lost" ] || fail "metrics.csv does not begin beyond step $lost"
 json i/manifest.json 'd["state"] == "stopped" and d["missing"].startswith("metrics.csv up to step")'

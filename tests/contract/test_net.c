@@ -70,9 +70,9 @@ static void test_identities(void **state)
     assert_int_equal(worker.who.role, MST_ROLE_SERVER);
     assert_int_equal(worker.who.incarnation, 1000);
     mst_net_name_of(server.net, server.peer, name, sizeof name);
-    assert_ptr_equal(strstr(name, "worker 2 ("), name);
+    assert_ptr_equal(strstr(name, "worker 2"), name);
     mst_net_name_of(worker.net, worker.peer, name, sizeof name);
-    assert_ptr_equal(strstr(name, "server 0 ("), name);
+    assert_ptr_equal(strstr(name, "server 0"), name);
     mst_net_name_of(worker.net, 77, name, sizeof name);
     assert_string_equal(name, "an unknown peer");
     close_pair(&server, &worker);
@@ -194,14 +194,14 @@ static void test_back_pressure(void **state)
            MST_OK) /* 256: the same pattern */
         assert_true(++accepted < 10000);
     assert_int_equal(st, MST_ETIMEOUT);
-    assert_non_null(strstr(mst_error_text(), "server 0 ("));
+    assert_non_null(strstr(mst_error_text(), "server 0"));
     mst_alloc_stats_get(&after);
     mst_net_stats_get(worker.net, worker.peer, &stats);
     assert_true(stats.queued > QUEUE && stats.queued <= QUEUE + PART + 40);
     assert_true(after.bytes - before.bytes < 2 * QUEUE);
     assert_int_equal(stats.messages_out, accepted);
     assert_int_equal(mst_net_flush(worker.net, mst_now_ns() + 20 * MST_MS), MST_ETIMEOUT);
-    assert_non_null(strstr(mst_error_text(), "server 0 ("));
+    assert_non_null(strstr(mst_error_text(), "server 0"));
     PUMP(&server, &worker, server.n_messages == accepted);
     assert_true(server.bytes == (uint64_t)accepted * PART);
     assert_int_equal(send_bytes(&worker, 20, 0, bytes, PART, NULL), MST_OK);
@@ -257,8 +257,8 @@ static void test_peer_closes(void **state)
     assert_int_equal(server.n_messages, 1); /* what was sent before has arrived */
     assert_int_equal(server.down_peer, server.peer);
     assert_int_equal(server.why.code, MST_EPEER);
-    assert_ptr_equal(strstr(server.why.text, "worker 2 ("), server.why.text);
-    assert_non_null(strstr(server.why.text, ") left"));
+    assert_ptr_equal(strstr(server.why.text, "worker 2"), server.why.text);
+    assert_non_null(strstr(server.why.text, " left"));
     assert_int_equal(send_bytes(&server, 20, 1, NULL, 0, NULL), MST_EPEER);
     mst_net_stats_get(server.net, server.peer, &stats);
     assert_int_equal(stats.messages_in, 1);
@@ -276,8 +276,8 @@ static void test_drop_in_event(void **state)
     for (uint32_t i = 0; i < 10; i++)
         assert_int_equal(send_bytes(&worker, 20, i, NULL, 0, NULL), MST_OK);
     PUMP(&server, &worker, worker.n_down == 1);
-    assert_non_null(strstr(worker.why.text, "server 0 ("));
-    assert_non_null(strstr(worker.why.text, ") closed the connection: enough of you"));
+    assert_non_null(strstr(worker.why.text, "server 0"));
+    assert_non_null(strstr(worker.why.text, " closed the connection: enough of you"));
     assert_int_equal(server.n_messages, 1);
     assert_int_equal(server.n_down, 0);
     assert_int_equal(send_bytes(&server, 20, 0, NULL, 0, NULL), MST_EPEER);
@@ -298,7 +298,7 @@ static void test_refused_by_event(void **state)
         assert_int_equal(send_bytes(&worker, 20, 7, bytes, i == 0 ? 300000 : 300, bytes), MST_OK);
         PUMP(&server, &worker, worker.n_down == 1 && server.n_down == 1);
         assert_non_null(strstr(worker.why.text, says));
-        assert_non_null(strstr(server.why.text, "worker 2 ("));
+        assert_non_null(strstr(server.why.text, "worker 2"));
         assert_non_null(strstr(server.why.text, "was dropped"));
         assert_non_null(strstr(server.why.text, says));
         assert_int_equal(server.n_messages, i);
@@ -378,7 +378,7 @@ static void test_refused_at_the_door(void **state)
         assert_int_equal(worker.n_up + server.n_up + server.n_down, 0);
         assert_int_equal(worker.why.code, MST_EUSAGE);
         if (i != 1 || c->tls != MST_NET_TLS_ON) /* TLS ends before they exchange identities */
-            assert_non_null(strstr(worker.why.text, "server 0 ("));
+            assert_non_null(strstr(worker.why.text, "server 0"));
         assert_non_null(strstr(worker.why.text, bound));
         assert_non_null(strstr(worker.why.text,
                                i == 0 ? "belongs to job a-job, this worker to job another-job" : "secret"));

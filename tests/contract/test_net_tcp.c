@@ -160,8 +160,8 @@ static void test_death(void **state)
         kill(p.pid, SIGKILL);
         PUMP(&server, NULL, server.n_down == 1);
         assert_true(mst_now_ns() - start < 2 * MST_S);
-        assert_ptr_equal(strstr(server.why.text, "worker 2 ("), server.why.text);
-        assert_non_null(strstr(server.why.text, ") died: the connection"));
+        assert_ptr_equal(strstr(server.why.text, "worker 2"), server.why.text);
+        assert_non_null(strstr(server.why.text, " died: the connection"));
         finish(&p, true);
         end_close(&server);
     }
@@ -178,7 +178,7 @@ static void test_death_amid_a_body(void **state)
     PUMP(&server, NULL, server.n_messages >= 2 && server.n_body > server.n_messages);
     kill(p.pid, SIGKILL);
     PUMP(&server, NULL, server.n_down == 1);
-    assert_non_null(strstr(server.why.text, ") died: the connection"));
+    assert_non_null(strstr(server.why.text, " died: the connection"));
     assert_false(server.corrupt || server.disordered);
     finish(&p, true);
     assert_serves(&server, bound);
@@ -200,7 +200,7 @@ static void test_stopped(void **state)
     uint64_t start = mst_now_ns();
     PUMP(&server, NULL, server.n_down == 1);
     assert_true(mst_now_ns() - start >= 700 * MST_MS && mst_now_ns() - start < 4 * MST_S);
-    assert_non_null(strstr(server.why.text, "worker 2 ("));
+    assert_non_null(strstr(server.why.text, "worker 2"));
     assert_non_null(strstr(server.why.text, "has been silent for "));
     assert_int_equal(server.reason, MST_NET_SILENT);
     finish(&p, true);
@@ -562,7 +562,7 @@ static void test_link_cut(void **state)
     assert_true(mst_now_ns() - start < 5 * MST_S);
     assert_int_equal(server.n_messages, 0);
     assert_non_null(strstr(server.why.text, "the link is cut (peer timeout 1.5 s)"));
-    assert_non_null(strstr(worker.why.text, "server 0 ("));
+    assert_non_null(strstr(worker.why.text, "server 0"));
     close(a);
     close(b);
     close(listener);

@@ -179,7 +179,7 @@ PLAY='>met; echo "muster: refused by server 0: it belongs to job x" >&2; exit 2'
 last "muster: launch: server 0 failed first (exit 1): the port is taken; give --port"
 # Killed workers are lost, and the job may still end well.
 PLAY='sleep 0.2' PLAY_worker_1='kill -9 $$' launch 0 --workers 2 --logs none -- train
-grep -qxF "launch: worker 1 is lost (killed by SIGKILL); the job continues without it" err || fail "no line about the loss"
+grep -qxF "launch: worker 1 is lost (killed by SIGKILL); it is not started again (--max-restarts 0)" err || fail "no line about the loss"
 tail -n 1 err | grep -qE '^launch: done, .*; worker 1 was lost \(killed by SIGKILL\)$' || fail "the last line"
 PLAY_worker_1='>dying; kill -9 $$' PLAY='exit 0' \
   PLAY_server_0='until [ -e dying ]; do sleep 0.02; done; sleep 0.3; echo "muster: too few workers" >&2; exit 1' \
@@ -190,7 +190,7 @@ PLAY='sleep 0.2; echo "muster: server 0 is gone; continue with --resume" >&2; ex
   launch 3 --logs none -- train
 last "muster: launch: server 0 failed first (killed by SIGKILL); worker 0: server 0 is gone; continue with --resume"
 PLAY='sleep 0.2; exit 3' PLAY_worker_1='kill -9 $$' launch 3 --servers 0 --workers 2 --logs none -- train
-last "muster: launch: worker 1 failed first (killed by SIGKILL); worker 0: "
+last "muster: launch: worker 1 failed first (killed by SIGKILL)"
 # Those that do not end by themselves after a failure are asked to, then killed.
 PLAY='trap "" TERM; sleep 60 & wait; sleep 60' PLAY_worker_0='exit 1' launch 1 --grace 0 --logs none -- train
 last "muster: launch: worker 0 failed first (exit 1)"
@@ -322,10 +322,10 @@ wait_for out "worker 0 | up"
 kill "$pid"
 finish 0
 # A stop signal to one process stops the job.
-PLAY='until [ -e stopped ]; do sleep 0.02; done; echo "muster: stopped by worker 1; continue with: it" >&2; exit 143' \
+PLAY='until [ -e stopped ]; do sleep 0.02; done; echo "muster: stopped by a signal to worker 1; continue with: it" >&2; exit 143' \
   PLAY_worker_0='until [ -e stopped ]; do sleep 0.02; done' PLAY_worker_1='>stopped; exit 143' \
   launch 143 --workers 2 --logs none -- train
-tail -n 1 err | grep -qE '^muster: launch: (worker 1|server 0) was stopped by SIGTERM; all 3 processes ended; server 0: stopped by worker 1; continue with: it$' ||
+tail -n 1 err | grep -qE '^muster: launch: (worker 1|server 0) was stopped by SIGTERM; all 3 processes ended; server 0: stopped by a signal to worker 1; continue with: it$' ||
   fail "the last line"
 rm stopped
 # Under nohup the end of the terminal ends nothing.

@@ -8,7 +8,7 @@ cat >play <<'END_OF_PLAY'
 read -r secret
 me=$3_$5
 what=PLAY_$me
-[ "$me" != server_0 ] || [ -n "${SLOW-}" ] || echo muster-began >&2
+[ "$me" != server_0 ] || [ -n "${SLOW-}" ] || echo "muster-began: run" >&2
 eval "${!what-${PLAY-}}"
 END_OF_PLAY
 chmod +x play
@@ -168,9 +168,9 @@ unset MUSTER_LAUNCH_BINARY
 refused 2 "unknown option --no-such-option" launch --detach --job "$job" --logs none -- train c.cache --no-such-option
 refused 1 "absent.cache" launch --detach --job "$job" --logs none -- train absent.cache
 expect 0 launch --detach --job "$job" --logs none -- train c.cache --elastic --mode async --epochs 0 --seconds 600 --run run
-wait_for 20 grep -q "server 0 | worker 0 .* takes part" "$state/$job/output"
+wait_for 20 grep -q "server 0 | worker 0.* takes part" "$state/$job/output"
 expect 0 launch --add 1 --job "$job"
-wait_for 20 grep -q "server 0 | worker 1 .* takes part" "$state/$job/output"
+wait_for 20 grep -q "server 0 | worker 1.* takes part" "$state/$job/output"
 expect 0 stop "$job"
 nothing_left
 export MUSTER_LAUNCH_BINARY=$work/play

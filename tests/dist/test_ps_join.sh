@@ -16,7 +16,7 @@ wait_for s1 'server 1 listens'
 server 0 $common $eval --mode async --run run
 wait_for s0 'step .* test +loss'
 worker 1 $common $eval --mode async --run run
-wait_for s0 'worker 1 .* takes part'
+wait_for s0 'worker 1.* takes part'
 ends_all 0 s0 s1 w0 w1
 at_least "rows of the late worker" "$(worker_fact s0 1 rows)" 1
 same "rows" "$(fact_of s0 rows)" $rows
@@ -31,7 +31,7 @@ server 0 $common $eval --mode ssp --staleness 1 --run run
 worker 0 $common $eval --mode ssp --staleness 1
 wait_for s0 'step .* test +loss'
 worker 1 $common $eval --mode ssp --staleness 1
-wait_for s0 'worker 1 .* takes part'
+wait_for s0 'worker 1.* takes part'
 ends_all 0 s0 w0 w1
 same "rows, ssp" "$(fact_of s0 rows)" $rows
 # Too late for a job of launch: it detects that server 0 has ended, without waiting for timeouts.

@@ -69,7 +69,7 @@ signal w1 TERM
 ends_all 143 s0 w1
 ends w0 0
 said w1 '^muster: stopped by SIGTERM; server 0 has ended the job$'
-said s0 '^muster: stopped by worker 1 at step '
+said s0 '^muster: stopped by a signal to worker 1 at step '
 same "batch of two" "$(fact_of s0 batch)" 4
 resumes 1 4 $rows
 same "batch of four" "$(fact_of r batch)" 2

@@ -7,7 +7,7 @@ clicks
 log_level=debug
 job 2 3 c.cache $endless --batch 1 --mode sync --quorum 2 --run run --json --test t.cache --eval-every $((2000 / slack))rows \
   --start-timeout 20
-wait_for s0 'worker 2 .* takes part'
+wait_for s0 'worker 2.* takes part'
 wait_for s0 'step .* test +loss'
 for round in 1 2 3; do
   signal w2 STOP
