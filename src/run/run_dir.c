@@ -5,7 +5,8 @@
  * readers see whole lines even of a killed run.
  *
  * Invariants
- * 1. Only an empty folder, or one whose manifest.json has format "muster-run", is ever removed.
+ * 1. Only an empty folder, or one whose manifest.json has format "muster-run", is ever removed; and what a
+ * killed process has left of such a folder in RUN.old-PID, which is known by its .lock.
  * 2. A new run is created by one mkdir: of two processes with the same name, one is refused.
  * 3. The process with the run open holds the flock of RUN/.lock, which the kernel releases when a process
  * dies. The holder removes the file before it unlocks, so a process that gets a lock checks that the file
@@ -52,7 +53,8 @@ struct mst_run {
     bool foreign;            /* another run has replaced the folder */
     bool deleted, unwritten; /* metrics.csv lacks lines up to lost_step; all lines */
     uint64_t lost_step;
-    char *aside; /* path of the overwritten run; NULL: none */
+    bool replaces; /* overwritten runs of killed processes are to be removed */
+    char *aside;   /* path of the overwritten run; NULL: none */
     int aside_lock;
 };
 
@@ -103,11 +105,18 @@ bool mst_run_held(const char *folder, char *by, size_t size)
     return held;
 }
 
+/* The text of a lock file of a process on this host. */
+static int run_holder_text(long process, char *out, size_t size)
+{
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    return snprintf(out, size, "%ld %s\n", process, host[0] ? host : "?");
+}
+
 static mst_status run_write_holder(int fd, const char *path)
 {
-    char host[256] = "", text[320];
-    gethostname(host, sizeof host - 1);
-    int n = snprintf(text, sizeof text, "%ld %s\n", (long)getpid(), host[0] ? host : "?");
+    char text[320];
+    int n = run_holder_text((long)getpid(), text, sizeof text);
     if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) == n)
         return MST_OK;
     return mst_fail(MST_EIO, "%s: cannot be written: %s", path, strerror(errno));
@@ -226,11 +235,27 @@ bool mst_run_replaces_result(const mst_run *self)
     return self->aside != NULL && mst_run_has_result(self->aside);
 }
 
+bool mst_run_is_left(const char *folder, long process)
+{
+    char text[320] = "", holder[320];
+    char *path = run_lock_path(folder);
+    int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    bool left = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0 && pread(fd, text, sizeof text - 1, 0) > 0;
+    run_holder_text(process, holder, sizeof holder);
+    if (fd >= 0)
+        close(fd);
+    mst_free(path);
+    return left && strcmp(text, holder) == 0;
+}
+
 void mst_run_settle(mst_run *self)
 {
+    if (self->replaces)
+        mst_run_remove_left(self->path);
+    self->replaces = false;
     if (self->aside == NULL)
         return;
-    if (mst_remove_tree(self->aside) != MST_OK)
+    if (mst_run_remove_aside(self->aside) != MST_OK)
         mst_warn("the run that %s replaces could not be removed: %s", self->path, mst_error_text());
     run_unlock_folder(self->aside, &self->aside_lock);
     mst_free(self->aside);
@@ -619,6 +644,7 @@ mst_status mst_run_new(const char *path, mst_run_open how, uint64_t resume_step,
         TRY_OUT(st, run_make_new(self));
     }
     run_remember_folder(self);
+    self->replaces = how != MST_RUN_NEW;
     self->step = resume_step;
     *out = self;
     return MST_OK;

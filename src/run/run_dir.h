@@ -87,6 +87,13 @@ mst_status mst_run_refuse_existing(const char *run);
 bool mst_run_is_empty(const char *folder);
 /* Removes such files; the caller has the lock. */
 void mst_run_remove_temporary(const char *folder);
+/* Removes an overwritten run, its lock last: a process that is killed here leaves a folder that is known by
+ * it. */
+mst_status mst_run_remove_aside(const char *folder);
+/* Whether that process of this host has put the folder aside and was killed. */
+bool mst_run_is_left(const char *folder, long process);
+/* Removes the folders RUN.old-PID that killed processes have left. */
+void mst_run_remove_left(const char *run);
 /* Returns whether the folder has an entry that does not belong to a run; name is the first one. */
 bool mst_run_find_stray(const char *folder, char *name, size_t size);
 

@@ -1,5 +1,6 @@
 /* Run directories that this process does not have open: saved checkpoints, the command that resumes a run,
  * free names. Contract in run_dir.h. */
+#include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -258,4 +259,49 @@ char *mst_run_free_name(const char *folder, const char *stem)
             return name;
         mst_free(name);
     }
+}
+
+mst_status mst_run_remove_aside(const char *folder)
+{
+    mst_status st = MST_OK;
+    DIR *d = opendir(folder);
+    for (const struct dirent *e; st == MST_OK && d != NULL && (e = readdir(d)) != NULL;) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 || strcmp(e->d_name, ".lock") == 0)
+            continue;
+        char *path = mst_sprintf("%s/%s", folder, e->d_name);
+        st = path != NULL ? mst_remove_tree(path) : mst_fail_memory();
+        mst_free(path);
+    }
+    if (d != NULL)
+        closedir(d);
+    return st == MST_OK ? mst_remove_tree(folder) : st;
+}
+
+void mst_run_remove_left(const char *folder)
+{
+    size_t n = strlen(folder);
+    while (n > 1 && folder[n - 1] == '/')
+        n--;
+    char *run = mst_sprintf("%.*s", (int)n, folder), *slash = run != NULL ? strrchr(run, '/') : NULL;
+    char *parent = run == NULL     ? NULL
+                   : slash == NULL ? mst_strdup(".")
+                                   : mst_sprintf("%.*s", (int)(slash - run) + (slash == run), run);
+    const char *name = slash != NULL ? slash + 1 : run;
+    DIR *d = parent != NULL ? opendir(parent) : NULL;
+    for (const struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        char *end;
+        size_t prefix = strlen(name);
+        if (strncmp(e->d_name, name, prefix) != 0 || strncmp(e->d_name + prefix, ".old-", 5) != 0 ||
+            !isdigit((unsigned char)e->d_name[prefix + 5]))
+            continue;
+        long process = strtol(e->d_name + prefix + 5, &end, 10);
+        char *left = *end == '\0' ? mst_sprintf("%s/%s", parent, e->d_name) : NULL;
+        if (left != NULL && mst_run_is_left(left, process) && mst_run_remove_aside(left) != MST_OK)
+            mst_warn("%s, which a killed process has left, could not be removed: %s", left, mst_error_text());
+        mst_free(left);
+    }
+    if (d != NULL)
+        closedir(d);
+    mst_free(parent);
+    mst_free(run);
 }

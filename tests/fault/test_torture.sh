@@ -1,8 +1,9 @@
 # Everything dies at random moments while checkpoints are written: every resume works, and the run ends bit for bit where an
 # undisturbed one ends. The process that writes the checkpoints is killed at a random call that changes files, in the middle
-# of a write too, or by kill -9 at a random time. test_torture_long.sh sets other numbers of checkpoints and kills.
+# of a write too, or by kill -9 at a random time. test_torture_long.sh sets other numbers of checkpoints and kills: at most
+# $most in one run, and at least $least in all of them.
 . "$(dirname "$0")/calls_common.sh"
-checkpoints=${checkpoints:-8} most=${most:-6} seed=${seed:-$RANDOM}
+checkpoints=${checkpoints:-8} most=${most:-6} least=${least:-1} seed=${seed:-$RANDOM}
 echo "seed=$seed"
 exec 3>&2 2>notices # the shell reports killed processes there
 fail() {
@@ -42,9 +43,18 @@ dies() {
   [ $code = 0 ]
 }
 
-# tortured STARTER NAME...: starts and kills until the run ends by itself, or has been killed $most times.
+# tortured STARTER NAME...: starts and kills until a run ends by itself, or has been killed $most times; repeats this until
+# there were $least kills.
 tortured() {
-  local starter=$1 resumed=0
+  local total=0 resumed=0 runs=0
+  while [ $total -lt "$least" ]; do
+    run_tortured "$@"
+    total=$((total + kills)) runs=$((runs + 1))
+  done
+  echo "${*:2}: $runs runs, $total kills, $resumed resumes"
+}
+run_tortured() {
+  local starter=$1
   shift
   kills=0
   rm -rf run
@@ -61,7 +71,6 @@ tortured() {
   done
   same_model calm run
   same "the last step" "$(newest run)" "$(newest calm)"
-  echo "$*: $kills kills, $resumed resumes"
 }
 
 one_process() {

@@ -177,6 +177,26 @@ static void test_overwrite(void **state)
     mst_run_destroy(run);
     assert_false(mst_path_exists(in("checkpoints")));
 
+    /* What a killed process has put aside is removed; a folder of the same form that no lock names stays. */
+    char left[2][1100], lock[2400], host[256] = "";
+    gethostname(host, sizeof host - 1);
+    for (int i = 0; i < 2; i++) {
+        snprintf(left[i], sizeof left[i], "%s.old-%d", path, 99999990 + i);
+        snprintf(lock, sizeof lock, "%s/checkpoints", left[i]);
+        assert_int_equal(mst_make_folders(lock), MST_OK);
+        snprintf(lock, sizeof lock, "%s/.lock", left[i]);
+        FILE *f = fopen(lock, "w");
+        assert_non_null(f);
+        fprintf(f, "%d %s\n", 99999990, host);
+        fclose(f);
+    }
+    assert_int_equal(mst_run_new(path, MST_RUN_OVERWRITE, 0, 0 + 1, &run), MST_OK);
+    assert_true(mst_path_exists(left[0]));
+    mst_run_destroy(run);
+    assert_false(mst_path_exists(left[0]));
+    assert_true(mst_path_exists(left[1]));
+    assert_int_equal(mst_remove_tree(left[1]), MST_OK);
+
     /* What is not ours stays. */
     assert_int_equal(mst_make_folders(in("checkpoints/step-000000000002")), MST_OK);
     write_text("manifest.json.tmp.12.3", "", 0);
