@@ -23,10 +23,9 @@ typedef struct mst_frames_events {
 
 typedef struct mst_frames {
     uint64_t max_body;
-    mst_seal seal;                    /* of the frames that arrive */
-    uint8_t body_seal[MST_SEAL_BODY]; /* that the header under way announces */
+    mst_seal seal; /* of the frames that arrive */
     size_t staged; /* bytes at the start of stage that are not a whole header (or message of net's own) yet */
-    bool open;     /* m's body is under way: got of m.size bytes are at body */
+    bool open;     /* m's body, or its seal, is under way: got of m.size bytes are at body */
     bool more;     /* during the event of a message: another whole one is here already */
     mst_message m;
     uint8_t *body;

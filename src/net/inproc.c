@@ -143,7 +143,7 @@ static void inpeer_release(inpeer *receiver, inmessage *x, bool delivered)
 {
     inpeer *sender = receiver->other;
     if (sender != NULL) {
-        sender->stats.queued -= MST_WIRE_HEADER + x->m.size;
+        sender->stats.queued -= mst_frame_size(x->m.size);
         if (sender->net->flushing && sender->stats.queued == 0) {
             atomic_store(&sender->net->woken, true);
             inproc_ring(sender->net);
@@ -589,7 +589,7 @@ static mst_status inproc_send(mst_net *net, uint32_t peer, const mst_message *m,
         bool first = q->inbox == NULL;
         *q->inbox_last = x;
         q->inbox_last = &x->next;
-        p->stats.queued += MST_WIRE_HEADER + m->size;
+        p->stats.queued += mst_frame_size(m->size);
         mst_count_out(&p->stats, &n->total, m);
         if (first)
             inproc_ring(q->net);

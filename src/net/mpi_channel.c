@@ -174,7 +174,7 @@ static mst_mpi_out *out_new(uint32_t peer, uint64_t link, const mst_message *m, 
         return NULL;
     *out = (mst_mpi_out){.peer = peer,
                          .token = token,
-                         .bytes = m->type < MST_NET_TYPES ? 0 : MST_WIRE_HEADER + m->size,
+                         .bytes = m->type < MST_NET_TYPES ? 0 : mst_frame_size(m->size),
                          .frame = MST_MPI_FIXED + within,
                          .n_pieces = n_pieces - first};
     memset(out->head, 0, MST_MPI_FIXED);

@@ -1,4 +1,4 @@
-/* The seals of frames: the body of a frame and its header each carry one, so that a changed, lost, repeated
+/* The seals of frames: the header of a frame and its body each have one, so that a changed, lost, repeated
  * or moved frame is detected before its message is handled (docs/WIRE.md, "Seals").
  *
  * CHECKSUM is CRC-32C: it detects damage, not intent. MAC is AES-256-GMAC with a key of the connection and
@@ -6,7 +6,7 @@
  * protects: all bytes of the seals are zero.
  *
  * An mst_seal is one direction of one connection. For each frame, begin, add for all bytes of the body and
- * end give the seal of the body, and header that of the header, in any order; next begins the next frame.
+ * end give the seal of the body, and header, before begin, that of the header; next begins the next frame.
  * Thread: one at a time. */
 #ifndef MST_NET_SEAL_H
 #define MST_NET_SEAL_H
@@ -41,10 +41,10 @@ void mst_seal_fini(mst_seal *self); /* safe on zeroes and twice */
 
 void mst_seal_begin(mst_seal *self);
 void mst_seal_add(mst_seal *self, const void *data, size_t n);
-/* A body of no bytes has a seal of zeros instead. */
+/* A body of no bytes has no seal. */
 void mst_seal_end(mst_seal *self, uint8_t out[MST_SEAL_BODY]);
 
-/* The seal of the n bytes of a header that precede it, among them the seal of the body. */
+/* The seal of the n bytes of a header that precede it. */
 void mst_seal_header(mst_seal *self, const uint8_t *header, size_t n, uint8_t out[MST_SEAL_HEADER]);
 
 static inline void mst_seal_next(mst_seal *self)

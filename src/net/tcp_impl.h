@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "net/frame_out.h"
 #include "net/frames.h"
 #include "net/join.h"
 #include "net/net.h"
@@ -43,12 +44,8 @@ typedef struct mst_tcp_out {
     struct mst_tcp_out *next;
     void *token;
     uint32_t peer;
-    bool copied;         /* the one piece follows this struct */
-    uint64_t size, done; /* bytes, header included */
-    uint64_t frame;      /* number, of its seal */
-    uint32_t n_pieces;
-    mst_piece pieces[MST_PIECE_MAX];
-    uint8_t header[MST_WIRE_HEADER];
+    bool copied; /* the one piece follows this struct */
+    mst_frame_out frame;
 } mst_tcp_out;
 
 typedef enum mst_tcp_state {

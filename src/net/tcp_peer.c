@@ -7,9 +7,13 @@
  * with one call. When a write fails, the peer may have sent a DISCONNECT: the remaining bytes are read first,
  * then the peer is down.
  *
+ * A frame is sealed when its turn to be written comes, a large body in chunks, each just before the system
+ * copies it: the second of the two finds the bytes in the cache.
+ *
  * Invariants
- * 1. p->out's first message may be partly written (done > 0); nothing may be written between its parts.
- * 2. stats.queued is the sum of size - done over p->out.
+ * 1. p->out's first message may be partly written (frame.done > 0); nothing may be written between its parts.
+ * The frames that are sealed, wholly or in part, are the first ones of p->out.
+ * 2. stats.queued is the sum of frame.size - frame.done over p->out.
  * 3. The heartbeat thread calls mst_tcp_peer_write and mst_tcp_peer_heartbeat only, and they leave the loop's
  * handles alone. */
 #include <errno.h>
@@ -29,6 +33,7 @@
 #define READS_MAX       16                      /* reads from one peer before the others get their turn */
 #define WRITE_MAX       (8u << 20)              /* bytes to one peer before the others get their turn */
 #define PAST_MAX        1024                    /* past peers that are kept */
+#define SEAL_MAX        (512u << 10)            /* bytes sealed at a time, just before they are written */
 #define HEARTBEAT_SLACK (MST_TCP_HEARTBEAT / 4) /* a little early, so that one wake-up serves many peers */
 #define CORK_MAX        65536                   /* bytes that wait to leave together */
 #define DRAIN_MAX       64 /* reads before a close, so that it does not reset the connection */
@@ -451,36 +456,34 @@ static ssize_t peer_write_some(mst_tcp_peer *p, struct iovec *iov, size_t n_iov)
     return n;
 }
 
-/* The parts of o that are not written yet, at most room of them. */
-static size_t peer_gather(const mst_tcp_out *o, struct iovec *iov, size_t room)
+/* Writes the frames from o on, a chunk of them: *asked bytes. As peer_write_some. */
+static ssize_t peer_write_chunk(mst_tcp_peer *p, mst_tcp_out *o, uint64_t *asked)
 {
-    size_t n = 0;
-    uint64_t skip = o->done;
-    for (uint32_t i = 0; i <= o->n_pieces && n < room; i++) {
-        const uint8_t *data = i == 0 ? o->header : o->pieces[i - 1].data;
-        size_t size = i == 0 ? MST_WIRE_HEADER : o->pieces[i - 1].size;
-        if (skip >= size) {
-            skip -= size;
-            continue;
+    struct iovec iov[IOV_MAX_OUT];
+    uint64_t most = p->seal.kind == MST_SEAL_NONE ? WRITE_MAX : SEAL_MAX;
+    size_t n_iov = 0;
+    *asked = 0;
+    for (; o != NULL && *asked < most; o = o->next) {
+        if (!mst_frame_out_seal(&o->frame, &p->seal, o->frame.done + most - *asked)) {
+            errno = EPROTO;
+            return -1;
         }
-        iov[n++] = (struct iovec){.iov_base = (void *)(data + skip), .iov_len = size - (size_t)skip};
-        skip = 0;
+        n_iov += mst_frame_out_gather(&o->frame, iov + n_iov, IOV_MAX_OUT - n_iov);
+        *asked += o->frame.sealed - o->frame.done;
+        if (n_iov + MST_PIECE_MAX + 2 > IOV_MAX_OUT || o->frame.sealed < o->frame.size)
+            break;
     }
-    return n;
+    return peer_write_some(p, iov, n_iov);
 }
 
 void mst_tcp_peer_write(mst_tcp_peer *p)
 {
     mst_tcp *t = p->net;
-    uint64_t written = 0;
+    uint64_t written = 0, asked = 0;
     if (p->out == NULL && !p->write_broken && mst_tcp_peer_waits(p) && peer_write_some(p, NULL, 0) < 0)
         peer_break_writes(p);
     while (p->out != NULL && !p->write_broken && written < WRITE_MAX) {
-        struct iovec iov[IOV_MAX_OUT];
-        size_t n_iov = 0;
-        for (const mst_tcp_out *o = p->out; o != NULL && n_iov < IOV_MAX_OUT; o = o->next)
-            n_iov += peer_gather(o, iov + n_iov, IOV_MAX_OUT - n_iov);
-        ssize_t n = peer_write_some(p, iov, n_iov);
+        ssize_t n = peer_write_chunk(p, p->out, &asked);
         if (n < 0)
             peer_break_writes(p);
         if (n <= 0)
@@ -489,10 +492,10 @@ void mst_tcp_peer_write(mst_tcp_peer *p)
         p->stats.queued -= (uint64_t)n;
         for (uint64_t left = (uint64_t)n; left > 0 && p->out != NULL;) {
             mst_tcp_out *o = p->out;
-            uint64_t part = o->size - o->done < left ? o->size - o->done : left;
-            o->done += part;
+            uint64_t part = o->frame.size - o->frame.done < left ? o->frame.size - o->frame.done : left;
+            o->frame.done += part;
             left -= part;
-            if (o->done == o->size) {
+            if (o->frame.done == o->frame.size) {
                 p->out = o->next;
                 out_done(t, o);
             }
@@ -503,6 +506,21 @@ void mst_tcp_peer_write(mst_tcp_peer *p)
     t->visible += t->flushing && !mst_tcp_peer_waits(p);
 }
 
+/* Writes o, which is not in the queue, as far as the system takes it. False: it takes nothing any more. */
+static bool peer_write_alone(mst_tcp_peer *p, mst_tcp_out *o)
+{
+    for (uint64_t asked = 1, taken = 1; taken == asked && o->frame.done < o->frame.size;) {
+        ssize_t n = peer_write_chunk(p, o, &asked);
+        if (n < 0) {
+            peer_break_writes(p);
+            return false;
+        }
+        taken = (uint64_t)n;
+        o->frame.done += taken;
+    }
+    return true;
+}
+
 static void peer_enqueue(mst_tcp_peer *p, mst_tcp_out *o)
 {
     if (p->out_last != NULL)
@@ -510,33 +528,42 @@ static void peer_enqueue(mst_tcp_peer *p, mst_tcp_out *o)
     else
         p->out = o;
     p->out_last = o;
-    p->stats.queued += o->size - o->done;
+    p->stats.queued += o->frame.size - o->frame.done;
 }
 
-/* The record for what the system has not taken of a message: as it lies with a token, else a copy of the
- * rest. */
-static mst_tcp_out *out_rest(mst_tcp_peer *p, const uint8_t header[MST_WIRE_HEADER], const mst_piece *pieces,
-                             uint32_t n_pieces, uint64_t size, uint64_t done, void *token)
+static void out_init(mst_tcp_out *o, const mst_tcp_peer *p, const mst_message *m, const mst_piece *pieces,
+                     uint32_t n_pieces, void *token)
 {
-    bool copy = token == NULL && size > MST_WIRE_HEADER;
-    mst_tcp_out *o = out_new(p->net, copy ? (size_t)(size - MST_WIRE_HEADER) : 0);
-    if (o == NULL)
-        return NULL;
+    o->next = NULL;
+    o->copied = false;
     o->token = token;
     o->peer = p->number;
-    o->size = size;
-    o->done = done;
-    o->frame = p->seal.frame - 1; /* its header is sealed */
-    o->n_pieces = n_pieces;
-    memcpy(o->header, header, MST_WIRE_HEADER);
-    if (n_pieces > 0)
-        memcpy(o->pieces, pieces, n_pieces * sizeof *pieces);
-    if (copy) {
-        mst_pieces_copy(o + 1, pieces, n_pieces);
-        o->n_pieces = 1;
-        o->pieces[0] = (mst_piece){.data = o + 1, .size = (size_t)(size - MST_WIRE_HEADER)};
+    mst_frame_out_init(&o->frame, m, pieces, n_pieces);
+}
+
+/* o for the queue, with a copy of its body. NULL: no memory; the frame counts as not sent, or, if half of it
+ * is out, nothing can follow it. */
+static mst_tcp_out *out_copy(mst_tcp_peer *p, const mst_tcp_out *o)
+{
+    size_t body = 0;
+    for (uint32_t i = 0; i < o->frame.n_pieces; i++)
+        body += o->frame.pieces[i].size;
+    mst_tcp_out *copy = out_new(p->net, body);
+    if (copy == NULL) {
+        if (o->frame.sealed > 0)
+            p->seal.frame = o->frame.number;
+        if (o->frame.done > 0)
+            peer_break_writes(p);
+        return NULL;
     }
-    return o;
+    *copy = *o;
+    copy->copied = body > 0;
+    if (body > 0) {
+        mst_pieces_copy(copy + 1, o->frame.pieces, o->frame.n_pieces);
+        copy->frame.n_pieces = 1;
+        copy->frame.pieces[0] = (mst_piece){.data = copy + 1, .size = body};
+    }
+    return copy;
 }
 
 mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_piece *pieces,
@@ -548,46 +575,25 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
     if (p->stats.queued > t->options.max_queue)
         return mst_fail(MST_ETIMEOUT, "%s has not received %" PRIu64 " bytes that were sent to it before",
                         p->name, p->stats.queued);
-    uint8_t header[MST_WIRE_HEADER];
-    struct iovec iov[MST_PIECE_MAX + 1] = {{.iov_base = header, .iov_len = MST_WIRE_HEADER}};
-    size_t n_iov = 1;
-    for (uint32_t i = 0; i < n_pieces; i++)
-        if (pieces[i].size > 0)
-            iov[n_iov++] = (struct iovec){.iov_base = (void *)pieces[i].data, .iov_len = pieces[i].size};
-    if (!mst_header_seal(m, pieces, n_pieces, &p->seal, header)) {
-        peer_break_writes(p);
-        return mst_fail(MST_EIO, "a message to %s cannot be sealed", p->name);
-    }
-    uint64_t size = MST_WIRE_HEADER + m->size;
-    mst_tcp_out *o = NULL;
-    if (token != NULL && (o = out_rest(p, header, pieces, n_pieces, size, 0, token)) == NULL) {
-        p->seal.frame--; /* not sent */
+    mst_tcp_out local, *o = &local;
+    if (token != NULL && (o = out_new(t, 0)) == NULL)
         return mst_fail_memory();
-    }
-
-    if (p->stats.queued + size > CORK_MAX)
+    out_init(o, p, m, pieces, n_pieces, token);
+    if (p->stats.queued + o->frame.size > CORK_MAX)
         peer_uncork(p);
-    mst_tcp_rate_look(p, p->socket->fd, size);
-    ssize_t n = p->out == NULL && !p->corked ? peer_write_some(p, iov, n_iov) : 0;
-    if (n < 0) {
-        peer_break_writes(p);
-        if (o != NULL)
+    mst_tcp_rate_look(p, p->socket->fd, o->frame.size);
+    if (p->out == NULL && !p->corked && !peer_write_alone(p, o)) {
+        if (o != &local)
             out_free(t, o);
         return mst_fail(MST_EPEER, "%s no longer receives messages (%s)", p->name, strerror(errno));
     }
-    if ((uint64_t)n < size) {
-        if (o == NULL && (o = out_rest(p, header, pieces, n_pieces, size, (uint64_t)n, NULL)) == NULL) {
-            if (n > 0) /* half a message is out: nothing can follow it */
-                peer_break_writes(p);
-            p->seal.frame--;
+    if (o->frame.done < o->frame.size) {
+        if (o == &local && (o = out_copy(p, &local)) == NULL)
             return mst_fail_memory();
-        }
-        o->done = (uint64_t)n;
         peer_enqueue(p, o);
         if (!p->corked)
             mst_tcp_fd_want(p->socket, UV_READABLE | UV_WRITABLE);
-    } else if (o != NULL) {
-        o->done = size;
+    } else if (o != &local) {
         out_done(t, o);
     }
     if (p->tls != NULL && mst_tls_has_unsent(p->tls))
@@ -602,21 +608,14 @@ uint64_t mst_tcp_peer_heartbeat(mst_tcp_peer *p, uint64_t now_ns)
         return now_ns + MST_TCP_HEARTBEAT;
     if (now_ns + HEARTBEAT_SLACK < p->sent_ns + MST_TCP_HEARTBEAT)
         return p->sent_ns + MST_TCP_HEARTBEAT;
-    uint8_t header[MST_WIRE_HEADER];
-    bool sealed = mst_header_seal(&(mst_message){.type = MST_WIRE_HEARTBEAT}, NULL, 0, &p->seal, header);
-    struct iovec iov = {.iov_base = header, .iov_len = sizeof header};
-    ssize_t n = sealed ? peer_write_some(p, &iov, 1) : -1;
-    if (n < 0) {
-        peer_break_writes(p);
-    } else if (n == 0) {
-        p->seal.frame--; /* not sent */
-    } else if (n < MST_WIRE_HEADER) {
-        mst_tcp_out *rest = out_rest(p, header, NULL, 0, sizeof header, (uint64_t)n, NULL);
-        if (rest != NULL)
-            peer_enqueue(p, rest);
-        else
-            peer_break_writes(p);
-    }
+    mst_tcp_out beat, *rest;
+    out_init(&beat, p, &(mst_message){.type = MST_WIRE_HEARTBEAT}, NULL, 0, NULL);
+    if (!peer_write_alone(p, &beat))
+        return now_ns + MST_TCP_HEARTBEAT;
+    if (beat.frame.done == 0)
+        p->seal.frame = beat.frame.number; /* not sent */
+    else if (beat.frame.done < beat.frame.size && (rest = out_copy(p, &beat)) != NULL)
+        peer_enqueue(p, rest);
     return now_ns + MST_TCP_HEARTBEAT;
 }
 
@@ -650,22 +649,21 @@ void mst_tcp_peer_check_silence(mst_tcp_peer *p, uint64_t now_ns)
 void mst_tcp_peer_disconnect(mst_tcp_peer *p, uint64_t silent_ns, const char *message)
 {
     peer_uncork(p);
-    if (p->write_broken || (p->out != NULL && p->out->done > 0))
+    if (p->write_broken || (p->out != NULL && p->out->frame.done > 0))
         return;
-    uint8_t header[MST_WIRE_HEADER], scratch[4096];
+    uint8_t scratch[4096];
+    uint64_t asked = 0;
+    mst_tcp_out last;
     size_t length = strlen(message) < MST_WIRE_OWN_MAX ? strlen(message) : MST_WIRE_OWN_MAX;
     mst_message m = {.type = MST_WIRE_DISCONNECT,
                      .flags = silent_ns > 0 ? MST_WIRE_YOUR_SILENCE : 0,
                      .step = silent_ns,
                      .size = length};
     mst_piece piece = {.data = message, .size = length};
-    if (p->out != NULL) /* it takes the place of the first message that waits */
-        p->seal.frame = p->out->frame;
-    if (!mst_header_seal(&m, &piece, 1, &p->seal, header))
-        return;
-    struct iovec iov[2] = {{.iov_base = header, .iov_len = sizeof header},
-                           {.iov_base = (void *)message, .iov_len = length}};
-    (void)peer_write_some(p, iov, length > 0 ? 2 : 1);
+    if (p->out != NULL && p->out->frame.sealed > 0) /* it takes the place of the first message that waits */
+        p->seal.frame = p->out->frame.number;
+    out_init(&last, p, &m, &piece, 1, NULL);
+    (void)peer_write_chunk(p, &last, &asked);
     for (int i = 0; i < DRAIN_MAX; i++)
         if (recv(p->socket->fd, scratch, sizeof scratch, MSG_DONTWAIT) <= 0)
             break;

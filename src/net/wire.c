@@ -27,26 +27,16 @@ void mst_header_encode(const mst_message *m, uint8_t out[MST_WIRE_HEADER])
     memset(out + MST_WIRE_FIELDS, 0, MST_WIRE_HEADER - MST_WIRE_FIELDS);
 }
 
-bool mst_header_seal(const mst_message *m, const mst_piece *pieces, uint32_t n_pieces, mst_seal *seal,
-                     uint8_t out[MST_WIRE_HEADER])
+void mst_header_seal(uint8_t header[MST_WIRE_HEADER], mst_seal *seal)
 {
-    mst_header_encode(m, out);
-    if (m->size > 0) {
-        mst_seal_begin(seal);
-        for (uint32_t i = 0; i < n_pieces; i++)
-            mst_seal_add(seal, pieces[i].data, pieces[i].size);
-        mst_seal_end(seal, out + MST_WIRE_FIELDS);
-    }
-    mst_seal_header(seal, out, MST_WIRE_SEALED, out + MST_WIRE_SEALED);
-    mst_seal_next(seal);
-    return !seal->failed;
+    mst_seal_header(seal, header, MST_WIRE_FIELDS, header + MST_WIRE_FIELDS);
 }
 
 mst_status mst_header_check(const uint8_t header[MST_WIRE_HEADER], mst_seal *seal)
 {
     uint8_t expected[MST_SEAL_HEADER];
-    mst_seal_header(seal, header, MST_WIRE_SEALED, expected);
-    if (seal->failed || CRYPTO_memcmp(expected, header + MST_WIRE_SEALED, sizeof expected) != 0)
+    mst_seal_header(seal, header, MST_WIRE_FIELDS, expected);
+    if (seal->failed || CRYPTO_memcmp(expected, header + MST_WIRE_FIELDS, sizeof expected) != 0)
         return mst_fail(MST_EINPUT, "the header of a message was changed on the way: its %s does not match",
                         mst_seal_name(seal->kind));
     return MST_OK;

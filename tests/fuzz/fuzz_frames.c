@@ -72,14 +72,17 @@ static void check_sealed(const uint8_t *data, size_t size, mst_seal_kind kind, s
         return;
     n_counted = 0;
     for (unsigned i = 0; i < 3; i++) {
-        mst_piece piece = {.data = data, .size = n};
-        if (!mst_header_seal(&(mst_message){.type = 20 + i, .size = n}, &piece, 1, &out, bytes + end))
-            abort();
+        mst_header_encode(&(mst_message){.type = 20 + i, .size = n}, bytes + end);
+        mst_header_seal(bytes + end, &out);
         memcpy(bytes + end + MST_WIRE_HEADER, data, n);
-        end += MST_WIRE_HEADER + n;
+        mst_seal_begin(&out);
+        mst_seal_add(&out, data, n);
+        mst_seal_end(&out, bytes + end + MST_WIRE_HEADER + n);
+        mst_seal_next(&out);
+        end += mst_frame_size(n);
     }
     at %= end;
-    changed = at / (MST_WIRE_HEADER + n);
+    changed = at / mst_frame_size(n);
     bytes[at] ^= change;
     mst_frames_init(&f, MAX_BODY, &in);
     memcpy(f.stage, bytes, end);

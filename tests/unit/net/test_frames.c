@@ -51,7 +51,8 @@ static size_t put(uint8_t *at, uint64_t size)
 {
     mst_header_encode(&(mst_message){.type = TYPE, .size = size}, at);
     memset(at + MST_WIRE_HEADER, 7, (size_t)size);
-    return MST_WIRE_HEADER + (size_t)size;
+    memset(at + MST_WIRE_HEADER + size, 0, MST_SEAL_BODY); /* of no kind */
+    return (size_t)mst_frame_size(size);
 }
 
 static void give(seen *s, const uint8_t *bytes, size_t n)

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "net/frame_out.h"
 #include "net/frames.h"
 
 enum { FRAMES = 4, ROOM = 4096, SMALL = 100 };
@@ -59,25 +60,42 @@ static mst_status on_own(void *arg, const mst_message *m, const uint8_t *body)
 
 static const mst_frames_events events = {.body = on_body, .message = on_message, .own = on_own};
 
-/* FRAMES messages, each in two pieces. */
-static void seal(stream *s, mst_seal_kind kind)
+/* FRAMES messages, each in two pieces, sealed and written in parts of that size. */
+static void seal_in_parts(stream *s, mst_seal_kind kind, size_t part)
 {
     mst_seal out;
     size_t at = 0;
     assert_int_equal(mst_seal_init(&out, kind, key), MST_OK);
     for (unsigned i = 0; i < FRAMES; i++) {
-        uint8_t *body = s->bytes + at + MST_WIRE_HEADER;
+        uint8_t body[ROOM];
         size_t n = size_of(i);
         for (size_t j = 0; j < n; j++)
             body[j] = (uint8_t)(j + i);
         mst_piece pieces[2] = {{.data = body, .size = n / 3}, {.data = body + n / 3, .size = n - n / 3}};
-        mst_message m = {.type = 20, .request = i, .size = n};
+        mst_frame_out f;
         s->at[i] = at;
-        assert_true(mst_header_seal(&m, pieces, 2, &out, s->bytes + at));
-        at += MST_WIRE_HEADER + n;
+        mst_frame_out_init(&f, &(mst_message){.type = 20, .request = i, .size = n}, pieces, 2);
+        while (f.done < f.size) {
+            struct iovec iov[4];
+            assert_true(mst_frame_out_seal(&f, &out, f.done + part));
+            size_t n_iov = mst_frame_out_gather(&f, iov, 4);
+            assert_true(n_iov > 0);
+            for (size_t k = 0; k < n_iov; k++) {
+                memcpy(s->bytes + at, iov[k].iov_base, iov[k].iov_len);
+                at += iov[k].iov_len;
+                f.done += iov[k].iov_len;
+            }
+            assert_true(f.done == f.sealed);
+        }
+        assert_int_equal(at - s->at[i], mst_frame_size(n));
     }
     s->at[FRAMES] = at;
     mst_seal_fini(&out);
+}
+
+static void seal(stream *s, mst_seal_kind kind)
+{
+    seal_in_parts(s, kind, ROOM);
 }
 
 static mst_status receive(receiver *r, mst_seal_kind kind, const uint8_t *with, const uint8_t *bytes,
@@ -116,6 +134,12 @@ static void test_round_trip(void **state)
             assert_int_equal(receive(&r, (mst_seal_kind)kind, key, s.bytes, s.at[FRAMES], part), MST_OK);
             assert_int_equal(r.n_messages, FRAMES);
             assert_false(r.wrong);
+        }
+        static stream parts;
+        for (size_t part = 1; part < 150; part += 7) {
+            seal_in_parts(&parts, (mst_seal_kind)kind, part);
+            assert_int_equal(parts.at[FRAMES], s.at[FRAMES]);
+            assert_memory_equal(parts.bytes, s.bytes, s.at[FRAMES]);
         }
     }
 }
