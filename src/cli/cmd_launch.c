@@ -410,10 +410,8 @@ static mst_status launch_run_mpi_job(launch *l, const mst_option_group *groups, 
     if (train && !l->strategy)
         return mst_fail(MST_EUSAGE,
                         "launch --mpi: no strategy given; add --strategy allreduce or ps after --");
-    bool restarts = train && l->run != NULL && l->options->max_restarts > 0;
-    if (!restarts && l->options->max_restarts > 0 && mst_options_is_set(groups, 1, "max-restarts"))
-        return mst_fail(MST_EUSAGE, "--max-restarts needs train --run FOLDER after --, so that the restarted "
-                                    "job finds its checkpoints");
+    if (!train && l->options->max_restarts > 0 && mst_options_is_set(groups, 1, "max-restarts"))
+        return mst_fail(MST_EUSAGE, "--max-restarts: matmul is not started again; it has no checkpoints");
     mst_mpi_job job = {.name = l->job,
                        .program = l->program,
                        .words = l->words,
@@ -425,7 +423,7 @@ static mst_status launch_run_mpi_job(launch *l, const mst_option_group *groups, 
                        .entry = l->entry,
                        .kind = (mst_mpi_kind)l->options->mpi_plugin,
                        .n_ranks = (uint32_t)l->options->ranks,
-                       .max_restarts = restarts ? (uint32_t)l->options->max_restarts : 0,
+                       .max_restarts = train ? (uint32_t)l->options->max_restarts : 0,
                        .grace_s = (uint32_t)l->options->grace};
     return mst_mpi_job_run(&job);
 }

@@ -8,9 +8,10 @@
  * stopped by a signal, 3 and all others a rank that died (Open MPI returns 128 + signal, MPICH ors the codes
  * of its ranks).
  * 2. A job that lost a rank is started again, by the restart policy (restarts.h), unless a signal has
- * arrived. The words are those of the first start, with --resume in the place of --overwrite; while the run
- * has no checkpoint, it starts from the beginning. On other hosts, each host is probed first; the ranks of
- * hosts that cannot be reached are left out, until the next restart.
+ * arrived. The words are those of the first start, with --resume in the place of --overwrite, and with the
+ * run that rank 0 has reported (MST_PARENT_BEGAN); while the run has no checkpoint, it starts from the
+ * beginning. On other hosts, each host is probed first; the ranks of hosts that cannot be reached are left
+ * out, until the next restart.
  * 3. SIGINT, SIGTERM and SIGHUP close the launcher's standard input, which stops rank 0, which saves; after
  * the grace the launcher gets SIGTERM, which ends all ranks, and TERMINATE_MS later it is killed with its
  * descendants. A second signal kills at once. SIGUSR1 is sent to rank 0.
@@ -62,6 +63,7 @@ typedef struct mpi_launch {
     char message[MESSAGE_MAX]; /* the first error of a rank */
     char zero[MESSAGE_MAX];    /* the last error of rank 0 */
     char last[MESSAGE_MAX];    /* the launcher's last line */
+    char run[MESSAGE_MAX];     /* the run directory; "": training has not begun */
     uint32_t failed_rank;      /* that printed message */
     mst_error broken;          /* a failure of launch itself; code MST_OK: none */
     uint64_t began_ns;
@@ -100,7 +102,9 @@ static void mpi_whole_line(mpi_launch *l, uint32_t rank, bool is_error, const ch
     size_t length;
     if (is_error && n == strlen(MST_PARENT_FINAL) && memcmp(text, MST_PARENT_FINAL, n) == 0)
         return;
-    if (is_error && n == strlen(MST_PARENT_BEGAN) && memcmp(text, MST_PARENT_BEGAN, n) == 0) {
+    size_t began = strlen(MST_PARENT_BEGAN);
+    if (is_error && n >= began && memcmp(text, MST_PARENT_BEGAN, began) == 0) {
+        mpi_copy_line(l->run, text + began, n - began);
         mst_job_entry_started(l->job->entry);
         return;
     }
@@ -215,21 +219,30 @@ static bool mpi_is_flag(const char *word, const char *name)
 
 /* Writes the arguments of a restart (rule 2). The caller ends the list. *from_start: the job does not resume.
  */
-static mst_status mpi_restart_words(const mst_mpi_job *job, mst_text_list *out, bool *from_start)
+static mst_status mpi_restart_words(const mpi_launch *l, mst_text_list *out, bool *from_start)
 {
+    const mst_mpi_job *job = l->job;
+    const char *run = l->run[0] != '\0' ? l->run : job->run;
     bool resumes = false, options = true;
     char *found = NULL;
     struct stat is;
     for (size_t i = 0; i < job->words->n; i++)
         resumes = resumes || mpi_is_flag(job->words->items[i], "resume");
     /* A run that is not on this host is on that of rank 0, which looks for a checkpoint. */
-    *from_start = !resumes && stat(job->run, &is) == 0 && mst_checkpoint_find(job->run, &found) != MST_OK;
+    bool unsaved = run != NULL && stat(run, &is) == 0 && mst_checkpoint_find(run, &found) != MST_OK;
+    bool again = l->run[0] == '\0' && !unsaved; /* nothing has happened yet */
+    *from_start = !resumes && (unsaved || again);
     mst_free(found);
     TRY(mst_text_list_add(out, job->words->items[0]));
-    TRY(mst_text_list_add(out, *from_start ? "--overwrite" : "--resume"));
+    if (!again)
+        TRY(mst_text_list_add(out, *from_start ? "--overwrite" : "--resume"));
+    if (!again && job->run == NULL) {
+        TRY(mst_text_list_add(out, "--run"));
+        TRY(mst_text_list_add(out, run));
+    }
     for (size_t i = 1; i < job->words->n; i++) {
         const char *word = job->words->items[i];
-        if (options && (mpi_is_flag(word, "overwrite") || mpi_is_flag(word, "resume")))
+        if (options && !again && (mpi_is_flag(word, "overwrite") || mpi_is_flag(word, "resume")))
             continue;
         options = options && strcmp(word, "--") != 0;
         TRY(mst_text_list_add(out, word));
@@ -295,7 +308,7 @@ static mst_status mpi_restart(mpi_launch *l)
     mst_text_list words = {0};
     char how[64], why[MESSAGE_MAX + 32];
     bool from_start;
-    TRY_OUT(st, mpi_restart_words(l->job, &words, &from_start));
+    TRY_OUT(st, mpi_restart_words(l, &words, &from_start));
     mpi_why_ended(l, why, sizeof why);
     why[strcspn(why, ";")] = '\0'; /* how to resume it follows */
     mst_launch_note(l->job->sink, "launch: the job ended (%s)%s; restart %u, %s",

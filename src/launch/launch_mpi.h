@@ -24,7 +24,7 @@ typedef struct mst_mpi_job {
     const char *name;           /* MUSTER_JOB */
     const char *program;        /* this binary, at the same path on every host */
     const mst_text_list *words; /* "train" and what follows */
-    const char *run;            /* the run directory among them; NULL: none, and the job is not restarted */
+    const char *run;            /* the run directory among them; NULL: none, rank 0 names it */
     const char *hosts_file;     /* NULL: on this host, or on those of the Slurm job */
     const char *ssh;            /* words that reach a host */
     const char *args;           /* more words for the launcher; NULL: none */

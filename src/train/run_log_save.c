@@ -68,7 +68,7 @@ static mst_status run_log_skip_save(mst_run_log *self, const mst_checkpointer *c
     bool best = checkpointer == self->save.best;
     if (st != MST_EIO)
         return st;
-    mst_warn("%s is not saved: %s; training continues with the earlier checkpoints",
+    mst_warn("%s is not saved: %s; the earlier checkpoints remain",
              best ? "the checkpoint of the best weights" : "a checkpoint", mst_error_text());
     mst_error_save(best ? &self->save.best_failure : &self->save.failure, st);
     if (!best)

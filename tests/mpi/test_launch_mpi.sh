@@ -54,7 +54,7 @@ refused 2 "--ranks: only with --mpi" launch --ranks 2 -- train x
 refused 2 "--servers: not with --mpi" launch --mpi -n 2 --servers 1 -- train --strategy ps
 refused 2 "or ranks for --strategy allreduce" launch --mpi -n 2 -- train --strategy local
 refused 2 "give --mpi before --" launch --workers 2 -- train --strategy allreduce
-refused 2 "needs train --run FOLDER" launch --mpi -n 2 --max-restarts 1 -- train --strategy ps
+refused 2 "matmul is not started again" launch --mpi -n 2 --max-restarts 1 -- matmul
 echo "me@a" >hosts
 refused 2 "a host has one name" launch --mpi --hosts hosts -- train --strategy ps
 code=0
@@ -92,16 +92,32 @@ for mpi in $implementations; do
   last '^muster: launch: the job failed \(a rank (was killed by SIGKILL|died, exit [0-9]*)\)'
   rm -f words
   export PLAY_1='[ -e again ] || { echo "muster: rank 0 is gone" >&2; touch again; exit 3; }'
+  # Before training has begun, the words stay as they are.
+  launch 0 --mpi-plugin "$mpi" -n 2 --logs none -- train --overwrite --strategy ps --run nowhere
+  grep -q 'restart 1, from the beginning' err || fail "$mpi: no word of the restart from the beginning"
+  same "$mpi: words before training" "$(cat words)" "train --overwrite --strategy ps --run nowhere
+train --overwrite --strategy ps --run nowhere"
+  # Without --run, rank 0 names the run.
+  rm -f words again up
+  export PLAY='echo "$*" >>words; echo "muster-began: there" >&2; >up'
+  export PLAY_1='[ -e again ] || { until [ -e up ]; do sleep 0.02; done; sleep 0.3; touch again; exit 3; }'
+  launch 0 --mpi-plugin "$mpi" -n 2 --logs none -- train --strategy ps
+  ! grep -q muster-began err || fail "$mpi: a line for launch is shown"
+  same "$mpi: words without --run" "$(cat words)" "train --strategy ps
+train --resume --run there --strategy ps"
+  rm -f words again up
+  export PLAY='echo "$*" >>words; echo "muster-began: nowhere" >&2; >up'
+  export PLAY_1='[ -e again ] || { until [ -e up ]; do sleep 0.02; done; sleep 0.3; echo "muster: rank 0 is gone" >&2; touch again; exit 3; }'
   launch 0 --mpi-plugin "$mpi" -n 2 --logs none -- train --overwrite --strategy ps --run nowhere
   last '^launch: done, 2 ranks, [0-9.]* s; 1 restart$'
   grep -q 'ended (exit 3): rank 1: rank 0 is gone; restart 1, with --resume' err || fail "$mpi: no word of the restart"
   same "$mpi: words" "$(cat words)" "train --overwrite --strategy ps --run nowhere
 train --resume --strategy ps --run nowhere"
-  export PLAY_1='exit 3'
+  export PLAY_1='exit 3' PLAY=''
   launch 3 --mpi-plugin "$mpi" -n 2 --logs none --max-restarts 1 -- train --strategy ps --run run
   last '^muster: launch: the job failed \(exit 3\).*; 1 restart$'
   grep -q 'from the beginning: there is no checkpoint' err || fail "$mpi: a run without checkpoint is not begun anew"
-  rm -f again words
+  rm -f again words up
   unset PLAY_1
   nothing_left
 
