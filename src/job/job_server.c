@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -20,6 +21,8 @@ _Static_assert(MST_CLUSTER_MAX <= MST_WORKER_MAX, "a server has room for all wor
 
 #define AGO_MAX_S 86400.0 /* a worker that reports a longer time since the loss of server 0 is wrong */
 
+#define DISK_WAIT_S 1 /* between two attempts to open the run on a disk that is full or fails */
+
 typedef struct server_job {
     const mst_job_config *config;
     const mst_train_callbacks *callbacks;
@@ -35,6 +38,7 @@ typedef struct server_job {
     mst_server_kept kept;
     char lost[MST_ERROR_MAX]; /* why the job starts again */
     mst_reached reached;      /* the progress before */
+    bool no_disk;             /* the run to continue could not be opened: the disk is full or fails */
     uint64_t lost_ns;         /* when it, or a server of it, was lost */
     bool recovers;            /* the run log has received that time, and no step was done since */
 } server_job;
@@ -153,6 +157,8 @@ static void server_job_log_order(const server_job *job, const json_t *join)
 static mst_status server_job_continue(server_job *job, const json_t *join)
 {
     mst_training *training = job->training;
+    if (job->no_disk)
+        return mst_training_continue(training, training->continued);
     if (training->log != NULL) { /* another server was lost */
         const mst_train_status *at = mst_run_log_status(training->log);
         job->reached = (mst_reached){.step = at->step, .rows = at->rows, .train_seconds = at->train_seconds};
@@ -220,7 +226,13 @@ static mst_status server_job_open(void *arg, const json_t *message, mst_server_s
     out->model = (mst_server_model){.model = training->assembly.model,
                                     .optimizer = &training->optimizer,
                                     .params = &training->assembly.params};
-    return job->config->index == 0 ? server_job_open_run(job, message, out) : MST_OK;
+    mst_status st = job->config->index == 0 ? server_job_open_run(job, message, out) : MST_OK;
+    bool warned = job->no_disk;
+    job->no_disk = st == MST_EIO && training->continued != NULL;
+    if (job->no_disk && !warned)
+        mst_warn("the run cannot be continued: %s; trying again for up to %g s", mst_error_text(),
+                 training->strategy_options.start_timeout);
+    return job->no_disk ? mst_fail(MST_EAGAIN, "%s", mst_error_text()) : st;
 }
 
 /* The partitions in the order of the table. The caller frees; NULL without memory. */
@@ -262,6 +274,10 @@ static mst_status server_job_reopen(void *arg, uint32_t server, const char *why,
     *restore = job->training->start != NULL;
     mst_reached at = {.step = meta.step, .rows = meta.rows, .train_seconds = meta.train_seconds};
     mst_status st = mst_run_log_lost_share(job->training->log, server, &at, job->lost_ns, why);
+    if (st == MST_EIO) { /* a later change of the manifest writes it */
+        mst_warn("the manifest does not state the loss: %s", mst_error_text());
+        st = MST_OK;
+    }
     job->recovers = job->lost_ns != 0;
     mst_checkpoint_meta_fini(&meta);
     return st;
@@ -554,6 +570,8 @@ mst_status mst_job_server(const mst_job_config *config, const mst_train_callback
         do {
             job.began = false;
             st = server_job_serve(&job);
+            if (st == MST_EAGAIN && job.no_disk)
+                nanosleep(&(struct timespec){.tv_sec = DISK_WAIT_S}, NULL);
             if (st == MST_EAGAIN && job.began)
                 snprintf(job.lost, sizeof job.lost, "%s", mst_error_text());
             if (st == MST_EAGAIN && job.began && !job.recovers)

@@ -69,6 +69,31 @@ said s0 '^muster: .*No space left on device; .* is complete: .*--run disk/run --
 rm disk/filler
 expect 0 model show disk/run
 
+# ---- a server dies while the disk is full: the job waits for space and continues from the last checkpoint ----
+for loss in sync-1 sync-0 async-1; do
+  mode=${loss%-*} dead=${loss#*-}
+  rm -rf disk/run
+  args="c.cache --mode $mode --batch 5 --epochs 100000 --checkpoint-every 50 --run disk/run --start-timeout 60 --peer-timeout 5"
+  job 2 2 $args
+  until_true 20 "no checkpoint" exists "disk/run/checkpoints/step-*/manifest.json"
+  ! dd if=/dev/zero of=disk/filler bs=4k 2>/dev/null || fail "the disk is not full"
+  wait_for s0 'a checkpoint is not saved: .*No space left on device'
+  killed s$dead
+  [ $dead = 1 ] || mv s0.log s0.before
+  server $dead $args
+  wait_for s0 'the run cannot be continued: .*No space left on device; trying again|the manifest does not state the loss: |a checkpoint is not saved' 40
+  rm disk/filler
+  for i in 0 1; do wait_for s0 "worker $i .*takes part" 40; done
+  has_saved=$(ls disk/run/checkpoints | sort | tail -n 1)
+  until_true 40 "no checkpoint after the loss" eval '[ "$(ls disk/run/checkpoints | sort | tail -n 1)" != "$has_saved" ]'
+  signal s0 TERM
+  ends s0 143 40
+  for name in s1 w0 w1; do
+    until_true 40 "$name does not end" gone $name
+  done
+  expect 0 model show disk/run
+done
+
 # ---- space returns during the run: it ends well ----
 rm -rf disk/run
 fills
