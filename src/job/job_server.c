@@ -186,13 +186,33 @@ static mst_status server_job_continue(server_job *job, const json_t *join)
     return st;
 }
 
+/* recalled: the state that another server has kept; or NULL. */
+static mst_status server_job_start_log(server_job *job, const json_t *recalled, json_t **plan)
+{
+    mst_training *training = job->training;
+    json_int_t steps, rows, epoch, position;
+    json_t *log;
+    if (recalled == NULL || training->continued == NULL)
+        return mst_training_start_log(training, plan);
+    if (json_unpack((json_t *)recalled, "{s:o, s:[I, I, I, I]}", "log", &log, "at", &steps, &rows, &epoch,
+                    &position) != 0)
+        return mst_fail(MST_EPEER, "the state of a run that is not one");
+    mst_progress at = {.steps = (uint64_t)steps,
+                       .rows = (uint64_t)rows,
+                       .epoch = (uint64_t)epoch,
+                       .position = (uint64_t)position};
+    snprintf(job->lost, sizeof job->lost, "server 0 was started again; server 1 has a copy of its weights");
+    *plan = json_incref(json_object_get(recalled, "plan"));
+    return mst_training_start_log_from(training, log, &at);
+}
+
 /* The coordinator: opens the run. join is that of the first worker. */
 static mst_status server_job_open_run(server_job *job, const json_t *join, mst_server_start *out)
 {
     mst_training *training = job->training;
     const mst_train_options *o = &training->options;
     TRY(server_job_continue(job, join));
-    TRY(mst_training_start_log(training, &out->plan));
+    TRY(server_job_start_log(job, json_object_get(join, "recalled"), &out->plan));
     bool successor = !job->coordinated && training->continued != NULL;
     if (training->continued != NULL) {
         mst_run_log_lost(training->log, &job->reached, job->lost_ns, job->lost);
@@ -418,6 +438,12 @@ static void server_job_event(void *arg, const mst_server_event *event)
     }
 }
 
+static json_t *server_job_state(void *arg)
+{
+    const server_job *job = arg;
+    return mst_run_log_state(job->training->log);
+}
+
 static mst_status server_job_finish(void *arg, json_t *workers, bool no_workers)
 {
     server_job *job = arg;
@@ -501,6 +527,7 @@ static mst_status server_job_serve(server_job *job)
         .progress = server_job_progress,
         .evaluated = server_job_evaluated,
         .event = server_job_event,
+        .state = server_job_state,
         .finish = server_job_finish,
         .checkpoint = &checkpoint,
     };
@@ -591,6 +618,7 @@ mst_status mst_job_server(const mst_job_config *config, const mst_train_callback
         mst_training_write_verdict(training);
         mst_training_destroy(training);
     }
+    mst_server_kept_fini(&job.kept);
     for (int set = 0; set < MST_JOB_N_SETS; set++)
         json_decref(job.data[set].files);
     json_decref(manifest);

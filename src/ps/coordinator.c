@@ -283,8 +283,10 @@ static mst_status coordinator_end_well(mst_server *s)
     char rows[MST_FIGURE_SIZE];
     TRY(s->hooks->finish(s->hooks->arg, coordinator_workers(s), s->co->outcome.no_workers));
     if (s->co->rows.repeats > 0)
-        mst_info("%s rows were trained on twice: their worker was slow, and other workers received them too",
-                 mst_figure_grouped(s->co->rows.repeats, rows));
+        mst_info(
+            "%s rows were trained on twice: their worker was slow and other workers received them too, or "
+            "their gradients had not reached all servers when one was lost",
+            mst_figure_grouped(s->co->rows.repeats, rows));
     s->over = true;
     s->end.code = MST_OK;
     if (s->co->outcome.no_workers) {
@@ -406,7 +408,7 @@ mst_status mst_coordinator_tick(mst_server *s)
 {
     mst_coordinator *co = s->co;
     if (co->phase == MST_JOB_START) {
-        mst_members_await(s);
+        mst_deadlines_await(s);
         return MST_OK;
     }
     if (coordinator_stop_requested(s))
@@ -416,5 +418,6 @@ mst_status mst_coordinator_tick(mst_server *s)
     mst_deadlines_check(s);
     mst_recover_check(s);
     TRY(mst_takeover_tick(s));
+    TRY(mst_replica_send_run(s));
     return mst_coordinator_advance(s);
 }

@@ -183,6 +183,51 @@ bool mst_deadlines_abandoned(mst_server *s)
     return s->options.all_begin || now - co->outcome.alone_ns > s->options.start_timeout_ms * MST_MS;
 }
 
+/* ---- waiting for processes to join ---- */
+
+static void deadlines_name_missing(const mst_server *s, char *out, size_t size)
+{
+    const mst_coordinator *co = s->co;
+    size_t n = 0;
+    unsigned named = 0, more = 0;
+    uint32_t need = mst_is_sync(s) ? s->options.n_workers : mst_members_to_start(s);
+    out[0] = 0;
+    for (uint32_t i = 1; i < s->options.n_servers; i++)
+        if (!co->joins.servers[i].joined && (named++ < 8 || !++more))
+            n += (size_t)snprintf(out + n, size - n, "%sserver %" PRIu32 " at %.80s", n ? ", " : "", i,
+                                  s->options.servers[i]);
+    for (uint32_t w = 0; w < s->options.n_workers && (need > 1 || co->joins.first == NULL); w++)
+        if (!co->members[w].joined && named++ < 8)
+            n += (size_t)snprintf(out + n, size - n, "%sworker %" PRIu32, n ? ", " : "", w);
+    if (named > 8)
+        snprintf(out + n, size - n, " and %u more", named - 8);
+    if (named == 0)
+        snprintf(out, size, "servers to be ready");
+}
+
+void mst_deadlines_await(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    char missing[MST_ERROR_MAX - 128];
+    uint64_t now = mst_now_ns(), waited = now - co->joins.began_ns;
+    if (s->options.stop != NULL && atomic_load(s->options.stop)) {
+        mst_server_fail(s, mst_fail_lead(MST_ESTOPPED, "stopped", " before training began"));
+        return;
+    }
+    mst_deadlines_check_slots(s, now);
+    deadlines_name_missing(s, missing, sizeof missing);
+    if (waited > s->options.start_timeout_ms * MST_MS)
+        mst_server_fail(s, mst_fail(MST_ETIMEOUT, "waited %" PRIu32 " s for %s",
+                                    s->options.start_timeout_ms / 1000, missing));
+    else if (waited > MST_S &&
+             now - co->joins.notice_ns > (co->joins.notice_ns == co->joins.began_ns ? MST_S : 5 * MST_S)) {
+        mst_info("waiting for %s", missing);
+        co->joins.notice_ns = now;
+    }
+}
+
+/* ---- all of them ---- */
+
 void mst_deadlines_check(mst_server *s)
 {
     uint64_t now = mst_now_ns();

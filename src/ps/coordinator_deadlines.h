@@ -15,6 +15,8 @@ typedef struct mst_job_deadlines {
 
 /* Drops the workers that are over a limit, and ends the job at that of a stop request. */
 void mst_deadlines_check(mst_server *s);
+/* Before training: logs the processes that are missing, and ends the job at the time limit. */
+void mst_deadlines_await(mst_server *s);
 /* Slots: requests workers to take over the slots that no process has taken for a while. */
 void mst_deadlines_check_slots(mst_server *s, uint64_t now);
 /* No worker is left, or a slot is empty: whether the time for a process to join is over. */

@@ -60,7 +60,8 @@ static mst_status members_make_table(mst_server *s)
 
 static mst_status members_set_up_server(mst_server *s, uint32_t server)
 {
-    bool keep = s->co->joins.servers[server].keeps,
+    bool keep = s->co->joins.servers[server].keeps ||
+                (s->co->takeover.recalled && s->co->phase == MST_JOB_START),
          restore = !keep && s->co->start.restore && !mst_roster_lacks(s, server);
     if (mst_recover_under_way(s) && !keep)
         TRY(mst_recover_open(s, server, &restore));
@@ -81,7 +82,7 @@ static mst_status members_place(mst_server *s)
 {
     mst_coordinator *co = s->co;
     co->joins.placed = true;
-    TRY(members_make_table(s));
+    TRY(co->takeover.recalled ? mst_takeover_place(s) : members_make_table(s));
     TRY(mst_server_make_store(s));
     if (co->start.restore)
         TRY(mst_recover_own(s));
@@ -211,7 +212,7 @@ static mst_status members_first_worker(mst_server *s, const json_t *join)
     mst_server_start *start = &co->start;
     TRY(mst_rows_choose(s, join));
     start->limit_steps = start->limit_rows = start->limit_epochs = UINT64_MAX;
-    TRY(s->hooks->open(s->hooks->arg, join, start));
+    TRY(mst_takeover_open(s, join, start));
     s->model = start->model;
     co->joins.first = json_incref((json_t *)join);
     co->progress = (mst_progress){.steps = start->at.steps,
@@ -265,9 +266,7 @@ static mst_status members_admit(mst_server *s, uint32_t worker, const json_t *jo
     return MST_OK;
 }
 
-/* The number of workers with which training begins: those that close a step, or all if no other worker has
- * their rows. */
-static uint32_t members_to_start(const mst_server *s)
+uint32_t mst_members_to_start(const mst_server *s)
 {
     bool shards = s->co->rows.sharding == MST_SHARDING_STATIC || s->co->rows.sharding == MST_SHARDING_LOCAL;
     if (s->options.all_begin)
@@ -278,7 +277,7 @@ static uint32_t members_to_start(const mst_server *s)
 static mst_status members_maybe_start(mst_server *s)
 {
     mst_coordinator *co = s->co;
-    uint32_t joined = 0, need = members_to_start(s);
+    uint32_t joined = 0, need = mst_members_to_start(s);
     if (co->phase != MST_JOB_START || co->joins.first == NULL)
         return MST_OK;
     for (uint32_t w = 0; w < s->options.n_workers; w++)
@@ -314,6 +313,8 @@ static mst_status members_worker_joins(mst_server *s, uint32_t worker, const jso
     mst_job_member *m = &co->members[worker];
     if (m->joined)
         return mst_fail(MST_EPEER, "a second JOIN on one connection");
+    if (mst_takeover_awaits(s, worker, join))
+        return MST_OK;
     mst_status st = members_admit(s, worker, join);
     if (s->over)
         return MST_OK;
@@ -348,6 +349,7 @@ static mst_status members_server_joins(mst_server *s, uint32_t server, const jso
         return MST_OK;
     }
     s->co->joins.servers[server].joined = true;
+    mst_takeover_joined(s, server, join);
     if (mst_recover_under_way(s))
         mst_recover_joined(s, server, json_object_get(join, "kept"));
     return s->co->joins.placed ? members_set_up_server(s, server) : MST_OK;
@@ -363,49 +365,6 @@ mst_status mst_members_ready(mst_server *s, uint32_t server)
     s->co->joins.servers[server].ready = true;
     mst_takeover_ready(s, server);
     return s->co->phase == MST_JOB_START ? members_maybe_start(s) : mst_recover_ready(s, server);
-}
-
-/* ---- waiting for processes to join ---- */
-
-static void members_name_missing(const mst_server *s, char *out, size_t size)
-{
-    const mst_coordinator *co = s->co;
-    size_t n = 0;
-    unsigned named = 0, more = 0;
-    uint32_t need = mst_is_sync(s) ? s->options.n_workers : members_to_start(s);
-    out[0] = 0;
-    for (uint32_t i = 1; i < s->options.n_servers; i++)
-        if (!co->joins.servers[i].joined && (named++ < 8 || !++more))
-            n += (size_t)snprintf(out + n, size - n, "%sserver %" PRIu32 " at %.80s", n ? ", " : "", i,
-                                  s->options.servers[i]);
-    for (uint32_t w = 0; w < s->options.n_workers && (need > 1 || co->joins.first == NULL); w++)
-        if (!co->members[w].joined && named++ < 8)
-            n += (size_t)snprintf(out + n, size - n, "%sworker %" PRIu32, n ? ", " : "", w);
-    if (named > 8)
-        snprintf(out + n, size - n, " and %u more", named - 8);
-    if (named == 0)
-        snprintf(out, size, "servers to be ready");
-}
-
-void mst_members_await(mst_server *s)
-{
-    mst_coordinator *co = s->co;
-    char missing[MST_ERROR_MAX - 128];
-    uint64_t now = mst_now_ns(), waited = now - co->joins.began_ns;
-    if (s->options.stop != NULL && atomic_load(s->options.stop)) {
-        mst_server_fail(s, mst_fail_lead(MST_ESTOPPED, "stopped", " before training began"));
-        return;
-    }
-    mst_deadlines_check_slots(s, now);
-    members_name_missing(s, missing, sizeof missing);
-    if (waited > s->options.start_timeout_ms * MST_MS)
-        mst_server_fail(s, mst_fail(MST_ETIMEOUT, "waited %" PRIu32 " s for %s",
-                                    s->options.start_timeout_ms / 1000, missing));
-    else if (waited > MST_S &&
-             now - co->joins.notice_ns > (co->joins.notice_ns == co->joins.began_ns ? MST_S : 5 * MST_S)) {
-        mst_info("waiting for %s", missing);
-        co->joins.notice_ns = now;
-    }
 }
 
 /* ---- losses ---- */

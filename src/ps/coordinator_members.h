@@ -92,8 +92,9 @@ mst_status mst_members_welcome_joined(mst_server *s);
 /* Another server has answered MEMBER, or has reported that the worker is gone (GONE). */
 void mst_members_noted(mst_server *s, uint32_t worker);
 void mst_members_reported(mst_server *s, uint32_t server, const mst_message *m, const char *why);
-/* Before training: logs the processes that are missing, and ends the job at the time limit. */
-void mst_members_await(mst_server *s);
+/* The number of workers with which training begins: those that close a step, or all if no other worker has
+ * their rows. */
+uint32_t mst_members_to_start(const mst_server *s);
 bool mst_members_none_left(const mst_server *s); /* no worker is left */
 /* Slots: no process takes part as the worker, whose place waits for a successor. */
 bool mst_members_slot_empty(const mst_server *s, uint32_t worker);

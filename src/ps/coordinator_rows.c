@@ -369,8 +369,11 @@ void mst_rows_closed(mst_server *s, uint64_t step)
 mst_status mst_rows_return(mst_server *s, uint32_t worker)
 {
     uint64_t rows;
-    if (s->co->rows.leases != NULL)
+    if (s->co->rows.leases != NULL) { /* of its last pushes, parts may be on their way to servers */
+        TRY(mst_leases_redo(s->co->rows.leases, worker, s->options.n_requests - 1, &rows));
+        s->co->rows.repeats += rows;
         return mst_leases_return(s->co->rows.leases, worker, &rows);
+    }
     if (rows_streams(s->co))
         rows_refund(s, worker);
     return MST_OK;

@@ -49,7 +49,8 @@ void mst_rows_pushed(mst_server *s, uint32_t worker, uint64_t rows);
 void mst_rows_closed(mst_server *s, uint64_t step);
 /* The worker is lost; other workers get its rows, except for slices, which its successor gets. */
 mst_status mst_rows_lost(mst_server *s, uint32_t worker);
-/* The rows that the worker holds are free again; slices stay planned. */
+/* The rows that the worker holds, and those of pushes that some servers may lack, are free again; slices stay
+ * planned. */
 mst_status mst_rows_return(mst_server *s, uint32_t worker);
 /* Other workers get the leased rows of a worker that makes no progress. */
 mst_status mst_rows_take_back(mst_server *s, uint32_t worker);

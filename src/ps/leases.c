@@ -35,7 +35,9 @@ struct mst_leases {
     uint64_t next_epoch, next_position; /* rows from here on are in no range yet */
     uint64_t leased_steps, leased_rows;
     ranges pool;
-    ranges *held;         /* n_workers, as the next */
+    ranges *held;         /* n_workers, as the next three */
+    ranges *recent;       /* done by the last MST_LEASES_RECENT pushes, oldest first; owner: of which push */
+    uint32_t *n_pushes;   /* since its rows were last taken back */
     uint64_t *most_rows;  /* of a lease */
     uint64_t first_epoch; /* epochs before it are done */
     uint64_t *done;       /* rows done of epochs first_epoch, first_epoch + 1, ... */
@@ -81,7 +83,9 @@ static mst_status leases_new(const mst_lease_options *options, mst_leases **out)
     self->options.segment_rows = (leases ? leases : 1) * self->options.lease_rows;
     self->held = mst_calloc(options->n_workers, sizeof *self->held);
     self->most_rows = mst_calloc(options->n_workers, sizeof *self->most_rows);
-    if (self->held == NULL || self->most_rows == NULL) {
+    self->recent = mst_calloc(options->n_workers, sizeof *self->recent);
+    self->n_pushes = mst_calloc(options->n_workers, sizeof *self->n_pushes);
+    if (self->held == NULL || self->most_rows == NULL || self->recent == NULL || self->n_pushes == NULL) {
         mst_leases_destroy(self);
         return mst_fail_memory();
     }
@@ -120,7 +124,11 @@ void mst_leases_destroy(mst_leases *self)
         return;
     for (uint32_t w = 0; self->held != NULL && w < self->options.n_workers; w++)
         mst_free(self->held[w].items);
+    for (uint32_t w = 0; self->recent != NULL && w < self->options.n_workers; w++)
+        mst_free(self->recent[w].items);
     mst_free(self->held);
+    mst_free(self->recent);
+    mst_free(self->n_pushes);
     mst_free(self->most_rows);
     mst_free(self->pool.items);
     mst_free(self->done);
@@ -246,14 +254,60 @@ void mst_leases_shrink(mst_leases *self, uint32_t worker, double share)
 
 /* ---- giving back ---- */
 
+/* Forgets what pushes up to number `push` have done. */
+static void leases_forget(ranges *recent, uint32_t push)
+{
+    while (recent->n > 0 && recent->items[0].owner <= push)
+        leases_ranges_remove(recent, 0);
+}
+
+/* The rows are not done any more. */
+static mst_status leases_uncount(mst_leases *self, uint64_t epoch, uint64_t rows)
+{
+    while (epoch < self->first_epoch) {
+        if (!mst_grow(&self->done, &self->done_capacity, self->n_done + 1, sizeof *self->done))
+            return mst_fail_memory();
+        memmove(self->done + 1, self->done, self->n_done * sizeof *self->done);
+        self->done[0] = self->options.epoch_rows;
+        self->n_done++;
+        self->first_epoch--;
+    }
+    self->done[epoch - self->first_epoch] -= rows;
+    return MST_OK;
+}
+
+mst_status mst_leases_redo(mst_leases *self, uint32_t worker, uint32_t pushes, uint64_t *rows)
+{
+    ranges *recent = &self->recent[worker];
+    uint32_t n = self->n_pushes[worker];
+    *rows = 0;
+    leases_forget(recent, n > pushes ? n - pushes : 0);
+    for (; recent->n > 0; leases_ranges_remove(recent, 0)) {
+        range back = recent->items[0];
+        uint64_t part = leases_rows_of(&back.lease);
+        back.owner = NO_WORKER;
+        TRY(leases_uncount(self, back.lease.epoch, part));
+        if (!leases_ranges_insert(&self->pool, 0, &back))
+            return mst_fail_memory();
+        *rows += part;
+        self->leased_rows -= part;
+        self->leased_steps -= leases_steps_of(self, part);
+    }
+    return MST_OK;
+}
+
 uint64_t mst_leases_done(mst_leases *self, uint32_t worker, uint64_t rows)
 {
-    ranges *held = &self->held[worker];
+    ranges *held = &self->held[worker], *recent = &self->recent[worker];
+    uint32_t push = ++self->n_pushes[worker];
+    leases_forget(recent, push > MST_LEASES_RECENT ? push - MST_LEASES_RECENT : 0);
     while (rows > 0 && held->n > 0) {
         mst_lease *first = &held->items[0].lease;
         uint64_t part = rows < leases_rows_of(first) ? rows : leases_rows_of(first);
         if (leases_count_done(self, first->epoch, part) != MST_OK)
             break; /* no memory for a counter: the rows count as repeats */
+        range part_done = {{first->epoch, first->from, first->from + part}, push};
+        (void)leases_ranges_insert(recent, recent->n, &part_done);
         first->from += part;
         rows -= part;
         if (leases_rows_of(first) == 0)
@@ -266,6 +320,7 @@ mst_status mst_leases_return(mst_leases *self, uint32_t worker, uint64_t *rows)
 {
     ranges *held = &self->held[worker];
     *rows = 0;
+    self->recent[worker].n = self->n_pushes[worker] = 0;
     for (size_t i = 0; i < self->pool.n; i++)
         if (self->pool.items[i].owner == worker)
             self->pool.items[i].owner = NO_WORKER;

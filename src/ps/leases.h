@@ -52,6 +52,11 @@ void mst_leases_shrink(mst_leases *self, uint32_t worker, double share);
 /* Takes back the rows that the worker has not done, which are leased again first. *rows: how many. */
 mst_status mst_leases_return(mst_leases *self, uint32_t worker, uint64_t *rows);
 
+/* The rows of the worker's last `pushes` pushes, at most MST_LEASES_RECENT, are to be trained on again,
+ * because some server may lack them: they are leased again first. *rows: how many. */
+#define MST_LEASES_RECENT 16
+mst_status mst_leases_redo(mst_leases *self, uint32_t worker, uint32_t pushes, uint64_t *rows);
+
 /* A worker with leases and without a push for this long makes no progress. */
 #define MST_LEASE_PATIENCE_NS (5 * MST_S)
 /* Whether idle workers should get the rows of a worker that has pushed nothing for silent_ns: it makes no

@@ -53,6 +53,7 @@ static const char *const type_names[] = {
     [MST_PS_DELTA - MST_NET_TYPES] = "DELTA",
     [MST_PS_COPIED - MST_NET_TYPES] = "COPIED",
     [MST_PS_APPLIED - MST_NET_TYPES] = "APPLIED",
+    [MST_PS_STATE - MST_NET_TYPES] = "STATE",
     [MST_PS_ROSTER - MST_NET_TYPES] = "ROSTER",
 };
 

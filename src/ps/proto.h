@@ -79,6 +79,8 @@ typedef enum mst_ps_type {
     MST_PS_COPIED,  /* the answer: deltas up to number m.request are copied; count: the roster */
     MST_PS_APPLIED, /* sync: server to coordinator: step m.step is applied, and the partner's copy has it;
                        count: the roster */
+    MST_PS_STATE,  /* coordinator to its partner: its state after step m.step: 3 x u64: rows, epoch, position;
+                      or, flags MST_STATE_RUN, JSON {"log", "plan"}: what a checkpoint has besides */
     MST_PS_ROSTER, /* coordinator to server: JSON {"roster", "table", "steps", "cut", "copied"}: the table and
                     the step from which all servers continue; READY answers, with the roster */
 } mst_ps_type;
@@ -120,6 +122,9 @@ const char *mst_ps_type_name(uint16_t type);
 #define MST_COPY_BEGIN  2u /* to the partner: the pieces of a copy follow, with deltas between them */
 #define MST_COPY_END    4u /* to the partner: it is complete */
 #define MST_COPY_HERE   8u /* to the coordinator: a copy of the partner's floats is complete here */
+/* Flags of STATE. */
+#define MST_STATE_RUN  1u
+#define MST_STATE_SIZE 24
 /* Flags of FLOATS and PIECE. */
 #define MST_FLOATS_ZERO 1u /* no body: m.request floats are zero */
 /* Flags of SAVED. */

@@ -10,9 +10,10 @@
 #include "ps/server_impl.h"
 #include "run/sparse_file.h"
 
-#define PIECE_FLOATS (1u << 16)  /* 256 KB: deltas wait behind pieces */
-#define WINDOW       4           /* pieces in flight */
-#define PATIENCE_NS  (2 * MST_S) /* for the coordinator to notice the loss of a partner */
+#define PIECE_FLOATS (1u << 16)    /* 256 KB: deltas wait behind pieces */
+#define WINDOW       4             /* pieces in flight */
+#define STATE_NS     (50 * MST_MS) /* between states of the run */
+#define PATIENCE_NS  (2 * MST_S)   /* for the coordinator to notice the loss of a partner */
 
 void mst_replica_init(mst_server *s)
 {
@@ -20,10 +21,17 @@ void mst_replica_init(mst_server *s)
     s->replica.partner = s->index ^ 1u;
 }
 
+static void replica_state_fini(mst_replica_state *self)
+{
+    json_decref(self->run);
+    json_decref(self->run_before);
+}
+
 void mst_replica_fini(mst_server *s)
 {
     mst_delta_fini(&s->replica.step);
     mst_delta_fini(&s->replica.in_delta);
+    replica_state_fini(&s->replica.state);
 }
 
 static uint32_t replica_peer(const mst_server *s)
@@ -195,11 +203,56 @@ mst_status mst_replica_before(mst_server *s, const mst_store_request *const *req
     return mst_delta_keep(&r->step, s->model.params, &s->table);
 }
 
+mst_status mst_replica_send_run(mst_server *s)
+{
+    mst_replica *r = &s->replica;
+    uint64_t now = mst_now_ns();
+    if (r->out == MST_COPY_NONE || now - r->state_ns < STATE_NS)
+        return MST_OK;
+    r->state_ns = now;
+    json_t *state = mst_takeover_state(s);
+    if (state == NULL)
+        return MST_OK;
+    mst_message m = {
+        .type = MST_PS_STATE, .flags = MST_STATE_RUN, .count = r->roster, .step = s->steps.applied};
+    return mst_unless_gone(mst_ps_send_json(s->net, replica_peer(s), &m, state));
+}
+
+static mst_status replica_send_state(mst_server *s)
+{
+    uint64_t at[3];
+    mst_takeover_progress(s, at);
+    mst_piece piece = {at, sizeof at};
+    mst_message m = {.type = MST_PS_STATE, .count = s->replica.roster, .step = s->steps.applied};
+    return mst_unless_gone(mst_net_send(s->net, replica_peer(s), &m, &piece, 1, NULL));
+}
+
+static mst_status replica_take_state(mst_server *s, const mst_message *m, const uint8_t *body)
+{
+    mst_replica *r = &s->replica;
+    json_t *run;
+    if (m->count != r->roster)
+        return MST_OK;
+    if (!(m->flags & MST_STATE_RUN)) {
+        if (m->size != MST_STATE_SIZE)
+            return mst_fail(MST_EPEER, "a STATE of %" PRIu64 " bytes", m->size);
+        memcpy(r->state.next, body, MST_STATE_SIZE);
+        return MST_OK;
+    }
+    TRY(mst_ps_json(m, body, &run));
+    json_decref(r->state.run_before);
+    r->state.run_before = r->state.run;
+    r->state.run = run;
+    return MST_OK;
+}
+
 mst_status mst_replica_after(mst_server *s)
 {
     mst_replica *r = &s->replica;
     if (r->out == MST_COPY_NONE)
         return MST_OK;
+    if (s->co != NULL)
+        TRY(replica_send_state(s));
     mst_body *body = mst_body_take(&s->bodies, mst_delta_bound(&r->step, s->model.params, &s->table));
     if (body == NULL)
         return mst_fail_memory();
@@ -235,6 +288,7 @@ static mst_status replica_take_delta(mst_server *s, const mst_message *m, const 
         TRY(mst_delta_keep(&r->in_delta, s->model.params, &s->table));
     mst_delta_copy(&r->in_delta, values, s->model.params, &s->table);
     r->in_step = m->step;
+    memcpy(r->state.at, r->state.next, sizeof r->state.at);
     mst_message copied = {.type = MST_PS_COPIED, .request = m->request, .count = r->roster};
     TRY(mst_unless_gone(mst_ps_send(s->net, replica_peer(s), &copied)));
     return s->co != NULL ? mst_takeover_applied(s, r->partner, r->roster, m->step) : MST_OK;
@@ -256,7 +310,8 @@ static mst_status replica_take_copied(mst_server *s, const mst_message *m)
 bool mst_replica_takes(const mst_server *s, uint32_t server, uint16_t type)
 {
     return s->replica.on && server == s->replica.partner &&
-           (type == MST_PS_PIECE || type == MST_PS_DELTA || type == MST_PS_COPIED || type == MST_PS_COPY);
+           (type == MST_PS_PIECE || type == MST_PS_DELTA || type == MST_PS_COPIED || type == MST_PS_COPY ||
+            (type == MST_PS_STATE && server == 0));
 }
 
 uint64_t mst_replica_most_bytes(const mst_server *s, uint16_t type)
@@ -280,6 +335,7 @@ mst_status mst_replica_message(mst_server *s, const mst_message *m, const uint8_
         return mst_fail(MST_EPEER, "%s before this server is set up", mst_ps_type_name(m->type));
     return m->type == MST_PS_PIECE   ? replica_take_piece(s, m, body)
            : m->type == MST_PS_DELTA ? replica_take_delta(s, m, body)
+           : m->type == MST_PS_STATE ? replica_take_state(s, m, body)
                                      : replica_take_copied(s, m);
 }
 
@@ -381,6 +437,7 @@ mst_status mst_replica_set_roster(mst_server *s, uint32_t roster, mst_placement 
     r->undoable = r->in_undoable = false;
     r->n_sent = r->n_copied = 0;
     r->out = r->in = copied ? MST_COPY_WHOLE : MST_COPY_NONE;
+    r->state_ns = 0;
     s->cut.number = s->cut.taken = cut;
     s->cut.chief = UINT32_MAX;
     return mst_replica_begin(s);
@@ -415,4 +472,96 @@ mst_status mst_replica_roster_ready(mst_server *s)
     s->replica.answers = false;
     mst_message ready = {.type = MST_PS_READY, .flags = MST_READY_ROSTER, .count = s->replica.roster};
     return mst_unless_gone(mst_ps_send(s->net, s->servers[0], &ready));
+}
+
+/* ---- after the loss of the coordinator ---- */
+
+mst_status mst_replica_keep(mst_server *s, mst_replica_kept **out)
+{
+    mst_replica *r = &s->replica;
+    *out = NULL;
+    if (!r->on || s->store == NULL)
+        return MST_OK;
+    mst_replica_kept *kept = mst_zalloc(sizeof *kept);
+    if (kept == NULL)
+        return mst_fail_memory();
+    mst_status st = mst_placement_copy(&s->table, &kept->table);
+    if (st != MST_OK) {
+        mst_free(kept);
+        return st;
+    }
+    kept->whole = r->in == MST_COPY_WHOLE;
+    kept->in_step = r->in_step;
+    kept->step = r->step;
+    kept->in_delta = r->in_delta;
+    kept->undoable = r->undoable;
+    kept->in_undoable = r->in_undoable;
+    kept->state = r->state;
+    r->step = r->in_delta = (mst_delta){0};
+    r->state = (mst_replica_state){0};
+    *out = kept;
+    return MST_OK;
+}
+
+void mst_replica_kept_destroy(mst_replica_kept *self)
+{
+    if (self == NULL)
+        return;
+    mst_placement_fini(&self->table);
+    mst_delta_fini(&self->step);
+    mst_delta_fini(&self->in_delta);
+    replica_state_fini(&self->state);
+    mst_free(self);
+}
+
+/* sync: the state of the copy's step; otherwise the older of two states of the run, whose rows have arrived
+ * on all servers. */
+static json_t *replica_kept_copy(const mst_server *s, const mst_replica_kept *kept)
+{
+    bool older = !mst_is_sync(s) && kept->state.run_before != NULL;
+    const json_t *run = older ? kept->state.run_before : kept->state.run;
+    json_t *log = json_object_get(run, "log"), *plan = json_object_get(run, "plan");
+    const uint64_t *at = kept->state.at;
+    if (log == NULL || plan == NULL)
+        return NULL;
+    if (mst_is_sync(s))
+        return json_pack("{s:I, s:o, s:[I, I, I, I], s:O, s:O}", "step", (json_int_t)kept->in_step, "table",
+                         mst_placement_json(&kept->table), "at", (json_int_t)kept->in_step, (json_int_t)at[0],
+                         (json_int_t)at[1], (json_int_t)at[2], "log", log, "plan", plan);
+    return json_pack("{s:I, s:o, s:[O, O, O, O], s:O, s:O}", "step", (json_int_t)kept->in_step, "table",
+                     mst_placement_json(&kept->table), "at", json_object_get(log, "step"),
+                     json_object_get(log, "rows"), json_object_get(log, "epoch"),
+                     json_object_get(log, "position"), "log", log, "plan", plan);
+}
+
+json_t *mst_replica_kept_json(const mst_server *s)
+{
+    const mst_server_kept *kept = s->options.kept;
+    const mst_replica_kept *replica = kept->replica;
+    json_t *json = json_pack("{s:s, s:I, s:b}", "key", kept->key, "steps", (json_int_t)kept->steps, "undo",
+                             (int)(replica != NULL && replica->undoable));
+    if (json != NULL && replica != NULL && replica->whole && s->index == 1) {
+        json_t *copy = replica_kept_copy(s, replica);
+        if (copy != NULL)
+            json_object_set_new(json, "copy", copy);
+    }
+    return json;
+}
+
+mst_status mst_replica_recall(mst_server *s, mst_replica_kept *kept, uint64_t had, uint64_t steps)
+{
+    if (kept == NULL || !mst_is_sync(s))
+        return MST_OK;
+    if (had == steps + 1 && kept->undoable)
+        mst_delta_restore(&kept->step, s->model.params, &kept->table);
+    else if (had != steps)
+        return mst_fail(MST_EPEER, "server 0 continues from step %" PRIu64 ", but this server is at %" PRIu64,
+                        steps, had);
+    return MST_OK;
+}
+
+void mst_server_kept_fini(mst_server_kept *self)
+{
+    mst_replica_kept_destroy(self->replica);
+    *self = (mst_server_kept){0};
 }

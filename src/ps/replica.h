@@ -34,6 +34,13 @@ typedef enum mst_copy_state {
     MST_COPY_WHOLE,
 } mst_copy_state;
 
+/* The coordinator's state on its partner. */
+typedef struct mst_replica_state {
+    uint64_t at[3];           /* rows, epoch and position after the copy's step, */
+    uint64_t next[3];         /* and after the step whose delta follows */
+    json_t *run, *run_before; /* the newest STATE with MST_STATE_RUN, and the one before it */
+} mst_replica_state;
+
 typedef struct mst_replica {
     bool on;          /* --replicas 1 */
     uint32_t partner; /* the server */
@@ -54,7 +61,31 @@ typedef struct mst_replica {
     uint64_t in_step; /* sync: steps that the copy has */
     mst_delta in_delta;
     bool in_undoable;
+    mst_replica_state state;
+    uint64_t state_ns; /* the coordinator: when its state was last sent */
 } mst_replica;
+
+/* What a server keeps when it loses the coordinator, whose successor may continue with it. */
+typedef struct mst_replica_kept {
+    mst_placement table; /* of the roster */
+    bool whole;          /* there is a copy of the partner's floats, */
+    uint64_t in_step;    /* after this step */
+    mst_delta step, in_delta;
+    bool undoable, in_undoable;
+    mst_replica_state state;
+} mst_replica_kept;
+
+/* The server ends because it lost the coordinator: *out is NULL, or the caller's to destroy. */
+mst_status mst_replica_keep(mst_server *s, mst_replica_kept **out);
+void mst_replica_kept_destroy(mst_replica_kept *self);
+/* For JOIN: {"key", "steps", "undo"} and, if there is a copy of the coordinator's floats, {"copy": {"step",
+ * "table", "at", "log", "plan"}}. New reference or NULL. */
+json_t *mst_replica_kept_json(const mst_server *s);
+/* SETUP with what was kept, after `had` steps: returns to the coordinator's step. */
+mst_status mst_replica_recall(mst_server *s, mst_replica_kept *kept, uint64_t had, uint64_t steps);
+/* The coordinator: sends its state to the partner: now and then all of it, and before every delta what
+ * changes with it. */
+mst_status mst_replica_send_run(mst_server *s);
 
 void mst_replica_init(mst_server *s);
 /* Connects to the partner, if this server is the one that does: every other server connects to server 0. */

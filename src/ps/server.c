@@ -134,6 +134,8 @@ static uint64_t server_most_bytes(const mst_server *s, bool worker, uint16_t typ
     case MST_PS_STEP:
     case MST_PS_EVAL_LIST:
         return worker && s->store != NULL ? s->max_step_body : 0;
+    case MST_PS_STATE:
+        return worker ? 0 : MST_PS_JSON_MAX;
     case MST_PS_PIECE:
     case MST_PS_DELTA:
         return worker ? 0 : mst_replica_most_bytes(s, type);
@@ -395,8 +397,11 @@ mst_status mst_server_run(const mst_server_options *options, const mst_server_ho
                 s->steps.applied, s->steps.set_hash);
     mst_spans_detach();
     if (again && s->co == NULL && s->setup.ready) {
-        memcpy(s->options.kept->key, s->pass_key, sizeof s->pass_key);
-        s->options.kept->steps = s->steps.applied;
+        mst_server_kept_fini(s->options.kept);
+        if (mst_replica_keep(s, &s->options.kept->replica) == MST_OK) {
+            memcpy(s->options.kept->key, s->pass_key, sizeof s->pass_key);
+            s->options.kept->steps = s->steps.applied;
+        }
     }
     if (!again)
         mst_records_send_last(s);

@@ -103,9 +103,11 @@ typedef struct mst_server_checkpoint {
 /* The share of a server other than the coordinator that is still in its memory after mst_server_run returned
  * MST_EAGAIN. A coordinator that lost only the connection, and the job of `key`, lets the server keep it. */
 typedef struct mst_server_kept {
-    char key[MST_PASS_KEY]; /* of the coordinator; "": nothing is kept */
-    uint64_t steps;         /* applied */
+    char key[MST_PASS_KEY];           /* of the coordinator; "": nothing is kept */
+    uint64_t steps;                   /* applied */
+    struct mst_replica_kept *replica; /* of its copies (replica.h); NULL: none */
 } mst_server_kept;
+void mst_server_kept_fini(mst_server_kept *self);
 
 typedef struct mst_server_options mst_server_options;
 
@@ -114,7 +116,8 @@ typedef struct mst_server_hooks {
     void *arg;
     /* Makes the store for the model that the first worker found: job["model"]; job["keep"] true: returns the
      * one that there is, unchanged. On the coordinator job is the JOIN of that worker, and this opens the
-     * run. */
+     * run; job["recalled"], {"log", "plan", "at": [steps, rows, epoch, position]}: from the state of another
+     * server instead of a checkpoint. */
     mst_status (*open)(void *arg, const json_t *job, mst_server_start *out);
     /* Servers other than the coordinator: job is mst_server_options.job of the coordinator. A resumed run's
      * options may change those given. */
@@ -130,6 +133,8 @@ typedef struct mst_server_hooks {
     /* result: {"test", "valid"} as pulled_eval.h makes them; NULL: there are no sets to evaluate on. */
     mst_status (*evaluated)(void *arg, const json_t *result, mst_server_outcome *out);
     void (*event)(void *arg, const mst_server_event *event);
+    /* The state of the run, which open of a successor gets. New reference or NULL. */
+    json_t *(*state)(void *arg);
     /* Training is over and every worker has reported: [{"worker", "steps", ...}, ...]; stolen. no_workers:
      * because no worker is left. */
     mst_status (*finish)(void *arg, json_t *workers, bool no_workers);

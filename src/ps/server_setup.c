@@ -36,9 +36,7 @@ mst_status mst_server_setup_job(mst_server *s, const json_t *json)
     TRY(mst_replica_connect(s));
     json_t *join = json_copy(s->options.join);
     if (join != NULL && kept->key[0] != '\0')
-        json_object_set_new(
-            join, "kept",
-            json_pack("{s:s, s:I}", "key", kept->key, "steps", (json_int_t)kept->steps)); /* or not kept */
+        json_object_set_new(join, "kept", mst_replica_kept_json(s)); /* or not kept */
     return mst_unless_gone(
         mst_ps_send_json(s->net, s->servers[0], &(mst_message){.type = MST_PS_JOIN}, join));
 }
@@ -62,12 +60,14 @@ mst_status mst_server_setup_model(mst_server *s, const json_t *json)
                     &key) != 0 ||
         strlen(key) >= sizeof s->pass_key || (keep && strcmp(key, s->options.kept->key) != 0))
         return mst_fail(MST_EPEER, "server 0 sent an invalid SETUP");
-    if (keep)
-        steps = (json_int_t)s->options.kept->steps;
-    *s->options.kept = (mst_server_kept){0};
     memcpy(s->pass_key, key, strlen(key) + 1);
     TRY(s->hooks->open(s->hooks->arg, json, &start));
     s->model = start.model;
+    if (keep && !mst_is_sync(s))
+        steps = (json_int_t)s->options.kept->steps;
+    if (keep)
+        TRY(mst_replica_recall(s, s->options.kept->replica, s->options.kept->steps, (uint64_t)steps));
+    mst_server_kept_fini(s->options.kept);
     TRY(mst_placement_from_json(&s->table, table));
     if (s->table.size != s->model.params->size)
         return mst_fail(MST_EPEER,

@@ -94,11 +94,11 @@ static mst_status steps_push_copied(mst_server *s, uint32_t worker, const mst_st
         return mst_fail(MST_EPEER, "more than %d requests in flight", MST_LISTS);
     TRY(mst_replica_before(s, &r, 1));
     TRY(mst_store_apply(s->store, &r, 1, &u));
-    TRY(mst_replica_after(s));
-    w->deltas[w->n_deferred] = s->replica.n_sent;
+    w->deltas[w->n_deferred] = s->replica.n_sent + 1;
     w->deferred[w->n_deferred++] = *r;
     if (s->co != NULL)
         TRY(mst_pace_applied(s, s->steps.applied, &r, 1));
+    TRY(mst_replica_after(s));
     return mst_steps_release_deferred(s);
 }
 
@@ -293,10 +293,10 @@ static mst_status steps_close_step(mst_server *s, uint64_t step, const uint64_t 
     mst_span_steps(1, 0);
     mst_update u = steps_update_of(s);
     TRY(steps_apply_and_send(s, requests, n, &u));
-    TRY(mst_replica_after(s));
     s->steps.unanswered = true;
     if (s->co != NULL)
         TRY(mst_pace_applied(s, step, requests, n));
+    TRY(mst_replica_after(s));
     TRY(mst_cut_try(s));
     return mst_replica_waits(&s->replica) ? MST_OK : steps_answer(s);
 }

@@ -3,11 +3,14 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "ps/coordinator_impl.h"
+
+#define PATIENCE 6 /* a part of --start-timeout, for the other servers to join the successor of server 0 */
 
 static mst_takeover_server *takeover_server(const mst_server *s, uint32_t server)
 {
@@ -22,6 +25,8 @@ mst_status mst_takeover_init(mst_server *s)
 
 void mst_takeover_fini(mst_server *s)
 {
+    for (uint32_t i = 0; s->co->takeover.servers != NULL && i < s->options.n_servers; i++)
+        json_decref(takeover_server(s, i)->kept);
     mst_free(s->co->takeover.servers);
     mst_placement_fini(&s->co->takeover.base);
 }
@@ -30,7 +35,7 @@ mst_status mst_takeover_placed(mst_server *s)
 {
     for (uint32_t i = 0; i < s->options.n_servers; i++)
         takeover_server(s, i)->applied = s->steps.applied;
-    return mst_placement_copy(&s->table, &s->co->takeover.base);
+    return s->co->takeover.recalled ? MST_OK : mst_placement_copy(&s->table, &s->co->takeover.base);
 }
 
 const mst_placement *mst_takeover_base(const mst_server *s)
@@ -141,7 +146,7 @@ static mst_status takeover_change(mst_server *s, const char *why)
     uint32_t roster = s->replica.roster + 1;
     TRY(mst_placement_copy(&t->base, &table));
     for (uint32_t i = 0; i < s->options.n_servers; i++)
-        if (t->servers[i].absent)
+        if (t->servers[i].absent || t->servers[i].moved)
             mst_placement_move(&table, i, i ^ 1u);
     t->under_way = true;
     t->realign[0] = '\0';
@@ -200,6 +205,7 @@ mst_status mst_takeover_begin(mst_server *s, uint32_t server, const char *why)
     mst_free(joins->owned.extents);
     *joins = (mst_join_server){0};
     takeover_server(s, server)->absent = true;
+    takeover_server(s, server ^ 1u)->moved = false; /* its copy has its own floats too */
     mst_warn("%s; server %" PRIu32 " has a copy of its weights and continues in its place%s; until server "
              "%" PRIu32 " is started again, the weights of server %" PRIu32 " have no copy",
              why, server ^ 1u, mst_is_sync(s) ? ", and nothing is lost" : "; updates on their way are lost",
@@ -250,10 +256,12 @@ mst_status mst_takeover_copied(mst_server *s, uint32_t server, uint32_t roster, 
  * UINT32_MAX: there is none. */
 static uint32_t takeover_returning(const mst_server *s)
 {
-    for (uint32_t i = 1; i < s->options.n_servers; i++) {
+    for (uint32_t i = 0; i < s->options.n_servers; i++) {
         const mst_takeover_server *other = takeover_server(s, i ^ 1u);
-        if (mst_roster_lacks(s, i) && s->servers[i] != MST_PEER_NONE && s->co->joins.servers[i].ready &&
-            other->copied && (!mst_is_sync(s) || other->copy_step <= s->steps.applied))
+        bool waits =
+            mst_roster_lacks(s, i) && s->servers[i] != MST_PEER_NONE && s->co->joins.servers[i].ready;
+        if ((waits || takeover_server(s, i)->moved) && other->copied &&
+            (!mst_is_sync(s) || other->copy_step <= s->steps.applied))
             return i;
     }
     return UINT32_MAX;
@@ -274,14 +282,17 @@ mst_status mst_takeover_tick(mst_server *s)
     if (server == UINT32_MAX || mst_cuts_under_way(&co->cuts))
         return MST_OK;
     char why[96];
-    snprintf(why, sizeof why, "server %" PRIu32 " takes part again", server);
-    takeover_server(s, server)->absent = false;
+    snprintf(why, sizeof why, "server %" PRIu32 " %s", server,
+             server == 0 ? "has its weights again" : "takes part again");
+    takeover_server(s, server)->absent = takeover_server(s, server)->moved = false;
     takeover_server(s, server)->copied = true; /* by the server that owned its floats meanwhile */
     takeover_server(s, server)->copy_step = s->steps.applied;
     mst_info("%s; servers %" PRIu32 " and %" PRIu32 " have copies of each other's weights", why, server & ~1u,
              server | 1u);
-    s->hooks->event(s->hooks->arg,
-                    &(mst_server_event){.kind = MST_SERVER_JOIN, .role = MST_ROLE_SERVER, .index = server});
+    if (server > 0)
+        s->hooks->event(
+            s->hooks->arg,
+            &(mst_server_event){.kind = MST_SERVER_JOIN, .role = MST_ROLE_SERVER, .index = server});
     return takeover_change(s, why);
 }
 
@@ -304,4 +315,125 @@ bool mst_takeover_may_apply(const mst_server *s, uint64_t step)
         if (!mst_roster_lacks(s, i) && takeover_server(s, i)->applied < step)
             return false;
     return true;
+}
+
+/* ---- the successor of server 0 ---- */
+
+void mst_takeover_progress(const mst_server *s, uint64_t *at)
+{
+    const mst_progress *p = &s->co->progress;
+    at[0] = p->rows;
+    at[1] = p->epoch;
+    at[2] = p->position;
+}
+
+json_t *mst_takeover_state(const mst_server *s)
+{
+    json_t *plan = mst_rows_json(s);
+    if (mst_is_sync(s) &&
+        json_object_size(plan) > 0) { /* rows in several places: it changes with every step */
+        json_decref(plan);
+        return NULL;
+    }
+    return json_pack("{s:o, s:o}", "log", s->hooks->state(s->hooks->arg), "plan", plan);
+}
+
+static const char *takeover_key_of(const mst_server *s, uint32_t server)
+{
+    const char *key = json_string_value(json_object_get(takeover_server(s, server)->kept, "key"));
+    return key != NULL && strlen(key) < MST_PASS_KEY ? key : "";
+}
+
+void mst_takeover_joined(mst_server *s, uint32_t server, const json_t *join)
+{
+    mst_takeover_server *t = takeover_server(s, server);
+    if (!s->replica.on || s->co->phase != MST_JOB_START)
+        return;
+    json_decref(t->kept);
+    t->kept = json_incref(json_object_get(join, "kept"));
+    if (s->co->takeover.recalled && strcmp(takeover_key_of(s, server), s->pass_key) != 0)
+        mst_coordinator_roll_back(s, "a server was lost while the job started again");
+}
+
+static bool takeover_lacks_servers(const mst_server *s, const json_t *join)
+{
+    const mst_coordinator *co = s->co;
+    if (!s->replica.on || co->phase != MST_JOB_START || co->joins.first != NULL ||
+        json_object_get(join, "continues") == NULL ||
+        mst_now_ns() - co->joins.began_ns > s->options.start_timeout_ms * MST_MS / PATIENCE)
+        return false;
+    for (uint32_t i = 1; i < s->options.n_servers; i++)
+        if (!co->joins.servers[i].joined)
+            return true;
+    return false;
+}
+
+bool mst_takeover_awaits(mst_server *s, uint32_t worker, const json_t *join)
+{
+    if (!takeover_lacks_servers(s, join))
+        return false;
+    mst_server_refuse(s, s->workers[worker].peer, mst_fail(MST_EAGAIN, "waiting for all servers to join"));
+    s->workers[worker].peer = MST_PEER_NONE;
+    return true;
+}
+
+/* Whether the server can continue from the step. */
+static bool takeover_can_return(const mst_server *s, uint32_t server, json_int_t step)
+{
+    const json_t *kept = takeover_server(s, server)->kept;
+    json_int_t steps = json_integer_value(json_object_get(kept, "steps"));
+    if (takeover_key_of(s, server)[0] == '\0' ||
+        strcmp(takeover_key_of(s, server), takeover_key_of(s, 1)) != 0)
+        return false;
+    return !mst_is_sync(s) || steps == step ||
+           (steps == step + 1 && json_is_true(json_object_get(kept, "undo")));
+}
+
+/* The state of the copy of server 0, if all servers can continue from it; NULL: the run continues from a
+ * checkpoint. Borrowed. */
+static json_t *takeover_recall(mst_server *s)
+{
+    mst_takeover *t = &s->co->takeover;
+    json_t *copy = s->replica.on ? json_object_get(takeover_server(s, 1)->kept, "copy") : NULL;
+    const json_t *step = json_object_get(copy, "step");
+    if (step == NULL)
+        return NULL;
+    for (uint32_t i = 1; i < s->options.n_servers; i++)
+        if (!takeover_can_return(s, i, json_integer_value(step)))
+            return NULL;
+    if (mst_placement_from_json(&t->base, json_object_get(copy, "table")) != MST_OK)
+        return NULL;
+    for (uint32_t i = 0; i < s->options.n_servers; i++) { /* none was absent */
+        uint32_t p = 0;
+        while (p < t->base.n_partitions && t->base.partitions[p].server != i)
+            p++;
+        if (t->base.n_servers != s->options.n_servers || p == t->base.n_partitions) {
+            mst_placement_fini(&t->base);
+            return NULL;
+        }
+    }
+    memcpy(s->pass_key, takeover_key_of(s, 1), strlen(takeover_key_of(s, 1)) + 1);
+    t->recalled = t->servers[0].moved = true;
+    return copy;
+}
+
+mst_status mst_takeover_open(mst_server *s, const json_t *join, mst_server_start *start)
+{
+    json_t *recalled = takeover_recall(s), *with = recalled != NULL ? json_copy((json_t *)join) : NULL;
+    if (recalled == NULL)
+        return s->hooks->open(s->hooks->arg, join, start);
+    mst_status st = with != NULL && json_object_set(with, "recalled", recalled) == 0
+                        ? s->hooks->open(s->hooks->arg, with, start)
+                        : mst_fail_memory();
+    json_decref(with);
+    return st;
+}
+
+mst_status mst_takeover_place(mst_server *s)
+{
+    TRY(mst_placement_copy(&s->co->takeover.base, &s->table));
+    mst_placement_move(&s->table, 0, 1);
+    if (s->table.size != s->model.params->size)
+        return mst_fail(MST_EPEER, "server 1 has a model of another size");
+    return MST_OK;
 }

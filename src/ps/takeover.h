@@ -4,16 +4,24 @@
  * When a server other than 0 is lost, its partner owns its floats from then on: the coordinator changes the
  * roster, all servers return to its own step, and the workers join again. The job does not wait for a
  * successor. A successor that joins takes no part in steps until it has a copy of its partner's floats, which
- * is built while training continues; then another change of the roster returns its share to it. */
+ * is built while training continues; then another change of the roster returns its share to it.
+ *
+ * When server 0 is lost, server 1 has a copy of its floats and of its state: the progress, the plan of the
+ * rows, and the run as a checkpoint describes it. The successor of server 0 waits for the other servers to
+ * join. If all of them still have their floats and can return to the step of that copy, it continues from
+ * there; server 1 owns its floats until it has them. Otherwise the run continues from the last checkpoint. */
 #ifndef MST_PS_TAKEOVER_H
 #define MST_PS_TAKEOVER_H
 
 #include <jansson.h>
 
 #include "ps/replica.h"
+#include "ps/server.h"
 
 typedef struct mst_takeover_server {
     bool absent;        /* it takes no part: it is lost, or has no copy yet */
+    bool moved;         /* server 0: it takes part, but its partner owns its floats */
+    json_t *kept;       /* what it has in memory, as its JOIN states, until the table is made; or NULL */
     bool current;       /* it has taken the current roster */
     bool copied;        /* its partner has a whole copy of its floats, */
     uint64_t copy_step; /* for steps from this one on */
@@ -24,6 +32,7 @@ typedef struct mst_takeover {
     mst_takeover_server *servers;
     mst_placement base; /* the table when all servers take part */
     bool under_way;     /* not all servers have taken the current roster */
+    bool recalled;      /* the job continues from what servers have kept */
     char realign[160];  /* why all servers return to the coordinator's step; "": they do not */
 } mst_takeover;
 
@@ -31,6 +40,18 @@ mst_status mst_takeover_init(mst_server *s);
 void mst_takeover_fini(mst_server *s);
 /* The table is made. */
 mst_status mst_takeover_placed(mst_server *s);
+/* A server joins before the table is made: keeps what its JOIN states. */
+void mst_takeover_joined(mst_server *s, uint32_t server, const json_t *join);
+/* Whether a worker that took part before has to wait until all servers have joined: it joins again soon. */
+bool mst_takeover_awaits(mst_server *s, uint32_t worker, const json_t *join);
+/* The first worker joins: opens the run, with the state that other servers have kept if they have. */
+mst_status mst_takeover_open(mst_server *s, const json_t *join, mst_server_start *start);
+/* Makes the table of a job that continues so. */
+mst_status mst_takeover_place(mst_server *s);
+/* The state of the run, {"log", "plan"}. New reference; NULL: it cannot be had. */
+json_t *mst_takeover_state(const mst_server *s);
+/* Rows, epoch and position after the last step. */
+void mst_takeover_progress(const mst_server *s, uint64_t *at);
 /* The table of a checkpoint's files, which does not depend on the roster. */
 const mst_placement *mst_takeover_base(const mst_server *s);
 

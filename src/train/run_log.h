@@ -52,6 +52,11 @@ void mst_run_log_destroy(mst_run_log *self);
  * With data other than that of the checkpoint (--resume-data), a new epoch begins, and limits count from
  * here. */
 void mst_run_log_resume(mst_run_log *self, const mst_checkpoint_meta *meta);
+/* The present state as JSON, as a checkpoint would have it; new reference or NULL. And the same as
+ * mst_run_log_resume, from such a state and the progress of the weights, which are not saved. MST_EPEER: it
+ * is no state. */
+json_t *mst_run_log_state(const mst_run_log *self);
+mst_status mst_run_log_resume_state(mst_run_log *self, const json_t *state, const mst_progress *at);
 bool mst_run_log_has_new_data(const mst_run_log *self); /* resumed with other data */
 
 /* Before mst_run_log_open: the run continues because the job lost its state, `why`, when it had reached that

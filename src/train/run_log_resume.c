@@ -57,6 +57,19 @@ void mst_run_log_resume(mst_run_log *self, const mst_checkpoint_meta *meta)
     run_log_resume_data(self, extra);
 }
 
+mst_status mst_run_log_resume_state(mst_run_log *self, const json_t *state, const mst_progress *at)
+{
+    mst_checkpoint_meta meta = {
+        .step = at->steps, .rows = at->rows, .epoch = at->epoch, .position = at->position};
+    if (json_unpack((json_t *)state, "{s:F, s:F, s:o}", "train_seconds", &meta.train_seconds, "eval_seconds",
+                    &meta.eval_seconds, "extra", &meta.extra) != 0 ||
+        !json_is_object(meta.extra))
+        return mst_fail(MST_EPEER, "the state of a run that is not one");
+    mst_run_log_resume(self, &meta);
+    self->save.saved_step = UINT64_MAX;
+    return MST_OK;
+}
+
 bool mst_run_log_has_new_data(const mst_run_log *self)
 {
     return self->source_before != NULL;

@@ -61,6 +61,19 @@ static mst_status run_log_compose_meta(const mst_run_log *self, mst_checkpoint_m
     return MST_OK;
 }
 
+json_t *mst_run_log_state(const mst_run_log *self)
+{
+    mst_checkpoint_meta meta = {0};
+    json_t *state = NULL;
+    if (run_log_compose_meta(self, &meta) == MST_OK)
+        state = json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:O}", "step", (json_int_t)meta.step, "rows",
+                          (json_int_t)meta.rows, "epoch", (json_int_t)meta.epoch, "position",
+                          (json_int_t)meta.position, "train_seconds", meta.train_seconds, "eval_seconds",
+                          meta.eval_seconds, "extra", meta.extra);
+    mst_checkpoint_meta_fini(&meta);
+    return state;
+}
+
 /* Takes the failure of a save. A disk that is full or fails costs that save only; other failures are
  * returned. */
 static mst_status run_log_skip_save(mst_run_log *self, const mst_checkpointer *checkpointer, mst_status st)

@@ -256,6 +256,13 @@ mst_status mst_training_start_log(mst_training *self, json_t **plan)
     return training_start(self, START_OPEN, plan);
 }
 
+mst_status mst_training_start_log_from(mst_training *self, const json_t *state, const mst_progress *at)
+{
+    TRY(mst_run_schedule_check(&self->schedule, &self->options, self->assembly.model->n_scores));
+    TRY(training_make_log(self));
+    return mst_run_log_resume_state(self->log, state, at);
+}
+
 mst_status mst_training_read_start(mst_training *self, uint32_t slot, uint64_t first, uint64_t count,
                                    float *out)
 {

@@ -81,6 +81,8 @@ mst_status mst_training_continue(mst_training *self, const char *run);
 /* Server 0, after build: makes the run log; opens the checkpoint of --resume or --init-from as self->start.
  * *plan: the rows left to train on, from the checkpoint (mst_run_log_plan); a new reference, or NULL. */
 mst_status mst_training_start_log(mst_training *self, json_t **plan);
+/* The same without a checkpoint: from a state and progress of mst_run_log_resume_state. */
+mst_status mst_training_start_log_from(mst_training *self, const json_t *state, const mst_progress *at);
 
 /* Reads floats [first, first + count) of the weights (slot 0) or of the optimizer's slot - 1. */
 mst_status mst_training_read_start(mst_training *self, uint32_t slot, uint64_t first, uint64_t count,

@@ -77,3 +77,33 @@ for mode in async ssp; do
   ! grep -q '"losses": \[' run/manifest.json || fail "$mode: weights returned to a checkpoint"
   completes 2 2
 done
+
+# ---- server 0 ----
+# Its successor continues from the copy of its weights and state on server 1: there is no checkpoint.
+copies='servers? 0 and (server )?1 have copies of each other'
+kills_server_0() {
+  wait_for s0 "$copies"
+  wait_for s0 'step .* test +loss'
+  killed s0
+  rm s0.log
+  server 0 "$@"
+  wait_for s0 "server 0 was started again; server 1 has a copy of its weights; the run continues from $from, and $lost steps"
+}
+from="step [0-9,]+" lost=0
+rm -rf run
+job 2 2 $common --run run --replicas 1
+for i in 1 2 3; do
+  kills_server_0 $common --run run --replicas 1
+done
+ends_all 0 s0 s1 w0 w1
+same_as_undisturbed "three successors of server 0"
+
+rm -rf run
+args="c.cache --batch 2 --mode async $endless --start-timeout 60 --test t.cache --eval-every $every --json --run run --replicas 1"
+job 2 2 $args
+from=".*" lost="[0-9,]+"
+kills_server_0 $args
+wait_for s0 "$copies"
+continues "async: the job does not continue after server 0 was started again"
+stops s1 w0 w1
+completes 2 2

@@ -305,6 +305,49 @@ static void workers_stay_where_they_are(void **state)
     mst_leases_destroy(leases);
 }
 
+/* The rows of the last pushes are leased again, also those that ended an epoch. */
+static void last_pushes_are_done_again(void **state)
+{
+    (void)state;
+    const mst_lease_options options = {.epoch_rows = 100,
+                                       .batch = 10,
+                                       .lease_rows = 50,
+                                       .segment_rows = 50,
+                                       .n_workers = 1,
+                                       .epochs = 2,
+                                       .steps = UINT64_MAX,
+                                       .rows = UINT64_MAX};
+    mst_leases *leases = NULL;
+    mst_lease lease;
+    uint64_t rows, epoch, done;
+    bool got;
+    assert_int_equal(mst_leases_new(&options, 0, 0, &leases), MST_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(mst_leases_take(leases, 0, &lease, &got), MST_OK);
+    for (int i = 0; i < 11; i++)
+        assert_int_equal(mst_leases_done(leases, 0, 10), 0);
+    mst_leases_position(leases, &epoch, &done);
+    assert_int_equal(epoch, 1);
+    assert_int_equal(done, 10);
+    assert_int_equal(mst_leases_redo(leases, 0, 2, &rows), MST_OK);
+    assert_int_equal(rows, 20);
+    mst_leases_position(leases, &epoch, &done);
+    assert_int_equal(epoch, 0);
+    assert_int_equal(done, 90);
+    assert_int_equal(mst_leases_redo(leases, 0, 2, &rows), MST_OK);
+    assert_int_equal(rows, 0);
+    assert_int_equal(mst_leases_return(leases, 0, &rows), MST_OK);
+    assert_int_equal(rows, 40);
+    for (uint64_t all = 0; all < 110; all += rows) {
+        assert_int_equal(mst_leases_take(leases, 0, &lease, &got), MST_OK);
+        assert_true(got);
+        rows = lease.to - lease.from;
+        assert_int_equal(mst_leases_done(leases, 0, rows), 0);
+    }
+    assert_true(mst_leases_finished(leases));
+    mst_leases_destroy(leases);
+}
+
 static void refuse(const mst_lease_options *options, const char *text, const char *sentence)
 {
     mst_leases *leases = NULL;
@@ -453,6 +496,7 @@ int main(void)
         cmocka_unit_test(limits_are_exact),
         cmocka_unit_test(one_alone_takes_all_in_order),
         cmocka_unit_test(workers_stay_where_they_are),
+        cmocka_unit_test(last_pushes_are_done_again),
         cmocka_unit_test(foreign_json_is_refused),
         cmocka_unit_test(slices_are_whole_batches_of_an_epoch),
         cmocka_unit_test(slices_take_what_is_left),
