@@ -1,6 +1,7 @@
 /* Time limits; contract in coordinator_deadlines.h. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -208,7 +209,7 @@ static void deadlines_name_missing(const mst_server *s, char *out, size_t size)
 void mst_deadlines_await(mst_server *s)
 {
     mst_coordinator *co = s->co;
-    char missing[MST_ERROR_MAX - 128];
+    char missing[sizeof co->joins.logged];
     uint64_t now = mst_now_ns(), waited = now - co->joins.began_ns;
     if (s->options.stop != NULL && atomic_load(s->options.stop)) {
         mst_server_fail(s, mst_fail_lead(MST_ESTOPPED, "stopped", " before training began"));
@@ -221,7 +222,9 @@ void mst_deadlines_await(mst_server *s)
                                     s->options.start_timeout_ms / 1000, missing));
     else if (waited > MST_S &&
              now - co->joins.notice_ns > (co->joins.notice_ns == co->joins.began_ns ? MST_S : 5 * MST_S)) {
-        mst_info("waiting for %s", missing);
+        if (strcmp(co->joins.logged, missing) != 0)
+            mst_info("waiting for %s", missing);
+        snprintf(co->joins.logged, sizeof co->joins.logged, "%s", missing);
         co->joins.notice_ns = now;
     }
 }

@@ -70,8 +70,9 @@ typedef struct mst_join_server {
 } mst_join_server;
 
 typedef struct mst_join_state {
-    uint64_t began_ns, notice_ns; /* when waiting began, and when it was last logged */
-    uint64_t lost_ns;             /* when the loss of a worker without work was last logged; 0: never */
+    uint64_t began_ns, notice_ns;     /* when waiting began, and when it was last logged */
+    char logged[MST_ERROR_MAX - 128]; /* the processes that the last line names */
+    uint64_t lost_ns;                 /* when the loss of a worker without work was last logged; 0: never */
     mst_join_server *servers;
     json_t *first;  /* JOIN of the first worker */
     json_t *sample; /* keys of the joined worker with the lowest index, `sampler`; or NULL */

@@ -29,12 +29,12 @@ static mst_status worker_too_late(void)
     return mst_fail(MST_EPEER, "the job has ended already; this worker is too late");
 }
 
-/* Polls until done; every few seconds a log line names the missing processes. */
+/* Polls until done; a log line names the missing processes, and another one if they have changed. */
 static mst_status worker_wait_start(mst_worker *self, bool (*done)(const mst_worker *self),
                                     const char *for_what, uint64_t patience_ms)
 {
     uint64_t now = mst_now_ns(), deadline = now + patience_ms * MST_MS, notice = now + FIRST_NOTICE_NS;
-    char missing[MST_ERROR_MAX / 2];
+    char missing[MST_ERROR_MAX / 2], logged[MST_ERROR_MAX / 2] = "";
     while (!done(self)) {
         TRY(mst_worker_link_poll(&self->link, notice < deadline ? notice : deadline));
         if (self->link.ended || self->leaving)
@@ -50,7 +50,9 @@ static mst_status worker_wait_start(mst_worker *self, bool (*done)(const mst_wor
             self->options.is_over(self->options.arg))
             return worker_too_late();
         if (now >= notice) {
-            mst_info("waiting for %s", what);
+            if (strcmp(logged, what) != 0)
+                mst_info("waiting for %s", what);
+            snprintf(logged, sizeof logged, "%s", what);
             notice = now + NEXT_NOTICE_NS;
         }
     }

@@ -51,6 +51,7 @@ signal s0 STOP
 for w in w0 w1; do wait_for $w 'warning: server 0.* has been silent for [0-9.]+ s: .*; joining the job again'; done
 signal s0 CONT
 for i in 0 1; do wait_for s0 "worker $i .*takes part again"; done
+for name in w0 w1; do same "lines that $name repeats" "$(grep 'waiting for' $name.log | sort | uniq -d)" ""; done
 continues "the job does not continue after server 0 was stopped"
 ! grep -q ',death,' run/marks.csv || fail "workers that left a silent server are marked as dead"
 stops w0 w1
