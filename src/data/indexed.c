@@ -130,7 +130,7 @@ static mst_status indexed_collect(const mst_format *format, const char *path, co
     size_t capacity = 0;
     for (uint64_t line = 1; p < end; line++) {
         const uint8_t *start = p;
-        bool row;
+        bool row = false;
         TRY(indexed_step(format, path, map, &p, &row));
         if (!row)
             continue;
@@ -290,7 +290,7 @@ static uint64_t indexed_pass(const mst_format *format, const indexed_file *file,
 {
     const uint8_t *end = file->map.data + file->map.size;
     uint64_t passed = 0;
-    for (bool row; n > 0 && *p < end; passed++, n -= row)
+    for (bool row = false; n > 0 && *p < end; passed++, n -= row)
         if (indexed_step(format, file->path, &file->map, p, &row) != MST_OK) {
             *p = end;
             break;

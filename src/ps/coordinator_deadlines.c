@@ -174,7 +174,7 @@ bool mst_deadlines_abandoned(mst_server *s)
     }
     if (co->outcome.alone_ns == 0) {
         co->outcome.alone_ns = now;
-        if (!s->options.all_begin && none && !mst_recover_under_way(s))
+        if (!s->options.all_begin && none && !mst_recover_awaits_workers(s))
             mst_warn("no worker is left; waiting up to %" PRIu32 " s for one to join",
                      s->options.start_timeout_ms / 1000);
     }

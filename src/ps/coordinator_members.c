@@ -138,6 +138,7 @@ static mst_status members_welcome(mst_server *s, uint32_t worker)
     mst_coordinator *co = s->co;
     mst_job_member *m = &co->members[worker];
     mst_pace_catch_up(s, worker);
+    m->returns = false;
     mst_info("%s takes part%s", m->name, m->n_joins > 1 ? " again" : "");
     s->hooks->event(s->hooks->arg,
                     &(mst_server_event){
@@ -576,7 +577,7 @@ void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
     s->workers[worker].gone = true;
     m->lost_ns = mst_now_ns();
     bool done = m->left || (m->done && co->phase >= MST_JOB_STOP);
-    bool again = loss->reason == MST_NET_CLOSED && mst_recover_under_way(s); /* it joins again */
+    bool again = loss->reason == MST_NET_CLOSED && m->returns;
     bool fine = done || again || loss->reason == MST_NET_STOPPED;
     s->hooks->event(s->hooks->arg, &(mst_server_event){.kind = fine ? MST_SERVER_LEAVE : MST_SERVER_DEATH,
                                                        .role = MST_ROLE_WORKER,

@@ -36,6 +36,7 @@ typedef struct mst_job_member {
     uint64_t asked_ns;   /* slots: when a worker was last requested to run it too; 0: none was, */
     uint32_t asked;      /* and which */
     bool welcomed;       /* it takes part */
+    bool returns;        /* it was sent away to join again, because a server was lost */
     uint32_t n_joins;    /* how often a process took part as this worker */
     bool done;           /* it has sent its last report */
     bool left;           /* it has left the job, which continues (elastic) */

@@ -77,6 +77,14 @@ bool mst_recover_under_way(const mst_server *s)
     return s->co->recover.since_ns != 0;
 }
 
+bool mst_recover_awaits_workers(const mst_server *s)
+{
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        if (s->co->members[w].returns)
+            return true;
+    return false;
+}
+
 /* The lost server reports no worker any more: it counts as having reported all of them. */
 static void recover_settle_workers(mst_server *s, uint32_t server)
 {
@@ -104,8 +112,10 @@ void mst_recover_begin(mst_server *s, uint32_t server, const mst_net_loss *loss)
     mst_error again = {.code = MST_EAGAIN};
     snprintf(again.text, sizeof again.text, "%s", loss->error.text);
     for (uint32_t w = 0; w < s->options.n_workers; w++)
-        if (s->workers[w].peer != MST_PEER_NONE)
+        if (s->workers[w].peer != MST_PEER_NONE) {
+            co->members[w].returns = true;
             (void)mst_ps_send_error(s->net, s->workers[w].peer, MST_PS_END, &again);
+        }
 }
 
 void mst_recover_joined(mst_server *s, uint32_t server, const json_t *kept)

@@ -23,6 +23,8 @@ void mst_recover_begin(mst_server *s, uint32_t server, const mst_net_loss *loss)
 /* The server has joined again. kept: the share that its process has in memory, {"key", "steps"}; or NULL. */
 void mst_recover_joined(mst_server *s, uint32_t server, const json_t *kept);
 bool mst_recover_under_way(const mst_server *s);
+/* Whether a worker that was sent away because of a lost server has not joined again. */
+bool mst_recover_awaits_workers(const mst_server *s);
 /* Before the set-up of the successor: opens the checkpoint. *restore false: there is none, and the successor
  * begins with the weights that training began with. */
 mst_status mst_recover_open(mst_server *s, uint32_t server, bool *restore);

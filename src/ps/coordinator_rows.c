@@ -392,7 +392,7 @@ mst_status mst_rows_lost(mst_server *s, uint32_t worker)
         mst_warn("worker %" PRIu32
                  " has left rows unread that no other worker reads; they are not trained on",
                  worker);
-    if (rows > 0 && !mst_members_none_left(s) && !mst_recover_under_way(s))
+    if (rows > 0 && !mst_members_none_left(s) && !mst_recover_awaits_workers(s))
         mst_info("%s rows of worker %" PRIu32 " go to other workers", mst_figure_grouped(rows, count),
                  worker);
     return MST_OK;

@@ -34,11 +34,14 @@ static mst_status server_take_end(mst_server *s, const json_t *json)
     return MST_OK;
 }
 
-/* GONE: a worker is lost. A connection with its index that is no member is that of its successor. */
+/* GONE: a worker is lost. A connection with its index that is no member is that of its successor. A server
+ * that has joined again has no members before its set-up. */
 static mst_status server_take_gone(mst_server *s, const mst_message *m)
 {
-    if (m->count >= s->options.n_workers || s->store == NULL)
+    if (m->count >= s->options.n_workers)
         return mst_fail(MST_EPEER, "server 0 sent an invalid GONE for worker %" PRIu32, m->count);
+    if (s->store == NULL)
+        return MST_OK;
     mst_server_worker *w = &s->workers[m->count];
     w->gone = true;
     if (m->flags & MST_GONE_DECIDED)

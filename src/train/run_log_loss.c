@@ -1,6 +1,7 @@
 /* Work that a run has lost: steps after the checkpoint that it continues from; contract in run_log.h. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/figure.h"
@@ -57,6 +58,10 @@ static void loss_describe(const json_t *loss, char *out, size_t size)
              mst_figure_grouped((uint64_t)json_integer_value(json_object_get(loss, "steps")), steps),
              mst_figure_grouped((uint64_t)json_integer_value(json_object_get(loss, "rows")), rows),
              server != NULL ? " there" : " and trained again");
+    const json_t *recovery = json_object_get(loss, "recovery_seconds");
+    size_t n = strlen(out);
+    if (recovery != NULL)
+        snprintf(out + n, size - n, "; recovery took %.2f s", json_number_value(recovery));
 }
 
 /* An entry of "losses": the run was at `reached` and continues at `at`. New reference or NULL. */
@@ -88,6 +93,14 @@ static mst_status loss_state(mst_run_log *self, json_t *losses, json_t *loss)
     return json_array_append_new(losses, loss) == 0 ? MST_OK : mst_fail_memory();
 }
 
+static void loss_observe(mst_run_log *self, const json_t *loss)
+{
+    char text[MST_ERROR_MAX + 160];
+    loss_describe(loss, text, sizeof text);
+    mst_observe_text(self->observe, (uint64_t)json_integer_value(json_object_get(loss, "step")), "losses",
+                     text);
+}
+
 void mst_run_log_end_recovery(mst_run_log *self, uint64_t step)
 {
     const json_t *losses = json_object_get(self->manifest, "losses");
@@ -99,6 +112,7 @@ void mst_run_log_end_recovery(mst_run_log *self, uint64_t step)
         return;
     json_object_set_new(loss, "recovery_seconds", json_real(seconds));
     (void)mst_run_log_write_manifest(self, "running"); /* the end of the run writes it too */
+    loss_observe(self, loss);
     mst_info("training continues after a recovery of %.2f s", seconds);
 }
 
@@ -142,14 +156,6 @@ void mst_run_log_sum_losses(const mst_run_log *self, mst_run_losses *out)
     {
         out->processes += (uint64_t)json_integer_value(loss);
     }
-}
-
-static void loss_observe(mst_run_log *self, const json_t *loss)
-{
-    char text[MST_ERROR_MAX + 160];
-    loss_describe(loss, text, sizeof text);
-    mst_observe_text(self->observe, (uint64_t)json_integer_value(json_object_get(loss, "step")), "losses",
-                     text);
 }
 
 mst_status mst_run_log_record_loss(mst_run_log *self, const json_t *before, const mst_reached *recorded)
