@@ -189,7 +189,7 @@ expect 0 jobs
 [ ! -s out ] || fail "a job that ended is listed"
 [ ! -e "$state/$job" ] || fail "the entry of a job that ended is left"
 # After kill -9 of launch it is listed as lost, until it is launched again.
-rm go
+rm go out2
 "$muster" launch --job "$job" --logs none -- train >out2 2>err2 </dev/null &
 pid=$!
 wait_for 20 grep -qx "worker 0 | up" out2
