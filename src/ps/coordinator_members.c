@@ -144,8 +144,9 @@ static mst_status members_welcome(mst_server *s, uint32_t worker)
                     &(mst_server_event){
                         .kind = MST_SERVER_JOIN, .role = MST_ROLE_WORKER, .index = worker, .text = m->name});
     TRY(mst_ps_send_json(s->net, s->workers[worker].peer, &(mst_message){.type = MST_PS_WELCOME},
-                         json_pack("{s:o, s:I, s:I, s:s, s:s?, s:I}", "table", mst_placement_json(&s->table),
-                                   "step", (json_int_t)s->steps.applied, "epoch", (json_int_t)m->epoch,
+                         json_pack("{s:o, s:I, s:I, s:I, s:s, s:s?, s:I}", "table",
+                                   mst_placement_json(&s->table), "step", (json_int_t)s->steps.applied,
+                                   "epoch", (json_int_t)m->epoch, "stream_from", (json_int_t)m->stream_from,
                                    "sharding", mst_sharding_names[co->rows.sharding], "run", co->start.run,
                                    "workers", (json_int_t)s->options.n_workers)));
     return mst_rows_first(s, worker);

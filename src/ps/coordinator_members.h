@@ -49,7 +49,8 @@ typedef struct mst_job_member {
     bool stop_sent;        /* sync streams: it waits for the end of an epoch that does not come */
     bool no_rows_in_epoch; /* async streams: a whole epoch had no rows */
     uint64_t epoch, granted;
-    uint64_t rows_before; /* rows at the end of the last epoch */
+    uint64_t rows_before; /* rows at the end of the last epoch, or when it joined */
+    uint64_t stream_from; /* sync streams: rows of its epoch that were trained on before it joined */
     /* coordinator_stragglers.c */
     mst_straggler straggler;
     /* coordinator_pace.c */

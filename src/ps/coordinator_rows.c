@@ -253,6 +253,8 @@ mst_status mst_rows_epoch_over(mst_server *s)
         if (!s->workers[w].exhausted || !mst_alive(s, w))
             continue;
         s->co->members[w].epoch++;
+        s->co->members[w].stream_from = 0;
+        s->co->members[w].rows_before = s->co->members[w].rows;
         mst_work items[MST_AHEAD - 1]; /* the next one goes with the answer */
         for (uint32_t i = 0; i < MST_AHEAD - 1; i++)
             items[i] = rows_step_work(s, w, s->steps.applied + 1 + i);
@@ -301,6 +303,12 @@ mst_status mst_rows_begin(mst_server *s)
     for (uint32_t w = 0; w < s->options.n_workers; w++)
         co->members[w].epoch = start->at.epoch;
     if (rows_streams(co)) {
+        json_t *streams = json_object_get(plan, "streams");
+        bool same = mst_has_slots(s) && json_array_size(streams) == s->options.n_workers;
+        for (uint32_t w = 0; same && w < s->options.n_workers; w++) {
+            json_int_t from = json_integer_value(json_array_get(streams, w));
+            co->members[w].stream_from = from > 0 ? (uint64_t)from : 0;
+        }
         co->rows.granted_steps = start->at.steps;
         co->rows.granted_rows = start->at.rows;
         return MST_OK;
@@ -456,11 +464,24 @@ bool mst_rows_finished(const mst_server *s)
     return idle > 0;
 }
 
+/* sync: the rows of their epochs that the workers have trained on. New reference or NULL. */
+static json_t *rows_streams_json(const mst_server *s)
+{
+    json_t *streams = json_array();
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        const mst_job_member *m = &s->co->members[w];
+        json_array_append_new(streams, json_integer((json_int_t)(m->stream_from + m->rows - m->rows_before)));
+    }
+    return streams;
+}
+
 json_t *mst_rows_json(const mst_server *s)
 {
     const mst_coordinator *co = s->co;
     const mst_leases *left = co->rows.scattered ? co->rows.slices : NULL; /* others are at a position */
     left = co->rows.leases != NULL ? co->rows.leases : left;
+    if (left == NULL && rows_streams(co) && mst_has_slots(s))
+        return json_pack("{s:o}", "streams", rows_streams_json(s));
     return left != NULL ? json_pack("{s:o}", "leases", mst_leases_json(left)) : json_object();
 }
 

@@ -240,6 +240,8 @@ static mst_status worker_train(mst_worker *self)
         TRY(worker_read_welcome(self));
         mst_observe_set_first_step(job->observe,
                                    (uint64_t)json_integer_value(json_object_get(self->welcome, "step")));
+        json_int_t rows = json_integer_value(json_object_get(self->welcome, "stream_from"));
+        self->rows.stream_from = rows > 0 ? (uint64_t)rows : 0;
         TRY(mst_worker_overlap_init(&self->overlap, &self->table));
         TRY(worker_make_client(self));
         mst_worker_report_begin(&self->report);

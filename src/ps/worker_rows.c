@@ -172,7 +172,7 @@ static mst_status rows_enter_grant(mst_worker_rows *self, const mst_work *work, 
 {
     *valid = !self->begun || work->epoch != self->epoch || !self->epoch_over;
     if (*valid && (!self->begun || work->epoch != self->epoch)) {
-        TRY(mst_feed_start(self->job->feed, work->epoch, 0));
+        TRY(mst_feed_start(self->job->feed, work->epoch, self->begun ? 0 : self->stream_from));
         self->begun = true;
         self->epoch = work->epoch;
         self->epoch_over = self->epoch_over_sent = false;

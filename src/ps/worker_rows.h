@@ -24,6 +24,7 @@ typedef struct mst_worker_rows {
     mst_work items[MST_WORKER_ITEMS];
     uint32_t first_item, n_items;
     bool begun;             /* the feed is at `at` of `epoch` */
+    uint64_t stream_from;   /* position of the own stream at which the first epoch begins */
     uint64_t epoch, at, to; /* leases and slices: position of the feed; leases: the end of the range */
     uint64_t granted;       /* rows of the own stream that may be taken */
     uint64_t last_lease;    /* rows of the last lease or grant */

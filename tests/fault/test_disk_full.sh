@@ -47,7 +47,7 @@ more_skipped() {
 fills
 signal t TERM
 ends t 1
-said t '^muster: .*No space left on device; .* is complete: .*continue with: muster train --run disk/run --resume'
+said t '^muster: .*No space left on device; .* is complete; .*continue with: muster train --run disk/run --resume'
 rm disk/filler
 epochs=$(sed -n 's/^ "epoch": \([0-9]*\),$/\1/p' disk/run/checkpoints/*/manifest.json | sort -n | tail -n 1)
 expect 0 train --run disk/run --resume --epochs $((epochs + 2))
@@ -65,7 +65,7 @@ ends s0 1
 for name in s1 w0 w1; do
   until_true 20 "$name does not end" gone $name
 done
-said s0 '^muster: .*No space left on device; .* is complete: .*--run disk/run --resume'
+said s0 '^muster: .*No space left on device; .* is complete; .*--run disk/run --resume'
 rm disk/filler
 expect 0 model show disk/run
 

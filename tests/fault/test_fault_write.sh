@@ -12,7 +12,7 @@ old_is_there() {
 }
 
 resumable() {
-  ! grep -q 'No space left on device; .* is complete: .*continue with: muster train --run run --resume' err || told=yes
+  ! grep -q 'No space left on device; .* is complete; .*continue with: muster train --run run --resume' err || told=yes
   "$muster" model show run >/dev/null 2>err || fail "$1: the checkpoint before does not load"
   rm -rf run
   cp -r before run
