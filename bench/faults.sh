@@ -3,14 +3,19 @@
 
 SAVING_ROUNDS=${SAVING_ROUNDS:-2}   # of two runs each
 SAVING_SECONDS=${SAVING_SECONDS:-130} # of a run: two saves by default
+REPLICA_SECONDS=${REPLICA_SECONDS:-10}
 
 group_faults() {
     if ! caches; then
-        skip "no generated rows" ps_recovery_server_1_seconds ps_recovery_server_0_seconds ps_saving_overhead
+        skip "no generated rows" ps_recovery_server_1_seconds ps_recovery_server_0_seconds ps_saving_overhead \
+            ps_recovery_replica_1_seconds ps_recovery_replica_0_seconds ps_replicas_overhead
         return
     fi
-    faults_recovery 1
-    faults_recovery 0
+    faults_recovery server 1
+    faults_recovery server 0
+    faults_recovery replica 1 --replicas 1
+    faults_recovery replica 0 --replicas 1
+    faults_replicas
     faults_saving
 }
 
@@ -36,13 +41,15 @@ fault_job() {
     launch=$!
 }
 
-# faults_recovery SERVER: seconds from kill -9 of the server to the first step after it, with a checkpoint of the model.
+# faults_recovery NAME SERVER OPTION...: seconds from kill -9 of the server to the first step after it, with a checkpoint of the
+# model.
 faults_recovery() {
-    local name=ps_recovery_server_$1_seconds round launch server killed times=()
+    local name=ps_recovery_$1_$2_seconds index=$2 round launch server killed times=()
+    shift 2
     for ((round = 1; round <= ROUNDS; round++)); do
-        say "recovery from the loss of server $1, round $round of $ROUNDS"
-        fault_job --seconds 600 --checkpoint-every 2s
-        if fault_wait 60 fault_saved && server=$(pgrep -P $launch -f -- "--role server --index $1 "); then
+        say "recovery from the loss of server $index, $*, round $round of $ROUNDS"
+        fault_job --seconds 600 --checkpoint-every 2s "$@"
+        if fault_wait 60 fault_saved && server=$(pgrep -P $launch -f -- "--role server --index $index "); then
             killed=$(now)
             kill -KILL "$server"
             ! fault_wait 60 fault_mark recovered || times+=("$(calc "$(fault_mark recovered) - $killed")")
@@ -65,6 +72,22 @@ fault_rate() {
     rows=$(field "$(cat "$DATA/job.out")" rows)
     seconds=$(calc "$(fault_mark checkpoint_begin) - $(fault_mark join)")
     calc "$rows / $seconds" 0
+}
+
+# Copies of the weights on another server, next to the same job without.
+faults_replicas() {
+    local SAVING_SECONDS=$REPLICA_SECONDS round with without ratios=()
+    for ((round = 1; round <= ROUNDS; round++)); do
+        say "copies, round $round of $ROUNDS"
+        if ! without=$(fault_rate --checkpoint-every never) ||
+            ! with=$(fault_rate --checkpoint-every never --replicas 1); then
+            skip "muster launch failed" ps_replicas_overhead
+            return
+        fi
+        ratios+=("$(calc "100 * ($without / $with - 1)" 2)")
+    done
+    line ps_replicas_overhead "$(median "${ratios[@]}")" "%"
+    say "of the rounds: ${ratios[*]}"
 }
 
 # Default saving of 135 MB of weights, next to the same job without.

@@ -47,6 +47,15 @@ mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const m
     return net;
 }
 
+mst_status mst_job_check_replicas(const mst_job_config *config)
+{
+    if (config->train->strategy->replicas == 0 || config->engine->survives_death)
+        return MST_OK;
+    return mst_fail(MST_EUSAGE,
+                    "--replicas 1 needs servers that are processes of their own, connected with TCP; "
+                    "start them with muster launch or --role server");
+}
+
 bool mst_job_again(mst_job_retry *self, const mst_job_config *config, bool took_part, mst_status *st)
 {
     double patience = config->train->strategy->start_timeout;

@@ -23,6 +23,8 @@ bool mst_job_again(mst_job_retry *self, const mst_job_config *config, bool took_
 /* A text that only processes of one job with the same command line have: "identity" of "cluster" in the
  * manifest. New reference or NULL. */
 json_t *mst_job_identity(const mst_job_config *config);
+/* MST_EUSAGE if --replicas needs what the engine does not have. */
+mst_status mst_job_check_replicas(const mst_job_config *config);
 /* Before the data is read: MST_EEXIST if the run of the options exists and is not this job's to continue. */
 mst_status mst_job_check_run(const mst_job_config *config);
 /* Whether the run of the options is on this host, done, and of this cluster: no server 0 starts with them

@@ -421,6 +421,10 @@ static void server_job_event(void *arg, const mst_server_event *event)
     case MST_SERVER_DEATH:
         server_job_death(job, event);
         break;
+    case MST_SERVER_TAKEOVER:
+        mst_run_log_taken_over(job->training->log, job->lost_ns);
+        job->recovers = true;
+        break;
     case MST_SERVER_SLOW:
         server_job_mark(job, event, "slow");
         break;
@@ -585,10 +589,8 @@ mst_status mst_job_server(const mst_job_config *config, const mst_train_callback
     train.guest = config->cluster->colocated || (config->engine == &mst_net_inproc && config->index > 0);
     train.manifest = manifest;
     mst_status st = manifest == NULL ? mst_fail_memory() : mst_job_check_run(config);
-    if (st == MST_OK && train.strategy->replicas > 0 && !config->engine->survives_death)
-        st =
-            mst_fail(MST_EUSAGE, "--replicas 1 needs servers that are processes of their own, connected with "
-                                 "TCP; start them with muster launch or --role server");
+    if (st == MST_OK)
+        st = mst_job_check_replicas(config);
     if (st == MST_OK)
         st = mst_training_new(&train, &job.training);
     if (st == MST_OK) {

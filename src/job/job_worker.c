@@ -246,6 +246,7 @@ static mst_status job_worker_run(const mst_job_config *config)
     mst_status st;
     mst_error error;
     bool took_part, returns = false; /* returns: an earlier connection of this worker may hold its index */
+    TRY(mst_job_check_replicas(config));
     do {
         st = job_worker_join_once(config, &guests, &training, &continues, retry.since_ns, &took_part);
         returns = returns || took_part;

@@ -61,6 +61,7 @@ typedef enum mst_server_event_kind {
     MST_SERVER_JOIN,     /* a process takes part: role, index, text */
     MST_SERVER_LEAVE,    /* it has left after finishing its work, or without fault: role, index, text */
     MST_SERVER_DEATH,    /* it is lost: role, index, text */
+    MST_SERVER_TAKEOVER, /* another server continues in the place of the server that is lost */
     MST_SERVER_SLOW,     /* it is slower than half the median for long: role, index, text */
     MST_SERVER_STOP,     /* that process received a stop signal, which ends the job: role, index */
     MST_SERVER_RECORD,   /* a record of another process: record */

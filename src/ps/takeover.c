@@ -210,6 +210,7 @@ mst_status mst_takeover_begin(mst_server *s, uint32_t server, const char *why)
              "%" PRIu32 " is started again, the weights of server %" PRIu32 " have no copy",
              why, server ^ 1u, mst_is_sync(s) ? ", and nothing is lost" : "; updates on their way are lost",
              server, server ^ 1u);
+    s->hooks->event(s->hooks->arg, &(mst_server_event){.kind = MST_SERVER_TAKEOVER});
     return takeover_change(s, why);
 }
 

@@ -64,6 +64,10 @@ bool mst_run_log_has_new_data(const mst_run_log *self); /* resumed with other da
  * recovery lasts from then to the first step. The run continues its piece of the history. */
 void mst_run_log_lost(mst_run_log *self, const mst_reached *reached, uint64_t since_ns, const char *why);
 
+/* During training: a server was lost at that time, and another one has taken over without a loss: the
+ * recovery lasts to the first step. */
+void mst_run_log_taken_over(mst_run_log *self, uint64_t since_ns);
+
 /* During training: the weights of a server return to those of that progress, `why`. */
 mst_status mst_run_log_lost_share(mst_run_log *self, uint32_t server, const mst_reached *at,
                                   uint64_t since_ns, const char *why);

@@ -72,6 +72,7 @@ typedef struct mst_run_loss {
     mst_reached reached; /* progress before; rows 0: not known */
     uint64_t since_ns;   /* when it was lost; 0: not known */
     bool recovering;     /* no step was done since */
+    bool taken_over;     /* another server has taken over, and nothing is listed in "losses" */
 } mst_run_loss;
 
 struct mst_run_log {

@@ -110,10 +110,19 @@ void mst_run_log_end_recovery(mst_run_log *self, uint64_t step)
     mst_run_log_mark_step(self, "recovered", step);
     if (self->loss.since_ns == 0)
         return;
-    json_object_set_new(loss, "recovery_seconds", json_real(seconds));
-    (void)mst_run_log_write_manifest(self, "running"); /* the end of the run writes it too */
-    loss_observe(self, loss);
+    if (!self->loss.taken_over) {
+        json_object_set_new(loss, "recovery_seconds", json_real(seconds));
+        (void)mst_run_log_write_manifest(self, "running"); /* the end of the run writes it too */
+        loss_observe(self, loss);
+    }
+    self->loss.taken_over = false;
     mst_info("training continues after a recovery of %.2f s", seconds);
+}
+
+void mst_run_log_taken_over(mst_run_log *self, uint64_t since_ns)
+{
+    self->loss.since_ns = since_ns;
+    self->loss.recovering = self->loss.taken_over = true;
 }
 
 bool mst_run_log_is_recovering(const mst_run_log *self)

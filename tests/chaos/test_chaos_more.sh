@@ -1,5 +1,5 @@
 # Faults for at most ten minutes on two cores (tests/chaos/chaos), with cut links where that is possible: 100 with logreg over all
-# modes, 20 with LeNet, 20 with TLS. Two jobs run at a time, since faults are mostly waits. The seeds are random and printed.
+# modes, 20 with LeNet, 20 with TLS, 20 with copies of servers. Two jobs run at a time, since faults are mostly waits. The seeds are random and printed.
 # `make test-asan` runs test_chaos.sh, with 20 faults.
 here=$(realpath "$(dirname "$0")")
 set -eu
@@ -15,6 +15,7 @@ first() {
 second() {
   one async 30 0
   one ssp 30 0 --no-tls
+  one sync 20 0 --replicas 1
 }
 trap 'kill 0' INT # processes in the background ignore Ctrl-C
 first &

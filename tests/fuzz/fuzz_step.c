@@ -1,6 +1,6 @@
-/* Any bytes as STEP and EVAL_LIST bodies, as parts of gradients and as work items, with a small real store.
- * Accepted messages are applied and answered, whole and in parts, so a list that should not have been stored
- * is followed to its end. Parts are received into room of exactly their size, as in a server.
+/* Any bytes as STEP, EVAL_LIST and DELTA bodies, as parts of gradients and as work items, with a small real
+ * store. Accepted messages are applied and answered, whole and in parts, so a list that should not have been
+ * stored is followed to its end. Parts are received into room of exactly their size, as in a server.
  *
  * The input is a sequence of messages: one byte for the action, the header's fields in few bits, the length
  * of the body, the body. A body may have the counts of its head corrected, so that not every message fails at
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ps/delta.h"
 #include "ps/store.h"
 
 enum { N_KEYS = 4096, N_DENSE = 256, N_WORKERS = 2 };
@@ -157,6 +158,22 @@ static void work(const uint8_t *body, size_t size)
         abort();
 }
 
+/* A delta of server 0, which is copied and undone. mended: the counts of the head fit the list. */
+static void delta(mst_params *params, const mst_placement *table, uint8_t *body, size_t size, bool mended,
+                  const mst_delta_head *head)
+{
+    mst_delta copy = {0};
+    const uint8_t *values;
+    if (mended && size >= MST_DELTA_HEAD)
+        mst_delta_head_encode(head, body);
+    if (mst_delta_decode(&copy, body, size, params, table, 0, &values) == MST_OK) {
+        check(mst_delta_keep(&copy, params, table));
+        mst_delta_copy(&copy, values, params, table);
+        mst_delta_restore(&copy, params, table);
+    }
+    mst_delta_fini(&copy);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static mst_params params;
@@ -195,13 +212,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(body, in.at, n);
         in.at += n;
         in.left -= n;
-        if (mended)
+        bool is_delta = (what & 0x43) == 0x40;
+        if (mended && !is_delta)
             mend(body, n, m.flags, floats, ranges, keys);
         m.size = n;
         if ((what & 0x27) == 0x21) {
             m.step = floats;
             part(store, m, what >> 3 & 3, body, &pushes[what >> 3 & 3]);
-        } else if ((what & 3) == 3)
+        } else if (is_delta)
+            delta(&params, &table, body, n, mended,
+                  &(mst_delta_head){.n_ranges = ranges, .n_keys = keys, .packed_bytes = floats});
+        else if ((what & 3) == 3)
             work(body, n);
         else if ((what & 3) == 2)
             watch(store, &m, body);

@@ -1,0 +1,75 @@
+# --replicas 1 with four servers: one server of each pair is lost at a time, then server 0; with an optimizer that has state, and with
+# a net. The result is bit for bit that of a run without the faults. Combinations that are not supported are refused.
+. "$(dirname "$0")/ps_common.sh"
+rows=$((16000 / slack)) every=$((1600 / slack))rows
+clicks
+common="c.cache --epochs 8 --batch 2 --mode sync --optimizer adam --start-timeout 60 --test t.cache --eval-every $every --json --seed 3"
+
+weights() {
+  local last
+  last=$(ls "$1/checkpoints" | sort | tail -n 1)
+  cat "$1/checkpoints/$last"/part-*.safetensors | cksum
+}
+last_test() {
+  grep ',test,' "$1/metrics.csv" | tail -n 1 | cut -d, -f 1-3,8-
+}
+same_as_undisturbed() {
+  same "$1: weights" "$(weights run)" "$(weights calm)"
+  same "$1: step, rows, test loss" "$(last_test run)" "$(last_test calm)"
+}
+# lose SERVER PARTNER, return_of SERVER
+lose() {
+  killed "s$1"
+  wait_for s0 "server $1 died.*; server $2 has a copy of its weights and continues in its place, and nothing is lost"
+}
+return_of() {
+  server "$1" $common --run run --replicas 1
+  wait_for s0 "server $1 takes part again"
+}
+
+job 4 2 $common --run calm
+ends_all 0 s0 s1 s2 s3 w0 w1
+job 4 2 $common --run run --replicas 1
+for i in 0 2; do wait_for s0 "server $i and server $((i + 1)) have copies"; done
+lose 3 2
+lose 1 0
+return_of 3
+return_of 1
+lose 2 3
+return_of 2
+killed s0
+rm s0.log
+server 0 $common --run run --replicas 1
+wait_for s0 'server 0 was started again; server 1 has a copy of its weights; the run continues from step [0-9,]+, and 0 steps'
+ends_all 0 s0 s1 s2 s3 w0 w1
+same_as_undisturbed "four servers"
+
+# ---- a net ----
+rm -rf run calm
+"$muster" data gen digits --rows $((2000 / slack)) --test-rows 100 --out d >gen.log 2>&1
+common="d/train-images-idx3-ubyte --test d/t10k-images-idx3-ubyte --model lenet --epochs 4 --batch 8 --mode sync --optimizer momentum
+  --start-timeout 60 --eval-every 100steps --json --seed 3"
+job 2 2 $common --run calm
+ends_all 0 s0 s1 w0 w1
+job 2 2 $common --run run --replicas 1
+wait_for s0 "server 0 and server 1 have copies"
+lose 1 0
+return_of 1
+killed s0
+rm s0.log
+server 0 $common --run run --replicas 1
+wait_for s0 'server 1 has a copy of its weights; the run continues from step [0-9,]+, and 0 steps'
+ends_all 0 s0 s1 w0 w1
+same_as_undisturbed "a net"
+
+# ---- refused ----
+fails() {
+  local sentence=$1
+  shift
+  expect 2 "$@"
+  grep -q -- "$sentence" err || fail "no '$sentence' of $*"
+}
+fails 'servers that are processes of their own' train c.cache --strategy ps --servers 2 --workers 2 --replicas 1 --epochs 1
+fails 'needs an even number of servers' launch --servers 3 --workers 2 --logs none -- train c.cache --replicas 1 --epochs 1
+fails 'leave out --quorum' launch --servers 2 --workers 2 --logs none -- train c.cache --replicas 1 --quorum 1 --epochs 1
+fails 'leave out --shard' launch --servers 2 --workers 2 --logs none -- train c.cache --replicas 1 --shard static --epochs 1
