@@ -576,7 +576,7 @@ static void plan(void **state)
     static const struct {
         const char *name;
         json_int_t value;
-    } figures[] = {{"parameters", 3008 + 16},
+    } figures[] = {{"parameters", 3000 + 1},
                    {"weights_bytes", 4 * (3008 + 16)},
                    {"optimizer_bytes", 8 * (3008 + 16)},
                    {"batch_rows", 3},
