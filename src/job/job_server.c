@@ -13,6 +13,7 @@
 #include "job/job_impl.h"
 #include "job/pulled_eval.h"
 #include "ps/server.h"
+#include "run/checkpoint.h"
 #include "run/run_dir.h"
 #include "train/run_graph.h"
 #include "train/training.h"
@@ -186,14 +187,26 @@ static mst_status server_job_continue(server_job *job, const json_t *join)
     return st;
 }
 
+/* Whether the run has a checkpoint of a later step: the other server was cut off before it. */
+static bool server_job_saved_after(const char *run, uint64_t step)
+{
+    mst_checkpoint_meta meta = {0};
+    char *path = NULL;
+    bool after = mst_checkpoint_find(run, &path) == MST_OK && path != NULL &&
+                 mst_checkpoint_read_meta(path, &meta) == MST_OK && meta.step > step;
+    mst_checkpoint_meta_fini(&meta);
+    mst_free(path);
+    return after;
+}
+
 /* recalled: the state that another server has kept; or NULL. */
-static mst_status server_job_start_log(server_job *job, const json_t *recalled, json_t **plan)
+static mst_status server_job_start_log(server_job *job, const json_t *recalled, mst_server_start *out)
 {
     mst_training *training = job->training;
     json_int_t steps, rows, epoch, position;
     json_t *log;
     if (recalled == NULL || training->continued == NULL)
-        return mst_training_start_log(training, plan);
+        return mst_training_start_log(training, &out->plan);
     if (json_unpack((json_t *)recalled, "{s:o, s:[I, I, I, I]}", "log", &log, "at", &steps, &rows, &epoch,
                     &position) != 0)
         return mst_fail(MST_EPEER, "the state of a run that is not one");
@@ -201,8 +214,11 @@ static mst_status server_job_start_log(server_job *job, const json_t *recalled, 
                        .rows = (uint64_t)rows,
                        .epoch = (uint64_t)epoch,
                        .position = (uint64_t)position};
+    if (server_job_saved_after(training->continued, at.steps))
+        return mst_training_start_log(training, &out->plan);
+    out->recalled = true;
     snprintf(job->lost, sizeof job->lost, "server 0 was started again; server 1 has a copy of its weights");
-    *plan = json_incref(json_object_get(recalled, "plan"));
+    out->plan = json_incref(json_object_get(recalled, "plan"));
     return mst_training_start_log_from(training, log, &at);
 }
 
@@ -212,7 +228,7 @@ static mst_status server_job_open_run(server_job *job, const json_t *join, mst_s
     mst_training *training = job->training;
     const mst_train_options *o = &training->options;
     TRY(server_job_continue(job, join));
-    TRY(server_job_start_log(job, json_object_get(join, "recalled"), &out->plan));
+    TRY(server_job_start_log(job, json_object_get(join, "recalled"), out));
     bool successor = !job->coordinated && training->continued != NULL;
     if (training->continued != NULL) {
         mst_run_log_lost(training->log, &job->reached, job->lost_ns, job->lost);

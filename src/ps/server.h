@@ -52,6 +52,7 @@ typedef struct mst_server_start {
     bool evaluation_pending; /* the resumed run was stopped during an evaluation */
     const char *run;         /* its directory, for messages; or NULL; outlives the server */
     json_t *plan;            /* as given to mst_server_checkpoint.begin; a new reference, or NULL */
+    bool recalled;           /* the run continues from job["recalled"] (mst_server_hooks.open) */
 } mst_server_start;
 
 /* An event that the program records; it does not affect the job. */
@@ -118,7 +119,7 @@ typedef struct mst_server_hooks {
     /* Makes the store for the model that the first worker found: job["model"]; job["keep"] true: returns the
      * one that there is, unchanged. On the coordinator job is the JOIN of that worker, and this opens the
      * run; job["recalled"], {"log", "plan", "at": [steps, rows, epoch, position]}: from the state of another
-     * server instead of a checkpoint. */
+     * server instead of a checkpoint, unless there is a newer one. */
     mst_status (*open)(void *arg, const json_t *job, mst_server_start *out);
     /* Servers other than the coordinator: job is mst_server_options.job of the coordinator. A resumed run's
      * options may change those given. */

@@ -427,6 +427,10 @@ mst_status mst_takeover_open(mst_server *s, const json_t *join, mst_server_start
                         ? s->hooks->open(s->hooks->arg, with, start)
                         : mst_fail_memory();
     json_decref(with);
+    if (st == MST_OK && !start->recalled) { /* the copy is older than the last checkpoint */
+        s->co->takeover.recalled = takeover_server(s, 0)->moved = false;
+        mst_placement_fini(&s->co->takeover.base);
+    }
     return st;
 }
 

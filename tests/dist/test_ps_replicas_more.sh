@@ -62,6 +62,35 @@ wait_for s0 'server 1 has a copy of its weights; the run continues from step [0-
 ends_all 0 s0 s1 w0 w1
 same_as_undisturbed "a net"
 
+# ---- a copy that is older than the last checkpoint ----
+# Server 1 is stopped until server 0 continues without it and saves; then server 0 dies, and server 1 continues.
+saved() {
+  ls run/checkpoints/*/manifest.json | sort | tail -n 1
+}
+saved_again() {
+  [ "$(saved)" != "$before" ]
+}
+for mode in sync async; do
+  rm -rf run
+  args="c.cache --batch 2 --mode $mode $endless --start-timeout 60 --peer-timeout 1 --checkpoint-every 0.5s --test t.cache
+    --eval-every $every --json --run run --replicas 1"
+  job 2 2 $args
+  wait_for s0 'have copies of each other'
+  until_true 20 "$mode: no checkpoint" ls run/checkpoints/*/manifest.json >/dev/null 2>&1
+  signal s1 STOP
+  wait_for s0 'server 0 has a copy of its weights and continues in its place'
+  before=$(saved)
+  until_true 20 "$mode: no newer checkpoint" saved_again
+  killed s0
+  signal s1 CONT
+  rm s0.log
+  server 0 $args
+  wait_for s0 'server 0 was started again; the run continues from step'
+  wait_for s0 'have copies of each other'
+  continues "$mode: the job does not continue from its checkpoint"
+  stops s1 w0 w1
+done
+
 # ---- refused ----
 fails() {
   local sentence=$1
