@@ -37,7 +37,7 @@ struct mst_leases {
     ranges pool;
     ranges *held;         /* n_workers, as the next three */
     ranges *recent;       /* done by the last MST_LEASES_RECENT pushes, oldest first; owner: of which push */
-    uint32_t *n_pushes;   /* since its rows were last taken back */
+    uint32_t *n_pushes;   /* modulo 2^32 */
     uint64_t *most_rows;  /* of a lease */
     uint64_t first_epoch; /* epochs before it are done */
     uint64_t *done;       /* rows done of epochs first_epoch, first_epoch + 1, ... */
@@ -257,7 +257,7 @@ void mst_leases_shrink(mst_leases *self, uint32_t worker, double share)
 /* Forgets what pushes up to number `push` have done. */
 static void leases_forget(ranges *recent, uint32_t push)
 {
-    while (recent->n > 0 && recent->items[0].owner <= push)
+    while (recent->n > 0 && (int32_t)(recent->items[0].owner - push) <= 0)
         leases_ranges_remove(recent, 0);
 }
 
@@ -281,7 +281,7 @@ mst_status mst_leases_redo(mst_leases *self, uint32_t worker, uint32_t pushes, u
     ranges *recent = &self->recent[worker];
     uint32_t n = self->n_pushes[worker];
     *rows = 0;
-    leases_forget(recent, n > pushes ? n - pushes : 0);
+    leases_forget(recent, n - pushes);
     for (; recent->n > 0; leases_ranges_remove(recent, 0)) {
         range back = recent->items[0];
         uint64_t part = leases_rows_of(&back.lease);
@@ -300,7 +300,7 @@ uint64_t mst_leases_done(mst_leases *self, uint32_t worker, uint64_t rows)
 {
     ranges *held = &self->held[worker], *recent = &self->recent[worker];
     uint32_t push = ++self->n_pushes[worker];
-    leases_forget(recent, push > MST_LEASES_RECENT ? push - MST_LEASES_RECENT : 0);
+    leases_forget(recent, push - MST_LEASES_RECENT);
     while (rows > 0 && held->n > 0) {
         mst_lease *first = &held->items[0].lease;
         uint64_t part = rows < leases_rows_of(first) ? rows : leases_rows_of(first);
@@ -320,7 +320,6 @@ mst_status mst_leases_return(mst_leases *self, uint32_t worker, uint64_t *rows)
 {
     ranges *held = &self->held[worker];
     *rows = 0;
-    self->recent[worker].n = self->n_pushes[worker] = 0;
     for (size_t i = 0; i < self->pool.n; i++)
         if (self->pool.items[i].owner == worker)
             self->pool.items[i].owner = NO_WORKER;
