@@ -388,7 +388,11 @@ ssize_t mst_tls_writev(mst_tls *s, const struct iovec *iov, size_t n)
         }
         taken += size;
     }
-    return tls_flush(s) ? (ssize_t)taken : -1;
+    if (!tls_flush(s))
+        return -1;
+    (void)mst_tls_records_prepare(&s->opens); /* while the other side handles what was sent */
+    (void)mst_tls_records_prepare(&s->seals);
+    return (ssize_t)taken;
 }
 
 /* ---- receiving ---- */

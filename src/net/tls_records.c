@@ -10,6 +10,7 @@
 #define HANDSHAKE 22
 #define DATA      23
 
+static const uint8_t start[] = {DATA, 3, 3};          /* of each header; the length follows */
 static const uint8_t key_update[] = {24, 0, 0, 1, 0}; /* none is requested in return */
 
 /* HKDF-Expand-Label without a context, of at most one hash. */
@@ -36,6 +37,7 @@ static bool records_take_keys(mst_tls_records *self)
                  EVP_CipherInit_ex(self->cipher, self->kind, NULL, key, NULL, self->seals) == 1;
     OPENSSL_cleanse(key, sizeof key);
     self->n = 0;
+    self->prepared = false;
     return taken;
 }
 
@@ -59,17 +61,29 @@ static bool records_next_keys(mst_tls_records *self)
            records_take_keys(self);
 }
 
-/* Begins a record: its nonce, and its header as additional data. */
-static bool records_begin(mst_tls_records *self, const uint8_t header[HEADER])
+bool mst_tls_records_prepare(mst_tls_records *self)
 {
     uint8_t nonce[sizeof self->iv];
     int none = 0;
+    if (self->prepared)
+        return true;
     memcpy(nonce, self->iv, sizeof nonce);
     for (int i = 0; i < 8; i++)
         nonce[4 + i] ^= (uint8_t)(self->n >> (56 - 8 * i));
+    self->prepared = EVP_CipherInit_ex(self->cipher, NULL, NULL, NULL, nonce, self->seals) == 1 &&
+                     EVP_CipherUpdate(self->cipher, NULL, &none, start, sizeof start) == 1;
+    return self->prepared;
+}
+
+/* Begins the next record; its header is additional data. */
+static bool records_begin(mst_tls_records *self, const uint8_t header[HEADER])
+{
+    int none = 0;
+    if (!mst_tls_records_prepare(self))
+        return false;
+    self->prepared = false;
     self->n++;
-    return EVP_CipherInit_ex(self->cipher, NULL, NULL, NULL, nonce, self->seals) == 1 &&
-           EVP_CipherUpdate(self->cipher, NULL, &none, header, HEADER) == 1;
+    return EVP_CipherUpdate(self->cipher, NULL, &none, header + sizeof start, HEADER - sizeof start) == 1;
 }
 
 static bool records_crypt(mst_tls_records *self, uint8_t *out, const uint8_t *in, size_t n)
@@ -121,7 +135,6 @@ size_t mst_tls_records_update(mst_tls_records *self, uint8_t *out)
 
 int mst_tls_records_size(const uint8_t *bytes, size_t n)
 {
-    static const uint8_t start[3] = {DATA, 3, 3};
     if (memcmp(bytes, start, n < sizeof start ? n : sizeof start) != 0)
         return -1;
     if (n < HEADER)

@@ -23,13 +23,18 @@ typedef struct mst_tls_records {
     bool seals;                     /* else opens */
     uint8_t secret[MST_TLS_SECRET]; /* of the traffic, with the present keys */
     uint8_t iv[12];
-    uint64_t n; /* records with the present keys */
+    uint64_t n;    /* records with the present keys */
+    bool prepared; /* the cipher has the nonce of the next record, and the start of its header */
 } mst_tls_records;
 
 /* False: no memory, or OpenSSL fails. Needs fini in any case; fini is safe on zeros. */
 bool mst_tls_records_init(mst_tls_records *self, const EVP_CIPHER *kind, bool seals,
                           const uint8_t secret[MST_TLS_SECRET]);
 void mst_tls_records_fini(mst_tls_records *self);
+
+/* Does ahead the part of the next record that does not depend on it; seal and open do it otherwise. False:
+ * OpenSSL fails; then the record fails too. */
+bool mst_tls_records_prepare(mst_tls_records *self);
 
 /* Writes the next record, of the pieces, to out. Returns its bytes; 0: OpenSSL fails. */
 size_t mst_tls_records_seal(mst_tls_records *self, const struct iovec *pieces, size_t n_pieces, uint8_t *out);
