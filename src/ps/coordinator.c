@@ -268,7 +268,7 @@ void mst_coordinator_end_with(mst_server *s, mst_status status)
         return;
     }
     mst_error_save(&co->outcome.failure, status);
-    mst_warn("%s; the weights are saved and the job ends", co->outcome.failure.text);
+    mst_info("a process has failed; saving the weights before the job ends");
     status = mst_coordinator_stop(s);
     if (status != MST_OK)
         mst_server_fail(s, status);

@@ -13,7 +13,7 @@ ends_saved() {
   ends s0 1
   ends s1 3
   for i in 0 1; do until_true 20 "worker $i does not end" gone w$i; done
-  said s0 'warning: worker [01]: long.svm:160001: "garbage:x" is not index:value; the weights are saved and the job ends'
+  said s0 "a process has failed; saving the weights before the job ends"
   said s0 'index:value; run/checkpoints/step-[0-9]+ is complete; .*continue with: .* --run run --resume'
   grep -q '"state": "failed"' run/manifest.json || fail "$*: the run is not failed"
   grep -q 'garbage:x' run/manifest.json || fail "$*: the manifest does not name the row"
