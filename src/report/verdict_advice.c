@@ -1,16 +1,9 @@
 /* clang-format off */
-/* Advice: the changes of docs/REPORT.md, with their gain by a small model of a step.
+/* Advice: the changes of docs/REPORT.md, with their gain by the model of a step (step_model.h).
  *
- * A worker's step of length 1 consists of own work (input + compute + disk) and waits: for the server's work,
- * the transfer, slower workers, round trips.
- *
- *  Lockstep model: time per step is their sum, t = own + straggle + server + link + round trips.
- *  Queueing model, without lockstep: servers and links are stations at which W workers queue. Each worker
- *  works `own + round trips` and then visits the stations in turn; steps/s by exact mean value analysis of
- *  that closed network, with the demands from the measured use (demand = use / (W steps per unit of time)).
- *  Evaluation and saving are added in both: T = (1 - e - s) * t + e + s, for the same rows.
- *
- * A change alters these numbers; its gain is rows/s after the change over rows/s before it, both by the
+ * The unit of the model is the present time of a worker's step. The shares of the verdict are its parts;
+ * without lockstep the demands of stations come from the measured use (demand = use / (W steps per unit of
+ * time)). A change alters these numbers; its gain is rows/s after the change over rows/s before it, both by the
  * model.
  *
  *  --servers 2M     server and server link halve
@@ -48,64 +41,15 @@
 #include "base/alloc.h"
 #include "report/verdict_impl.h"
 
-#define CUSTOMERS_MAX 4096
-#define SPARSE_POWER  0.8
-#define CACHED        0.05
-#define STATIONS      2
-
-struct mst_step_model {
-    bool lockstep;
-    double workers, rows;                 /* rows of a worker's step, relative to now */
-    double own, input, disk;              /* input and disk are part of own's time, beside it */
-    double straggle, trips, server, link; /* shares of the step */
-    double server_use, link_use;          /* without lockstep: of the time */
-    bool link_shared;                     /* at the servers: workers share it */
-    double in_flight;                     /* requests of a worker at a time, without lockstep */
-    double evaluation, saving;            /* beside it: of today's time, for today's rows */
-    double training, today;               /* today's share of training; today's workers */
-};
-
-double mst_model_throughput(unsigned customers, double think, const double *demand, size_t n)
-{
-    double queue[8] = {0}, rate = 0;
-    for (unsigned k = 1; k <= customers; k++) {
-        double cycle = think, residence[8];
-        for (size_t i = 0; i < n; i++) {
-            residence[i] = demand[i] * (1 + queue[i]);
-            cycle += residence[i];
-        }
-        rate = cycle > 0 ? k / cycle : 0;
-        for (size_t i = 0; i < n; i++)
-            queue[i] = rate * residence[i];
-    }
-    return rate;
-}
-
-/* Rows per unit of time: today's measure is about 1 for each worker. */
-static double model_rate(const mst_step_model *m)
-{
-    double own = m->own + m->input + m->disk, steps;
-    if (m->lockstep) {
-        double step = own + m->straggle + m->server + m->link + m->trips;
-        steps = m->workers / fmax(step, 1e-9);
-    } else {
-        double demand[STATIONS] = {m->server_use, m->link_shared ? m->link_use : 0};
-        double think = own + m->trips + (m->link_shared ? 0 : m->link);
-        double customers = m->workers * m->in_flight;
-        unsigned n = customers < CUSTOMERS_MAX ? (unsigned)lround(customers) : CUSTOMERS_MAX;
-        steps = mst_model_throughput(n, think, demand, STATIONS);
-        steps =
-            fmin(steps, m->workers / fmax(own, 1e-9)); /* requests overlap; a worker's own work does not */
-    }
-    return 1 / (m->training / fmax(steps * m->rows, 1e-9) + (m->evaluation + m->saving) / m->today);
-}
+#define SPARSE_POWER 0.8
+#define CACHED       0.05
 
 /* ---- today ---- */
 
 /* demand of a station per step of one worker, whose step now takes 1: use = W steps * demand */
 static mst_step_model model_today(const mst_facts *f, const mst_verdict *v)
 {
-    double inside = 0, pipeline = mst_run_data_option_real(f->run, "pipeline");
+    double pipeline = mst_run_data_option_real(f->run, "pipeline");
     const double *s = v->shares;
     mst_step_model m = {
         .lockstep = f->lockstep || !f->ps,
@@ -118,20 +62,23 @@ static mst_step_model model_today(const mst_facts *f, const mst_verdict *v)
         .straggle = s[MST_BOTTLENECK_STRAGGLERS],
         .trips = s[MST_BOTTLENECK_SYNCHRONISATION],
         .server = s[MST_BOTTLENECK_SERVER_CPU],
-        .link = s[MST_BOTTLENECK_SERVER_NETWORK] + s[MST_BOTTLENECK_WORKER_NETWORK],
-        .link_shared = s[MST_BOTTLENECK_SERVER_NETWORK] >= s[MST_BOTTLENECK_WORKER_NETWORK],
+        .server_link = s[MST_BOTTLENECK_SERVER_NETWORK],
+        .worker_link = s[MST_BOTTLENECK_WORKER_NETWORK],
         .evaluation = s[MST_BOTTLENECK_EVALUATION],
         .saving = f->typical[MST_COST_CHECKPOINT],
     };
     m.training = fmax(0.01, 1 - m.evaluation - m.saving);
-    m.today = m.workers;
-    inside = m.own + m.input + m.disk + m.straggle + m.trips + m.server + m.link;
-    double *parts[] = {&m.own, &m.input, &m.disk, &m.straggle, &m.trips, &m.server, &m.link};
+    m.base_workers = m.workers;
+    double *parts[] = {&m.own,   &m.input,  &m.disk,        &m.straggle,
+                       &m.trips, &m.server, &m.server_link, &m.worker_link};
+    double inside = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        inside += *parts[i];
     for (size_t i = 0; inside > 0 && i < sizeof parts / sizeof *parts; i++)
         *parts[i] /= inside;
-    double link = isnan(f->server_link) ? (m.link > 0 ? 0.95 : 0) : f->server_link;
     m.server_use = f->server_busy / m.workers;
-    m.link_use = link / m.workers;
+    if (m.server_link >= m.worker_link) /* workers share the link; the other one is a worker's own */
+        m.link_use = (isnan(f->server_link) ? (m.server_link > 0 ? 0.95 : 0) : f->server_link) / m.workers;
     return m;
 }
 
@@ -151,7 +98,8 @@ static void advise(mst_verdict *v, const mst_step_model *now, const mst_step_mod
                    const char *change, const char *format, ...)
 {
     va_list args;
-    mst_advice new = {.gain = model_rate(then) / model_rate(now), .hardware = what == NEEDS_HARDWARE};
+    mst_advice new = {.gain = mst_step_model_rate(then) / mst_step_model_rate(now),
+                      .hardware = what == NEEDS_HARDWARE};
     if (!(new.gain >= MST_VERDICT_WORTH) || !isfinite(new.gain))
         return;
     if (v->n_advice == MST_ADVICE_MAX && model_rank_of(&v->advice[MST_ADVICE_MAX - 1]) >= model_rank_of(&new))
@@ -185,14 +133,12 @@ void mst_advise_servers(const mst_facts *f, mst_verdict *v, const mst_step_model
     char change[96], started[96] = "";
     mst_step_model m = *now;
     double servers = fmax(f->figures.n_servers, (double)f->n_servers);
-    if (!(servers >= 1) || !(m.server + m.link + m.server_use > 0))
+    if (!(servers >= 1) || !(m.server + m.server_link + m.worker_link + m.server_use > 0))
         return;
     m.server /= 2;
     m.server_use /= 2;
-    if (m.link_shared) {
-        m.link /= 2;
-        m.link_use /= 2;
-    }
+    m.server_link /= 2;
+    m.link_use /= 2;
     if (f->launcher != NULL)
         model_ask_for(f, servers * 2, (double)f->n_workers, started);
     snprintf(change, sizeof change, "--servers %.0f%s%.60s", servers * 2, f->launcher != NULL ? " and " : "",
@@ -239,7 +185,7 @@ void mst_advise_workers(const mst_facts *f, mst_verdict *v, const mst_step_model
     }
     if (m.lockstep && !f->ranks) {
         m.server *= 2;
-        m.link *= m.link_shared ? 2 : 1;
+        m.server_link *= 2;
     }
     model_ask_for(f, fmax(f->figures.n_servers, (double)f->n_servers), 2 * (double)f->n_workers, started);
     snprintf(change, sizeof change, "%.60s%s", started,
@@ -257,7 +203,8 @@ void mst_advise_batch(const mst_facts *f, mst_verdict *v, const mst_step_model *
     char change[96];
     mst_step_model m = *now;
     double more = 4, bytes = f->sparse ? pow(more, SPARSE_POWER) : 1;
-    if (!(f->figures.batch >= 1) || now->trips + now->server + now->link + now->server_use < 0.02)
+    if (!(f->figures.batch >= 1) ||
+        now->trips + now->server + now->server_link + now->worker_link + now->server_use < 0.02)
         return;
     m.rows *= more;
     m.own *= more;
@@ -265,7 +212,8 @@ void mst_advise_batch(const mst_facts *f, mst_verdict *v, const mst_step_model *
     m.disk *= more;
     m.straggle *= more;
     m.server *= bytes;
-    m.link *= bytes;
+    m.server_link *= bytes;
+    m.worker_link *= bytes;
     m.server_use *= bytes;
     m.link_use *= bytes;
     double global = mst_run_data_option_real(f->run, "global-batch");
@@ -283,9 +231,11 @@ void mst_advise_wire(const mst_facts *f, mst_verdict *v, const mst_step_model *n
 {
     mst_step_model m = *now;
     double factor = f->sparse ? 0.65 : 0.5;
-    if ((!f->ps && !f->ranks) || !mst_run_data_option_is(f->run, "wire", "fp32") || !(now->link > 0))
+    if ((!f->ps && !f->ranks) || !mst_run_data_option_is(f->run, "wire", "fp32") ||
+        !(now->server_link + now->worker_link > 0))
         return;
-    m.link *= factor;
+    m.server_link *= factor;
+    m.worker_link *= factor;
     m.link_use *= factor;
     advise(v, now, &m, NEEDS_NOTHING, "--wire bf16",
            f->ranks ? "Half the bytes for each gradient; weights keep full precision."
@@ -308,8 +258,9 @@ void mst_advise_async(const mst_facts *f, mst_verdict *v, const mst_step_model *
     m.trips /= 2;
     /* the typical worker does not wait for the slowest: the sum of every worker's own speed */
     m.server_use = now->server / m.workers;
-    m.link_use = now->link / m.workers;
-    double typical = now->own + now->input + now->disk + now->server + now->link + m.trips;
+    m.link_use = now->server_link / m.workers;
+    double typical =
+        now->own + now->input + now->disk + now->server + now->server_link + now->worker_link + m.trips;
     if (f->slowest_ratio > MST_VERDICT_SLOWER && typical > 0)
         m.rows *= (m.workers - 1 + 1 / f->slowest_ratio) / m.workers;
     advise(v, now, &m, NEEDS_NOTHING, "--mode async",

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "report/figures.h"
+#include "report/step_model.h"
 #include "report/verdict.h"
 #include "report/verdict_thresholds.h"
 
@@ -117,7 +118,6 @@ typedef struct mst_places {
 } mst_places;
 
 /* Adds advice to the verdict if the model predicts a gain. */
-typedef struct mst_step_model mst_step_model;
 typedef void mst_advise_fn(const mst_facts *facts, mst_verdict *verdict, const mst_step_model *now);
 mst_advise_fn mst_advise_workers, mst_advise_threads, mst_advise_wire, mst_advise_servers, mst_advise_cache,
     mst_advise_disk, mst_advise_saves, mst_advise_async, mst_advise_quorum, mst_advise_batch,
@@ -139,9 +139,5 @@ void mst_verdict_explain(const mst_facts *facts, const mst_places *places, mst_v
 void mst_verdict_advise(const mst_facts *facts, mst_verdict *verdict);
 /* The share of own work together with its waits for cores: what more cores could shorten. */
 double mst_verdict_own(const mst_verdict *verdict);
-
-/* Steps per second of `customers` workers that each work `think` seconds on their own and then visit n
- * stations in turn for demand[i] seconds, one at a time: exact mean value analysis. */
-double mst_model_throughput(unsigned customers, double think, const double *demand, size_t n);
 
 #endif

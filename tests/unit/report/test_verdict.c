@@ -1,4 +1,4 @@
-/* The verdict on run directories with every kind of bottleneck, and with none; its advice; the model. */
+/* The verdict on run directories with every kind of bottleneck, and with none; its advice. */
 #include "report/verdict.h"
 
 #include <setjmp.h>
@@ -10,7 +10,6 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "report/verdict_impl.h"
 #include "unit/report/run_fixture.h"
 
 static char folder[64];
@@ -669,43 +668,20 @@ static void test_write(void **state)
     assert_int_equal(mst_verdict_write("/nowhere/at-all"), MST_EINPUT);
 }
 
-/* Known cases of the queue: one customer never queues; a saturated station gives 1 / demand. */
-static void test_model(void **state)
-{
-    (void)state;
-    double demand[] = {0.2, 0.1};
-    assert_float_equal(mst_model_throughput(1, 0.7, demand, 2), 1.0, 1e-12);
-    assert_float_equal(mst_model_throughput(1000, 0.7, demand, 2), 5.0, 1e-3);
-    double one[] = {1};
-    assert_float_equal(mst_model_throughput(2, 0, one, 1), 1.0, 1e-12);
-    double balanced[] = {1, 1}; /* N / (N + 1) for two equal stations */
-    assert_float_equal(mst_model_throughput(3, 0, balanced, 2), 0.75, 1e-12);
-}
-
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_compute),
-        TEST(test_server_network),
-        TEST(test_worker_network),
-        TEST(test_server_cpu),
-        TEST(test_input),
-        TEST(test_disk),
-        TEST(test_stragglers),
-        TEST(test_synchronisation),
-        TEST(test_evaluation),
-        TEST(test_losses),
-        TEST(test_balanced),
-        TEST(test_manifest_only),
-        TEST(test_one_host),
-        TEST(test_ranks),
-        TEST(test_ps_ranks),
-        TEST(test_parsing_takes_cores),
-        TEST(test_other_programs),
-        TEST(test_rarer),
+        TEST(test_compute),        TEST(test_server_network),
+        TEST(test_worker_network), TEST(test_server_cpu),
+        TEST(test_input),          TEST(test_disk),
+        TEST(test_stragglers),     TEST(test_synchronisation),
+        TEST(test_evaluation),     TEST(test_losses),
+        TEST(test_balanced),       TEST(test_manifest_only),
+        TEST(test_one_host),       TEST(test_ranks),
+        TEST(test_ps_ranks),       TEST(test_parsing_takes_cores),
+        TEST(test_other_programs), TEST(test_rarer),
         TEST(test_write),
-        cmocka_unit_test(test_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
