@@ -57,6 +57,9 @@ lab_refused 2 "--hosts 99 is not a number from 2 to 32" up --hosts 99
 lab_refused 1 "the lab $name is not up" status
 lab_refused 1 "the lab $name is not up" down
 lab_refused 1 "--rate fast: a number with a unit is required" up --rate fast
+lab_refused 1 "has no host 4; its hosts are 1 to 3" up --hosts 3 --link 4:rate=1mbit
+lab_refused 2 "--link 2 is not HOST:SETTINGS" up --hosts 3 --link 2
+lab_refused 1 "loss 90%: a number with a unit is required, from 0% to 50%" up --hosts 3 --link 2:rate=10mbit,loss=90%
 nothing_left "$name"
 
 # An interrupted up has either removed everything or was done.
@@ -138,3 +141,51 @@ code=0
 wait "$server" || code=$?
 same "end of the server" "$code" 143
 lab_refused 1 "the lab $name is not up" down
+
+# Links of their own: host 2 is slow, host 3 is far away. Then host 2 is as the others again and host 3 loses segments.
+lab 0 up --hosts 3 --rate 200mbit --rtt 2ms --link 2:rate=40mbit --link "${name}3:delay=10ms"
+has "links 2:rate=40mbit ${name}3:delay=10ms"
+lab 0 measure --seconds 0.5
+at_most "Gbit/s from host 2 to 1" "$(awk '$1 == 2 { print $4 }' out)" 0.05
+at_most "Gbit/s from host 1 to 2" "$(awk '$1 == 2 { print $5 }' out)" 0.05
+at_least "round trip to host 3" "$(awk '$1 == 3 { print $2 }' out)" 22
+at_least "Gbit/s from host 3 to 1" "$(awk '$1 == 3 { print $4 }' out)" 0.008
+lab_refused 1 "no setting speed of a link" link 2 speed=1mbit
+lab_refused 1 "rate fast: a number with a unit is required" link 2 delay=1s,rate=fast
+lab_refused 1 "has no host 7" link 7 reset
+lab 0 link 2 reset
+lab 0 link 3 delay=0ms,loss=4%
+lab 0 status
+same "settings of host 2" "$(awk '$1 == 2 { print $10, $11, $12 }' out)" "200 0 0"
+same "settings of host 3" "$(awk '$1 == 3 { print $10, $11, $12 }' out)" "200 0 4"
+
+# A lossy link carries a stream unchanged: segments are lost one by one, and their neighbours are not damaged.
+cat >stream.py <<'END'
+import hashlib, random, socket, sys
+data = random.Random(7).randbytes(1000000)
+if sys.argv[1] == "send":
+    with socket.create_connection(("10.77.0.1", int(sys.argv[2])), 10) as to:
+        to.settimeout(60)
+        to.sendall(data)
+else:
+    with socket.create_server(("10.77.0.1", 0)) as at:
+        at.settimeout(60)
+        print(at.getsockname()[1], flush=True)
+        peer = at.accept()[0]
+        peer.settimeout(60)
+        got = b""
+        while piece := peer.recv(1 << 16):
+            got += piece
+        sys.exit(hashlib.sha256(got).digest() != hashlib.sha256(data).digest())
+END
+mkfifo stream_pipe
+"$netlab" --name "$name" exec 1 python3 stream.py receive >stream_pipe &
+receiver=$!
+read -r -t 10 stream_port <stream_pipe || fail "the receiver has not started"
+lab 0 exec 3 python3 stream.py send "$stream_port"
+wait "$receiver" || fail "a stream over a lossy link is not the one that was sent"
+lab 0 status
+at_least "segments lost on the link of host 3" "$(awk '$1 == 3 { print $13 }' out)" 5
+same "segments lost on the other links" "$(awk '$1 == 1 || $1 == 2 { n += $13 } END { print n + 0 }' out)" 0
+lab 0 down
+nothing_left "$name"

@@ -5,29 +5,34 @@
  * nothing is delivered early, and a late wake-up delays a frame without slowing a link.
  *
  *   uplink:   the sender's link carries it from start = max(t, free) to free = start + size / rate.
- *   delay:    its first byte reaches the receiver's link at start + rtt / 2; this time determines its
- * position among the frames of all hosts. downlink: the receiver's link carries it likewise; the switch
- * writes it to the TAP when its last byte has arrived.
+ *   delay:    its first byte reaches the receiver's link at start + the sender's delay + rtt / 2; this time
+ *             determines its position among the frames of all hosts.
+ *   downlink: the receiver's link carries it likewise; the switch writes it to the TAP when its last byte has
+ *             arrived and the receiver's delay has passed.
  *
- * The switch cuts through: between idle links a frame takes size / rate + rtt / 2. TAPs carry virtio headers,
- * so TCP passes up to 64 KB in one frame (one read, one write, no checksums); on the wire it counts as its
- * segments, headers included.
+ * Each link has a rate, a delay and a loss of its own; `link` changes them while the lab runs.
+ *
+ * The switch cuts through: between idle links a frame takes size / rate + rtt / 2 + both delays. TAPs carry
+ * virtio headers, so TCP passes up to 64 KB in one frame (one read, one write, no checksums); on the wire it
+ * counts as its segments, headers included. Loss applies to each segment (segments.c).
  *
  * Invariants
- * 1. Due times in a FIFO never decrease, so only the heads are examined.
+ * 1. Due times in a FIFO never decrease, so only the heads are examined. If the delay of a link is reduced,
+ * later frames wait behind earlier ones.
  * 2. A frame read after `now` reaches a downlink after now + rtt / 2. So uplink heads due by then are moved
  * at once, in the order of their times: no later frame can precede them.
- * 3. A queue is the time until its link is free, times rate. A frame that would exceed `queue` is dropped.
+ * 3. A queue is the time until its link is free, times its rate. A frame that would exceed `queue` is
+ * dropped.
  * 4. The thread sleeps in epoll until a frame, a command or the earliest due time; without frames, no
  * timer runs.
- * 5. A cut port drops all frames from and to its host. Its device stays up, so the cut is silent. */
+ * 5. A cut port drops all frames from and to its host. Its device stays up, so the cut is silent.
+ * 6. Lost segments have used the sender's link and do not use the receiver's. */
 #include "netlab.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
-#include <linux/virtio_net.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -45,12 +50,12 @@
 #include <unistd.h>
 
 enum {
-    VNET = sizeof(struct virtio_net_hdr),
+    VNET = NETLAB_VNET,
     ETH_HEADER = 14,
-    ETH_LEAST = 60,           /* shorter frames are padded on a wire */
     LARGE = 66 * 1024 + VNET, /* a 64 KB IP packet, its Ethernet and virtio headers, and room to spare */
     SMALL = 2048,
     READS_PER_TURN = 8, /* per port, so that deliveries are not held up by a flood */
+    COMMAND_SIZE = 128,
     REPLY_SIZE = 8192,
     REPLY_SECONDS = 5,
 };
@@ -74,17 +79,27 @@ typedef struct lane {
     uint64_t n_frames, n_bytes, n_dropped;
 } lane;
 
+/* The properties of a host's link, the same in both directions. */
+typedef struct link_settings {
+    double rate;       /* bits per second */
+    uint64_t delay_ns; /* one way, in addition to half of the round trip */
+    double loss;       /* probability, per segment */
+} link_settings;
+
 typedef struct port {
     int fd;
     bool cut, gone; /* gone: the device was removed */
-    uint64_t n_strange;
+    link_settings link;
+    uint64_t n_strange, n_lost;
     lane up, down;
 } port;
 
 static struct {
     int n_ports, epoll_fd, timer_fd, control_fd;
-    double ns_per_byte, queue_bytes;
-    uint64_t delay_ns; /* one way */
+    double queue_bytes;
+    link_settings link; /* of hosts without settings of their own */
+    uint64_t delay_ns;  /* one way, between all hosts */
+    uint64_t random;    /* state of the generator */
     bool realtime;
     uint64_t armed_ns; /* the timer's time, 0 when off */
     frame *spare_small, *spare_large;
@@ -144,13 +159,18 @@ static void frame_free(frame *f)
     *spare = f;
 }
 
-static void lane_push(lane *l, frame *f)
+/* Appends a frame that is due at due_ns, or with the frame before it if that is later (invariant 1). */
+static void lane_push(lane *l, frame *f, uint64_t due_ns)
 {
     f->next = NULL;
-    if (l->head == NULL)
+    f->due_ns = due_ns;
+    if (l->head == NULL) {
         l->head = f;
-    else
+    } else {
+        if (l->tail->due_ns > due_ns)
+            f->due_ns = l->tail->due_ns;
         l->tail->next = f;
+    }
     l->tail = f;
 }
 
@@ -163,37 +183,18 @@ static frame *lane_pop(lane *l)
 
 /* Accepts `wire` bytes that are there at time at_ns; *start_ns is when they begin to move. False: the queue
  * is full. */
-static bool lane_accept(lane *l, uint64_t at_ns, uint32_t wire, uint64_t *start_ns)
+static bool lane_accept(lane *l, double rate, uint64_t at_ns, uint32_t wire, uint64_t *start_ns)
 {
-    if (l->free_ns > at_ns && (double)(l->free_ns - at_ns) > sw.queue_bytes * sw.ns_per_byte) {
+    double ns_per_byte = 8e9 / rate;
+    if (l->free_ns > at_ns && (double)(l->free_ns - at_ns) > sw.queue_bytes * ns_per_byte) {
         l->n_dropped++;
         return false;
     }
     *start_ns = l->free_ns > at_ns ? l->free_ns : at_ns;
-    l->free_ns = *start_ns + (uint64_t)(wire * sw.ns_per_byte + 0.5);
+    l->free_ns = *start_ns + (uint64_t)(wire * ns_per_byte + 0.5);
     l->n_frames++;
     l->n_bytes += wire;
     return true;
-}
-
-/* A frame for segmentation (gso_size) represents several segments, each with a copy of the headers; the TCP
- * header has their length. */
-static uint32_t wire_size(const unsigned char *bytes, uint32_t size)
-{
-    struct virtio_net_hdr vnet;
-    memcpy(&vnet, bytes, sizeof vnet);
-    const unsigned char *eth = bytes + VNET;
-    uint32_t wire = size - VNET;
-    int kind = vnet.gso_type & ~VIRTIO_NET_HDR_GSO_ECN;
-    if ((kind == VIRTIO_NET_HDR_GSO_TCPV4 || kind == VIRTIO_NET_HDR_GSO_TCPV6) && vnet.gso_size > 0 &&
-        vnet.csum_start + 13u <= wire) {
-        uint32_t header = vnet.csum_start + (uint32_t)(eth[vnet.csum_start + 12] >> 4) * 4;
-        if (header < wire && wire - header > vnet.gso_size) {
-            uint32_t n_segments = (wire - header + vnet.gso_size - 1) / vnet.gso_size;
-            wire += (n_segments - 1) * header;
-        }
-    }
-    return wire < ETH_LEAST ? ETH_LEAST : wire;
 }
 
 static int port_of_mac(const unsigned char *mac)
@@ -232,8 +233,8 @@ static void port_read(int index)
             p->up.n_dropped++;
             continue;
         }
-        uint32_t wire = wire_size(sw.in->bytes, size);
-        if (!lane_accept(&p->up, now, wire, &start_ns))
+        uint32_t wire = netlab_segments_of(sw.in->bytes, size).wire;
+        if (!lane_accept(&p->up, p->link.rate, now, wire, &start_ns))
             continue;
         frame *f = sw.in;
         if (size <= SMALL) {
@@ -249,33 +250,83 @@ static void port_read(int index)
         f->size = size;
         f->wire = wire;
         f->to = to;
-        f->due_ns = start_ns + sw.delay_ns;
-        lane_push(&p->up, f);
+        lane_push(&p->up, f, start_ns + p->link.delay_ns + sw.delay_ns);
     }
+}
+
+/* Puts a frame that arrives at time at_ns on the link of its receiver. */
+static void enter_downlink(frame *f, uint64_t at_ns)
+{
+    port *to = &sw.ports[f->to];
+    uint64_t start_ns;
+    if (lane_accept(&to->down, to->link.rate, at_ns, f->wire, &start_ns))
+        lane_push(&to->down, f, to->down.free_ns + to->link.delay_ns);
+    else
+        frame_free(f);
+}
+
+static bool happens(double probability)
+{
+    if (probability <= 0)
+        return false;
+    sw.random ^= sw.random << 13; /* xorshift64 */
+    sw.random ^= sw.random >> 7;
+    sw.random ^= sw.random << 17;
+    return (double)(sw.random >> 11) < probability * 0x1p53;
+}
+
+/* Loses segments of a frame by the loss of both links. The runs of segments that remain go on as frames. */
+static void lose(port *from, frame *f)
+{
+    port *to = &sw.ports[f->to];
+    netlab_segments all = netlab_segments_of(f->bytes, f->size);
+    uint32_t first = 0; /* of the current run */
+    for (uint32_t i = 0; i <= all.n; i++) {
+        bool end = i == all.n;
+        bool lost_from = !end && happens(from->link.loss);
+        bool lost_to = !end && !lost_from && happens(to->link.loss);
+        if (!end && !lost_from && !lost_to)
+            continue;
+        from->n_lost += lost_from;
+        to->n_lost += lost_to;
+        if (end && first == 0) { /* nothing was lost */
+            enter_downlink(f, f->due_ns);
+            return;
+        }
+        if (i > first) {
+            frame *run = frame_new(f->large);
+            if (run == NULL) {
+                to->down.n_dropped++;
+            } else {
+                run->size = netlab_segments_copy(&all, f->bytes, first, i, run->bytes);
+                run->wire = netlab_segments_of(run->bytes, run->size).wire;
+                run->to = f->to;
+                enter_downlink(run, f->due_ns);
+            }
+        }
+        first = i + 1;
+    }
+    frame_free(f);
 }
 
 /* Moves frames from uplinks to downlinks in the order of their arrival there (invariant 2). */
 static void cross(uint64_t now)
 {
     for (;;) {
-        lane *earliest = NULL;
+        port *earliest = NULL;
         for (int i = 0; i < sw.n_ports; i++) {
-            lane *up = &sw.ports[i].up;
-            if (up->head != NULL && up->head->due_ns <= now + sw.delay_ns &&
-                (earliest == NULL || up->head->due_ns < earliest->head->due_ns))
-                earliest = up;
+            port *p = &sw.ports[i];
+            if (p->up.head != NULL && p->up.head->due_ns <= now + sw.delay_ns &&
+                (earliest == NULL || p->up.head->due_ns < earliest->up.head->due_ns))
+                earliest = p;
         }
         if (earliest == NULL)
             return;
-        frame *f = lane_pop(earliest);
-        lane *down = &sw.ports[f->to].down;
-        uint64_t start_ns;
-        if (!lane_accept(down, f->due_ns, f->wire, &start_ns)) {
-            frame_free(f);
-            continue;
-        }
-        f->due_ns = down->free_ns;
-        lane_push(down, f);
+        frame *f = lane_pop(&earliest->up);
+        if (earliest->link.loss > 0 || sw.ports[f->to].link.loss > 0)
+            lose(earliest, f);
+        else
+            enter_downlink(f, f->due_ns);
     }
 }
 
@@ -312,8 +363,83 @@ static void arm_timer(void)
     timerfd_settime(sw.timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
 }
 
-/* Commands come as datagrams: "cut K", "heal K", "status". The reply begins with "ok", or with "no" and a
- * reason. */
+/* A number with one of the units of a table. */
+typedef struct unit {
+    const char *name;
+    double factor;
+} unit;
+
+static const unit rate_units[] = {{"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}, {NULL, 0}};
+static const unit time_units[] = {{"ms", 1e6}, {"us", 1e3}, {"s", 1e9}, {NULL, 0}};
+static const unit size_units[] = {{"mb", 1024.0 * 1024}, {"kb", 1024}, {NULL, 0}};
+static const unit share_units[] = {{"%", 0.01}, {NULL, 0}};
+
+typedef struct range {
+    const unit *units; /* limits are printed in the first one */
+    double least, most;
+} range;
+
+static const range rate_range = {rate_units, 1e5, 1e11}, rtt_range = {time_units, 0, 1e10},
+                   queue_range = {size_units, 64 * 1024, 64 * 1024 * 1024},
+                   loss_range = {share_units, 0, 0.5};
+
+static bool quantity_parse(const char *text, const range *r, double *value)
+{
+    char *end;
+    double number = strtod(text, &end);
+    for (const unit *u = r->units; end != text && u->name != NULL; u++) {
+        *value = number * u->factor;
+        if (strcmp(end, u->name) == 0 && *value >= r->least && *value <= r->most)
+            return true;
+    }
+    return false;
+}
+
+static int quantity_error(const range *r, const char *name, const char *text, char *out, size_t size)
+{
+    return snprintf(out, size, "%s %s: a number with a unit is required, from %g%s to %g%s", name, text,
+                    r->least / r->units->factor, r->units->name, r->most / r->units->factor, r->units->name);
+}
+
+/* Commands come as datagrams: "cut K", "heal K", "link K NAME=VALUE ..." or "link K reset", "status". The
+ * reply begins with "ok", or with "no" and a reason. */
+
+/* Changes the settings of a link: all of them, or none and a reply with the reason. */
+static int link_change(port *p, char *words, char *reply, size_t size)
+{
+    link_settings link = p->link;
+    char *rest;
+    for (char *word = strtok_r(words, " ,", &rest); word != NULL; word = strtok_r(NULL, " ,", &rest)) {
+        double value;
+        const range *r = NULL;
+        char *text = strchr(word, '=');
+        if (strcmp(word, "reset") == 0) {
+            link = sw.link;
+            continue;
+        }
+        if (text != NULL) {
+            *text++ = '\0';
+            r = strcmp(word, "rate") == 0    ? &rate_range
+                : strcmp(word, "delay") == 0 ? &rtt_range
+                : strcmp(word, "loss") == 0  ? &loss_range
+                                             : NULL;
+        }
+        if (r == NULL)
+            return snprintf(reply, size, "no setting %s of a link: use rate=, delay=, loss= or reset", word);
+        if (!quantity_parse(text, r, &value)) {
+            int n = snprintf(reply, size, "no link: ");
+            return n + quantity_error(r, word, text, reply + n, size - (size_t)n);
+        }
+        if (r == &rate_range)
+            link.rate = value;
+        else if (r == &loss_range)
+            link.loss = value;
+        else
+            link.delay_ns = (uint64_t)value;
+    }
+    p->link = link;
+    return snprintf(reply, size, "ok\n");
+}
 
 static int status_text(char *out, size_t size)
 {
@@ -322,26 +448,28 @@ static int status_text(char *out, size_t size)
     int n = snprintf(out, size, "ok CPU %.3f s at %s priority, queues of %.0f KiB\n",
                      (double)cpu.tv_sec + (double)cpu.tv_nsec / 1e9, sw.realtime ? "real-time" : "normal",
                      sw.queue_bytes / 1024);
-    n += snprintf(out + n, size - (size_t)n, "%4s %-5s %12s %14s %9s %12s %14s %9s %8s\n", "host", "link",
-                  "sent", "bytes", "dropped", "received", "bytes", "dropped", "strange");
+    n += snprintf(out + n, size - (size_t)n, "%4s %-5s %12s %14s %9s %12s %14s %9s %8s %9s %9s %6s %8s\n",
+                  "host", "link", "sent", "bytes", "dropped", "received", "bytes", "dropped", "strange",
+                  "rate_mbit", "delay_ms", "loss_%", "lost");
     for (int i = 0; i < sw.n_ports; i++) {
         const port *p = &sw.ports[i];
-        n += snprintf(out + n, size - (size_t)n, "%4d %-5s %12llu %14llu %9llu %12llu %14llu %9llu %8llu\n",
-                      i + 1,
+        n += snprintf(out + n, size - (size_t)n,
+                      "%4d %-5s %12llu %14llu %9llu %12llu %14llu %9llu %8llu %9g %9g %6g %8llu\n", i + 1,
                       p->gone  ? "gone"
                       : p->cut ? "cut"
                                : "up",
                       (unsigned long long)p->up.n_frames, (unsigned long long)p->up.n_bytes,
                       (unsigned long long)p->up.n_dropped, (unsigned long long)p->down.n_frames,
                       (unsigned long long)p->down.n_bytes, (unsigned long long)p->down.n_dropped,
-                      (unsigned long long)p->n_strange);
+                      (unsigned long long)p->n_strange, p->link.rate / 1e6, (double)p->link.delay_ns / 1e6,
+                      p->link.loss * 100, (unsigned long long)p->n_lost);
     }
     return n;
 }
 
 static void control_read(void)
 {
-    char text[64], reply[REPLY_SIZE];
+    char text[COMMAND_SIZE], reply[REPLY_SIZE];
     struct sockaddr_un from;
     socklen_t from_size = sizeof from;
     ssize_t n =
@@ -350,15 +478,18 @@ static void control_read(void)
         return;
     text[n] = '\0';
     int host, size, end = 0;
+    char verb[8];
     if (strcmp(text, "status") == 0) {
         size = status_text(reply, sizeof reply);
-    } else if (((sscanf(text, "cut %d%n", &host, &end) == 1 || sscanf(text, "heal %d%n", &host, &end) == 1) &&
-                end == n)) {
-        if (host >= 1 && host <= sw.n_ports) {
-            sw.ports[host - 1].cut = text[0] == 'c';
-            size = snprintf(reply, sizeof reply, "ok\n");
-        } else {
+    } else if (sscanf(text, "%7s %d%n", verb, &host, &end) == 2 && (text[end] == '\0' || text[end] == ' ') &&
+               (strcmp(verb, "cut") == 0 || strcmp(verb, "heal") == 0 || strcmp(verb, "link") == 0)) {
+        if (host < 1 || host > sw.n_ports) {
             size = snprintf(reply, sizeof reply, "no host %d: there are 1 to %d", host, sw.n_ports);
+        } else if (verb[0] == 'l') {
+            size = link_change(&sw.ports[host - 1], text + end, reply, sizeof reply);
+        } else {
+            sw.ports[host - 1].cut = verb[0] == 'c';
+            size = snprintf(reply, sizeof reply, "ok\n");
         }
     } else {
         size = snprintf(reply, sizeof reply, "no such command: %s", text);
@@ -421,27 +552,16 @@ static int tap_open(const char *where)
     return fd;
 }
 
-/* Parses a number with one of the units of a table. Ends the program with an error if it is invalid or out of
- * range. */
-typedef struct unit {
-    const char *name;
-    double factor;
-} unit;
-
-static double quantity(const char *option, const char *text, const unit *units, double least, double most)
+/* The value of an option; ends the program with an error if it is invalid or out of range. */
+static double quantity(const char *option, const char *text, const range *r)
 {
-    char *end;
-    double value = strtod(text, &end);
-    for (const unit *u = units; end != text && u->name != NULL; u++)
-        if (strcmp(end, u->name) == 0 && value * u->factor >= least && value * u->factor <= most)
-            return value * u->factor;
-    netlab_die("--%s %s: a number with a unit is required, from %g%s to %g%s", option, text,
-               least / units->factor, units->name, most / units->factor, units->name);
+    double value;
+    char error[256];
+    if (quantity_parse(text, r, &value))
+        return value;
+    quantity_error(r, option, text, error, sizeof error);
+    netlab_die("--%s", error);
 }
-
-static const unit rate_units[] = {{"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}, {NULL, 0}};
-static const unit time_units[] = {{"ms", 1e6}, {"us", 1e3}, {"s", 1e9}, {NULL, 0}};
-static const unit size_units[] = {{"mb", 1024.0 * 1024}, {"kb", 1024}, {NULL, 0}};
 
 /* Creates a datagram socket with that name. Abstract names are bound to a network namespace and cannot be
  * used. */
@@ -462,7 +582,7 @@ static int bind_at(const char *path, struct sockaddr_un *address)
 static int cmd_run(int argc, char **argv)
 {
     const char *control = NULL;
-    double rate = 0, rtt_ns = 0;
+    double rtt_ns = 0;
     if (close_range(3, ~0u, 0) != 0)
         netlab_die("cannot close the caller's files: %s", strerror(errno));
     int i = 0;
@@ -471,19 +591,19 @@ static int cmd_run(int argc, char **argv)
         if (strcmp(option, "control") == 0)
             control = value;
         else if (strcmp(option, "rate") == 0)
-            rate = quantity(option, value, rate_units, 1e6, 1e11);
+            sw.link.rate = quantity(option, value, &rate_range);
         else if (strcmp(option, "rtt") == 0)
-            rtt_ns = quantity(option, value, time_units, 0, 1e10);
+            rtt_ns = quantity(option, value, &rtt_range);
         else if (strcmp(option, "queue") == 0)
-            sw.queue_bytes = quantity(option, value, size_units, 64 * 1024, 64 * 1024 * 1024);
+            sw.queue_bytes = quantity(option, value, &queue_range);
         else
             netlab_die("unknown option --%s", option);
     }
     sw.n_ports = argc - i;
-    if (control == NULL || rate == 0 || sw.queue_bytes == 0 || sw.n_ports < 2 ||
+    if (control == NULL || sw.link.rate == 0 || sw.queue_bytes == 0 || sw.n_ports < 2 ||
         sw.n_ports > NETLAB_MAX_HOSTS)
         netlab_die("run needs --control, --rate, --rtt, --queue and 2 to %d namespaces", NETLAB_MAX_HOSTS);
-    sw.ns_per_byte = 8e9 / rate;
+    sw.random = netlab_now_ns() | 1;
     sw.delay_ns = (uint64_t)((rtt_ns + 1) / 2);
 
     int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
@@ -492,6 +612,7 @@ static int cmd_run(int argc, char **argv)
     for (int k = 0; k < sw.n_ports; k++) {
         netlab_enter(argv[i + k]);
         sw.ports[k].fd = tap_open(argv[i + k]);
+        sw.ports[k].link = sw.link;
         if (setns(own, CLONE_NEWNET) != 0)
             netlab_die("cannot return from the network namespace %s: %s", argv[i + k], strerror(errno));
     }
@@ -529,7 +650,7 @@ static int cmd_run(int argc, char **argv)
 /* control PATH WORD...: sends a command to a running switch and prints the reply. */
 static int cmd_control(int argc, char **argv)
 {
-    char text[64] = "", reply[REPLY_SIZE];
+    char text[COMMAND_SIZE] = "", reply[REPLY_SIZE];
     for (int i = 1; i < argc; i++) {
         size_t n = strlen(text);
         if (snprintf(text + n, sizeof text - n, "%s%s", i > 1 ? " " : "", argv[i]) >= (int)(sizeof text - n))
