@@ -1,15 +1,18 @@
-/* The model of a training step: the advice of the verdict (verdict_advice.c) uses it.
+/* The model of a training step: the advice of the verdict (verdict_advice.c) and `muster plan` (job_plan.c)
+ * use it.
  *
  * A step of one worker consists of parts. Their unit is free: seconds, or the present time of a step. A part
- * is the time of one worker's step, except that `server` and `server_link` are the times that a server and
- * its link take for the step of all workers in lockstep.
+ * is the time of one worker's step, except that `server`, `server_link` and `cores` are the times that a
+ * server, its link and shared cores take for the step of all workers in lockstep.
  *
- *  Lockstep: time per step is their sum,
- *      t = own + input + disk + straggle + trips + server + server link + worker link.
- *  Queueing, without lockstep: servers and their links are stations at which the workers queue. A worker
- *      takes own + input + disk + trips + worker link by itself and then visits the stations in turn, each
- *      for its `_use`; steps per time by exact mean value analysis of that closed network. `in_flight`
- *      requests of a worker overlap, its own work does not.
+ *  Lockstep: time per step is the sum of own work and waits,
+ *      t = own + input + disk + straggle + trips + server + server link + worker link - overlap,
+ *      where the overlap is at most the waits; but at least cores + trips - overlap.
+ *  Queueing, without lockstep: servers, their links and shared cores are stations at which the workers queue.
+ *      A worker takes own + input + disk + trips + worker link by itself and then visits the stations in
+ *      turn, each for its `_use`. Workers beside the server (`near`) have no trips and use no link. Steps per
+ *      time by approximate mean value analysis (Schweitzer) of that closed network of two classes.
+ *      `in_flight` requests of a worker overlap, its own work does not.
  *
  * Evaluation and saving are added in both, for the same rows: T = training * t + evaluation + saving. */
 #ifndef MST_REPORT_STEP_MODEL_H
@@ -19,25 +22,34 @@
 #include <stddef.h>
 
 typedef struct mst_step_model {
-    bool lockstep;                 /* workers close a step together */
-    double workers;                /* at least 1 */
-    double rows;                   /* of a worker's step */
-    double own, input, disk;       /* a worker's own work: compute, waits for rows, waits for disks */
-    double straggle;               /* wait for the slowest worker; in lockstep only */
-    double trips;                  /* round trips and barriers */
-    double server, server_link;    /* in lockstep, for the step of all workers */
-    double worker_link;            /* transfer over the worker's own link */
-    double server_use, link_use;   /* without lockstep: of a server and of its link, per worker's step */
-    double in_flight;              /* requests of a worker at a time, without lockstep; at least 1 */
-    double evaluation, saving;     /* beside training: part of the time of `base_workers` */
+    bool lockstep;               /* workers close a step together */
+    double workers;              /* at least 1 */
+    double near;                 /* of these, without lockstep: on the host of the server */
+    double rows;                 /* of a worker's step */
+    double own, input, disk;     /* a worker's own work: compute, waits for rows, waits for disks */
+    double overlap;              /* of own: runs while the worker waits; in lockstep only */
+    double straggle;             /* wait for the slowest worker; in lockstep only */
+    double trips;                /* round trips and barriers */
+    double server, server_link;  /* in lockstep, for the step of all workers */
+    double worker_link;          /* transfer over the worker's own link */
+    double cores;                /* in lockstep: CPU time of all processes on shared cores, over the cores */
+    double server_use, link_use; /* without lockstep: of a server and of its link, per worker's step */
+    double cores_use;            /* likewise of shared cores */
+    double in_flight;            /* requests of a worker at a time, without lockstep; at least 1 */
+    double evaluation, saving;   /* beside training: part of the time of `base_workers` */
     double training, base_workers; /* the rest of that time */
 } mst_step_model;
 
 /* Rows per unit of time of all workers, with evaluation and saving. */
 double mst_step_model_rate(const mst_step_model *self);
 
-/* Steps per unit of time of `customers` workers that each work `think` on their own and then visit n <= 8
- * stations in turn for demand[i], one at a time: exact mean value analysis. */
-double mst_step_model_throughput(unsigned customers, double think, const double *demand, size_t n);
+/* A closed network of queues: customers of a class work `think` on their own and then visit the stations in
+ * turn for demand[i], one at a time. */
+#define MST_QUEUE_STATIONS 3
+typedef struct mst_queue_class {
+    double customers, think, demand[MST_QUEUE_STATIONS];
+    double rate; /* the result: visits per unit of time of all customers of the class */
+} mst_queue_class;
+void mst_queue_solve(mst_queue_class *classes, size_t n);
 
 #endif

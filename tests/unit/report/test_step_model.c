@@ -19,17 +19,39 @@ static mst_step_model model_of(bool lockstep, double workers)
                             .base_workers = workers};
 }
 
+static double queue_rate(double customers, double think, double a, double b)
+{
+    mst_queue_class c = {.customers = customers, .think = think, .demand = {a, b}};
+    mst_queue_solve(&c, 1);
+    return c.rate;
+}
+
 /* One customer never queues; a saturated station gives 1 / demand. */
-static void test_throughput(void **state)
+static void test_one_class(void **state)
 {
     (void)state;
-    double demand[] = {0.2, 0.1};
-    assert_float_equal(mst_step_model_throughput(1, 0.7, demand, 2), 1.0, 1e-12);
-    assert_float_equal(mst_step_model_throughput(1000, 0.7, demand, 2), 5.0, 1e-3);
-    double one[] = {1};
-    assert_float_equal(mst_step_model_throughput(2, 0, one, 1), 1.0, 1e-12);
-    double balanced[] = {1, 1}; /* N / (N + 1) for two equal stations */
-    assert_float_equal(mst_step_model_throughput(3, 0, balanced, 2), 0.75, 1e-12);
+    assert_float_equal(queue_rate(1, 0.7, 0.2, 0.1), 1.0, 1e-9);
+    assert_float_equal(queue_rate(1000, 0.7, 0.2, 0.1), 5.0, 1e-2);
+    assert_float_equal(queue_rate(10000, 0.7, 0, 0), 10000 / 0.7, 1e-3);
+    assert_float_equal(queue_rate(2, 0, 1, 0), 1.0, 1e-6);
+    assert_float_equal(queue_rate(3, 0, 1, 1), 0.75, 1e-6); /* N / (N + 1) for two equal stations */
+    assert_float_equal(queue_rate(2, 1, 1, 0), 0.8, 0.04);  /* the exact analysis gives 0.8 */
+}
+
+/* Classes that share no station do not disturb each other; at a saturated station they share its rate. */
+static void test_two_classes(void **state)
+{
+    (void)state;
+    mst_queue_class apart[] = {{.customers = 1, .think = 1, .demand = {1, 0}},
+                               {.customers = 2, .think = 0, .demand = {0, 0.5}}};
+    mst_queue_solve(apart, 2);
+    assert_float_equal(apart[0].rate, 0.5, 1e-9);
+    assert_float_equal(apart[1].rate, 2, 1e-6);
+    mst_queue_class shared[] = {{.customers = 50, .think = 1, .demand = {0.1}},
+                                {.customers = 50, .think = 1, .demand = {0.1}}};
+    mst_queue_solve(shared, 2);
+    assert_float_equal(shared[0].rate, shared[1].rate, 1e-6);
+    assert_float_equal(shared[0].rate + shared[1].rate, 10, 0.1);
 }
 
 static void test_lockstep(void **state)
@@ -40,8 +62,14 @@ static void test_lockstep(void **state)
     m.server_link = 7, m.worker_link = 8;
     m.rows = 12;
     assert_float_equal(mst_step_model_rate(&m), 3 * 12 / 36.0, 1e-12);
-    m.server_use = m.link_use = 100; /* of the queues only */
+    m.server_use = m.link_use = m.cores_use = m.near = 100; /* of the queues only */
     assert_float_equal(mst_step_model_rate(&m), 1, 1e-12);
+    m.overlap = 4;
+    assert_float_equal(mst_step_model_rate(&m), 3 * 12 / 32.0, 1e-12);
+    m.overlap = 100; /* of the waits (26), not of more */
+    assert_float_equal(mst_step_model_rate(&m), 3 * 12 / 10.0, 1e-12);
+    m.overlap = 0, m.cores = 91; /* with trips and straggle: 100 */
+    assert_float_equal(mst_step_model_rate(&m), 3 * 12 / 100.0, 1e-12);
 }
 
 static void test_queues(void **state)
@@ -60,6 +88,19 @@ static void test_queues(void **state)
     assert_float_equal(mst_step_model_rate(&m), 4, 1e-2);
 }
 
+/* A worker beside the server has neither round trips nor transfers. */
+static void test_near(void **state)
+{
+    (void)state;
+    mst_step_model m = model_of(false, 2);
+    m.own = 1, m.trips = 3, m.link_use = 1, m.near = 1;
+    assert_float_equal(mst_step_model_rate(&m), 1 + 1 / 5.0, 1e-6);
+    /* two shared cores: each step takes 1 of one core, so at most 2 steps per unit of time */
+    m.workers = m.base_workers = 50, m.near = 50;
+    m.cores_use = 0.5;
+    assert_float_equal(mst_step_model_rate(&m), 2, 0.05);
+}
+
 /* Evaluation and saving take the same time for the same rows, however fast the training is. */
 static void test_evaluation(void **state)
 {
@@ -76,10 +117,9 @@ static void test_evaluation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_throughput),
-        cmocka_unit_test(test_lockstep),
-        cmocka_unit_test(test_queues),
-        cmocka_unit_test(test_evaluation),
+        cmocka_unit_test(test_one_class), cmocka_unit_test(test_two_classes),
+        cmocka_unit_test(test_lockstep),  cmocka_unit_test(test_queues),
+        cmocka_unit_test(test_near),      cmocka_unit_test(test_evaluation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
