@@ -248,6 +248,7 @@ static mst_status server_job_open_run(server_job *job, const json_t *join, mst_s
     out->saves = o->save;
     out->keeps_best = o->save && o->patience > 0;
     out->evaluation_pending = mst_run_log_evaluation_pending(training->log);
+    out->exact = mst_run_schedule_is_exact(o);
     return MST_OK;
 }
 

@@ -88,6 +88,17 @@ const mst_option mst_train_option_table[] = {
      .metavar = "N steps|rows|s|epochs",
      .help = "Interval between evaluations; never: evaluate at the end only.",
      .facts = MST_OPTION_MAY_DIFFER},
+    {.name = "eval-mode",
+     .type = MST_OPTION_CHOICE,
+     .offset = FIELD(eval_mode),
+     .fallback = "auto",
+     .choices = "auto|exact|overlap",
+     .help =
+         "Whether workers wait while the servers' weights are evaluated. exact: they wait, and --until ends "
+         "the run with the evaluated weights; overlap: they continue to train, and --until ends the run "
+         "some steps after the evaluated one. auto: exact with --until, otherwise overlap.",
+     .needs = {{.option = "strategy", .values = "ps", .check = MST_NEED_LENIENT}},
+     .facts = MST_OPTION_MAY_DIFFER},
     {.name = "eval-rows",
      .type = MST_OPTION_INT,
      .offset = FIELD(eval_rows),

@@ -13,6 +13,7 @@ typedef struct mst_train_options {
     char *until;             /* --until CONDITION */
     int64_t patience;        /* --patience N evaluations without a better valid loss; 0: off */
     char *eval_every;        /* --eval-every */
+    int eval_mode;           /* --eval-mode: an mst_eval_mode */
     int64_t eval_rows;       /* --eval-rows: the first M rows of the test set; 0: all */
     int64_t eval_batch;      /* --eval-batch */
     bool strict_features;    /* --strict-features: in evaluations */
@@ -39,6 +40,7 @@ typedef struct mst_train_options {
     char *trace_steps;      /* --trace-steps A:B */
 } mst_train_options;
 typedef enum mst_resume_data { MST_RESUME_AUTO, MST_RESUME_SAME, MST_RESUME_NEW } mst_resume_data;
+typedef enum mst_eval_mode { MST_EVAL_AUTO, MST_EVAL_EXACT, MST_EVAL_OVERLAP } mst_eval_mode;
 extern const mst_option mst_train_option_table[];
 
 #endif

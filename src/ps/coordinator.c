@@ -195,9 +195,10 @@ mst_status mst_coordinator_stop(mst_server *s)
         return MST_OK;
     co->outcome.stopped |= coordinator_stop_requested(s);
     co->phase = MST_JOB_STOP;
+    if (co->cuts.held) /* the weights stay as they are */
+        return mst_coordinator_send_stop(s, MST_STOP_NOW);
     /* without a quorum, synchronous steps end with the last work item that all workers have received */
-    bool steps = mst_is_sync(s) && !mst_has_quorum(s);
-    return steps ? MST_OK : mst_coordinator_send_stop(s, 0);
+    return mst_has_slots(s) ? MST_OK : mst_coordinator_send_stop(s, 0);
 }
 
 mst_status mst_coordinator_send_stop(mst_server *s, uint32_t flags)
@@ -374,7 +375,7 @@ mst_status mst_coordinator_advance(mst_server *s)
     }
     TRY(mst_members_welcome_joined(s));
     if (co->phase == MST_JOB_RUN || co->progress.loss.rows > 0) {
-        co->progress.seconds = mst_seconds_since(co->run_ns);
+        co->progress.seconds = mst_seconds_since(co->run_ns) - 1e-9 * (double)mst_cuts_held_ns(&co->cuts);
         co->progress.waiting = mst_pace_waiting(s);
         TRY(s->hooks->progress(s->hooks->arg, &co->progress, &due));
         co->progress.loss = (mst_loss_sum){0};

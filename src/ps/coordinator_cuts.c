@@ -27,22 +27,99 @@ void mst_cuts_fini(mst_cut_plan *self)
 
 /* ---- beginning a cut ---- */
 
-/* Announces a cut to the workers that mark it and to all servers. */
+/* Announces a cut to the workers that mark it and to all servers. If training waits already, the markers of
+ * that cut count. */
 static mst_status cuts_announce(mst_server *s, uint32_t flags)
 {
     mst_coordinator *co = s->co;
+    mst_cut_plan *cuts = &co->cuts;
     uint64_t markers[MST_WORKER_WORDS] = {0};
-    mst_message m = {
-        .type = MST_PS_CUT, .flags = flags, .count = s->cut.number + 1, .step = s->steps.applied};
-    if (s->options.n_servers > 1 && co->phase == MST_JOB_RUN)
+    mst_message m = {.type = MST_PS_CUT,
+                     .flags = flags,
+                     .request = cuts->held ? cuts->held_cut : 0,
+                     .count = s->cut.number + 1,
+                     .step = s->steps.applied};
+    if (cuts->held)
+        memcpy(markers, cuts->held_workers, sizeof markers);
+    else if (s->options.n_servers > 1 && co->phase == MST_JOB_RUN)
         for (uint32_t w = 0; w < s->options.n_workers; w++)
             if (mst_alive(s, w) && !co->members[w].done) {
                 mst_bit_set(markers, w);
                 TRY(mst_unless_gone(mst_ps_send(s->net, s->workers[w].peer, &m)));
             }
+    if (!cuts->held && flags & MST_CUT_HOLD) {
+        cuts->held = true;
+        cuts->held_cut = m.count;
+        cuts->held_since_ns = mst_now_ns();
+        memcpy(cuts->held_workers, markers, sizeof markers);
+        for (uint32_t w = 0; w < s->options.n_workers; w++)
+            TRY(mst_cuts_inform(s, w));
+    }
     mst_piece piece = {markers, sizeof markers};
     TRY(mst_roster_send(s, &m, &piece));
     return mst_cut_announced(s, &m, markers);
+}
+
+/* ---- training waits ---- */
+
+static mst_status cuts_send_hold(mst_server *s, uint32_t worker, uint32_t flags)
+{
+    if (!mst_alive(s, worker))
+        return MST_OK;
+    mst_message m = {.type = MST_PS_HOLD, .flags = flags};
+    return mst_unless_gone(mst_ps_send(s->net, s->workers[worker].peer, &m));
+}
+
+mst_status mst_cuts_inform(mst_server *s, uint32_t worker)
+{
+    return s->co->cuts.held ? cuts_send_hold(s, worker, MST_HOLD_BEGIN) : MST_OK;
+}
+
+uint64_t mst_cuts_held_ns(const mst_cut_plan *self)
+{
+    return self->held_ns + (self->held ? mst_now_ns() - self->held_since_ns : 0);
+}
+
+static void cuts_end_hold(mst_cut_plan *cuts)
+{
+    cuts->held_ns = mst_cuts_held_ns(cuts);
+    cuts->held = false;
+}
+
+mst_status mst_cuts_resume(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    if (!co->cuts.held)
+        return MST_OK;
+    cuts_end_hold(&co->cuts);
+    TRY(mst_roster_send(s, &(mst_message){.type = MST_PS_HOLD}, NULL));
+    co->pace.closed_ns = mst_now_ns();
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        co->members[w].pushed_ns = co->pace.closed_ns;
+        TRY(cuts_send_hold(s, w, 0));
+    }
+    return mst_cut_resume(s);
+}
+
+static bool cuts_can_begin(const mst_server *s)
+{
+    const mst_coordinator *co = s->co;
+    if (co->phase == MST_JOB_STOP || s->cut.number != s->cut.taken || mst_recover_under_way(s) ||
+        mst_takeover_under_way(s))
+        return false;
+    bool ahead = co->phase == MST_JOB_RUN && mst_is_sync(s) && s->options.n_servers > 1;
+    return !ahead || co->cuts.at_step || co->cuts.held; /* otherwise other servers may be a step ahead */
+}
+
+/* An exact evaluation is due and cannot begin: stops all servers at one version. With several asynchronous
+ * servers a checkpoint that is under way may not have reached all of them. */
+static mst_status cuts_hold(mst_server *s)
+{
+    const mst_coordinator *co = s->co;
+    if (!co->start.exact || co->phase != MST_JOB_RUN || co->cuts.held || !cuts_can_begin(s) ||
+        (co->cuts.saving && !mst_is_sync(s) && s->options.n_servers > 1))
+        return MST_OK;
+    return cuts_announce(s, MST_CUT_HOLD);
 }
 
 static bool cuts_can_evaluate(const mst_server *s)
@@ -67,12 +144,10 @@ mst_status mst_cuts_begin(mst_server *s)
 {
     mst_coordinator *co = s->co;
     uint32_t flags = co->phase == MST_JOB_FINAL ? MST_CUT_LAST : 0;
-    if (co->cuts.evaluating || co->cuts.saving || co->phase == MST_JOB_STOP || s->cut.number != s->cut.taken)
+    if (!cuts_can_begin(s))
         return MST_OK;
-    if (mst_recover_under_way(s) || mst_takeover_under_way(s))
-        return MST_OK;
-    if (co->phase == MST_JOB_RUN && mst_is_sync(s) && s->options.n_servers > 1 && !co->cuts.at_step)
-        return MST_OK; /* other servers may be a step ahead */
+    if (mst_cuts_under_way(&co->cuts))
+        return co->cuts.eval_due ? cuts_hold(s) : MST_OK;
     bool evaluates = co->cuts.eval_due && cuts_can_evaluate(s), best = evaluates && co->start.keeps_best;
     bool waits = co->phase == MST_JOB_FINAL && co->cuts.eval_due &&
                  !evaluates; /* the chief is still opening its sets */
@@ -80,7 +155,9 @@ mst_status mst_cuts_begin(mst_server *s)
     if (saves && !s->hooks->checkpoint->can_begin(s->hooks->arg, best))
         saves = best = evaluates = false; /* when the last save is written */
     if (!evaluates && !saves)
-        return MST_OK;
+        return co->cuts.eval_due ? cuts_hold(s) : MST_OK;
+    if (co->cuts.eval_due && co->start.exact && co->phase == MST_JOB_RUN)
+        flags |= MST_CUT_HOLD;
     if (evaluates) {
         flags |= MST_CUT_EVAL;
         co->cuts.eval_due = false;
@@ -281,6 +358,7 @@ mst_status mst_cuts_interrupt(mst_server *s)
     cuts->saving = cuts->saving_best = false;
     cuts->chief = UINT32_MAX;
     cuts->n_listed = 0;
+    cuts_end_hold(cuts);
     if (saves)
         cuts->saved_step = UINT64_MAX;
     return begun ? s->hooks->checkpoint->end(s->hooks->arg, false) : MST_OK;
@@ -316,6 +394,8 @@ mst_status mst_cuts_result(mst_server *s, const mst_message *m, const json_t *js
     TRY(mst_cuts_settle_best(s));
     if (outcome.over)
         TRY(mst_coordinator_stop(s));
+    else if (co->phase == MST_JOB_RUN)
+        TRY(mst_cuts_resume(s));
     return mst_coordinator_advance(s);
 }
 
@@ -335,7 +415,9 @@ mst_status mst_cuts_due(mst_server *s, unsigned *due)
         cuts_evaluation_begins(s);
         TRY(s->hooks->evaluated(s->hooks->arg, NULL, &outcome));
         *due |= outcome.over ? MST_DUE_END : 0;
-    } else if (*due & MST_DUE_EVAL) {
+        if (outcome.over)
+            TRY(cuts_hold(s));
+    } else if (*due & MST_DUE_EVAL && !(*due & MST_DUE_END && co->start.exact)) { /* the last one follows */
         cuts->eval_due = true;
     }
     if (*due & MST_DUE_SAVE && co->start.saves)

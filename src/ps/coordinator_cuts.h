@@ -1,11 +1,17 @@
 /* Evaluations and checkpoints, which are taken at a cut. One cut is under way at a time; an evaluation
- * or checkpoint that becomes due meanwhile waits for its end. */
+ * or checkpoint that becomes due meanwhile waits for its end.
+ *
+ * Exact evaluation: training waits from the step at which an evaluation is due until its result is here. If
+ * the evaluation cannot begin at once (the chief is opening its sets, a checkpoint is being written), a cut
+ * without another purpose stops all servers at one version, and the evaluation follows at that version. If
+ * the run ends meanwhile, the pushes that wait are discarded: the weights stay those that were evaluated. */
 #ifndef MST_PS_COORDINATOR_CUTS_H
 #define MST_PS_COORDINATOR_CUTS_H
 
 #include <jansson.h>
 
 #include "ps/server_peers.h"
+#include "ps/server_steps.h"
 
 /* A message of a checkpoint that arrived before the coordinator's own share was taken. */
 typedef struct mst_early_piece {
@@ -29,6 +35,10 @@ typedef struct mst_cut_plan {
     bool save_failed;        /* those of a server will not */
     uint64_t evaluated_step; /* UINT64_MAX: none yet */
     uint64_t saved_step;
+    bool held;         /* training waits, from this cut on: */
+    uint32_t held_cut; /* its number and the workers that mark it */
+    uint64_t held_workers[MST_WORKER_WORDS];
+    uint64_t held_since_ns, held_ns; /* when that began; how long training has waited before */
 } mst_cut_plan;
 
 void mst_cuts_init(mst_cut_plan *self);
@@ -49,6 +59,12 @@ bool mst_cuts_idle(const mst_server *s);
 /* A chief is lost: another worker evaluates. */
 mst_status mst_cuts_name_chief(mst_server *s, uint32_t worker);
 void mst_cuts_replace_chief(mst_server *s);
+/* Informs the worker if training waits. */
+mst_status mst_cuts_inform(mst_server *s, uint32_t worker);
+/* How long training has waited in all. */
+uint64_t mst_cuts_held_ns(const mst_cut_plan *self);
+/* Training continues if it waits. */
+mst_status mst_cuts_resume(mst_server *s);
 /* No result is awaited any more. */
 void mst_cuts_abandon_evaluation(mst_server *s);
 /* All workers join again: a cut that is under way is repeated, and another chief is named. */

@@ -149,6 +149,7 @@ static mst_status members_welcome(mst_server *s, uint32_t worker)
                                    "epoch", (json_int_t)m->epoch, "stream_from", (json_int_t)m->stream_from,
                                    "sharding", mst_sharding_names[co->rows.sharding], "run", co->start.run,
                                    "workers", (json_int_t)s->options.n_workers)));
+    TRY(mst_cuts_inform(s, worker));
     return mst_rows_first(s, worker);
 }
 
@@ -186,7 +187,8 @@ mst_status mst_members_welcome_joined(mst_server *s)
     uint64_t fresh[MST_WORKER_WORDS] = {0};
     uint32_t chief = UINT32_MAX;
     bool all;
-    if (co->phase != MST_JOB_RUN || mst_cuts_under_way(&co->cuts) || mst_recover_under_way(s) ||
+    bool waits = co->cuts.held && co->cuts.chief != UINT32_MAX; /* only an evaluation goes on */
+    if (co->phase != MST_JOB_RUN || mst_cuts_under_way(&co->cuts) || waits || mst_recover_under_way(s) ||
         mst_takeover_under_way(s))
         return MST_OK;
     TRY(members_announce_joined(s, &all));

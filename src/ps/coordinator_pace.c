@@ -106,7 +106,7 @@ bool mst_pace_ahead(const mst_server *s, uint32_t worker)
 /* Whether the job waits for a push of this worker. */
 static bool pace_awaits_push(const mst_server *s, uint32_t w)
 {
-    return pace_expects(s, w) && !s->workers[w].pending && s->workers[w].n_deferred == 0;
+    return !s->co->cuts.held && pace_expects(s, w) && !s->workers[w].pending && s->workers[w].n_deferred == 0;
 }
 
 const char *mst_pace_waiting(mst_server *s)
@@ -117,6 +117,8 @@ const char *mst_pace_waiting(mst_server *s)
     uint32_t missing = 0, alive = 0;
     if (mst_now_ns() - co->pace.closed_ns <= MST_S)
         return NULL;
+    if (co->cuts.held)
+        return "an evaluation";
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
         bool empty = mst_members_slot_empty(s, w);
         alive += empty || (mst_alive(s, w) && !co->members[w].done);

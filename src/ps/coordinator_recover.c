@@ -107,6 +107,11 @@ void mst_recover_begin(mst_server *s, uint32_t server, const mst_net_loss *loss)
         mst_cuts_abandon_evaluation(s);
         co->cuts.eval_due = true;
     }
+    mst_status st = mst_cuts_resume(s); /* the successor of the server does not wait */
+    if (st != MST_OK) {
+        mst_server_fail(s, st);
+        return;
+    }
     recover_settle_workers(s, server);
     /* they lose the server too: they join again without waiting for the reason */
     mst_error again = {.code = MST_EAGAIN};

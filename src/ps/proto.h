@@ -37,7 +37,8 @@ typedef enum mst_ps_type {
                     ended; step: steps applied; flags MST_GONE_* */
     /* ---- cuts: one consistent version over all servers ---- */
     MST_PS_CUT, /* coordinator to servers and workers: cut m.count, flags MST_CUT_*; to servers: bitmap of the
-                   workers that send markers; step: sync: the version of the cut */
+                   workers that send markers; step: sync: the version of the cut; request: not 0: the earlier
+                   cut whose markers count, because training has waited since */
     MST_PS_MARKER, /* worker to server: later messages come after cut m.count; step and flags as
                     above */
     MST_PS_SAVED,  /* server to coordinator: all floats of cut m.count have been sent; MST_SAVED_FAILED */
@@ -83,6 +84,9 @@ typedef enum mst_ps_type {
                       or, flags MST_STATE_RUN, JSON {"log", "plan"}: what a checkpoint has besides */
     MST_PS_ROSTER, /* coordinator to server: JSON {"roster", "table", "steps", "cut", "copied"}: the table and
                     the step from which all servers continue; READY answers, with the roster */
+    /* ---- training waits for an evaluation ---- */
+    MST_PS_HOLD, /* coordinator to workers: flags MST_HOLD_BEGIN: pushes are not answered until the HOLD
+                    without it. To servers, without flags: pushes count again */
 } mst_ps_type;
 const char *mst_ps_type_name(uint16_t type);
 
@@ -103,6 +107,9 @@ const char *mst_ps_type_name(uint16_t type);
 #define MST_CUT_EVAL 1u
 #define MST_CUT_SAVE 2u
 #define MST_CUT_LAST 4u /* training is over */
+#define MST_CUT_HOLD 8u /* training waits from the cut on, until HOLD: servers apply no push */
+/* Flag of HOLD. */
+#define MST_HOLD_BEGIN 1u
 /* Flags of GONE from a server to the coordinator. */
 #define MST_GONE_SILENT 1u /* the server dropped the worker because it was silent */
 #define MST_GONE_FAULT  2u /* the server dropped the worker because of an invalid message; body: why */

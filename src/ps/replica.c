@@ -439,6 +439,7 @@ mst_status mst_replica_set_roster(mst_server *s, uint32_t roster, mst_placement 
     r->out = r->in = copied ? MST_COPY_WHOLE : MST_COPY_NONE;
     r->state_ns = 0;
     s->cut.number = s->cut.taken = cut;
+    s->cut.holds = false;
     s->cut.chief = UINT32_MAX;
     return mst_replica_begin(s);
 }

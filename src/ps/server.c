@@ -101,6 +101,8 @@ static mst_status server_take_from_coordinator(mst_server *s, const mst_message 
             return mst_steps_close(s, m, workers);
         TRY(mst_cut_announced(s, m, workers));
         return mst_is_sync(s) ? mst_steps_try_close(s) : MST_OK; /* a marker may have come before its cut */
+    case MST_PS_HOLD:
+        return mst_cut_resume(s);
     case MST_PS_GONE:
         return server_take_gone(s, m);
     case MST_PS_MEMBER:

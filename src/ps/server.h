@@ -50,6 +50,7 @@ typedef struct mst_server_start {
     bool evaluates, saves;   /* there are sets to evaluate on; checkpoints are written */
     bool keeps_best;         /* weights that evaluate best are saved too */
     bool evaluation_pending; /* the resumed run was stopped during an evaluation */
+    bool exact;              /* training waits while its weights are evaluated */
     const char *run;         /* its directory, for messages; or NULL; outlives the server */
     json_t *plan;            /* as given to mst_server_checkpoint.begin; a new reference, or NULL */
     bool recalled;           /* the run continues from job["recalled"] (mst_server_hooks.open) */

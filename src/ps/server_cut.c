@@ -23,13 +23,21 @@ static mst_status cut_take(mst_server *s)
 {
     mst_server_cut *cut = &s->cut;
     cut->taken = cut->number;
+    cut->holds |= (cut->flags & MST_CUT_HOLD) != 0;
     if (s->co != NULL)
         TRY(mst_cuts_taken(s));
     if (cut->flags & MST_CUT_EVAL)
         TRY(cut_send_values(s));
     if (cut->flags & MST_CUT_SAVE)
         TRY(mst_checkpoint_stream_begin(s, cut->number));
-    return mst_steps_release_held(s);
+    return cut->holds ? MST_OK : mst_steps_release_held(s);
+}
+
+mst_status mst_cut_resume(mst_server *s)
+{
+    s->cut.holds = false;
+    TRY(mst_steps_release_held(s));
+    return mst_is_sync(s) ? mst_steps_try_close(s) : MST_OK;
 }
 
 mst_status mst_cut_try(mst_server *s)
@@ -39,7 +47,7 @@ mst_status mst_cut_try(mst_server *s)
         return MST_OK;
     for (uint32_t i = 0; !mst_is_sync(s) && i < s->options.n_workers; i++) {
         const mst_server_worker *w = &s->workers[i];
-        if (mst_bit(cut->markers, i) && w->marker < cut->number && w->member)
+        if (mst_bit(cut->markers, i) && w->marker < cut->marked && w->member)
             return MST_OK;
     }
     return cut_take(s);
@@ -52,6 +60,7 @@ mst_status mst_cut_announced(mst_server *s, const mst_message *m, const uint64_t
     s->cut.number = m->count;
     s->cut.flags = m->flags;
     s->cut.step = m->step;
+    s->cut.marked = m->request != 0 && m->request < m->count ? m->request : m->count;
     memcpy(s->cut.markers, markers, sizeof s->cut.markers);
     return mst_cut_try(s);
 }

@@ -7,7 +7,9 @@
  * 2. Synchronous: a cut of step t is taken when exactly t steps are applied. Workers send markers before they
  * push for t + 1, and messages keep their order. A marker that arrives before its cut delays step t + 1 until
  * the coordinator's CUT arrives; without a CUT, its worker is dropped.
- * 3. Asynchronous: steps that arrive after a worker's marker are held until the cut is taken. */
+ * 3. Asynchronous: steps that arrive after a worker's marker are held until the cut is taken.
+ * 4. After a cut with MST_CUT_HOLD no push is applied before the coordinator's HOLD. Cuts that follow
+ * meanwhile are of the same version. */
 #ifndef MST_PS_SERVER_CUT_H
 #define MST_PS_SERVER_CUT_H
 
@@ -18,7 +20,9 @@ typedef struct mst_server_cut {
     uint32_t taken;  /* the newest taken */
     uint32_t flags;
     uint64_t step;                      /* sync: its version */
-    uint64_t markers[MST_WORKER_WORDS]; /* async: workers that mark it */
+    uint64_t markers[MST_WORKER_WORDS]; /* async: workers that mark it; */
+    uint32_t marked;                    /* or that have marked this one, at which training waits */
+    bool holds;                         /* training waits: no push is applied */
     uint32_t chief;                     /* the worker that evaluates; UINT32_MAX: none */
 } mst_server_cut;
 
@@ -34,6 +38,8 @@ void mst_cut_check_markers(mst_server *s);
 void mst_cut_forget(mst_server *s, uint32_t worker);
 /* EVAL_LIST, from the chief. */
 mst_status mst_cut_eval_list(mst_server *s, uint32_t worker, const mst_message *m, const void *body);
+/* Training continues: takes the steps that were held. */
+mst_status mst_cut_resume(mst_server *s);
 /* Takes the cut when it is time: after a step, a marker, a loss. */
 mst_status mst_cut_try(mst_server *s);
 

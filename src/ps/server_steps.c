@@ -332,7 +332,7 @@ mst_status mst_steps_try_close(mst_server *s)
         uint64_t step = s->steps.applied + 1;
         mst_step_close close;
         bool any = false;
-        if (mst_cut_awaited(s) || s->steps.unanswered)
+        if (mst_cut_awaited(s) || s->cut.holds || s->steps.unanswered)
             return MST_OK;
         for (uint32_t i = 0; i < s->options.n_workers; i++)
             any |= mst_steps_waits_for(&s->workers[i], step);
@@ -477,7 +477,7 @@ mst_status mst_steps_take(mst_server *s, uint32_t worker, const mst_message *m, 
 {
     mst_status st;
     bool early = mst_is_sync(s) && !(m->flags & MST_STEP_PUSH) && m->step > s->steps.applied;
-    bool hold = early || (!mst_is_sync(s) && s->workers[worker].marker > s->cut.taken);
+    bool hold = early || (!mst_is_sync(s) && (s->cut.holds || s->workers[worker].marker > s->cut.taken));
     if (body == NULL)
         st = mst_fail(MST_EPEER, "STEP without a body");
     else

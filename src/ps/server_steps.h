@@ -47,8 +47,8 @@ typedef struct mst_server_worker {
     uint32_t n_deferred;
 } mst_server_worker;
 
-/* A STEP that is held. async: it arrived after its worker's marker, and waits until the cut is taken. sync: a
- * pull of a successor for a version that is not complete here. */
+/* A STEP that is held. async: it arrived after its worker's marker, and waits until the cut is taken; or
+ * while training waits. sync: a pull of a successor for a version that is not complete here. */
 typedef struct mst_held_step {
     struct mst_held_step *next;
     uint32_t worker;

@@ -199,6 +199,9 @@ static mst_status worker_on_message(void *arg, uint32_t peer, const mst_message 
         self->eval.chief = true;
         self->eval.pass = m->step;
         return MST_OK;
+    case MST_PS_HOLD:
+        self->link.held = (m->flags & MST_HOLD_BEGIN) != 0;
+        return MST_OK;
     case MST_PS_CLOCK:
         return mst_ps_clock_take(&self->report.clock, self->link.net, peer, m, body, observe);
     case MST_PS_STOP:

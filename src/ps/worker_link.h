@@ -29,6 +29,7 @@ typedef struct mst_worker_link {
     bool ended;            /* the coordinator has ended the job, with: */
     mst_error end;
     uint64_t received_ns; /* time of the coordinator's last message */
+    bool held;            /* training waits for an evaluation: pushes are not answered */
     /* Work of the worker between polls: evaluation, reports, the stop flag, failures. */
     mst_status (*attend)(void *arg);
     void *attend_arg;

@@ -116,20 +116,27 @@ static void pipeline_enter_flight(mst_worker_pipeline *self, uint32_t request, m
 }
 
 /* Waits for the reply to the oldest request. The reply to an exhausted worker comes when the other workers
- * have ended the epoch, however long that takes, and not at all if no epoch follows. */
+ * have ended the epoch, however long that takes, and not at all if no epoch follows. The time limit begins
+ * again when training continues after an evaluation. */
 static mst_status pipeline_await(mst_worker_pipeline *self, uint32_t request,
                                  bool (*there)(const mst_client *, uint32_t))
 {
     const mst_worker_request *r = &self->requests[request];
-    uint64_t start = mst_now_ns(), patience = self->stall_timeout_ms * MST_MS, notice = start + NOTICE_NS;
+    uint64_t start = mst_now_ns(), patience = self->stall_timeout_ms * MST_MS, notice = start + NOTICE_NS,
+             deadline = start + patience;
     bool unbounded = r->state == MST_WORKER_PUSHED && r->batch.exhausted;
     mst_status st = MST_OK;
-    mst_phase before =
-        mst_span_enter(self->job->mode == MST_MODE_SYNC ? MST_PHASE_BARRIER_WAIT : MST_PHASE_PULL_WAIT);
+    mst_phase waits = self->job->mode == MST_MODE_SYNC ? MST_PHASE_BARRIER_WAIT : MST_PHASE_PULL_WAIT,
+              before = mst_span_enter(self->link->held ? MST_PHASE_EVALUATE : waits);
+    double held_s = 0;
     while (!there(self->client, request) && !self->link->ended && !self->rows->abandoned &&
            !(unbounded && self->rows->stopped)) {
         uint64_t now = mst_now_ns();
-        if (!unbounded && now >= start + patience) {
+        bool held = self->link->held;
+        mst_span_keep(held ? MST_PHASE_EVALUATE : waits);
+        if (held)
+            deadline = now + patience;
+        if (!unbounded && now >= deadline) {
             st = mst_client_wait(self->client, request, now);
             break;
         }
@@ -137,12 +144,13 @@ static mst_status pipeline_await(mst_worker_pipeline *self, uint32_t request,
             mst_info("waiting for the other workers to end epoch %" PRIu64, self->rows->epoch);
             notice = now + NOTICE_NS;
         }
-        st = mst_worker_link_poll(self->link, unbounded ? notice : start + patience);
+        st = mst_worker_link_poll(self->link, unbounded ? notice : deadline);
+        held_s += held ? mst_seconds_since(now) : 0;
         if (st != MST_OK)
             break;
     }
     mst_span_enter(before);
-    self->counts->wait_seconds += mst_seconds_since(start);
+    self->counts->wait_seconds += mst_seconds_since(start) - held_s;
     return st;
 }
 

@@ -138,6 +138,11 @@ static void count_epochs_in_steps(mst_interval *every, int64_t steps_per_epoch)
         *every = (mst_interval){.unit = MST_UNIT_STEPS, .n = every->n * (double)steps_per_epoch};
 }
 
+static bool schedule_has_until(const mst_train_options *o)
+{
+    return o->until != NULL && strcmp(o->until, "never") != 0;
+}
+
 mst_status mst_run_schedule_parse(const mst_train_options *o, bool saves, mst_run_schedule *out)
 {
     bool is_auto = strcmp(o->checkpoint_every, "auto") == 0;
@@ -151,7 +156,7 @@ mst_status mst_run_schedule_parse(const mst_train_options *o, bool saves, mst_ru
         TRY(mst_interval_parse("checkpoint-every", o->checkpoint_every, &self.checkpoint));
     count_epochs_in_steps(&self.eval, o->steps_per_epoch);
     count_epochs_in_steps(&self.checkpoint, o->steps_per_epoch);
-    if (o->until != NULL && strcmp(o->until, "never") != 0) {
+    if (schedule_has_until(o)) {
         TRY(mst_condition_parse(o->until, &self.until));
         self.has_until = true;
         const char *metric = mst_metric_name(self.until.metric);
@@ -177,6 +182,11 @@ mst_status mst_run_schedule_parse(const mst_train_options *o, bool saves, mst_ru
                         "--patience");
     *out = self;
     return MST_OK;
+}
+
+bool mst_run_schedule_is_exact(const mst_train_options *o)
+{
+    return o->eval_mode == MST_EVAL_EXACT || (o->eval_mode == MST_EVAL_AUTO && schedule_has_until(o));
 }
 
 mst_status mst_run_schedule_check(const mst_run_schedule *self, const mst_train_options *options,

@@ -66,6 +66,8 @@ typedef struct mst_run_schedule {
 /* Parses --eval-every, --checkpoint-every and --until, and checks the options against each other: MST_EUSAGE
  * with a message otherwise. saves: of a job that loses its weights with a process, so that `auto` saves. */
 mst_status mst_run_schedule_parse(const mst_train_options *options, bool saves, mst_run_schedule *out);
+/* --eval-mode: training waits during evaluations. */
+bool mst_run_schedule_is_exact(const mst_train_options *options);
 /* The metric of --until must exist for a model of so many scores. */
 mst_status mst_run_schedule_check(const mst_run_schedule *self, const mst_train_options *options,
                                   uint32_t n_scores);

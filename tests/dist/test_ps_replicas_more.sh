@@ -67,6 +67,9 @@ same_as_undisturbed "a net"
 saved() {
   ls run/checkpoints/*/manifest.json | sort | tail -n 1
 }
+has_saved() {
+  ls run/checkpoints/*/manifest.json >/dev/null 2>&1
+}
 saved_again() {
   [ "$(saved)" != "$before" ]
 }
@@ -76,7 +79,7 @@ for mode in sync async; do
     --eval-every $every --json --run run --replicas 1"
   job 2 2 $args
   wait_for s0 'have copies of each other'
-  until_true 20 "$mode: no checkpoint" ls run/checkpoints/*/manifest.json >/dev/null 2>&1
+  until_true 20 "$mode: no checkpoint" has_saved
   signal s1 STOP
   wait_for s0 'server 0 has a copy of its weights and continues in its place'
   before=$(saved)

@@ -123,14 +123,17 @@ static void figures_are_those_of_the_checkpoint(void **state)
     }
 }
 
-/* The same evaluations with the same figures as local has, at the same steps. */
+/* The same evaluations with the same figures as local has, at the same steps; with exact evaluations at all
+ * of them. */
 static void curves_are_those_of_local(void **state)
 {
     trial local, t;
     (void)state;
-    for (int servers = 1; servers <= 3; servers++) {
-        begin(&t, "sync", servers, 3);
+    for (int i = 0; i < 6; i++) {
+        bool exact = i >= 3;
+        begin(&t, "sync", i % 3 + 1, 3);
         trial_set(&t, "eval-every", "20 steps");
+        trial_set(&t, "eval-mode", exact ? "exact" : "overlap");
         job_must_run(&t, NULL);
         trial_init(&local, "train.cache", "local");
         trial_set(&local, "overwrite", "true");
@@ -146,25 +149,62 @@ static void curves_are_those_of_local(void **state)
         assert_int_equal(local.evals[local.n_evals - 1].step, 60);
         assert_int_equal(t.evals[t.n_evals - 1].step, 60);
         size_t same = 0;
-        for (size_t i = 0; i < t.n_evals; i++)
+        for (size_t e = 0; e < t.n_evals; e++)
             for (size_t k = 0; k < local.n_evals; k++)
-                if (t.evals[i].step == local.evals[k].step) {
-                    assert_true(fabs(t.evals[i].result.loss - local.evals[k].result.loss) < 1e-4);
+                if (t.evals[e].step == local.evals[k].step) {
+                    assert_true(fabs(t.evals[e].result.loss - local.evals[k].result.loss) < 1e-4);
                     same++;
                 }
-        assert_true(same >= 1);
+        assert_true(same >= (exact ? local.n_evals : 1));
+        assert_true(!exact || t.n_evals == local.n_evals);
         trial_fini(&t);
         trial_fini(&local);
     }
 }
 
-static void until_ends_the_run(void **state)
+/* The run ends with the weights that met the condition: its last checkpoint has their figures. */
+static void until_ends_at_its_weights(void **state)
+{
+    static const struct {
+        const char *mode, *quorum;
+        int servers;
+    } cases[] = {{"sync", "0", 1},  {"sync", "0", 2},  {"sync", "2", 1}, {"sync", "2", 2},
+                 {"async", "0", 1}, {"async", "0", 2}, {"ssp", "0", 1},  {"ssp", "0", 3}};
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        trial t;
+        trained r;
+        begin(&t, cases[c].mode, cases[c].servers, 3);
+        trial_set(&t, "quorum", cases[c].quorum);
+        trial_set(&t, "epochs", "1000");
+        trial_set(&t, "eval-every", "15 steps");
+        trial_set(&t, "checkpoint-every", "7 steps"); /* which are under way when evaluations are due */
+        trial_set(&t, "until", "test_loss<=0.60");
+        job_must_run(&t, NULL);
+        assert_int_equal(t.summary.end, MST_END_UNTIL);
+        assert_true(t.summary.test.loss <= 0.60);
+        assert_int_equal(t.summary.status.step, t.evals[t.n_evals - 1].step);
+        for (size_t i = 0; i + 1 < t.n_evals; i++)
+            assert_true(t.evals[i].result.loss > 0.60);
+        for (size_t i = 0; strcmp(cases[c].mode, "sync") == 0 && i < t.n_evals; i++)
+            assert_int_equal(t.evals[i].step, 15 * (i + 1));
+        trained_load(&r, &t, checkpoint_of(&t, t.summary.status.step));
+        mst_result expected = score(&t, &r, false);
+        same_result(&t.summary.test, &expected);
+        assert_int_equal(r.meta.rows, t.summary.status.rows);
+        trained_fini(&r);
+        trial_fini(&t);
+    }
+}
+
+static void until_overlaps_on_request(void **state)
 {
     static const char *const modes[] = {"sync", "async", "ssp"};
     (void)state;
     for (int mode = 0; mode < 3; mode++) {
         trial t;
         begin(&t, modes[mode], 2, 3);
+        trial_set(&t, "eval-mode", "overlap");
         trial_set(&t, "epochs", "1000");
         trial_set(&t, "eval-every", "15 steps");
         trial_set(&t, "until", "test_loss<=0.60");
@@ -230,7 +270,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_are_those_of_the_checkpoint),
         cmocka_unit_test(curves_are_those_of_local),
-        cmocka_unit_test(until_ends_the_run),
+        cmocka_unit_test(until_ends_at_its_weights),
+        cmocka_unit_test(until_overlaps_on_request),
         cmocka_unit_test(patience_keeps_the_best),
     };
     return cmocka_run_group_tests(tests, make_data, trial_remove_root);

@@ -291,6 +291,34 @@ static void no_answer_to_a_step(void **state)
     job_free(j);
 }
 
+/* The servers do not answer while training waits for an evaluation, which takes longer than the limit. */
+static void hold_for_long(script *s)
+{
+    static uint64_t since;
+    static bool over;
+    if (since == 0 && s->join != NULL) {
+        since = mst_now_ns();
+        script_plain(s, MST_PS_HOLD, 0, MST_HOLD_BEGIN, 0);
+    }
+    if (since != 0 && !over && mst_now_ns() - since > 900 * MST_MS) {
+        over = true;
+        script_plain(s, MST_PS_STOP, 0, MST_STOP_NOW, 0);
+    }
+}
+
+static void evaluations_may_take_long(void **state)
+{
+    (void)state;
+    job *j = leased(0);
+    j->s.mute = true;
+    j->s.tick = hold_for_long;
+    j->worker.stall_timeout_ms = 300;
+    assert_int_equal(job_run(j), MST_OK);
+    assert_int_equal(j->s.n_last_reports, 1);
+    assert_int_equal(j->counts.steps, 0);
+    job_free(j);
+}
+
 static void no_server_at_all(void **state)
 {
     (void)state;
@@ -384,6 +412,7 @@ int main(void)
         cmocka_unit_test(refused_at_join),
         cmocka_unit_test(no_welcome),
         cmocka_unit_test(no_answer_to_a_step),
+        cmocka_unit_test(evaluations_may_take_long),
         cmocka_unit_test(no_server_at_all),
         cmocka_unit_test(torn_data_are_told),
         cmocka_unit_test(asked_to_stop),
