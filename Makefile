@@ -38,10 +38,12 @@ test-all: setup build ## every test, then the quick ones under each sanitizer
 chaos: setup build ## ten minutes of killed, stopped and cut off processes; part of test-all
 	@ctest --test-dir build/release --output-on-failure -V -R chaos/test_chaos_more
 
-# Tests with the label "slow" run in the release build only: timing is meaningless under a sanitizer.
+# Tests with the label "slow" run in the release build only: timing is meaningless under a sanitizer. The stacks that GCC 13
+# checks for use after return are not aligned for vectors of 64 bytes, so that check is off.
 $(SANITIZERS:%=test-%): test-%:
 	$(call build_preset,$*)
-	@ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	@ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:detect_stack_use_after_return=0 \
+	  UBSAN_OPTIONS=print_stacktrace=1 \
 	  TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/$* --output-on-failure -j 2 -LE slow
 
 bench:        ## speed and memory next to other programs, one line `name value unit` each

@@ -6,6 +6,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 export XDG_STATE_HOME=$work/.state # of launched jobs
+export LC_ALL=C                    # for sort
 
 fail() {
   echo "FAILED: $*" >&2

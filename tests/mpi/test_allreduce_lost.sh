@@ -138,7 +138,7 @@ until_true 20 "no metrics" test -s run/metrics.csv
 kill -USR1 "$(cat rank1.pid)"
 until_true 20 "no checkpoint after SIGUSR1" saved
 kill -TERM "$(cat rank1.pid)"
-ended 0 143 "^muster: stopped by rank 1 at step .*; to continue, start all processes of the job again, each with --run run --resume"
+ended 0 143 "^muster: stopped by a signal to rank 1 at step .*; to continue, start all processes of the job again, each with --run run --resume"
 ended 1 143 "^muster: stopped by SIGTERM; server 0 has ended the job"
 until_true 20 "the job does not end" over
 job=
