@@ -124,7 +124,7 @@ done
 # ---- kill -9 where nothing was saved ----
 rm -rf run
 begins $first 2 $options --epochs 1000 --run run
-until_true 20 "no metrics" test -s run/metrics.csv
+until_true 20 "no manifest" grep -qs '"state": "running"' run/manifest.json
 kill -KILL "$(cat rank1.pid)"
 ended 0 3 "^muster: rank 1 .*died.*; no checkpoint was saved; start again with --checkpoint-every\$"
 until_true 20 "the job does not end" over
