@@ -125,8 +125,9 @@ typedef struct mst_net_stats {
     uint64_t bytes_in, bytes_out, messages_in,
         messages_out; /* headers included, heartbeats and handshakes not */
     uint64_t queued;  /* bytes not yet taken by the system */
-    uint64_t rate;    /* highest bytes/s measured on the path to the peer; of all: the fastest; 0: unknown */
-    char link[16];    /* the interface that leads there; "": none, or unknown */
+    uint64_t rate;    /* capacity of the path to the peer in bytes/s; of all: the fastest; 0: unknown */
+    double trip_s;    /* shortest round trip to the peer; of all, or unknown: 0 */
+    char link[16];    /* the interface that leads to the peer's host; "": it is this host, or unknown */
 } mst_net_stats;
 
 typedef struct mst_net mst_net;

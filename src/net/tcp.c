@@ -458,7 +458,9 @@ static void tcp_stats(const mst_net *net, uint32_t peer, mst_net_stats *out)
 {
     mst_tcp *t = (mst_tcp *)net; /* the mutex is not part of what const promises */
     mst_tcp_enter(t);
-    const mst_tcp_peer *p = mst_tcp_peer_at(t, peer);
+    mst_tcp_peer *p = mst_tcp_peer_at(t, peer);
+    if (p != NULL)
+        mst_tcp_rate_now(p);
     *out = p != NULL ? p->stats : t->total;
     for (size_t i = 0; peer == MST_PEER_NONE && i < t->n_peers; i++) {
         const mst_net_stats *one = &t->peers[i]->stats;

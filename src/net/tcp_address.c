@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
@@ -141,11 +142,28 @@ static bool address_same_host(const struct sockaddr *a, const struct sockaddr_st
                   sizeof(struct in6_addr)) == 0;
 }
 
-const struct ifaddrs *mst_tcp_interface_of(const struct ifaddrs *all, const struct sockaddr_storage *own)
+/* The interface that has this address, whatever its port; NULL: none. */
+static const struct ifaddrs *address_interface(const struct ifaddrs *all, const struct sockaddr_storage *own)
 {
     while (all != NULL && !address_same_host(all->ifa_addr, own))
         all = all->ifa_next;
     return all;
+}
+
+void mst_tcp_link_of(int fd, char *out, size_t size)
+{
+    struct sockaddr_storage own = {0}, peer = {0};
+    socklen_t own_size = sizeof own, peer_size = sizeof peer;
+    struct ifaddrs *all = NULL;
+    out[0] = '\0';
+    if (getsockname(fd, (struct sockaddr *)&own, &own_size) != 0 ||
+        getpeername(fd, (struct sockaddr *)&peer, &peer_size) != 0 || mst_tcp_is_local(&peer) ||
+        getifaddrs(&all) != 0)
+        return;
+    const struct ifaddrs *link = address_interface(all, &own);
+    if (link != NULL && (link->ifa_flags & IFF_LOOPBACK) == 0 && address_interface(all, &peer) == NULL)
+        snprintf(out, size, "%s", link->ifa_name);
+    freeifaddrs(all);
 }
 
 int mst_tcp_socket(int family)

@@ -36,9 +36,9 @@ bool mst_tcp_same_user(int fd);
 /* "10.0.0.3:51234", "[::1]:5000", "unix:/path", "unix:@name"; "a Unix socket" for the nameless end of one. */
 void mst_tcp_address_format(const struct sockaddr_storage *sa, socklen_t length, char *out, size_t size);
 
-struct ifaddrs;
-/* The interface that has this address, whatever its port; NULL: none. */
-const struct ifaddrs *mst_tcp_interface_of(const struct ifaddrs *all, const struct sockaddr_storage *own);
+/* Writes the name of the interface that the connection uses to another host; "": none, because both ends are
+ * on this host, at whichever of its addresses, or it is not a TCP connection. */
+void mst_tcp_link_of(int fd, char *out, size_t size);
 
 /* A non-blocking socket of the address's family, or -1 with errno. */
 int mst_tcp_socket(int family);

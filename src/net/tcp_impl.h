@@ -82,7 +82,7 @@ struct mst_tcp_peer {
     uint64_t sent_ns;
     mst_net_stats stats;
     double rate;           /* as stats.rate: tcp_rate.c */
-    uint64_t sampled_ns;   /* when it was last looked at */
+    uint64_t sampled_ns;   /* when it was last sampled */
     uint64_t sampled_size; /* of the message sent last */
     char name[MST_TCP_NAME_MAX];
 };
@@ -137,6 +137,7 @@ struct mst_tcp {
 
 void mst_tcp_rate_begin(mst_tcp_peer *p, int fd);                    /* the connection is up */
 void mst_tcp_rate_look(mst_tcp_peer *p, int fd, uint64_t next_size); /* before a message of that size */
+void mst_tcp_rate_now(mst_tcp_peer *p);                              /* before the figures are read */
 
 /* ---- tcp.c ---- */
 

@@ -8,7 +8,7 @@ typedef struct mst_tcp_own {
     double bytes_per_s; /* highest rate of one connection */
 } mst_tcp_own;
 
-/* Reads all connections except those of loopback; call it about once a second. *self: zeros at first. One
+/* Reads all connections to other hosts; call it about once a second. *self: zeros at first. One
  * thread. */
 void mst_tcp_own_look(mst_tcp_own *self);
 

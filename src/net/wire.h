@@ -19,7 +19,7 @@
 #include "net/seal.h"
 
 #define MST_WIRE_MAGIC   0x5254534du /* "MSTR" in the order of the bytes */
-#define MST_WIRE_VERSION 3
+#define MST_WIRE_VERSION 4
 #define MST_WIRE_FIELDS  36 /* bytes of the header before its seal */
 #define MST_WIRE_HEADER  (MST_WIRE_FIELDS + MST_SEAL_HEADER)
 

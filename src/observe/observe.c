@@ -502,8 +502,7 @@ bool mst_observe_clock_receive(mst_observe *self, uint64_t sent_ns, const void *
 
 void mst_observe_link(mst_observe *self, const char *name, double bits_per_s)
 {
-    if (self == NULL || name[0] == '\0' || strcmp(name, "lo") == 0 || !(bits_per_s > 0) ||
-        strlen(name) >= sizeof self->link)
+    if (self == NULL || name[0] == '\0' || !(bits_per_s > 0) || strlen(name) >= sizeof self->link)
         return;
     pthread_mutex_lock(&self->mutex);
     bool news =
@@ -517,14 +516,16 @@ void mst_observe_link(mst_observe *self, const char *name, double bits_per_s)
         mst_sampler_describe(self);
 }
 
-void mst_observe_path(mst_observe *self, uint32_t worker, double bits_per_s)
+void mst_observe_path(mst_observe *self, uint32_t index, double bits_per_s, double trip_s)
 {
-    if (self == NULL || worker >= MST_OBSERVED_PATHS || !(bits_per_s > 0))
+    if (self == NULL || index >= MST_OBSERVED_PATHS)
         return;
     pthread_mutex_lock(&self->mutex);
-    double *bits = &self->path_bits[worker];
-    bool news = fabs(bits_per_s - *bits) > LINK_NEWS * *bits;
-    *bits = news ? bits_per_s : *bits;
+    mst_observed_path *path = &self->paths[index];
+    bool news = fabs(bits_per_s - path->bits_per_s) > LINK_NEWS * path->bits_per_s ||
+                fabs(trip_s - path->trip_s) > LINK_NEWS * path->trip_s;
+    if (news)
+        *path = (mst_observed_path){.bits_per_s = bits_per_s, .trip_s = trip_s};
     pthread_mutex_unlock(&self->mutex);
     if (news)
         mst_sampler_describe(self);

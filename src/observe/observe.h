@@ -55,11 +55,12 @@ void mst_observe_forward(mst_observe *self, const mst_record *record);
 void mst_observe_clock_answer(mst_observe *self, uint8_t *out);
 bool mst_observe_clock_receive(mst_observe *self, uint64_t sent_ns, const void *answer, size_t size);
 
-/* Records the measured speed of an interface for process.json; ignores "" and "lo". */
+/* Records the measured speed of an interface for process.json; ignores "". */
 void mst_observe_link(mst_observe *self, const char *name, double bits_per_s);
 
-/* Records the measured speed to a worker for process.json. */
-void mst_observe_path(mst_observe *self, uint32_t worker, double bits_per_s);
+/* Records the capacity and the round trip of the path to a process on another host for process.json: a
+ * server's to a worker, a worker's to a server. 0: not known. */
+void mst_observe_path(mst_observe *self, uint32_t index, double bits_per_s, double trip_s);
 
 /* Ends the current lines of resources.csv and spans.csv, because a different kind of work begins. */
 void mst_observe_end_interval(mst_observe *self);

@@ -10,6 +10,11 @@
 
 #define MST_OBSERVED_PATHS 64
 
+/* To a process on another host. 0: not known. */
+typedef struct mst_observed_path {
+    double bits_per_s, trip_s;
+} mst_observed_path;
+
 typedef struct mst_observed_file {
     mst_bytes pending; /* guarded by the mutex */
     bool begun;        /* a record of it was taken or written */
@@ -36,9 +41,9 @@ struct mst_observe {
     uint64_t describing, described; /* number of the newest description begun, and of the newest done */
     char link[16];                  /* interface with a measured speed; "": none */
     double link_bits;
-    double path_bits[MST_OBSERVED_PATHS]; /* to workers; 0: unknown */
-    unsigned gaps;                        /* bit set of kinds with dropped bytes */
-    bool foreign_gaps;                    /* the same for other processes */
+    mst_observed_path paths[MST_OBSERVED_PATHS]; /* to workers, or to servers */
+    unsigned gaps;                               /* bit set of kinds with dropped bytes */
+    bool foreign_gaps;                           /* the same for other processes */
 
     /* Used by the observer thread only. */
     mst_bytes spare;

@@ -49,20 +49,25 @@ static json_t *sampler_links_json(mst_observe *self, const mst_usage *usage)
     return links;
 }
 
-/* Returns the speeds to workers, NULL if none is known. */
+/* Returns the paths to other hosts, NULL if none is known. */
 static json_t *sampler_paths_json(mst_observe *self)
 {
     json_t *paths = json_array();
-    double bits[MST_OBSERVED_PATHS];
+    mst_observed_path known[MST_OBSERVED_PATHS];
     char to[32];
     pthread_mutex_lock(&self->mutex);
-    memcpy(bits, self->path_bits, sizeof bits);
+    memcpy(known, self->paths, sizeof known);
     pthread_mutex_unlock(&self->mutex);
     for (unsigned i = 0; i < MST_OBSERVED_PATHS; i++) {
-        snprintf(to, sizeof to, "worker-%u", i);
-        if (bits[i] > 0)
-            json_array_append_new(paths,
-                                  json_pack("{s:s, s:I}", "to", to, "bits_per_s", (json_int_t)bits[i]));
+        if (!(known[i].bits_per_s > 0) && !(known[i].trip_s > 0))
+            continue;
+        snprintf(to, sizeof to, "%s-%u", strcmp(self->role, "server") == 0 ? "worker" : "server", i);
+        json_t *path = json_pack("{s:s}", "to", to);
+        if (known[i].bits_per_s > 0)
+            json_object_set_new(path, "bits_per_s", json_integer((json_int_t)known[i].bits_per_s));
+        if (known[i].trip_s > 0)
+            json_object_set_new(path, "round_trip_s", json_real(known[i].trip_s));
+        json_array_append_new(paths, path);
     }
     if (json_array_size(paths) > 0)
         return paths;

@@ -56,6 +56,7 @@ static const char *const type_names[] = {
     [MST_PS_STATE - MST_NET_TYPES] = "STATE",
     [MST_PS_ROSTER - MST_NET_TYPES] = "ROSTER",
     [MST_PS_HOLD - MST_NET_TYPES] = "HOLD",
+    [MST_PS_PROBE - MST_NET_TYPES] = "PROBE",
 };
 
 const char *mst_ps_type_name(uint16_t type)

@@ -87,6 +87,8 @@ typedef enum mst_ps_type {
     /* ---- training waits for an evaluation ---- */
     MST_PS_HOLD, /* coordinator to workers: flags MST_HOLD_BEGIN: pushes are not answered until the HOLD
                     without it. To servers, without flags: pushes count again */
+    /* ---- the paths between hosts ---- */
+    MST_PS_PROBE, /* worker to server and back, before the worker joins: flags MST_PROBE_* (worker_probe.h) */
 } mst_ps_type;
 const char *mst_ps_type_name(uint16_t type);
 
@@ -136,6 +138,13 @@ const char *mst_ps_type_name(uint16_t type);
 #define MST_FLOATS_ZERO 1u /* no body: m.request floats are zero */
 /* Flags of SAVED. */
 #define MST_SAVED_FAILED 1u /* the server could not copy its floats: the checkpoint is to be discarded */
+/* Flags of PROBE. */
+#define MST_PROBE_ASK  1u      /* worker: may this path be measured now? */
+#define MST_PROBE_GO   2u      /* server: yes */
+#define MST_PROBE_BUSY 3u      /* server: another path is being measured; ask again */
+#define MST_PROBE_DATA 4u      /* worker: a body, which the server returns */
+#define MST_PROBE_DONE 5u      /* worker: another path may be measured */
+#define MST_PROBE_MAX  4194304 /* bytes of a body */
 /* Flags of REPORT. */
 #define MST_REPORT_LAST   1u
 #define MST_REPORT_LEAVES 2u /* elastic: it leaves the job, which continues; an END follows */

@@ -139,6 +139,8 @@ static uint64_t server_most_bytes(const mst_server *s, bool worker, uint16_t typ
     case MST_PS_STEP:
     case MST_PS_EVAL_LIST:
         return worker && s->store != NULL ? s->max_step_body : 0;
+    case MST_PS_PROBE:
+        return worker ? MST_PROBE_MAX : 0;
     case MST_PS_STATE:
         return worker ? 0 : MST_PS_JSON_MAX;
     case MST_PS_PIECE:
@@ -210,6 +212,11 @@ static mst_status server_take_message(mst_server *s, uint32_t peer, const mst_me
     if (st != MST_OK) {
         mst_body_release(&s->bodies, body);
         if (!s->over)
+            mst_server_refuse_worker(s, worker, mst_error_text());
+        return MST_OK;
+    }
+    if (m->type == MST_PS_PROBE && worker != UINT32_MAX) {
+        if (mst_records_probe(s, peer, m, body) != MST_OK && !s->over)
             mst_server_refuse_worker(s, worker, mst_error_text());
         return MST_OK;
     }

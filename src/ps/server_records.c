@@ -11,6 +11,7 @@
 #define RECORDS_NS (1 * MST_S)
 #define BYTES_NS   (50 * MST_MS) /* the longest delay of the bytes in spans */
 #define LAST_NS    (2 * MST_S)
+#define PROBE_NS   (1 * MST_S) /* of silence, after which another path may be measured */
 
 mst_status mst_records_take(mst_server *s, uint32_t peer, const mst_message *m, const void *body)
 {
@@ -40,6 +41,35 @@ mst_status mst_records_clock(mst_server *s, uint32_t peer, const mst_message *m,
     if (s->co != NULL || peer != s->servers[0])
         return mst_fail(MST_EPEER, "CLOCK, which only the coordinator answers");
     return mst_ps_clock_take(&s->records.clock, s->net, peer, m, body, s->options.observe);
+}
+
+mst_status mst_records_probe(mst_server *s, uint32_t peer, const mst_message *m, mst_body *body)
+{
+    mst_server_records *r = &s->records;
+    uint64_t now = mst_now_ns();
+    mst_net_stats stats;
+    mst_message answer = {.type = MST_PS_PROBE};
+    bool taken = r->probed_ns != 0 && r->prober != peer && now - r->probed_ns < PROBE_NS;
+    if ((m->size > 0) != (m->flags == MST_PROBE_DATA)) {
+        mst_body_release(&s->bodies, body);
+        return mst_fail(MST_EPEER, "an invalid PROBE");
+    }
+    if (m->flags == MST_PROBE_DONE) {
+        r->probed_ns = taken ? r->probed_ns : 0;
+        return MST_OK;
+    }
+    answer.flags = m->flags == MST_PROBE_DATA ? MST_PROBE_DATA : taken ? MST_PROBE_BUSY : MST_PROBE_GO;
+    if (answer.flags == MST_PROBE_GO)
+        r->prober = peer;
+    if (r->prober == peer)
+        r->probed_ns = now;
+    mst_net_stats_get(s->net, peer, &stats);
+    if (stats.queued > 0) { /* it does not read the answers */
+        mst_body_release(&s->bodies, body);
+        return MST_OK;
+    }
+    return mst_unless_gone(body != NULL ? mst_body_lend(&s->bodies, peer, &answer, body, (size_t)m->size)
+                                        : mst_ps_send(s->net, peer, &answer));
 }
 
 void mst_records_trace_queue(mst_server *s)
@@ -73,7 +103,7 @@ void mst_records_tick(mst_server *s)
         if (s->workers[w].peer == MST_PEER_NONE)
             continue;
         mst_net_stats_get(s->net, s->workers[w].peer, &stats);
-        mst_observe_path(s->options.observe, w, strcmp(stats.link, "lo") != 0 ? 8.0 * (double)stats.rate : 0);
+        mst_observe_path(s->options.observe, w, 8.0 * (double)stats.rate, stats.trip_s);
     }
     if (s->co != NULL || !s->setup.up || !s->setup.ready)
         return;

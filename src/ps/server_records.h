@@ -1,9 +1,10 @@
 /* Records of the processes of a job (observe/record.h) on their way to the coordinator, which passes them to
- * the program; and a server's own observer. */
+ * the program; a server's own observer, and the capacity of its paths to workers. */
 #ifndef MST_PS_SERVER_RECORDS_H
 #define MST_PS_SERVER_RECORDS_H
 
 #include "observe/spans.h"
+#include "ps/body_pool.h"
 #include "ps/server_peers.h"
 
 typedef struct mst_server_records {
@@ -12,6 +13,8 @@ typedef struct mst_server_records {
     uint64_t counted_ns;   /* when the spans last counted bytes, */
     uint64_t in, out;      /* and how many */
     uint64_t traced_queue; /* bytes queued as last traced, + 1; 0: never */
+    uint32_t prober;       /* the peer whose path is being measured, */
+    uint64_t probed_ns;    /* and when it last sent something; 0: none */
 } mst_server_records;
 
 mst_phase mst_server_phase_of(uint16_t type); /* the phase of handling a message of that type */
@@ -20,6 +23,8 @@ mst_phase mst_server_phase_of(uint16_t type); /* the phase of handling a message
 mst_status mst_records_take(mst_server *s, uint32_t peer, const mst_message *m, const void *body);
 /* A CLOCK, question or answer. */
 mst_status mst_records_clock(mst_server *s, uint32_t peer, const mst_message *m, const void *body);
+/* A PROBE of a worker; releases its body. */
+mst_status mst_records_probe(mst_server *s, uint32_t peer, const mst_message *m, mst_body *body);
 /* With --trace: writes the counter of bytes queued, if it has changed. */
 void mst_records_trace_queue(mst_server *s);
 /* Sends this server's records, now and then. */

@@ -229,6 +229,8 @@ static mst_status worker_train(mst_worker *self)
     char from[128];
     TRY(mst_worker_gradient_init(&self->gradient, self->rows.max_rows));
     TRY(mst_worker_pipeline_init(&self->pipeline, self->rows.max_rows));
+    if (job->observe != NULL && json_object_get(job->join, "continues") == NULL)
+        TRY(mst_worker_probe_run(&self->probe, &self->link, self->rows.index));
     TRY(worker_join(self));
     if (job->observe != NULL)
         TRY(mst_ps_clock_ask(&self->report.clock, self->link.net, self->link.peers[0]));

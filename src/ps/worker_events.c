@@ -113,6 +113,8 @@ static mst_status worker_on_body(void *arg, uint32_t peer, const mst_message *m,
         return mst_client_body(self->client, peer, m, out);
     if (m->type == MST_PS_EVAL_VALUES)
         return mst_worker_eval_body(&self->eval, s, m, out);
+    if (m->type == MST_PS_PROBE)
+        return mst_worker_probe_body(&self->probe, m, out);
     uint64_t most = worker_most_bytes(m->type);
     if (most == 0)
         return mst_fail(MST_EINPUT, "a worker expects no %s with %" PRIu64 " bytes",
@@ -178,6 +180,10 @@ static mst_status worker_on_message(void *arg, uint32_t peer, const mst_message 
         return worker_take_weights(self, peer, m, body);
     if (m->type == MST_PS_EVAL_VALUES)
         return mst_worker_eval_values(&self->eval, s, m, &self->histograms.due);
+    if (m->type == MST_PS_PROBE) {
+        mst_worker_probe_take(&self->probe, m);
+        return MST_OK;
+    }
     if (s != 0)
         return mst_fail(MST_EINPUT, "a worker expects no %s from server %" PRIu32, mst_ps_type_name(m->type),
                         s);

@@ -7,6 +7,7 @@
  *   worker_gradient    batches and pulled weights to gradients
  *   worker_overlap     communication while a large model computes
  *   worker_eval        evaluation by the chief
+ *   worker_probe       capacity of the paths to the servers
  *   worker_report      counts, reports, records of the observer
  *   worker_histograms  histograms of gradients */
 #ifndef MST_PS_WORKER_IMPL_H
@@ -15,6 +16,7 @@
 #include "ps/worker_eval.h"
 #include "ps/worker_overlap.h"
 #include "ps/worker_pipeline.h"
+#include "ps/worker_probe.h"
 
 struct mst_worker {
     mst_worker_options options;
@@ -31,6 +33,7 @@ struct mst_worker {
     mst_worker_gradient gradient;
     mst_worker_overlap overlap;
     mst_worker_eval eval;
+    mst_worker_probe probe;
     mst_worker_report report;
     mst_worker_histograms histograms;
 };

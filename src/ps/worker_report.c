@@ -45,6 +45,10 @@ mst_status mst_worker_report_send(mst_worker_report *self, uint32_t flags)
     c->bytes_in = stats.bytes_in - self->start.bytes_in - c->eval_bytes_in;
     self->reported_ns = mst_now_ns();
     mst_observe_link(observe, stats.link, 8.0 * (double)stats.rate);
+    for (uint32_t s = 0; s < link->n_servers; s++) {
+        mst_net_stats_get(link->net, link->peers[s], &stats);
+        mst_observe_path(observe, s, 8.0 * (double)stats.rate, stats.trip_s);
+    }
     if (flags & MST_REPORT_LAST)
         mst_observe_end(observe);
     TRY(mst_ps_send_log(link->net, link->peers[0], observe));

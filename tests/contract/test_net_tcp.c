@@ -436,7 +436,7 @@ static void test_other_versions(void **state)
     fd = raw_connect(bound);
     raw_init(&h, &raw_self, "0.0.9", 200, true);
     raw_shake(fd, &h, &server);
-    assert_non_null(strstr(h.text, "that server uses wire version 3 (muster "));
+    assert_non_null(strstr(h.text, "that server uses wire version 4 (muster "));
     assert_non_null(strstr(h.text, "this process uses 200 (muster 0.0.9)"));
     close(fd);
     assert_int_equal(server.n_up, 0);

@@ -124,9 +124,9 @@ static void test_differences(void **state)
     talk(&d, &l, 1000, -1);
     expect(&d, &l,
            "refused by server 0 (127.0.0.1:5000): that server uses wire version 7 (muster 3.0), this "
-           "process uses 3 "
+           "process uses 4 "
            "(muster 0.1.0)",
-           "refused 10.0.0.3:51234: that process uses wire version 3 (muster 0.1.0), this server uses 7 "
+           "refused 10.0.0.3:51234: that process uses wire version 4 (muster 0.1.0), this server uses 7 "
            "(muster 3.0)");
 
     d = l = (side){0};

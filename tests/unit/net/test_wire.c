@@ -16,7 +16,7 @@ static void test_layout(void **state)
     (void)state;
     mst_message m = {
         .type = 0x1234, .flags = 1, .request = 2, .count = 3, .step = 0x0102030405060708, .size = 9};
-    static const uint8_t expected[MST_WIRE_HEADER] = {'M', 'S', 'T', 'R', 3, 0, 0x34, 0x12, 1, 0, 0,
+    static const uint8_t expected[MST_WIRE_HEADER] = {'M', 'S', 'T', 'R', 4, 0, 0x34, 0x12, 1, 0, 0,
                                                       0,   2,   0,   0,   0, 3, 0,    0,    0, 8, 7,
                                                       6,   5,   4,   3,   2, 1, 9,    0,    0, 0};
     uint8_t bytes[MST_WIRE_HEADER];
@@ -50,7 +50,7 @@ static void test_refusals(void **state)
         const char *says;
     } changes[] = {
         {0, 'X', "instead of \"MSTR\""},
-        {4, 4, "wire version 4; this process has version 3"},
+        {4, 5, "wire version 5; this process has version 4"},
         {6, 15, "unknown type 15"},
         {6, 0, "unknown type 0"},
         {28, 0xe9, "a body of 1001 bytes, at most 1000"},

@@ -394,10 +394,10 @@ static void test_links_and_cuts(void **state)
     mst_observe *self = mst_observe_new(&o);
     assert_non_null(self);
     mst_observe_file_in(self, folder);
-    mst_observe_link(self, "lo", 1e9);
     mst_observe_link(self, "", 1e9);
-    mst_observe_path(self, 2, 5e7);
-    mst_observe_path(self, 1 << 20, 5e7);
+    mst_observe_path(self, 2, 5e7, 0.25);
+    mst_observe_path(self, 3, 0, 0);
+    mst_observe_path(self, 1 << 20, 5e7, 0.25);
     mst_observe_end_interval(self);
     for (unsigned i = 0; i < 1000 && access_of("processes/server-0/spans.csv") < 2; i++)
         usleep(10000);
@@ -406,6 +406,8 @@ static void test_links_and_cuts(void **state)
     char *text = text_of("processes/server-0/process.json");
     assert_non_null(strstr(text, "\"to\": \"worker-2\""));
     assert_non_null(strstr(text, "50000000"));
+    assert_non_null(strstr(text, "\"round_trip_s\": 0.25"));
+    assert_null(strstr(text, "worker-3"));
     assert_non_null(strstr(text, "\"clock_offset_s\": 0.0,"));
     assert_null(strstr(text, "\"bits_per_s\": 1000000000,"));
     mst_free(text);

@@ -13,12 +13,12 @@
 static void test_type_names(void **state)
 {
     (void)state;
-    for (uint16_t t = MST_PS_JOB; t <= MST_PS_HOLD; t++)
+    for (uint16_t t = MST_PS_JOB; t <= MST_PS_PROBE; t++)
         assert_string_not_equal(mst_ps_type_name(t), "unknown");
     assert_string_equal(mst_ps_type_name(MST_PS_STEP), "STEP");
     assert_string_equal(mst_ps_type_name(MST_PS_EVAL_LIST), "EVAL_LIST");
     assert_string_equal(mst_ps_type_name(3), "unknown");
-    assert_string_equal(mst_ps_type_name(MST_PS_HOLD + 1), "unknown");
+    assert_string_equal(mst_ps_type_name(MST_PS_PROBE + 1), "unknown");
 }
 
 /* ---- work ---- */
