@@ -22,6 +22,7 @@
 #include "launch/launch_remote.h"
 #include "launch/restarts.h"
 #include "mpi/mpi.h"
+#include "net/cluster.h"
 #include "options/option_tables.h"
 #include "run/run_dir.h"
 
@@ -31,8 +32,6 @@ typedef struct launch_options {
     bool copy, mpi, detach;
     int deploy, mpi_plugin;
 } launch_options;
-
-enum { DEPLOY_NONE, DEPLOY_SINGLE, DEPLOY_CLUSTER, DEPLOY_CLUSTER2 };
 
 #define FIELD(name) .offset = offsetof(launch_options, name)
 #define WITH_MPI    .option = "mpi", .values = "true"
@@ -58,18 +57,19 @@ static const mst_option launch_table[] = {
      .type = MST_OPTION_CHOICE,
      FIELD(deploy),
      .fallback = "none",
-     .choices = "none|single|cluster|cluster2",
+     .choices = "none|" MST_DEPLOY_PRESETS,
      .help =
-         "Preset for --servers and --workers. single: 1 server and 1 worker; cluster: 1 server and 2 workers "
-         "on 2 hosts; cluster2: 1 server and 3 workers on 3 hosts. The server runs on the host of worker 0.",
+         "Preset for --servers and --workers. single: one process without a server; cluster: 1 server and "
+         "2 workers on 2 hosts; cluster2: 1 server and 3 workers on 3 hosts. The server runs beside worker "
+         "0, or on a host with slots=0.",
      .needs = {{WITHOUT_MPI}}},
     {.name = "hosts",
      .type = MST_OPTION_TEXT,
      FIELD(hosts),
      .metavar = "FILE",
      .help = "Hosts to start processes on, one per line: HOST [slots=N] [address=A]. Servers, then workers, "
-             "are assigned to the hosts in turn, starting with the first. Without it, all processes run on "
-             "this host."},
+             "are assigned to the hosts in turn, starting with the first; if hosts have slots=0, servers "
+             "run on these only. Without it, all processes run on this host."},
     {.name = "copy",
      .type = MST_OPTION_FLAG,
      FIELD(copy),
@@ -181,6 +181,7 @@ typedef struct launch {
     bool dry_run;               /* the words include --dry-run */
     bool elastic;               /* the words include --elastic */
     bool strategy;              /* the words have a strategy, or an option that provides one */
+    bool alone;                 /* --deploy single */
     const char *run;            /* --run; NULL: none */
     mst_string command;         /* the command line up to --, quoted for a shell */
     mst_job_entry *entry;       /* NULL: none */
@@ -243,10 +244,6 @@ static mst_status launch_check_mpi_options(const launch *l, const mst_option_gro
 
 static mst_status launch_check_options(launch *l, const mst_option_group *groups, uint32_t *max_hosts)
 {
-    static const struct {
-        int64_t servers, workers;
-        uint32_t hosts;
-    } deploys[] = {{0, 0, 0}, {1, 1, 1}, {1, 2, 2}, {1, 3, 3}};
     const char *command = l->words->n > 0 ? l->words->items[0] : NULL;
     if (command == NULL)
         return mst_fail(
@@ -263,14 +260,18 @@ static mst_status launch_check_options(launch *l, const mst_option_group *groups
     if (l->options->copy && l->options->hosts == NULL)
         return mst_fail(MST_EUSAGE, "--copy needs --hosts FILE");
     *max_hosts = 0;
-    if (l->options->deploy == DEPLOY_NONE)
+    if (l->options->deploy == 0)
         return MST_OK;
     if (mst_options_is_set(groups, 1, "servers") || mst_options_is_set(groups, 1, "workers"))
         return mst_fail(MST_EUSAGE,
                         "--deploy sets the number of servers and workers; remove --servers and --workers");
-    l->options->servers = deploys[l->options->deploy].servers;
-    l->options->workers = deploys[l->options->deploy].workers;
-    *max_hosts = l->options->hosts != NULL ? deploys[l->options->deploy].hosts : 0;
+    const mst_deploy_preset *preset = &mst_deploy_presets[l->options->deploy - 1];
+    l->alone = preset->n_servers == 0;
+    l->options->servers = preset->n_servers;
+    l->options->workers = preset->n_workers;
+    *max_hosts = l->options->hosts != NULL ? preset->n_workers : 0;
+    if (l->alone)
+        l->options->max_restarts = 0; /* `train` does not continue a run without --resume */
     return MST_OK;
 }
 
@@ -315,7 +316,7 @@ static mst_status launch_check_option(const launch *l, const mst_option *row, co
                         "--%s after --: launch sets it for each process; to start one process by hand, run "
                         "'muster train --%s' without launch",
                         name, name);
-    if (strcmp(name, "strategy") == 0 && strcmp(value, "local") == 0)
+    if (strcmp(name, "strategy") == 0 && strcmp(value, "local") == 0 && !l->alone)
         return mst_fail(MST_EUSAGE,
                         "--strategy local after --: launch starts servers and workers for --strategy ps%s; "
                         "for one process, run 'muster train' without launch",
@@ -325,7 +326,7 @@ static mst_status launch_check_option(const launch *l, const mst_option *row, co
                         "--strategy allreduce after --: MPI starts its processes; give --mpi before --");
     if ((strcmp(name, "valid") == 0 || strcmp(name, "test") == 0) && strcmp(value, "-") == 0)
         return launch_no_input();
-    if (l->options->mpi)
+    if (l->options->mpi || l->alone)
         return MST_OK;
     if (strcmp(name, "workers") == 0)
         return launch_check_count(name, value, l->options->workers);
@@ -372,19 +373,55 @@ static mst_status launch_check_words(launch *l)
     return MST_OK;
 }
 
-/* Becomes one process that prints the options and the cost of the job, since all processes have the same. */
-static mst_status launch_dry_run(const launch *l)
+/* The caller calls mst_plan_fini. */
+static mst_status launch_make_plan(const launch *l, uint32_t max_hosts, mst_plan *plan)
+{
+    mst_plan_request request = {.hosts_file = l->options->hosts,
+                                .job = l->job,
+                                .n_servers = (uint32_t)l->options->servers,
+                                .n_workers = (uint32_t)l->options->workers,
+                                .max_hosts = max_hosts,
+                                .port = (uint16_t)l->options->port,
+                                .alone = l->alone};
+    return mst_plan_make(&request, plan);
+}
+
+/* Prints the processes of each host. */
+static mst_status launch_show_plan(const launch *l, uint32_t max_hosts)
+{
+    mst_plan plan = {0};
+    TRY(launch_make_plan(l, max_hosts, &plan));
+    size_t n = plan.n_hosts > 0 ? plan.n_hosts : 1;
+    bool failed = false;
+    for (size_t h = 0; h < n; h++) {
+        mst_string line = {0};
+        mst_plan_describe(&plan, h, &line);
+        failed = failed || line.failed;
+        if (!line.failed)
+            mst_cli_note("launch: %s", line.text);
+        mst_string_fini(&line);
+    }
+    mst_plan_fini(&plan);
+    return failed ? mst_fail_memory() : MST_OK;
+}
+
+/* Prints the placement, and becomes one process that prints the options and the cost of the job, since all
+ * processes have the same. */
+static mst_status launch_dry_run(const launch *l, uint32_t max_hosts)
 {
     mst_status st;
     mst_text_list words = {0};
-    char servers[24], workers[24];
+    char servers[32], workers[32];
+    bool in_cluster = !l->options->mpi && !l->alone;
+    if (!l->options->mpi)
+        TRY(launch_show_plan(l, max_hosts));
     snprintf(servers, sizeof servers, "--servers=%lld", (long long)l->options->servers);
     snprintf(workers, sizeof workers, "--workers=%lld", (long long)l->options->workers);
     TRY_OUT(st, mst_text_list_add(&words, l->program));
     TRY_OUT(st, mst_text_list_add(&words, l->words->items[0]));
-    if (!l->strategy && !l->options->mpi)
+    if (!l->strategy && in_cluster)
         TRY_OUT(st, mst_text_list_add(&words, "--strategy=ps"));
-    if (!l->options->mpi) {
+    if (in_cluster) {
         TRY_OUT(st, mst_text_list_add(&words, servers));
         TRY_OUT(st, mst_text_list_add(&words, workers));
     }
@@ -433,13 +470,7 @@ static mst_status launch_run_job(launch *l, uint32_t max_hosts, const mst_launch
     mst_status st;
     mst_plan plan = {0};
     char *cluster_text = NULL;
-    mst_plan_request request = {.hosts_file = l->options->hosts,
-                                .job = l->job,
-                                .n_servers = (uint32_t)l->options->servers,
-                                .n_workers = (uint32_t)l->options->workers,
-                                .max_hosts = max_hosts,
-                                .port = (uint16_t)l->options->port};
-    TRY_OUT(st, mst_plan_make(&request, &plan));
+    TRY_OUT(st, launch_make_plan(l, max_hosts, &plan));
     cluster_text = mst_cluster_text(&plan.cluster);
     if (cluster_text == NULL)
         TRY_OUT(st, mst_fail_memory());
@@ -555,7 +586,7 @@ static mst_status launch_run(mst_call *call)
     TRY_OUT(st, launch_check_words(&l));
     TRY_OUT(st, launch_make_names(&l));
     if (l.dry_run) {
-        st = launch_dry_run(&l);
+        st = launch_dry_run(&l, max_hosts);
         goto out;
     }
     TRY_OUT(st, launch_make_command(&l, call->argc, call->argv));

@@ -365,7 +365,8 @@ static mst_status job_start_member(mst_launch *l, mst_actor *a)
     bool remote = a->host != NULL;
     snprintf(index, sizeof index, "%u", a->member->index);
     snprintf(grace, sizeof grace, "%d", (int)l->job->grace_s);
-    const mst_variable variables[] = {{"MUSTER_CLUSTER", l->job->cluster_text},
+    bool alone = l->job->plan->alone;
+    const mst_variable variables[] = {{"MUSTER_CLUSTER", alone ? NULL : l->job->cluster_text},
                                       {"MUSTER_SECRET", NULL},
                                       {MST_PARENT_SECRET_ENV, "stdin"},
                                       {"MUSTER_JOB", l->job->name},
@@ -375,10 +376,13 @@ static mst_status job_start_member(mst_launch *l, mst_actor *a)
                                       {NULL, NULL}};
     if (remote && l->job->copy_folder != NULL)
         snprintf(copied, sizeof copied, "%s/muster", job_copy_folder(l, a, folder, sizeof folder));
-    TRY_OUT(st, mst_text_list_add_all(
-                    &words,
-                    (const char *const[]){*copied != '\0' ? copied : l->job->program, l->job->words->items[0],
-                                          "--role", mst_role_name(a->member->role), "--index", index, NULL}));
+    TRY_OUT(st,
+            mst_text_list_add_all(&words, (const char *const[]){*copied != '\0' ? copied : l->job->program,
+                                                                l->job->words->items[0], NULL}));
+    if (!alone)
+        TRY_OUT(st,
+                mst_text_list_add_all(&words, (const char *const[]){"--role", mst_role_name(a->member->role),
+                                                                    "--index", index, NULL}));
     for (size_t i = 1; i < l->job->words->n; i++)
         TRY_OUT(st, mst_text_list_add(&words, l->job->words->items[i]));
     TRY_OUT(st, mst_text_list_end(&words));
@@ -502,7 +506,7 @@ static uint32_t job_free_host(const mst_launch *l)
         for (uint32_t i = 0; i < l->n_members; i++)
             n += l->actors[i].member->role == MST_ROLE_WORKER && l->actors[i].host == &plan->hosts[h] &&
                  (l->actors[i].child->running || l->actors[i].child->waiting);
-        if (n < fewest && (plan->hosts[h].slots == 0 || n < plan->hosts[h].slots)) {
+        if (n < fewest && n < plan->hosts[h].slots) {
             best = h;
             fewest = n;
         }

@@ -16,8 +16,8 @@
 static mst_status plan_set_slots(mst_host *host, const char *text, const char *path, size_t line)
 {
     int64_t value;
-    if (!mst_parse_int(text, &value) || value < 1 || value > MST_CLUSTER_MAX)
-        return mst_fail(MST_EUSAGE, "%s:%zu: slots=%.64s: must be a number from 1 to %d", path, line, text,
+    if (!mst_parse_int(text, &value) || value < 0 || value > MST_CLUSTER_MAX)
+        return mst_fail(MST_EUSAGE, "%s:%zu: slots=%.64s: must be a number from 0 to %d", path, line, text,
                         MST_CLUSTER_MAX);
     host->slots = (uint32_t)value;
     return MST_OK;
@@ -39,7 +39,7 @@ static mst_status plan_set_address(mst_host *host, const char *text, const char 
 static mst_status plan_read_host(char *text, const char *path, size_t line, mst_host *host)
 {
     char *rest = NULL;
-    *host = (mst_host){0};
+    *host = (mst_host){.slots = MST_SLOTS_ANY};
     text[strcspn(text, "#")] = '\0';
     for (char *word = strtok_r(text, " \t\r", &rest); word != NULL; word = strtok_r(NULL, " \t\r", &rest)) {
         if (host->name[0] == '\0') {
@@ -106,7 +106,7 @@ static mst_status plan_next_host(const mst_plan_request *request, mst_plan *plan
         mst_host *host = &plan->hosts[*at];
         *out = (uint32_t)*at;
         *at = (*at + 1) % plan->n_hosts;
-        if (host->slots == 0 || host->n_workers < host->slots) {
+        if (host->n_workers < host->slots) {
             host->n_workers++;
             return MST_OK;
         }
@@ -115,26 +115,60 @@ static mst_status plan_next_host(const mst_plan_request *request, mst_plan *plan
                     request->n_workers);
 }
 
+/* The host for the next server: hosts with slots=0 in turn if there are any, else all of them. */
+static uint32_t plan_next_server(mst_plan *plan, size_t *at)
+{
+    bool own = false;
+    for (size_t i = 0; i < plan->n_hosts; i++)
+        own = own || plan->hosts[i].slots == 0;
+    while (own && plan->hosts[*at].slots != 0)
+        *at = (*at + 1) % plan->n_hosts;
+    uint32_t found = (uint32_t)*at;
+    plan->hosts[found].n_servers++;
+    *at = (*at + 1) % plan->n_hosts;
+    return found;
+}
+
+/* Removes the hosts that got no process. */
+static void plan_drop_unused(mst_plan *plan)
+{
+    uint32_t kept = 0;
+    for (uint32_t h = 0; h < plan->n_hosts; h++) {
+        if (plan->hosts[h].n_workers + plan->hosts[h].n_servers == 0)
+            continue;
+        for (uint32_t i = 0; i < plan->n_members; i++)
+            if (plan->members[i].host == h)
+                plan->members[i].host = kept;
+        plan->hosts[kept++] = plan->hosts[h];
+    }
+    plan->n_hosts = kept;
+}
+
 static mst_status plan_place(const mst_plan_request *request, mst_plan *plan)
 {
-    size_t at = 0;
+    size_t worker_at = 0, server_at = 0;
     plan->members = mst_calloc((size_t)request->n_servers + request->n_workers, sizeof *plan->members);
     if (plan->members == NULL)
         return mst_fail_memory();
     plan->n_servers = request->n_servers;
     plan->n_workers = request->n_workers;
+    plan->alone = request->alone;
     for (uint32_t i = 0; i < request->n_servers + request->n_workers; i++) {
         mst_launch_member *m = &plan->members[plan->n_members++];
         bool server = i < request->n_servers;
         m->role = server ? MST_ROLE_SERVER : MST_ROLE_WORKER;
         m->index = server ? i : i - request->n_servers;
         m->host = MST_HOST_LOCAL;
-        snprintf(m->name, sizeof m->name, "%s %u", server ? "server" : "worker", m->index);
+        if (request->alone)
+            snprintf(m->name, sizeof m->name, "process");
+        else
+            snprintf(m->name, sizeof m->name, "%s %u", server ? "server" : "worker", m->index);
         if (plan->n_hosts > 0 && server)
-            m->host = i % (uint32_t)plan->n_hosts;
+            m->host = plan_next_server(plan, &server_at);
         else if (plan->n_hosts > 0)
-            TRY(plan_next_host(request, plan, &at, &m->host));
+            TRY(plan_next_host(request, plan, &worker_at, &m->host));
     }
+    plan_drop_unused(plan);
     return MST_OK;
 }
 
@@ -171,6 +205,23 @@ out:
     return st;
 }
 
+/* Leaves the first max_hosts hosts that have slots, and the hosts for servers. */
+static mst_status plan_limit_hosts(const mst_plan_request *request, mst_plan *plan)
+{
+    size_t n = 0, kept = 0;
+    for (size_t h = 0; h < plan->n_hosts; h++)
+        if (plan->hosts[h].slots == 0 || n++ < request->max_hosts || request->max_hosts == 0)
+            plan->hosts[kept++] = plan->hosts[h];
+    plan->n_hosts = kept;
+    if (n == 0)
+        return mst_fail(MST_EUSAGE, "%s: all hosts have slots=0, so none is left for workers",
+                        request->hosts_file);
+    if (n < request->max_hosts)
+        return mst_fail(MST_EUSAGE, "%s: names %zu hosts for workers; --deploy needs %u", request->hosts_file,
+                        n, request->max_hosts);
+    return MST_OK;
+}
+
 mst_status mst_plan_make(const mst_plan_request *request, mst_plan *out)
 {
     mst_status st = MST_OK;
@@ -178,14 +229,7 @@ mst_status mst_plan_make(const mst_plan_request *request, mst_plan *out)
     uint32_t listening = request->n_servers > 0 ? request->n_servers : request->n_workers;
     if (request->hosts_file != NULL) {
         TRY_OUT(st, plan_read_hosts(request->hosts_file, &plan));
-        if (plan.n_hosts < request->max_hosts)
-            TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: names %zu hosts; --deploy needs %u", request->hosts_file,
-                                 plan.n_hosts, request->max_hosts));
-        /* In turn from the first one on: the others get nothing. */
-        uint32_t most = request->max_hosts > 0           ? request->max_hosts
-                        : listening > request->n_workers ? listening
-                                                         : request->n_workers;
-        plan.n_hosts = plan.n_hosts < most ? plan.n_hosts : most;
+        TRY_OUT(st, plan_limit_hosts(request, &plan));
         if (request->port + listening - 1 > 65535)
             TRY_OUT(st, mst_fail(MST_EUSAGE, "--port %u: the last of %u ports would be above 65535",
                                  request->port, listening));
@@ -205,7 +249,7 @@ mst_status mst_plan_slots(const char *hosts_file, uint32_t *out)
     uint64_t n = 0;
     mst_status st = plan_read_hosts(hosts_file, &plan);
     for (size_t i = 0; i < plan.n_hosts; i++)
-        n += plan.hosts[i].slots > 0 ? plan.hosts[i].slots : 1;
+        n += plan.hosts[i].slots != MST_SLOTS_ANY ? plan.hosts[i].slots : 1;
     mst_plan_fini(&plan);
     TRY(st);
     if (n > MST_CLUSTER_MAX)
@@ -222,8 +266,24 @@ void mst_plan_fini(mst_plan *plan)
     *plan = (mst_plan){0};
 }
 
+void mst_plan_describe(const mst_plan *plan, size_t h, mst_string *out)
+{
+    const char *separator = ": ";
+    mst_string_add(out, plan->n_hosts > 0 ? plan->hosts[h].name : "this host");
+    for (uint32_t i = 0; i < plan->n_members; i++) {
+        if (plan->n_hosts > 0 && plan->members[i].host != h)
+            continue;
+        mst_string_format(out, "%s%s", separator, plan->members[i].name);
+        separator = ", ";
+    }
+}
+
 const char *mst_plan_count(const mst_plan *plan, uint32_t n_added, char *out, size_t size)
 {
+    if (plan->alone) {
+        snprintf(out, size, "1 process");
+        return out;
+    }
     char servers[32] = "";
     if (plan->n_servers > 0)
         snprintf(servers, sizeof servers, "%u server%s and ", plan->n_servers,

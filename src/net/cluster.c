@@ -14,6 +14,9 @@
 #include "base/alloc.h"
 #include "net/cluster_impl.h"
 
+const mst_deploy_preset mst_deploy_presets[] = {
+    {"single", 0, 1}, {"cluster", 1, 2}, {"cluster2", 1, 3}, {NULL, 0, 0}};
+
 #define UNIX_MAX 107 /* of sockaddr_un.sun_path, its NUL or the abstract name's leading one taken off */
 #define HOST_MAX 253
 

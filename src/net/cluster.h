@@ -21,8 +21,17 @@
 
 /* Of an option that takes a port: the usual one of the first server, as text, and the range. */
 #define MST_CLUSTER_PORT "52370"
-#define MST_PORT_MIN     1
-#define MST_PORT_MAX     65535
+
+/* Clusters with a name (docs/LAUNCH.md). n_servers 0: one process without a cluster. Workers run on as many
+ * hosts. */
+typedef struct mst_deploy_preset {
+    const char *name;
+    uint32_t n_servers, n_workers;
+} mst_deploy_preset;
+#define MST_DEPLOY_PRESETS "single|cluster|cluster2" /* the names, in the order of the table */
+extern const mst_deploy_preset mst_deploy_presets[]; /* ends with name NULL */
+#define MST_PORT_MIN 1
+#define MST_PORT_MAX 65535
 
 /* Characters of a job's secret, and different ones among them (docs/SECURITY.md has the arithmetic). */
 #define MST_SECRET_MIN      24

@@ -66,7 +66,7 @@ mst_status mst_sweep_spec_parse(const char *path, const char *text, size_t size,
 
 /* Options of a cell in addition to those of a training: how its processes are started. */
 typedef struct mst_deploy_options {
-    int deploy; /* embedded, launch, mpi */
+    int deploy; /* embedded, launch, mpi, a preset of `launch --deploy` */
     char *hosts, *ssh, *mpi_args;
     bool copy;
     int64_t port;

@@ -2,11 +2,11 @@
  * contract in sweep.h.
  *
  * Rules, in this order (docs/SWEEP.md describes them for users):
- * 1. Missing options follow from others: strategy ps if deploy is launch, or if workers or servers are given;
- *    allreduce if deploy is mpi without servers; else local. deploy mpi if strategy is allreduce, else
- *    embedded.
- * 2. local needs embedded, allreduce needs MPI ranks and mode sync, ps runs with every deploy; other cells
- *    are skipped.
+ * 1. Missing options follow from others: strategy ps if deploy is launch, cluster or cluster2, or if workers
+ * or servers are given; allreduce if deploy is mpi without servers; else local. deploy mpi if strategy is
+ *    allreduce, else embedded. servers and workers by the presets cluster and cluster2.
+ * 2. local needs embedded or single, which has no workers; allreduce needs MPI ranks and mode sync; ps runs
+ * with every other deploy; the presets have a number of servers and workers. Other cells are skipped.
  * 3. Options without effect in a cell, by the needs in their rows, are left out of it.
  * 4. Of cells that are then equal, the first one runs.
  * 5. Runs with another seed than the first hold out the same rows: valid-seed is the seed of the first.
@@ -21,6 +21,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "net/cluster.h"
 #include "options/option_tables.h"
 #include "sweep/sweep.h"
 #include "sweep/sweep_metric.h"
@@ -54,10 +55,33 @@ static const mst_option *cells_option_row(const char *name)
     return row != NULL ? row : mst_train_option(name);
 }
 
+/* The preset that deploy names; NULL: none. */
+static const mst_deploy_preset *cells_preset(const json_t *set)
+{
+    for (const mst_deploy_preset *p = mst_deploy_presets; p->name != NULL; p++)
+        if (cells_is(set, "deploy", p->name))
+            return p;
+    return NULL;
+}
+
+/* The number of servers or workers of a preset, unless the cell has one: rule 2 compares it. */
+static mst_status cells_put_count(json_t *set, const char *name, uint32_t n)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%u", n);
+    return cells_get(set, name) == NULL ? cells_put(set, name, text) : MST_OK;
+}
+
 static mst_status cells_imply(json_t *set)
 {
+    const mst_deploy_preset *preset = cells_preset(set);
     bool servers = cells_get(set, "servers") != NULL, launch = cells_is(set, "deploy", "launch"),
          mpi = cells_is(set, "deploy", "mpi");
+    if (preset != NULL && preset->n_servers > 0) {
+        launch = true;
+        TRY(cells_put_count(set, "servers", preset->n_servers));
+        TRY(cells_put_count(set, "workers", preset->n_workers));
+    }
     if (cells_get(set, "strategy") == NULL)
         TRY(cells_put(set, "strategy",
                       mpi && !servers                                                 ? "allreduce"
@@ -71,8 +95,16 @@ static mst_status cells_imply(json_t *set)
 /* Rule 2; NULL: the options fit together. */
 static const char *cells_misfit(const json_t *set)
 {
-    if (cells_is(set, "strategy", "local") && !cells_is(set, "deploy", "embedded"))
-        return "strategy local is one process, so it needs deploy embedded";
+    const mst_deploy_preset *preset = cells_preset(set);
+    bool single = preset != NULL && preset->n_servers == 0;
+    if (single && !cells_is(set, "strategy", "local"))
+        return "deploy single is one process without workers, so it needs strategy local";
+    if (cells_is(set, "strategy", "local") && !cells_is(set, "deploy", "embedded") && !single)
+        return "strategy local is one process, so it needs deploy embedded or single";
+    if (preset != NULL && !single &&
+        (atoll(cells_get(set, "servers")) != preset->n_servers ||
+         atoll(cells_get(set, "workers")) != preset->n_workers))
+        return "deploy cluster and cluster2 have a number of servers and workers of their own";
     if (cells_is(set, "strategy", "allreduce") && !cells_is(set, "deploy", "mpi"))
         return "strategy allreduce trains in MPI ranks, so it needs deploy mpi";
     if (cells_is(set, "strategy", "allreduce") && cells_get(set, "mode") != NULL &&
@@ -250,6 +282,8 @@ static mst_status cells_add_launch(mst_text_list *words, const json_t *set)
             ranks += atoll(servers != NULL ? servers : "1");
         TRY(mst_text_list_add(words, "--mpi"));
         TRY(mst_text_list_format(words, "--ranks=%lld", ranks));
+    } else if (cells_preset(set) != NULL) {
+        TRY(mst_text_list_format(words, "--deploy=%s", cells_get(set, "deploy")));
     } else {
         TRY(mst_text_list_format(words, "--servers=%s", servers != NULL ? servers : "1"));
         TRY(mst_text_list_format(words, "--workers=%s", workers != NULL ? workers : "1"));

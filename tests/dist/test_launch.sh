@@ -4,9 +4,11 @@
 job=t$$-$RANDOM
 unset MUSTER_CLUSTER MUSTER_SECRET MUSTER_JOB TF_CONFIG
 
-# A fake process: train --role R --index I runs the shell text in PLAY_R_I, or in PLAY.
+# A fake process: train --role R --index I runs the shell text in PLAY_R_I, or in PLAY. Without a cluster it has no role and
+# is called alone.
 cat >play <<'END'
 #!/bin/bash
+[ -n "${MUSTER_CLUSTER-}" ] || set -- train --role alone --index 0 "${@:2}"
 [ "$1 $2 $4" = "train --role --index" ] || { echo "muster: wrong words: $*" >&2; exit 2; }
 [ "${MUSTER_SECRET_FROM-}" != stdin ] || read -r MUSTER_SECRET
 me=$3_$5
@@ -67,8 +69,10 @@ refused 2 "launch: matmul runs on MPI ranks; give --mpi" launch -- matmul
 refused 2 "--copy needs --hosts FILE" launch --copy -- train
 refused 2 "remove --servers and --workers" launch --deploy single --workers 2 -- train
 refused 2 "--job a/b" launch --job a/b -- train
+echo "a slots=-1" >hosts
+refused 2 "hosts:1: slots=-1: must be" launch --hosts hosts -- train
 echo "a slots=0" >hosts
-refused 2 "hosts:1: slots=0: must be" launch --hosts hosts -- train
+refused 2 "hosts: all hosts have slots=0" launch --hosts hosts -- train
 printf '# all\na\n\na # again\n' >hosts
 refused 2 "hosts:4: the host a is named twice" launch --hosts hosts -- train
 echo "a slot=1" >hosts
@@ -81,7 +85,7 @@ refused 2 "ports are chosen by --port" launch --hosts hosts -- train
 refused 2 "names no hosts" launch --hosts hosts -- train
 printf 'a slots=1\nb slots=1\n' >hosts
 refused 2 "fewer slots than --workers 3 needs" launch --hosts hosts --workers 3 -- train
-refused 2 "names 2 hosts; --deploy needs 3" launch --hosts hosts --deploy cluster2 -- train
+refused 2 "names 2 hosts for workers; --deploy needs 3" launch --hosts hosts --deploy cluster2 -- train
 refused 2 "would be above 65535" launch --hosts hosts --port 65535 --servers 2 -- train
 
 # Options after -- cannot contradict launch.
@@ -155,10 +159,16 @@ PLAY='echo "$MUSTER_JOB $MUSTER_CLUSTER ${#MUSTER_SECRET} ${TF_CONFIG-none} $*"'
 has "worker 0 | $job {\"servers\":[\"unix:@muster-$job-server-0\",\"unix:@muster-$job-server-1\"],\"workers\":[\"localhost\"]} 64 none train --role worker --index 0 --data a b --x="
 PLAY='echo "$MUSTER_CLUSTER"' launch 0 --servers 0 --workers 2 --logs none -- train
 has "worker 0 | {\"servers\":[],\"workers\":[\"unix:@muster-$job-worker-0\",\"unix:@muster-$job-worker-1\"]}"
-for deploy in single:1 cluster:2 cluster2:3; do
+# presets: single is one process without a cluster, which is not started again.
+for deploy in cluster:2 cluster2:3; do
   PLAY='echo "$me"' launch 0 --deploy ${deploy%:*} --logs none -- train
   same "processes of $deploy" "$(wc -l <out)" $((${deploy#*:} + 1))
 done
+PLAY='echo "$me, ${MUSTER_CLUSTER-no cluster}, $*"' TF_CONFIG=x launch 0 --deploy single --logs none -- train --strategy local
+has "process | alone_0, no cluster, train --role alone --index 0 --strategy local"
+last "launch: done, 1 process, $(sed -n 's/.*1 process, //p' err)"
+max_restarts=3 PLAY='kill -KILL $$' launch 3 --deploy single --logs none -- train
+same "starts of a single process" "$(grep -c 'process failed (killed by SIGKILL)' err)" 1
 
 # ---- endings ----
 # The first failure, with its error and exit code; processes that it stopped do not count.
@@ -387,6 +397,28 @@ wait "$pid" 2>/dev/null || true
 nothing_left 8
 
 # ---- hosts ----
+# A host with slots=0 is for servers. The dry run shows the placement.
+printf 'alpha\nbeta slots=0\ngamma slots=2\ndelta slots=0\n' >hosts
+PLAY='echo "$PLAY_HOST"' launch 0 --servers 3 --workers 3 --hosts hosts --ssh "$ssh" --logs none -- train
+same "placement beside slots=0" "$(sort out | tr '\n' ';')" \
+  "server 0 | beta;server 1 | delta;server 2 | beta;worker 0 | alpha;worker 1 | gamma;worker 2 | alpha;"
+PLAY='echo "$PLAY_HOST"' launch 0 --deploy cluster --hosts hosts --ssh "$ssh" --logs none -- train
+same "placement of cluster beside slots=0" "$(sort out | tr '\n' ';')" "server 0 | beta;worker 0 | alpha;worker 1 | gamma;"
+PLAY='echo "$PLAY_HOST"' launch 0 --deploy single --hosts hosts --ssh "$ssh" --logs none -- train
+same "placement of single" "$(cat out)" "process | alpha"
+(
+  unset MUSTER_LAUNCH_BINARY
+  expect 0 data gen blobs --rows 20 --out few.cache
+  expect 0 launch --servers 2 --workers 3 --hosts hosts -- train few.cache --dry-run
+  same "placement of a dry run" "$(grep '^launch: ' err | tr '\n' ';')" \
+    "launch: alpha: worker 0, worker 2;launch: beta: server 0;launch: gamma: worker 1;launch: delta: server 1;"
+  expect 0 launch --workers 2 -- train few.cache --dry-run
+  same "placement here" "$(grep '^launch: ' err)" "launch: this host: server 0, worker 0, worker 1"
+  expect 0 launch --deploy single -- train few.cache --dry-run
+  same "placement of one process" "$(grep '^launch: ' err)" "launch: this host: process"
+  grep -q '^# strategy: "local"' out || fail "--deploy single is not local"
+)
+rm -f "$FAKE_LOG"
 printf '# hosts\nalpha slots=1\nuser@beta address=10.0.0.2\ngamma\n' >hosts
 export PLAY='echo "$PLAY_HOST $MUSTER_CLUSTER $PWD"'
 launch 0 --servers 2 --workers 4 --hosts hosts --port 7000 --ssh "$ssh" --logs none -- train --x "it's \"quoted\" \$HOME"
@@ -517,7 +549,7 @@ rm -rf run
 rm -f ssh.log
 export PLAY='echo "runs as $0"; [ -x "$0" ] || exit 1; while [ ! -e over ]; do sleep 0.05; done'
 rm -f over
-begin --copy --hosts hosts --deploy single --ssh "$ssh" -- train
+begin --copy --hosts hosts --ssh "$ssh" -- train
 wait_for out "server 0 | runs as /tmp/muster-$job-"
 folder=$(sed -n 's|^server 0 . runs as \(/tmp/.*\)/muster$|\1|p' out)
 cmp -s "$folder/muster" play || fail "the copy differs"
@@ -528,7 +560,7 @@ finish 0
 same "connections" "$(wc -l <ssh.log)" 3
 PLAY='' launch 0 --copy --hosts hosts --workers 3 --ssh "$ssh" --logs none -- train # hosts that share /tmp
 rm -f over
-begin --copy --hosts hosts --deploy single --ssh "$ssh" -- train
+begin --copy --hosts hosts --ssh "$ssh" -- train
 wait_for out "server 0 | runs as /tmp/muster-$job-"
 folder=$(sed -n 's|^server 0 . runs as \(/tmp/.*\)/muster$|\1|p' out)
 kill -9 "$pid"
@@ -540,6 +572,6 @@ launch 3 --copy --hosts nowhere --ssh "$ssh" --logs none -- train
 last "muster: launch: the program cannot be copied to nowhere: fake-ssh: nowhere: no route"
 # A copy of the real program runs.
 unset MUSTER_LAUNCH_BINARY
-launch 2 --copy --hosts hosts --deploy single --ssh "$ssh" --logs none -- train --no-such-option
+launch 2 --copy --hosts hosts --ssh "$ssh" --logs none -- train --no-such-option
 tail -n 1 err | grep -q 'failed first (exit 2): unknown option ' || fail "the copy does not run"
 [ -z "$(find /tmp -maxdepth 1 -name "muster-$job-*")" ] || fail "a copy is left"

@@ -255,6 +255,22 @@ static void rules(void **state)
     assert_string_equal(word(&s->cells[0], "--copy"), "--copy");
     assert_string_equal(word(&s->cells[0], "--strategy"), ""); /* launch says it */
     mst_sweep_destroy(s);
+    /* Presets of launch --deploy. */
+    expect_skip("files: a\ngrid: {deploy: [single, cluster], strategy: [ps]}\n", 1,
+                "deploy single is one process without workers");
+    expect_skip("files: a\ngrid: {deploy: [cluster, cluster2], workers: [3]}\n", 1,
+                "have a number of servers and workers of their own");
+    expect_skip("files: a\ngrid: {deploy: [single, cluster, cluster2], mode: [sync, async]}\n", 6, "");
+    expect_skip("files: a\ngrid: {deploy: [cluster, cluster2], quorum: [3]}\n", 1,
+                "--quorum 3: there are only 2 workers");
+    s = sweep_of("files: a\ntrain: {hosts: h.txt}\ngrid: {deploy: [single, cluster2]}\n", "f");
+    assert_string_equal(word(&s->cells[0], "--deploy"), "--deploy=single");
+    assert_string_equal(word(&s->cells[0], "--hosts"), "--hosts=h.txt");
+    assert_string_equal(word(&s->cells[0], "--workers"), "");
+    assert_string_equal(word(&s->cells[1], "--deploy"), "--deploy=cluster2");
+    assert_string_equal(word(&s->cells[1], "--workers"), ""); /* the preset sets it */
+    assert_int_equal(mst_sweep_cell_threads(&s->cells[1], 2), 4);
+    mst_sweep_destroy(s);
     size_t n;
     const char *why;
     s = sweep_of("files: a\ngrid: {strategy: [local, ps], servers: [1, 2, 3]}\n", "f");
