@@ -410,7 +410,7 @@ mst_status mst_coordinator_tick(mst_server *s)
     mst_coordinator *co = s->co;
     if (co->phase == MST_JOB_START) {
         mst_deadlines_await(s);
-        return MST_OK;
+        return s->over ? MST_OK : mst_members_maybe_start(s);
     }
     if (coordinator_stop_requested(s))
         TRY(mst_coordinator_stop(s));

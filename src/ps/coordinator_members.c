@@ -9,6 +9,8 @@
 #include "base/log.h"
 #include "ps/coordinator_impl.h"
 
+#define FELLOWS_NS MST_S /* for which a job that could begin waits for the rest of its workers */
+
 mst_status mst_members_init(mst_server *s)
 {
     mst_join_state *joins = &s->co->joins;
@@ -219,6 +221,7 @@ static mst_status members_first_worker(mst_server *s, const json_t *join)
     TRY(mst_takeover_open(s, join, start));
     s->model = start->model;
     co->joins.first = json_incref((json_t *)join);
+    co->joins.first_ns = mst_now_ns();
     co->progress = (mst_progress){.steps = start->at.steps,
                                   .rows = start->at.rows,
                                   .epoch = start->at.epoch,
@@ -278,7 +281,16 @@ uint32_t mst_members_to_start(const mst_server *s)
     return mst_is_sync(s) ? s->options.quorum : shards ? s->options.n_workers : 1;
 }
 
-static mst_status members_maybe_start(mst_server *s)
+/* Whether a job that could begin waits for the rest of its workers, which start at about the same time: a
+ * short job would be over before they take part. */
+static bool members_await_more(const mst_server *s, uint32_t joined)
+{
+    const mst_join_state *joins = &s->co->joins;
+    return joined < s->options.n_workers && !s->options.elastic && !joins->again &&
+           mst_now_ns() - joins->first_ns < FELLOWS_NS;
+}
+
+mst_status mst_members_maybe_start(mst_server *s)
 {
     mst_coordinator *co = s->co;
     uint32_t joined = 0, need = mst_members_to_start(s);
@@ -286,7 +298,7 @@ static mst_status members_maybe_start(mst_server *s)
         return MST_OK;
     for (uint32_t w = 0; w < s->options.n_workers; w++)
         joined += co->members[w].joined;
-    if (joined < need)
+    if (joined < need || members_await_more(s, joined))
         return MST_OK;
     if (!co->joins.placed) {
         mst_status st = members_place(s);
@@ -337,7 +349,7 @@ static mst_status members_worker_joins(mst_server *s, uint32_t worker, const jso
     co->joins.again = co->joins.again || json_object_get(join, "continues") != NULL;
     members_keep_sample(co, worker, join);
     mst_net_name_of(s->net, s->workers[worker].peer, m->name, sizeof m->name);
-    return members_maybe_start(
+    return mst_members_maybe_start(
         s); /* during training the next tick welcomes it; at the end it waits for END */
 }
 
@@ -368,7 +380,7 @@ mst_status mst_members_ready(mst_server *s, uint32_t server)
 {
     s->co->joins.servers[server].ready = true;
     mst_takeover_ready(s, server);
-    return s->co->phase == MST_JOB_START ? members_maybe_start(s) : mst_recover_ready(s, server);
+    return s->co->phase == MST_JOB_START ? mst_members_maybe_start(s) : mst_recover_ready(s, server);
 }
 
 /* ---- losses ---- */

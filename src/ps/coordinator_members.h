@@ -76,8 +76,9 @@ typedef struct mst_join_state {
     char logged[MST_ERROR_MAX - 128]; /* the processes that the last line names */
     uint64_t lost_ns;                 /* when the loss of a worker without work was last logged; 0: never */
     mst_join_server *servers;
-    json_t *first;  /* JOIN of the first worker */
-    json_t *sample; /* keys of the joined worker with the lowest index, `sampler`; or NULL */
+    json_t *first;     /* JOIN of the first worker, */
+    uint64_t first_ns; /* and when it arrived */
+    json_t *sample;    /* keys of the joined worker with the lowest index, `sampler`; or NULL */
     uint32_t sampler;
     bool placed; /* the partition table is made */
     bool again;  /* a worker took part in the job before: it starts again */
@@ -88,6 +89,8 @@ mst_status mst_members_init(mst_server *s);
 void mst_members_count_report(mst_server *s, uint32_t server, uint32_t worker);
 void mst_members_fini(mst_server *s);
 mst_status mst_members_join(mst_server *s, bool worker, uint32_t index, const json_t *join);
+/* Begins training if it can begin. */
+mst_status mst_members_maybe_start(mst_server *s);
 /* A server has its floats. */
 mst_status mst_members_ready(mst_server *s, uint32_t server);
 /* Admits workers that joined; not during a cut, which they would not mark. */

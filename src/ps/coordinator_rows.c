@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "ps/coordinator_impl.h"
 
-#define LEASE_BATCHES 16
-#define LEASE_ROWS    64 /* at least */
+#define LEASE_BATCHES 16 /* at most */
+#define LEASE_ROWS    64 /* or so many rows, if these are more */
 #define LEASES_HELD   8  /* of one worker, at most */
 
 const char *const mst_sharding_names[] = {
@@ -38,6 +38,18 @@ static uint64_t rows_lease_rows(const mst_server *s)
 {
     uint64_t rows = (uint64_t)s->options.batch * LEASE_BATCHES;
     return rows < LEASE_ROWS ? LEASE_ROWS : rows;
+}
+
+/* The workers that share the rows that are left: those that take part, and those of a job that has just begun
+ * that have not joined yet. */
+static uint32_t rows_sharing(const mst_server *s)
+{
+    uint32_t n = 0;
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        const mst_job_member *m = &s->co->members[w];
+        n += m->welcomed ? !m->done : m->n_joins == 0 && !s->options.elastic;
+    }
+    return n > 0 ? n : 1;
 }
 
 static uint64_t rows_left_of(uint64_t limit, uint64_t done)
@@ -136,9 +148,11 @@ static uint64_t rows_grantable(const mst_server *s, uint32_t worker)
 {
     const mst_coordinator *co = s->co;
     uint64_t steps = rows_left_of(co->start.limit_steps, co->rows.granted_steps),
-             rows = rows_least(rows_lease_rows(s), rows_left_of(co->start.limit_rows, co->rows.granted_rows));
-    if (steps < (rows + s->options.batch - 1) / s->options.batch)
-        rows = steps * s->options.batch;
+             left = rows_left_of(co->start.limit_rows, co->rows.granted_rows),
+             most = steps < UINT64_MAX / s->options.batch ? steps * s->options.batch : UINT64_MAX,
+             rows = mst_lease_rows(rows_least(left, most), rows_sharing(s), s->options.batch,
+                                   rows_lease_rows(s));
+    rows = rows_least(rows, rows_least(left, most));
     const mst_job_member *m = &co->members[worker];
     return m->epoch < co->start.limit_epochs && !m->no_rows_in_epoch ? rows : 0;
 }
@@ -185,8 +199,10 @@ static mst_status rows_give_lease(mst_server *s, uint32_t worker)
     mst_coordinator *co = s->co;
     mst_lease lease;
     bool got = false;
-    if (co->phase == MST_JOB_RUN)
+    if (co->phase == MST_JOB_RUN) {
+        mst_leases_divide(co->rows.leases, rows_sharing(s));
         TRY(mst_leases_take(co->rows.leases, worker, &lease, &got));
+    }
     mst_work work = {.kind = MST_WORK_WAIT};
     if (got)
         work = (mst_work){.kind = MST_WORK_LEASE, .epoch = lease.epoch, .from = lease.from, .to = lease.to};

@@ -34,6 +34,7 @@ struct mst_leases {
     mst_lease_options options;
     uint64_t next_epoch, next_position; /* rows from here on are in no range yet */
     uint64_t leased_steps, leased_rows;
+    uint32_t n_sharing; /* workers that take leases */
     ranges pool;
     ranges *held;         /* n_workers, as the next three */
     ranges *recent;       /* done by the last MST_LEASES_RECENT pushes, oldest first; owner: of which push */
@@ -76,6 +77,7 @@ static mst_status leases_new(const mst_lease_options *options, mst_leases **out)
     if (self == NULL)
         return mst_fail_memory();
     self->options = *options;
+    self->n_sharing = options->n_workers;
     uint64_t batch = options->batch;
     uint64_t batches = options->lease_rows / batch;
     self->options.lease_rows = (batches ? batches : 1) * batch;
@@ -168,13 +170,43 @@ static bool leases_epochs_left(const mst_leases *self)
     return self->next_epoch < self->options.epochs;
 }
 
+void mst_leases_divide(mst_leases *self, uint32_t n_workers)
+{
+    self->n_sharing = n_workers > 0 ? n_workers : 1;
+}
+
+uint64_t mst_lease_rows(uint64_t rows, uint32_t n_workers, uint32_t batch, uint64_t most)
+{
+    uint64_t share = rows / (2ull * n_workers) / batch * batch;
+    share = share < most ? share : most;
+    return share < batch ? batch : share;
+}
+
+static uint64_t leases_times(uint64_t a, uint64_t b)
+{
+    return a != 0 && b > UINT64_MAX / a ? UINT64_MAX : a * b;
+}
+
+/* The rows that may still be leased. */
+static uint64_t leases_rows_left(const mst_leases *self)
+{
+    const mst_lease_options *o = &self->options;
+    uint64_t rows = leases_epochs_left(self) ? leases_times(o->epochs - self->next_epoch, o->epoch_rows) : 0,
+             steps = leases_times(o->steps - self->leased_steps, o->batch);
+    rows -= rows > 0 ? self->next_position : 0;
+    for (size_t i = 0; i < self->pool.n && rows < UINT64_MAX / 2; i++)
+        rows += leases_rows_of(&self->pool.items[i].lease);
+    rows = rows < o->rows - self->leased_rows ? rows : o->rows - self->leased_rows;
+    return rows < steps ? rows : steps;
+}
+
 /* Puts the next segment of the epoch into the pool for a worker. */
-static mst_status leases_cut_segment(mst_leases *self, uint32_t worker)
+static mst_status leases_cut_segment(mst_leases *self, uint32_t worker, uint64_t lease_rows)
 {
     uint64_t left = self->options.epoch_rows - self->next_position;
     /* near the end of an epoch segments shrink, so that all workers get some of the rest */
-    uint64_t fair = left / ((uint64_t)self->options.n_workers * 2) / self->options.lease_rows;
-    uint64_t rows = (fair ? fair : 1) * self->options.lease_rows;
+    uint64_t fair = left / ((uint64_t)self->n_sharing * 2) / lease_rows;
+    uint64_t rows = (fair ? fair : 1) * lease_rows;
     rows = rows < self->options.segment_rows ? rows : self->options.segment_rows;
     rows = rows < left ? rows : left;
     range segment = {{self->next_epoch, self->next_position, self->next_position + rows}, worker};
@@ -216,9 +248,11 @@ mst_status mst_leases_take(mst_leases *self, uint32_t worker, mst_lease *out, bo
     *got = false;
     if (self->leased_steps >= self->options.steps || self->leased_rows >= self->options.rows)
         return MST_OK;
+    uint64_t most =
+        mst_lease_rows(leases_rows_left(self), self->n_sharing, self->options.batch, self->most_rows[worker]);
     size_t at = leases_find_range(self, worker);
     if (at == SIZE_MAX && leases_epochs_left(self)) {
-        TRY(leases_cut_segment(self, worker));
+        TRY(leases_cut_segment(self, worker, most));
         at = self->pool.n - 1;
     } else if (at == SIZE_MAX) {
         at = leases_longest_range(self);
@@ -226,7 +260,7 @@ mst_status mst_leases_take(mst_leases *self, uint32_t worker, mst_lease *out, bo
     if (at == SIZE_MAX)
         return MST_OK;
     range *from = &self->pool.items[at];
-    uint64_t rows = leases_rows_of(&from->lease), most = self->most_rows[worker];
+    uint64_t rows = leases_rows_of(&from->lease);
     uint64_t steps_left = self->options.steps - self->leased_steps,
              rows_left = self->options.rows - self->leased_rows;
     most = steps_left < most / self->options.batch ? steps_left * self->options.batch : most;

@@ -6,6 +6,8 @@
  * local training. A worker receives the rows after its last ones while its segment has some (about a shuffle
  * window, so that a worker's feed stays in one window), then a segment of its own, then rows of another
  * worker's segment. The slices of synchronous steps are leases of one global batch, taken as of one worker.
+ * A lease is at most half of a worker's equal share of the rows that are left, so that leases become shorter
+ * towards the end of the run, and all workers get some and end at about the same time.
  *
  * Thread: one. */
 #ifndef MST_PS_LEASES_H
@@ -22,7 +24,7 @@
 typedef struct mst_lease_options {
     uint64_t epoch_rows;   /* of every epoch; above 0 */
     uint32_t batch;        /* rows of a step */
-    uint64_t lease_rows;   /* approximate rows per lease; rounded to whole batches */
+    uint64_t lease_rows;   /* the most rows of a lease; rounded to whole batches */
     uint64_t segment_rows; /* see above */
     uint32_t n_workers;
     uint64_t epochs;      /* epochs from this number on do not begin */
@@ -42,6 +44,10 @@ mst_status mst_leases_new(const mst_lease_options *options, uint64_t epoch, uint
 mst_status mst_leases_resume(const mst_lease_options *options, const json_t *json, mst_leases **out);
 void mst_leases_destroy(mst_leases *self); /* NULL-safe */
 
+/* The number of workers that share the rows from now on; at first n_workers. */
+void mst_leases_divide(mst_leases *self, uint32_t n_workers);
+/* An equal share of `rows` for leases of one of n workers: whole batches, from one to `most` rows. */
+uint64_t mst_lease_rows(uint64_t rows, uint32_t n_workers, uint32_t batch, uint64_t most);
 /* The next rows for a worker; *got false: there are none now. */
 mst_status mst_leases_take(mst_leases *self, uint32_t worker, mst_lease *out, bool *got);
 /* The worker has trained on the next `rows` rows of its oldest lease(s). Rows it holds no lease for are

@@ -1,5 +1,5 @@
 # Three equal workers of an asynchronous job do about equal shares of the work with any batch size: each at least 20% of the
-# steps. Other load can delay one of them, so each batch size has a few attempts.
+# steps. Other load can delay one of them, so each batch size has a few attempts. Each worker of a short job gets rows.
 . "$(dirname "$0")/ps_common.sh"
 "$muster" data gen digits --rows 9000 --out d.cache >gen.log 2>&1
 
@@ -19,6 +19,21 @@ fair() {
   done
   [ $good = 3 ]
 }
+# An epoch of 20 large batches: every worker gets some of them, unless it starts later than a second after the first.
+"$muster" data gen criteo --rows 20000 --features 100000 --out c.cache >gen.log 2>&1
+all_have_rows() {
+  local w
+  rm -rf run
+  job 1 5 c.cache --mode async --batch 1000 --epochs 1 --run run --json --no-save --start-timeout 20
+  ends_all 0 s0 w0 w1 w2 w3 w4
+  for w in 0 1 2 3 4; do
+    [ "$(worker_fact s0 $w steps)" -ge 1 ] 2>/dev/null || return 1
+  done
+}
+for try in 1 2 3 4 5; do
+  ! all_have_rows || break
+  [ $try -lt 5 ] || fail "a worker of a short job has no rows"
+done
 for batch in 1 5 10 40; do
   for try in 1 2 3 4 5; do
     ! fair $batch || break

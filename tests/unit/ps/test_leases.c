@@ -271,6 +271,51 @@ static void one_alone_takes_all_in_order(void **state)
     mst_leases_destroy(leases);
 }
 
+/* A short epoch, taken in turn by workers of equal speed that hold two batches at most: all of them get their
+ * share, to a batch; also if a limit makes a long epoch short. */
+static void short_runs_are_shared(void **state)
+{
+    static const struct {
+        uint64_t epoch_rows, epochs, steps, rows;
+    } cases[] = {{20000, 1, UINT64_MAX, UINT64_MAX},
+                 {1000000, UINT64_MAX, 20, UINT64_MAX},
+                 {1000000, 3, UINT64_MAX, 20000},
+                 {5000, 4, UINT64_MAX, UINT64_MAX}};
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        uint64_t batches[5] = {0};
+        bool more = true;
+        mst_lease_options options = {.epoch_rows = cases[c].epoch_rows,
+                                     .batch = 1000,
+                                     .lease_rows = 16000,
+                                     .segment_rows = 65536,
+                                     .n_workers = 64,
+                                     .epochs = cases[c].epochs,
+                                     .steps = cases[c].steps,
+                                     .rows = cases[c].rows};
+        mst_leases *leases;
+        assert_int_equal(mst_leases_new(&options, 0, 0, &leases), MST_OK);
+        mst_leases_divide(leases, 5);
+        while (more) {
+            more = false;
+            for (uint32_t w = 0; w < 5; w++) {
+                mst_lease lease;
+                bool got = true;
+                while (got && mst_leases_held(leases, w) < 2000)
+                    assert_int_equal(mst_leases_take(leases, w, &lease, &got), MST_OK);
+                if (mst_leases_held(leases, w) == 0)
+                    continue;
+                assert_int_equal(mst_leases_done(leases, w, 1000), 0);
+                batches[w]++;
+                more = true;
+            }
+        }
+        for (uint32_t w = 0; w < 5; w++)
+            assert_int_equal(batches[w], 4);
+        mst_leases_destroy(leases);
+    }
+}
+
 /* While there is plenty, a worker's next rows follow its last ones; rows of the dead come first of all. */
 static void workers_stay_where_they_are(void **state)
 {
@@ -495,6 +540,7 @@ int main(void)
         cmocka_unit_test(every_row_once),
         cmocka_unit_test(limits_are_exact),
         cmocka_unit_test(one_alone_takes_all_in_order),
+        cmocka_unit_test(short_runs_are_shared),
         cmocka_unit_test(workers_stay_where_they_are),
         cmocka_unit_test(last_pushes_are_done_again),
         cmocka_unit_test(foreign_json_is_refused),
