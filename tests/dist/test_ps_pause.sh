@@ -21,6 +21,7 @@ pauses() {
   until_true 20 "no evaluations" has_evaluations 4
   signal "s$paused" STOP
   wait_for "$witness" "$sign" 30
+  sleep 0.3 # the pause is longer than the timeout by the clock of the paused process too
   before=$(tests | tail -n 1) seen=$(evaluations)
   signal "s$paused" CONT
   wait_for s0 "warning: $sentence" 30
