@@ -9,7 +9,7 @@ OWN_SOURCES   = $(shell git ls-files -co --exclude-standard 'src/*.[ch]' 'includ
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL: # setup runs before the build; the compilers use JOBS
-.PHONY: build setup demo test test-all chaos $(SANITIZERS:%=test-%) bench format lint fuzz install clean help
+.PHONY: build setup demo test test-all chaos $(SANITIZERS:%=test-%) bench studies format lint fuzz install clean help
 
 # Configures if packages were installed or removed since the last time (the generator re-runs CMake in all other cases) and
 # builds; $(2): one target instead of all.
@@ -50,6 +50,10 @@ bench:        ## speed and memory next to other programs, one line `name value u
 	@scripts/setup --bench
 	@$(MAKE) --no-print-directory build >&2
 	@bench/run
+
+studies:      ## every study at a size for two cores, about an hour: build/studies/NAME/report.html
+	$(call build_preset,release,muster netlab-switch)
+	@build/release/muster study all --out build/studies
 
 format:       ## clang-format on all C files
 	@scripts/setup --dev

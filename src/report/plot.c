@@ -103,11 +103,12 @@ json_t *mst_plot_json(const mst_plot *plot, const char *axis)
     for (size_t i = 0; i < plot->n_marks; i++)
         if (isfinite(plot->marks[i].from))
             json_array_append_new(marks, mark_json(&plot->marks[i]));
-    json_t *json = json_pack("{s:o, s:s, s:s, s:b, s:b, s:i, s:o, s:o}", "title",
-                             mst_page_string(plot->title), "unit", mst_figure_unit_name(plot->y_unit), "x",
-                             mst_figure_unit_name(plot->x_unit), "zero", (int)plot->zero, "zeroX", 1, "lanes",
-                             (int)(plot->n_lanes < MST_PLOT_LANES ? plot->n_lanes : MST_PLOT_LANES), "series",
-                             series, "marks", marks);
+    json_t *json =
+        json_pack("{s:o, s:s, s:s, s:b, s:b, s:b, s:i, s:o, s:o}", "title", mst_page_string(plot->title),
+                  "unit", mst_figure_unit_name(plot->y_unit), "x", mst_figure_unit_name(plot->x_unit), "zero",
+                  (int)plot->zero, "zeroX", (int)!plot->log_x, "logX", (int)plot->log_x, "lanes",
+                  (int)(plot->n_lanes < MST_PLOT_LANES ? plot->n_lanes : MST_PLOT_LANES), "series", series,
+                  "marks", marks);
     if (axis != NULL && json != NULL)
         json_object_set_new(json, "axis", json_string(axis));
     return json;

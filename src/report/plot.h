@@ -42,7 +42,8 @@ typedef struct mst_mark {
 typedef struct mst_plot {
     const char *title, *x_label, *y_label;
     mst_figure_unit x_unit, y_unit;
-    bool zero; /* the y axis starts at 0; the x axis always does */
+    bool zero;  /* the y axis starts at 0; so does the x axis, unless it is logarithmic */
+    bool log_x; /* all x are positive */
     const mst_series *series;
     size_t n_series;
     const mst_mark *marks;

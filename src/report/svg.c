@@ -1,4 +1,4 @@
-/* A plot as a file of its own, for muster report --svg (plot.h): linear axes, curves, marks and a legend.
+/* A plot as a file of its own, for muster report --svg (plot.h): axes, curves, marks and a legend.
  *
  * Design: a drawing is 480 units wide. Colours are CSS variables, so that one drawing fits light and dark.
  *
@@ -53,11 +53,13 @@ typedef struct svg_axis {
     double scale;
     const char *unit; /* for the label; "" if there is none */
     double from, to;  /* where low and high are drawn */
+    bool log;         /* low, high and step are of the decimal logarithm */
 } svg_axis;
 
 static double axis_place(const svg_axis *a, double value)
 {
-    double share = (value / a->scale - a->low) / (a->high - a->low);
+    double at = a->log ? log10(fmax(value, 1e-300)) : value / a->scale;
+    double share = (at - a->low) / (a->high - a->low);
     return a->from + fmin(1, fmax(0, share)) * (a->to - a->from);
 }
 
@@ -89,6 +91,22 @@ static void axis_init(svg_axis *a, mst_figure_unit unit, double low, double high
     }
 }
 
+/* A logarithmic axis with a tick at each power of ten. */
+static void axis_init_log(svg_axis *a, double low, double high)
+{
+    *a = (svg_axis){.low = floor(log10(low) + 1e-9),
+                    .high = ceil(log10(high) - 1e-9),
+                    .step = 1,
+                    .scale = 1,
+                    .unit = "",
+                    .from = a->from,
+                    .to = a->to,
+                    .log = true};
+    if (!(a->high > a->low))
+        a->high = a->low + 1;
+    a->step = ceil((a->high - a->low) / 8);
+}
+
 static size_t axis_ticks(const svg_axis *a, double out[TICKS_MAX])
 {
     size_t n = 0;
@@ -103,6 +121,8 @@ static size_t axis_ticks(const svg_axis *a, double out[TICKS_MAX])
 static const char *axis_text(const svg_axis *a, mst_figure_unit unit, double v, char *out)
 {
     int digits = 0;
+    if (a->log)
+        return mst_figure_short(pow(10, v), out);
     if (unit == MST_FIGURE_COUNT || fabs(v) >= 1e5 || (v != 0 && fabs(v) < 1e-3))
         return mst_figure_short(v, out);
     for (double s = a->step; digits < 6 && fabs(s - round(s)) > 1e-6 * fabs(s); s *= 10)
@@ -117,7 +137,7 @@ static void svg_ticks(const mst_plot *plot, const svg_axis *x, const svg_axis *y
     char text[MST_FIGURE_SIZE];
     size_t n = axis_ticks(x, ticks);
     for (size_t i = 0; i < n; i++) {
-        double at = axis_place(x, ticks[i] * x->scale);
+        double at = axis_place(x, x->log ? pow(10, ticks[i]) : ticks[i] * x->scale);
         mst_string_format(out,
                           "<path class=\"grid\" d=\"M%.1f %.1fV%.1f\"/><text x=\"%.1f\" y=\"%.1f\" "
                           "text-anchor=\"middle\">%s</text>\n",
@@ -183,7 +203,7 @@ static svg_range svg_find_range(const mst_plot *plot)
     }
     if (!(r.x_high >= r.x_low))
         return (svg_range){0, 1, 0, 1};
-    r.x_low = fmin(0, r.x_low);
+    r.x_low = plot->log_x ? r.x_low : fmin(0, r.x_low);
     if (plot->zero || (r.y_low > 0 && r.y_low < 0.25 * r.y_high))
         r.y_low = fmin(0, r.y_low);
     return r;
@@ -226,7 +246,7 @@ static void svg_series(const mst_series *s, const svg_axis *x, const svg_axis *y
 
 static void svg_marks(const mst_plot *plot, const svg_axis *x, const svg_axis *y, mst_string *out)
 {
-    double low = x->low * x->scale, high = x->high * x->scale;
+    double low = x->low * x->scale, high = x->high * x->scale; /* plots with marks have linear axes */
     for (size_t i = 0; i < plot->n_marks && i < MARKS_MAX; i++) {
         const mst_mark *m = &plot->marks[i];
         bool band = m->kind == MST_MARK_EVALUATION || m->kind == MST_MARK_CHECKPOINT;
@@ -262,7 +282,10 @@ void mst_plot_svg(const mst_plot *plot, mst_string *out)
     svg_range r = svg_find_range(plot);
     double height = HEIGHT + LEGEND * (double)plot->n_series + 8;
     svg_axis x = {.to = WIDTH - RIGHT}, y = {.from = HEIGHT - BOTTOM, .to = TOP};
-    axis_init(&x, plot->x_unit, r.x_low, r.x_high, 6, false);
+    if (plot->log_x && r.x_low > 0)
+        axis_init_log(&x, r.x_low, r.x_high);
+    else
+        axis_init(&x, plot->x_unit, r.x_low, r.x_high, 6, false);
     axis_init(&y, plot->y_unit, r.y_low, r.y_high, 5, true);
     x.from = svg_left(plot, &y);
     mst_string_format(

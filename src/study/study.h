@@ -1,0 +1,111 @@
+/* A study: a question, the steps that answer it (sweeps and commands), and the tables, plots and rules that
+ * turn their results into one page and one sentence. docs/STUDIES.md describes the file.
+ *
+ *   mst_study_spec_parse   FILE.yaml -> JSON with lines, checked, sizes substituted (study_file.c)
+ *   mst_study_new          the study in its folder, with the state of its steps (study_state.c)
+ *   mst_study_read_rows    results of a step as rows (study_rows.c)
+ *   mst_expr_*             expressions over the rows (study_expr.h)
+ *   mst_study_report_write report.html, report.md, plots (study_report.h)
+ *
+ * launch/study_steps.h starts the processes; this folder starts and prints nothing. One thread. */
+#ifndef MST_STUDY_STUDY_H
+#define MST_STUDY_STUDY_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "base/strings.h"
+#include "base/text_list.h"
+
+/* ---- studies that are part of the binary ---- */
+
+typedef struct mst_known_study {
+    const char *name, *text; /* name: of studies/02-batch-size.yaml without number and suffix */
+    unsigned number;
+} mst_known_study;
+extern const mst_known_study mst_known_studies[]; /* by number; ends with a name of NULL */
+
+/* ---- the file ---- */
+
+/* The line of a mapping of the file is its entry with this key. */
+#define MST_STUDY_LINE "@"
+
+/* Values that replace $NAME in the texts of a file. */
+typedef struct mst_study_size {
+    bool full;                /* values of full: replace those of size: */
+    const mst_text_list *set; /* NAME=VALUE, which replace both; or NULL */
+    const json_t *built_in;   /* NAME -> text; or NULL */
+} mst_study_size;
+
+/* Parses, checks and substitutes. MST_EUSAGE with "FILE:LINE: what is wrong". New reference; set only on
+ * MST_OK. */
+mst_status mst_study_spec_parse(const char *path, const char *text, size_t size, const mst_study_size *how,
+                                json_t **out);
+
+/* The text of an entry; NULL: there is none. */
+const char *mst_study_text(const json_t *mapping, const char *key);
+/* The line of a mapping. */
+int mst_study_line(const json_t *mapping);
+
+/* Adds text with each $NAME of `values` replaced; others stay. */
+void mst_study_substitute(const json_t *values, const char *text, mst_string *out);
+
+/* ---- a study in its folder ---- */
+
+typedef struct mst_study {
+    char *name, *folder, *file; /* file: for messages and the command of the report */
+    bool full;
+    json_t *spec;
+    json_t *state; /* study.json: {"steps": {KEY: {"command", "state", "seconds", "sentence"}}} */
+    json_t *rows;  /* step -> [{column: text or number}]; set by mst_study_read_rows */
+} mst_study;
+
+/* Takes a reference of spec and reads FOLDER/study.json if there is one; overwrite: removes what the folder
+ * has of an earlier study first. MST_EEXIST if the folder contains something else. *out is the caller's to
+ * destroy; set only on MST_OK. */
+mst_status mst_study_new(const char *name, const char *file, const char *folder, json_t *spec, bool full,
+                         bool overwrite, mst_study **out);
+void mst_study_destroy(mst_study *self); /* NULL-safe */
+mst_status mst_study_save(const mst_study *self);
+
+/* One command of a step: one of a plain step, one for each combination of each:. */
+typedef struct mst_study_cell {
+    char *key;      /* "product" or "product-together-512"; names its files */
+    char *command;  /* for a shell in the folder */
+    json_t *labels; /* name of each: -> text */
+    const json_t *step;
+} mst_study_cell;
+/* *cells: the caller's to free with mst_study_cells_free. */
+mst_status mst_study_cells(const mst_study *self, mst_study_cell **cells, size_t *n);
+void mst_study_cells_free(mst_study_cell *cells, size_t n);
+
+/* Whether the cell has ended well with this command. */
+bool mst_study_is_done(const mst_study *self, const mst_study_cell *cell);
+/* Records the end of a cell. sentence: why it failed, or NULL: it succeeded. */
+mst_status mst_study_mark(mst_study *self, const mst_study_cell *cell, double seconds, const char *sentence);
+/* The first failure as "STEP: why"; NULL: none. The caller frees. */
+char *mst_study_failure(const mst_study *self);
+
+/* Writes the files that the steps need: the YAML of sweeps, and hosts.txt of the lab, with hosts1.txt,
+ * hosts2.txt, ... of its first ones. */
+mst_status mst_study_write_inputs(const mst_study *self);
+
+/* Reads the results of every step that has some. */
+mst_status mst_study_read_rows(mst_study *self);
+/* Rows of JSON or CSV text; path: of an array within JSON ("workers"), or NULL. New reference; MST_EINPUT. */
+mst_status mst_study_rows_parse(const char *name, const char *text, size_t size, const char *path,
+                                json_t **out);
+
+/* Whether the row has these values: "mode=sync, batch=10"; NULL: any row. */
+bool mst_study_row_matches(const json_t *row, const char *where);
+
+/* ---- the lab ---- */
+
+#define MST_STUDY_HOSTS_MAX 32
+/* Hosts of lab:, 0 without one. */
+unsigned mst_study_hosts(const json_t *spec);
+/* The name of the lab of a folder: the same for the same folder. */
+void mst_study_lab_name(const char *folder, char out[17]);
+
+#endif

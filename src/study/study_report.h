@@ -1,0 +1,15 @@
+/* The report of a study: one page and one Markdown file with the question, the conclusion, tables and plots.
+ */
+#ifndef MST_STUDY_STUDY_REPORT_H
+#define MST_STUDY_STUDY_REPORT_H
+
+#include "study/study.h"
+
+/* Writes FOLDER/report.html, report.md and plots/. The rows have been read. */
+mst_status mst_study_report_write(const mst_study *self);
+
+/* The first rule of conclusion: whose condition holds, as a sentence; or why there is none. *found: whether
+ * there is one. */
+mst_status mst_study_conclusion(const mst_study *self, mst_string *out, bool *found);
+
+#endif

@@ -1,0 +1,250 @@
+/* Results of steps as rows; contract in study.h.
+ *
+ * A sweep's rows are those of its report.csv: one per configuration. A command's are its standard output:
+ * JSON, or CSV with a line of names. Members of nested JSON objects have the names of both, joined by _. */
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "study/study.h"
+
+#define RESULT_MAX  (64u << 20)
+#define COLUMNS_MAX 512
+#define ROWS_MAX    100000
+
+/* A column's name in expressions: global_batch for global-batch. Changes the text in place. */
+static void rows_name(char *name)
+{
+    for (; name != NULL && *name != '\0'; name++)
+        if (*name == '-' || *name == ' ')
+            *name = '_';
+}
+
+/* ---- CSV ---- */
+
+/* The text of the next field, with quotes removed; *at is set behind it and its comma. *last: of its line. */
+static char *rows_field(const char **at, const char *end, bool *last)
+{
+    mst_string out = {0};
+    const char *p = *at;
+    bool quoted = p < end && *p == '"';
+    p += quoted;
+    for (; p < end; p++) {
+        if (quoted && *p == '"') {
+            if (p + 1 < end && p[1] == '"')
+                p++;
+            else {
+                quoted = false;
+                continue;
+            }
+        } else if (!quoted && (*p == ',' || *p == '\n')) {
+            break;
+        }
+        if (*p != '\r')
+            mst_string_addn(&out, p, 1);
+    }
+    *last = p >= end || *p == '\n';
+    *at = p < end ? p + 1 : p;
+    char *text = mst_strdup(out.text != NULL ? out.text : "");
+    mst_string_fini(&out);
+    return text;
+}
+
+/* A number if the text is one. */
+static json_t *rows_cell(const char *text)
+{
+    char *end;
+    double number = strtod(text, &end);
+    if (end != text && *end == '\0' && isfinite(number) && !isspace((unsigned char)*text))
+        return json_real(number);
+    return json_string(text);
+}
+
+static mst_status rows_csv(const char *name, const char *text, size_t size, json_t *out)
+{
+    mst_status st = MST_OK;
+    const char *at = text, *end = text + size;
+    mst_text_list names = {0};
+    bool last = false;
+    for (size_t k = 0; !last && st == MST_OK; k++)
+        st = k < COLUMNS_MAX ? mst_text_list_take(&names, rows_field(&at, end, &last))
+                             : mst_fail(MST_EINPUT, "%s: has more than %d columns", name, COLUMNS_MAX);
+    for (size_t k = 0; k < names.n; k++)
+        rows_name(names.items[k]);
+    while (st == MST_OK && at < end) {
+        json_t *row = json_object();
+        size_t k = 0;
+        for (last = false; !last && st == MST_OK; k++) {
+            char *field = rows_field(&at, end, &last);
+            if (field == NULL || row == NULL)
+                st = mst_fail_memory();
+            else if (k >= names.n)
+                st = mst_fail(MST_EINPUT, "%s: row %zu has more fields than names", name,
+                              json_array_size(out) + 1);
+            else if (*field != '\0' && json_object_set_new(row, names.items[k], rows_cell(field)) != 0)
+                st = mst_fail(MST_EINPUT, "%s: is not valid UTF-8", name);
+            mst_free(field);
+        }
+        if (st == MST_OK && (json_array_size(out) == ROWS_MAX || json_array_append(out, row) != 0))
+            st = mst_fail(MST_EINPUT, "%s: has more than %d rows", name, ROWS_MAX);
+        json_decref(row);
+    }
+    mst_text_list_fini(&names);
+    return st;
+}
+
+/* ---- JSON ---- */
+
+/* Adds the members of an object, those of inner objects with both names. */
+static void rows_flatten(const json_t *object, const char *prefix, int depth, json_t *row)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)object, name, value)
+    {
+        char *full = *prefix != '\0' ? mst_sprintf("%s_%s", prefix, name) : mst_strdup(name);
+        rows_name(full);
+        if (full != NULL && json_is_object(value) && depth < 4)
+            rows_flatten(value, full, depth + 1, row);
+        else if (full != NULL && !json_is_array(value) && !json_is_null(value))
+            json_object_set(row, full, value);
+        mst_free(full);
+    }
+}
+
+static mst_status rows_json(const char *name, const char *text, size_t size, const char *path, json_t *out)
+{
+    json_error_t error;
+    json_t *root = json_loadb(text, size, 0, &error);
+    if (root == NULL)
+        return mst_fail(MST_EINPUT, "%s:%d: not valid JSON: %s", name, error.line, error.text);
+    const json_t *found = path != NULL ? json_object_get(root, path) : root, *item;
+    mst_status st = MST_OK;
+    size_t i, n = json_is_array(found) ? json_array_size(found) : found != NULL;
+    if (found == NULL)
+        st = mst_fail(MST_EINPUT, "%s: has no %s", name, path);
+    for (i = 0; st == MST_OK && i < n && i < ROWS_MAX; i++) {
+        json_t *row = json_object();
+        item = json_is_array(found) ? json_array_get(found, i) : found;
+        rows_flatten(item, "", 0, row);
+        if (row == NULL || json_array_append_new(out, row) != 0)
+            st = mst_fail_memory();
+    }
+    json_decref(root);
+    return st;
+}
+
+mst_status mst_study_rows_parse(const char *name, const char *text, size_t size, const char *path,
+                                json_t **out)
+{
+    size_t first = 0;
+    json_t *rows = json_array();
+    if (rows == NULL)
+        return mst_fail_memory();
+    while (first < size && isspace((unsigned char)text[first]))
+        first++;
+    mst_status st = first == size ? MST_OK
+                    : text[first] == '{' || text[first] == '['
+                        ? rows_json(name, text, size, path, rows)
+                        : rows_csv(name, text + first, size - first, rows);
+    if (st == MST_OK)
+        *out = json_incref(rows);
+    json_decref(rows);
+    return st;
+}
+
+/* ---- steps ---- */
+
+static mst_status rows_read_file(const char *file, const char *path, const json_t *labels, json_t *into)
+{
+    char *text = NULL;
+    size_t size, i;
+    json_t *rows = NULL, *row;
+    if (!mst_path_exists(file))
+        return MST_OK;
+    TRY(mst_file_read_all(file, RESULT_MAX, &text, &size));
+    mst_status st = mst_study_rows_parse(file, text, size, path, &rows);
+    json_array_foreach(rows, i, row)
+    {
+        const char *name;
+        json_t *label;
+        json_object_foreach((json_t *)labels, name, label)
+        {
+            json_object_set_new(row, name, rows_cell(json_string_value(label)));
+        }
+        if (st == MST_OK && json_array_append(into, row) != 0)
+            st = mst_fail_memory();
+    }
+    json_decref(rows);
+    mst_free(text);
+    return st;
+}
+
+mst_status mst_study_read_rows(mst_study *self)
+{
+    mst_study_cell *cells;
+    size_t n;
+    json_decref(self->rows);
+    self->rows = json_object();
+    if (self->rows == NULL)
+        return mst_fail_memory();
+    TRY(mst_study_cells(self, &cells, &n));
+    mst_status st = MST_OK;
+    for (size_t i = 0; i < n && st == MST_OK; i++) {
+        const char *step = mst_study_text(cells[i].step, "name");
+        json_t *into = json_object_get(self->rows, step);
+        bool sweep = json_object_get(cells[i].step, "sweep") != NULL;
+        char *file = sweep ? mst_sprintf("%s/%s/report.csv", self->folder, step)
+                           : mst_sprintf("%s/out/%s.out", self->folder, cells[i].key);
+        if (into == NULL && json_object_set_new(self->rows, step, into = json_array()) != 0)
+            into = NULL;
+        st = file == NULL || into == NULL ? mst_fail_memory() : MST_OK;
+        if (st == MST_OK && (sweep || mst_study_is_done(self, &cells[i])))
+            st = rows_read_file(file, mst_study_text(cells[i].step, "rows"), cells[i].labels, into);
+        mst_free(file);
+    }
+    mst_study_cells_free(cells, n);
+    return st;
+}
+
+/* ---- selection ---- */
+
+/* Whether a cell is that text; numbers are compared as numbers. */
+static bool rows_is(const json_t *cell, const char *text)
+{
+    char *end;
+    double wanted = strtod(text, &end);
+    bool is_number = end != text && *end == '\0';
+    if (json_is_number(cell))
+        return is_number && json_number_value(cell) == wanted;
+    if (json_is_boolean(cell))
+        return strcmp(text, json_is_true(cell) ? "true" : "false") == 0;
+    return json_is_string(cell) && strcmp(json_string_value(cell), text) == 0;
+}
+
+bool mst_study_row_matches(const json_t *row, const char *where)
+{
+    while (where != NULL && *where != '\0') {
+        char name[64] = "", value[128] = "";
+        where += strspn(where, " ,");
+        size_t n = strcspn(where, ","), equals = strcspn(where, "=");
+        if (n == 0)
+            break;
+        if (equals >= n || equals >= sizeof name || n - equals > sizeof value)
+            return false;
+        snprintf(name, sizeof name, "%.*s", (int)equals, where);
+        snprintf(value, sizeof value, "%.*s", (int)(n - equals - 1), where + equals + 1);
+        for (size_t k = strlen(value); k > 0 && value[k - 1] == ' '; k--)
+            value[k - 1] = '\0';
+        for (size_t k = strlen(name); k > 0 && name[k - 1] == ' '; k--)
+            name[k - 1] = '\0';
+        rows_name(name);
+        if (!rows_is(json_object_get(row, name), value + strspn(value, " ")))
+            return false;
+        where += n;
+    }
+    return true;
+}

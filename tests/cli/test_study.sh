@@ -1,0 +1,150 @@
+# muster study: the studies of the binary, a study of one's own with a sweep, commands and a kill, its report and
+# conclusion, continuing, failures, and a study that cannot run here.
+. "$(dirname "$0")/common.sh"
+unset MUSTER_CLUSTER MUSTER_SECRET MUSTER_JOB TF_CONFIG
+
+# ---- the studies of the binary ----
+expect 0 study list
+has batch-size
+has softmax-target
+for name in $("$muster" study list --json | sed -n 's/^ *"name": "\(.*\)",*$/\1/p'); do
+  expect 0 study "$name" --dry-run
+  expect 0 study "$name" --dry-run --full
+done
+refused 2 'there is no study batch-siz (did you mean batch-size?)' study batch-siz
+refused 2 'give one study' study
+
+# ---- one's own ----
+cat >own.yaml <<'Y'
+title: Two batch sizes
+question: Is the large batch faster?
+size: {rows: 2000, batches: [10, 500]}
+full: {rows: 4000}
+steps:
+  - name: data
+    run: muster data gen criteo --rows $rows --features 20000 --out train.cache --overwrite
+  - name: batches
+    sweep:
+      files: train.cache
+      for: {rows: $rows}
+      train: {test: train.cache, save: false}
+      grid: {batch: $batches}
+  - name: facts
+    run: muster data gen blobs --rows $n --out blobs.cache --overwrite >&2; muster data stat blobs.cache --json
+    each: {n: [10, 20]}
+tables:
+  - title: Results
+    step: batches
+    columns: [batch, {of: iterations, title: steps}, {of: published / iterations, title: ratio, unit: 1}]
+    published: [{batch: 10, published: 500}, {batch: 77, published: 1}]
+  - title: Sizes
+    rows: [{what: largest, rows: '{max(facts.n)|count}'}]
+    columns: [what, rows]
+plots:
+  - {title: Steps, step: batches, x: batch, y: iterations}
+  - {title: Loss over rows, step: batches, curve: loss, over: rows}
+values: {ratio: 'batches[batch=10].iterations / batches[batch=500].iterations'}
+differs: [The rows are generated.]
+conclusion:
+  - {when: ratio < 2, sentence: 'wrong rule'}
+  - {when: ratio > 2, sentence: '{ratio|0} times the steps, {argmax(batches.iterations, batch)} rows each.'}
+Y
+expect 0 study own.yaml
+has 'own: 50 times the steps, 10 rows each.'
+has 'study/own/report.html'
+md=study/own/report.md
+grep -q '^\*\*Conclusion.\*\* 50 times the steps' $md || fail "no conclusion: $(cat $md)"
+grep -q '^| 10 | 200 | 2.5 |$' $md || fail "no published figure beside ours: $(cat $md)"
+grep -q '^| 77 |  |  |$' $md || fail "a published row without ours is missing: $(cat $md)"
+grep -q '^| largest | 20 |$' $md || fail "no row of the file: $(cat $md)"
+grep -q '^| rows | 2000 | 4000 |$' $md || fail "no sizes: $(cat $md)"
+grep -q 'Machine: [0-9]* cores' $md || fail "no machine: $(cat $md)"
+[ -s study/own/plots/1.svg ] && [ -s study/own/plots/2.svg ] || fail "plots are missing"
+grep -q '50 times the steps' study/own/report.html || fail "the page has no conclusion"
+
+# Steps that are done are kept; a changed one runs again.
+before=$(stat -c %Y.%i study/own/train.cache study/own/out/facts-10.out)
+expect 0 study own.yaml
+same "steps that were done" "$(stat -c %Y.%i study/own/train.cache study/own/out/facts-10.out)" "$before"
+grep -q ' done in ' err && fail "a step ran again"
+sed -i 's/n: \[10, 20\]/n: [10, 30]/' own.yaml
+expect 0 study own.yaml
+grep -q '^\[4/4\] facts-30 done in' err || fail "the new command has not run"
+grep -q 'facts-10' err && fail "an unchanged command ran again"
+grep -q '^| largest | 30 |$' $md || fail "the new row is missing"
+expect 0 study own.yaml --report-only
+expect 0 study own.yaml --set rows=1000 --out other
+expect 0 study own.yaml --full --dry-run
+has -- '--rows 4000'
+refused 2 '--set size=1' study own.yaml --set size=1
+refused 1 'no results found' study own.yaml --report-only --out none
+
+# ---- failures ----
+cat >bad.yaml <<'Y'
+title: Bad
+question: Does it fail?
+steps:
+  - {name: good, run: 'echo x; echo 1'}
+  - {name: bad, run: 'echo oops >&2; exit 3'}
+  - {name: late, run: 'touch late'}
+conclusion: [{sentence: '{late.x}'}]
+Y
+expect 1 study bad.yaml
+has 'bad: No conclusion: step late has no figure x.'
+grep -q '^muster: study bad: step bad: oops$' err || fail "no reason"
+[ ! -e study/bad/late ] || fail "a step after the failed one has run"
+grep -q '^| bad | failed |' study/bad/report.md || fail "the report lacks the failed step"
+printf 'title: x\nquestion: y\nsteps: []\nconclusion: [{when: 1}]\n' >bad2.yaml
+refused 2 'bad2.yaml:4: conclusion: sentence: is missing' study bad2.yaml
+mkdir -p study/bad2/mine
+printf 'title: x\nquestion: y\nsteps: []\nconclusion: [{sentence: z}]\n' >bad2.yaml
+refused 1 'is not the folder of a study' study bad2.yaml
+
+# ---- a kill ----
+cat >kill.yaml <<'Y'
+title: Kill
+question: Does the job survive?
+steps:
+  - {name: data, run: 'muster data gen criteo --rows 2000 --features 20000 --out train.cache --overwrite'}
+  - name: job
+    run: >-
+      muster launch --workers 2 --logs none -- train train.cache --mode async --batch 10 --run run --seconds 4 --quiet --json
+    kill: {run: run, process: worker-1, after: 0.5}
+  - name: restarts
+    run: echo restarts; grep -c 'worker 1 died (killed by SIGKILL)' out/job.log
+conclusion: [{sentence: 'Restarts: {restarts.restarts}.'}]
+Y
+expect 0 study kill.yaml
+has 'kill: Restarts: 1.'
+
+# ---- stopping ----
+cat >stop.yaml <<'Y'
+title: Stop
+question: Does it continue?
+steps:
+  - {name: first, run: 'echo n; echo 5'}
+  - {name: second, run: 'test -e go || { touch waiting; exec sleep 600; }'}
+conclusion: [{sentence: 'n is {first.n}.'}]
+Y
+"$muster" study stop.yaml >out 2>err </dev/null &
+pid=$!
+wait_for 60 test -e study/stop/waiting
+refused 1 'another study is running in this folder' study stop.yaml
+kill -TERM "$pid"
+code=0
+wait "$pid" || code=$?
+same "exit code after SIGTERM" "$code" 143
+touch study/stop/go
+expect 0 study stop.yaml
+has 'stop: n is 5.'
+grep -q '\] first done' err && fail "the first step ran again"
+
+# ---- no lab ----
+printf '#!/bin/sh\necho "netlab: no lab is possible here: network namespaces need root" >&2\nexit 77\n' >netlab
+chmod +x netlab
+MUSTER_NETLAB=$PWD/netlab refused 1 'study batch-size is skipped: it needs the lab: no lab is possible here: network namespaces need root' \
+  study batch-size
+[ ! -e study/batch-size ] || fail "a skipped study has left a folder"
+MUSTER_NETLAB=$PWD/netlab expect 0 study list
+has 'it needs the lab'
+echo "study: ok"
