@@ -2,6 +2,7 @@
  *
  * A trace is read line by line, one event per line, so that an incomplete file is read up to its end. */
 #include <dirent.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,68 +10,9 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/table.h"
+#include "cli/trace_profile.h"
 
-#define BLOCK   ((size_t)1 << 20)
-#define OPS_MAX 4096 /* most names */
-#define OP_NAME 64
-
-/* ---- sums by name ---- */
-
-typedef struct op {
-    char name[OP_NAME], kind[16];
-    uint64_t calls;
-    double seconds, bytes;
-} op;
-
-typedef struct ops {
-    op *items;
-    size_t n, capacity;
-    double phase_seconds; /* of all phases: shares are relative to it */
-    uint64_t dropped;
-} ops;
-
-static op *trace_find_op(ops *self, const char *name, const char *kind)
-{
-    for (size_t i = 0; i < self->n; i++)
-        if (strcmp(self->items[i].name, name) == 0 && strcmp(self->items[i].kind, kind) == 0)
-            return &self->items[i];
-    if (self->n == OPS_MAX || !mst_grow(&self->items, &self->capacity, self->n + 1, sizeof *self->items))
-        return NULL;
-    op *fresh = &self->items[self->n++];
-    *fresh = (op){0};
-    snprintf(fresh->name, sizeof fresh->name, "%s", name);
-    snprintf(fresh->kind, sizeof fresh->kind, "%s", kind);
-    return fresh;
-}
-
-/* An event, and its line. */
-static mst_status trace_add_event(void *arg, const json_t *event, const char *line, size_t n)
-{
-    ops *self = arg;
-    const char *name = json_string_value(json_object_get(event, "name")),
-               *ph = json_string_value(json_object_get(event, "ph")),
-               *kind = json_string_value(json_object_get(event, "cat"));
-    const json_t *args = json_object_get(event, "args");
-    (void)line;
-    (void)n;
-    if (name == NULL || ph == NULL)
-        return MST_OK;
-    if (strcmp(name, "dropped") == 0)
-        self->dropped += (uint64_t)json_integer_value(json_object_get(args, "value"));
-    if (strcmp(ph, "X") != 0 || kind == NULL)
-        return MST_OK;
-    op *o = trace_find_op(self, name, kind);
-    if (o == NULL)
-        return MST_OK;
-    double seconds = json_number_value(json_object_get(event, "dur")) * 1e-6;
-    o->calls++;
-    o->seconds += seconds;
-    o->bytes += json_number_value(json_object_get(args, "bytes"));
-    if (strcmp(kind, "phase") == 0)
-        self->phase_seconds += seconds;
-    return MST_OK;
-}
-
+#define BLOCK ((size_t)1 << 20)
 /* ---- reading ---- */
 
 /* The receiver of the events of a run. */
@@ -162,7 +104,7 @@ static mst_status trace_take_run(trace_listener *to, const char *run, const char
 typedef struct trace_top_options {
     char *process;
     int64_t lines;
-    bool json;
+    bool each, json;
 } trace_top_options;
 
 #define FIELD(name) offsetof(trace_top_options, name)
@@ -179,7 +121,11 @@ static const mst_option trace_top_table[] = {
      .min = 0,
      .max = 1e6,
      .metavar = "N",
-     .help = "Print at most N lines; 0: all."},
+     .help = "Print at most N ops of a process; 0: all."},
+    {.name = "each",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(each),
+     .help = "Print every process, not only the sum of the processes of a role. --json has both."},
     {.name = NULL},
 };
 static const mst_command_group trace_top_groups[] = {
@@ -188,68 +134,204 @@ static const mst_command_group trace_top_groups[] = {
     {.table = NULL},
 };
 
-static int trace_by_time(const void *a, const void *b)
+/* The mean shape of the outputs: "10x28", "~213" where calls differ. */
+static void trace_add_shape(mst_table *t, const mst_profile_op *op)
 {
-    const op *x = a, *y = b;
-    return x->seconds < y->seconds ? 1 : x->seconds > y->seconds ? -1 : strcmp(x->name, y->name);
+    char text[96];
+    size_t used = 0;
+    json_t *shape = op->shapes > 0 ? json_array() : NULL;
+    text[0] = '\0';
+    for (unsigned i = 0; shape != NULL && i < MST_TRACE_DIMS && op->dims[i] > 0.0; i++) {
+        double mean = op->dims[i] / (double)op->shapes;
+        json_array_append_new(shape, json_real(mean));
+        int n = snprintf(text + used, sizeof text - used, "%s%.0f",
+                         i > 0        ? "x"
+                         : op->varies ? "~"
+                                      : "",
+                         mean);
+        used += n > 0 && (size_t)n < sizeof text - used ? (size_t)n : 0;
+    }
+    mst_table_value(t, shape != NULL ? shape : json_null(), text);
 }
 
-static mst_status trace_print_top(ops *self, size_t lines, bool json)
+static mst_status trace_op_table(const mst_profile *p, size_t lines, mst_table **out)
 {
-    static const mst_column columns[] = {{"name", false},       {"kind", false}, {"calls", true},
-                                         {"total_s", true},     {"share", true}, {"mean_us", true},
-                                         {"output_bytes", true}};
+    static const mst_column columns[] = {
+        {"name", false}, {"kind", false},   {"calls", true},        {"total_s", true},  {"step_us", true},
+        {"share", true}, {"mean_us", true}, {"output_bytes", true}, {"elements", true}, {"shape", false}};
     mst_table *t;
+    double named, all = mst_profile_step_seconds(p, &named);
     TRY(mst_table_new(columns, sizeof columns / sizeof *columns, &t));
-    if (self->n > 0)
-        qsort(self->items, self->n, sizeof *self->items, trace_by_time);
-    for (size_t i = 0; i < self->n && (lines == 0 || i < lines); i++) {
-        const op *o = &self->items[i];
-        mst_table_text(t, o->name);
-        mst_table_text(t, o->kind);
-        mst_table_count(t, o->calls);
-        mst_table_real(t, o->seconds, 6);
-        mst_table_real(t, self->phase_seconds > 0.0 ? o->seconds / self->phase_seconds : 0.0, 4);
-        mst_table_real(t, o->seconds * 1e6 / (double)o->calls, 3);
-        if (o->bytes > 0.0)
-            mst_table_bytes(t, (uint64_t)(o->bytes / (double)o->calls));
+    for (size_t i = 0; i < p->n_ops && (lines == 0 || i < lines); i++) {
+        const mst_profile_op *op = &p->ops[i];
+        bool in_step = op->kind == MST_PROFILE_OP || op->kind == MST_PROFILE_WAIT;
+        mst_table_text(t, op->name);
+        mst_table_text(t, mst_profile_kind_name(op->kind));
+        mst_table_count(t, op->calls);
+        mst_table_real(t, op->seconds, 6);
+        uint64_t steps = op->kind == MST_PROFILE_BESIDE ? p->all_steps : p->steps;
+        mst_table_real(t, steps > 0 ? op->seconds * 1e6 / (double)steps : NAN, 3);
+        mst_table_real(t, in_step && all > 0.0 ? op->seconds / all : NAN, 4);
+        mst_table_real(t, op->seconds * 1e6 / (double)op->calls, 3);
+        if (op->outputs > 0)
+            mst_table_bytes(t, (uint64_t)(op->bytes / (double)op->outputs));
         else
             mst_table_text(t, NULL);
+        mst_table_real(t, op->shapes > 0 ? op->elements / (double)op->shapes : NAN, 0);
+        trace_add_shape(t, op);
     }
-    mst_status st = json ? mst_cli_print_json(mst_table_json(t)) : mst_table_print(t, NULL, true);
-    if (st == MST_OK && !json && self->dropped > 0)
-        printf("%llu events were dropped because they could not be written fast enough.\n",
-               (unsigned long long)self->dropped);
-    mst_table_destroy(t);
+    *out = t;
+    return MST_OK;
+}
+
+static mst_status trace_phase_table(const mst_profile *p, mst_table **out)
+{
+    static const mst_column columns[] = {
+        {"phase", false}, {"total_s", true}, {"step_us", true}, {"named", true}};
+    mst_table *t;
+    TRY(mst_table_new(columns, sizeof columns / sizeof *columns, &t));
+    for (unsigned i = 0; i < MST_PHASES; i++) {
+        if (p->phases[i] <= 0.0)
+            continue;
+        bool wait = mst_profile_is_wait((mst_phase)i), step = mst_profile_in_step((mst_phase)i);
+        mst_table_text(t, mst_phase_name((mst_phase)i));
+        mst_table_real(t, p->phases[i], 6);
+        mst_table_real(t, p->steps > 0 ? p->phases[i] * 1e6 / (double)p->steps : NAN, 3);
+        mst_table_real(t, !step ? NAN : wait ? 1.0 : p->covered[i] / p->phases[i], 4);
+    }
+    *out = t;
+    return MST_OK;
+}
+
+static mst_status trace_profile_json(const mst_profile *p, json_t *array)
+{
+    mst_table *ops = NULL, *phases = NULL;
+    double named, all = mst_profile_step_seconds(p, &named), steps = (double)p->steps;
+    mst_status st;
+    TRY_OUT(st, trace_op_table(p, 0, &ops));
+    TRY_OUT(st, trace_phase_table(p, &phases));
+    json_t *object = json_pack(
+        "{s:s, s:i, s:i, s:I, s:I, s:o, s:o, s:o, s:I, s:o?, s:o?}", "process", p->process, "processes",
+        (int)p->n_processes, "threads", (int)p->n_threads, "steps", (json_int_t)p->steps, "rows",
+        (json_int_t)p->rows, "step_us", p->steps > 0 ? json_real(all * 1e6 / steps) : json_null(), "named_us",
+        p->steps > 0 ? json_real(named * 1e6 / steps) : json_null(), "named",
+        all > 0.0 ? json_real(named / all) : json_null(), "dropped", (json_int_t)p->dropped, "ops",
+        mst_table_json(ops), "phases", mst_table_json(phases));
+    if (object == NULL || json_array_append_new(array, object) != 0)
+        st = mst_fail_memory();
+out:
+    mst_table_destroy(ops);
+    mst_table_destroy(phases);
     return st;
+}
+
+static mst_status trace_print_profile(const mst_profile *p, size_t lines)
+{
+    mst_table *ops = NULL, *phases = NULL;
+    double named, all = mst_profile_step_seconds(p, &named), steps = (double)p->steps;
+    char title[256];
+    mst_status st;
+    TRY_OUT(st, trace_op_table(p, lines, &ops));
+    TRY_OUT(st, trace_phase_table(p, &phases));
+    if (p->steps > 0)
+        snprintf(title, sizeof title, "%s: %llu step%s of %.4g rows, %.3f us each%s", p->process,
+                 (unsigned long long)p->steps, p->steps == 1 ? "" : "s", (double)p->rows / steps,
+                 all * 1e6 / steps, p->n_threads > p->n_processes ? " (sum of all threads)" : "");
+    else
+        snprintf(title, sizeof title, "%s: no completed step", p->process);
+    TRY_OUT(st, mst_table_print(ops, title, true));
+    if (p->steps > 0 && all > 0.0)
+        printf("Named ops and waits: %.3f of %.3f us (%.1f%%)\n", named * 1e6 / steps, all * 1e6 / steps,
+               100.0 * named / all);
+    putchar('\n');
+    TRY_OUT(st, mst_table_print(phases, NULL, true));
+    if (p->dropped > 0)
+        printf("%llu events were dropped because they could not be written fast enough; --trace-steps traces "
+               "fewer steps.\n",
+               (unsigned long long)p->dropped);
+out:
+    mst_table_destroy(ops);
+    mst_table_destroy(phases);
+    return st;
+}
+
+/* Whether a sum that is printed contains the process. */
+static bool trace_is_summed(const mst_profiles *all, const mst_profile *p)
+{
+    const char *dash = strrchr(p->process, '-');
+    size_t n = dash != NULL ? (size_t)(dash - p->process) : 0;
+    for (size_t i = 0; i < all->n && n > 0; i++)
+        if (&all->items[i] != p && strncmp(all->items[i].process, p->process, n) == 0 &&
+            strcmp(all->items[i].process + n, "-*") == 0)
+            return true;
+    return false;
+}
+
+static mst_status trace_print_top(const mst_profiles *all, const trace_top_options *options)
+{
+    json_t *array = options->json ? json_array() : NULL;
+    mst_status st = MST_OK;
+    bool first = true;
+    for (size_t i = 0; st == MST_OK && i < all->n; i++) {
+        const mst_profile *p = &all->items[i];
+        if (options->json) {
+            st = trace_profile_json(p, array);
+        } else if (options->each || !trace_is_summed(all, p)) {
+            if (!first)
+                putchar('\n');
+            st = trace_print_profile(p, (size_t)options->lines);
+            first = false;
+        }
+    }
+    if (st == MST_OK && options->json)
+        return mst_cli_print_json(array);
+    json_decref(array);
+    return st;
+}
+
+static void trace_top_file(void *arg)
+{
+    mst_profiles_file(arg);
+}
+
+static mst_status trace_top_event(void *arg, const json_t *event, const char *line, size_t n)
+{
+    (void)line;
+    (void)n;
+    return mst_profiles_event(arg, event);
 }
 
 static mst_status trace_top_run(mst_call *call)
 {
     const trace_top_options *options = call->options;
-    ops all = {0};
+    mst_profiles all = {0};
     mst_status st;
     if (call->words.n == 0)
         return mst_fail(MST_EUSAGE, "muster trace top needs a run");
-    trace_listener to = {.event = trace_add_event, .arg = &all};
+    trace_listener to = {.file = trace_top_file, .event = trace_top_event, .arg = &all};
     for (size_t i = 0; i < call->words.n; i++)
         TRY_OUT(st, trace_take_run(&to, call->words.items[i], options->process));
-    st = trace_print_top(&all, (size_t)options->lines, options->json);
+    mst_profiles_file(&all);
+    TRY_OUT(st, mst_profiles_sum(&all));
+    st = trace_print_top(&all, options);
 out:
-    mst_free(all.items);
+    mst_profiles_fini(&all);
     return st;
 }
 
 static const mst_command cmd_trace_top = {
     .name = "top",
-    .summary = "list operations by total time: calls, time, share, output size",
+    .summary = "profile one step by operation: calls, time, share, output size",
     .run = trace_top_run,
     .usage = "trace top RUN... [options]",
-    .details = "RUN is a run directory of a training with --trace, or a trace.json. Shares are relative to "
-               "the time of all phases; ops (layers) are parts of phases.\n",
+    .details =
+        "RUN is a run directory of a training with --trace, or a trace.json. step_us is the mean of the "
+        "traced steps. Shares are relative to the time of a step; ops beside the steps (parse) and in "
+        "evaluations are not part of it. See docs/RUNS.md.\n",
     .groups = trace_top_groups,
     .options_size = sizeof(trace_top_options),
-    .examples = "muster trace top runs/clicks\n",
+    .examples = "muster trace top runs/clicks\n"
+                "muster trace top runs/job --process worker-0\n",
 };
 
 /* ---- trace merge ---- */

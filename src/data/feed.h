@@ -108,6 +108,12 @@ uint64_t mst_feed_epoch_rows(const mst_feed *feed);
 /* Rows filled so far, in all epochs, that had keys at or beyond options.features. */
 uint64_t mst_feed_unseen(const mst_feed *feed);
 
+/* Traces the parsing of chunks in lanes of the spans from first_lane on (observe/trace_file.h), one for each
+ * thread that parses. NULL: no more; the spans may go when it returns. */
+struct mst_spans;
+unsigned mst_feed_parsers(const mst_feed *feed); /* the number of these threads; 0 for NULL */
+void mst_feed_trace(mst_feed *feed, struct mst_spans *spans, unsigned first_lane);
+
 /* Total time lanes have waited in take, for the summary. */
 double mst_feed_wait_seconds(const mst_feed *feed);
 

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/isa.h"
 #include "data/feed_impl.h"
-#include "observe/spans.h"
+#include "observe/trace_file.h"
 
 /* ---- claims ---- */
 
@@ -117,6 +117,7 @@ mst_status mst_feed_claim(mst_feed *f, unsigned lane_index, uint32_t n, mst_batc
 {
     mst_feed_lane *l = &f->lanes[lane_index];
     uint32_t got;
+    uint64_t start = mst_trace_now();
     *position = 0;
     n = n < f->options.max_take ? n : f->options.max_take;
     TRY(mst_feed_check_files(f, l, false));
@@ -129,6 +130,7 @@ mst_status mst_feed_claim(mst_feed *f, unsigned lane_index, uint32_t n, mst_batc
         st = feed_reserve_keys(l);
     if (st == MST_OK)
         *batch = (mst_batch){.rows = l->rows, .n_rows = got};
+    mst_trace_op("claim", start, (mst_trace_output){0});
     return st;
 }
 
@@ -275,10 +277,21 @@ static mst_status feed_settle_rows(mst_feed *f, mst_feed_lane *l, const mst_feed
                     f->dataset->name);
 }
 
+/* The output are the rows with their numbers. */
+static void feed_trace_fill(const mst_row *rows, uint32_t n, uint64_t began)
+{
+    mst_trace_output out = mst_trace_array(sizeof *rows, n, 0);
+    for (uint32_t i = 0; i < n; i++)
+        out.bytes += rows[i].n_keys * (rows[i].values != NULL ? 2 : 1) * sizeof(uint32_t) +
+                     rows[i].n_dense * (rows[i].bytes != NULL ? 1 : sizeof(float));
+    mst_trace_op("fill", began, out);
+}
+
 mst_status mst_feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32_t to)
 {
     const mst_feed_options *o = &f->options;
     mst_feed_lane *l = &f->lanes[lane_index];
+    uint64_t began = mst_trace_now();
     uint32_t start = 0; /* of the piece, in the lane's rows */
     for (size_t p = 0; p < l->n_pieces && start < to; p++) {
         const mst_feed_piece *at = &l->pieces[p];
@@ -296,6 +309,8 @@ mst_status mst_feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32
         }
         start += at->n;
     }
+    if (mst_tracing() && to > from)
+        feed_trace_fill(l->rows + from, to - from, began);
     return MST_OK;
 }
 

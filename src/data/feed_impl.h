@@ -10,6 +10,8 @@
 #define MST_FEED_RING  8 /* parsed chunks waiting */
 #define MST_FEED_QUEUE 1 /* windows waiting */
 
+#define MST_FEED_PARSERS 64 /* threads whose parsing is traced */
+
 typedef struct mst_feed_place {
     uint32_t chunk, row;
 } mst_feed_place;
@@ -99,6 +101,11 @@ struct mst_feed {
     uint64_t wait_ns;
 
     atomic_uint_fast64_t unseen; /* rows that lost keys */
+
+    struct mst_spans *spans; /* guarded by the mutex: parsing is traced in lanes from first_lane on */
+    unsigned first_lane, n_parsers;
+    const mst_chunk_builder *parsers[MST_FEED_PARSERS]; /* of the threads, in the order of their lanes */
+    atomic_bool traced;                                 /* spans are set */
 
     mst_feed_lane *lanes;
     size_t augmented_stride; /* 0: rows are not changed */

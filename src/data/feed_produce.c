@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "data/feed_impl.h"
+#include "observe/trace_file.h"
 
 #define WINDOW_NICE 10
 
@@ -31,24 +32,67 @@ static mst_status feed_claim_block(void *arg, uint64_t number, mst_raw_block **b
     }
 }
 
+/* The lane of the thread with that builder. Under the mutex. */
+static unsigned feed_parser_lane(mst_feed *f, const mst_chunk_builder *builder)
+{
+    unsigned i = 0;
+    while (i < f->n_parsers && f->parsers[i] != builder)
+        i++;
+    if (i == f->n_parsers && i < MST_FEED_PARSERS)
+        f->parsers[f->n_parsers++] = builder;
+    return f->first_lane + i;
+}
+
+static void feed_trace_chunk(mst_feed *f, const mst_chunk_builder *builder, uint64_t from_ns,
+                             const mst_chunk *chunk)
+{
+    pthread_mutex_lock(&f->mutex);
+    if (f->spans != NULL && chunk != NULL)
+        mst_trace_beside(
+            f->spans, feed_parser_lane(f, builder), "parse", from_ns,
+            (mst_trace_output){.bytes = chunk->n_words * sizeof *chunk->words, .dims = {chunk->n_rows}});
+    pthread_mutex_unlock(&f->mutex);
+}
+
+void mst_feed_trace(mst_feed *f, mst_spans *spans, unsigned first_lane)
+{
+    if (f == NULL)
+        return;
+    pthread_mutex_lock(&f->mutex);
+    f->spans = spans;
+    f->first_lane = first_lane;
+    atomic_store(&f->traced, spans != NULL);
+    pthread_mutex_unlock(&f->mutex);
+}
+
 static mst_status feed_make_chunk(void *arg, uint64_t number, mst_raw_block *block,
                                   mst_chunk_builder *builder, mst_chunk **out)
 {
-    const mst_feed *f = arg;
+    mst_feed *f = arg;
     mst_dataset *d = f->dataset;
-    if (!d->random)
-        return d->ops->parse(d, block, builder, out);
-    uint32_t c = f->order.chunks[number];
-    return d->load_is_cheap && d->ops->peek != NULL ? d->ops->peek(d, c, out) : d->ops->load(d, c, out);
+    if (d->load_is_cheap && d->ops->peek != NULL)
+        return d->ops->peek(d, f->order.chunks[number], out);
+    bool traced = atomic_load_explicit(&f->traced, memory_order_relaxed) && !d->load_is_cheap;
+    uint64_t from = traced ? mst_now_ns() : 0;
+    mst_status st =
+        d->random ? d->ops->load(d, f->order.chunks[number], out) : d->ops->parse(d, block, builder, out);
+    if (traced && st == MST_OK)
+        feed_trace_chunk(f, builder, from, *out);
+    return st;
+}
+
+unsigned mst_feed_parsers(const mst_feed *f)
+{
+    if (f == NULL || f->dataset->load_is_cheap)
+        return 0;
+    return f->options.prefetch_threads != 0 ? f->options.prefetch_threads : 1;
 }
 
 mst_status mst_feed_ring_init(mst_feed *f)
 {
     mst_chunk_maker maker = {
         .claim = f->dataset->random ? NULL : feed_claim_block, .make = feed_make_chunk, .arg = f};
-    unsigned n = f->options.prefetch_threads != 0 ? f->options.prefetch_threads : 1;
-    return mst_chunk_ring_new(&maker, f->dataset->name, f->dataset->load_is_cheap ? 0 : n, MST_FEED_RING,
-                              &f->ring);
+    return mst_chunk_ring_new(&maker, f->dataset->name, mst_feed_parsers(f), MST_FEED_RING, &f->ring);
 }
 
 /* ---- window thread: chunks in order, windows out ---- */

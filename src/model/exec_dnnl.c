@@ -18,7 +18,6 @@
 #include "base/alloc.h"
 #include "model/exec_dnnl_impl.h"
 #include "model/layer_impl.h"
-#include "observe/trace_file.h"
 
 typedef struct dnnl_replica {
     mst_replica base;
@@ -272,8 +271,8 @@ static void load_part(void *arg, unsigned i)
     const loading *l = arg;
     uint32_t from = (uint32_t)((uint64_t)l->batch->n_rows * i / l->n_parts);
     uint32_t to = (uint32_t)((uint64_t)l->batch->n_rows * (i + 1) / l->n_parts);
-    mst_replica_load(l->replica, l->batch->rows + from, to - from,
-                     l->x + from * mst_dims_size(&l->replica->chain->in));
+    size_t size = mst_dims_size(&l->replica->chain->in);
+    mst_rows_expand(l->replica->kernels, l->batch->rows + from, to - from, size, l->x + from * size);
 }
 
 static void trace_stage(const dnnl_pass *r, const mst_dnnl_stage *s, bool forward, uint64_t start)
@@ -281,19 +280,21 @@ static void trace_stage(const dnnl_pass *r, const mst_dnnl_stage *s, bool forwar
     const mst_layer *layer = s->layer;
     if (!mst_tracing())
         return;
-    size_t floats = layer != NULL ? mst_dims_size(forward ? &layer->out : &layer->in) * r->n : 0;
     mst_trace_layer(layer != NULL ? layer->name : "reorder", forward ? "forward" : "backward", start,
-                    floats * sizeof(float));
+                    layer != NULL ? mst_dims_output(forward ? &layer->out : &layer->in, r->n)
+                                  : (mst_trace_output){0});
 }
 
 static mst_status forward_pass(const mst_replica *self, const dnnl_pass *r, const mst_batch *batch)
 {
     mst_dnnl_plan *plan = r->plan;
     loading l = {.replica = self, .batch = batch, .x = plan->tensors[0].data, .n_parts = self->n_threads};
+    uint64_t start = mst_trace_now();
     mst_dnnl_each(l.n_parts, load_part, &l);
     clear_rest(r, &plan->chain->in, plan->tensors[0].data);
+    mst_trace_op("expand", start, mst_dims_output(&plan->chain->in, r->n));
     for (uint32_t i = 0; i < plan->n_stages; i++) {
-        uint64_t start = mst_trace_now();
+        start = mst_trace_now();
         TRY(stage_forward(r, &plan->stages[i]));
         trace_stage(r, &plan->stages[i], true, start);
     }

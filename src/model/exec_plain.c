@@ -7,7 +7,6 @@
 
 #include "base/alloc.h"
 #include "model/executor.h"
-#include "observe/trace_file.h"
 
 extern const mst_executor mst_executor_plain;
 
@@ -109,7 +108,7 @@ static mst_status backward(plain *self, uint32_t n, const mst_weights *w, const 
         gradients_of(layer, grad, g);
         layer->ops->backward(layer, self->states[i], pass, n, i > 0 ? self->outputs[i - 1] : self->input,
                              self->outputs[i], dy, w->ranges + layer->first_range, dx, g);
-        mst_trace_layer(layer->name, "backward", start, mst_dims_size(&layer->in) * n * sizeof(float));
+        mst_trace_layer(layer->name, "backward", start, mst_dims_output(&layer->in, n));
         for (uint32_t j = layer->n_params; j-- > 0;)
             TRY(mst_step_ready(step, layer->first_range + j));
         dy = dx;
@@ -132,8 +131,7 @@ static mst_status plain_train(mst_replica *base, const mst_batch *batch, const m
         uint64_t start = mst_trace_now();
         layer->ops->forward(layer, self->states[i], pass, batch->n_rows, x, w->ranges + layer->first_range,
                             self->outputs[i]);
-        mst_trace_layer(layer->name, "forward", start,
-                        mst_dims_size(&layer->out) * batch->n_rows * sizeof(float));
+        mst_trace_layer(layer->name, "forward", start, mst_dims_output(&layer->out, batch->n_rows));
         x = self->outputs[i];
     }
     mst_replica_loss(base, batch, x, scale, self->turns[0], sum);

@@ -20,7 +20,6 @@
 
 #include "base/alloc.h"
 #include "model/exec_tile_impl.h"
-#include "observe/trace_file.h"
 
 #define SUITS_WEIGHTS (1u << 19) /* 2 MB */
 #define SUITS_NUMBERS (1u << 14) /* between two layers: 1 MB in 16 lanes */
@@ -181,18 +180,22 @@ static mst_status forward_tile(const tile_replica *self, const mst_batch *rows, 
     const tile_op *last = &self->ops[self->n_ops - 1];
     const size_t in = mst_dims_size(&self->base.chain->in);
     mst_replica_load(&self->base, rows->rows, rows->n_rows, self->rows);
+    uint64_t start = mst_trace_now();
     tile->to_lanes(self->rows, in, rows->n_rows, in, self->input);
+    mst_trace_op("to lanes", start, mst_dims_output(&self->base.chain->in, rows->n_rows));
     for (uint32_t i = 0; i < self->n_ops; i++) {
         const tile_op *op = &self->ops[i];
         for (uint32_t j = 0; first && j < op->layer->n_params; j++)
             TRY(mst_step_need(step, op->layer->first_range + j));
-        uint64_t start = mst_trace_now();
+        start = mst_trace_now();
         if (first)
             pack_weights(self, op, w);
         forward_op(self, op, pass, rows->n_rows, w);
-        mst_trace_layer(op->layer->name, "forward", start, op->out_size * rows->n_rows * sizeof(float));
+        start = mst_trace_layer(op->layer->name, "forward", start,
+                                mst_dims_output(&op->layer->out, rows->n_rows));
     }
     tile->to_rows(last->y, last->out_size, rows->n_rows, self->rows, last->out_size);
+    mst_trace_op("scores to rows", start, mst_trace_floats(rows->n_rows, last->out_size));
     return MST_OK;
 }
 
@@ -285,17 +288,19 @@ static mst_status backward_tile(const tile_replica *self, const mst_pass *pass, 
 {
     const mst_tile_kernels *tile = self->tile;
     const tile_op *end = &self->ops[self->n_ops - 1];
+    uint64_t start = mst_trace_now();
     tile->to_lanes(self->rows, end->out_size, n, end->out_size, self->scratch);
     tile->act_backward(end->act, end->out_size, self->scratch, NULL, end->y);
+    mst_trace_op("loss to lanes", start, mst_trace_floats(n, end->out_size));
     for (uint32_t i = self->n_ops; i-- > 0;) {
         const tile_op *op = &self->ops[i];
         const mst_layer *layer = op->layer;
         float *g[MST_LAYER_PARAMS] = {0};
         for (uint32_t j = 0; j < layer->n_params; j++)
             g[j] = grad->ranges[layer->first_range + j].g;
-        uint64_t start = mst_trace_now();
+        start = mst_trace_now();
         backward_op(self, op, pass, n, w, g, last);
-        mst_trace_layer(layer->name, "backward", start, op->in_size * n * sizeof(float));
+        mst_trace_layer(layer->name, "backward", start, mst_dims_output(&layer->in, n));
         for (uint32_t j = layer->n_params; last && j-- > 0;)
             TRY(mst_step_ready(step, layer->first_range + j));
     }
@@ -320,7 +325,9 @@ static mst_status tile_train(mst_replica *base, const mst_batch *batch, const ms
 {
     const tile_replica *self = (const tile_replica *)base;
     const uint32_t lanes = self->tile->lanes;
+    uint64_t start = mst_trace_now();
     clear_sums(self);
+    mst_trace_op("clear", start, (mst_trace_output){0});
     for (uint32_t from = 0; from < batch->n_rows; from += lanes) {
         mst_batch rows = mst_batch_range(batch, from, lanes);
         mst_pass part = *pass;

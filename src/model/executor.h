@@ -11,6 +11,7 @@
 
 #include "model/layer.h"
 #include "model/model.h"
+#include "observe/trace_file.h"
 
 typedef struct mst_replica {
     const struct mst_executor *executor;
@@ -52,6 +53,9 @@ void mst_replica_load(const mst_replica *self, const mst_row *rows, uint32_t n, 
  * d(loss)/d(score), which may be the scores' place. */
 void mst_replica_loss(const mst_replica *self, const mst_batch *batch, const float *scores, float scale,
                       float *d, mst_loss_sum *sum);
+
+/* The size of n rows of these dimensions, for a trace. */
+mst_trace_output mst_dims_output(const mst_dims *dims, uint32_t n);
 
 extern const mst_executor *const mst_executors[]; /* NULL-terminated */
 

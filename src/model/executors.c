@@ -37,9 +37,18 @@ mst_status mst_executor_choose(const mst_chain *chain, const char *name, const m
     return any ? st : executor_unknown(name);
 }
 
+mst_trace_output mst_dims_output(const mst_dims *dims, uint32_t n)
+{
+    bool image = dims->h * dims->w > 1;
+    return (mst_trace_output){.bytes = mst_dims_size(dims) * n * sizeof(float),
+                              .dims = {n, dims->c, image ? dims->h : 0, image ? dims->w : 0}};
+}
+
 void mst_replica_load(const mst_replica *self, const mst_row *rows, uint32_t n, float *x)
 {
+    uint64_t start = mst_trace_now();
     mst_rows_expand(self->kernels, rows, n, mst_dims_size(&self->chain->in), x);
+    mst_trace_op("expand", start, mst_dims_output(&self->chain->in, n));
 }
 
 void mst_replica_loss(const mst_replica *self, const mst_batch *batch, const float *scores, float scale,
@@ -47,8 +56,10 @@ void mst_replica_loss(const mst_replica *self, const mst_batch *batch, const flo
 {
     const mst_layer *last = self->chain->layers[self->chain->n_layers - 1];
     uint32_t classes = (uint32_t)mst_dims_size(&last->out);
+    uint64_t start = mst_trace_now();
     sum->loss += self->kernels->softmax(batch->rows, batch->n_rows, classes, scores, scale, d);
     sum->rows += batch->n_rows;
     for (uint32_t r = 0; r < batch->n_rows; r++)
         sum->weight += (double)batch->rows[r].weight;
+    mst_trace_op("loss", start, mst_trace_floats(batch->n_rows, classes));
 }

@@ -3,6 +3,7 @@
  * Views: "weight" [features], one weight per key; "bias" [1]. Gradient layout: range 0 is the dense prefix of
  * the weights (features that every row has), range 1 the bias; everything else is sparse with width 1. */
 #include "model/linear_start.h"
+#include "observe/trace_file.h"
 
 enum { RANGE_DENSE, RANGE_BIAS };
 
@@ -82,13 +83,28 @@ static void logreg_count_rows(const mst_model *self, const mst_batch *batch, dou
                            : (double)batch->rows[i].weight;
 }
 
-/* The rows' part of the dense ranges' gradient. */
-static void logreg_add_dense(const mst_model *self, const mst_batch *batch, const float *coefs, float scale,
-                             mst_grad *grad)
+/* Margins and then d(loss)/d(margin) of the rows, into coefs; adds the loss. Returns the time, for a trace.
+ */
+static uint64_t logreg_find_coefs(const mst_model *self, const mst_batch *batch, const mst_linear *linear,
+                                  float *coefs, mst_loss_sum *sum)
+{
+    uint64_t at = mst_trace_now();
+    self->kernels->margins(batch->rows, batch->n_rows, linear, coefs);
+    at = mst_trace_op("gather+dot", at, mst_trace_floats(batch->n_rows, 0));
+    double loss =
+        self->kernels->logistic(batch->rows, batch->n_rows, coefs, (float)self->options.pos_weight, coefs);
+    logreg_count_rows(self, batch, loss, sum);
+    return mst_trace_op("loss", at, mst_trace_floats(batch->n_rows, 0));
+}
+
+/* The rows' part of the dense ranges' gradient. Returns the time, for a trace. */
+static uint64_t logreg_add_dense(const mst_model *self, const mst_batch *batch, const float *coefs,
+                                 float scale, mst_grad *grad, uint64_t at)
 {
     mst_linear dense = {.dense = grad->ranges[RANGE_DENSE].g,
                         .bias = self->options.bias ? grad->ranges[RANGE_BIAS].g : NULL};
     self->kernels->scatter_dense(batch->rows, batch->n_rows, coefs, scale, self->shape.n_dense, &dense);
+    return mst_trace_op("scatter dense", at, mst_trace_floats(self->shape.n_dense + (dense.bias != NULL), 0));
 }
 
 /* Appends a row's contributions, coef * x, to the lists of their owners. Keys inside the dense prefix (rows
@@ -128,16 +144,23 @@ static mst_status logreg_compute(const mst_model *self, void *scratch, const mst
     TRY(mst_grad_room(grad, n_keys));
     for (uint32_t range = 0; range < grad->n_ranges; range++)
         TRY(mst_step_need(step, range));
-    self->kernels->margins(batch->rows, batch->n_rows, &linear, coefs);
-    double loss =
-        self->kernels->logistic(batch->rows, batch->n_rows, coefs, (float)self->options.pos_weight, coefs);
-    logreg_count_rows(self, batch, loss, sum);
-    logreg_add_dense(self, batch, coefs, scale, grad);
+    uint64_t at = logreg_find_coefs(self, batch, &linear, coefs, sum);
+    at = logreg_add_dense(self, batch, coefs, scale, grad, at);
     for (uint32_t i = 0; i < batch->n_rows; i++)
         emit_row(&batch->rows[i], coefs[i] * scale, self->shape.n_dense, grad);
+    mst_trace_op("scatter", at, mst_trace_array(sizeof(uint32_t) + sizeof(float), n_keys, 0));
     for (uint32_t range = 0; range < grad->n_ranges; range++)
         TRY(mst_step_ready(step, range));
     return MST_OK;
+}
+
+/* The weights that rows add to, each as often as it occurs. */
+static mst_trace_output logreg_touched(const mst_batch *batch)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; mst_tracing() && i < batch->n_rows; i++)
+        n += batch->rows[i].n_keys + batch->rows[i].n_dense;
+    return mst_trace_floats(n, 0);
 }
 
 static void logreg_descend(const mst_model *self, void *scratch, const mst_batch *rows, uint32_t batch_rows,
@@ -148,16 +171,18 @@ static void logreg_descend(const mst_model *self, void *scratch, const mst_batch
     float pos_weight = (float)self->options.pos_weight;
     mst_linear linear = linear_of(self, w);
     if (batch_rows == 1) {
+        uint64_t at = mst_trace_now();
         k->descend_rows(rows->rows, rows->n_rows, pos_weight, &linear, lrs, margins, w->map, w->map_scratch);
+        at = mst_trace_op("gather+dot+apply", at, mst_trace_floats(rows->n_rows, 0));
         logreg_count_rows(self, rows, k->logistic_loss(rows->rows, rows->n_rows, margins, pos_weight), sum);
+        mst_trace_op("loss", at, mst_trace_floats(rows->n_rows, 0));
         return;
     }
     for (uint32_t from = 0, step = 0; from < rows->n_rows; from += batch_rows, step++) {
         mst_batch part = mst_batch_range(rows, from, batch_rows);
-        k->margins(part.rows, part.n_rows, &linear, margins);
-        logreg_count_rows(self, &part, k->logistic(part.rows, part.n_rows, margins, pos_weight, margins),
-                          sum);
+        uint64_t at = logreg_find_coefs(self, &part, &linear, margins, sum);
         k->scatter(part.rows, part.n_rows, margins, -lrs[step] / (float)part.n_rows, &linear);
+        mst_trace_op("scatter+apply", at, logreg_touched(&part));
     }
 }
 
@@ -165,12 +190,8 @@ static void logreg_coefficients(const mst_model *self, const mst_batch *share, c
                                 float scale, float *coefs, mst_grad *grad, mst_loss_sum *sum)
 {
     mst_linear linear = linear_of(self, w);
-    self->kernels->margins(share->rows, share->n_rows, &linear, coefs);
-    logreg_count_rows(
-        self, share,
-        self->kernels->logistic(share->rows, share->n_rows, coefs, (float)self->options.pos_weight, coefs),
-        sum);
-    logreg_add_dense(self, share, coefs, scale, grad);
+    uint64_t at = logreg_find_coefs(self, share, &linear, coefs, sum);
+    logreg_add_dense(self, share, coefs, scale, grad, at);
 }
 
 static void logreg_scatter(const mst_model *self, const mst_batch *batch, const float *coefs, float scale,

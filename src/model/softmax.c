@@ -9,6 +9,7 @@
  * (sparse, width = classes), range 1 the bias. */
 #include "base/racy.h"
 #include "model/linear_start.h"
+#include "observe/trace_file.h"
 
 #define DENSE_FEATURES 4096
 #define TILE_ROWS      64 /* rows computed at a time: their dense form stays in the second-level cache */
@@ -104,14 +105,18 @@ static void softmax_tile_forward(const mst_model *self, const mst_batch *tile, c
 {
     const softmax_model *m = (const softmax_model *)self;
     uint32_t classes = self->shape.n_classes, features = (uint32_t)self->shape.n_features;
+    uint64_t at = mst_trace_now();
     if (m->dense) {
         mst_rows_expand(self->kernels, tile->rows, tile->n_rows, features, x);
+        at = mst_trace_op("expand", at, mst_trace_floats(tile->n_rows, features));
         self->kernels->dense_forward(x, features, tile->n_rows, features, w->ranges[RANGE_WEIGHT],
                                      self->options.bias ? w->ranges[RANGE_BIAS] : NULL, classes, y);
+        mst_trace_op("dot", at, mst_trace_floats(tile->n_rows, classes));
         return;
     }
     for (uint32_t r = 0; r < tile->n_rows; r++)
         sparse_logits(self, &tile->rows[r], w, y + (size_t)r * classes);
+    mst_trace_op("gather+dot", at, mst_trace_floats(tile->n_rows, classes));
 }
 
 static void emit_key(mst_grad *grad, uint32_t key, float x, const float *d, uint32_t classes)
@@ -149,11 +154,14 @@ static mst_status softmax_compute(const mst_model *self, void *scratch, const ms
     for (uint32_t from = 0; from < batch->n_rows; from += TILE_ROWS) {
         mst_batch tile = mst_batch_range(batch, from, TILE_ROWS);
         softmax_tile_forward(self, &tile, w, x, y);
+        uint64_t at = mst_trace_now();
         sum->loss += self->kernels->softmax(tile.rows, tile.n_rows, classes, y, scale, y);
+        at = mst_trace_op("loss", at, mst_trace_floats(tile.n_rows, classes));
         if (m->dense) {
             self->kernels->dense_backward(x, features, tile.n_rows, features, y, classes,
                                           grad->ranges[RANGE_WEIGHT].g,
                                           self->options.bias ? grad->ranges[RANGE_BIAS].g : NULL);
+            mst_trace_op("gradient", at, mst_trace_floats(classes, features));
             continue;
         }
         size_t n_keys = 0;
@@ -162,6 +170,7 @@ static mst_status softmax_compute(const mst_model *self, void *scratch, const ms
         TRY(mst_grad_room(grad, n_keys));
         for (uint32_t r = 0; r < tile.n_rows; r++)
             sparse_backward(self, &tile.rows[r], y + (size_t)r * classes, grad);
+        mst_trace_op("scatter", at, mst_trace_floats(n_keys, classes));
     }
     sum->rows += batch->n_rows;
     for (uint32_t r = 0; r < batch->n_rows; r++)

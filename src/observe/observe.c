@@ -227,7 +227,8 @@ static void observe_drain_trace(mst_observe *self)
         }
         if (mst_trace_drain(self->rings[i], &who, out, &dropped_here) > 0 && !self->named[i]) {
             char name[24];
-            snprintf(name, sizeof name, "thread %u", i);
+            snprintf(name, sizeof name, i > o->n_threads ? "parser %u" : "thread %u",
+                     i > o->n_threads ? i - o->n_threads - 1 : i);
             mst_trace_thread(out, &who, name);
             self->named[i] = true;
         }
@@ -242,7 +243,8 @@ static void observe_drain_trace(mst_observe *self)
 static void observe_begin_trace(mst_observe *self)
 {
     mst_trace_identity who = observe_trace_identity(self, 0);
-    unsigned n = self->options.n_threads + 1 < MST_LANE_MAX ? self->options.n_threads + 1 : MST_LANE_MAX;
+    unsigned n = self->options.n_threads + 1 + self->options.n_parsers;
+    n = n < MST_LANE_MAX ? n : MST_LANE_MAX;
     for (unsigned i = 0; i < n; i++)
         if (mst_trace_ring_new(self->options.trace_from, self->options.trace_to, &self->rings[i]) == MST_OK)
             mst_spans_lane(self->spans, i)->trace = self->rings[i];

@@ -26,10 +26,11 @@ typedef struct mst_observe_options {
     const char *process;       /* "worker-0"; a name as defined in record.h */
     const char *role;          /* "local", "server", "worker", "rank" */
     unsigned index, n_threads; /* server 0, rank 0 and a local process are coordinators */
-    double every_s;            /* interval of resources.csv and spans.csv; 0: neither */
-    bool guest;                /* another observer of this process records the host: no resources.csv */
-    bool events;               /* event files */
-    bool trace;                /* trace.json, of steps [trace_from, trace_to] */
+    unsigned n_parsers; /* threads that parse rows; in a trace they have the lanes from n_threads + 1 on */
+    double every_s;     /* interval of resources.csv and spans.csv; 0: neither */
+    bool guest;         /* another observer of this process records the host: no resources.csv */
+    bool events;        /* event files */
+    bool trace;         /* trace.json, of steps [trace_from, trace_to] */
     uint64_t trace_from, trace_to;
     uint64_t step; /* first step of the run: 0, or that of the resume */
 } mst_observe_options;

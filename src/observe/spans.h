@@ -54,11 +54,11 @@ typedef struct mst_lane {
     atomic_uint phase;
     atomic_uint_fast64_t steps, rows, bytes_in, bytes_out, dropped_rows;
     atomic_uint_fast64_t stale_sum, stale_count, stale_max;
-    atomic_bool used;      /* a thread has used it */
-    atomic_bool beside;    /* used by a thread that neither trains nor serves */
-    mst_trace_ring *trace; /* NULL: not traced */
-    uint64_t step;         /* the current step, for the trace; only the thread uses it */
-    uint64_t more_steps;   /* computed together with it */
+    atomic_bool used;          /* a thread has used it */
+    atomic_bool beside;        /* used by a thread that neither trains nor serves */
+    mst_trace_ring *trace;     /* NULL: not traced */
+    atomic_uint_fast64_t step; /* the current step, for the trace */
+    uint64_t more_steps;       /* computed together with it; only the thread uses it */
 } mst_lane;
 
 #define MST_LANE_MAX 64 /* observed threads of a process; further ones are not observed */
@@ -95,6 +95,7 @@ void mst_spans_sum(mst_spans *self, uint64_t now_ns, mst_span_sums *out, uint64_
 extern _Thread_local mst_lane *mst_this_lane __attribute__((tls_model("initial-exec")));
 
 void mst_span_traced(mst_lane *lane, mst_phase phase, uint64_t from_ns, uint64_t to_ns);
+void mst_span_traced_steps(mst_lane *lane, uint64_t steps, uint64_t rows);
 
 static inline void mst_lane_add(atomic_uint_fast64_t *counter, uint64_t n)
 {
@@ -135,6 +136,8 @@ static inline void mst_span_steps(uint64_t steps, uint64_t rows)
     if (mst_this_lane != NULL) {
         mst_lane_add(&mst_this_lane->steps, steps);
         mst_lane_add(&mst_this_lane->rows, rows);
+        if (mst_this_lane->trace != NULL)
+            mst_span_traced_steps(mst_this_lane, steps, rows);
     }
 }
 
@@ -168,7 +171,7 @@ static inline void mst_span_dropped(uint64_t rows)
 static inline void mst_span_together(uint64_t step, uint64_t n)
 {
     if (mst_this_lane != NULL) {
-        mst_this_lane->step = step;
+        atomic_store_explicit(&mst_this_lane->step, step, memory_order_relaxed);
         mst_this_lane->more_steps = n > 0 ? n - 1 : 0;
     }
 }

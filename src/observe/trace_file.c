@@ -9,7 +9,8 @@
 typedef struct trace_entry {
     char name[MST_TRACE_NAME];
     uint8_t kind;
-    uint64_t at_ns, ns, step, value;
+    uint64_t at_ns, ns, step;
+    mst_trace_output out; /* of an op; its bytes are the value of other kinds */
 } trace_entry;
 
 struct mst_trace_ring {
@@ -40,10 +41,10 @@ void mst_trace_ring_destroy(mst_trace_ring *self)
 }
 
 void mst_trace_put(mst_trace_ring *self, mst_trace_kind kind, const char *name, uint64_t at_ns, uint64_t ns,
-                   uint64_t step, uint64_t value)
+                   uint64_t step, mst_trace_output out)
 {
     uint64_t head = atomic_load_explicit(&self->head, memory_order_relaxed);
-    uint64_t last = kind == MST_TRACE_PHASE ? step + value : step;
+    uint64_t last = kind == MST_TRACE_PHASE ? step + out.bytes : step;
     if (last < self->from_step || step > self->to_step)
         return;
     if (head - atomic_load_explicit(&self->tail, memory_order_acquire) >= RING) {
@@ -58,15 +59,28 @@ void mst_trace_put(mst_trace_ring *self, mst_trace_kind kind, const char *name, 
     e->at_ns = at_ns;
     e->ns = ns;
     e->step = step;
-    e->value = value;
+    e->out = out;
     atomic_store_explicit(&self->head, head + 1, memory_order_release);
 }
 
+static uint64_t trace_step(const mst_lane *lane)
+{
+    return atomic_load_explicit(&lane->step, memory_order_relaxed);
+}
+
+/* Idle time counts from the first step on. */
 void mst_span_traced(mst_lane *lane, mst_phase phase, uint64_t from_ns, uint64_t to_ns)
 {
-    if (phase < MST_PHASE_IDLE)
-        mst_trace_put(lane->trace, MST_TRACE_PHASE, mst_phase_name(phase), from_ns, to_ns - from_ns,
-                      lane->step, lane->more_steps);
+    uint64_t step = trace_step(lane);
+    if (phase < MST_PHASE_IDLE || (phase == MST_PHASE_IDLE && step > 0))
+        mst_trace_put(lane->trace, MST_TRACE_PHASE, mst_phase_name(phase), from_ns, to_ns - from_ns, step,
+                      (mst_trace_output){.bytes = lane->more_steps});
+}
+
+void mst_span_traced_steps(mst_lane *lane, uint64_t steps, uint64_t rows)
+{
+    mst_trace_put(lane->trace, MST_TRACE_STEPS, "steps", mst_now_ns(), rows, trace_step(lane),
+                  (mst_trace_output){.bytes = steps});
 }
 
 uint64_t mst_span_most_steps(uint64_t step)
@@ -77,13 +91,31 @@ uint64_t mst_span_most_steps(uint64_t step)
     return step < ring->from_step ? ring->from_step - step : 1;
 }
 
-void mst_trace_layer(const char *layer, const char *pass, uint64_t from_ns, uint64_t bytes)
+uint64_t mst_trace_put_op(const char *name, uint64_t from_ns, mst_trace_output out)
+{
+    const mst_lane *lane = mst_this_lane;
+    uint64_t now = mst_now_ns(), since = atomic_load_explicit(&lane->since_ns, memory_order_relaxed);
+    from_ns = from_ns > since ? from_ns : since;
+    mst_trace_put(lane->trace, MST_TRACE_OP, name, from_ns, now - from_ns, trace_step(lane), out);
+    return now;
+}
+
+uint64_t mst_trace_layer(const char *layer, const char *pass, uint64_t from_ns, mst_trace_output out)
 {
     char name[64];
     if (!mst_tracing())
-        return;
+        return 0;
     snprintf(name, sizeof name, "%.13s %s", layer, pass);
-    mst_trace_op(name, from_ns, bytes);
+    return mst_trace_put_op(name, from_ns, out);
+}
+
+void mst_trace_beside(mst_spans *spans, unsigned index, const char *name, uint64_t from_ns,
+                      mst_trace_output out)
+{
+    const mst_lane *lane = mst_spans_lane(spans, index);
+    if (lane != NULL && lane->trace != NULL)
+        mst_trace_put(lane->trace, MST_TRACE_OP, name, from_ns, mst_now_ns() - from_ns,
+                      trace_step(mst_spans_lane(spans, 0)), out);
 }
 
 /* Returns the id of an arrow: at most 53 bits, which every JSON reader represents exactly. */
@@ -102,7 +134,8 @@ static uint64_t trace_flow_id(const mst_trace_push *push)
 void mst_trace_flow(mst_trace_kind end, const mst_trace_push *push)
 {
     if (mst_tracing())
-        mst_trace_put(mst_this_lane->trace, end, "push", mst_now_ns(), 0, push->step, trace_flow_id(push));
+        mst_trace_put(mst_this_lane->trace, end, "push", mst_now_ns(), 0, push->step,
+                      (mst_trace_output){.bytes = trace_flow_id(push)});
 }
 
 /* ---- the file ---- */
@@ -151,37 +184,53 @@ void mst_trace_thread(mst_bytes *out, const mst_trace_identity *who, const char 
     trace_add(out, "\"}},\n");
 }
 
+static void trace_add_output(mst_bytes *out, const mst_trace_output *output)
+{
+    trace_add(out, ",\"bytes\":%llu", (unsigned long long)output->bytes);
+    for (unsigned i = 0; i < MST_TRACE_DIMS && output->dims[i] != 0; i++)
+        trace_add(out, "%s%lu", i == 0 ? ",\"shape\":[" : ",", (unsigned long)output->dims[i]);
+    if (output->dims[0] != 0)
+        trace_add(out, "]");
+}
+
 static void trace_add_entry(mst_bytes *out, const mst_trace_identity *who, const trace_entry *e)
 {
-    static const char *const phase_types[] = {"X", "X", "s", "f", "C"};
-    static const char *const categories[] = {"phase", "op", "flow", "flow", "counter"};
+    static const char *const phase_types[] = {"X", "X", "s", "f", "C", "i"};
+    static const char *const categories[] = {"phase", "op", "flow", "flow", "counter", "steps"};
+    bool slice = e->kind == MST_TRACE_PHASE || e->kind == MST_TRACE_OP;
     unsigned long long at = mst_job_clock_at(who->clock, e->at_ns),
-                       ns = mst_job_clock_at(who->clock, e->at_ns + e->ns) - at;
+                       ns = slice ? mst_job_clock_at(who->clock, e->at_ns + e->ns) - at : 0,
+                       value = e->out.bytes;
     ns -= ns > 0; /* readers round decimals: the slice must not overlap the next one */
     trace_add(out, "{\"name\":\"");
     trace_add_name(out, e->name);
     trace_add(out, "\",\"cat\":\"%s\",\"ph\":\"%s\",\"pid\":%u,\"tid\":%u,\"ts\":%llu.%03llu",
               categories[e->kind], phase_types[e->kind], who->pid, who->tid, at / 1000, at % 1000);
-    switch ((mst_trace_kind)e->kind) {
-    case MST_TRACE_PHASE:
+    if (slice)
         trace_add(out, ",\"dur\":%llu.%03llu,\"args\":{\"step\":%llu", ns / 1000, ns % 1000,
                   (unsigned long long)e->step);
-        if (e->value > 0)
-            trace_add(out, ",\"last_step\":%llu", (unsigned long long)(e->step + e->value));
+    switch ((mst_trace_kind)e->kind) {
+    case MST_TRACE_PHASE:
+        if (value > 0)
+            trace_add(out, ",\"last_step\":%llu", (unsigned long long)e->step + value);
         trace_add(out, "}},\n");
         break;
     case MST_TRACE_OP:
-        trace_add(out, ",\"dur\":%llu.%03llu,\"args\":{\"step\":%llu,\"bytes\":%llu}},\n", ns / 1000,
-                  ns % 1000, (unsigned long long)e->step, (unsigned long long)e->value);
+        trace_add_output(out, &e->out);
+        trace_add(out, "}},\n");
         break;
     case MST_TRACE_FLOW_OUT:
-        trace_add(out, ",\"id\":%llu},\n", (unsigned long long)e->value);
+        trace_add(out, ",\"id\":%llu},\n", value);
         break;
     case MST_TRACE_FLOW_IN:
-        trace_add(out, ",\"bp\":\"e\",\"id\":%llu},\n", (unsigned long long)e->value);
+        trace_add(out, ",\"bp\":\"e\",\"id\":%llu},\n", value);
         break;
     case MST_TRACE_COUNTER:
-        trace_add(out, ",\"args\":{\"value\":%llu}},\n", (unsigned long long)e->value);
+        trace_add(out, ",\"args\":{\"value\":%llu}},\n", value);
+        break;
+    case MST_TRACE_STEPS:
+        trace_add(out, ",\"s\":\"t\",\"args\":{\"step\":%llu,\"steps\":%llu,\"rows\":%llu}},\n",
+                  (unsigned long long)e->step, value, (unsigned long long)e->ns);
         break;
     }
 }

@@ -32,6 +32,7 @@ mst_status mst_pace_applied(mst_server *s, uint64_t step, const mst_store_reques
                             uint32_t n)
 {
     mst_coordinator *co = s->co;
+    uint64_t start = mst_trace_now();
     co->progress.steps = step;
     co->pace.closed_ns = mst_now_ns();
     for (uint32_t i = 0; i < n; i++) {
@@ -39,7 +40,9 @@ mst_status mst_pace_applied(mst_server *s, uint64_t step, const mst_store_reques
         mst_rows_pushed(s, requests[i]->worker, requests[i]->head.rows);
     }
     mst_rows_closed(s, step);
-    return mst_coordinator_advance_at_step(s);
+    mst_status st = mst_coordinator_advance_at_step(s);
+    mst_trace_op("count", start, (mst_trace_output){0});
+    return st;
 }
 
 void mst_pace_dropped(mst_server *s, uint32_t worker, const mst_store_request *request)

@@ -261,8 +261,10 @@ static mst_status server_take_message(mst_server *s, uint32_t peer, const mst_me
 
 static mst_status server_on_message(void *arg, uint32_t peer, const mst_message *m, void *body)
 {
+    mst_server *s = arg;
     mst_phase before = mst_span_keep(mst_server_phase_of(m->type));
-    mst_status st = server_take_message(arg, peer, m, body);
+    mst_trace_next(&s->net_op, NULL, (mst_trace_output){.bytes = m->size});
+    mst_status st = server_take_message(s, peer, m, body);
     mst_span_keep(before);
     return st;
 }
@@ -270,10 +272,16 @@ static mst_status server_on_message(void *arg, uint32_t peer, const mst_message 
 /* Receiving counts as the phase of the message; before its type is known, as applying a push. */
 static void server_on_doing(void *arg, mst_net_doing what)
 {
-    (void)arg;
+    mst_server *s = arg;
+    mst_trace_next(&s->net_op, NULL, (mst_trace_output){0});
     mst_span_keep(what == MST_NET_WAITS   ? MST_PHASE_IDLE
                   : what == MST_NET_READS ? MST_PHASE_APPLY
                                           : MST_PHASE_SERVE);
+    mst_trace_next(&s->net_op,
+                   what == MST_NET_READS    ? "receive"
+                   : what == MST_NET_WRITES ? "write"
+                                            : NULL,
+                   (mst_trace_output){0});
 }
 
 static void server_on_sent(void *arg, uint32_t peer, void *token)
@@ -384,7 +392,7 @@ mst_status mst_server_run(const mst_server_options *options, const mst_server_ho
     mst_spans_attach(mst_observe_spans(options->observe), 0, MST_PHASE_IDLE);
     while (!s->over) {
         st = mst_net_poll(s->net, mst_now_ns() + TICK_NS);
-        mst_span_keep(MST_PHASE_IDLE);
+        server_on_doing(s, MST_NET_WAITS);
         mst_records_trace_queue(s);
         mst_records_tick(s);
         mst_server_expel_faulty(s);

@@ -1,5 +1,5 @@
 /* A server's answers to pulls; contract in server_answers.h. */
-#include "observe/spans.h"
+#include "observe/trace_file.h"
 #include "ps/server_impl.h"
 
 #define OTHERS (1u << 20) /* bytes of other messages that may wait for a worker */
@@ -30,8 +30,10 @@ mst_status mst_answer_body(mst_server *s, uint32_t worker, const mst_store_reque
             mst_body_release(&s->bodies, body);
         return MST_OK;
     }
+    uint64_t start = mst_trace_now();
     mst_status st = body == s->reply ? mst_net_send(s->net, peer, &m, &piece, size > 0, NULL)
                                      : mst_body_lend(&s->bodies, peer, &m, body, size);
+    mst_trace_op("send", start, (mst_trace_output){.bytes = size});
     mst_records_trace_queue(s);
     if (st == MST_ETIMEOUT)
         s->workers[worker].fault = UNREAD;
@@ -58,6 +60,7 @@ static mst_status answers_send_part(mst_server *s, uint32_t worker, const mst_st
         return MST_OK;
     if (mst_is_sync(s) && !mst_has_quorum(s))
         n = mst_store_reply_pieces(s->store, r, first, count, pieces, MST_PIECE_MAX);
+    uint64_t start = mst_trace_now();
     if (n > 0) {
         st = mst_net_send(s->net, peer, &m, pieces, n, &s->model);
     } else {
@@ -66,8 +69,10 @@ static mst_status answers_send_part(mst_server *s, uint32_t worker, const mst_st
         if (body == NULL)
             return mst_fail_memory();
         mst_store_reply_part(s->store, r, first, count, body->data);
+        start = mst_trace_now();
         st = mst_body_lend(&s->bodies, peer, &m, body, size);
     }
+    mst_trace_op("send", start, (mst_trace_output){.bytes = count * mst_float_size(r->wire)});
     mst_records_trace_queue(s);
     if (st == MST_ETIMEOUT)
         s->workers[worker].fault = UNREAD;

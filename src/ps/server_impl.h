@@ -12,6 +12,7 @@
 #ifndef MST_PS_SERVER_IMPL_H
 #define MST_PS_SERVER_IMPL_H
 
+#include "observe/trace_file.h"
 #include "ps/coordinator.h"
 #include "ps/pass.h"
 #include "ps/replica.h"
@@ -46,6 +47,7 @@ struct mst_server {
     mst_server_cut cut;
     mst_checkpoint_stream checkpoint;
     mst_server_records records;
+    mst_trace_chain net_op; /* the activity of the net, for a trace */
     mst_replica replica;
     bool over;
     mst_error end; /* code MST_OK: a good end */

@@ -277,6 +277,7 @@ static mst_status steps_close_step(mst_server *s, uint64_t step, const uint64_t 
 {
     const mst_store_request *requests[MST_WORKER_MAX];
     uint32_t n = 0;
+    uint64_t rows = 0;
     mst_span_step(step);
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         mst_server_worker *w = &s->workers[i];
@@ -285,12 +286,12 @@ static mst_status steps_close_step(mst_server *s, uint64_t step, const uint64_t 
         requests[n++] = &w->request;
         w->applied = true;
         steps_trace_push(s, i, step);
-        mst_span_steps(0, w->request.head.rows);
+        rows += w->request.head.rows;
         s->steps.set_hash = (s->steps.set_hash ^ step * 1031 ^ i) * 0x9e3779b97f4a7c15ull;
     }
     TRY(mst_replica_before(s, requests, n));
     steps_advance_to(s, step);
-    mst_span_steps(1, 0);
+    mst_span_steps(1, rows);
     mst_update u = steps_update_of(s);
     TRY(steps_apply_and_send(s, requests, n, &u));
     s->steps.unanswered = true;
@@ -433,9 +434,13 @@ static mst_status steps_take_step(mst_server *s, uint32_t worker, const mst_mess
 {
     mst_store_request r;
     const mst_store_parts *parts = staged->body != NULL ? &staged->parts : NULL;
+    uint64_t start = mst_trace_now();
+    if (!mst_is_sync(s) && m->flags & MST_STEP_PUSH)
+        mst_span_step(m->step);
     if (mst_store_read(s->store, worker, m, (*body)->data, parts, parts != NULL ? staged->body->data : NULL,
                        &r) != MST_OK)
         return mst_fail(MST_EPEER, "%s", mst_error_text());
+    mst_trace_op("decode", start, (mst_trace_output){.bytes = m->size});
     uint64_t size = r.pulled != NULL ? mst_store_reply_size(s->store, &r) : 0;
     if (size > s->workers[worker].largest)
         s->workers[worker].largest = size;
@@ -452,7 +457,6 @@ static mst_status steps_take_step(mst_server *s, uint32_t worker, const mst_mess
         return mst_answer(s, worker, &r, MST_VALUES_DROPPED);
     if (mst_is_sync(s))
         return steps_push_later(s, worker, m, &r, body, &staged->body);
-    mst_span_step(m->step);
     steps_trace_push(s, worker, m->step);
     return steps_push_now(s, worker, &r);
 }

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "observe/trace_file.h"
 #include "ps/store_impl.h"
 #include "tensor/clip.h"
 
@@ -546,7 +547,7 @@ static mst_status store_apply_pushes(mst_store *self, const mst_store_request *c
 {
     const mst_optimizer *optimizer = self->options.optimizer;
     uint32_t width = self->options.table->width;
-    uint64_t rows = 0, floats = 0;
+    uint64_t rows = 0, floats = 0, start = mst_trace_now();
     bool windows = false;
     if (n > self->options.n_workers)
         return mst_fail(MST_EUSAGE, "%" PRIu32 " pushes for one update; there are %" PRIu32 " workers", n,
@@ -603,6 +604,10 @@ static mst_status store_apply_pushes(mst_store *self, const mst_store_request *c
     store_divide(&job);
     store_run(&job);
     store_replace_state(self, &self->pushes[0], from, to);
+    mst_trace_op(pull != NULL ? "apply+gather"
+                 : job.n > 1  ? "sum+apply"
+                              : "apply",
+                 start, mst_trace_floats(floats, 0));
     return MST_OK;
 }
 

@@ -4,6 +4,7 @@
  * ahead. Large lists are divided among the threads in equal shares. */
 #include <string.h>
 
+#include "observe/trace_file.h"
 #include "ps/store_impl.h"
 
 typedef struct gather {
@@ -92,11 +93,14 @@ void mst_store_gather(mst_store *self, const mst_key_list *list, mst_float_forma
     gather job = {
         .store = self, .list = list, .wire = wire, .out = out, .from = from, .to = to, .keys = keys};
     uint64_t key_floats = keys ? (uint64_t)list->n_keys * self->options.table->width : 0;
+    uint64_t start = mst_trace_now();
     job.n_threads = mst_store_threads(self, to - from + key_floats);
     if (job.n_threads > 1)
         mst_team_run(self->team, store_run_part, &job);
     else
         store_run_part(&job, 0);
+    mst_trace_op(wire == MST_FLOAT_FP32 ? "gather" : "gather+encode", start,
+                 mst_trace_array(mst_float_size(wire), to - from + key_floats, 0));
 }
 
 /* ---- answers ---- */

@@ -163,7 +163,9 @@ static void worker_send_markers(mst_worker *self, const mst_message *cut)
 
 static mst_status worker_take_weights(mst_worker *self, uint32_t peer, const mst_message *m, void *body)
 {
+    mst_trace_next(&self->link.net_op, "decode", (mst_trace_output){.bytes = m->size});
     TRY(mst_client_message(self->client, peer, m, body));
+    mst_trace_next(&self->link.net_op, NULL, (mst_trace_output){.bytes = m->size});
     if (mst_tracing())
         mst_trace_counter(MST_TRACE_FLIGHT, mst_client_in_flight(self->client));
     return MST_OK;
@@ -233,12 +235,23 @@ static void worker_on_sent(void *arg, uint32_t peer, void *token)
     (void)token; /* the client's, which needs no notice */
 }
 
+static void worker_on_doing(void *arg, mst_net_doing what)
+{
+    mst_worker *self = arg;
+    mst_trace_next(&self->link.net_op,
+                   what == MST_NET_READS    ? "receive"
+                   : what == MST_NET_WRITES ? "write"
+                                            : NULL,
+                   (mst_trace_output){0});
+}
+
 const mst_net_events mst_worker_events = {
     .up = worker_on_up,
     .down = worker_on_down,
     .body = worker_on_body,
     .message = worker_on_message,
     .sent = worker_on_sent,
+    .doing = worker_on_doing,
 };
 
 /* ---- between polls ---- */

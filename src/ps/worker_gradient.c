@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "observe/trace_file.h"
 #include "ps/worker_overlap.h"
 #include "tensor/clip.h"
 
@@ -192,8 +193,10 @@ mst_status mst_worker_gradient_compute(mst_worker_gradient *self, uint32_t reque
     float *sums = mst_worker_gradient_of(self, request);
     bool fresh = model->overwrites && rows->n_rows > 0 && self->layout.width == 0 &&
                  !self->job->dense_model; /* the ranges are the whole gradient */
+    uint64_t at = mst_trace_now();
     if (floats > 0 && !fresh)
         memset(sums, 0, floats * sizeof *sums);
+    mst_trace_op("clear", at, mst_trace_floats(fresh ? 0 : floats, 0));
     if (rows->n_rows == 0)
         return MST_OK;
 
@@ -209,16 +212,24 @@ mst_status mst_worker_gradient_compute(mst_worker_gradient *self, uint32_t reque
     grad.owners = self->sparse.owners;
     if (model->ops->coefficients != NULL && self->layout.width != 0) {
         model->ops->coefficients(model, rows, &w, scale, self->coefs, &grad, sum);
+        at = mst_trace_now();
         model->ops->scatter(model, rows, self->coefs, scale, &g, 0, UINT32_MAX);
+        mst_trace_op("scatter", at, mst_trace_floats(floats, 0));
     } else {
         if (self->sparse.owners != NULL)
             self->sparse.owners[0].n = 0;
         TRY(gradient_compute_batches(self, request, batch, &w, scale, &grad, sum, &waited_ns));
-        if (self->sparse.owners != NULL && g.sparse != NULL)
+        at = mst_trace_now();
+        if (self->sparse.owners != NULL && g.sparse != NULL) {
             gradient_add(&self->sparse.owners[0], self->layout.width, g.sparse);
+            mst_trace_op("sum", at, mst_trace_floats(floats, 0));
+        }
     }
-    if (self->job->clip && limit > 0.0)
+    if (self->job->clip && limit > 0.0) {
+        at = mst_trace_now();
         gradient_clip(&grad, sums, floats, limit);
+        mst_trace_op("clip", at, mst_trace_floats(floats, 0));
+    }
     double waited = (double)waited_ns * 1e-9;
     self->counts->compute_seconds += mst_seconds_since(start) - waited;
     self->counts->wait_seconds += waited;

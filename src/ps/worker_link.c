@@ -114,8 +114,9 @@ void mst_worker_link_note(mst_worker_link *self, mst_status status, bool final)
 mst_status mst_worker_link_poll(mst_worker_link *self, uint64_t deadline_ns)
 {
     uint64_t soon = mst_now_ns() + POLL_NS;
-    TRY(mst_net_poll(self->net, deadline_ns < soon ? deadline_ns : soon));
-    return self->attend(self->attend_arg);
+    mst_status st = mst_net_poll(self->net, deadline_ns < soon ? deadline_ns : soon);
+    mst_trace_next(&self->net_op, NULL, (mst_trace_output){0});
+    return st == MST_OK ? self->attend(self->attend_arg) : st;
 }
 
 mst_status mst_worker_link_failed(mst_worker_link *self)

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 
+#include "observe/trace_file.h"
 #include "ps/proto.h"
 #include "ps/worker.h"
 
@@ -28,8 +29,9 @@ typedef struct mst_worker_link {
     bool failure_is_final; /* the coordinator cannot state a better cause */
     bool ended;            /* the coordinator has ended the job, with: */
     mst_error end;
-    uint64_t received_ns; /* time of the coordinator's last message */
-    bool held;            /* training waits for an evaluation: pushes are not answered */
+    uint64_t received_ns;   /* time of the coordinator's last message */
+    bool held;              /* training waits for an evaluation: pushes are not answered */
+    mst_trace_chain net_op; /* the activity of the net, for a trace */
     /* Work of the worker between polls: evaluation, reports, the stop flag, failures. */
     mst_status (*attend)(void *arg);
     void *attend_arg;

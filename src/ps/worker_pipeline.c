@@ -68,9 +68,11 @@ static mst_status pipeline_localise(mst_worker_pipeline *self, uint32_t request)
     mst_key_list *list = mst_client_list(self->client, request);
     list->n_keys = 0;
     if (self->localiser != NULL && batch->n_rows > 0) {
+        uint64_t start = mst_trace_now();
         TRY(mst_row_localise(self->localiser, request, batch, self->gradient->n_prefix,
                              mst_client_key_start(self->client, request), list, r->rows));
         batch->rows = r->rows;
+        mst_trace_op("localise", start, mst_trace_array(sizeof *list->keys, list->n_keys, 0));
     }
     r->state = MST_WORKER_PREPARED;
     return MST_OK;
@@ -217,8 +219,10 @@ static mst_status pipeline_push(mst_worker_pipeline *self, uint32_t request, con
     uint64_t version = mst_client_reply(self->client, request)->version;
     self->own_steps++;
     mst_phase before = mst_span_enter(MST_PHASE_PUSH);
+    uint64_t start = mst_trace_now();
     pipeline_trace_push(self, push.step);
     mst_status st = mst_client_send(self->client, &push, next);
+    mst_trace_op("push", start, mst_trace_floats(mst_client_floats(self->client, request), 0));
     mst_span_enter(before);
     TRY(st);
     if (next == MST_NO_REQUEST) {
@@ -310,9 +314,12 @@ static mst_status pipeline_step(mst_worker_pipeline *self, bool *over)
     TRY(pipeline_prepare(self));
     if (self->prepared != MST_NO_REQUEST && self->n_flight <= self->job->pipeline) {
         uint64_t step = self->requests[self->prepared].batch.step;
+        const mst_key_list *list = mst_client_list(self->client, self->prepared);
         mst_span_enter(MST_PHASE_PUSH);
+        uint64_t start = mst_trace_now();
         mst_client_await_version(self->client, step > 0 ? step - 1 : 0);
         TRY(mst_client_send(self->client, NULL, self->prepared));
+        mst_trace_op("pull", start, mst_trace_array(sizeof *list->keys, list->n_keys, 0));
         mst_span_enter(MST_PHASE_PREPARE);
         pipeline_enter_flight(self, self->prepared, MST_WORKER_PULLED, NULL, 0);
         self->prepared = MST_NO_REQUEST;

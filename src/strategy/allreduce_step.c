@@ -18,7 +18,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "observe/spans.h"
+#include "observe/trace_file.h"
 #include "strategy/allreduce_impl.h"
 #include "tensor/clip.h"
 
@@ -73,7 +73,11 @@ static mst_status step_apply_range(mst_allreduce *self, uint32_t r, bool clear)
         mst_grad_slices_extent(&self->slices, i, &from, &to);
         TRY(mst_grad_slices_wait(&self->slices, i, &self->counts.wait_seconds));
         mst_phase before = mst_span_enter(MST_PHASE_APPLY);
-        step_apply_part(self, r, (from > at ? from : at) - at, (to < end ? to : end) - at);
+        uint64_t start = mst_trace_now();
+        from = (from > at ? from : at) - at;
+        to = (to < end ? to : end) - at;
+        step_apply_part(self, r, from, to);
+        mst_trace_op("apply", start, mst_trace_floats(to - from, 0));
         mst_span_enter(before);
     }
     self->pending.range[r] = false;
@@ -131,6 +135,7 @@ static mst_status step_compute(mst_allreduce *self, unsigned t, mst_step *step)
     mst_allreduce_thread *w = &self->threads[t];
     mst_batch share = step_share(self, t);
     uint32_t from = (uint32_t)(share.rows - self->now.global.rows);
+    uint64_t start = mst_trace_now();
     for (uint32_t i = 0; w->grad.owners != NULL && i < w->grad.n_owners; i++)
         w->grad.owners[i].n = 0;
     if (t > 0) {
@@ -141,9 +146,10 @@ static mst_status step_compute(mst_allreduce *self, unsigned t, mst_step *step)
             memset(self->slices.flat, 0, self->slices.n_flat * sizeof *self->slices.flat);
         self->pending.applied = false;
     }
+    mst_trace_op("clear", start, (mst_trace_output){0});
     if (self->reduction == MST_REDUCTION_ONLY)
         return MST_OK;
-    uint64_t start = mst_now_ns();
+    start = mst_now_ns();
     TRY(mst_feed_fill(self->now.feed, 0, from, from + share.n_rows));
     if (t == 0)
         self->counts.input_seconds += mst_seconds_since(start);
@@ -226,7 +232,10 @@ static mst_status step_overlapped(mst_allreduce *self)
     TRY(step_compute(self, 0, &step.base));
     TRY(step_drain(self, true)); /* ranges that the model did not need */
     step_begin_update(self);
-    return step_post_all(self);
+    uint64_t start = mst_trace_now();
+    mst_status st = step_post_all(self);
+    mst_trace_op("push", start, mst_trace_floats(self->slices.n_flat, 0));
+    return st;
 }
 
 mst_status mst_allreduce_step(mst_allreduce *self)
@@ -238,16 +247,20 @@ mst_status mst_allreduce_step(mst_allreduce *self)
         return step_overlapped(self);
     mst_team_run(self->team, step_compute_thread, self);
     TRY(mst_allreduce_collect(self));
+    uint64_t start = mst_trace_now();
     if (self->n > 1)
         mst_team_run(self->team, step_sum_thread, self);
+    start = mst_trace_op("sum dense", start, mst_trace_floats(self->slices.n_flat, 0));
     step_begin_update(self);
     TRY(step_post_all(self));
+    mst_trace_op("push", start, mst_trace_floats(self->slices.n_flat, 0));
     if (sparse)
         TRY(mst_sparse_sum(&self->sparse, &square, &self->counts.wait_seconds));
     for (uint32_t i = 0; i < self->slices.n_ops; i++)
         TRY(mst_grad_slices_wait(&self->slices, i, &self->counts.wait_seconds));
     TRY(step_find_clip(self, square));
     mst_span_enter(MST_PHASE_APPLY);
+    start = mst_trace_now();
     mst_team_run(self->team, step_apply_thread, self);
     for (uint32_t r = 0; r < self->threads[0].grad.n_ranges; r++)
         self->pending.range[r] = false;
@@ -255,6 +268,7 @@ mst_status mst_allreduce_step(mst_allreduce *self)
     if (sparse)
         mst_sparse_apply(&self->sparse, self->base.env.optimizer, &self->pending.update, self->pending.clip,
                          self->base.env.params);
+    mst_trace_op("apply", start, (mst_trace_output){0});
     mst_span_enter(MST_PHASE_PREPARE);
     return MST_OK;
 }

@@ -65,20 +65,26 @@ static mst_status local_async_descend(mst_local *self, unsigned t, const mst_bat
         model->ops->descend(model, w->scratch, &claim, self->batch, &self->weights, w->lrs, &w->loss);
         return MST_OK;
     }
+    uint64_t start = mst_trace_now();
     TRY(local_map_claim(self, t, &claim, &weights));
+    mst_trace_op("translate", start, mst_trace_array(sizeof *claim.rows, claim.n_rows, 0));
     uint32_t block_steps = self->batch < PUBLISH_DENSE ? PUBLISH_DENSE / self->batch : 1, since_lines = 0;
     for (uint64_t step = 0; step < n_steps; step += block_steps) {
         mst_batch block =
             mst_batch_range(&claim, (uint32_t)(step * self->batch), (uint32_t)(block_steps * self->batch));
         model->ops->descend(model, w->scratch, &block, self->batch, &weights, w->lrs + step, &w->loss);
+        start = mst_trace_now();
         mst_hot_weights_publish_dense(self->hot, t);
         since_lines += block.n_rows;
         if (since_lines >= PUBLISH_LINES) {
             mst_hot_weights_publish_lines(self->hot, t);
             since_lines = 0;
         }
+        mst_trace_op("publish", start, (mst_trace_output){0});
     }
+    start = mst_trace_now();
     mst_hot_weights_publish_lines(self->hot, t);
+    mst_trace_op("publish", start, (mst_trace_output){0});
     return MST_OK;
 }
 
@@ -99,8 +105,10 @@ static mst_status local_async_steps(mst_local *self, unsigned t, const mst_batch
                                 &w->grad, &at, &w->loss));
         float clip = 1.0f;
         mst_local_phase(self, MST_PHASE_APPLY);
+        uint64_t start = mst_trace_now();
         if (!self->additive)
             TRY(mst_local_sum_sparse(self, t, 1, w));
+        start = mst_trace_op("sum", start, mst_trace_floats(w->key_sums.n, w->grad.width));
         if (self->base.env.optimizer->options.clip_norm > 0.0)
             clip = mst_local_clip(self, mst_local_square(&w->grad, &w->key_sums, 0, 1));
         mst_local_apply_alone(self, w, clip, &u);
@@ -108,6 +116,7 @@ static mst_status local_async_steps(mst_local *self, unsigned t, const mst_batch
             mst_local_apply_sparse(self, t, clip, &u);
         else if (w->grad.width != 0)
             mst_local_apply_list(self, u.lr, &w->grad.owners[0], w->grad.width);
+        mst_local_trace_apply(w, start);
     }
     return MST_OK;
 }

@@ -4,7 +4,7 @@
 #define MST_STRATEGY_LOCAL_IMPL_H
 
 #include "base/team.h"
-#include "observe/spans.h"
+#include "observe/trace_file.h"
 #include "strategy/hot_weights.h"
 #include "strategy/key_sums.h"
 #include "strategy/strategy.h"
@@ -86,8 +86,11 @@ static inline void mst_local_phase(const mst_local *self, mst_phase phase)
 /* A barrier of all threads, and the phase after it. */
 static inline void mst_local_barrier(mst_local *self, mst_phase then)
 {
+    uint64_t start = self->timed ? 0 : mst_trace_now(); /* else a phase */
     mst_local_phase(self, MST_PHASE_BARRIER_WAIT);
     mst_team_barrier(self->team);
+    if (!self->timed)
+        mst_trace_op("barrier", start, (mst_trace_output){0});
     mst_local_phase(self, then);
 }
 
@@ -139,6 +142,9 @@ void mst_local_apply_alone(mst_local *self, mst_local_thread *w, float clip, con
 void mst_local_apply_dense(mst_local *self, mst_grad *grad, unsigned t, unsigned n, float clip,
                            const mst_update *u);
 void mst_local_apply_sparse(mst_local *self, unsigned t, float clip, const mst_update *u);
+
+/* Ends the op of an update of thread w that began at from_ns. */
+void mst_local_trace_apply(const mst_local_thread *w, uint64_t from_ns);
 
 /* Additive optimizers: w -= lr * contribution, one by one. */
 void mst_local_apply_list(mst_local *self, float lr, const mst_contributions *list, uint32_t width);

@@ -68,9 +68,11 @@ static mst_status local_general_step(mst_local *self, unsigned t, const mst_batc
         return st;
 
     float clip = 1.0f;
+    uint64_t start = mst_trace_now();
     mst_local_sum_dense(self, t);
     if (st == MST_OK && !self->additive)
         st = mst_local_sum_sparse(self, t, self->n, self->threads);
+    start = mst_trace_op("sum", start, mst_trace_floats(w->key_sums.n, w->grad.width));
     if (optimizer->options.clip_norm > 0.0) {
         w->square = mst_local_square(&self->threads[0].grad, &w->key_sums, t, self->n);
         mst_local_barrier(self, MST_PHASE_APPLY);
@@ -78,6 +80,7 @@ static mst_status local_general_step(mst_local *self, unsigned t, const mst_batc
         for (unsigned s = 0; s < self->n; s++)
             square += self->threads[s].square;
         clip = mst_local_clip(self, square);
+        start = mst_trace_op("clip", start, (mst_trace_output){0});
     }
     if (self->n == 1)
         mst_local_apply_alone(self, w, clip, &u);
@@ -87,6 +90,7 @@ static mst_status local_general_step(mst_local *self, unsigned t, const mst_batc
         mst_local_apply_sparse(self, t, clip, &u);
     for (unsigned s = 0; self->additive && w->grad.width != 0 && s < self->n; s++)
         mst_local_apply_list(self, u.lr, &self->threads[s].grad.owners[t], w->grad.width);
+    mst_local_trace_apply(w, start);
     return st;
 }
 
@@ -130,7 +134,9 @@ static void local_two_phase_step(mst_local *self, unsigned t, const mst_batch *b
     mst_local_phase(self, MST_PHASE_PREPARE);
     local_fill_share(self, t, &share);
     mst_local_phase(self, MST_PHASE_COMPUTE);
+    uint64_t start = mst_trace_now();
     mst_grad_clear(&w->grad);
+    mst_trace_op("clear", start, (mst_trace_output){0});
     model->ops->coefficients(model, &share, &self->weights, scale, self->coefs + (share.rows - batch->rows),
                              &w->grad, &w->loss);
     mst_local_barrier(self, MST_PHASE_APPLY);
@@ -142,10 +148,13 @@ static void local_two_phase_step(mst_local *self, unsigned t, const mst_batch *b
             local_choose_splits(self, batch);
         mst_local_barrier(self, MST_PHASE_APPLY);
     }
+    start = mst_trace_now();
     mst_local_sum_dense(self, t);
     mst_local_apply_dense(self, &self->threads[0].grad, t, self->n, 1.0f, &u);
+    start = mst_trace_op("apply dense", start, (mst_trace_output){0});
     model->ops->scatter(model, batch, self->coefs, -u.lr * scale, &self->weights, self->splits[t],
                         self->splits[t + 1]);
+    mst_trace_op("scatter+apply", start, (mst_trace_output){0});
 }
 
 /* ---- claims ---- */

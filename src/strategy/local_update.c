@@ -88,10 +88,20 @@ void mst_local_apply_dense(mst_local *self, mst_grad *grad, unsigned t, unsigned
 
 void mst_local_begin_grad(const mst_local *self, mst_local_thread *w)
 {
+    uint64_t start = mst_trace_now();
     if (self->base.env.model->overwrites)
         mst_grad_renew(&w->grad);
     else
         mst_grad_clear(&w->grad);
+    mst_trace_op("clear", start, (mst_trace_output){0});
+}
+
+void mst_local_trace_apply(const mst_local_thread *w, uint64_t from_ns)
+{
+    uint64_t n = w->grad.width != 0 ? (uint64_t)w->key_sums.n * w->grad.width : 0;
+    for (uint32_t r = 0; r < w->grad.n_ranges; r++)
+        n += w->grad.ranges[r].size;
+    mst_trace_op("apply", from_ns, mst_trace_floats(n, 0));
 }
 
 /* An update that is divided among the threads of a model. */

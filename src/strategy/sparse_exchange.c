@@ -24,7 +24,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "observe/spans.h"
+#include "observe/trace_file.h"
 #include "tensor/clip.h"
 
 #define BLOCK 512u /* floats that are rounded at a time */
@@ -467,11 +467,14 @@ static mst_status sparse_exchange(mst_sparse_exchange *x, double *wait_seconds)
         x->out_at[p + 1] = x->out_at[p] + sparse_block_bytes(x, sparse_keys_for(x, me, p));
     }
     TRY(sparse_buffer_room(&x->out, x->out_at[n] + 8));
+    uint64_t traced = mst_trace_now();
     for (uint32_t p = 0; p < n; p++)
         block_pack(x, x->out.data + x->out_at[p], sparse_list_for, p);
+    mst_trace_op("pack", traced, (mst_trace_output){.bytes = x->out_at[n]});
     mst_span_enter(MST_PHASE_BARRIER_WAIT);
     TRY(mst_comm_call(x->o.comm, sparse_exchange_lists, x));
     mst_span_enter(MST_PHASE_PREPARE);
+    traced = mst_trace_now();
     for (uint32_t s = 0; s < n; s++) {
         const char *at = s == me ? x->out.data : x->in.data + x->in_at[s];
         for (uint32_t p = 0; p < n; p++) {
@@ -484,6 +487,7 @@ static mst_status sparse_exchange(mst_sparse_exchange *x, double *wait_seconds)
             at += sparse_block_bytes(x, sparse_keys_for(x, s, p));
         }
     }
+    mst_trace_op("unpack", traced, (mst_trace_output){0});
     *wait_seconds += mst_seconds_since(start);
     return MST_OK;
 }
@@ -505,15 +509,20 @@ static void sparse_learn(mst_sparse_exchange *x)
 
 mst_status mst_sparse_sum(mst_sparse_exchange *x, double *square, double *wait_seconds)
 {
+    uint64_t at = mst_trace_now();
     mst_team_run(x->o.team, sparse_add_up_thread, x);
     TRY(sparse_collect(x));
+    mst_trace_op("sum", at, (mst_trace_output){0});
     if (x->o.reduces) {
         TRY(sparse_exchange(x, wait_seconds));
+        at = mst_trace_now();
         mst_team_run(x->o.team, sparse_merge_thread, x);
         TRY(sparse_collect(x));
+        at = mst_trace_op("merge", at, (mst_trace_output){0});
         if (x->scattered) {
             uint64_t start = mst_now_ns();
             TRY(mst_comm_call(x->o.comm, sparse_exchange_sums, x));
+            mst_trace_op("exchange sums", at, (mst_trace_output){0});
             *wait_seconds += mst_seconds_since(start);
         }
         sparse_learn(x);

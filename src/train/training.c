@@ -407,6 +407,7 @@ void mst_training_destroy(mst_training *self)
         return;
     mst_training_close_start(self);
     mst_run_log_destroy(self->log);
+    mst_feed_trace(self->data.feed, NULL, 0);
     mst_observe_destroy(self->observe);
     mst_train_data_fini(&self->data);
     mst_strategy_destroy(self->strategy);
@@ -428,12 +429,14 @@ void mst_training_observe(mst_training *self, uint64_t step)
         .role = role,
         .index = c->index,
         .n_threads = (unsigned)self->strategy_options.threads,
+        .n_parsers = mst_feed_parsers(self->data.feed),
         .every_s = o->resources_every,
         .guest = c->guest,
         .events = true,
         .trace = o->trace || o->trace_steps != NULL,
         .step = step,
     };
+    mst_feed_trace(self->data.feed, NULL, 0);
     mst_observe_destroy(self->observe);
     self->observe = NULL;
     if (!o->observe ||
@@ -441,4 +444,6 @@ void mst_training_observe(mst_training *self, uint64_t step)
         return;
     snprintf(process, sizeof process, c->role == MST_TRAINING_LOCAL ? "%s" : "%s-%u", role, c->index);
     self->observe = mst_observe_new(&options);
+    if (self->observe != NULL && options.trace)
+        mst_feed_trace(self->data.feed, mst_observe_spans(self->observe), options.n_threads + 1);
 }

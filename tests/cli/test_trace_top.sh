@@ -1,0 +1,152 @@
+# The profile of a step: `muster trace top` on a written trace with known figures, and the ops of trainings of every kind.
+. "$(dirname "$0")/common.sh"
+
+# A worker of two steps: 30 us of compute each with ops of 10 and 8 us, one within the other; a wait of 20 us with an op of
+# 5 us; an evaluation; another thread that parses; and a phase that did not end.
+mkdir -p made/processes/worker-0 made/processes/worker-1
+event() { # NAME CAT TID TS DUR ARGS
+  echo "{\"name\":\"$1\",\"cat\":\"$2\",\"ph\":\"X\",\"pid\":1,\"tid\":$3,\"ts\":$4,\"dur\":$5,\"args\":{$6}},"
+}
+steps() { # STEP TS
+  echo "{\"name\":\"steps\",\"cat\":\"steps\",\"ph\":\"i\",\"pid\":1,\"tid\":0,\"ts\":$2,\"s\":\"t\",\"args\":{\"step\":$1,\"steps\":1,\"rows\":10}},"
+}
+for w in 0 1; do
+  {
+    echo '['
+    echo "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"tid\":0,\"args\":{\"name\":\"worker-$w\"}},"
+    for step in 1 2; do
+      t=$((step * 1000))
+      event inner op 0 $((t + 2)).000 2.000 "\"step\":$step,\"bytes\":40,\"shape\":[10]"
+      event dot op 0 $((t + 1)).000 10.000 "\"step\":$step,\"bytes\":$((step * 80)),\"shape\":[$((step * 10)),2]"
+      event loss op 0 $((t + 12)).000 8.000 "\"step\":$step,\"bytes\":0"
+      event compute phase 0 $t.000 30.000 "\"step\":$step"
+      event receive op 0 $((t + 40)).000 5.000 "\"step\":$step,\"bytes\":64"
+      event pull_wait phase 0 $((t + 30)).000 20.000 "\"step\":$step"
+      steps $step $((t + 50)).000
+      event dot op 0 $((t + 60)).000 4.000 "\"step\":$step,\"bytes\":40"
+      event evaluate phase 0 $((t + 55)).000 10.000 "\"step\":$step"
+      event idle phase 0 $((t + 65)).000 7.000 "\"step\":$step"
+      event parse op 2 $((t + 5)).000 100.000 "\"step\":$step,\"bytes\":8000,\"shape\":[1000]"
+    done
+    event cut op 0 3001.000 10.000 '"step":3,"bytes":0'
+    echo '{"name":"dropped","ph":"M","pid":1,"tid":0,"args":{"value":3}}'
+    echo ']'
+  } >made/processes/worker-$w/trace.json
+done
+expect 0 trace top made --json
+python3 - "$work/out" <<'PY' || fail "the profile of the written trace"
+import json, sys
+got = json.load(open(sys.argv[1]))
+assert [p['process'] for p in got] == ['worker-0', 'worker-1', 'worker-*'], [p['process'] for p in got]
+for p, n in zip(got, (1, 1, 2)):
+    assert (p['processes'], p['threads'], p['steps'], p['rows'], p['dropped']) == (n, n, 2 * n, 20 * n, 3 * n), p
+    assert abs(p['step_us'] - 50) < 1e-6 and abs(p['named_us'] - 38) < 1e-6 and abs(p['named'] - 0.76) < 1e-9, p
+    ops = {(o['name'], o['kind']): o for o in p['ops']}
+    want = { # calls, time per step
+        ('dot', 'op'): (2, 8), ('inner', 'op'): (2, 2), ('loss', 'op'): (2, 8), ('receive', 'op'): (2, 5),
+        ('pull_wait', 'wait'): (2, 15), ('dot', 'other'): (2, 4), ('parse', 'beside'): (2, 100)}
+    assert set(ops) == set(want), set(ops)
+    for key, (calls, us) in want.items():
+        assert ops[key]['calls'] == calls * n and abs(ops[key]['step_us'] - us) < 1e-6, ops[key]
+        assert abs(ops[key]['total_s'] - us * 2e-6 * n) < 1e-12, ops[key]
+    times = [o['total_s'] for o in p['ops']]
+    assert times == sorted(times, reverse=True), times
+    dot, loss, receive = ops['dot', 'op'], ops['loss', 'op'], ops['receive', 'op']
+    assert abs(dot['share'] - 0.16) < 1e-9 and ops['parse', 'beside']['share'] is None, dot
+    assert dot['output_bytes'] == 120 and dot['elements'] == 30 and dot['shape'] == [15, 2], dot
+    assert loss['output_bytes'] is None and loss['shape'] is None, loss
+    assert receive['output_bytes'] == 64 and receive['elements'] is None, receive
+    phases = {q['phase']: q for q in p['phases']}
+    assert set(phases) == {'compute', 'pull_wait', 'evaluate', 'idle'}, set(phases)
+    assert abs(phases['compute']['named'] - 0.6) < 1e-9 and phases['pull_wait']['named'] == 1, phases
+    assert phases['idle']['named'] is None and abs(phases['idle']['step_us'] - 7) < 1e-6, phases
+PY
+expect 0 trace top made
+has "worker-*: 4 steps of 10 rows, 50.000 us each"
+has "Named ops and waits: 38.000 of 50.000 us (76.0%)"
+has "~15x2"
+has "6 events were dropped"
+! grep -q "worker-0" out || fail "a process beside the sum"
+expect 0 trace top made --each --lines 1
+has "worker-1: 2 steps of 10 rows"
+! grep -q "loss" out || fail "more ops than --lines"
+expect 0 trace top made --process worker-1
+has "worker-1: 2 steps of 10 rows"
+expect 0 trace top made/processes/worker-0/trace.json
+has "worker-0: 2 steps of 10 rows"
+# A trace of another version, without names and steps, and with lines that are no events.
+printf '[\n{"name":"compute","cat":"phase","ph":"X","pid":7,"tid":0,"ts":1.000,"dur":2.000,"args":{"step":1}},\nnot an event\n{"name":"newer","cat":"phase","ph":"X","pid":7,"tid":0,"ts":3.000,"dur":1.000},\n' >old.json
+expect 0 trace top old.json
+has "process 7: no completed step"
+
+# ops RUN PROCESS: the names of ops and waits of a step, with their calls.
+ops() {
+  "$muster" trace top "$1" --json | python3 -c '
+import json, sys
+for p in json.load(sys.stdin):
+    if p["process"] == sys.argv[1]:
+        named = sum(o["step_us"] for o in p["ops"] if o["kind"] in ("op", "wait"))
+        assert abs(named - p["named_us"]) < 1e-6 * (1 + named) and p["named"] <= 1, (named, p["named_us"])
+        print("steps=%d" % p["steps"])
+        for o in p["ops"]:
+            print("%s=%d" % (o["name"].replace(" ", "_"), o["calls"]))
+' "$2"
+}
+# shows RUN PROCESS NAME=CALLS...
+shows() {
+  local run=$1 process=$2 want
+  shift 2
+  ops "$run" "$process" >found 2>err || fail "$run: no profile of $process"
+  for want; do
+    grep -qE "^$want\$" found || fail "$run, $process: no $want in $(tr '\n' ' ' <found)"
+  done
+}
+
+expect 0 data gen criteo --rows 2k --features 5000 --out rows.svm --quiet
+expect 0 data convert rows.svm --out rows.cache --quiet
+expect 0 data gen digits --rows 300 --out digits --quiet
+train() { # ARGS...
+  expect 0 train "$@" --run r --overwrite --quiet
+}
+train rows.cache --model logreg --batch 20 --steps 30 --threads 1 --trace-steps 11:20
+shows r local steps=10 claim=10 fill=10 gather.dot=10 loss=10 scatter.apply=10
+train rows.cache --model logreg --batch 1 --steps 2000 --threads 1 --trace
+shows r local steps=2000 fill=2 gather.dot.apply=2 loss=2
+train rows.cache --model logreg --batch 100 --steps 10 --threads 2 --trace
+shows r local steps=10 gather.dot=20 loss=20 scatter_dense=20 apply_dense=20 scatter.apply=20 'barrier_wait=[0-9]+'
+train rows.cache --model logreg --batch 100 --steps 10 --threads 2 --optimizer adam --clip-norm 1 --trace
+shows r local steps=10 gather.dot=20 scatter=20 sum=20 clip=20 apply=20
+train rows.cache --model logreg --batch 100 --steps 10 --threads 2 --mode async --trace
+shows r local steps=10 'translate=[1-9][0-9]*' gather.dot=10 'publish=[1-9][0-9]*'
+train rows.svm --features 5000 --model softmax --batch 100 --steps 10 --threads 1 --trace
+shows r local steps=10 'parse=[1-9][0-9]*' gather.dot=20 loss=20 scatter=20 apply=10
+train digits --model softmax --batch 64 --steps 4 --threads 1 --trace
+shows r local steps=4 expand=4 dot=4 loss=4 gradient=4 apply=4
+for executor in tile dnnl plain; do
+  train digits --model lenet --batch 4 --steps 3 --threads 1 --executor $executor --trace
+  shows r local steps=3 expand=3 conv1_forward=3 conv1_backward=3 loss=3 apply=3
+done
+
+for mode in sync async; do
+  train rows.svm --features 5000 --model logreg --strategy ps --workers 2 --batch 10 --steps 30 --mode $mode --trace
+  [ $mode = sync ] && apply=sum.apply=30 || apply=apply=30
+  [ $mode = sync ] && pushes=60 || pushes=30
+  shows r 'worker-*' steps=$pushes localise=$pushes gather.dot=$pushes loss=$pushes scatter=$pushes \
+    scatter_dense=$pushes push=$pushes decode='[0-9]+' receive='[0-9]+' clear=$pushes fill=$pushes 'parse=[1-9][0-9]*'
+  shows r server-0 steps=30 $apply count=30 'receive=[0-9]+' 'decode=[0-9]+' 'gather=[0-9]+' 'send=[0-9]+'
+done
+train rows.cache --model softmax --strategy ps --workers 2 --batch 10 --steps 10 --wire bf16 --trace
+shows r 'worker-*' gather.dot=20 loss=20 scatter=20 sum=20
+shows r server-0 'gather.encode=[0-9]+'
+train digits --model lenet --strategy ps --workers 2 --batch 4 --steps 3 --trace
+shows r 'worker-*' steps=6 conv1_forward=6 conv1_backward=6 push=6
+shows r server-0 steps=3 sum.apply=3
+
+# The result of a traced training is that of one without a trace.
+for options in "--batch 1 --threads 1" "--batch 20 --threads 1" "--batch 100 --threads 2" "--strategy ps --workers 2 --batch 10"; do
+  train rows.cache --model logreg $options --epochs 1
+  cp r/checkpoints/step-*/part-00000.safetensors plain
+  train rows.cache --model logreg $options --epochs 1 --trace-steps 3:40
+  cmp -s plain r/checkpoints/step-*/part-00000.safetensors || fail "a trace changes the weights of $options"
+done
+echo "trace top: all passed"
