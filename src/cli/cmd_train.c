@@ -77,7 +77,7 @@ static void train_add_result(mst_table *t, const char *set, const mst_result *r)
     }
 }
 
-/* Counters of each worker since the run was started or resumed. */
+/* Counters of each worker over all pieces of the run. */
 static mst_status train_print_workers(const json_t *workers, const mst_train_summary *s)
 {
     static const mst_column columns[] = {{"worker", false}, {"steps", true},     {"rows", true},
@@ -92,8 +92,12 @@ static mst_status train_print_workers(const json_t *workers, const mst_train_sum
     {
         char name[192];
         const char *state = json_string_value(json_object_get(w, "state"));
+        bool lost = state != NULL && strcmp(state, "lost") == 0,
+             earlier = state != NULL && strcmp(state, "earlier") == 0;
         snprintf(name, sizeof name, "%s%s", json_string_value(json_object_get(w, "name")),
-                 state != NULL && strcmp(state, "lost") == 0 ? ", lost" : "");
+                 lost      ? ", lost"
+                 : earlier ? ", earlier"
+                           : "");
         mst_table_text(t, name);
         mst_table_count(t, (uint64_t)json_integer_value(json_object_get(w, "steps")));
         mst_table_count(t, (uint64_t)json_integer_value(json_object_get(w, "rows")));
@@ -105,9 +109,8 @@ static mst_status train_print_workers(const json_t *workers, const mst_train_sum
         mst_table_bytes(t, (uint64_t)json_integer_value(json_object_get(w, "bytes_in")));
     }
     putchar('\n');
-    if (s->steps_here < s->status.step)
-        printf("since the run continued at step %s:\n",
-               mst_figure_grouped(s->status.step - s->steps_here, step));
+    if (s->workers_since > 0)
+        printf("since step %s:\n", mst_figure_grouped(s->workers_since, step));
     mst_status st = mst_table_print(t, NULL, true);
     mst_table_destroy(t);
     return st;

@@ -459,6 +459,12 @@ static void server_job_event(void *arg, const mst_server_event *event)
     }
 }
 
+static mst_status server_job_count(void *arg, json_t *workers)
+{
+    const server_job *job = arg;
+    return mst_run_log_count_workers(job->training->log, workers);
+}
+
 static json_t *server_job_state(void *arg)
 {
     const server_job *job = arg;
@@ -468,8 +474,8 @@ static json_t *server_job_state(void *arg)
 static mst_status server_job_finish(void *arg, json_t *workers, bool no_workers)
 {
     server_job *job = arg;
-    job->summary->workers = workers;
-    TRY(mst_run_log_note(job->training->log, "workers", json_deep_copy(workers)));
+    TRY(mst_run_log_count_workers(job->training->log, workers));
+    job->summary->workers = json_incref(mst_run_log_workers(job->training->log));
     return mst_run_log_finish(job->training->log, no_workers ? MST_END_NO_WORKERS : job->end,
                               &job->summary->train);
 }
@@ -548,6 +554,7 @@ static mst_status server_job_serve(server_job *job)
         .progress = server_job_progress,
         .evaluated = server_job_evaluated,
         .event = server_job_event,
+        .count = server_job_count,
         .state = server_job_state,
         .finish = server_job_finish,
         .checkpoint = &checkpoint,

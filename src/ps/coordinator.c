@@ -233,7 +233,7 @@ static bool coordinator_all_done(const mst_server *s)
     return true;
 }
 
-static json_t *coordinator_workers(const mst_server *s)
+json_t *mst_coordinator_workers(const mst_server *s)
 {
     const mst_coordinator *co = s->co;
     json_t *list = json_array();
@@ -282,7 +282,7 @@ static mst_status coordinator_end_well(mst_server *s)
         return MST_OK;
     }
     char rows[MST_FIGURE_SIZE];
-    TRY(s->hooks->finish(s->hooks->arg, coordinator_workers(s), s->co->outcome.no_workers));
+    TRY(s->hooks->finish(s->hooks->arg, mst_coordinator_workers(s), s->co->outcome.no_workers));
     if (s->co->rows.repeats > 0)
         mst_info(
             "%s rows were trained on twice: their worker was slow and other workers received them too, or "

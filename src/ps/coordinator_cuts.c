@@ -233,6 +233,7 @@ mst_status mst_cuts_taken(mst_server *s)
     json_t *plan = mst_rows_json(s);
     if (plan == NULL)
         return mst_fail_memory();
+    TRY(s->hooks->count(s->hooks->arg, mst_coordinator_workers(s)));
     TRY(s->hooks->checkpoint->begin(s->hooks->arg, mst_takeover_base(s), plan, co->cuts.saving_best));
     return cuts_take_early(s);
 }

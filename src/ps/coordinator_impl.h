@@ -57,6 +57,8 @@ static inline bool mst_alive(const mst_server *s, uint32_t worker)
 mst_status mst_coordinator_advance_at_step(mst_server *s);
 /* Workers finish the requests in flight; the last evaluation and checkpoint follow. */
 mst_status mst_coordinator_stop(mst_server *s);
+/* The counters of all workers that took part: [{"worker", "steps", ...}, ...]; a new reference or NULL. */
+json_t *mst_coordinator_workers(const mst_server *s);
 /* STOP, to all workers; flags MST_STOP_* */
 mst_status mst_coordinator_send_stop(mst_server *s, uint32_t flags);
 

@@ -136,10 +136,12 @@ typedef struct mst_server_hooks {
     /* result: {"test", "valid"} as pulled_eval.h makes them; NULL: there are no sets to evaluate on. */
     mst_status (*evaluated)(void *arg, const json_t *result, mst_server_outcome *out);
     void (*event)(void *arg, const mst_server_event *event);
+    /* The counters of the workers so far, [{"worker", "steps", ...}, ...]; stolen. Before a checkpoint begins
+     * and before state. */
+    mst_status (*count)(void *arg, json_t *workers);
     /* The state of the run, which open of a successor gets. New reference or NULL. */
     json_t *(*state)(void *arg);
-    /* Training is over and every worker has reported: [{"worker", "steps", ...}, ...]; stolen. no_workers:
-     * because no worker is left. */
+    /* Training is over and every worker has reported: as in count. no_workers: because no worker is left. */
     mst_status (*finish)(void *arg, json_t *workers, bool no_workers);
     const mst_server_checkpoint *checkpoint; /* called with the same arg */
 } mst_server_hooks;

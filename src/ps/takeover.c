@@ -336,6 +336,10 @@ json_t *mst_takeover_state(const mst_server *s)
         json_decref(plan);
         return NULL;
     }
+    if (s->hooks->count(s->hooks->arg, mst_coordinator_workers(s)) != MST_OK) {
+        json_decref(plan);
+        return NULL;
+    }
     return json_pack("{s:o, s:o}", "log", s->hooks->state(s->hooks->arg), "plan", plan);
 }
 

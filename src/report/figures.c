@@ -506,11 +506,19 @@ double mst_process_train_s(const mst_run_data *run, const mst_run_figures *figur
     return fmin(figures->train_s, fmax(there, lost)); /* of NAN and a number: the number */
 }
 
-/* Whether the run continued after a loss: "workers" of the manifest counts from there. */
+bool mst_workers_counted(const mst_run_data *run)
+{
+    return mst_run_data_real(run, "workers_since", NULL) == 0;
+}
+
+/* Whether the run continued after a loss: "workers" of the manifest of an earlier version counts from there.
+ */
 static bool figures_rolled_back(const mst_run_data *run)
 {
     const json_t *loss;
     size_t i;
+    if (mst_workers_counted(run))
+        return false;
     json_array_foreach(json_object_get(run->manifest, "losses"), i, loss)
     {
         if (json_object_get(loss, "server") == NULL)
@@ -529,9 +537,10 @@ void mst_costs_count(const mst_run_data *run, const mst_process_data *process, m
     for (size_t i = 0; i < json_array_size(workers); i++) {
         const json_t *worker = json_array_get(workers, i), *index = json_object_get(worker, "worker");
         double rows = mst_json_real(worker, "rows");
-        /* much less than in spans.csv: the manifest of a resumed run counts from there */
+        /* much less than in spans.csv: the manifest of a run that an earlier version resumed counts from
+         * there */
         if (!json_is_integer(index) || json_integer_value(index) != process->index ||
-            !(rows > COUNTED * costs->rows))
+            (!mst_workers_counted(run) && !(rows > COUNTED * costs->rows)))
             continue;
         costs->rows = rows;
         costs->steps = figures_first_known(mst_json_real(worker, "steps"), costs->steps);

@@ -130,6 +130,9 @@ mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out);
 double mst_process_train_s(const mst_run_data *run, const mst_run_figures *figures,
                            const mst_process_data *process, const mst_costs *costs);
 
+/* Whether "workers" of the manifest has all steps of the run. */
+bool mst_workers_counted(const mst_run_data *run);
+
 /* Replaces steps, rows and bytes by those of the process in the manifest of a run that is over, if it has
  * them from the beginning: the spans.csv of a killed process lacks the time after its last report. costs: all
  * of the process's. */

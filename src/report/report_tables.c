@@ -283,7 +283,7 @@ static void sheet_workers(const mst_report *self, mst_sheet *out)
 {
     *out = (mst_sheet){.title = "Workers", .key = "workers"};
     for (size_t i = 0; i < self->n; i++)
-        if (mst_losses_of(self->runs[i], &self->figures[i]).n > 0)
+        if (mst_losses_of(self->runs[i], &self->figures[i]).n > 0 && !mst_workers_counted(self->runs[i]))
             out->note = "Rows and steps that were lost and trained again count twice.";
     mst_sheet_column_add(out, "worker", "worker", false);
     mst_sheet_column_add(out, "steps", "steps", true);

@@ -89,7 +89,8 @@ static mst_status allreduce_init(mst_strategy *base, const mst_strategy_options 
     self->on_comm = layout.width != 0 || self->slices.n_flat <= ALONE_FLOATS;
     TRY(mst_team_new(self->n, &self->team));
     self->threads = mst_alloc_lines(self->n * sizeof *self->threads);
-    if (self->threads == NULL)
+    self->all = mst_calloc(self->n_ranks, sizeof *self->all);
+    if (self->threads == NULL || self->all == NULL)
         return mst_fail_memory();
     memset(self->threads, 0, self->n * sizeof *self->threads);
     for (unsigned t = 0; t < self->n; t++)
@@ -110,6 +111,7 @@ static void allreduce_fini(mst_strategy *base)
         mst_grad_fini(&w->grad);
     }
     mst_free(self->threads);
+    mst_free(self->all);
     mst_grad_slices_fini(&self->slices);
 }
 
@@ -156,6 +158,7 @@ typedef struct tail {
     uint64_t steps, claimed; /* rows of global batches */
     mst_loss_sum loss;
     uint32_t stop, save;
+    mst_allreduce_counts counts; /* up to here */
 } tail;
 
 typedef struct execution {
@@ -260,8 +263,27 @@ static mst_status order_gather_tails(mst_comm *comm, void *arg)
             self->stopped_by = (int)r;
         self->save_requested = self->save_requested || all[r].save != 0;
     }
+    for (uint32_t r = 0; st == MST_OK && self->rank == 0 && r < self->n_ranks; r++)
+        self->all[r] = all[r].counts;
     mst_free(all);
     return st;
+}
+
+/* Updates the counters of this rank. */
+static void report_count(mst_allreduce *self)
+{
+    mst_allreduce_counts *c = &self->counts;
+    mst_reduce_counts now;
+    mst_comm_counts_get(self->comm, &now);
+    c->bytes_out = now.bytes_out - self->before.bytes_out;
+    c->bytes_in = now.bytes_in - self->before.bytes_in;
+    c->reduce_seconds = (double)(now.busy_ns - self->before.busy_ns) * 1e-9;
+    for (int i = 0; i < MST_REDUCE_WAYS; i++)
+        c->reductions[i] = now.reductions[i] - self->before.reductions[i];
+    c->sparse_gathered = self->sparse.n_gathered;
+    c->sparse_scattered = self->sparse.n_scattered;
+    memcpy(c->name, mst_comm_mpi(self->comm)->host, sizeof c->name);
+    c->name[sizeof c->name - 1] = '\0';
 }
 
 /* Everything from an order's arrival on. */
@@ -281,6 +303,8 @@ static mst_status order_carry_out(mst_allreduce *self, mst_feed *feed, execution
         e->tail.stop = self->signals.stop != NULL && atomic_load(self->signals.stop);
         e->tail.save = self->signals.save_wanted != NULL && self->signals.save_wanted(self->signals.save_arg);
     }
+    report_count(self);
+    e->tail.counts = self->counts;
     TRY(mst_comm_call(self->comm, order_gather_tails, e));
     mst_span_bytes(e->counts.bytes_in - self->spanned.bytes_in,
                    e->counts.bytes_out - self->spanned.bytes_out);
@@ -336,23 +360,6 @@ void mst_allreduce_requested(mst_strategy *base, int *stopped_by, bool *save)
 
 /* ---- the end ---- */
 
-/* Updates the counters of this rank. */
-static void report_count(mst_allreduce *self)
-{
-    mst_allreduce_counts *c = &self->counts;
-    mst_reduce_counts now;
-    mst_comm_counts_get(self->comm, &now);
-    c->bytes_out = now.bytes_out - self->before.bytes_out;
-    c->bytes_in = now.bytes_in - self->before.bytes_in;
-    c->reduce_seconds = (double)(now.busy_ns - self->before.busy_ns) * 1e-9;
-    for (int i = 0; i < MST_REDUCE_WAYS; i++)
-        c->reductions[i] = now.reductions[i] - self->before.reductions[i];
-    c->sparse_gathered = self->sparse.n_gathered;
-    c->sparse_scattered = self->sparse.n_scattered;
-    memcpy(c->name, mst_comm_mpi(self->comm)->host, sizeof c->name);
-    c->name[sizeof c->name - 1] = '\0';
-}
-
 typedef struct reporting {
     mst_allreduce *self;
     mst_allreduce_counts *all;
@@ -365,11 +372,10 @@ static mst_status report_gather(mst_comm *comm, void *arg)
                            "what ranks have done");
 }
 
-static json_t *report_json(uint32_t rank, mst_allreduce_counts *c)
+static json_t *report_json(uint32_t rank, const mst_allreduce_counts *c)
 {
     char name[96];
-    c->name[sizeof c->name - 1] = '\0';
-    snprintf(name, sizeof name, "rank %u, %s", rank, c->name);
+    snprintf(name, sizeof name, "rank %u, %.*s", rank, (int)sizeof c->name - 1, c->name);
     return json_pack(
         "{s:i, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I}}", "worker",
         (int)rank, "name", name, "state", "done", "steps", (json_int_t)c->steps, "rows", (json_int_t)c->rows,
@@ -379,6 +385,24 @@ static json_t *report_json(uint32_t rank, mst_allreduce_counts *c)
         (json_int_t)c->reductions[MST_REDUCE_GATHER], "direct", (json_int_t)c->reductions[MST_REDUCE_DIRECT],
         "mpi", (json_int_t)c->reductions[MST_REDUCE_MPI], "sparse_gathered", (json_int_t)c->sparse_gathered,
         "sparse_scattered", (json_int_t)c->sparse_scattered);
+}
+
+/* New reference or NULL. */
+static json_t *report_list(const mst_allreduce *self, const mst_allreduce_counts *all)
+{
+    json_t *json = json_array();
+    for (uint32_t i = 0; json != NULL && i < self->n_ranks; i++)
+        if (json_array_append_new(json, report_json(i, &all[i])) != 0) {
+            json_decref(json);
+            json = NULL;
+        }
+    return json;
+}
+
+static json_t *allreduce_counts(const mst_strategy *base)
+{
+    const mst_allreduce *self = (const mst_allreduce *)base;
+    return report_list(self, self->all);
 }
 
 /* Ends the training on all ranks. */
@@ -394,12 +418,7 @@ static mst_status allreduce_report(mst_strategy *base, json_t **out)
         st = mst_comm_call(self->comm, report_gather, &r);
     if (st == MST_OK)
         mst_rank_records_await(mst_comm_monitor(self->comm), RECORDS_MS);
-    json_t *json = st == MST_OK ? json_array() : NULL;
-    for (uint32_t i = 0; json != NULL && i < self->n_ranks; i++)
-        if (json_array_append_new(json, report_json(i, &r.all[i])) != 0) {
-            json_decref(json);
-            json = NULL;
-        }
+    json_t *json = st == MST_OK ? report_list(self, r.all) : NULL;
     mst_free(r.all);
     if (st == MST_OK && json == NULL)
         st = mst_fail_memory();
@@ -445,5 +464,6 @@ const mst_strategy_ops mst_strategy_allreduce = {
     .run = allreduce_run,
     .fini = allreduce_fini,
     .report = allreduce_report,
+    .counts = allreduce_counts,
     .gradient = allreduce_gradient,
 };

@@ -49,7 +49,7 @@ typedef struct mst_allreduce_position {
     bool started;
 } mst_allreduce_position;
 
-/* The counters of a rank; sent to rank 0 at the end. */
+/* The counters of a rank; sent to rank 0 after every order and at the end. */
 typedef struct mst_allreduce_counts {
     uint64_t steps, rows;
     double compute_seconds, wait_seconds, input_seconds;
@@ -81,9 +81,9 @@ typedef struct mst_allreduce {
     mst_allreduce_signals signals;
     int stopped_by; /* the rank that requested to stop; -1: none */
     bool save_requested;
-    mst_allreduce_counts counts;
-    mst_reduce_counts before;  /* at the start */
-    mst_reduce_counts spanned; /* already in the spans; the training thread's */
+    mst_allreduce_counts counts, *all; /* all: on rank 0, those of all ranks at the end of the last order */
+    mst_reduce_counts before;          /* at the start */
+    mst_reduce_counts spanned;         /* already in the spans; the training thread's */
 } mst_allreduce;
 
 static inline bool mst_allreduce_reduces(const mst_allreduce *self)

@@ -90,6 +90,9 @@ typedef struct mst_strategy_ops {
     /* After the last run: ends the other processes and collects the report of each, as in
      * mst_job_summary.workers; a new reference. NULL: there is one process. */
     mst_status (*report)(mst_strategy *self, json_t **out);
+    /* Between runs: what report returns, as of the last run; a new reference, or NULL without memory. NULL:
+     * there is one process. */
+    json_t *(*counts)(const mst_strategy *self);
     /* Between runs: the dense ranges of the last step's gradient, or NULL. The function may be NULL. */
     const mst_grad *(*gradient)(const mst_strategy *self);
 } mst_strategy_ops;

@@ -64,6 +64,8 @@ void mst_run_log_destroy(mst_run_log *self)
     json_decref(self->options.data);
     json_decref(self->options.source);
     json_decref(self->source_before);
+    json_decref(self->workers);
+    json_decref(self->workers_before);
     mst_free(self->folder);
     mst_free(self);
 }
@@ -393,6 +395,11 @@ mst_status mst_run_log_finish(mst_run_log *self, mst_end end, mst_train_summary 
     summary->steps_here = self->progress.steps - self->opened_steps;
     summary->n_evaluations = self->evals.count;
     mst_run_log_sum_losses(self, &summary->losses);
+    summary->workers_since = self->workers_since;
+    if (self->workers != NULL) {
+        json_object_set(self->manifest, "workers", self->workers);
+        json_object_set_new(self->manifest, "workers_since", json_integer((json_int_t)self->workers_since));
+    }
     bool failed = end == MST_END_NO_WORKERS;
     json_object_set_new(self->manifest, "end", json_string(mst_end_text(end)));
     if (failed)

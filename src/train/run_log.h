@@ -95,6 +95,13 @@ void mst_run_log_mark(mst_run_log *self, const char *process, const char *kind, 
  * After mst_run_log_open only. */
 mst_status mst_run_log_note(mst_run_log *self, const char *key, json_t *value);
 
+/* Sets the counters of the workers, [{"worker", "steps", ...}], since the run was started, resumed or
+ * continued after a loss; stolen. Those of the checkpoint it started from are added. Checkpoints and the
+ * manifest have them. */
+mst_status mst_run_log_count_workers(mst_run_log *self, json_t *here);
+/* The counters with those before; borrowed; NULL: none were set. */
+json_t *mst_run_log_workers(const mst_run_log *self);
+
 /* Reports the progress of the training. p->loss covers the rows since the last call: the run log adds it up;
  * p's epoch and position are those of the next row, so at the end of an epoch p->epoch is already the next
  * one. A loss that is not finite is MST_EINPUT. */

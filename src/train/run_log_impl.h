@@ -99,7 +99,14 @@ struct mst_run_log {
 
     mst_run_saves save;
     mst_run_evals evals;
+    json_t *workers;        /* counters of the workers so far; NULL: they are not counted */
+    json_t *workers_before; /* when the run was resumed or continued; or NULL */
+    uint64_t workers_since; /* the step from which they count; 0: all steps */
 };
+
+/* The counters in `extra` of a checkpoint; the step is that of the checkpoint. */
+void mst_run_log_workers_save(const mst_run_log *self, json_t *extra);
+void mst_run_log_workers_resume(mst_run_log *self, const json_t *extra, uint64_t step);
 
 /* Schedules an event for the first multiple of its interval after the progress of the run. */
 void mst_run_log_schedule(const mst_run_log *self, mst_due *due);

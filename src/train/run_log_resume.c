@@ -54,6 +54,7 @@ void mst_run_log_resume(mst_run_log *self, const mst_checkpoint_meta *meta)
         *sum = (mst_loss_sum){0};
     mst_loss_window_restore(&self->evals.window, json_object_get(extra, "loss_window"));
     self->evals.incomplete = json_is_true(json_object_get(extra, "evaluation_due"));
+    mst_run_log_workers_resume(self, extra, meta->step);
     run_log_resume_data(self, extra);
 }
 

@@ -44,6 +44,7 @@ static mst_status run_log_compose_meta(const mst_run_log *self, mst_checkpoint_m
         return mst_fail_memory();
     if (self->save.plan != NULL)
         json_object_set(out->extra, "plan", self->save.plan);
+    mst_run_log_workers_save(self, out->extra);
     if (self->options.source != NULL)
         json_object_set(out->extra, "source", self->options.source);
     json_object_set_new(out->extra, "data_start",

@@ -46,7 +46,8 @@ typedef struct mst_train_summary {
     mst_result test, valid; /* of the last evaluations; rows 0: none */
     double best_valid_loss; /* with --patience; NAN otherwise */
     uint64_t best_step;
-    uint64_t steps_here; /* done since the run was started or resumed */
+    uint64_t steps_here;    /* done since the run was started or resumed */
+    uint64_t workers_since; /* the step from which the counters of workers count; 0: all steps */
     uint64_t n_evaluations;
     double feed_wait_seconds;
     mst_run_losses losses;

@@ -169,6 +169,8 @@ static mst_status loop_advance(training_loop *self, bool *ended)
 static mst_status loop_save(training_loop *self)
 {
     mst_training *t = self->training;
+    if (t->strategy->ops->counts != NULL)
+        TRY(mst_run_log_count_workers(t->log, t->strategy->ops->counts(t->strategy)));
     mst_span_enter(MST_PHASE_CHECKPOINT);
     mst_status st = mst_run_log_save(t->log, self->callbacks, &t->assembly.params);
     mst_span_enter(MST_PHASE_IDLE);
@@ -229,8 +231,11 @@ static mst_status loop_report_workers(mst_training *t)
 {
     json_decref(t->workers);
     t->workers = NULL;
-    TRY(t->strategy->ops->report(t->strategy, &t->workers));
-    return mst_run_log_note(t->log, "workers", json_deep_copy(t->workers));
+    json_t *here = NULL;
+    TRY(t->strategy->ops->report(t->strategy, &here));
+    TRY(mst_run_log_count_workers(t->log, here));
+    t->workers = json_incref(mst_run_log_workers(t->log));
+    return MST_OK;
 }
 
 mst_status mst_training_run(mst_training *self, const mst_train_callbacks *callbacks,

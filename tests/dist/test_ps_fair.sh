@@ -24,7 +24,11 @@ fair() {
 all_have_rows() {
   local w
   rm -rf run
-  job 1 5 c.cache --mode async --batch 1000 --epochs 1 --run run --json --no-save --start-timeout 20
+  cluster 1 5
+  for w in 0 1 2 3 4; do # first, so that all of them run when the server starts
+    worker $w c.cache --mode async --batch 1000 --epochs 1 --run run --json --no-save --start-timeout 20
+  done
+  server 0 c.cache --mode async --batch 1000 --epochs 1 --run run --json --no-save --start-timeout 20
   ends_all 0 s0 w0 w1 w2 w3 w4
   for w in 0 1 2 3 4; do
     [ "$(worker_fact s0 $w steps)" -ge 1 ] 2>/dev/null || return 1

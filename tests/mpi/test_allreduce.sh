@@ -40,6 +40,7 @@ grep -qF "resuming with 3 ranks instead of 2: the global batch stays 60 rows, so
   fail "no line about the other number of ranks"
 resumes 2 day2.cache --epochs 1
 same "steps after the second day" "$(summary steps)" 24
+same "rows of all ranks" "$(sed -n 's/^      "rows": \([0-9]*\),\{0,1\}$/\1/p' out | awk '{ n += $1 } END { print n }')" "$(summary rows)"
 grep -qF "new data, day2.cache, from step 16" err || fail "no line about the new file"
 ranks $first 2 train day2.cache --resume --strategy allreduce --run daily --quiet --json >out 2>err || fail "nothing to train"
 same "steps with nothing to train" "$(summary steps)" 24
