@@ -51,6 +51,8 @@ void mst_restore_sent(mst_server *s, uint32_t server);
 bool mst_rows_trailer(mst_server *s, uint32_t worker, mst_work *out);
 /* Whether workers read streams of their own, and end their epochs themselves. */
 bool mst_rows_are_streams(const mst_server *s);
+/* The steps or rows of the run are done. */
+bool mst_rows_at_limit(const mst_server *s);
 /* sync on streams: all workers have exhausted their rows of the epoch. */
 mst_status mst_rows_epoch_over(mst_server *s);
 

@@ -135,7 +135,7 @@ static mst_work rows_stream_step(mst_server *s, uint32_t worker, uint64_t step)
     mst_coordinator *co = s->co;
     mst_job_member *m = &co->members[worker];
     bool over = co->phase != MST_JOB_RUN || step > co->start.limit_steps ||
-                m->epoch >= co->start.limit_epochs || co->progress.rows >= co->start.limit_rows;
+                m->epoch >= co->start.limit_epochs || mst_rows_at_limit(s);
     /* with a quorum a push is for the step after the version it was computed on, as with leases */
     return (mst_work){.kind = over ? MST_WORK_STOP : MST_WORK_GRANT,
                       .step = mst_has_quorum(s) ? 0 : step,
@@ -337,8 +337,12 @@ mst_status mst_rows_begin(mst_server *s)
                                  .segment_rows = slices ? batch : s->options.shuffle_rows,
                                  .n_workers = slices ? 1 : s->options.n_workers,
                                  .epochs = start->limit_epochs,
-                                 .steps = rows_left_of(start->limit_steps, start->at.steps),
-                                 .rows = rows_left_of(start->limit_rows, start->at.rows)};
+                                 .steps = UINT64_MAX,
+                                 .rows = UINT64_MAX};
+    if (!mst_has_quorum(s)) { /* which drops some batches: mst_rows_at_limit ends the job */
+        options.steps = rows_left_of(start->limit_steps, start->at.steps);
+        options.rows = rows_left_of(start->limit_rows, start->at.rows);
+    }
     mst_leases **out = slices ? &co->rows.slices : &co->rows.leases;
     json_t *leases = json_object_get(plan, "leases");
     co->rows.n_planned = start->at.steps;
@@ -462,15 +466,21 @@ mst_status mst_rows_end_slices(mst_server *s, uint32_t flags)
     return mst_coordinator_send_stop(s, flags);
 }
 
+bool mst_rows_at_limit(const mst_server *s)
+{
+    const mst_coordinator *co = s->co;
+    return s->steps.applied >= co->start.limit_steps || co->progress.rows >= co->start.limit_rows;
+}
+
 bool mst_rows_finished(const mst_server *s)
 {
     const mst_coordinator *co = s->co;
     if (co->rows.sharding == MST_SHARDING_SLICES)
         return co->rows.no_more && s->steps.applied == co->rows.n_planned;
     if (co->rows.leases != NULL)
-        return mst_leases_finished(co->rows.leases);
+        return mst_leases_finished(co->rows.leases) || (mst_has_quorum(s) && mst_rows_at_limit(s));
     if (rows_stepped(s))
-        return s->steps.applied >= co->start.limit_steps || co->progress.rows >= co->start.limit_rows;
+        return mst_rows_at_limit(s);
     uint32_t idle = 0;
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
         if (mst_alive(s, w) && !co->members[w].idle)

@@ -30,7 +30,7 @@ typedef enum mst_ps_type {
     MST_PS_WORK,   /* coordinator to worker: one or more work items */
     MST_PS_WANT,   /* worker to coordinator: requests work; count: rows it still holds */
     MST_PS_CLOSE,  /* coordinator to servers: step m.step closes with the pushes of the workers in the body's
-                      bitmap (u64 words) */
+                      bitmap (u64 words); none: the run is done, and pushes for that step are dropped */
     MST_PS_GONE, /* coordinator to servers: worker m.count is gone; with a quorum its pushes from step m.step
                     on do not count. With MST_GONE_DECIDED, without a quorum: its pushes up to step m.step
                     count. Server to coordinator, once per MEMBER: the connection to worker m.count has

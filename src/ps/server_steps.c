@@ -187,11 +187,12 @@ mst_status mst_steps_close(mst_server *s, const mst_message *m, const uint64_t *
     return mst_steps_try_close(s);
 }
 
-/* The coordinator with a quorum: closes the step for all servers once enough pushes have arrived. */
+/* The coordinator with a quorum: closes the step for all servers once enough pushes have arrived. At the end
+ * of the run it counts none, so that all servers drop the pushes that are on their way. */
 static mst_status steps_close_with_quorum(mst_server *s, uint64_t step)
 {
-    mst_step_close close;
-    if (!mst_pace_quorum_reached(s, step, &close))
+    mst_step_close close = {.step = step};
+    if (!mst_rows_at_limit(s) && !mst_pace_quorum_reached(s, step, &close))
         return MST_OK;
     mst_message m = {.type = MST_PS_CLOSE, .step = step};
     mst_piece piece = {close.workers, sizeof close.workers};
@@ -224,14 +225,16 @@ static void steps_report_lack(mst_server *s, uint32_t worker)
     s->steps.lacks = true;
 }
 
-/* Whether all pushes that the coordinator counts for the next step have arrived. A worker that has skipped
- * the step here is dropped. */
+/* Whether all pushes that the coordinator counts for the next step have arrived; false if it counts none. A
+ * worker that has skipped the step here is dropped. */
 static bool steps_decided_here(mst_server *s, uint64_t step, mst_step_close *close)
 {
+    bool any = false;
     if (s->steps.n_closes == 0 || s->steps.closes[0].step != step)
         return false;
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         mst_server_worker *w = &s->workers[i];
+        any |= mst_bit(s->steps.closes[0].workers, i);
         if (!mst_bit(s->steps.closes[0].workers, i) || mst_steps_waits_for(w, step))
             continue;
         if (!w->member && w->drain_ns == 0)
@@ -241,7 +244,7 @@ static bool steps_decided_here(mst_server *s, uint64_t step, mst_step_close *clo
         return false;
     }
     *close = s->steps.closes[0];
-    return true;
+    return any;
 }
 
 /* Answers the pushes of the last step. */
