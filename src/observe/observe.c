@@ -317,8 +317,10 @@ static void *observe_thread(void *arg)
         observe_file_all(self);
         observe_file_foreign(self);
     }
-    if (every > 0)
+    if (every > 0) {
         mst_sampler_sample(self);
+        mst_sampler_traffic(self);
+    }
     if (self->options.trace)
         observe_end_trace(self);
     mst_sampler_close(self);
@@ -466,6 +468,8 @@ void mst_observe_destroy(mst_observe *self)
     mst_observe_end(self);
     for (unsigned k = 0; k < MST_RECORDS; k++)
         mst_bytes_fini(&self->files[k].pending);
+    for (unsigned k = 0; k < 2; k++)
+        mst_free(self->traffic[k]);
     for (unsigned i = 0; i < MST_LANE_MAX; i++)
         mst_trace_ring_destroy(self->rings[i]);
     while (self->foreign != NULL) {
@@ -531,6 +535,28 @@ void mst_observe_path(mst_observe *self, uint32_t index, double bits_per_s, doub
     pthread_mutex_unlock(&self->mutex);
     if (news)
         mst_sampler_describe(self);
+}
+
+void mst_observe_traffic(mst_observe *self, const char *role, uint32_t index, uint64_t bytes_in,
+                         uint64_t bytes_out)
+{
+    unsigned k = strcmp(role, "server") == 0 ? 0 : 1;
+    if (self == NULL || bytes_in + bytes_out == 0)
+        return;
+    pthread_mutex_lock(&self->mutex);
+    size_t n = self->n_traffic[k];
+    if (index >= n && mst_grow(&self->traffic[k], &self->traffic_capacity[k], (size_t)index + 1,
+                               sizeof *self->traffic[k])) {
+        memset(self->traffic[k] + n, 0, (index + 1 - n) * sizeof *self->traffic[k]);
+        self->n_traffic[k] = (size_t)index + 1;
+    }
+    if (index < self->n_traffic[k]) {
+        self->traffic[k][index].in += bytes_in;
+        self->traffic[k][index].out += bytes_out;
+    } else {
+        self->gaps |= 1u << MST_RECORD_TRAFFIC;
+    }
+    pthread_mutex_unlock(&self->mutex);
 }
 
 void mst_observe_end_interval(mst_observe *self)

@@ -63,6 +63,10 @@ void mst_observe_link(mst_observe *self, const char *name, double bits_per_s);
  * server's to a worker, a worker's to a server. 0: not known. */
 void mst_observe_path(mst_observe *self, uint32_t index, double bits_per_s, double trip_s);
 
+/* Counts bytes of messages from and to another process for traffic.csv. role: "server" or "worker". */
+void mst_observe_traffic(mst_observe *self, const char *role, uint32_t index, uint64_t bytes_in,
+                         uint64_t bytes_out);
+
 /* Ends the current lines of resources.csv and spans.csv, because a different kind of work begins. */
 void mst_observe_end_interval(mst_observe *self);
 

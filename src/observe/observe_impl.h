@@ -15,6 +15,11 @@ typedef struct mst_observed_path {
     double bits_per_s, trip_s;
 } mst_observed_path;
 
+/* Bytes from and to another process that traffic.csv does not have yet. */
+typedef struct mst_observed_traffic {
+    uint64_t in, out;
+} mst_observed_traffic;
+
 typedef struct mst_observed_file {
     mst_bytes pending; /* guarded by the mutex */
     bool begun;        /* a record of it was taken or written */
@@ -42,8 +47,10 @@ struct mst_observe {
     char link[16];                  /* interface with a measured speed; "": none */
     double link_bits;
     mst_observed_path paths[MST_OBSERVED_PATHS]; /* to workers, or to servers */
-    unsigned gaps;                               /* bit set of kinds with dropped bytes */
-    bool foreign_gaps;                           /* the same for other processes */
+    mst_observed_traffic *traffic[2];            /* with servers, with workers; by index */
+    size_t n_traffic[2], traffic_capacity[2];
+    unsigned gaps;     /* bit set of kinds with dropped bytes */
+    bool foreign_gaps; /* the same for other processes */
 
     /* Used by the observer thread only. */
     mst_bytes spare;
@@ -56,6 +63,8 @@ struct mst_observe {
     bool trace_waited; /* the file was full for a while */
     bool trace_dated;  /* the file has the start of the job */
     bool named[MST_LANE_MAX];
+    bool traffic_begun;       /* traffic.csv has its header */
+    unsigned traffic_samples; /* since its last lines */
 
     mst_trace_ring *rings[MST_LANE_MAX]; /* set before the thread starts */
 };
@@ -70,6 +79,7 @@ double mst_observe_wall(mst_observe *self); /* seconds since 1970 on the coordin
 /* sampler.c. Thread: the observer's, except describe. */
 void mst_sampler_open(mst_observe *self);
 void mst_sampler_sample(mst_observe *self);
+void mst_sampler_traffic(mst_observe *self); /* the lines of traffic.csv, now */
 void mst_sampler_close(mst_observe *self);
 void mst_sampler_describe(mst_observe *self); /* process.json; any thread */
 

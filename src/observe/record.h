@@ -19,7 +19,8 @@
     X(SPANS, "spans.csv")                                                                                    \
     X(EVENTS, "events.out.tfevents")                                                                         \
     X(EVALUATIONS, "events.out.tfevents")                                                                    \
-    X(TRACE, "trace.json")
+    X(TRACE, "trace.json")                                                                                   \
+    X(TRAFFIC, "traffic.csv")
 
 typedef enum mst_record_kind {
 #define X(name, file) MST_RECORD_##name,

@@ -11,6 +11,8 @@
 #include "observe/cpu_quota.h"
 #include "observe/observe_impl.h"
 
+#define TRAFFIC_SAMPLES 10 /* between lines of traffic.csv: a server of many workers has one for each */
+
 /* ---- process.json ---- */
 
 /* Returns the speed of an interface in bits per second according to the system; 0: unknown. */
@@ -187,6 +189,32 @@ static void sampler_add_curves(mst_observe *self, const mst_span_sums *now, cons
     mst_observe_scalars(self, MST_RECORD_EVENTS, self->curve_step, scalars, n);
 }
 
+void mst_sampler_traffic(mst_observe *self)
+{
+    static const char *const roles[] = {"server", "worker"};
+    double time = mst_observe_wall(self);
+    mst_string *line = &self->line;
+    self->traffic_samples = 0;
+    if (!self->traffic_begun)
+        mst_string_add(line, "time,process,bytes_in,bytes_out\n");
+    size_t empty = line->size;
+    pthread_mutex_lock(&self->mutex);
+    for (unsigned k = 0; k < 2; k++)
+        for (size_t i = 0; i < self->n_traffic[k]; i++) {
+            mst_observed_traffic *t = &self->traffic[k][i];
+            if (t->in + t->out > 0)
+                mst_string_format(line, "%.6f,%s-%zu,%llu,%llu\n", time, roles[k], i,
+                                  (unsigned long long)t->in, (unsigned long long)t->out);
+            *t = (mst_observed_traffic){0};
+        }
+    pthread_mutex_unlock(&self->mutex);
+    if (line->size == empty)
+        line->size = 0;
+    else
+        self->traffic_begun = true;
+    sampler_end_line(self, MST_RECORD_TRAFFIC);
+}
+
 void mst_sampler_sample(mst_observe *self)
 {
     double time = mst_observe_wall(self);
@@ -223,4 +251,6 @@ void mst_sampler_sample(mst_observe *self)
     }
     self->sums = now;
     self->sampled_ns = now_ns;
+    if (++self->traffic_samples >= TRAFFIC_SAMPLES)
+        mst_sampler_traffic(self);
 }

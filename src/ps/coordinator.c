@@ -282,6 +282,7 @@ static mst_status coordinator_end_well(mst_server *s)
         return MST_OK;
     }
     char rows[MST_FIGURE_SIZE];
+    mst_records_count_all(s); /* the program ends the observer */
     TRY(s->hooks->finish(s->hooks->arg, mst_coordinator_workers(s), s->co->outcome.no_workers));
     if (s->co->rows.repeats > 0)
         mst_info(

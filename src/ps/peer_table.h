@@ -19,6 +19,7 @@ typedef struct mst_server_peer {
     uint32_t number;
     uint32_t index;
     bool faulty;          /* it has sent an invalid message */
+    uint64_t in, out;     /* bytes of the connection that the observer has */
     mst_body *incoming;   /* of a message that is being received */
     mst_staged staged;    /* of a worker; the STEP that is its last part takes it */
     mst_store_parts next; /* staged.parts after the part that is being received */

@@ -21,6 +21,7 @@ void mst_server_peer_forget(mst_server *s, uint32_t peer)
     mst_server_peer *p = mst_peer_table_find(&s->peers, peer);
     if (p == NULL)
         return;
+    mst_records_count(s, p);
     peers_release(s, p);
     mst_body_returned(&s->bodies, peer, NULL);
     mst_peer_table_remove(&s->peers, peer);

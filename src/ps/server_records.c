@@ -84,6 +84,24 @@ void mst_records_trace_queue(mst_server *s)
     mst_trace_counter(MST_TRACE_FLIGHT, stats.queued);
 }
 
+void mst_records_count(mst_server *s, mst_server_peer *peer)
+{
+    mst_net_stats stats;
+    if (s->options.observe == NULL || peer->kind == MST_PEER_UNKNOWN)
+        return;
+    mst_net_stats_get(s->net, peer->number, &stats);
+    mst_observe_traffic(s->options.observe, peer->kind == MST_PEER_WORKER ? "worker" : "server", peer->index,
+                        stats.bytes_in - peer->in, stats.bytes_out - peer->out);
+    peer->in = stats.bytes_in;
+    peer->out = stats.bytes_out;
+}
+
+void mst_records_count_all(mst_server *s)
+{
+    for (size_t i = 0; i < s->peers.capacity; i++)
+        mst_records_count(s, &s->peers.items[i]);
+}
+
 void mst_records_tick(mst_server *s)
 {
     uint64_t now = mst_now_ns();
@@ -105,6 +123,7 @@ void mst_records_tick(mst_server *s)
         mst_net_stats_get(s->net, s->workers[w].peer, &stats);
         mst_observe_path(s->options.observe, w, 8.0 * (double)stats.rate, stats.trip_s);
     }
+    mst_records_count_all(s);
     if (s->co != NULL || !s->setup.up || !s->setup.ready)
         return;
     (void)mst_ps_send_log(s->net, s->servers[0], s->options.observe);
@@ -113,6 +132,8 @@ void mst_records_tick(mst_server *s)
 
 void mst_records_send_last(mst_server *s)
 {
+    if (s->net != NULL)
+        mst_records_count_all(s);
     if (s->co != NULL || s->net == NULL || !s->setup.up)
         return;
     mst_observe_end(s->options.observe);

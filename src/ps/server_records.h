@@ -27,6 +27,9 @@ mst_status mst_records_clock(mst_server *s, uint32_t peer, const mst_message *m,
 mst_status mst_records_probe(mst_server *s, uint32_t peer, const mst_message *m, mst_body *body);
 /* With --trace: writes the counter of bytes queued, if it has changed. */
 void mst_records_trace_queue(mst_server *s);
+/* Counts the bytes of a connection for the observer, since the last call. */
+void mst_records_count(mst_server *s, mst_server_peer *peer);
+void mst_records_count_all(mst_server *s); /* of all connections */
 /* Sends this server's records, now and then. */
 void mst_records_tick(mst_server *s);
 /* The end: sends the last records; on the coordinator, waits a moment for those of the other servers. */

@@ -16,12 +16,14 @@ static mst_status link_copy_servers(mst_worker_link *self, const mst_worker_opti
     uint32_t n = self->n_servers;
     self->addresses = mst_calloc(n, sizeof *self->addresses);
     self->peers = mst_calloc(n, sizeof *self->peers);
+    self->counted = mst_calloc(n, sizeof *self->counted);
     self->up = mst_calloc(n, sizeof *self->up);
     self->absent = mst_calloc(n, sizeof *self->absent);
-    if (self->addresses == NULL || self->peers == NULL || self->up == NULL || self->absent == NULL)
+    if (self->addresses == NULL || self->peers == NULL || self->counted == NULL || self->up == NULL ||
+        self->absent == NULL)
         return mst_fail_memory();
     for (uint32_t s = 0; s < n; s++) {
-        self->peers[s] = MST_PEER_NONE;
+        self->peers[s] = self->counted[s].peer = MST_PEER_NONE;
         self->addresses[s] = mst_strdup(options->servers[s]);
         if (self->addresses[s] == NULL)
             return mst_fail_memory();
@@ -51,6 +53,7 @@ void mst_worker_link_fini(mst_worker_link *self)
         mst_free(self->addresses[s]);
     mst_free(self->addresses);
     mst_free(self->peers);
+    mst_free(self->counted);
     mst_free(self->up);
     mst_free(self->absent);
     mst_free(self->body);

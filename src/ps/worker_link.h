@@ -15,11 +15,18 @@
 #include "ps/proto.h"
 #include "ps/worker.h"
 
+/* Bytes of a connection to a server that the observer has. */
+typedef struct mst_counted_bytes {
+    uint32_t peer;
+    uint64_t in, out;
+} mst_counted_bytes;
+
 typedef struct mst_worker_link {
     mst_net *net;
     uint32_t n_servers;
-    char **addresses; /* by server, as the next three */
+    char **addresses; /* by server, as the next four */
     uint32_t *peers;
+    mst_counted_bytes *counted;
     bool *up;
     bool *absent; /* it takes no part (takeover.h) */
     void *body;   /* of the coordinator's message that is being received, other than values */

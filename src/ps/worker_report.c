@@ -23,6 +23,29 @@ static void report_count_bytes(mst_worker_report *self, mst_net_stats *stats)
     self->counted_ns = mst_now_ns();
 }
 
+/* Counts the bytes of the connections to the servers for the observer. The last bytes of a connection that
+ * was replaced count with those of its successor. */
+static void report_count_traffic(mst_worker_report *self)
+{
+    mst_worker_link *link = self->link;
+    for (uint32_t s = 0; s < link->n_servers; s++) {
+        mst_counted_bytes *c = &link->counted[s];
+        uint32_t peers[] = {c->peer, link->peers[s]};
+        for (int i = c->peer == link->peers[s]; i < 2; i++) {
+            mst_net_stats stats;
+            if (peers[i] == MST_PEER_NONE)
+                continue;
+            if (peers[i] != c->peer)
+                *c = (mst_counted_bytes){.peer = peers[i]};
+            mst_net_stats_get(link->net, peers[i], &stats);
+            mst_observe_traffic(self->job->observe, "server", s, stats.bytes_in - c->in,
+                                stats.bytes_out - c->out);
+            c->in = stats.bytes_in;
+            c->out = stats.bytes_out;
+        }
+    }
+}
+
 static json_t *report_json(const mst_worker_counts *c)
 {
     return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:f, s:I}", "steps",
@@ -49,6 +72,8 @@ mst_status mst_worker_report_send(mst_worker_report *self, uint32_t flags)
         mst_net_stats_get(link->net, link->peers[s], &stats);
         mst_observe_path(observe, s, 8.0 * (double)stats.rate, stats.trip_s);
     }
+    if (observe != NULL)
+        report_count_traffic(self);
     if (flags & MST_REPORT_LAST)
         mst_observe_end(observe);
     TRY(mst_ps_send_log(link->net, link->peers[0], observe));

@@ -274,6 +274,7 @@ static mst_status page_add_resources(const mst_report *self, mst_page *page)
         return MST_OK;
     }
     mst_page_sheet(page, &self->sheets[MST_SHEET_HOSTS], true);
+    mst_page_sheet(page, &self->sheets[MST_SHEET_TRAFFIC], true);
     mst_page_sheet(page, &self->sheets[MST_SHEET_PROCESSES], true);
     mst_page_section(page, "hosts", "Hosts over time");
     page_add_legend(self, false, page);

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/figure.h"
 #include "options/option_tables.h"
+#include "report/host_traffic.h"
 #include "report/report_impl.h"
 
 #define NO_SAVE_S 1e-6 /* the cost of reading the clock when nothing is saved */
@@ -424,6 +425,77 @@ static void sheet_hosts(const mst_report *self, mst_sheet *out)
         }
 }
 
+#define UNKNOWN_HOST    "unknown host"
+#define TRAFFIC_COLUMNS 4 /* of the table, besides those of hosts */
+
+/* The hosts of all runs that have a column. */
+typedef struct traffic_hosts {
+    const char *names[MST_SHEET_COLUMNS - TRAFFIC_COLUMNS];
+    size_t n;
+} traffic_hosts;
+
+/* The column of a host; n: it has none. */
+static size_t traffic_column(const traffic_hosts *self, const char *host)
+{
+    size_t k = 0;
+    while (k < self->n && strcmp(self->names[k], host) != 0)
+        k++;
+    return k;
+}
+
+static void sheet_add_traffic(const mst_report *self, mst_sheet *out, size_t run, const traffic_hosts *hosts,
+                              const mst_host_traffic *t)
+{
+    for (size_t from = 0; from < t->n_hosts; from++) {
+        double to[MST_SHEET_COLUMNS] = {0}, others = 0; /* to[hosts->n]: to hosts without a column */
+        for (size_t h = 0; h < t->n_hosts; h++) {
+            double bytes = h != from ? t->bytes[from * t->n_hosts + h] : 0;
+            to[traffic_column(hosts, t->hosts[h])] += bytes;
+            others += bytes;
+        }
+        size_t own = traffic_column(hosts, t->hosts[from]);
+        sheet_name_row(self, out, run, t->hosts[from][0] != '\0' ? t->hosts[from] : UNKNOWN_HOST);
+        for (size_t k = 0; k < hosts->n; k++)
+            mst_sheet_bytes(out, k != own ? to[k] : NAN);
+        mst_sheet_bytes(out, to[hosts->n] > 0 ? to[hosts->n] : NAN);
+        mst_sheet_bytes(out, others);
+        mst_sheet_bytes(out, t->bytes[from * t->n_hosts + from]);
+    }
+}
+
+static void sheet_traffic(const mst_report *self, mst_sheet *out)
+{
+    *out =
+        (mst_sheet){.title = "Bytes between hosts",
+                    .key = "traffic",
+                    .note = "Messages of training, evaluation and saving from the host of the row to that of "
+                            "the column. Bytes between processes of the same host do not use the network."};
+    traffic_hosts hosts = {.n = 0};
+    mst_host_traffic *all = mst_calloc(self->n, sizeof *all);
+    out->failed = all == NULL;
+    for (size_t i = 0; i < self->n && !out->failed; i++) {
+        out->failed = mst_host_traffic_of(self->runs[i], &all[i]) != MST_OK;
+        for (size_t h = 0; h < all[i].n_hosts; h++)
+            if (traffic_column(&hosts, all[i].hosts[h]) == hosts.n &&
+                hosts.n < MST_SHEET_COLUMNS - TRAFFIC_COLUMNS)
+                hosts.names[hosts.n++] = all[i].hosts[h];
+    }
+    mst_sheet_column_add(out, self->n > 1 ? "run and host" : "host", "host", false);
+    for (size_t k = 0; k < hosts.n; k++) {
+        const char *name = hosts.names[k][0] != '\0' ? hosts.names[k] : UNKNOWN_HOST;
+        mst_sheet_column_add(out, name, name, true);
+    }
+    mst_sheet_column_add(out, "further hosts", "further_hosts", true);
+    mst_sheet_column_add(out, "all other hosts", "other_hosts", true);
+    mst_sheet_column_add(out, "same host", "same_host", true);
+    for (size_t i = 0; i < self->n && all != NULL; i++) {
+        if (!out->failed)
+            sheet_add_traffic(self, out, i, &hosts, &all[i]);
+        mst_host_traffic_fini(&all[i]);
+    }
+    mst_free(all);
+}
+
 static void sheet_processes(const mst_report *self, mst_sheet *out)
 {
     *out =
@@ -584,7 +656,7 @@ mst_status mst_report_make_sheets(mst_report *self)
         [MST_SHEET_EVIDENCE] = sheet_evidence, [MST_SHEET_COST] = sheet_cost,
         [MST_SHEET_PHASES] = sheet_phases,     [MST_SHEET_WORKERS] = sheet_workers,
         [MST_SHEET_HOSTS] = sheet_hosts,       [MST_SHEET_PROCESSES] = sheet_processes,
-        [MST_SHEET_OPTIONS] = sheet_options,
+        [MST_SHEET_TRAFFIC] = sheet_traffic,   [MST_SHEET_OPTIONS] = sheet_options,
     };
     for (int i = 0; i < MST_REPORT_SHEETS; i++) {
         makers[i](self, &self->sheets[i]);

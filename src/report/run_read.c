@@ -32,6 +32,7 @@
 static const char *const metrics_texts[] = {"set", NULL};
 static const char *const marks_texts[] = {"process", "kind", "text", NULL};
 static const char *const resources_texts[] = {"cpu_cores", NULL};
+static const char *const traffic_texts[] = {"process", NULL};
 
 static const char *const role_names[] = {"local", "server", "worker", "rank", "other"};
 
@@ -134,6 +135,7 @@ static void process_data_destroy(mst_process_data *p)
         return;
     mst_csv_fini(&p->resources);
     mst_csv_fini(&p->spans);
+    mst_csv_fini(&p->traffic);
     mst_free(p->name);
     mst_free(p->host);
     mst_free(p->info_path);
@@ -153,14 +155,15 @@ static mst_status process_data_new(const mst_run_data *run, const char *name, ms
     mst_status st = MST_OK;
     char *resources = mst_sprintf("%s/processes/%s/resources.csv", run->path, name);
     char *spans = mst_sprintf("%s/processes/%s/spans.csv", run->path, name);
+    char *traffic = mst_sprintf("%s/processes/%s/traffic.csv", run->path, name);
     mst_process_data *p = mst_zalloc(sizeof *p);
     if (p != NULL) {
         p->name = mst_strdup(name);
         p->host = mst_strdup("");
         p->info_path = mst_sprintf("%s/processes/%s/process.json", run->path, name);
     }
-    if (p == NULL || resources == NULL || spans == NULL || p->name == NULL || p->host == NULL ||
-        p->info_path == NULL)
+    if (p == NULL || resources == NULL || spans == NULL || traffic == NULL || p->name == NULL ||
+        p->host == NULL || p->info_path == NULL)
         TRY_OUT(st, mst_fail_memory());
     const char *dash = strrchr(name, '-');
     p->role = run_data_find_role(name, dash != NULL ? (size_t)(dash - name) : strlen(name));
@@ -171,12 +174,14 @@ static mst_status process_data_new(const mst_run_data *run, const char *name, ms
     p->started = p->cores = p->threads = p->memory_bytes = p->cpu_limit = NAN;
     TRY_OUT(st, mst_csv_init(&p->resources, resources, resources_texts));
     TRY_OUT(st, mst_csv_init(&p->spans, spans, NULL));
+    TRY_OUT(st, mst_csv_init(&p->traffic, traffic, traffic_texts));
     *out = p;
     p = NULL;
 out:
     process_data_destroy(p);
     mst_free(resources);
     mst_free(spans);
+    mst_free(traffic);
     return st;
 }
 
@@ -251,8 +256,10 @@ static mst_status process_data_update(mst_run_data *self, mst_process_data *p, b
     }
     TRY(run_data_note(self, mst_csv_update(&p->resources, changed)));
     TRY(run_data_note(self, mst_csv_update(&p->spans, changed)));
+    TRY(run_data_note(self, mst_csv_update(&p->traffic, changed)));
     TRY(run_data_note_csv(self, &p->resources, "time"));
-    return run_data_note_csv(self, &p->spans, "time");
+    TRY(run_data_note_csv(self, &p->spans, "time"));
+    return run_data_note_csv(self, &p->traffic, "time");
 }
 
 static int process_compare(const void *a, const void *b)
@@ -477,7 +484,8 @@ static bool run_data_is_behind(const mst_run_data *self)
 {
     bool behind = self->metrics.behind || self->marks.behind;
     for (size_t i = 0; i < self->n_processes && !behind; i++)
-        behind = self->processes[i]->resources.behind || self->processes[i]->spans.behind;
+        behind = self->processes[i]->resources.behind || self->processes[i]->spans.behind ||
+                 self->processes[i]->traffic.behind;
     return behind;
 }
 

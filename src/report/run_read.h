@@ -40,7 +40,7 @@ typedef struct mst_process_data {
     mst_process_link links[MST_PROCESS_LINKS_MAX];
     size_t n_links;
     double paths[MST_PROCESS_PATHS_MAX]; /* a server's: bits/s measured towards workers; NAN: not known */
-    mst_csv resources, spans;
+    mst_csv resources, spans, traffic;
     char *info_path;
     int64_t info_stamp; /* of process.json, to see that it was replaced; -1: never read */
     bool has_info;

@@ -51,6 +51,17 @@ for mode in sync async; do
   [ "$(cat $mode/processes/worker-*/spans.csv | awk -F, '$1 != "time" { n += $5 } END { print n }')" = 20000 ] ||
     fail "$mode: rows of the workers"
   [ -s $mode/processes/server-0/resources.csv ] || fail "$mode: no resources"
+  # Both ends of a connection count the same bytes; workers end before the last messages.
+  bytes() { awk -F, -v q="$2" '$2 == q { i += $3; o += $4 } END { print i + 0, o + 0 }' "$mode/processes/$1/traffic.csv"; }
+  for server in 0 1; do
+    read -r sent got < <(bytes worker-1 server-$server | awk '{ print $2, $1 }')
+    read -r in out < <(bytes server-$server worker-1)
+    [ "$sent" -gt 100000 ] && [ "$got" -gt 100000 ] || fail "$mode: worker 1 counts $sent and $got bytes with server $server"
+    [ "$in" -ge "$sent" ] && [ $((in - sent)) -lt 10000 ] && [ "$out" -ge "$got" ] && [ $((out - got)) -lt 10000 ] ||
+      fail "$mode: server $server counts $in and $out bytes with worker 1, which counts $sent and $got"
+  done
+  expect 0 report $mode --csv
+  grep -Eq "^traffic,[^,]+,same_host,[0-9]{6,}" out || fail "$mode: no bytes within the host"
   for tag in weights/weight weights/bias gradients/bias; do
     cat $mode/processes/worker-*/events.out.tfevents.* | grep -aq "$tag" || fail "$mode: no histogram $tag"
   done

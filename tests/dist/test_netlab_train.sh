@@ -71,6 +71,18 @@ for bytes in $(field out bytes_out); do
   holds "bytes that a worker sends in a step" "$bytes / 80 > 4.2 * $keys && $bytes / 80 < 7 * $keys + 200"
 done
 
+# The table of bytes between hosts has the links of the lab; worker 0 does not use the network.
+"$muster" report run --csv >pairs 2>err || fail "report: $(cat err)"
+pair() { awk -F, -v from="$lab$1" -v to="$2" '$1 == "traffic" && $2 == from && $3 == to { print $4 }' pairs; }
+for k in 2 3 4 5; do
+  holds "bytes from host $k to host 1" "$(pair $k "${lab}1") > 80 * 4.2 * $keys"
+  holds "bytes from host 1 to host $k" "$(pair 1 "$lab$k") > 80 * 3.6 * $keys"
+done
+same "bytes from host 2 to host 3" "$(pair 2 "${lab}3")" 0
+holds "bytes within host 1" "$(pair 1 same_host) > 80 * 8 * $keys"
+on_link=$("$netlab" --name "$lab" status | awk '$1 == 1 { print $4 }')
+holds "bytes that host 1 sends" "$(pair 1 other_hosts) < $on_link && $(pair 1 other_hosts) > 0.6 * $on_link"
+
 job --test test.cache --epochs 2 --mode async || fail "the asynchronous job failed"
 same "steps" "$(field out steps | head -n 1)" 400
 same "rows" "$(field out rows | head -n 1)" 40000

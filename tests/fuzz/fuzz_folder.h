@@ -1,6 +1,6 @@
 /* Shared by the fuzz targets of run directories: a folder whose files are sections of the input, separated
- * by the byte 1: manifest.json, metrics.csv, marks.csv and, of one process, process.json, resources.csv and
- * spans.csv. */
+ * by the byte 1: manifest.json, metrics.csv, marks.csv and, of one process, process.json, resources.csv,
+ * spans.csv and traffic.csv. */
 #ifndef TESTS_FUZZ_FOLDER_H
 #define TESTS_FUZZ_FOLDER_H
 
@@ -30,7 +30,7 @@ static void fuzz_folder_make(void)
     FUZZ_CHECK(mst_make_folders(path) == MST_OK);
 }
 
-/* The folder, with the first six sections in its files, which are taken off the front of the input. append:
+/* The folder, with the first seven sections in its files, which are taken off the front of the input. append:
  * behind what is there, but for the manifest, which is replaced. An empty section: no such file, or nothing
  * new. The folder goes when the program ends. */
 static inline const char *fuzz_folder(const uint8_t **data, size_t *size, bool append)
@@ -42,6 +42,7 @@ static inline const char *fuzz_folder(const uint8_t **data, size_t *size, bool a
         "processes/worker-0/process.json",
         "processes/worker-0/resources.csv",
         "processes/worker-0/spans.csv",
+        "processes/worker-0/traffic.csv",
     };
     if (fuzz_folder_path[0] == '\0')
         fuzz_folder_make();

@@ -398,12 +398,22 @@ static void test_links_and_cuts(void **state)
     mst_observe_path(self, 2, 5e7, 0.25);
     mst_observe_path(self, 3, 0, 0);
     mst_observe_path(self, 1 << 20, 5e7, 0.25);
+    mst_observe_traffic(self, "worker", 1, 100, 7);
+    mst_observe_traffic(self, "worker", 1, 20, 0);
+    mst_observe_traffic(self, "worker", 0, 0, 0);
+    mst_observe_traffic(self, "server", 2, 3, 4);
     mst_observe_end_interval(self);
     for (unsigned i = 0; i < 1000 && access_of("processes/server-0/spans.csv") < 2; i++)
         usleep(10000);
     mst_observe_end(self);
     assert_int_equal(lines_of("processes/server-0/spans.csv"), 3); /* header, the cut's and the end's */
-    char *text = text_of("processes/server-0/process.json");
+    char *text = text_of("processes/server-0/traffic.csv");
+    assert_memory_equal(text, "time,process,bytes_in,bytes_out\n", 32);
+    assert_non_null(strstr(text, ",server-2,3,4\n"));
+    assert_non_null(strstr(text, ",worker-1,120,7\n"));
+    assert_null(strstr(text, "worker-0")); /* no bytes, no line */
+    mst_free(text);
+    text = text_of("processes/server-0/process.json");
     assert_non_null(strstr(text, "\"to\": \"worker-2\""));
     assert_non_null(strstr(text, "50000000"));
     assert_non_null(strstr(text, "\"round_trip_s\": 0.25"));

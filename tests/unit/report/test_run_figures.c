@@ -225,12 +225,53 @@ static void test_other_data(void **state)
     mst_free(text);
 }
 
+/* Bytes from host to host. Both ends of a connection count; the one that has more is right, since a process
+ * that was killed lacks its last lines. */
+static void test_traffic(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"run", "other"};
+    fixture_run r = {.strategy = "ps",
+                     .mode = "sync",
+                     .workers = 3,
+                     .servers = 1,
+                     .seconds = 2,
+                     .n = 4,
+                     .processes = {{.name = "server-0", .role = "server", .host = "a"},
+                                   {.name = "worker-0", .role = "worker", .host = "a"},
+                                   {.name = "worker-1", .role = "worker", .host = "b"},
+                                   {.name = "worker-2", .role = "worker", .host = "b"}}};
+    fixture_write(in_folder("run"), &r);
+    char *text = markdown("run");
+    assert_null(strstr(text, "Bytes between hosts")); /* nothing was counted */
+    mst_free(text);
+    put("run/processes/server-0/traffic.csv", "time,process,bytes_in,bytes_out\n"
+                                              "1,worker-0,50,60\n1,worker-1,1000,2000\n1,worker-2,500,600\n"
+                                              "2,worker-1,1000,2000\n2,server-9,7,7\n");
+    put("run/processes/worker-0/traffic.csv", "time,process,bytes_in,bytes_out\n1,server-0,60,50\n");
+    put("run/processes/worker-1/traffic.csv", "time,process,bytes_in,bytes_out\n1,server-0,2000,1000\n");
+    put("run/processes/worker-2/traffic.csv", "time,process,bytes_in,bytes_out\n1,server-0,600,505\n");
+    text = markdown("run");
+    assert_non_null(strstr(text, "| host | a | b | all other hosts | same host |"));
+    assert_non_null(strstr(text, "| a |  | 4.60 kB | 4.60 kB | 110 B |"));
+    assert_non_null(strstr(text, "| b | 2.50 kB |  | 2.50 kB | \xe2\x80\x93 |"));
+    mst_free(text);
+    for (int i = 0; i < 4; i++)
+        r.processes[i].host = i == 3 ? "c" : "a";
+    fixture_write(in_folder("other"), &r);
+    put("other/processes/worker-2/traffic.csv", "time,process,bytes_in,bytes_out\n1,server-0,8,9\n");
+    text = markdown_of(names, 2);
+    assert_non_null(strstr(text, "| run and host | a | b | c | all other hosts | same host |"));
+    assert_non_null(strstr(text, "c | 9 B | \xe2\x80\x93 |  | 9 B | \xe2\x80\x93 |"));
+    mst_free(text);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         TEST(test_passes), TEST(test_killed_worker), TEST(test_losses),
-        TEST(test_shells), TEST(test_other_data),
+        TEST(test_shells), TEST(test_other_data),    TEST(test_traffic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
