@@ -56,6 +56,9 @@ static const man_entry man_environment[] = {
     {.name = "XDG_STATE_HOME",
      .help = "Folder for the state of launched jobs, instead of ~/.local/state.",
      .commands = "launch|jobs|stop"},
+    {.name = "MUSTER_NETLAB",
+     .help = "The program netlab for studies with a lab, if the binary is not in its source tree.",
+     .commands = "study"},
     {.name = "NO_COLOR", .help = "If set, the output has no colours.", .commands = "top"},
     {.name = NULL},
 };

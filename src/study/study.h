@@ -97,7 +97,7 @@ mst_status mst_study_read_rows(mst_study *self);
 mst_status mst_study_rows_parse(const char *name, const char *text, size_t size, const char *path,
                                 json_t **out);
 
-/* Whether the row has these values: "mode=sync, batch=10"; NULL: any row. */
+/* Whether the row has these values: "mode=sync, host~training" (~: contains); NULL: any row. */
 bool mst_study_row_matches(const json_t *row, const char *where);
 
 /* ---- the lab ---- */

@@ -34,6 +34,9 @@ static mst_status tree_scalar(const tree *t, const yaml_node_t *node, json_t **o
     const char *text = (const char *)node->data.scalar.value;
     if (strlen(text) != node->data.scalar.length)
         return mst_fail(MST_EUSAGE, "%s:%zu: contains a zero byte", t->path, node->start_mark.line + 1);
+    if (*text == '\0' && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
+        return mst_fail(MST_EUSAGE, "%s:%zu: a key has no value; a text with a comma within { } needs quotes",
+                        t->path, node->start_mark.line + 1);
     *out = json_string(text);
     return *out != NULL
                ? MST_OK

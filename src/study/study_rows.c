@@ -230,7 +230,8 @@ bool mst_study_row_matches(const json_t *row, const char *where)
     while (where != NULL && *where != '\0') {
         char name[64] = "", value[128] = "";
         where += strspn(where, " ,");
-        size_t n = strcspn(where, ","), equals = strcspn(where, "=");
+        size_t n = strcspn(where, ","), equals = strcspn(where, "=~");
+        bool contained = where[equals] == '~';
         if (n == 0)
             break;
         if (equals >= n || equals >= sizeof name || n - equals > sizeof value)
@@ -242,7 +243,10 @@ bool mst_study_row_matches(const json_t *row, const char *where)
         for (size_t k = strlen(name); k > 0 && name[k - 1] == ' '; k--)
             name[k - 1] = '\0';
         rows_name(name);
-        if (!rows_is(json_object_get(row, name), value + strspn(value, " ")))
+        const json_t *cell = json_object_get(row, name);
+        const char *wanted = value + strspn(value, " ");
+        if (contained ? !json_is_string(cell) || strstr(json_string_value(cell), wanted) == NULL
+                      : !rows_is(cell, wanted))
             return false;
         where += n;
     }

@@ -89,6 +89,7 @@ static void refusals(void **state)
            "unit is not one of");
     refuse(HEAD "steps: []\nvalues: {a: b, b: a}\n" TAIL, "nested too deeply");
     refuse(HEAD "steps: &x [*x]\n" TAIL, "nested too deeply");
+    refuse(HEAD TAIL "steps: []\ntables: [{title: a, b}]\n", "s.yaml:5: a key has no value");
     refuse(HEAD TAIL "lab: {hosts: 40}\nsteps: []\n", "between 2 and 32");
 }
 
@@ -112,6 +113,9 @@ static void rows(void **state)
     assert_false(mst_study_row_matches(json_array_get(csv, 0), "mode=sync, global_batch=2"));
     assert_false(mst_study_row_matches(json_array_get(csv, 0), "mode"));
     assert_true(mst_study_row_matches(row, NULL));
+    assert_true(mst_study_row_matches(row, "mode~b"));
+    assert_false(mst_study_row_matches(row, "mode~c"));
+    assert_false(mst_study_row_matches(row, "global_batch~2"));
     json_decref(csv);
     json = rows_of("{\"a\": {\"b-c\": 3}, \"list\": [{\"x\": 1}, {\"x\": true}]}", NULL);
     assert_int_equal(json_array_size(json), 1);
