@@ -7,35 +7,39 @@
 #define ROUNDS      1000
 #define CLOSE       1e-9 /* relative change of the rates after which the fixed point counts as found */
 
-/* Time at a station of a customer of class c: its own service and that of the customers that it finds there,
- * which are those of the whole network without itself. */
-static double queue_residence(const mst_queue_class *classes, size_t n, double (*queue)[MST_QUEUE_STATIONS],
-                              size_t c, size_t station)
+/* The customers that one of class c finds at a station: those of the whole network without itself. */
+static double queue_found(const mst_queue_class *classes, size_t n, double (*queue)[MST_STATIONS], size_t c,
+                          size_t station)
 {
     double found = 0;
     for (size_t j = 0; j < n; j++)
         found += queue[j][station] * (j == c ? fmax(0, 1 - 1 / classes[c].customers) : 1);
-    return classes[c].demand[station] * (1 + found);
+    return found;
 }
 
 void mst_queue_solve(mst_queue_class *classes, size_t n)
 {
-    double queue[CLASSES_MAX][MST_QUEUE_STATIONS] = {{0}};
+    double queue[CLASSES_MAX][MST_STATIONS] = {{0}};
     for (size_t c = 0; c < n; c++)
         classes[c].rate = 0;
     for (int round = 0; round < ROUNDS; round++) {
-        double residence[CLASSES_MAX][MST_QUEUE_STATIONS], change = 0;
+        double residence[CLASSES_MAX][MST_STATIONS] = {{0}}, change = 0;
         for (size_t c = 0; c < n; c++) {
-            double cycle = classes[c].think, before = classes[c].rate;
-            for (size_t i = 0; i < MST_QUEUE_STATIONS; i++)
-                cycle += residence[c][i] =
-                    classes[c].customers > 0 ? queue_residence(classes, n, queue, c, i) : 0;
-            classes[c].rate = cycle > 0 ? classes[c].customers / cycle : 0;
-            change = fmax(change, fabs(classes[c].rate - before) / fmax(classes[c].rate, 1e-300));
+            mst_queue_class *k = &classes[c];
+            double request = k->delay, before = k->rate, *at = residence[c];
+            for (size_t i = 0; k->customers > 0 && i < MST_STATIONS; i++) {
+                at[i] = k->demand[i] * (1 + queue_found(classes, n, queue, c, i));
+                request += i != MST_STATION_CORES ? at[i] : 0;
+            }
+            /* the service of cores is in think and in the server's demand */
+            double cycle = k->think + fmax(0, at[MST_STATION_CORES] - k->demand[MST_STATION_CORES]) +
+                           fmax(0, request - k->overlap);
+            k->rate = cycle > 0 ? k->customers / cycle : 0;
+            change = fmax(change, fabs(k->rate - before) / fmax(k->rate, 1e-300));
         }
         for (size_t c = 0; c < n; c++)
-            for (size_t i = 0; i < MST_QUEUE_STATIONS; i++)
-                queue[c][i] = classes[c].rate * residence[c][i];
+            for (size_t i = 0; i < MST_STATIONS; i++)
+                queue[c][i] = fmin(classes[c].customers, classes[c].rate * residence[c][i]);
         if (change < CLOSE)
             break;
     }
@@ -49,26 +53,34 @@ static double model_lockstep(const mst_step_model *m, double own)
     return m->workers / fmax(step + m->straggle, 1e-9);
 }
 
-static double model_queues(const mst_step_model *m, double own)
+static double model_queues(const mst_step_model *m, double own, double *near)
 {
-    /* A customer of C shared cores is served by one of them: 1/C of its work at the station, the rest as
-     * delay (Seidmann). */
-    double apart = fmax(0, own - m->cores_use);
     mst_queue_class classes[] = {
         {.customers = (m->workers - m->near) * m->in_flight,
-         .think = apart + m->trips + m->worker_link,
+         .think = own,
+         .delay = m->trips + m->worker_link,
+         .overlap = m->overlap,
          .demand = {m->server_use, m->link_use, m->cores_use}},
-        {.customers = m->near * m->in_flight, .think = apart, .demand = {m->server_use, 0, m->cores_use}},
+        {.customers = m->near * m->in_flight,
+         .think = own,
+         .overlap = m->overlap,
+         .demand = {m->server_use, 0, m->cores_use}},
     };
     mst_queue_solve(classes, 2);
     /* requests overlap; a worker's own work does not */
-    return fmin(classes[0].rate, (m->workers - m->near) / fmax(own, 1e-9)) +
-           fmin(classes[1].rate, m->near / fmax(own, 1e-9));
+    *near = fmin(classes[1].rate, m->near / fmax(own, 1e-9));
+    return *near + fmin(classes[0].rate, (m->workers - m->near) / fmax(own, 1e-9));
+}
+
+double mst_step_model_steps(const mst_step_model *m, double *near)
+{
+    double own = m->own + m->input + m->disk;
+    *near = 0;
+    return m->lockstep ? model_lockstep(m, own) : model_queues(m, own, near);
 }
 
 double mst_step_model_rate(const mst_step_model *m)
 {
-    double own = m->own + m->input + m->disk;
-    double steps = m->lockstep ? model_lockstep(m, own) : model_queues(m, own);
+    double near, steps = mst_step_model_steps(m, &near);
     return 1 / (m->training / fmax(steps * m->rows, 1e-9) + (m->evaluation + m->saving) / m->base_workers);
 }

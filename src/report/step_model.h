@@ -9,10 +9,11 @@
  *      t = own + input + disk + straggle + trips + server + server link + worker link - overlap,
  *      where the overlap is at most the waits; but at least cores + trips - overlap.
  *  Queueing, without lockstep: servers, their links and shared cores are stations at which the workers queue.
- *      A worker takes own + input + disk + trips + worker link by itself and then visits the stations in
- *      turn, each for its `_use`. Workers beside the server (`near`) have no trips and use no link. Steps per
- *      time by approximate mean value analysis (Schweitzer) of that closed network of two classes.
- *      `in_flight` requests of a worker overlap, its own work does not.
+ *      A worker takes own + input + disk by itself; then trips and the worker link, a delay, and visits of
+ *      server and link, each for its `_use`, which the overlap shortens as above. Waits for shared cores
+ *      come on top. Workers beside the server (`near`) have no trips and use no link. Steps per time by
+ *      approximate mean value analysis (Schweitzer) of that closed network of two classes. `in_flight`
+ *      requests of a worker overlap, its own work does not.
  *
  * Evaluation and saving are added in both, for the same rows: T = training * t + evaluation + saving. */
 #ifndef MST_REPORT_STEP_MODEL_H
@@ -27,7 +28,7 @@ typedef struct mst_step_model {
     double near;                 /* of these, without lockstep: on the host of the server */
     double rows;                 /* of a worker's step */
     double own, input, disk;     /* a worker's own work: compute, waits for rows, waits for disks */
-    double overlap;              /* of own: runs while the worker waits; in lockstep only */
+    double overlap;              /* of own: runs while the worker waits for an answer */
     double straggle;             /* wait for the slowest worker; in lockstep only */
     double trips;                /* round trips and barriers */
     double server, server_link;  /* in lockstep, for the step of all workers */
@@ -43,12 +44,21 @@ typedef struct mst_step_model {
 /* Rows per unit of time of all workers, with evaluation and saving. */
 double mst_step_model_rate(const mst_step_model *self);
 
-/* A closed network of queues: customers of a class work `think` on their own and then visit the stations in
- * turn for demand[i], one at a time. */
-#define MST_QUEUE_STATIONS 3
+/* Steps per unit of time of all workers while they train; *near: those of the near ones. */
+double mst_step_model_steps(const mst_step_model *self, double *near);
+
+/* A closed network of queues. A customer of a class works `think` on its own, which takes longer by its waits
+ * for cores; then a request takes `delay` and visits server and link in turn for demand[i], one at a time.
+ * The first `overlap` of the request's time is not waited for. */
+typedef enum mst_station {
+    MST_STATION_SERVER,
+    MST_STATION_LINK,
+    MST_STATION_CORES,
+    MST_STATIONS
+} mst_station;
 typedef struct mst_queue_class {
-    double customers, think, demand[MST_QUEUE_STATIONS];
-    double rate; /* the result: visits per unit of time of all customers of the class */
+    double customers, think, delay, overlap, demand[MST_STATIONS];
+    double rate; /* the result: cycles per unit of time of all customers of the class */
 } mst_queue_class;
 void mst_queue_solve(mst_queue_class *classes, size_t n);
 

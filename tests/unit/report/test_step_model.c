@@ -99,6 +99,13 @@ static void test_near(void **state)
     m.workers = m.base_workers = 50, m.near = 50;
     m.cores_use = 0.5;
     assert_float_equal(mst_step_model_rate(&m), 2, 0.05);
+    /* alone on them it waits for none */
+    m.workers = m.base_workers = m.near = 1;
+    assert_float_equal(mst_step_model_rate(&m), 1, 1e-6);
+    m.server_use = 0.75, m.overlap = 0.5;
+    assert_float_equal(mst_step_model_rate(&m), 1 / 1.25, 1e-6);
+    m.overlap = 0.8;
+    assert_float_equal(mst_step_model_rate(&m), 1, 1e-6);
 }
 
 /* Evaluation and saving take the same time for the same rows, however fast the training is. */

@@ -1,0 +1,58 @@
+# muster plan: from a run, from two, from trials on this host; the limits that are known by construction; refused input.
+. "$(dirname "$0")/common.sh"
+mkdir tmp
+export TMPDIR=$work/tmp
+
+# plan EXPRESSION ARGS...: a Python expression on the JSON p of the plan.
+plan() {
+  local expression=$1
+  shift
+  expect 0 plan --json "$@"
+  python3 -c 'import json, sys
+p = json.load(open(sys.argv[1]))
+assert eval(sys.argv[2]), json.dumps(p, indent=1)' out "$expression" || fail "plan $*: $expression"
+}
+
+expect 0 data gen blobs --rows 2000 --features 500 --classes 4 --out rows.cache
+expect 0 launch --servers 1 --workers 1 --logs none -- train rows.cache --model softmax --batch 64 --mode sync --epochs 0 \
+  --seconds 1 --no-save --quiet --run job
+expect 0 launch --servers 1 --workers 1 --logs none -- train rows.cache --model softmax --batch 8 --mode sync --epochs 0 \
+  --seconds 1 --no-save --quiet --run less
+
+# ---- from a run ----
+plan 'p["servers"] == 1 and p["workers"] == 1 and p["batch"] == 64 and p["mode"] == "sync" and p["rows_per_s"] > 0' job
+plan 'len(p["limits"]) >= 2 and p["limits"] == sorted(p["limits"], key=lambda x: x["rows_per_s"])' job --workers 8
+# a slow link: all bytes of the four workers behind it over its speed; the pushes and answers of 8 kB overlap by a part
+plan 'p["bottleneck"] == "server-network" and (lambda b: 4 * b < p["step_s"] < 9 * b)(p["push_bytes"] * 8 / 1e5 / 0.95)' \
+  job --workers 5 --link 100kbit --rtt 0
+# a long round trip: nothing else counts
+plan 'p["bottleneck"] == "synchronisation" and abs(p["step_s"] / 100 - 1) < 0.05' job --workers 2 --rtt 100s
+plan 'p["best"]["workers"] <= 300 and p["best"]["rows_per_s"] >= p["rows_per_s"]' job --workers 4 --max-workers 300 --mode async
+plan 'p["workers"] == 10000 and p["server_memory_bytes"] > 8e6 and p["worker_memory_bytes"] > 8e6' job --workers 10000 \
+  --servers 100 --mode ssp --pipeline 2 --batch 1000
+expect 0 plan job less --workers 4 --hosts 2 --shared-cores 2 --link 1gbit --rtt 1ms
+has '1 server, 4 workers, 2 hosts'
+has 'bottleneck'
+has 'network at the servers'
+has 'Assumed:'
+has 'the shared cores'
+
+# ---- from trials on this host ----
+plan 'p["workers"] == 3 and p["batch"] == 32 and p["mode"] == "async" and p["rows_per_s"] > 0 and "trials" in p["assumed"][0]' \
+  --workers 3 -- train rows.cache --model softmax --global-batch 96 --mode async --pipeline 1 --seconds 100 --run runs/other
+only tmp
+[ ! -e runs ] || fail "a trial wrote to the --run of the training"
+
+# ---- refused ----
+refused 2 'give a run directory' plan
+refused 2 '--link fast' plan job --link fast
+refused 2 '--rtt 5' plan job --rtt 5
+refused 1 'the runs of a plan must differ in their batch' plan job job
+refused 1 'nowhere' plan nowhere
+refused 2 'put a train command after --' plan -- eval rows.cache
+refused 2 'name the files' plan -- train --model softmax
+expect 1 plan --workers 2 -- train nowhere.cache --model softmax
+grep -q 'the trial with --batch .* failed: .*nowhere.cache' err || fail "the error of a trial is not reported"
+only tmp
+expect 0 train rows.cache --model softmax --epochs 1 --no-save --quiet --run alone
+refused 1 'not a run of servers and workers' plan alone
