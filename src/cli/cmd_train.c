@@ -199,6 +199,7 @@ static mst_status train_print_summary(const settings *set, const mst_train_summa
     mst_table_count(mst_fact(t, "rows per s"), (uint64_t)train_rows_per_s(s));
     train_add_losses(t, &s->losses);
     mst_table_real(mst_fact(t, "train loss"), status->train_loss, 5);
+    mst_table_real(mst_fact(t, "train accuracy"), status->train_accuracy, 5);
     train_add_result(t, "valid", &s->valid);
     if (isfinite(s->best_valid_loss)) {
         mst_table_real(mst_fact(t, "best valid loss"), s->best_valid_loss, 5);

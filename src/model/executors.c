@@ -57,6 +57,7 @@ void mst_replica_loss(const mst_replica *self, const mst_batch *batch, const flo
     const mst_layer *last = self->chain->layers[self->chain->n_layers - 1];
     uint32_t classes = (uint32_t)mst_dims_size(&last->out);
     uint64_t start = mst_trace_now();
+    sum->correct += mst_count_correct(batch, scores, classes);
     sum->loss += self->kernels->softmax(batch->rows, batch->n_rows, classes, scores, scale, d);
     sum->rows += batch->n_rows;
     for (uint32_t r = 0; r < batch->n_rows; r++)

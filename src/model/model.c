@@ -217,3 +217,17 @@ void mst_probabilities(const float *scores, uint32_t n, float *out)
     for (uint32_t c = 0; c < n; c++)
         out[c] = (float)(exp((double)scores[c] - top) / sum);
 }
+
+uint32_t mst_count_correct(const mst_batch *batch, const float *scores, uint32_t n_scores)
+{
+    uint32_t correct = 0;
+    for (uint32_t i = 0; n_scores == 1 && i < batch->n_rows; i++)
+        correct += (scores[i] > 0.0f) == mst_label_positive(batch->rows[i].label);
+    for (uint32_t i = 0; n_scores > 1 && i < batch->n_rows; i++, scores += n_scores) {
+        uint32_t best = 0;
+        for (uint32_t c = 1; c < n_scores; c++)
+            best = scores[c] > scores[best] ? c : best;
+        correct += best == mst_label_class(batch->rows[i].label);
+    }
+    return correct;
+}

@@ -59,6 +59,7 @@ typedef struct mst_loss_sum {
     double loss;   /* of weighted rows */
     double weight; /* of the rows */
     uint64_t rows;
+    double correct; /* rows that the model classifies correctly; NAN: not known */
 } mst_loss_sum;
 
 static inline void mst_add_loss(mst_loss_sum *to, const mst_loss_sum *sum)
@@ -66,7 +67,12 @@ static inline void mst_add_loss(mst_loss_sum *to, const mst_loss_sum *sum)
     to->loss += sum->loss;
     to->weight += sum->weight;
     to->rows += sum->rows;
+    to->correct += sum->correct;
 }
+
+/* The rows of a batch that the model classifies correctly, by its scores (n_rows x n_scores): one score is a
+ * margin, of several the first of the highest counts. */
+uint32_t mst_count_correct(const mst_batch *batch, const float *scores, uint32_t n_scores);
 
 /* Pointers to the model's weights: ranges[i] is dense range i of its gradient layout, sparse is key 0. */
 typedef struct mst_weights {

@@ -155,6 +155,7 @@ static mst_status softmax_compute(const mst_model *self, void *scratch, const ms
         mst_batch tile = mst_batch_range(batch, from, TILE_ROWS);
         softmax_tile_forward(self, &tile, w, x, y);
         uint64_t at = mst_trace_now();
+        sum->correct += mst_count_correct(&tile, y, classes);
         sum->loss += self->kernels->softmax(tile.rows, tile.n_rows, classes, y, scale, y);
         at = mst_trace_op("loss", at, mst_trace_floats(tile.n_rows, classes));
         if (m->dense) {

@@ -398,6 +398,7 @@ static mst_status client_send_share(mst_client *self, uint32_t k, const mst_push
         head.loss = push->loss;
         head.weight = push->weight;
         head.rows = push->rows;
+        head.correct = push->correct;
         head.push_floats = (uint32_t)pushed->to_push;
     }
     reply->awaited = reply->taken = 0;

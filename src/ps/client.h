@@ -37,6 +37,7 @@ typedef struct mst_push {
     const float *g;   /* laid out like the request's weights; may change once the reply has arrived */
     uint64_t step;    /* sync: the step it is for; else the worker's own count */
     uint32_t rows;    /* may be 0 */
+    uint32_t correct; /* of them */
     double loss, weight;
     uint32_t flags; /* MST_STEP_EXHAUSTED */
 } mst_push;

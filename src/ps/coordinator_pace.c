@@ -17,6 +17,7 @@ static void pace_count_push(mst_server *s, const mst_store_request *r)
     co->progress.loss.loss += r->head.loss;
     co->progress.loss.weight += r->head.weight;
     co->progress.loss.rows += r->head.rows;
+    co->progress.loss.correct += r->head.correct;
 }
 
 void mst_pace_arrived(mst_server *s, uint32_t worker, bool last)

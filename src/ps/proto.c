@@ -161,6 +161,8 @@ void mst_step_head_encode(const mst_step_head *head, uint8_t *out)
     proto_put32(out + 28, head->pull_keys);
     proto_put32(out + 32, head->packed_bytes);
     proto_put32(out + 36, head->part_floats);
+    proto_put32(out + 40, head->correct);
+    proto_put32(out + 44, 0);
 }
 
 mst_status mst_step_head_decode(const mst_message *m, const uint8_t *body, mst_step_head *out)
@@ -183,7 +185,11 @@ mst_status mst_step_head_decode(const mst_message *m, const uint8_t *body, mst_s
         .pull_keys = proto_get32(body + 28),
         .packed_bytes = proto_get32(body + 32),
         .part_floats = proto_get32(body + 36),
+        .correct = proto_get32(body + 40),
     };
+    if (head.correct > head.rows)
+        return mst_fail(MST_EINPUT, "a %s with %" PRIu32 " of %" PRIu32 " rows correct", type, head.correct,
+                        head.rows);
     if (head.part_floats != 0 && ((m->flags & MST_STEP_PULL) == 0 || head.part_floats < MST_PART_MIN))
         return mst_fail(MST_EINPUT, "a %s that requests its answer in parts of %" PRIu32 " floats", type,
                         head.part_floats);

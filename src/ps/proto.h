@@ -180,7 +180,7 @@ static inline void mst_work_share(const mst_work *w, uint64_t *from, uint64_t *t
 }
 
 /* The body of a STEP: head, pushed floats, ranges of the pull list, packed keys of the pull list. */
-#define MST_STEP_HEAD 40
+#define MST_STEP_HEAD 48
 #define MST_PART_MIN  256 /* floats of a part, at least */
 typedef struct mst_step_head {
     double loss, weight; /* sums over the rows, before the update */
@@ -188,6 +188,7 @@ typedef struct mst_step_head {
     uint32_t push_floats;
     uint32_t pull_ranges, pull_keys, packed_bytes;
     uint32_t part_floats; /* the answer may arrive in parts of so many floats; 0: in one message */
+    uint32_t correct;     /* rows that the model classified correctly, before the update */
 } mst_step_head;
 void mst_step_head_encode(const mst_step_head *head, uint8_t *out);
 /* Checks the flags, and that the sections are those of the flags and add up to m->size exactly. */

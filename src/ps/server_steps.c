@@ -427,7 +427,7 @@ static mst_status steps_take_nan(mst_server *s, uint32_t worker, const mst_messa
         s->steps.nan_ns = now;
         mst_pace_dropped(s, worker, r);
     }
-    r->head.rows = 0;
+    r->head.rows = r->head.correct = 0;
     r->head.loss = r->head.weight = 0;
     return MST_OK;
 }

@@ -211,6 +211,7 @@ static mst_status pipeline_push(mst_worker_pipeline *self, uint32_t request, con
         .g = mst_worker_gradient_of(self->gradient, request),
         .step = pipeline_step_number(self, request),
         .rows = r->batch.batch.n_rows,
+        .correct = (uint32_t)sum->correct,
         .loss = sum->loss,
         .weight = sum->weight,
         .flags = r->batch.exhausted ? MST_STEP_EXHAUSTED : 0,

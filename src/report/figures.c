@@ -574,7 +574,7 @@ mst_status mst_curve(const mst_run_data *run, const char *column, const char *se
     bool error = strcmp(column, "error") == 0;
     size_t x = mst_csv_column(m, axes[axis]), y = mst_csv_column(m, error ? "accuracy" : column);
     size_t of = mst_csv_column(m, "set"), rows = mst_csv_column(m, "rows");
-    bool of_training = strcmp(column, "train_loss") == 0;
+    bool of_training = strncmp(column, "train_", 6) == 0;
     double newest_rows = NAN, gap = SLIVER * figures_mean_gap(m);
     mst_points p = {0};
     TRY(mst_points_new(m->n_rows, &p));

@@ -126,6 +126,7 @@ static const struct {
     {"area under the ROC curve", "auc", MST_FIGURE_PLAIN, true},
     {"top-5 error", "top5", MST_FIGURE_SHARE, true},
     {"training loss", "train_loss", MST_FIGURE_PLAIN, false},
+    {"training accuracy", "train_accuracy", MST_FIGURE_SHARE, false},
     {"learning rate", "lr", MST_FIGURE_PLAIN, false},
 };
 

@@ -34,9 +34,8 @@
 #define RUN_FORMAT  "muster-run"
 #define RUN_VERSION 1
 #define OLD_COLUMNS "step,rows,epoch,train_seconds,eval_seconds,lr,train_loss,set,loss,accuracy,auc"
-#define OLD_HEADER  OLD_COLUMNS "\n" /* of runs without top5 */
-#define HEADER      OLD_COLUMNS ",top5\n"
-#define N_COLUMNS   12
+#define HEADER      OLD_COLUMNS ",top5,train_accuracy\n"
+#define N_COLUMNS   13
 #define METRICS_MAX ((size_t)4 << 30)
 
 struct mst_run {
@@ -393,32 +392,36 @@ static bool run_parse_metrics(const char *line, const char *end, unsigned n_colu
     return columns == n_columns;
 }
 
-/* Copies the lines before keep_before; those of an old run get an empty last column. An incomplete line, as
+/* Copies the lines before keep_before; those of an old run get empty last columns. An incomplete line, as
  * after a crash of the machine, ends the file. */
 static mst_status run_copy_metrics(const mst_run *self, const char *text, size_t size, uint64_t keep_before,
                                    mst_out *out)
 {
-    size_t n_header = sizeof HEADER - 1, n_old = sizeof OLD_HEADER - 1;
+    static const char *const headers[] = {HEADER, OLD_COLUMNS ",top5\n", OLD_COLUMNS "\n"};
+    static const char commas[] = ",,";
+    size_t missing = 0, n_headers = sizeof headers / sizeof *headers;
     if (size == 0)
         return MST_OK;
-    bool old = size >= n_old && memcmp(text, OLD_HEADER, n_old) == 0;
-    if (!old && (size < n_header || memcmp(text, HEADER, n_header) != 0))
+    while (missing < n_headers && strncmp(text, headers[missing], strlen(headers[missing])) != 0)
+        missing++;
+    if (missing == n_headers)
         return mst_fail(MST_EINPUT, "%s:1: not the metrics of a muster run: the first line is not \"%.*s\"",
-                        self->metrics, (int)n_header - 1, HEADER);
-    TRY(mst_out_write(out, HEADER, n_header));
+                        self->metrics, (int)sizeof HEADER - 2, HEADER);
+    TRY(mst_out_write(out, HEADER, sizeof HEADER - 1));
     size_t number = 2;
-    for (const char *line = text + (old ? n_old : n_header), *end; line < text + size;
+    for (const char *line = text + strlen(headers[missing]), *end; line < text + size;
          line = end + 1, number++) {
         uint64_t step;
         end = memchr(line, '\n', (size_t)(text + size - line));
-        if (end == NULL || !run_parse_metrics(line, end, old ? N_COLUMNS - 1 : N_COLUMNS, &step)) {
+        if (end == NULL || !run_parse_metrics(line, end, (unsigned)(N_COLUMNS - missing), &step)) {
             mst_warn("%s:%zu: an incomplete line and all lines after it are dropped", self->metrics, number);
             break;
         }
         if (step >= keep_before)
             continue;
         TRY(mst_out_write(out, line, (size_t)(end - line)));
-        TRY(mst_out_write(out, old ? ",\n" : "\n", old ? 2 : 1));
+        TRY(mst_out_write(out, commas, missing));
+        TRY(mst_out_write(out, "\n", 1));
     }
     return MST_OK;
 }
@@ -562,6 +565,7 @@ mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics)
     metrics_add_real(&line, metrics->accuracy);
     metrics_add_real(&line, metrics->auc);
     metrics_add_real(&line, metrics->top5);
+    metrics_add_real(&line, metrics->train_accuracy);
     mst_string_add(&line, "\n");
     st = line.failed ? mst_fail_memory() : run_append_metrics(self, line.text, line.size);
     mst_string_fini(&line);

@@ -25,6 +25,7 @@ typedef struct mst_metrics {
     double lr, train_loss;              /* train_loss: since the last evaluation, or over more rows */
     const char *set;                    /* the evaluated set, "test" or "valid"; "": none */
     double loss, accuracy, auc, top5;
+    double train_accuracy; /* of the rows of train_loss */
 } mst_metrics;
 
 typedef struct mst_run mst_run;

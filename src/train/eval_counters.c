@@ -47,26 +47,6 @@ static double fixed_value(const mst_fixed_sum *sum)
     return (double)sum->whole + (double)sum->part / PART;
 }
 
-static uint64_t count_binary(const mst_batch *batch, const float *scores)
-{
-    uint64_t correct = 0;
-    for (uint32_t i = 0; i < batch->n_rows; i++)
-        correct += (scores[i] > 0.0f) == mst_label_positive(batch->rows[i].label);
-    return correct;
-}
-
-static uint64_t count_classes(const mst_batch *batch, const float *scores, uint32_t classes)
-{
-    uint64_t correct = 0;
-    for (uint32_t i = 0; i < batch->n_rows; i++, scores += classes) {
-        uint32_t best = 0;
-        for (uint32_t c = 1; c < classes; c++)
-            best = scores[c] > scores[best] ? c : best;
-        correct += best == mst_label_class(batch->rows[i].label);
-    }
-    return correct;
-}
-
 /* Counts rows for whose class fewer than 5 others rank higher: those with a higher score, and of equal scores
  * those with lower numbers, as in the choice of the best one. */
 static uint64_t count_among5(const mst_batch *batch, const float *scores, uint32_t classes)
@@ -89,15 +69,13 @@ uint64_t mst_eval_counters_add(mst_eval_counters *counters, const mst_model *mod
                                const float *scores)
 {
     double loss = 0.0, weight = 0.0;
-    uint64_t correct;
+    uint64_t correct = mst_count_correct(batch, scores, model->n_scores);
     if (model->n_scores == 1) {
         /* test rows count once, also where training weights positives */
         loss = model->kernels->logistic_loss(batch->rows, batch->n_rows, scores, 1.0f);
-        correct = count_binary(batch, scores);
         mst_auc_add(&counters->auc, batch, scores);
     } else {
         loss = model->kernels->softmax_loss(batch->rows, batch->n_rows, model->n_scores, scores);
-        correct = count_classes(batch, scores, model->n_scores);
     }
     if (counters->many)
         atomic_fetch_add_explicit(&counters->among5, count_among5(batch, scores, model->n_scores),

@@ -9,13 +9,13 @@
 
 #define PART_ROWS ((MST_LOSS_ROWS + MST_LOSS_PARTS - 1) / MST_LOSS_PARTS)
 
-double mst_loss_window_mean(const mst_loss_window *self, const mst_loss_sum *interval)
+mst_loss_sum mst_loss_window_sum(const mst_loss_window *self, const mst_loss_sum *interval)
 {
     mst_loss_sum sum = *interval;
     uint64_t half = self->interval_rows / 2, enough = half > MST_LOSS_ROWS ? half : MST_LOSS_ROWS;
     for (uint32_t i = self->n; i > 0 && sum.rows < enough; i--)
         mst_add_loss(&sum, &self->parts[i - 1]);
-    return mst_mean_loss(&sum);
+    return sum;
 }
 
 static void loss_window_drop_oldest(mst_loss_window *self)
@@ -44,13 +44,32 @@ void mst_loss_window_close(mst_loss_window *self, const mst_loss_sum *interval)
         loss_window_drop_oldest(self);
 }
 
+json_t *mst_loss_sum_json(const mst_loss_sum *sum)
+{
+    json_t *json = json_pack("[f, f, I]", sum->loss, sum->weight, (json_int_t)sum->rows);
+    if (json != NULL && isfinite(sum->correct))
+        json_array_append_new(json, json_real(sum->correct));
+    return json;
+}
+
+bool mst_loss_sum_restore(mst_loss_sum *sum, const json_t *json)
+{
+    json_int_t rows;
+    mst_loss_sum s = {0};
+    const json_t *correct = json_array_get(json, 3);
+    if (json_unpack((json_t *)json, "[F, F, I]", &s.loss, &s.weight, &rows) != 0 || rows < 0)
+        return false;
+    s.rows = (uint64_t)rows;
+    s.correct = json_is_number(correct) || rows == 0 ? json_number_value(correct) : (double)NAN;
+    *sum = s;
+    return true;
+}
+
 json_t *mst_loss_window_json(const mst_loss_window *self)
 {
     json_t *parts = json_array();
-    for (uint32_t i = 0; parts != NULL && i < self->n; i++) {
-        const mst_loss_sum *p = &self->parts[i];
-        json_array_append_new(parts, json_pack("[f, f, I]", p->loss, p->weight, (json_int_t)p->rows));
-    }
+    for (uint32_t i = 0; parts != NULL && i < self->n; i++)
+        json_array_append_new(parts, mst_loss_sum_json(&self->parts[i]));
     return json_pack("{s:I, s:o}", "interval_rows", (json_int_t)self->interval_rows, "parts", parts);
 }
 
@@ -67,9 +86,8 @@ void mst_loss_window_restore(mst_loss_window *self, const json_t *json)
     json_array_foreach(parts, i, part)
     {
         mst_loss_sum *p = &w.parts[w.n++];
-        if (json_unpack(part, "[F, F, I]", &p->loss, &p->weight, &rows) != 0 || rows <= 0)
+        if (!mst_loss_sum_restore(p, part) || p->rows == 0)
             return;
-        p->rows = (uint64_t)rows;
     }
     *self = w;
 }

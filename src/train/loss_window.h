@@ -21,8 +21,8 @@ typedef struct mst_loss_window {
     uint64_t interval_rows; /* of the interval before */
 } mst_loss_window;
 
-/* The mean for an interval with this sum so far; NAN before any row. */
-double mst_loss_window_mean(const mst_loss_window *self, const mst_loss_sum *interval);
+/* The sum whose means an interval with this sum so far has. */
+mst_loss_sum mst_loss_window_sum(const mst_loss_window *self, const mst_loss_sum *interval);
 
 /* Ends the interval; one without rows does not count. */
 void mst_loss_window_close(mst_loss_window *self, const mst_loss_sum *interval);
@@ -35,5 +35,16 @@ static inline double mst_mean_loss(const mst_loss_sum *sum)
 {
     return sum->weight > 0.0 ? sum->loss / sum->weight : (double)NAN;
 }
+
+/* Every row counts once. */
+static inline double mst_mean_accuracy(const mst_loss_sum *sum)
+{
+    return sum->weight > 0.0 && sum->rows > 0 ? sum->correct / (double)sum->rows : (double)NAN;
+}
+
+/* For checkpoints: [loss, weight, rows, correct]; new reference or NULL. Those of earlier versions lack the
+ * last. */
+json_t *mst_loss_sum_json(const mst_loss_sum *sum);
+bool mst_loss_sum_restore(mst_loss_sum *sum, const json_t *json);
 
 #endif

@@ -26,7 +26,7 @@ mst_status mst_run_log_new(const mst_run_log_options *options, mst_run_log **out
     self->save_due.every = options->schedule.checkpoint;
     self->evals.best_valid_loss = INFINITY;
     self->save.saved_step = self->evals.step = UINT64_MAX;
-    self->evals.train_loss = NAN;
+    self->evals.train_loss = self->evals.train_accuracy = NAN;
     self->options.model = json_incref(options->model);
     self->options.data = options->data != NULL ? json_incref(options->data) : json_object();
     self->options.source = json_incref(options->source);
@@ -242,7 +242,10 @@ void mst_run_log_observe(mst_run_log *self, mst_observe *observe)
  * evaluation may arrive after a later line about training. */
 static void run_log_report_curves(mst_run_log *self, const mst_train_status *s, const mst_metrics *line)
 {
-    const mst_scalar train[] = {{"loss", line->train_loss}, {"lr", line->lr}, {"epoch", (double)line->epoch}};
+    const mst_scalar train[] = {{"loss", line->train_loss},
+                                {"accuracy", line->train_accuracy},
+                                {"lr", line->lr},
+                                {"epoch", (double)line->epoch}};
     const mst_scalar test[] = {
         {"loss", line->loss}, {"accuracy", line->accuracy}, {"auc", line->auc}, {"top5", line->top5}};
     const mst_scalar valid[] = {{"valid/loss", line->loss},
@@ -279,6 +282,7 @@ static void run_log_end_observer(mst_run_log *self, bool over, bool failed, cons
 mst_status mst_run_log_write_line(mst_run_log *self, const mst_train_status *s, const mst_loss_sum *train,
                                   const char *set, const mst_result *r)
 {
+    mst_loss_sum recent = mst_loss_window_sum(&self->evals.window, train);
     mst_metrics line = {
         .step = s->step,
         .rows = s->rows,
@@ -286,7 +290,8 @@ mst_status mst_run_log_write_line(mst_run_log *self, const mst_train_status *s, 
         .train_seconds = s->train_seconds,
         .eval_seconds = s->eval_seconds,
         .lr = s->lr,
-        .train_loss = mst_loss_window_mean(&self->evals.window, train),
+        .train_loss = mst_mean_loss(&recent),
+        .train_accuracy = mst_mean_accuracy(&recent),
         .set = set,
         .loss = r ? r->loss : (double)NAN,
         .accuracy = r ? r->accuracy : (double)NAN,
@@ -387,6 +392,8 @@ mst_status mst_run_log_finish(mst_run_log *self, mst_end end, mst_train_summary 
     summary->status.waiting = NULL;
     summary->status.train_loss =
         isfinite(self->evals.train_loss) ? self->evals.train_loss : mst_mean_loss(&sum);
+    summary->status.train_accuracy =
+        isfinite(self->evals.train_loss) ? self->evals.train_accuracy : mst_mean_accuracy(&sum);
     summary->test = self->evals.test;
     summary->valid = self->evals.valid;
     summary->best_valid_loss =

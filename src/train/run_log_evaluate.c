@@ -80,8 +80,11 @@ mst_status mst_run_log_evaluated(mst_run_log *self, const mst_train_callbacks *c
     else
         TRY(mst_run_log_write_line(self, &self->evals.at, &self->evals.loss, "", NULL));
     self->evals.under_way = self->evals.incomplete = false;
-    if (self->evals.loss.rows > 0)
-        self->evals.train_loss = mst_loss_window_mean(&self->evals.window, &self->evals.loss);
+    if (self->evals.loss.rows > 0) {
+        mst_loss_sum recent = mst_loss_window_sum(&self->evals.window, &self->evals.loss);
+        self->evals.train_loss = mst_mean_loss(&recent);
+        self->evals.train_accuracy = mst_mean_accuracy(&recent);
+    }
     mst_loss_window_close(&self->evals.window, &self->evals.loss);
     self->evals.loss = (mst_loss_sum){0};
     bool enough = run_log_patience_over(self, &outcome.best);

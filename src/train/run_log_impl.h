@@ -57,10 +57,10 @@ typedef struct mst_run_evals {
     bool incomplete;     /* there are sets, and their figures are not there: a resumed run begins with it */
     mst_train_status at; /* when the evaluation under way began */
     mst_loss_sum loss;   /* of the rows before it */
-    mst_loss_window window; /* of earlier intervals */
-    double train_loss;      /* reported with the last evaluation; NAN: none yet */
-    uint64_t step;          /* of the last evaluation; UINT64_MAX: none */
-    mst_result test, valid; /* of the last ones; rows 0: none */
+    mst_loss_window window;            /* of earlier intervals */
+    double train_loss, train_accuracy; /* reported with the last evaluation; NAN: none yet */
+    uint64_t step;                     /* of the last evaluation; UINT64_MAX: none */
+    mst_result test, valid;            /* of the last ones; rows 0: none */
     double best_valid_loss;
     uint64_t best_step, since_best, count;
 } mst_run_evals;

@@ -240,8 +240,10 @@ mst_status mst_run_log_progress(mst_run_log *self, const mst_progress *p)
     s->rows_per_s = mst_rate_at(&self->rate, s->train_seconds, p->rows);
     s->mean_rows_per_s = s->train_seconds > 0.0 ? (double)p->rows / s->train_seconds : 0.0;
     s->lr = (double)mst_learning_rate(&self->options.optimizer->options, p->steps ? p->steps : 1);
-    if (p->loss.rows > 0)
+    if (p->loss.rows > 0) {
         s->train_loss = mst_mean_loss(&p->loss);
+        s->train_accuracy = mst_mean_accuracy(&p->loss);
+    }
     self->worth_keeping |= p->steps > self->progress.steps;
     if (self->loss.recovering && p->steps > self->progress.steps)
         mst_run_log_end_recovery(self, p->steps);

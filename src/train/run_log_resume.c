@@ -31,11 +31,10 @@ static void run_log_resume_data(mst_run_log *self, const json_t *extra)
 
 void mst_run_log_resume(mst_run_log *self, const mst_checkpoint_meta *meta)
 {
-    json_int_t rows;
     const json_t *extra = meta->extra;
-    mst_loss_sum *sum = &self->line_loss;
     json_t *best = json_object_get(extra, "best_valid_loss"),
-           *train_loss = json_object_get(extra, "train_loss"), *line = json_object_get(extra, "line_loss");
+           *train_loss = json_object_get(extra, "train_loss"),
+           *accuracy = json_object_get(extra, "train_accuracy");
     self->progress = (mst_progress){
         .steps = meta->step, .rows = meta->rows, .epoch = meta->epoch, .position = meta->position};
     self->status.train_seconds = meta->train_seconds;
@@ -48,10 +47,10 @@ void mst_run_log_resume(mst_run_log *self, const mst_checkpoint_meta *meta)
     self->save.saved_step = meta->step;
     if (json_is_number(train_loss))
         self->evals.train_loss = json_number_value(train_loss);
-    if (line != NULL && json_unpack(line, "[F, F, I]", &sum->loss, &sum->weight, &rows) == 0)
-        sum->rows = (uint64_t)rows;
-    else
-        *sum = (mst_loss_sum){0};
+    if (json_is_number(accuracy))
+        self->evals.train_accuracy = json_number_value(accuracy);
+    if (!mst_loss_sum_restore(&self->line_loss, json_object_get(extra, "line_loss")))
+        self->line_loss = (mst_loss_sum){0};
     mst_loss_window_restore(&self->evals.window, json_object_get(extra, "loss_window"));
     self->evals.incomplete = json_is_true(json_object_get(extra, "evaluation_due"));
     mst_run_log_workers_resume(self, extra, meta->step);

@@ -35,10 +35,10 @@ static mst_status run_log_compose_meta(const mst_run_log *self, mst_checkpoint_m
         .eval_seconds = self->status.eval_seconds,
         .model = json_incref(self->options.model),
         .optimizer = json_pack("{s:s}", "name", self->options.optimizer->ops->name),
-        .extra = json_pack("{s:O, s:I, s:I, s:b, s:[f, f, I]}", "data", self->options.data, "best_step",
-                           (json_int_t)self->evals.best_step, "since_best",
-                           (json_int_t)self->evals.since_best, "evaluation_due", (int)self->evals.incomplete,
-                           "line_loss", sum.loss, sum.weight, (json_int_t)sum.rows),
+        .extra =
+            json_pack("{s:O, s:I, s:I, s:b, s:o}", "data", self->options.data, "best_step",
+                      (json_int_t)self->evals.best_step, "since_best", (json_int_t)self->evals.since_best,
+                      "evaluation_due", (int)self->evals.incomplete, "line_loss", mst_loss_sum_json(&sum)),
     };
     if (out->optimizer == NULL || out->extra == NULL)
         return mst_fail_memory();
@@ -57,6 +57,8 @@ static mst_status run_log_compose_meta(const mst_run_log *self, mst_checkpoint_m
         json_object_set_new(out->extra, "best_valid_loss", json_real(self->evals.best_valid_loss));
     if (isfinite(self->evals.train_loss))
         json_object_set_new(out->extra, "train_loss", json_real(self->evals.train_loss));
+    if (isfinite(self->evals.train_accuracy))
+        json_object_set_new(out->extra, "train_accuracy", json_real(self->evals.train_accuracy));
     if (self->evals.window.n > 0)
         json_object_set_new(out->extra, "loss_window", mst_loss_window_json(&self->evals.window));
     return MST_OK;

@@ -14,8 +14,9 @@ typedef struct mst_train_status {
     double rows_per_s;      /* over the last few seconds of training */
     double mean_rows_per_s; /* since the run began */
     double eta_seconds;     /* NAN: unknown, also while there is no progress */
-    double lr, train_loss;  /* loss: recent; in the summary: that of the last evaluation */
-    const char *waiting;    /* the workers that a step waits for, "worker 2"; or NULL */
+    double lr;
+    double train_loss, train_accuracy; /* recent; in the summary: with the last evaluation */
+    const char *waiting;               /* the workers that a step waits for, "worker 2"; or NULL */
 } mst_train_status;
 
 typedef enum mst_end {

@@ -96,6 +96,25 @@ static mst_batch batch_of(const bench *b)
     return (mst_batch){.rows = b->rows.rows, .n_rows = b->rows.n_rows};
 }
 
+/* The rows whose class has the highest score, the first of equal ones. */
+static double correct_of(const bench *b)
+{
+    float scores[MAX_ROWS * 4];
+    mst_batch batch = batch_of(b);
+    uint32_t c = b->model->n_scores;
+    double correct = 0;
+    b->model->ops->forward(b->model, b->scratch, &batch, &b->weights, scores);
+    for (uint32_t i = 0; i < batch.n_rows; i++) {
+        const float *own = scores + (size_t)i * c;
+        uint32_t label = batch.rows[i].label > 0 ? (uint32_t)batch.rows[i].label : 0;
+        bool right = c > 1 || (own[0] > 0) == (label > 0);
+        for (uint32_t q = 0; c > 1 && q < c; q++)
+            right = right && (q < label ? own[q] < own[label] : own[q] <= own[label]);
+        correct += right;
+    }
+    return correct;
+}
+
 /* The loss of the model's scores, in double precision; *weight is the sum of the rows' weights. */
 static double loss_of(const bench *b, double *weight)
 {
@@ -216,13 +235,14 @@ static void gradient_is_the_derivative(void **state)
     (void)state;
     EACH_CASE(b, v, kind, k)
     {
-        mst_loss_sum sum = {.loss = 1, .weight = 2, .rows = 3};
+        mst_loss_sum sum = {.loss = 1, .weight = 2, .rows = 3, .correct = 4};
         mst_batch batch = batch_of(&b);
         double weight, loss = loss_of(&b, &weight);
         double *g = gradient_of(&b, &batch, 1.0f, 1, &sum);
         assert_true(fabs(sum.loss - 1 - loss) <= 1e-5 * (1 + loss));
         assert_true(fabs(sum.weight - 2 - weight) <= 1e-6 * (1 + weight));
         assert_int_equal(sum.rows, 3 + batch.n_rows);
+        assert_true(sum.correct == 4 + correct_of(&b));
         for (uint64_t i = 0; i < b.params.size; i++) {
             double want = reachable(&b, i) ? difference(&b, i) : 0.0;
             if (!(fabs(g[i] - want) <= 3e-4 * (1 + fabs(want))))

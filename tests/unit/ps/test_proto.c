@@ -134,10 +134,11 @@ static void test_head_round_trip(void **state)
                           .push_floats = 7,
                           .pull_ranges = 2,
                           .pull_keys = 9,
-                          .packed_bytes = 13};
+                          .packed_bytes = 13,
+                          .correct = 61};
     for (uint32_t wire = MST_FLOAT_FP32; wire <= MST_FLOAT_FP16; wire++) {
         mst_step_head back;
-        uint64_t size = 40 + 7 * mst_float_size((mst_float_format)wire) + 32 + 13;
+        uint64_t size = 48 + 7 * mst_float_size((mst_float_format)wire) + 32 + 13;
         assert_int_equal(decode(&head, BOTH | MST_STEP_EXHAUSTED | wire << MST_STEP_WIRE_SHIFT, size, &back),
                          MST_OK);
         assert_true(back.loss == 1.5 && back.weight == -0.25);
@@ -146,6 +147,7 @@ static void test_head_round_trip(void **state)
         assert_int_equal(back.pull_ranges, 2);
         assert_int_equal(back.pull_keys, 9);
         assert_int_equal(back.packed_bytes, 13);
+        assert_int_equal(back.correct, 61);
         assert_int_equal(decode(&head, BOTH | wire << MST_STEP_WIRE_SHIFT, size + 1, &back), MST_EINPUT);
         assert_int_equal(decode(&head, BOTH | wire << MST_STEP_WIRE_SHIFT, size - 1, &back), MST_EINPUT);
         assert_non_null(strstr(mst_error_text(), "whose sections add up to"));
@@ -163,23 +165,24 @@ static void test_head_refused(void **state)
 {
     (void)state;
     mst_step_head empty = {0}, out;
-    assert_int_equal(decode(&empty, 0, 40, &out), MST_OK);
-    refuse_head(&empty, 0, 39, "a STEP of 39 bytes; its head alone has 40");
+    assert_int_equal(decode(&empty, 0, 48, &out), MST_OK);
+    refuse_head(&empty, 0, 47, "a STEP of 47 bytes; its head alone has 48");
     refuse_head(&empty, 0, 0, "a STEP of 0 bytes");
-    refuse_head(&empty, 8, 40, "flags 0x8, some of which are undefined");
-    refuse_head(&empty, 3u << MST_STEP_WIRE_SHIFT, 40, "flags 0x300");
-    refuse_head(&empty, 1u << 31, 40, "some of which are undefined");
-    refuse_head(&(mst_step_head){.push_floats = 1}, MST_STEP_PULL, 44, "1 floats that pushes nothing");
-    refuse_head(&(mst_step_head){.pull_keys = 1}, MST_STEP_PUSH, 40, "1 keys that pulls nothing");
-    refuse_head(&(mst_step_head){.packed_bytes = 1}, 0, 41, "that pulls nothing");
-    refuse_head(&(mst_step_head){.pull_ranges = 321}, MST_STEP_PULL, 40 + 321 * 16,
+    refuse_head(&empty, 8, 48, "flags 0x8, some of which are undefined");
+    refuse_head(&empty, 3u << MST_STEP_WIRE_SHIFT, 48, "flags 0x300");
+    refuse_head(&empty, 1u << 31, 48, "some of which are undefined");
+    refuse_head(&(mst_step_head){.push_floats = 1}, MST_STEP_PULL, 52, "1 floats that pushes nothing");
+    refuse_head(&(mst_step_head){.pull_keys = 1}, MST_STEP_PUSH, 48, "1 keys that pulls nothing");
+    refuse_head(&(mst_step_head){.packed_bytes = 1}, 0, 49, "that pulls nothing");
+    refuse_head(&(mst_step_head){.pull_ranges = 321}, MST_STEP_PULL, 48 + 321 * 16,
                 "321 ranges; there are at most 320");
     /* sums that would wrap in 32 bits */
-    refuse_head(&(mst_step_head){.push_floats = 1u << 30}, MST_STEP_PUSH, 40, "add up to 4294967336");
+    refuse_head(&(mst_step_head){.push_floats = 1u << 30}, MST_STEP_PUSH, 48, "add up to 4294967344");
 
-    refuse_head(&(mst_step_head){.part_floats = 1000}, 0, 40, "requests its answer in parts of 1000 floats");
-    refuse_head(&(mst_step_head){.part_floats = 255}, MST_STEP_PULL, 40, "in parts of 255 floats");
-    assert_int_equal(decode(&(mst_step_head){.part_floats = 256}, MST_STEP_PULL, 40, &out), MST_OK);
+    refuse_head(&(mst_step_head){.rows = 3, .correct = 4}, MST_STEP_PUSH, 48, "4 of 3 rows correct");
+    refuse_head(&(mst_step_head){.part_floats = 1000}, 0, 48, "requests its answer in parts of 1000 floats");
+    refuse_head(&(mst_step_head){.part_floats = 255}, MST_STEP_PULL, 48, "in parts of 255 floats");
+    assert_int_equal(decode(&(mst_step_head){.part_floats = 256}, MST_STEP_PULL, 48, &out), MST_OK);
     assert_int_equal(out.part_floats, 256);
 }
 

@@ -23,7 +23,8 @@ static void near(double value, double wanted)
 static double mean(const mst_loss_window *w, uint64_t n, double loss)
 {
     const mst_loss_sum sum = rows(n, loss);
-    return mst_loss_window_mean(w, &sum);
+    const mst_loss_sum all = mst_loss_window_sum(w, &sum);
+    return mst_mean_loss(&all);
 }
 
 static void close_interval(mst_loss_window *w, uint64_t n, double loss)

@@ -51,11 +51,11 @@ static size_t read_lines(const char *run, char lines[][256], double *losses)
         int c = 0;
         while (c < 16 && (columns[c] = strsep(&rest, ",")) != NULL)
             c++;
-        assert_int_equal(c, 12);
+        assert_int_equal(c, 13);
         assert_true(n < 64);
         losses[n] = atof(columns[6]);
-        snprintf(lines[n++], 256, "%s,%s,%s,%s,%s,%s,%s,%s", columns[0], columns[1], columns[2], columns[5],
-                 columns[7], columns[8], columns[9], columns[10]);
+        snprintf(lines[n++], 256, "%s,%s,%s,%s,%s,%s,%s,%s,%s", columns[0], columns[1], columns[2],
+                 columns[5], columns[7], columns[8], columns[9], columns[10], columns[12]);
     }
     fclose(file);
     return n;
