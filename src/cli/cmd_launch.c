@@ -321,9 +321,11 @@ static mst_status launch_check_option(const launch *l, const mst_option *row, co
                         "--strategy local after --: launch starts servers and workers for --strategy ps%s; "
                         "for one process, run 'muster train' without launch",
                         l->options->mpi ? ", or ranks for --strategy allreduce" : "");
-    if (strcmp(name, "strategy") == 0 && strcmp(value, "allreduce") == 0 && !l->options->mpi)
+    if (strcmp(name, "strategy") == 0 && strcmp(value, "allreduce") == 0 && !l->options->mpi &&
+        (l->options->servers > 0 || l->alone))
         return mst_fail(MST_EUSAGE,
-                        "--strategy allreduce after --: MPI starts its processes; give --mpi before --");
+                        "--strategy allreduce after --: it has no servers; give --mpi before --, or "
+                        "--servers 0 for allreduce without MPI");
     if ((strcmp(name, "valid") == 0 || strcmp(name, "test") == 0) && strcmp(value, "-") == 0)
         return launch_no_input();
     if (l->options->mpi || l->alone)

@@ -574,6 +574,8 @@ static json_t *server_job_manifest(const mst_job_config *config)
     const char *by = config->engine == &mst_net_inproc ? "train" : mst_job_is_launched() ? "launch" : "roles";
     json_t *manifest = json_pack("{s:{s:o, s:o, s:s, s:o?}}", "cluster", "servers", servers, "workers",
                                  workers, "by", by, "identity", mst_job_identity(config));
+    if (cluster->allreduce)
+        json_object_set_new(json_object_get(manifest, "cluster"), "given_strategy", json_string("allreduce"));
     if (config->train->manifest != NULL)
         json_object_update(manifest, config->train->manifest);
     return manifest;

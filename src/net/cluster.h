@@ -45,7 +45,8 @@ typedef struct mst_cluster {
     char **servers, **workers; /* [n_servers], [n_workers]; colocated: servers are copies of the workers */
     uint32_t n_servers, n_workers;
     bool colocated;
-    bool ranks; /* of an MPI job: addresses are "mpi:RANK" */
+    bool ranks;     /* of an MPI job: addresses are "mpi:RANK" */
+    bool allreduce; /* colocated, as the engine of --strategy allreduce without MPI */
     /* TF_CONFIG also names the role and index of this process; with the others --role and --index do. */
     bool has_task;
     mst_role role;

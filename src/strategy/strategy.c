@@ -17,9 +17,8 @@ const mst_strategy_choice mst_strategy_choices[] = {
                              "parameter server: workers push gradients to servers, which update the weights "
                              "and answer pulls"},
     [MST_STRATEGY_ALLREDUCE] = {.name = "allreduce",
-                                .help =
-                                    "ranks of an MPI job, which sum their gradients and all apply the same "
-                                    "update",
+                                .help = "ranks of an MPI job, or workers without servers, which sum their "
+                                        "gradients and all apply the same update",
                                 .ops = &mst_strategy_allreduce},
     {.name = NULL},
 };

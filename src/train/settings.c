@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/utf8.h"
 #include "data/images.h"
 #include "run/run_dir.h"
@@ -144,6 +145,10 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
     TRY(mst_given_check(&given, self, self->train.resume && !mst_settings_keeps_run(self)));
     TRY(settings_check_usage(self, dry_run));
     mst_batch_report(&before, self);
+    if (self->cluster.allreduce && self->process.index == 0)
+        mst_info("--strategy allreduce without MPI: each of the %u workers of %s holds a share of the model "
+                 "(--strategy ps without servers)",
+                 self->cluster.n_workers, self->cluster.source);
     self->options = mst_options_json(self->groups, self->n_groups);
     return self->options != NULL ? MST_OK : mst_fail_memory();
 }

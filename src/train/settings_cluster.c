@@ -59,12 +59,35 @@ static mst_status settings_find_ranks(mst_settings *s)
     return MST_OK;
 }
 
+/* --strategy allreduce with a cluster instead of MPI: every worker holds a share of the model, sums its
+ * gradients and returns the weights, which gives the same steps. */
+static mst_status settings_map_allreduce(mst_settings *s)
+{
+    mst_strategy_options as_ranks = s->strategy;
+    if (!s->cluster.colocated)
+        return mst_fail(MST_EUSAGE,
+                        "--strategy allreduce: %s names servers, which allreduce does not have; name workers "
+                        "only, or give --strategy ps",
+                        s->cluster.source);
+    if (mst_options_is_set(s->groups, s->n_groups, "reduction"))
+        return mst_fail(MST_EUSAGE,
+                        "--reduction: it is for ranks of MPI, and the workers of %s run without MPI",
+                        s->cluster.source);
+    as_ranks.workers = s->cluster.n_workers;
+    TRY(mst_strategy_resolve(&as_ranks));
+    s->cluster.allreduce = true;
+    return MST_OK;
+}
+
 mst_status mst_settings_find_cluster(mst_settings *s)
 {
     mst_cluster *out = &s->cluster;
+    mst_mpi_launch launch;
     bool named = s->process.role != 0 || s->process.cluster != NULL;
-    if (!named && s->strategy.strategy != MST_STRATEGY_PS &&
-        mst_options_is_set(s->groups, s->n_groups, "strategy"))
+    bool given = mst_options_is_set(s->groups, s->n_groups, "strategy");
+    bool allreduce = given && s->strategy.strategy == MST_STRATEGY_ALLREDUCE;
+    mst_mpi_launched(&launch);
+    if (!named && given && s->strategy.strategy != MST_STRATEGY_PS && (!allreduce || launch.launched))
         return MST_OK; /* --strategy local needs no cluster, and ranks connect through MPI */
     mst_cluster_env env = mst_cluster_env_read();
     TRY(mst_cluster_find(s->process.cluster, &env, out));
@@ -79,6 +102,8 @@ mst_status mst_settings_find_cluster(mst_settings *s)
         s->process.role = out->role == MST_ROLE_SERVER ? 1 : 2;
         s->process.index = out->index;
     }
+    if (allreduce)
+        TRY(settings_map_allreduce(s));
     settings_count_cluster(s);
     bool more = s->strategy.elastic && s->process.role == 2;
     if (more && s->process.index < (int64_t)out->n_workers + MST_ELASTIC_MORE &&

@@ -67,7 +67,7 @@ static mst_status given_check_group(const mst_option_group *given, const mst_set
 mst_status mst_given_check(const mst_given *given, const mst_settings *settings, bool strategy_only)
 {
     if (settings->cluster.source != NULL && given_has(given, "strategy") &&
-        given->strategy.strategy != MST_STRATEGY_PS)
+        given->strategy.strategy != MST_STRATEGY_PS && !settings->cluster.allreduce)
         return mst_fail(MST_EUSAGE, "--strategy %s: a process of a cluster (%s) trains with ps",
                         mst_strategy_choices[given->strategy.strategy].name, settings->cluster.source);
     for (size_t g = 0; g < given->n_groups; g++)
