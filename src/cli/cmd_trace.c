@@ -154,34 +154,80 @@ static void trace_add_shape(mst_table *t, const mst_profile_op *op)
     mst_table_value(t, shape != NULL ? shape : json_null(), text);
 }
 
-static mst_status trace_op_table(const mst_profile *p, size_t lines, mst_table **out)
+/* The first and the last column are in JSON only. */
+static const mst_column trace_columns[] = {{"process", false}, {"name", false},   {"kind", false},
+                                           {"calls", true},    {"total_s", true}, {"step_us", true},
+                                           {"share", true},    {"mean_us", true}, {"output_bytes", true},
+                                           {"elements", true}, {"shape", false},  {"named", true}};
+#define TRACE_COLUMNS (sizeof trace_columns / sizeof *trace_columns)
+
+static void trace_add_ops(mst_table *t, const mst_profile *p, size_t lines, bool json)
 {
-    static const mst_column columns[] = {
-        {"name", false}, {"kind", false},   {"calls", true},        {"total_s", true},  {"step_us", true},
-        {"share", true}, {"mean_us", true}, {"output_bytes", true}, {"elements", true}, {"shape", false}};
-    mst_table *t;
     double named, all = mst_profile_step_seconds(p, &named);
-    TRY(mst_table_new(columns, sizeof columns / sizeof *columns, &t));
     for (size_t i = 0; i < p->n_ops && (lines == 0 || i < lines); i++) {
         const mst_profile_op *op = &p->ops[i];
         bool in_step = op->kind == MST_PROFILE_OP || op->kind == MST_PROFILE_WAIT;
+        uint64_t steps = op->kind == MST_PROFILE_BESIDE ? p->all_steps : p->steps;
+        if (json)
+            mst_table_text(t, p->process);
         mst_table_text(t, op->name);
         mst_table_text(t, mst_profile_kind_name(op->kind));
         mst_table_count(t, op->calls);
         mst_table_real(t, op->seconds, 6);
-        uint64_t steps = op->kind == MST_PROFILE_BESIDE ? p->all_steps : p->steps;
         mst_table_real(t, steps > 0 ? op->seconds * 1e6 / (double)steps : NAN, 3);
         mst_table_real(t, in_step && all > 0.0 ? op->seconds / all : NAN, 4);
         mst_table_real(t, op->seconds * 1e6 / (double)op->calls, 3);
-        if (op->outputs > 0)
-            mst_table_bytes(t, (uint64_t)(op->bytes / (double)op->outputs));
+        double bytes = op->outputs > 0 ? op->bytes / (double)op->outputs : 0.0;
+        if (bytes > 0.0 && bytes < 1e18)
+            mst_table_bytes(t, (uint64_t)bytes);
         else
             mst_table_text(t, NULL);
         mst_table_real(t, op->shapes > 0 ? op->elements / (double)op->shapes : NAN, 0);
         trace_add_shape(t, op);
+        if (json)
+            mst_table_text(t, NULL);
     }
-    *out = t;
-    return MST_OK;
+}
+
+/* A row of a phase, or of all phases of a step, in JSON. */
+static void trace_add_sum(mst_table *t, const mst_profile *p, const char *name, const char *kind,
+                          double seconds, double share, double named)
+{
+    mst_table_text(t, p->process);
+    mst_table_text(t, name);
+    mst_table_text(t, kind);
+    if (strcmp(kind, "step") == 0)
+        mst_table_count(t, p->steps);
+    else
+        mst_table_text(t, NULL);
+    mst_table_real(t, seconds, 6);
+    mst_table_real(t, p->steps > 0 ? seconds * 1e6 / (double)p->steps : NAN, 3);
+    mst_table_real(t, share, 4);
+    for (unsigned i = 0; i < 4; i++)
+        mst_table_text(t, NULL);
+    mst_table_real(t, named, 4);
+}
+
+/* The part of a phase that has a name. */
+static double trace_named(const mst_profile *p, mst_phase phase)
+{
+    return !mst_profile_in_step(phase)  ? NAN
+           : mst_profile_is_wait(phase) ? 1.0
+                                        : p->covered[phase] / p->phases[phase];
+}
+
+static void trace_add_json(mst_table *t, const mst_profile *p)
+{
+    double named, all = mst_profile_step_seconds(p, &named);
+    trace_add_sum(t, p, "step", "step", all, all > 0.0 ? 1.0 : NAN, all > 0.0 ? named / all : NAN);
+    for (unsigned i = 0; i < MST_PHASES; i++) {
+        mst_phase phase = (mst_phase)i;
+        bool step = mst_profile_in_step(phase);
+        if (p->phases[i] > 0.0)
+            trace_add_sum(t, p, mst_phase_name(phase), step ? "phase" : "aside", p->phases[i],
+                          step && all > 0.0 ? p->phases[i] / all : NAN, trace_named(p, phase));
+    }
+    trace_add_ops(t, p, 0, true);
 }
 
 static mst_status trace_phase_table(const mst_profile *p, mst_table **out)
@@ -193,36 +239,13 @@ static mst_status trace_phase_table(const mst_profile *p, mst_table **out)
     for (unsigned i = 0; i < MST_PHASES; i++) {
         if (p->phases[i] <= 0.0)
             continue;
-        bool wait = mst_profile_is_wait((mst_phase)i), step = mst_profile_in_step((mst_phase)i);
         mst_table_text(t, mst_phase_name((mst_phase)i));
         mst_table_real(t, p->phases[i], 6);
         mst_table_real(t, p->steps > 0 ? p->phases[i] * 1e6 / (double)p->steps : NAN, 3);
-        mst_table_real(t, !step ? NAN : wait ? 1.0 : p->covered[i] / p->phases[i], 4);
+        mst_table_real(t, trace_named(p, (mst_phase)i), 4);
     }
     *out = t;
     return MST_OK;
-}
-
-static mst_status trace_profile_json(const mst_profile *p, json_t *array)
-{
-    mst_table *ops = NULL, *phases = NULL;
-    double named, all = mst_profile_step_seconds(p, &named), steps = (double)p->steps;
-    mst_status st;
-    TRY_OUT(st, trace_op_table(p, 0, &ops));
-    TRY_OUT(st, trace_phase_table(p, &phases));
-    json_t *object = json_pack(
-        "{s:s, s:i, s:i, s:I, s:I, s:o, s:o, s:o, s:I, s:o?, s:o?}", "process", p->process, "processes",
-        (int)p->n_processes, "threads", (int)p->n_threads, "steps", (json_int_t)p->steps, "rows",
-        (json_int_t)p->rows, "step_us", p->steps > 0 ? json_real(all * 1e6 / steps) : json_null(), "named_us",
-        p->steps > 0 ? json_real(named * 1e6 / steps) : json_null(), "named",
-        all > 0.0 ? json_real(named / all) : json_null(), "dropped", (json_int_t)p->dropped, "ops",
-        mst_table_json(ops), "phases", mst_table_json(phases));
-    if (object == NULL || json_array_append_new(array, object) != 0)
-        st = mst_fail_memory();
-out:
-    mst_table_destroy(ops);
-    mst_table_destroy(phases);
-    return st;
 }
 
 static mst_status trace_print_profile(const mst_profile *p, size_t lines)
@@ -231,7 +254,8 @@ static mst_status trace_print_profile(const mst_profile *p, size_t lines)
     double named, all = mst_profile_step_seconds(p, &named), steps = (double)p->steps;
     char title[256];
     mst_status st;
-    TRY_OUT(st, trace_op_table(p, lines, &ops));
+    TRY_OUT(st, mst_table_new(trace_columns + 1, TRACE_COLUMNS - 2, &ops));
+    trace_add_ops(ops, p, lines, false);
     TRY_OUT(st, trace_phase_table(p, &phases));
     if (p->steps > 0)
         snprintf(title, sizeof title, "%s: %llu step%s of %.4g rows, %.3f us each%s", p->process,
@@ -267,26 +291,32 @@ static bool trace_is_summed(const mst_profiles *all, const mst_profile *p)
     return false;
 }
 
+static mst_status trace_print_json(const mst_profiles *all)
+{
+    mst_table *t;
+    TRY(mst_table_new(trace_columns, TRACE_COLUMNS, &t));
+    for (size_t i = 0; i < all->n; i++)
+        trace_add_json(t, &all->items[i]);
+    mst_status st = mst_cli_print_json(mst_table_json(t));
+    mst_table_destroy(t);
+    return st;
+}
+
 static mst_status trace_print_top(const mst_profiles *all, const trace_top_options *options)
 {
-    json_t *array = options->json ? json_array() : NULL;
-    mst_status st = MST_OK;
     bool first = true;
-    for (size_t i = 0; st == MST_OK && i < all->n; i++) {
+    if (options->json)
+        return trace_print_json(all);
+    for (size_t i = 0; i < all->n; i++) {
         const mst_profile *p = &all->items[i];
-        if (options->json) {
-            st = trace_profile_json(p, array);
-        } else if (options->each || !trace_is_summed(all, p)) {
-            if (!first)
-                putchar('\n');
-            st = trace_print_profile(p, (size_t)options->lines);
-            first = false;
-        }
+        if (!options->each && trace_is_summed(all, p))
+            continue;
+        if (!first)
+            putchar('\n');
+        first = false;
+        TRY(trace_print_profile(p, (size_t)options->lines));
     }
-    if (st == MST_OK && options->json)
-        return mst_cli_print_json(array);
-    json_decref(array);
-    return st;
+    return MST_OK;
 }
 
 static void trace_top_file(void *arg)

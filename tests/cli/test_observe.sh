@@ -74,7 +74,8 @@ done
 expect 0 train train.cache --model logreg --batch 100 --steps 20 --run t --trace-steps 1:15
 expect 0 trace top t --json
 has '"compute"'
-has '"steps": 15'
+has '"kind": "step"'
+has '"calls": 15'
 # sound RUN ARROWS: the merged trace is, all.json, and has so many arrows.
 sound() {
   expect 0 trace merge "$1" --out all.json

@@ -36,30 +36,31 @@ done
 expect 0 trace top made --json
 python3 - "$work/out" <<'PY' || fail "the profile of the written trace"
 import json, sys
-got = json.load(open(sys.argv[1]))
-assert [p['process'] for p in got] == ['worker-0', 'worker-1', 'worker-*'], [p['process'] for p in got]
-for p, n in zip(got, (1, 1, 2)):
-    assert (p['processes'], p['threads'], p['steps'], p['rows'], p['dropped']) == (n, n, 2 * n, 20 * n, 3 * n), p
-    assert abs(p['step_us'] - 50) < 1e-6 and abs(p['named_us'] - 38) < 1e-6 and abs(p['named'] - 0.76) < 1e-9, p
-    ops = {(o['name'], o['kind']): o for o in p['ops']}
-    want = { # calls, time per step
-        ('dot', 'op'): (2, 8), ('inner', 'op'): (2, 2), ('loss', 'op'): (2, 8), ('receive', 'op'): (2, 5),
-        ('pull_wait', 'wait'): (2, 15), ('dot', 'other'): (2, 4), ('parse', 'beside'): (2, 100)}
-    assert set(ops) == set(want), set(ops)
-    for key, (calls, us) in want.items():
-        assert ops[key]['calls'] == calls * n and abs(ops[key]['step_us'] - us) < 1e-6, ops[key]
-        assert abs(ops[key]['total_s'] - us * 2e-6 * n) < 1e-12, ops[key]
-    times = [o['total_s'] for o in p['ops']]
+rows = json.load(open(sys.argv[1]))
+processes = list(dict.fromkeys(r['process'] for r in rows))
+assert processes == ['worker-0', 'worker-1', 'worker-*'], processes
+near = lambda a, b: abs(a - b) < 1e-9 * (1 + abs(b))
+for process, n in zip(processes, (1, 1, 2)):
+    mine = {(r['name'], r['kind']): r for r in rows if r['process'] == process}
+    want = { # calls, time per step, share, part with a name
+        ('step', 'step'): (2, 50, 1, 0.76), ('compute', 'phase'): (None, 30, 0.6, 0.6), ('pull_wait', 'phase'): (None, 20, 0.4, 1),
+        ('evaluate', 'aside'): (None, 10, None, None), ('idle', 'aside'): (None, 7, None, None),
+        ('dot', 'op'): (2, 8, 0.16, None), ('inner', 'op'): (2, 2, 0.04, None), ('loss', 'op'): (2, 8, 0.16, None),
+        ('receive', 'op'): (2, 5, 0.1, None), ('pull_wait', 'wait'): (2, 15, 0.3, None), ('dot', 'other'): (2, 4, None, None),
+        ('parse', 'beside'): (2, 100, None, None)}
+    assert set(mine) == set(want), set(mine) ^ set(want)
+    for key, (calls, us, share, named) in want.items():
+        r = mine[key]
+        assert r['calls'] == (calls and calls * n) and near(r['step_us'], us) and near(r['total_s'], us * 2e-6 * n), r
+        for got, expected in ((r['share'], share), (r['named'], named)):
+            assert got == expected if expected is None or got is None else near(got, expected), r
+        assert r['mean_us'] is None if calls is None or key[1] == 'step' else near(r['mean_us'], us), r
+    times = [r['total_s'] for r in rows if r['process'] == process and r['kind'] in ('op', 'wait', 'beside', 'other')]
     assert times == sorted(times, reverse=True), times
-    dot, loss, receive = ops['dot', 'op'], ops['loss', 'op'], ops['receive', 'op']
-    assert abs(dot['share'] - 0.16) < 1e-9 and ops['parse', 'beside']['share'] is None, dot
+    dot, loss, receive = mine['dot', 'op'], mine['loss', 'op'], mine['receive', 'op']
     assert dot['output_bytes'] == 120 and dot['elements'] == 30 and dot['shape'] == [15, 2], dot
     assert loss['output_bytes'] is None and loss['shape'] is None, loss
     assert receive['output_bytes'] == 64 and receive['elements'] is None, receive
-    phases = {q['phase']: q for q in p['phases']}
-    assert set(phases) == {'compute', 'pull_wait', 'evaluate', 'idle'}, set(phases)
-    assert abs(phases['compute']['named'] - 0.6) < 1e-9 and phases['pull_wait']['named'] == 1, phases
-    assert phases['idle']['named'] is None and abs(phases['idle']['step_us'] - 7) < 1e-6, phases
 PY
 expect 0 trace top made
 has "worker-*: 4 steps of 10 rows, 50.000 us each"
@@ -83,13 +84,14 @@ has "process 7: no completed step"
 ops() {
   "$muster" trace top "$1" --json | python3 -c '
 import json, sys
-for p in json.load(sys.stdin):
-    if p["process"] == sys.argv[1]:
-        named = sum(o["step_us"] for o in p["ops"] if o["kind"] in ("op", "wait"))
-        assert abs(named - p["named_us"]) < 1e-6 * (1 + named) and p["named"] <= 1, (named, p["named_us"])
-        print("steps=%d" % p["steps"])
-        for o in p["ops"]:
-            print("%s=%d" % (o["name"].replace(" ", "_"), o["calls"]))
+rows = [r for r in json.load(sys.stdin) if r["process"] == sys.argv[1]]
+step = next(r for r in rows if r["kind"] == "step")
+named = sum(r["step_us"] for r in rows if r["kind"] in ("op", "wait"))
+assert abs(named - step["named"] * step["step_us"]) < 1e-6 * (1 + named) and step["named"] <= 1, (named, step)
+print("steps=%d" % step["calls"])
+for r in rows:
+    if r["kind"] in ("op", "wait", "beside"):
+        print("%s=%d" % (r["name"].replace(" ", "_"), r["calls"]))
 ' "$2"
 }
 # shows RUN PROCESS NAME=CALLS...
