@@ -197,13 +197,21 @@ static mst_status study_take_lock(const char *folder, int *fd)
     return st;
 }
 
+/* Of the study with that number; the texts of several studies are added. */
+typedef struct study_summary {
+    unsigned number;
+    mst_string text;
+} study_summary;
+
 /* Writes the report and prints the conclusion. */
-static mst_status study_conclude(mst_study *study, bool json)
+static mst_status study_conclude(mst_study *study, bool json, study_summary *summary)
 {
     mst_string text = {0};
     bool found;
     TRY(mst_study_read_rows(study));
     TRY(mst_study_report_write(study));
+    if (summary != NULL)
+        TRY(mst_study_summary(study, summary->number, &summary->text));
     mst_status st = mst_study_conclusion(study, &text, &found);
     if (st == MST_OK && json)
         st = mst_cli_print_json(json_pack("{s:s, s:s, s:b, s:s}", "study", study->name, "conclusion",
@@ -214,8 +222,9 @@ static mst_status study_conclude(mst_study *study, bool json)
     return st;
 }
 
-/* *skipped: why the study cannot run here, or NULL; the caller frees. */
-static mst_status study_run_one(const char *name, const study_options *o, char **skipped)
+/* *skipped: why the study cannot run here, or NULL; the caller frees. summary: may be NULL. */
+static mst_status study_run_one(const char *name, const study_options *o, study_summary *summary,
+                                char **skipped)
 {
     mst_status st, report = MST_OK;
     mst_study *study = NULL;
@@ -241,7 +250,7 @@ static mst_status study_run_one(const char *name, const study_options *o, char *
     if (st == MST_OK || st == MST_ESTOPPED) {
         mst_error stopped = {0};
         mst_error_save(&stopped, st);
-        report = study_conclude(study, o->json);
+        report = study_conclude(study, o->json, summary);
         if (st == MST_ESTOPPED)
             mst_error_restore(&stopped);
         st = st == MST_OK ? report : st;
@@ -289,21 +298,37 @@ static mst_status study_list(const study_options *o)
     return st;
 }
 
+/* OUT/summary.md: the conclusions of all studies. */
+static mst_status study_save_summary(const study_options *o, const mst_string *text)
+{
+    char *path = mst_sprintf("%s/summary.md", o->out);
+    mst_status st = path != NULL ? mst_make_folders(o->out) : mst_fail_memory();
+    if (st == MST_OK)
+        st = mst_string_save(text, path);
+    mst_free(path);
+    return st;
+}
+
 static mst_status study_run_all(const study_options *o)
 {
     size_t n = 0, n_failed = 0, n_skipped = 0;
     mst_error first = {0};
+    study_summary summary = {0};
+    mst_status st = MST_OK;
     for (const mst_known_study *s = mst_known_studies; s->name != NULL; s++, n++) {
         char *skipped;
         if (!o->dry_run)
             mst_cli_note("study %u, %s", s->number, s->name);
-        mst_status st = study_run_one(s->name, o, &skipped);
-        if (skipped != NULL)
+        summary.number = s->number;
+        st = study_run_one(s->name, o, &summary, &skipped);
+        if (skipped != NULL) {
             mst_cli_note("%s is skipped: %s", s->name, skipped);
+            mst_string_format(&summary.text, "### %u. %s\nSkipped: %s.\n\n", s->number, s->name, skipped);
+        }
         n_skipped += skipped != NULL;
         mst_free(skipped);
         if (st == MST_ESTOPPED || st == MST_ENOMEM)
-            return st;
+            goto out;
         if (st != MST_OK) {
             if (n_failed++ == 0)
                 mst_error_save(&first, st);
@@ -312,9 +337,12 @@ static mst_status study_run_all(const study_options *o)
     }
     if (n_skipped > 0)
         mst_cli_note("%zu of %zu studies skipped", n_skipped, n);
-    return n_failed == 0
-               ? MST_OK
-               : mst_fail(first.code, "%zu of %zu studies failed; the first: %s", n_failed, n, first.text);
+    st = o->dry_run ? MST_OK : study_save_summary(o, &summary.text);
+    if (st == MST_OK && n_failed > 0)
+        st = mst_fail(first.code, "%zu of %zu studies failed; the first: %s", n_failed, n, first.text);
+out:
+    mst_string_fini(&summary.text);
+    return st;
 }
 
 static mst_status study_run(mst_call *call)
@@ -328,7 +356,7 @@ static mst_status study_run(mst_call *call)
     if (strcmp(name, "all") == 0)
         return study_run_all(o);
     char *skipped;
-    mst_status st = study_run_one(name, o, &skipped);
+    mst_status st = study_run_one(name, o, NULL, &skipped);
     if (st == MST_OK && skipped != NULL)
         st = mst_fail(MST_EUNSUPPORTED, "study %s is skipped: %s", name, skipped);
     mst_free(skipped);

@@ -82,6 +82,8 @@ void mst_study_cells_free(mst_study_cell *cells, size_t n);
 
 /* Whether the cell has ended well with this command. */
 bool mst_study_is_done(const mst_study *self, const mst_study_cell *cell);
+/* Whether the cell has ended with another command, so that its results are not those of this file. */
+bool mst_study_is_changed(const mst_study *self, const mst_study_cell *cell);
 /* Records the end of a cell. sentence: why it failed, or NULL: it succeeded. */
 mst_status mst_study_mark(mst_study *self, const mst_study_cell *cell, double seconds, const char *sentence);
 /* The first failure as "STEP: why"; NULL: none. The caller frees. */

@@ -428,11 +428,11 @@ static mst_status file_check_shown(const char *path, const json_t *spec)
     static const key table_keys[] = {
         {"title", TEXT, true},   {"step", TEXT, false},      {"rows", LIST, false}, {"where", TEXT, false},
         {"columns", LIST, true}, {"published", LIST, false}, {"note", TEXT, false}, {NULL, ANY, false}};
-    static const key plot_keys[] = {{"title", TEXT, true}, {"step", TEXT, true},   {"where", TEXT, false},
-                                    {"x", TEXT, false},    {"y", TEXT, false},     {"by", TEXT, false},
-                                    {"unit", TEXT, false}, {"curve", TEXT, false}, {"over", TEXT, false},
-                                    {"load", TEXT, false}, {"run", TEXT, false},   {"x-title", TEXT, false},
-                                    {NULL, ANY, false}};
+    static const key plot_keys[] = {
+        {"title", TEXT, true},    {"step", TEXT, true},  {"where", TEXT, false}, {"x", TEXT, false},
+        {"y", TEXT, false},       {"by", TEXT, false},   {"unit", TEXT, false},  {"curve", TEXT, false},
+        {"over", TEXT, false},    {"load", TEXT, false}, {"run", TEXT, false},   {"x-title", TEXT, false},
+        {"y-title", TEXT, false}, {NULL, ANY, false}};
     size_t i;
     json_t *one;
     json_array_foreach(json_object_get(spec, "tables"), i, one)

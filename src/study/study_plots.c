@@ -292,6 +292,8 @@ static mst_status plots_one(const mst_study *self, const json_t *spec, mst_study
     }
     if (mst_study_text(spec, "x-title") != NULL)
         plot.x_label = mst_study_text(spec, "x-title");
+    if (mst_study_text(spec, "y-title") != NULL)
+        plot.y_label = mst_study_text(spec, "y-title");
     plot.series = d.series;
     plot.n_series = d.n;
     if (st == MST_OK && mst_plot_has_points(&plot))

@@ -47,7 +47,6 @@ mst_status mst_study_conclusion(const mst_study *self, mst_string *out, bool *fo
     mst_expr_scope scope = {.rows = self->rows,
                             .steps = json_object_get(self->spec, "steps"),
                             .values = json_object_get(self->spec, "values")};
-    mst_error error = {0};
     size_t i;
     json_t *rule;
     *found = false;
@@ -62,15 +61,15 @@ mst_status mst_study_conclusion(const mst_study *self, mst_string *out, bool *fo
         if (st == MST_OK && holds != 0) {
             mst_string_add(out, text.text != NULL ? text.text : "");
             *found = true;
-        } else if (st != MST_OK && error.text[0] == '\0') {
-            mst_error_save(&error, st);
+        } else if (st !=
+                   MST_OK) { /* a later rule must not be chosen because a figure of this one is missing */
+            mst_string_format(out, "No conclusion: %s.", mst_error_text());
         }
         mst_string_fini(&text);
-        if (st == MST_ENOMEM || *found)
+        if (st != MST_OK || holds != 0)
             return st == MST_ENOMEM ? st : MST_OK;
     }
-    mst_string_format(out, "No conclusion: %s.",
-                      error.text[0] != '\0' ? error.text : "no rule of the file holds");
+    mst_string_add(out, "No conclusion: no rule of the file holds.");
     return MST_OK;
 }
 
@@ -353,12 +352,19 @@ static mst_status report_add_plot(void *arg, const mst_plot *plot)
     return st;
 }
 
+static void report_own_command(const mst_study *self, mst_string *out)
+{
+    mst_string_add(out, "muster study ");
+    mst_string_shell(out, self->file);
+    mst_string_add(out, self->full ? " --full" : "");
+}
+
 static void report_add_head(report *r, const char *conclusion, bool found)
 {
     const json_t *spec = r->study->spec;
     mst_string command = {0};
     const char *published = mst_study_text(spec, "published");
-    mst_string_format(&command, "muster study %s%s", r->study->file, r->study->full ? " --full" : "");
+    report_own_command(r->study, &command);
     mst_string_add(&r->markdown, "# ");
     mst_string_markdown(&r->markdown, mst_study_text(spec, "title"));
     mst_string_add(&r->markdown, "\n\n");
@@ -442,4 +448,29 @@ out:
     mst_string_fini(&html);
     mst_free(plots);
     return st;
+}
+
+mst_status mst_study_summary(const mst_study *self, unsigned number, mst_string *out)
+{
+    mst_string table = {0};
+    mst_sheet sheet = {0};
+    bool found;
+    mst_string_format(out, "### %u. ", number);
+    mst_string_markdown(out, mst_study_text(self->spec, "title"));
+    mst_string_add(out, "\n```sh\n");
+    report_own_command(self, out);
+    mst_string_add(out, "\n```\n");
+    TRY(mst_study_conclusion(self, out, &found));
+    mst_string_add(out, "\n\n");
+    mst_status st = table_sheet(self, json_array_get(json_object_get(self->spec, "tables"), 0), &sheet);
+    if (st == MST_OK && mst_sheet_rows(&sheet) > 0) {
+        sheet.title = "";
+        mst_sheet_markdown(&sheet, &table);
+        const char *lines =
+            table.text != NULL ? strchr(table.text, '|') : NULL; /* without heading and note */
+        mst_string_add(out, lines != NULL ? lines : "");
+    }
+    mst_sheet_fini(&sheet);
+    mst_string_fini(&table);
+    return st != MST_OK || !out->failed ? st : mst_fail_memory();
 }

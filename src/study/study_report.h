@@ -12,4 +12,7 @@ mst_status mst_study_report_write(const mst_study *self);
  * there is one. */
 mst_status mst_study_conclusion(const mst_study *self, mst_string *out, bool *found);
 
+/* Adds Markdown with the title, the command, the conclusion and the first table. */
+mst_status mst_study_summary(const mst_study *self, unsigned number, mst_string *out);
+
 #endif

@@ -109,10 +109,32 @@ static void rows_flatten(const json_t *object, const char *prefix, int depth, js
         rows_name(full);
         if (full != NULL && json_is_object(value) && depth < 4)
             rows_flatten(value, full, depth + 1, row);
-        else if (full != NULL && !json_is_array(value) && !json_is_null(value))
+        else if (full != NULL && !json_is_array(value) && !json_is_object(value) && !json_is_null(value))
             json_object_set(row, full, value);
         mst_free(full);
     }
+}
+
+/* Adds an object, or the objects of an array, with the plain members of the object around it, which have
+ * lower precedence. around may be NULL. */
+static mst_status rows_add_json(const char *name, json_t *found, const json_t *around, json_t *out)
+{
+    size_t n = json_is_array(found) ? json_array_size(found) : found != NULL;
+    for (size_t i = 0; i < n; i++) {
+        json_t *row = json_object(), *outer = json_object();
+        rows_flatten(json_is_array(found) ? json_array_get(found, i) : found, "", 0, row);
+        if (around != NULL)
+            rows_flatten(around, "", 4, outer);
+        bool failed = row == NULL || json_object_update_missing(row, outer) != 0;
+        bool full = json_array_size(out) >= ROWS_MAX;
+        failed = failed || full || json_array_append(out, row) != 0;
+        json_decref(row);
+        json_decref(outer);
+        if (failed)
+            return full ? mst_fail(MST_EINPUT, "%s: has more than %d rows", name, ROWS_MAX)
+                        : mst_fail_memory();
+    }
+    return MST_OK;
 }
 
 static mst_status rows_json(const char *name, const char *text, size_t size, const char *path, json_t *out)
@@ -121,18 +143,16 @@ static mst_status rows_json(const char *name, const char *text, size_t size, con
     json_t *root = json_loadb(text, size, 0, &error);
     if (root == NULL)
         return mst_fail(MST_EINPUT, "%s:%d: not valid JSON: %s", name, error.line, error.text);
-    const json_t *found = path != NULL ? json_object_get(root, path) : root, *item;
     mst_status st = MST_OK;
-    size_t i, n = json_is_array(found) ? json_array_size(found) : found != NULL;
-    if (found == NULL)
-        st = mst_fail(MST_EINPUT, "%s: has no %s", name, path);
-    for (i = 0; st == MST_OK && i < n && i < ROWS_MAX; i++) {
-        json_t *row = json_object();
-        item = json_is_array(found) ? json_array_get(found, i) : found;
-        rows_flatten(item, "", 0, row);
-        if (row == NULL || json_array_append_new(out, row) != 0)
-            st = mst_fail_memory();
+    size_t n_found = 0;
+    for (size_t i = 0; st == MST_OK && i < (json_is_array(root) ? json_array_size(root) : 1); i++) {
+        json_t *whole = json_is_array(root) ? json_array_get(root, i) : root;
+        json_t *found = path != NULL ? json_object_get(whole, path) : whole;
+        n_found += found != NULL;
+        st = rows_add_json(name, found, path != NULL ? whole : NULL, out);
     }
+    if (st == MST_OK && n_found == 0 && path != NULL)
+        st = mst_fail(MST_EINPUT, "%s: has no %s", name, path);
     json_decref(root);
     return st;
 }
@@ -202,7 +222,8 @@ mst_status mst_study_read_rows(mst_study *self)
         if (into == NULL && json_object_set_new(self->rows, step, into = json_array()) != 0)
             into = NULL;
         st = file == NULL || into == NULL ? mst_fail_memory() : MST_OK;
-        if (st == MST_OK && (sweep || mst_study_is_done(self, &cells[i])))
+        if (st == MST_OK &&
+            (sweep ? !mst_study_is_changed(self, &cells[i]) : mst_study_is_done(self, &cells[i])))
             st = rows_read_file(file, mst_study_text(cells[i].step, "rows"), cells[i].labels, into);
         mst_free(file);
     }

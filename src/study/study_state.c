@@ -218,6 +218,15 @@ bool mst_study_is_done(const mst_study *self, const mst_study_cell *cell)
     return done;
 }
 
+bool mst_study_is_changed(const mst_study *self, const mst_study_cell *cell)
+{
+    const json_t *known = json_object_get(json_object_get(self->state, "steps"), cell->key);
+    json_t *command = cell_command(cell);
+    bool changed = known != NULL && !json_equal(command, json_object_get(known, "command"));
+    json_decref(command);
+    return changed;
+}
+
 mst_status mst_study_mark(mst_study *self, const mst_study_cell *cell, double seconds, const char *sentence)
 {
     json_t *record = json_pack("{s:o, s:s, s:f}", "command", cell_command(cell), "state",

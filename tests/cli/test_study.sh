@@ -73,6 +73,10 @@ grep -q '^\[4/4\] facts-30 done in' err || fail "the new command has not run"
 grep -q 'facts-10' err && fail "an unchanged command ran again"
 grep -q '^| largest | 30 |$' $md || fail "the new row is missing"
 expect 0 study own.yaml --report-only
+sed 's/save: false/save: false, lr: 0.3/' own.yaml >other.yaml # results of another file are not those of this one
+cp -r study/own study/other
+expect 0 study other.yaml --report-only
+has 'other: No conclusion: step batches has no figure iterations where batch=10.'
 expect 0 study own.yaml --set rows=1000 --out other
 expect 0 study own.yaml --full --dry-run
 has -- '--rows 4000'
@@ -87,7 +91,7 @@ steps:
   - {name: good, run: 'echo x; echo 1'}
   - {name: bad, run: 'echo oops >&2; exit 3'}
   - {name: late, run: 'touch late'}
-conclusion: [{sentence: '{late.x}'}]
+conclusion: [{when: late.x > 1, sentence: more}, {sentence: less}]
 Y
 expect 1 study bad.yaml
 has 'bad: No conclusion: step late has no figure x.'

@@ -125,6 +125,13 @@ static void rows(void **state)
     assert_int_equal(json_array_size(json), 2);
     assert_true(mst_study_row_matches(json_array_get(json, 1), "x=true"));
     json_decref(json);
+    json = rows_of("[{\"p\": \"a\", \"x\": 5, \"ops\": [{\"x\": 1}]}, {\"p\": \"b\", \"ops\": [{\"x\": 2}, "
+                   "{\"x\": 3}]}]",
+                   "ops");
+    assert_int_equal(json_array_size(json), 3);
+    assert_true(mst_study_row_matches(json_array_get(json, 0), "x=1, p=a"));
+    assert_true(mst_study_row_matches(json_array_get(json, 2), "x=3, p=b"));
+    json_decref(json);
     assert_int_equal(mst_study_rows_parse("r", "{", 1, NULL, &json), MST_EINPUT);
     assert_int_equal(mst_study_rows_parse("r", "{}", 2, "list", &json), MST_EINPUT);
     assert_int_equal(mst_study_rows_parse("r", "a\n1,2\n", 6, NULL, &json), MST_EINPUT);
