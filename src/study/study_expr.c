@@ -313,7 +313,10 @@ static mst_status expr_call(reader *r, const char *name, value *out)
             TRY_OUT(st, expr_syntax(r, "too many arguments"));
         if (n == 1 && (argmax || strcmp(name, "argmin") == 0)) {
             TRY_OUT(st, expr_arg(r, argmax, &args[0], out));
-            st = expr_takes(r, ")") ? MST_OK : expr_syntax(r, "a ) is missing");
+            if (!expr_takes(r, ")")) {
+                value_fini(out);
+                st = expr_syntax(r, "a ) is missing");
+            }
             goto out;
         }
         TRY_OUT(st, expr_or(r, &args[n]));

@@ -178,6 +178,32 @@ mst_status mst_study_rows_parse(const char *name, const char *text, size_t size,
 
 /* ---- steps ---- */
 
+/* Adds the options that all runs of a sweep share, and its axes with a single value, which report.csv does
+ * not have. */
+static void rows_add_shared(const char *sweep, json_t *rows)
+{
+    json_t *spec = json_loads(sweep, 0, NULL), *shared = json_object(), *row, *value;
+    static const char *const parts[] = {"train", "for", "grid"};
+    size_t i;
+    const char *name;
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+        json_object_foreach(json_object_get(spec, parts[k]), name, value)
+        {
+            const json_t *one = json_array_size(value) == 1 ? json_array_get(value, 0) : value;
+            char *own = json_is_string(one) ? mst_strdup(name) : NULL;
+            rows_name(own);
+            if (own != NULL)
+                json_object_set_new(shared, own, rows_cell(json_string_value(one)));
+            mst_free(own);
+        }
+    json_array_foreach(rows, i, row)
+    {
+        json_object_update_missing(row, shared);
+    }
+    json_decref(shared);
+    json_decref(spec);
+}
+
 static mst_status rows_read_file(const char *file, const char *path, const json_t *labels, json_t *into)
 {
     char *text = NULL;
@@ -225,6 +251,8 @@ mst_status mst_study_read_rows(mst_study *self)
         if (st == MST_OK &&
             (sweep ? !mst_study_is_changed(self, &cells[i]) : mst_study_is_done(self, &cells[i])))
             st = rows_read_file(file, mst_study_text(cells[i].step, "rows"), cells[i].labels, into);
+        if (st == MST_OK && sweep)
+            rows_add_shared(mst_study_text(cells[i].step, "sweep"), into);
         mst_free(file);
     }
     mst_study_cells_free(cells, n);

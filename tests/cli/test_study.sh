@@ -35,7 +35,7 @@ steps:
 tables:
   - title: Results
     step: batches
-    columns: [batch, {of: iterations, title: steps}, {of: published / iterations, title: ratio, unit: 1}]
+    columns: [batch, {of: iterations, title: steps}, {of: published / iterations, title: ratio, unit: 1}, save]
     published: [{batch: 10, published: 500}, {batch: 77, published: 1}]
   - title: Sizes
     rows: [{what: largest, rows: '{max(facts.n)|count}'}]
@@ -54,8 +54,8 @@ has 'own: 50 times the steps, 10 rows each.'
 has 'study/own/report.html'
 md=study/own/report.md
 grep -q '^\*\*Conclusion.\*\* 50 times the steps' $md || fail "no conclusion: $(cat $md)"
-grep -q '^| 10 | 200 | 2.5 |$' $md || fail "no published figure beside ours: $(cat $md)"
-grep -q '^| 77 |  |  |$' $md || fail "a published row without ours is missing: $(cat $md)"
+grep -q '^| 10 | 200 | 2.5 | false |$' $md || fail "no published figure beside ours: $(cat $md)"
+grep -q '^| 77 |  |  |  |$' $md || fail "a published row without ours is missing: $(cat $md)"
 grep -q '^| largest | 20 |$' $md || fail "no row of the file: $(cat $md)"
 grep -q '^| rows | 2000 | 4000 |$' $md || fail "no sizes: $(cat $md)"
 grep -q 'Machine: [0-9]* cores' $md || fail "no machine: $(cat $md)"
