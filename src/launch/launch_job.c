@@ -7,7 +7,8 @@
  * 1. A process that dies is started again, by the restart policy (restarts.h). Ends that no restart helps
  * against are excluded: a stop signal, wrong usage, failures that the process itself reports as such
  * (MST_PARENT_FINAL), and exit code 3 of server 0, which has ended the job in order. Processes that server 0
- * has ended (MST_PARENT_ORIGIN) wait for its own end, and are started again only with it.
+ * has ended (MST_PARENT_ORIGIN), with the job or alone (--on-nan drop), wait for its own end, and are started
+ * again only with it.
  * 2. A worker that took part and is not started again is lost: one line reports it, and the job continues,
  * since the servers decide. This includes workers whose restarts fail. Without servers every worker holds
  * weights, and none can be lost.
@@ -187,6 +188,8 @@ static void job_begin_finish(mst_launch *l)
     l->phase = MST_LAUNCH_FINISH;
     job_end_restarts(l);
     for (uint32_t i = 0; i < l->n_members; i++)
+        l->actors[i].lost = l->actors[i].lost || l->actors[i].dismissed;
+    for (uint32_t i = 0; i < l->n_members; i++)
         if (l->actors[i].child->running)
             (void)mst_child_write(l->actors[i].child, MST_PARENT_ENDED, 1);
     uv_timer_start(&l->grace, job_on_grace, job_grace_ms(l) > FINISH_MS ? job_grace_ms(l) : FINISH_MS, 0);
@@ -225,6 +228,13 @@ static bool job_dismisses(const mst_launch *l, const mst_actor *a)
            strcmp(a->child->origin, zero->name) == 0;
 }
 
+/* Server 0 does not wait for workers if none is left and none will be started. */
+static void job_end_without_workers(mst_launch *l)
+{
+    if (!l->job->elastic && l->job->plan->n_servers > 0 && !job_has_workers(l))
+        (void)mst_child_write(l->actors[0].child, MST_PARENT_NO_WORKERS, 1);
+}
+
 static void job_member_ended(mst_launch *l, mst_actor *a)
 {
     char how[320], limit[64];
@@ -232,8 +242,10 @@ static void job_member_ended(mst_launch *l, mst_actor *a)
     if (!mst_actor_ended_well(a) && !a->dismissed && job_restart(l, a))
         return;
     l->members_left--;
-    if (a->dismissed)
+    if (a->dismissed) {
+        job_end_without_workers(l);
         return;
+    }
     if (mst_actor_ended_well(a)) {
         if (a == &l->actors[0] && l->phase == MST_LAUNCH_RUN)
             job_begin_finish(l);
@@ -252,8 +264,8 @@ static void job_member_ended(mst_launch *l, mst_actor *a)
             mst_launch_note(l->job->sink, "launch: %s is lost (%s)%s%s%s", a->child->name,
                             mst_actor_how_ended(a, how, sizeof how), a->child->error[0] != '\0' ? ": " : "",
                             a->child->error, job_limit(l, a, limit, sizeof limit));
-        if (a->lost && !l->job->elastic && !job_has_workers(l))
-            (void)mst_child_write(l->actors[0].child, MST_PARENT_NO_WORKERS, 1);
+        if (a->lost)
+            job_end_without_workers(l);
         return;
     }
     bool first_by_peer = l->first != NULL && mst_actor_ended_by_peer(l->first);

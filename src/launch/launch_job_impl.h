@@ -25,7 +25,7 @@ typedef struct mst_actor {
     bool copied;    /* of a keeper: its host has the program */
     bool late;      /* it did not start in time */
     bool lost;      /* the job continued without it */
-    bool dismissed; /* it ended because server 0, which was running, had ended the job */
+    bool dismissed; /* server 0, which is running, has ended it, with the job or alone */
     bool took_part; /* an earlier start of it did not fail for a reason of its own */
     bool limited;   /* --max-restarts does not allow another start */
     int signal;     /* that ended it, also where a shell in between reports it by the exit code */

@@ -192,9 +192,10 @@ void mst_tcp_peer_fail(mst_tcp_peer *p, mst_net_reason reason, mst_status code, 
 /* This end was silent for so long that the peer has dropped it. */
 static void peer_fail_stopped(mst_tcp_peer *p, uint64_t silent_ns)
 {
+    const mst_identity *self = &p->net->options.self;
     p->why->silent_s = (double)silent_ns * 1e-9;
-    mst_tcp_peer_fail(p, MST_NET_STOPPED, MST_EPEER, "this process was silent for %.1f s and %s dropped it",
-                      p->why->silent_s, p->name);
+    mst_tcp_peer_fail(p, MST_NET_STOPPED, MST_EPEER, "%s %" PRIu32 " was silent for %.1f s and %s dropped it",
+                      mst_role_name(self->role), self->index, p->why->silent_s, p->name);
 }
 
 /* The connection ended without a DISCONNECT. If this process was suspended for longer than the peer timeout,

@@ -292,15 +292,18 @@ static mst_status coordinator_end_well(mst_server *s)
     s->over = true;
     s->end.code = MST_OK;
     if (s->co->outcome.no_workers) {
-        char why[128] = "no worker is left";
-        if (s->co->outcome.absent != UINT32_MAX)
+        char why[512] = "no worker is left";
+        bool nan = s->co->outcome.nan[0] != '\0';
+        if (nan)
+            snprintf(why, sizeof why, "no worker is left: %s; " MST_NAN_ADVICE, s->co->outcome.nan);
+        else if (s->co->outcome.absent != UINT32_MAX)
             snprintf(why, sizeof why,
                      "worker %" PRIu32 " was lost and no process took its place within %" PRIu32 " s",
                      s->co->outcome.absent, s->options.start_timeout_ms / 1000);
         else if (s->co->outcome.silent_s > 0)
             snprintf(why, sizeof why, "this server was silent for %.1f s and all workers left",
                      s->co->outcome.silent_s);
-        mst_error_save(&s->end, mst_fail(MST_EPEER, "%s; %s", why,
+        mst_error_save(&s->end, mst_fail(nan ? MST_EINPUT : MST_EPEER, "%s; %s", why,
                                          s->co->start.saves ? "the weights are saved; continue with --resume"
                                                             : "nothing was saved (--no-save)"));
     }

@@ -37,7 +37,7 @@ void mst_coordinator_roll_back(mst_server *s, const char *why);
 /* ---- coordinator_members.c ---- */
 
 mst_status mst_members_up(mst_server *s, uint32_t peer);
-void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss);
+void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss, bool nan);
 /* A process connects as a worker: ends the guest that has its slot, if any. */
 void mst_members_end_guest(mst_server *s, uint32_t worker);
 /* Another server is gone: the job rolls back, unless the server had no weights yet or can be recovered. */

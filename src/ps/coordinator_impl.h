@@ -21,13 +21,15 @@ typedef enum mst_job_phase {
 
 /* Why the job ends. */
 typedef struct mst_job_outcome {
-    bool stopped;      /* stop requested: no last evaluation */
-    bool no_workers;   /* no worker is left */
-    uint32_t absent;   /* UINT32_MAX, or the worker whose slot no process has taken */
-    uint64_t alone_ns; /* when the last worker was lost; 0: there are workers */
-    double silent_s;   /* workers left because this server was silent for so long; 0: no */
-    bool sent;         /* END has left for all processes */
-    mst_error failure; /* code not MST_OK: of a worker; the job ends with it after a checkpoint */
+    bool stopped;          /* stop requested: no last evaluation */
+    bool no_workers;       /* no worker is left */
+    uint32_t absent;       /* UINT32_MAX, or the worker whose slot no process has taken */
+    uint64_t alone_ns;     /* when the last worker was lost; 0: there are workers */
+    uint64_t stop_seen_ns; /* when another server has last reported that this one was stopped; 0: none has */
+    double silent_s;       /* workers left because this server was silent for so long; 0: no */
+    char nan[256];         /* how --on-nan has dropped the worker that was lost last; "": no */
+    bool sent;             /* END has left for all processes */
+    mst_error failure;     /* code not MST_OK: of a worker; the job ends with it after a checkpoint */
 } mst_job_outcome;
 
 struct mst_coordinator {

@@ -428,8 +428,9 @@ static void members_lose_reported(mst_server *s, uint32_t server, const mst_mess
 {
     char text[640];
     if (m->flags & MST_GONE_FAULT) {
-        snprintf(text, sizeof text, "server %" PRIu32 ": %.*s", server, (int)(m->size < 512 ? m->size : 512),
-                 m->size > 0 ? why : "");
+        s->workers[m->count].n_nan += (m->flags & MST_GONE_NAN) != 0;
+        snprintf(text, sizeof text, "%.*s (server %" PRIu32 ")", (int)(m->size < 512 ? m->size : 512),
+                 m->size > 0 ? why : "", server);
         mst_server_refuse_worker(s, m->count, text);
         return;
     }
@@ -517,6 +518,22 @@ static mst_status members_lose(mst_server *s, uint32_t worker, const char *why)
     return mst_coordinator_advance(s);
 }
 
+/* The death of a server, or that this one was stopped, which all other servers report. */
+static void members_record_server(mst_server *s, uint32_t server, const mst_net_loss *loss)
+{
+    uint64_t now = mst_now_ns();
+    bool stopped = loss->reason == MST_NET_STOPPED;
+    mst_server_event death = {.kind = MST_SERVER_DEATH,
+                              .role = MST_ROLE_SERVER,
+                              .index = stopped ? 0 : server,
+                              .text = loss->error.text};
+    if (stopped && s->co->outcome.stop_seen_ns + (uint64_t)(loss->silent_s * 1e9) >= now)
+        return; /* the same stop */
+    if (stopped)
+        s->co->outcome.stop_seen_ns = now;
+    s->hooks->event(s->hooks->arg, &death);
+}
+
 void mst_members_server_lost(mst_server *s, uint32_t server, const mst_net_loss *loss)
 {
     mst_coordinator *co = s->co;
@@ -530,9 +547,7 @@ void mst_members_server_lost(mst_server *s, uint32_t server, const mst_net_loss 
         mst_takeover_lost(s, server, why);
         return;
     }
-    mst_server_event death = {
-        .kind = MST_SERVER_DEATH, .role = MST_ROLE_SERVER, .index = server, .text = why};
-    s->hooks->event(s->hooks->arg, &death);
+    members_record_server(s, server, loss);
     if (mst_takeover_can(s, server)) {
         mst_status st = mst_takeover_begin(s, server, why);
         if (st != MST_OK)
@@ -572,7 +587,7 @@ static void members_log_lost(const mst_server *s, uint32_t worker, const mst_net
         mst_warn("%s; the job continues without it", why);
 }
 
-void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
+void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss, bool nan)
 {
     mst_coordinator *co = s->co;
     mst_job_member *m = &co->members[worker];
@@ -582,6 +597,7 @@ void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
     s->workers[worker].undecided = m->announced && mst_has_slots(s);
     if (loss->reason == MST_NET_STOPPED)
         co->outcome.silent_s = loss->silent_s;
+    snprintf(co->outcome.nan, sizeof co->outcome.nan, "%.255s", nan ? why : "");
     if (!mattered) {
         mst_status st = members_retract(s, worker);
         if (st != MST_OK)

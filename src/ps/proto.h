@@ -113,9 +113,10 @@ const char *mst_ps_type_name(uint16_t type);
 /* Flag of HOLD. */
 #define MST_HOLD_BEGIN 1u
 /* Flags of GONE from a server to the coordinator. */
-#define MST_GONE_SILENT 1u /* the server dropped the worker because it was silent */
-#define MST_GONE_FAULT  2u /* the server dropped the worker because of an invalid message; body: why */
-#define MST_GONE_PUSHED 4u /* sync: the worker's push for step m.step + 1 waits */
+#define MST_GONE_SILENT 1u  /* the server dropped the worker because it was silent */
+#define MST_GONE_FAULT  2u  /* the server dropped the worker because of an invalid message; body: why */
+#define MST_GONE_NAN    32u /* ... because of a gradient that is not finite (--on-nan drop) */
+#define MST_GONE_PUSHED 4u  /* sync: the worker's push for step m.step + 1 waits */
 #define MST_GONE_LACKS                                                                                       \
     8u /* quorum: the coordinator counts a push of the worker that does not arrive here                      \
         */

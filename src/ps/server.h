@@ -31,7 +31,8 @@ typedef enum mst_on_nan {
     MST_ON_NAN_STOP, /* MST_NAN_MAX of one worker in a row end the job */
     MST_ON_NAN_DROP, /* the worker is dropped */
 } mst_on_nan;
-#define MST_NAN_MAX 3
+#define MST_NAN_MAX    3
+#define MST_NAN_ADVICE "lower --lr, set --clip-norm or check its rows"
 
 /* The model and the memory for it. */
 typedef struct mst_server_model {

@@ -177,9 +177,16 @@ void mst_server_report_gone(mst_server *s, uint32_t worker, uint32_t flags, cons
     (void)mst_net_send(s->net, s->servers[0], &m, &piece, piece.size > 0, NULL);
 }
 
+/* Whether --on-nan drop is why a worker is dropped. */
+static bool peers_drop_nan(const mst_server *s, uint32_t worker)
+{
+    return s->options.on_nan == MST_ON_NAN_DROP && s->workers[worker].n_nan > 0;
+}
+
 /* A worker's connection is gone. fault: its invalid message, or NULL. */
 static void peers_lose_worker(mst_server *s, uint32_t worker, const mst_net_loss *why, const char *fault)
 {
+    bool nan = peers_drop_nan(s, worker);
     s->workers[worker].peer = MST_PEER_NONE;
     s->workers[worker].drain_ns = 0;
     s->workers[worker].marker = 0;
@@ -189,11 +196,11 @@ static void peers_lose_worker(mst_server *s, uint32_t worker, const mst_net_loss
     mst_cut_forget(s, worker);
     if (s->co != NULL) {
         s->workers[worker].member = false;
-        mst_members_lost(s, worker, why);
+        mst_members_lost(s, worker, why, nan);
         return;
     }
     mst_steps_forget(s, worker);
-    uint32_t flags = why->reason == MST_NET_SILENT ? MST_GONE_SILENT : 0;
+    uint32_t flags = (why->reason == MST_NET_SILENT ? MST_GONE_SILENT : 0) | (nan ? MST_GONE_NAN : 0);
     mst_server_report_gone(s, worker, flags | (fault != NULL ? MST_GONE_FAULT : 0),
                            fault != NULL ? fault : "");
     mst_status st = s->setup.ready ? mst_cut_try(s) : MST_OK;
@@ -213,6 +220,18 @@ void mst_server_end_faulty(mst_server *s, uint32_t peer, const char *why)
     (void)mst_ps_send_error(s->net, peer, MST_PS_END, &end);
 }
 
+/* The same for --on-nan drop. Another start would compute the same gradient, so the END names server 0 as the
+ * origin, and a launcher does not start the process again. */
+static void peers_end_nan(mst_server *s, uint32_t worker, const char *why)
+{
+    static const char lead[] = "server 0";
+    mst_error end = {.code = MST_EPEER, .lead = sizeof lead - 1};
+    if (s->co == NULL)
+        return;
+    snprintf(end.text, sizeof end.text, "%s dropped this worker: %.800s; " MST_NAN_ADVICE, lead, why);
+    (void)mst_ps_send_error(s->net, s->workers[worker].peer, MST_PS_END, &end);
+}
+
 static void peers_expel(mst_server *s, uint32_t worker, const char *why, bool fault)
 {
     char name[128];
@@ -221,8 +240,10 @@ static void peers_expel(mst_server *s, uint32_t worker, const char *why, bool fa
         return;
     mst_net_name_of(s->net, s->workers[worker].peer, name, sizeof name);
     snprintf(why_lost.error.text, sizeof why_lost.error.text, "%s was %s: %.800s", name,
-             fault ? "refused" : "dropped", why);
-    if (fault)
+             fault && !s->workers[worker].member ? "refused" : "dropped", why);
+    if (fault && peers_drop_nan(s, worker))
+        peers_end_nan(s, worker, why);
+    else if (fault)
         mst_server_end_faulty(s, s->workers[worker].peer, why);
     mst_net_drop(s->net, s->workers[worker].peer, why);
     mst_server_peer_forget(s, s->workers[worker].peer);

@@ -409,14 +409,14 @@ static mst_status steps_take_nan(mst_server *s, uint32_t worker, const mst_messa
     uint64_t now = mst_now_ns();
     char step[MST_FIGURE_SIZE];
     mst_figure_grouped(mst_is_sync(s) ? m->step : s->steps.applied + 1, step);
+    w->n_nan++;
     if (s->options.on_nan == MST_ON_NAN_DROP)
         return mst_fail(MST_EPEER, "a gradient with NaN or infinite values for step %s", step);
-    if (++w->n_nan >= MST_NAN_MAX && s->co != NULL) {
-        mst_server_fail(s,
-                        mst_fail(MST_EINPUT,
-                                 "worker %" PRIu32 " computed %d gradients with NaN or infinite values in "
-                                 "a row, the last for step %s; lower --lr, set --clip-norm or check its rows",
-                                 worker, MST_NAN_MAX, step));
+    if (w->n_nan >= MST_NAN_MAX && s->co != NULL) {
+        mst_server_fail(s, mst_fail(MST_EINPUT,
+                                    "worker %" PRIu32 " computed %d gradients with NaN or infinite values in "
+                                    "a row, the last for step %s; " MST_NAN_ADVICE,
+                                    worker, MST_NAN_MAX, step));
         return MST_OK;
     }
     if (s->co != NULL) {

@@ -93,6 +93,18 @@ for mode in sync async; do
   same "state without workers" "$(state)" failed
 done
 
+# ---- workers that are dropped (--on-nan drop) ----
+# They would compute the same gradients again: they are not started again, and the last line has the cause.
+"$muster" data gen blobs --rows 2000 --out b.cache >gen.log 2>&1
+for servers in 1 2; do
+  code=0
+  "$muster" launch --job "$job" --logs none --servers $servers --workers 2 -- \
+    train b.cache --model mlp --lr 1e9 --on-nan drop --epochs 3 --run nan --overwrite >out 2>err || code=$?
+  same "exit code without finite gradients" "$code" 1
+  ! grep -q 'restart 1' err || fail "a dropped worker is started again"
+  last_has ': no worker is left: worker [01] was dropped: a gradient with NaN or infinite values for step [0-9]+.*; lower --lr, '
+done
+
 # ---- a run that is deleted ----
 # The folder is created again with its manifest, so that the successor of server 0 recognises it.
 begin --

@@ -29,6 +29,8 @@ pauses() {
   same "server $paused, $mode: test loss" "$(tests | tail -n 1)" "$before"
   ! grep -qE 'started again|return to step|the run continues from' s0.log || fail "server $paused, $mode: weights were restored"
   stops s1 w0 w1
+  same "server $paused, $mode: lost processes" "$(grep -oE '"server-[0-9]+": [0-9]+' run/manifest.json)" "\"server-$paused\": 1"
+  ! grep 'this process' run/marks.csv || fail "a mark names no process"
   ! grep -q '"losses"' run/manifest.json || fail "the manifest states a loss"
   completes 2 2
 }

@@ -15,7 +15,7 @@ chief() {
 }
 
 chief no-result --stall-timeout 1
-wait_for s0 'worker 0 .*was refused: it has not evaluated within 10.0 s' 30
+wait_for s0 'worker 0 .*was dropped: it has not evaluated within 10.0 s' 30
 ends_all 0 s0 s1 w1
 ended w0
 grep -q 'worker 1 evaluates from now on' s0.log || fail "no other worker evaluates"

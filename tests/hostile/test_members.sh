@@ -10,16 +10,16 @@ attack stranger-eval-list 'worker 1 .*was dropped: EVAL_LIST, but it has not joi
 
 # ---- members ----
 # A second JOIN leaves no member without a connection.
-attack join-twice 'worker 1 .*was refused: a second JOIN' --mode async
+attack join-twice 'worker 1 .*was (refused|dropped): a second JOIN' --mode async
 # A marker counts for a cut that the coordinator has announced.
-attack marker 'worker 1 .*was refused: MARKER of cut 4294967295, which was not announced' --mode sync
-attack marker 'worker 1 .*was refused: MARKER of cut 4294967295, which was not announced' --mode async
-attack late-marker 'worker 1 .*was refused: server 1: MARKER of cut ' --mode sync --peer-timeout 2
-attack late-marker 'worker 1 .*was refused: server 1: MARKER of cut ' --mode async --peer-timeout 2
+attack marker 'worker 1 .*was dropped: MARKER of cut 4294967295, which was not announced' --mode sync
+attack marker 'worker 1 .*was dropped: MARKER of cut 4294967295, which was not announced' --mode async
+attack late-marker 'worker 1 .*was dropped: MARKER of cut .* \(server 1\)' --mode sync --peer-timeout 2
+attack late-marker 'worker 1 .*was dropped: MARKER of cut .* \(server 1\)' --mode async --peer-timeout 2
 # Only the chief sends lists of floats to evaluate on.
-attack eval-list 'worker 1 .*was refused: EVAL_LIST, but another worker evaluates' --mode sync
+attack eval-list 'worker 1 .*was dropped: EVAL_LIST, but another worker evaluates' --mode sync
 # A body that is not JSON ends its sender only.
-attack bad-json 'worker 1 .*was refused: a REPORT that is not JSON' --mode sync
+attack bad-json 'worker 1 .*was dropped: a REPORT that is not JSON' --mode sync
 # A worker without work that does not report its end delays the end of the job by --stall-timeout.
 rm -rf run
 cluster 2 2

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/hostile_common.sh"
 
 for mode in sync async ssp "sync --quorum 1"; do
-  attack nan-loss 'worker 1 .*was refused: a gradient with NaN or infinite values for step [0-9,]+' --mode $mode --on-nan drop
+  attack nan-loss 'worker 1 .*was dropped: a gradient with NaN or infinite values for step [0-9,]+' --mode $mode --on-nan drop
   rm -rf run
   cluster 2 2
   all="$common $endless --mode $mode"
