@@ -384,13 +384,10 @@ static mst_status train_conclude(const settings *s, const mst_train_summary *sum
     mst_mpi_launch mpi;
     mst_mpi_launched(&mpi);
     bool peers = !mst_settings_local(&s->train) && (s->train.cluster.source != NULL || mpi.launched);
-    if (peers && getenv(MST_RUN_LAUNCH_ENV) == NULL)
-        return mst_fail_lead(MST_ESTOPPED, lead,
-                             " at step %s; to continue, start all processes of the job again, each "
-                             "with %s --resume",
-                             step, mst_run_flag(summary->run, command, sizeof command));
-    mst_run_resume_command(summary->run, command, sizeof command);
-    return mst_fail_lead(MST_ESTOPPED, lead, " at step %s; continue with: %s", step, command);
+    peers = peers && getenv(MST_RUN_LAUNCH_ENV) == NULL;
+    mst_run_continue_advice(summary->run, peers, command, sizeof command);
+    return mst_fail_lead(MST_ESTOPPED, lead, " at step %s; %s%s", step, peers ? "to continue, " : "",
+                         command);
 }
 
 static mst_status train_run_local(settings *s, mst_training *training, mst_train_view *view)

@@ -95,6 +95,10 @@ static mst_status coordinator_take_failure(mst_server *s, bool worker, uint32_t 
         mst_server_expel(s, index, error.text);
         return MST_OK;
     }
+    if (worker && error.code != MST_ESTOPPED && mst_members_fails_early(s, index)) {
+        mst_members_refuse(s, index, mst_error_restore(&error));
+        return MST_OK;
+    }
     if (error.code == MST_ESTOPPED && s->co->phase == MST_JOB_START)
         return mst_fail(MST_ESTOPPED, "%s %" PRIu32 " received a stop request", role, index);
     if (error.code == MST_ESTOPPED) {

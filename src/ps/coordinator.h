@@ -38,6 +38,10 @@ void mst_coordinator_roll_back(mst_server *s, const char *why);
 
 mst_status mst_members_up(mst_server *s, uint32_t peer);
 void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss, bool nan);
+/* Whether a worker that fails has not joined a job that has begun: it is refused, and the job continues. */
+bool mst_members_fails_early(const mst_server *s, uint32_t worker);
+/* Refuses a worker that has not joined, with the recorded message. */
+void mst_members_refuse(mst_server *s, uint32_t worker, mst_status status);
 /* A process connects as a worker: ends the guest that has its slot, if any. */
 void mst_members_end_guest(mst_server *s, uint32_t worker);
 /* Another server is gone: the job rolls back, unless the server had no weights yet or can be recovered. */

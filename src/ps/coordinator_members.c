@@ -323,6 +323,20 @@ static void members_keep_sample(mst_coordinator *co, uint32_t worker, const json
     co->joins.sampler = worker;
 }
 
+bool mst_members_fails_early(const mst_server *s, uint32_t worker)
+{
+    const mst_coordinator *co = s->co;
+    return !s->options.all_begin && !co->members[worker].joined &&
+           (co->phase != MST_JOB_START || co->joins.again);
+}
+
+void mst_members_refuse(mst_server *s, uint32_t worker, mst_status status)
+{
+    mst_warn("worker %" PRIu32 " was refused: %s", worker, mst_error_text());
+    mst_server_refuse(s, s->workers[worker].peer, status);
+    s->workers[worker].peer = MST_PEER_NONE;
+}
+
 static mst_status members_worker_joins(mst_server *s, uint32_t worker, const json_t *join)
 {
     mst_coordinator *co = s->co;
@@ -339,9 +353,7 @@ static mst_status members_worker_joins(mst_server *s, uint32_t worker, const jso
             mst_server_fail(s, st);
             return MST_OK;
         }
-        mst_warn("worker %" PRIu32 " was refused: %s", worker, mst_error_text());
-        mst_server_refuse(s, s->workers[worker].peer, st);
-        s->workers[worker].peer = MST_PEER_NONE;
+        mst_members_refuse(s, worker, st);
         return MST_OK;
     }
     m->joined = true;

@@ -123,6 +123,10 @@ void mst_run_end_killed(const char *run, const char *state, const char *key, con
  * that started this process. */
 void mst_run_resume_command(const char *run, char *out, size_t size);
 
+/* Writes "continue with: " and that command; by_hand: of a job whose processes were started one by one, how
+ * to start them again. */
+void mst_run_continue_advice(const char *run, bool by_hand, char *out, size_t size);
+
 /* Returns in out "--run RUN" in shell syntax; "--run=-x" for a name that looks like an option. */
 const char *mst_run_flag(const char *run, char *out, size_t size);
 

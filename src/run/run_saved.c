@@ -250,6 +250,18 @@ void mst_run_resume_command(const char *run, char *out, size_t size)
              mst_run_flag(run, flag, sizeof flag));
 }
 
+void mst_run_continue_advice(const char *run, bool by_hand, char *out, size_t size)
+{
+    char command[MST_ERROR_MAX / 2 - 80];
+    if (by_hand) {
+        snprintf(out, size, "start all processes of the job again, each with %s --resume",
+                 mst_run_flag(run, command, sizeof command));
+    } else {
+        mst_run_resume_command(run, command, sizeof command);
+        snprintf(out, size, "continue with: %s", command);
+    }
+}
+
 char *mst_run_free_name(const char *folder, const char *stem)
 {
     struct stat info;

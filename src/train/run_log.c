@@ -426,10 +426,12 @@ static void run_log_add_resume_hint(const mst_run_log *self, mst_error *error)
                    error->code == MST_ENOMEM;
     if (!fixable || mst_checkpoint_find(mst_run_path(self->run), &checkpoint) != MST_OK)
         return;
-    char command[MST_ERROR_MAX / 2];
-    mst_run_resume_command(mst_run_path(self->run), command, sizeof command);
-    snprintf(error->text + n, sizeof error->text - n,
-             "; %s is complete; remove the cause, then continue with: %s", checkpoint, command);
+    char advice[MST_ERROR_MAX / 2];
+    const char *by = json_string_value(json_object_get(json_object_get(self->manifest, "cluster"), "by"));
+    mst_run_continue_advice(mst_run_path(self->run), by != NULL && strcmp(by, "roles") == 0, advice,
+                            sizeof advice);
+    snprintf(error->text + n, sizeof error->text - n, "; %s is complete; remove the cause, then %s",
+             checkpoint, advice);
     mst_free(checkpoint);
 }
 

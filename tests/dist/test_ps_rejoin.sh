@@ -29,6 +29,11 @@ for mode in "--mode async" "--mode ssp --staleness 2 --pipeline 2" "--mode sync 
   # Killed, twice: the second process is killed soon after it has joined.
   for n in 2 3; do
     killed w1
+    if [ $n = 2 ]; then # a successor that fails before it joins does not end the job
+      worker 1 ${common/c.cache/missing.cache} $mode --peer-timeout 2
+      ends w1 1
+      wait_for s0 'warning: worker 1 was refused: .*missing.cache'
+    fi
     worker 1 $common $mode --peer-timeout 2
     takes_part 1 $n
   done
