@@ -51,7 +51,7 @@ void mst_mark_write(const char *run, const char *process, const char *kind, cons
     mst_string_add(&out, "\n");
     if ((fd < 0 || out.failed || write(fd, out.text, out.size) != (ssize_t)out.size) &&
         !atomic_exchange(&warned, true))
-        mst_warn("%s: cannot be written: %s; marks are not recorded from here on", path, strerror(errno));
+        mst_warn("%s: cannot be written: %s; some marks are missing", path, strerror(errno));
     if (fd >= 0)
         close(fd);
     mst_string_fini(&out);

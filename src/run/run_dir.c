@@ -504,10 +504,10 @@ mst_status mst_run_keep(mst_run *self, bool *lost)
     if (self->fd >= 0)
         close(self->fd);
     self->fd = -1;
+    if (st == MST_OK && self->last != NULL) /* first, so that a successor recognises its run */
+        st = run_save_manifest(self);
     if (st == MST_OK)
         st = run_open_metrics(self);
-    if (st == MST_OK && !same && self->last != NULL)
-        st = run_save_manifest(self); /* so that a successor recognises its run */
     if (!self->deleted)
         mst_warn("%s: %s was deleted during training; its contents are lost, and training continues",
                  self->path, same ? "metrics.csv" : "the folder");

@@ -174,7 +174,10 @@ mst_status mst_run_log_open(mst_run_log *self, json_t *entries)
     if (self->options.source != NULL && json_object_set(self->manifest, "source", self->options.source) != 0)
         return mst_fail_memory();
     json_t *before = self->options.train->resume ? mst_run_last_manifest(self->run) : NULL;
+    json_t *missing = json_object_get(before, "missing");
     mst_status st = run_log_add_history(self, before);
+    if (missing != NULL && self->progress.steps > 0) /* otherwise its files are made anew */
+        json_object_set(self->manifest, "missing", missing);
     if (st == MST_OK)
         st = mst_run_log_record_loss(self, before, &recorded);
     json_decref(before);
@@ -212,7 +215,10 @@ const char *mst_run_log_folder(const mst_run_log *self)
 
 void mst_run_log_mark(mst_run_log *self, const char *process, const char *kind, const char *text)
 {
-    if (mst_run_log_path(self) != NULL && self->options.train->observe)
+    if (mst_run_log_path(self) == NULL || !self->options.train->observe)
+        return;
+    (void)mst_run_log_keep_folder(self); /* a mark creates no folder without a manifest */
+    if (mst_run_log_path(self) != NULL)
         mst_mark_write(mst_run_path(self->run), process, kind, text);
 }
 
@@ -301,6 +307,7 @@ mst_status mst_run_log_write_line(mst_run_log *self, const mst_train_status *s, 
     self->line_ns = mst_now_ns();
     self->worth_keeping = true;
     run_log_report_curves(self, s, &line);
+    (void)mst_run_log_keep_folder(self); /* mst_run_metrics reports a failure */
     return mst_run_metrics(self->run, &line);
 }
 
@@ -311,12 +318,28 @@ mst_status mst_run_log_line(mst_run_log *self)
     return mst_run_log_write_line(self, &self->status, &self->line_loss, "", NULL);
 }
 
+/* Sets "missing" of the manifest if files of the run were deleted; false: none were. */
+static bool run_log_note_missing(const mst_run_log *self)
+{
+    char text[sizeof((mst_train_summary *)NULL)->missing];
+    size_t n = strlen(mst_run_missing(self->run, text, sizeof text));
+    if (n > 0)
+        snprintf(text + n, sizeof text - n, "%s",
+                 self->options.train->observe
+                     ? ", earlier lines of marks.csv, processes/ (resources, phases, TensorBoard curves)"
+                     : "");
+    return n > 0 && json_object_set_new(self->manifest, "missing", json_string(text)) == 0;
+}
+
 mst_status mst_run_log_keep_folder(mst_run_log *self)
 {
     bool lost = false;
     mst_status st = mst_run_keep(self->run, &lost);
-    if (lost)
-        self->save.saved_step = UINT64_MAX;
+    if (!lost)
+        return st;
+    self->save.saved_step = UINT64_MAX;
+    if (st == MST_OK && run_log_note_missing(self) && mst_run_log_write_manifest(self, "running") != MST_OK)
+        mst_warn("the manifest of the run is not up to date: %s", mst_error_text());
     return st;
 }
 
@@ -337,11 +360,11 @@ static void run_log_name_best(const mst_run_log *self, mst_train_summary *summar
 static void run_log_name_missing(const mst_run_log *self, mst_train_summary *summary)
 {
     char *out = summary->missing;
-    size_t size = sizeof summary->missing, n = strlen(mst_run_missing(self->run, out, size));
-    if (n > 0 && self->options.train->observe)
-        n += (size_t)snprintf(
-            out + n, size - n,
-            ", earlier lines of marks.csv, processes/ (resources, phases, TensorBoard curves)");
+    size_t size = sizeof summary->missing;
+    (void)run_log_note_missing(self);
+    const char *noted = json_string_value(json_object_get(self->manifest, "missing"));
+    size_t n = (size_t)snprintf(out, size, "%s", noted != NULL ? noted : "");
+    n = n < size ? n : size - 1;
     if (n > 0 && summary->checkpoint[0] != '\0' && !mst_path_exists(summary->checkpoint)) {
         snprintf(out + n, size - n, ", the checkpoint");
         summary->checkpoint[0] = '\0';

@@ -84,9 +84,13 @@ static mst_status run_log_skip_save(mst_run_log *self, const mst_checkpointer *c
     bool best = checkpointer == self->save.best;
     if (st != MST_EIO)
         return st;
-    mst_warn("%s is not saved: %s; the earlier checkpoints remain",
-             best ? "the checkpoint of the best weights" : "a checkpoint", mst_error_text());
-    mst_error_save(best ? &self->save.best_failure : &self->save.failure, st);
+    mst_error *failure = best ? &self->save.best_failure : &self->save.failure;
+    char *earlier = NULL;
+    mst_error_save(failure, st);
+    bool any = mst_checkpoint_find(mst_run_path(self->run), &earlier) == MST_OK;
+    mst_free(earlier);
+    mst_warn("%s is not saved: %s%s", best ? "the checkpoint of the best weights" : "a checkpoint",
+             failure->text, any ? "; the earlier checkpoints remain" : "");
     if (!best)
         self->save.saved_step = UINT64_MAX;
     return MST_OK;

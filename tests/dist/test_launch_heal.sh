@@ -27,7 +27,7 @@ begin() {
   setsid "$muster" launch --job "$job" --logs none "${before[@]}" -- \
     train c.cache --epochs 1000000 --run run --checkpoint-every 1s "$@" >out 2>err </dev/null &
   pid=$!
-  wait_for 60 exists 'run/checkpoints/step-*'
+  wait_for 60 exists 'run/checkpoints/step-*/manifest.json'
 }
 # process ROLE INDEX: its number.
 process() {
@@ -106,9 +106,16 @@ for servers in 1 2; do
 done
 
 # ---- a run that is deleted ----
+# delete: at once, since rm would wait for the files that the job writes meanwhile.
+delete() {
+  mv run "deleted-$RANDOM"
+}
 # The folder is created again with its manifest, so that the successor of server 0 recognises it.
-begin --
-rm -rf run
+begin -- --valid 0.1 --eval-every 50steps
+rm -r run/manifest.json run/metrics.csv run/marks.csv run/checkpoints # as long as the folder is there
+wait_for 60 exists run/marks.csv
+exists run/manifest.json || fail "marks are written into a folder without a manifest"
+delete
 wait_for 60 exists run/metrics.csv
 kill -KILL "$(process server 0)"
 wait_for 60 grep -q 'server 0 was started again; the run continues from ' err
@@ -117,6 +124,15 @@ kill -STOP "$(process server 0)"
 rm -rf run
 kill -KILL "$(process server 0)"
 wait_for 60 grep -qE 'server 0 was started again, and run was deleted: training starts from the beginning, and [0-9,]+ steps are lost$' err
-wait_for 60 exists 'run/checkpoints/step-*'
+wait_for 60 exists 'run/checkpoints/step-*/manifest.json'
 kill "$pid"
 ended 143
+# The names of the missing files survive a rollback.
+begin --servers 2 --
+delete
+wait_for 60 exists 'run/checkpoints/step-*/manifest.json'
+kill -KILL "$(process server 1)"
+wait_for 60 grep -q 'server 1 died.*; the run continues from step ' err
+kill "$pid"
+ended 143
+grep -q '^ "missing": "metrics.csv up to step ' run/manifest.json || fail "the manifest does not name missing files"
