@@ -21,6 +21,7 @@
 
 #define HELLO_MS      5000
 #define STOP_GRACE_MS 30000
+#define ORDER_S       2             /* longer than server 0: its message and exit code come first */
 #define RETRY_NS      (20 * MST_MS) /* between two attempts to join the job again */
 #define MAX_QUEUE     (4ull << 30)  /* of replies that a worker has not read; one may be a large model */
 #define UNBOUNDED     (1ull << 36)
@@ -73,7 +74,7 @@ bool mst_job_again(mst_job_retry *self, const mst_job_config *config, bool took_
         mst_warn("%s; joining the job again", why.text);
         self->since_ns = mst_now_ns();
     }
-    if (mst_seconds_since(self->since_ns) < patience) {
+    if (mst_seconds_since(self->since_ns) < patience + (self->coordinates ? 0 : ORDER_S)) {
         nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
         return true;
     }

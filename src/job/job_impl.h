@@ -11,6 +11,7 @@ mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const m
 /* How often and since when this process has tried to take part in its job again; zeroed at first. */
 typedef struct mst_job_retry {
     uint64_t since_ns; /* 0: it takes part, or has never done so */
+    bool coordinates;  /* this process is server 0 */
 } mst_job_retry;
 
 /* Whether to take part again: st is MST_EAGAIN, and a stop was not requested, and less than --start-timeout

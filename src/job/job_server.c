@@ -269,6 +269,8 @@ static mst_status server_job_open(void *arg, const json_t *message, mst_server_s
     if (job->no_disk && !warned)
         mst_warn("the run cannot be continued: %s; trying again for up to %g s", mst_error_text(),
                  training->strategy_options.start_timeout);
+    if (st == MST_EIO && !job->no_disk) /* a new run: only a person can choose a folder that can be written */
+        return mst_fail(MST_EINPUT, "%s", mst_error_text());
     return job->no_disk ? mst_fail(MST_EAGAIN, "%s", mst_error_text()) : st;
 }
 
@@ -586,6 +588,8 @@ static mst_status server_job_add_hint(const server_job *job)
 {
     char hint[MST_ERROR_MAX / 2];
     const char *run = mst_run_log_path(job->training->log);
+    if (run == NULL) /* it could not be opened */
+        run = job->training->continued;
     mst_run_resume_hint(run != NULL ? run : "RUN", hint, sizeof hint);
     return mst_fail(MST_EPEER, "%s; %s", mst_error_text(), hint);
 }
@@ -607,7 +611,7 @@ mst_status mst_job_server(const mst_job_config *config, const mst_train_callback
 {
     server_job job = {.config = config, .callbacks = callbacks, .summary = summary, .end = MST_END_STOPPED};
     mst_train_config train = *config->train;
-    mst_job_retry retry = {0};
+    mst_job_retry retry = {.coordinates = config->index == 0};
     json_t *manifest = server_job_manifest(config);
     *summary = (mst_job_summary){.coordinated = config->index == 0};
     train.role = MST_TRAINING_SERVER;
@@ -621,8 +625,9 @@ mst_status mst_job_server(const mst_job_config *config, const mst_train_callback
         st = mst_training_new(&train, &job.training);
     if (st == MST_OK) {
         mst_training *training = job.training;
-        mst_training_observe(training, 0);
         do {
+            if (training->observe == NULL || config->index != 0) /* its records begin again with the job */
+                mst_training_observe(training, 0);
             job.began = false;
             st = server_job_serve(&job);
             if (st == MST_EAGAIN && job.no_disk)

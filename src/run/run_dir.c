@@ -144,7 +144,11 @@ static mst_status run_lock_folder(const char *folder, int *out)
             break;
         close(fd);
     }
-    TRY_OUT(st, run_write_holder(fd, path));
+    st = run_write_holder(fd, path);
+    if (st != MST_OK) {
+        unlink(path);
+        goto out;
+    }
     *out = fd;
     fd = -1;
 out:
@@ -291,8 +295,8 @@ mst_status mst_run_refuse_existing(const char *run)
                     run);
 }
 
-/* Creates the folder; an existing one must be empty. */
-static mst_status run_make_folder(const mst_run *self)
+/* Creates the folder; an existing one must be empty. *made: it did not exist. */
+static mst_status run_make_folder(const mst_run *self, bool *made)
 {
     char *parent = mst_strdup(self->path);
     if (parent == NULL)
@@ -310,7 +314,8 @@ static mst_status run_make_folder(const mst_run *self)
     TRY(st);
     bool empty =
         mst_run_is_empty(self->path); /* before mkdir: not a folder that another process creates now */
-    if (mkdir(self->path, 0777) == 0 || (errno == EEXIST && empty))
+    *made = mkdir(self->path, 0777) == 0;
+    if (*made || (errno == EEXIST && empty))
         return mst_sync_parent(self->path);
     if (errno == EEXIST && !mst_path_is_folder(self->path))
         return mst_fail(MST_EEXIST, "%s already exists and is not a folder; choose another name", self->path);
@@ -610,12 +615,16 @@ static mst_status run_open_existing(mst_run *self, uint64_t resume_step, uint64_
 
 static mst_status run_make_new(mst_run *self)
 {
-    TRY(run_make_folder(self));
-    TRY(run_lock_folder(self->path, &self->lock)); /* another process may use an empty folder by now */
+    bool made = false;
+    TRY(run_make_folder(self, &made));
+    mst_status st = run_lock_folder(self->path, &self->lock); /* another process may use it by now */
+    if (st != MST_OK && made)
+        (void)rmdir(self->path);
+    TRY(st);
     if (!mst_run_is_empty(self->path))
         return mst_run_refuse_existing(self->path);
     mst_run_remove_temporary(self->path);
-    mst_status st = run_write_first_manifest(self);
+    st = run_write_first_manifest(self);
     if (st == MST_OK)
         st = run_open_metrics(self);
     if (st == MST_OK)

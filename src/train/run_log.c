@@ -176,7 +176,7 @@ mst_status mst_run_log_open(mst_run_log *self, json_t *entries)
     json_t *before = self->options.train->resume ? mst_run_last_manifest(self->run) : NULL;
     json_t *missing = json_object_get(before, "missing");
     mst_status st = run_log_add_history(self, before);
-    if (missing != NULL && self->progress.steps > 0) /* otherwise its files are made anew */
+    if (missing != NULL && self->progress.steps > 0) /* otherwise all its files are written again */
         json_object_set(self->manifest, "missing", missing);
     if (st == MST_OK)
         st = mst_run_log_record_loss(self, before, &recorded);

@@ -108,3 +108,28 @@ small_disk tiny 300k
 expect 1 launch --servers 2 --workers 2 --logs none -- train c.cache --mode sync --batch 10 --epochs 1 --no-observe --run tiny/run
 grep -q 'No space left on device' err || fail "no reason: $(cat err)"
 ! grep -q '^launch: server 0 died' err || fail "server 0 was started again: $(cat err)"
+
+# ---- a disk that is full at the start: one sentence, no restart, and nothing is left ----
+rm -rf tiny/run
+! dd if=/dev/zero of=tiny/filler bs=4k 2>/dev/null || fail "the disk is not full"
+expect 1 train c.cache --epochs 1 --run tiny/run
+! exists tiny/run || fail "a refused run leaves its folder"
+expect 1 launch --servers 2 --workers 2 --logs none -- train c.cache --epochs 1 --run tiny/run
+grep -q 'No space left on device' err || fail "no reason: $(cat err)"
+! grep -q '^launch: .* died' err || fail "a process was started again: $(cat err)"
+! exists tiny/run || fail "a refused job leaves the folder of its run"
+
+# ---- server 0 dies while the disk is full, and no space is freed: its successor names the run ----
+args="c.cache --mode sync --batch 5 --epochs 100000 --checkpoint-every 50 --run disk/run --start-timeout 6"
+job 2 1 $args
+until_true 20 "no checkpoint" exists "disk/run/checkpoints/step-*/manifest.json"
+! dd if=/dev/zero of=disk/filler bs=4k 2>/dev/null || fail "the disk is not full"
+wait_for s0 'a checkpoint is not saved: .*No space left on device'
+killed s0
+! dd if=/dev/zero of=disk/filler2 bs=4k 2>/dev/null || fail "the disk is not full"
+server 0 $args
+ends s0 3 40
+for name in s1 w0; do
+  until_true 20 "$name does not end" gone $name
+done
+said s0 'resume the run by starting all processes again with --run disk/run --resume$'
