@@ -96,6 +96,8 @@ static mst_status sweep_take_resources(const mst_run_data *run, mst_sweep_run *o
         memory += mst_or_zero(use.all[MST_LOAD_MEMORY].peak);
         seconds = fmax(seconds, use.seconds);
         f[MST_SWEEP_MEMORY] = fmax(f[MST_SWEEP_MEMORY], use.all[MST_LOAD_MEMORY].peak);
+        f[MST_SWEEP_HOST_CPU] = fmax(f[MST_SWEEP_HOST_CPU], use.all[MST_LOAD_HOST_CPU].peak);
+        f[MST_SWEEP_HOST_MEMORY] = fmax(f[MST_SWEEP_HOST_MEMORY], use.all[MST_LOAD_HOST_MEMORY].peak);
     }
     f[MST_SWEEP_CPU_TIME] = any ? cpu_s : NAN;
     f[MST_SWEEP_CPU] = any && seconds > 0 ? cpu_s / seconds : NAN;

@@ -26,6 +26,8 @@
     X(CPU_TIME, "CPU time", "cpu_s", SECONDS)                                                                \
     X(MEMORY, "memory, largest process", "memory", BYTES)                                                    \
     X(MEMORY_ALL, "memory, all processes", "memory_all", BYTES)                                              \
+    X(HOST_CPU, "CPU cores of a host, peak", "host_cpu_peak", PLAIN)                                         \
+    X(HOST_MEMORY, "memory of a host, peak", "host_memory_peak", BYTES)                                      \
     X(TRAFFIC, "bytes between processes", "traffic", BYTES)                                                  \
     X(TRAFFIC_RATE, "network", "traffic_rate", RATE)                                                         \
     X(WAIT, "workers waiting", "wait_share", SHARE)                                                          \

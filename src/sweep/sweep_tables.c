@@ -65,14 +65,15 @@ static void sweep_sheet_results(const mst_sweep_report *self, mst_sheet *out)
 static void sweep_sheet_resources(const mst_sweep_report *self, mst_sheet *out)
 {
     static const mst_sweep_figure columns[] = {
-        MST_SWEEP_CPU,     MST_SWEEP_CPU_TIME,     MST_SWEEP_MEMORY, MST_SWEEP_MEMORY_ALL,
-        MST_SWEEP_TRAFFIC, MST_SWEEP_TRAFFIC_RATE, MST_SWEEP_WAIT,   MST_SWEEP_TOTAL};
+        MST_SWEEP_CPU,        MST_SWEEP_HOST_CPU,    MST_SWEEP_CPU_TIME, MST_SWEEP_MEMORY,
+        MST_SWEEP_MEMORY_ALL, MST_SWEEP_HOST_MEMORY, MST_SWEEP_TRAFFIC,  MST_SWEEP_TRAFFIC_RATE,
+        MST_SWEEP_WAIT,       MST_SWEEP_TOTAL};
     const size_t n = sizeof columns / sizeof *columns;
     *out = (mst_sheet){.title = "CPU, memory and network",
                        .key = "resources",
-                       .note =
-                           "Sums over all processes of a run. Network: bytes that workers sent and received, "
-                           "over the training time; messages within one process use no network."};
+                       .note = "Sums over all processes of a run; peaks of the busiest host, other programs "
+                               "included. Network: bytes that workers sent and received, "
+                               "over the training time; messages within one process use no network."};
     mst_sheet_column_add(out, "configuration", "configuration", false);
     sweep_sheet_add_columns(columns, n, out);
     for (size_t i = 0; i < self->n_configs; i++) {

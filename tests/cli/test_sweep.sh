@@ -124,6 +124,10 @@ same "runs of a configuration" "$(figure sweeps/small/report.csv done sync-embed
 same "work per worker, sync" "$(figure sweeps/small/report.csv least_rows sync-embedded-workers2)" 4000
 same "no deviation in rows" "$(figure sweeps/small/report.csv rows_sd sync-embedded-workers2)" 0
 [ -n "$(figure sweeps/small/report.csv memory sync-launch-workers1)" ] || fail "no memory in the report"
+awk -v host="$(figure sweeps/small/report.csv host_memory_peak sync-launch-workers1)" \
+  -v one="$(figure sweeps/small/report.csv memory sync-launch-workers1)" 'BEGIN { exit !(host >= one && one > 0) }' ||
+  fail "the peak of the host's memory is less than that of a process"
+[ -n "$(figure sweeps/small/report.csv host_cpu_peak sync-launch-workers1)" ] || fail "no peak of the CPU in the report"
 [ -n "$(figure sweeps/small/report.csv traffic sync-launch-workers1)" ] || fail "no traffic in the report"
 grep -q 'Against the number of workers' sweeps/small/report.html || fail "no plots against workers"
 grep -q '## Workload per worker' sweeps/small/report.md || fail "no table of workloads"
@@ -305,7 +309,7 @@ grid: {batch: [10]}
 Y
 expect 0 sweep resumed.yaml
 expect 0 train --resume --run sweeps/resumed/runs/* --steps 50
-has 'since the run continued at step 20:'
+grep -Eq '^worker [01]( .*)? +50 ' out || fail "the summary does not count the steps of both pieces: $(cat out)"
 expect 0 sweep resumed.yaml
 python3 - <<'P' || fail "workers of a resumed run: $(cat sweeps/resumed/runs.csv)"
 import csv
