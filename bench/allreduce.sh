@@ -9,7 +9,7 @@ MPIRUN=${MPIRUN:-$(command -v mpirun.openmpi || command -v mpirun || true)}
 ranks() {
     local n=$1
     shift
-    "$MPIRUN" -n "$n" --oversubscribe "$MUSTER" train "$@" --strategy allreduce --no-save --run "$DATA/run" \
+    "${ahead[@]}" "$MPIRUN" -n "$n" --oversubscribe "$MUSTER" train "$@" --strategy allreduce --no-save --run "$DATA/run" \
         --overwrite --json 2>"$DATA/ranks.err" </dev/null || {
         tail -n 3 "$DATA/ranks.err" >&2
         return 1

@@ -4,6 +4,9 @@
 NETLAB=scripts/netlab
 LINK=1.72e9 # bits/s of TCP on a link of 1.8 Gbit/s, its frames of 1,500 bytes
 ahead=()    # a command that runs jobs ahead of whatever else the machine does
+run_ahead() {
+    if chrt -r 1 true 2>/dev/null; then ahead=(chrt -r 1); else say "no real-time priority: other processes may disturb the figures"; fi
+}
 
 # launched SERVERS WORKERS [LAUNCH OPTION...] -- DATA [TRAIN OPTION...]: trains without checkpoints; prints the summary
 # as JSON.
@@ -213,7 +216,7 @@ group_netlab() {
     fi
     for k in 1 2 3 4 5; do echo "$lab$k"; done >"$DATA/hosts"
     # Five hosts' processes on few cores wait for each other: a neighbour's compiler would be most of the figure.
-    if chrt -r 1 true 2>/dev/null; then ahead=(chrt -r 1); else say "no real-time priority: other processes may disturb the figures"; fi
+    run_ahead
     lab_steps "${names[@]}"
     lab_workers
     lab_dense

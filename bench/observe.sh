@@ -167,7 +167,7 @@ PREDICTION_ROUNDS=${PREDICTION_ROUNDS:-3}
 observe_predictions() {
     local errors=() svm=$DATA/verdict.svm digits=$DATA/verdict-digits.cache wide=$DATA/verdict-wide.cache
     local narrow=$DATA/verdict-narrow.cache clicks reason e sum=0 ahead=()
-    if chrt -r 1 true 2>/dev/null; then ahead=(chrt -r 1); else say "no real-time priority: other processes may disturb the figures"; fi
+    run_ahead
     if ! make_file "$svm" "$MUSTER" data gen criteo --rows 300000 --features 1000000 --to libsvm --out ||
         ! make_file "$digits" "$MUSTER" data gen digits --rows 4000 --to cache --out ||
         ! make_file "$wide" "$MUSTER" data gen blobs --rows 800 --features 20000 --classes 5 --to cache --out ||

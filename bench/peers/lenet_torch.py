@@ -67,4 +67,5 @@ def main():
     print(f"sgemm {max(gflops(lambda: a @ a), gflops(lambda: np.dot(b, b))):.1f} GFLOP/s")
 
 
-main()
+if __name__ == "__main__":
+    main()
