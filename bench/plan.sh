@@ -2,6 +2,7 @@
 # of each line.
 #
 # The costs of a step come from two jobs of one server and one worker on this machine. No job in the lab is used for them.
+# Costs and jobs are measured in turn, because the speed of a shared machine changes by a third within minutes.
 
 PLAN_ROUNDS=${PLAN_ROUNDS:-3}
 PLAN_SECONDS=${PLAN_SECONDS:-2}
@@ -27,28 +28,18 @@ plan_job() {
     }
 }
 
-# plan_case NAME BATCH MODE RATE RTT HOSTS OPTION...: prints the predicted and the measured rate, and appends the error to
-# $errors.
+# plan_case NAME BATCH MODE RATE RTT HOSTS OPTION...: one job and its prediction; appends to $measured and $predicted.
 plan_case() {
-    local name=$1_$3_${6}h_$4 batch=$2 mode=$3 rate=$4 rtt=$5 hosts=$6 round out measured=() predicted error
+    local name=$1_$3_${6}h_$4 batch=$2 mode=$3 rate=$4 rtt=$5 hosts=$6 out
     local costs=("$DATA/plan-$1" "$DATA/plan-$1-less")
     shift 6
     head -n "$hosts" "$DATA/plan-hosts" >"$DATA/plan-case-hosts"
-    for ((round = 1; round <= PLAN_ROUNDS; round++)); do
-        say "plan $name, round $round of $PLAN_ROUNDS"
-        out=$(plan_job "$DATA/run" --workers "$hosts" --hosts "$DATA/plan-case-hosts" \
-            --ssh "scripts/netlab --name $plan_lab exec" -- "$@" --batch "$batch" --mode "$mode") || return 1
-        measured+=("$(field "$out" rows_per_s)")
-    done
-    measured=$(median "${measured[@]}")
+    out=$(plan_job "$DATA/run" --workers "$hosts" --hosts "$DATA/plan-case-hosts" --ssh "scripts/netlab --name $plan_lab exec" \
+        -- "$@" --batch "$batch" --mode "$mode") || return 1
+    measured[$name]+=" $(field "$out" rows_per_s)"
     out=$("$MUSTER" plan "${costs[@]}" --json --servers 1 --workers "$hosts" --hosts "$hosts" --mode "$mode" --batch "$batch" \
         --link "$rate" --rtt "$rtt" --shared-cores "$(getconf _NPROCESSORS_ONLN)") || return 1
-    predicted=$(sed -n 's/^  "rows_per_s": *\([0-9.e+-]*\).*/\1/p' <<<"$out" | head -n 1)
-    error=$(calc "($predicted > $measured ? $predicted - $measured : $measured - $predicted) / $measured" 4)
-    line "plan_${name}_predicted_rows_per_s" "$(calc "$predicted" 0)" rows/s
-    line "plan_${name}_rows_per_s" "$(calc "$measured" 0)" rows/s
-    line "plan_${name}_error" "$error" ratio
-    errors+=("$error")
+    predicted[$name]+=" $(sed -n 's/^  "rows_per_s": *\([0-9.e+-]*\).*/\1/p' <<<"$out" | head -n 1)"
 }
 
 # plan_costs NAME BATCH OPTION...: two jobs here that differ in their batch, with TLS as between hosts.
@@ -59,26 +50,33 @@ plan_costs() {
         plan_job "$DATA/plan-$name-less" --workers 1 -- "$@" --batch $((batch / 8)) --mode sync --tls >/dev/null
 }
 
+# plan_round RATE RTT NAME BATCH "MODE..." OPTION...: costs, then a job per number of hosts and mode.
+plan_round() {
+    local rate=$1 rtt=$2 name=$3 batch=$4 modes=$5 hosts mode
+    shift 5
+    plan_costs "$name" "$batch" "$@" || return 1
+    for hosts in $PLAN_HOSTS; do
+        for mode in $modes; do
+            plan_case "$name" "$batch" "$mode" "$rate" "$rtt" "$hosts" "$@" || return 1
+        done
+    done
+}
+
 group_plan() {
-    local errors=() reason link rate rtt hosts mode k name=plan_error_worst ahead=()
+    local reason link rate rtt round k name failed="" errors=() m p ahead=()
+    local -A measured predicted
     local clicks=$DATA/plan-clicks.cache blobs=$DATA/plan-blobs.cache digits=$DATA/verdict-digits.cache
     NETLAB_SWITCH=$(realpath "$BUILD")/tools/netlab-switch
     export NETLAB_SWITCH
     if ! reason=$(scripts/netlab check 2>&1); then
-        skip "$reason" $name
+        skip "$reason" plan_error_worst
         return
     fi
     if chrt -r 1 true 2>/dev/null; then ahead=(chrt -r 1); else say "no real-time priority: other processes may disturb the figures"; fi
     if ! make_file "$clicks" "$MUSTER" data gen criteo --rows 200000 --features 1000000 --to cache --out ||
         ! make_file "$blobs" "$MUSTER" data gen blobs --rows 2000 --features 8000 --classes 5 --to cache --out ||
         ! make_file "$digits" "$MUSTER" data gen digits --rows 4000 --to cache --out; then
-        skip "no generated rows" $name
-        return
-    fi
-    clicks=("$clicks" --model logreg) blobs=("$blobs" --model softmax) digits=("$digits" --model lenet)
-    say "costs of a step"
-    if ! plan_costs clicks 400 "${clicks[@]}" || ! plan_costs blobs 32 "${blobs[@]}" || ! plan_costs lenet 32 "${digits[@]}"; then
-        skip "muster launch failed" $name
+        skip "no generated rows" plan_error_worst
         return
     fi
     trap plan_lab_down EXIT
@@ -87,23 +85,38 @@ group_plan() {
         scripts/netlab --name $plan_lab down >/dev/null 2>&1 || true
         if ! scripts/netlab --name $plan_lab up --hosts 5 --rate "$rate" --rtt "$rtt" >&2; then
             plan_lab=
-            continue
+            failed="no lab"
+            break
         fi
         for k in 1 2 3 4 5; do echo "$plan_lab$k"; done >"$DATA/plan-hosts"
-        for hosts in $PLAN_HOSTS; do
-            for mode in sync async; do
-                plan_case clicks 400 $mode "$rate" "$rtt" "$hosts" "${clicks[@]}" || true
-                plan_case blobs 32 $mode "$rate" "$rtt" "$hosts" "${blobs[@]}" || true
-            done
-            plan_case lenet 32 sync "$rate" "$rtt" "$hosts" "${digits[@]}" || true
+        # as muster doctor --cluster would measure it: with the time of both systems
+        rtt=$("${ahead[@]}" scripts/netlab --name $plan_lab measure --seconds 0.1 | awk '$1 ~ /^[0-9]+$/ {print $2}' | sort -g | head -n 1)ms
+        for ((round = 1; round <= PLAN_ROUNDS; round++)); do
+            say "plan, links of $rate, round trips of $rtt, round $round of $PLAN_ROUNDS"
+            if ! plan_round "$rate" "$rtt" clicks 400 "sync async" "$clicks" --model logreg ||
+                ! plan_round "$rate" "$rtt" blobs 32 "sync async" "$blobs" --model softmax ||
+                ! plan_round "$rate" "$rtt" lenet 32 sync "$digits" --model lenet; then
+                failed="muster launch or muster plan failed"
+                break 2
+            fi
         done
         plan_lab_down
         plan_lab=
     done
-    if [ ${#errors[@]} -lt 27 ]; then
-        skip "only ${#errors[@]} jobs could be measured" $name
+    plan_lab_down
+    plan_lab=
+    if [ -n "$failed" ]; then
+        skip "$failed" plan_error_worst
         return
     fi
+    for name in $(printf '%s\n' "${!measured[@]}" | sort); do
+        # shellcheck disable=SC2086
+        m=$(median ${measured[$name]}) p=$(median ${predicted[$name]})
+        errors+=("$(calc "($p > $m ? $p - $m : $m - $p) / $m" 4)")
+        line "plan_${name}_predicted_rows_per_s" "$(calc "$p" 0)" rows/s
+        line "plan_${name}_rows_per_s" "$(calc "$m" 0)" rows/s
+        line "plan_${name}_error" "${errors[-1]}" ratio
+    done
     line plan_cases ${#errors[@]} count
     line plan_error_mean "$(printf '%s\n' "${errors[@]}" | awk '{s += $1} END {printf "%.3f", s / NR}')" ratio
     line plan_error_worst "$(printf '%s\n' "${errors[@]}" | sort -g | tail -n 1)" ratio
