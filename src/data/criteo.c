@@ -312,7 +312,7 @@ const mst_format mst_format_criteo = {
             .help = "Criteo click logs: label, 13 integers, 26 hex categories between tabs, hashed into "
                     "--features "
                     "(2^20 when 0)",
-            .capabilities = MST_DATA_FORMAT,
+            .capabilities = MST_DATA_FORMAT | MST_DATA_PARSED,
             .sniff = criteo_sniff,
             .open = mst_format_open,
         },

@@ -21,6 +21,7 @@ typedef enum mst_data_capability {
     MST_DATA_FIXED_ROWS = 1u << 3,  /* every row has the same numbers, zeros included: pixels */
     MST_DATA_OWN_CLASSES = 1u << 4, /* classes are numbered from 0, whatever --labels-from is */
     MST_DATA_INDEX_BASE = 1u << 5,  /* rows number their features from --index-base and may omit some */
+    MST_DATA_PARSED = 1u << 6,      /* rows are parsed or decoded whenever they are read; a cache avoids it */
 } mst_data_capability;
 
 /* The input of mst_data_kind.open. */

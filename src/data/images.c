@@ -448,7 +448,7 @@ static mst_status images_open(const mst_data_kind *self, mst_data_source *source
 const mst_data_kind mst_data_images = {
     .name = "images",
     .help = "folders of JPEG and PNG files: FOLDER/CLASS/NAME.jpg",
-    .capabilities = MST_DATA_FOLDERS | MST_DATA_FIXED_ROWS | MST_DATA_OWN_CLASSES,
+    .capabilities = MST_DATA_PARSED | MST_DATA_FOLDERS | MST_DATA_FIXED_ROWS | MST_DATA_OWN_CLASSES,
     .claims = images_claims,
     .open = images_open,
 };

@@ -405,7 +405,7 @@ const mst_format mst_format_libsvm = {
         {
             .name = "libsvm",
             .help = "text rows \"label index:value ...\", numbered from 0 or 1",
-            .capabilities = MST_DATA_FORMAT | MST_DATA_INDEX_BASE,
+            .capabilities = MST_DATA_FORMAT | MST_DATA_PARSED | MST_DATA_INDEX_BASE,
             .sniff = libsvm_sniff,
             .open = mst_format_open,
         },

@@ -659,7 +659,7 @@ const mst_format mst_format_tfrecord = {
         {
             .name = "tfrecord",
             .help = "TFRecord files of tf.Example: index/value pairs, columns of numbers and text, or images",
-            .capabilities = MST_DATA_FORMAT,
+            .capabilities = MST_DATA_FORMAT | MST_DATA_PARSED,
             .sniff = tfrecord_sniff,
             .open = mst_format_open,
         },

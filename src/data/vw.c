@@ -183,7 +183,7 @@ const mst_format mst_format_vw = {
             .help = "Vowpal Wabbit text \"label |namespace feature:value ...\", names hashed into --features "
                     "(2^18 "
                     "when 0)",
-            .capabilities = MST_DATA_FORMAT,
+            .capabilities = MST_DATA_FORMAT | MST_DATA_PARSED,
             .sniff = vw_sniff,
             .open = mst_format_open,
         },

@@ -77,6 +77,18 @@ static json_t *sampler_paths_json(mst_observe *self)
     return NULL;
 }
 
+/* Writes the start of the system's boot id: hosts that have the same one share the cores of a machine, as
+ * containers do. "": not known. */
+static void sampler_machine(char out[16])
+{
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    out[0] = '\0';
+    if (file != NULL && fscanf(file, "%15[0-9a-f-]", out) != 1)
+        out[0] = '\0';
+    if (file != NULL)
+        fclose(file);
+}
+
 /* Reads its inputs again, so any thread may call it. Of two concurrent calls, the later one wins: it has all
  * the data of the other. */
 void mst_sampler_describe(mst_observe *self)
@@ -97,6 +109,10 @@ void mst_sampler_describe(mst_observe *self)
                              "memory_bytes", (json_int_t)(usage != NULL ? usage->memory.total : 0),
                              "clock_offset_s", 1e-9 * (double)mst_job_clock_wall_offset(&self->clock),
                              "links", sampler_links_json(self, usage), "threads", (json_int_t)o->n_threads);
+    char machine[16];
+    sampler_machine(machine);
+    if (machine[0] != '\0')
+        json_object_set_new(json, "machine", json_string(machine));
     double limit = mst_cpu_allowed();
     if (limit > 0.0)
         json_object_set_new(json, "cpu_limit", json_real(limit));

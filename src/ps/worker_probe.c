@@ -8,9 +8,10 @@
 #include "base/clock.h"
 #include "base/rng.h"
 
-#define SLOW_NS     (50 * MST_MS) /* of a message: the path is slow, and smaller ones suffice */
-#define PATIENCE_NS (1 * MST_S)   /* for all servers, and for one answer */
-#define AGAIN_NS    (2 * MST_MS)  /* before another request, when the server measures another path */
+#define SLOW_NS     (100 * MST_MS) /* of a message: the path is slow, and smaller ones suffice */
+#define SLOW_TRIPS  16             /* and it took more round trips than a window needs to grow, both ways */
+#define PATIENCE_NS (1 * MST_S)    /* for all servers, and for one answer */
+#define AGAIN_NS    (2 * MST_MS)   /* before another request, when the server measures another path */
 
 /* Polls until an answer arrives; 0: not in time, or the job has ended. */
 static mst_status probe_await(mst_worker_probe *self, mst_worker_link *link, uint64_t deadline_ns,
@@ -32,6 +33,12 @@ static mst_status probe_ask(mst_worker_probe *self, mst_worker_link *link, uint3
     return probe_await(self, link, mst_now_ns() + PATIENCE_NS, answer);
 }
 
+/* Whether bytes, not round trips, made a message slow. */
+static bool probe_is_slow(uint64_t ns, double trip_s)
+{
+    return ns >= SLOW_NS && (double)ns > SLOW_TRIPS * trip_s * (double)MST_S;
+}
+
 /* Measures the path to a server that has granted it. */
 static mst_status probe_measure(mst_worker_probe *self, mst_worker_link *link, uint32_t server)
 {
@@ -44,7 +51,8 @@ static mst_status probe_measure(mst_worker_probe *self, mst_worker_link *link, u
         uint32_t answer;
         TRY(probe_ask(self, link, server, sizes[i], &answer));
         mst_net_stats_get(link->net, link->peers[server], &stats);
-        if (answer != MST_PROBE_DATA || (stats.rate > 0 && (i + 2 >= n || mst_now_ns() - begin >= SLOW_NS)))
+        if (answer != MST_PROBE_DATA ||
+            (stats.rate > 0 && (i + 2 >= n || probe_is_slow(mst_now_ns() - begin, stats.trip_s))))
             break;
     }
     mst_message done = {.type = MST_PS_PROBE, .flags = MST_PROBE_DONE};

@@ -224,12 +224,12 @@ static void job_add_limits(const mst_step_model *m, const transfers *t, double o
     if (m->lockstep) {
         job_add_limit(f, MST_BOTTLENECK_SERVER_NETWORK, t->lockstep, rows);
         job_add_limit(f, MST_BOTTLENECK_WORKER_NETWORK, t->worker_in + t->worker_out, rows);
-        job_add_limit(f, MST_BOTTLENECK_SYNCHRONISATION, m->trips, rows);
+        job_add_limit(f, MST_BOTTLENECK_LATENCY, m->trips, rows);
     } else { /* of the workers behind a link */
         rows *= (m->workers - m->near) / m->workers;
         job_add_limit(f, MST_BOTTLENECK_SERVER_NETWORK, fmax(t->in, t->out), rows);
         job_add_limit(f, MST_BOTTLENECK_WORKER_NETWORK, fmax(t->worker_in, t->worker_out), rows);
-        job_add_limit(f, MST_BOTTLENECK_SYNCHRONISATION, m->trips / m->in_flight, rows);
+        job_add_limit(f, MST_BOTTLENECK_LATENCY, m->trips / m->in_flight, rows);
     }
 }
 
@@ -243,7 +243,7 @@ static mst_bottleneck job_bottleneck(const mst_step_model *m, const transfers *t
         double part, use;
     } parts[] = {
         {MST_BOTTLENECK_COMPUTE, m->lockstep ? fmax(m->own, m->cores) : m->own, steps * m->cores_use},
-        {MST_BOTTLENECK_SYNCHRONISATION, m->trips, 0},
+        {MST_BOTTLENECK_LATENCY, m->trips, 0},
         {MST_BOTTLENECK_SERVER_CPU, m->lockstep ? m->server : m->server_use, steps * m->server_use},
         {t->at_server ? MST_BOTTLENECK_SERVER_NETWORK : MST_BOTTLENECK_WORKER_NETWORK,
          m->worker_link + (m->lockstep ? m->server_link : m->link_use), (steps - near) * m->link_use},

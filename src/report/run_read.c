@@ -150,6 +150,28 @@ static mst_process_role run_data_find_role(const char *text, size_t n)
     return MST_PROCESS_OTHER;
 }
 
+static double run_data_is_positive(const json_t *object, const char *key)
+{
+    double x = mst_json_real(object, key);
+    return x > 0 && x < 1e300 ? x : NAN;
+}
+
+static void run_data_adopt_paths(mst_process_data *p, const json_t *paths)
+{
+    const char *role = p->role == MST_PROCESS_SERVER ? "worker-" : "server-";
+    for (size_t i = 0; i < MST_PROCESS_PATHS_MAX; i++)
+        p->paths[i] = (mst_process_path){NAN, NAN};
+    for (size_t i = 0; i < json_array_size(paths); i++) {
+        const json_t *path = json_array_get(paths, i);
+        const char *to = json_string_value(json_object_get(path, "to"));
+        unsigned other;
+        if (to != NULL && strncmp(to, role, strlen(role)) == 0 &&
+            sscanf(to + strlen(role), "%u", &other) == 1 && other < MST_PROCESS_PATHS_MAX)
+            p->paths[other] = (mst_process_path){run_data_is_positive(path, "bits_per_s"),
+                                                 run_data_is_positive(path, "round_trip_s")};
+    }
+}
+
 static mst_status process_data_new(const mst_run_data *run, const char *name, mst_process_data **out)
 {
     mst_status st = MST_OK;
@@ -169,8 +191,7 @@ static mst_status process_data_new(const mst_run_data *run, const char *name, ms
     p->role = run_data_find_role(name, dash != NULL ? (size_t)(dash - name) : strlen(name));
     p->index = dash != NULL ? strtol(dash + 1, NULL, 10) : 0;
     p->info_stamp = -1;
-    for (size_t i = 0; i < MST_PROCESS_PATHS_MAX; i++)
-        p->paths[i] = NAN;
+    run_data_adopt_paths(p, NULL);
     p->started = p->cores = p->threads = p->memory_bytes = p->cpu_limit = NAN;
     TRY_OUT(st, mst_csv_init(&p->resources, resources, resources_texts));
     TRY_OUT(st, mst_csv_init(&p->spans, spans, NULL));
@@ -183,24 +204,6 @@ out:
     mst_free(spans);
     mst_free(traffic);
     return st;
-}
-
-static double run_data_is_positive(const json_t *object, const char *key)
-{
-    double x = mst_json_real(object, key);
-    return x > 0 && x < 1e300 ? x : NAN;
-}
-
-static void run_data_adopt_paths(mst_process_data *p, const json_t *paths)
-{
-    for (size_t i = 0; i < MST_PROCESS_PATHS_MAX; i++)
-        p->paths[i] = NAN;
-    for (size_t i = 0; i < json_array_size(paths); i++) {
-        const char *to = json_string_value(json_object_get(json_array_get(paths, i), "to"));
-        unsigned worker;
-        if (to != NULL && sscanf(to, "worker-%u", &worker) == 1 && worker < MST_PROCESS_PATHS_MAX)
-            p->paths[worker] = run_data_is_positive(json_array_get(paths, i), "bits_per_s");
-    }
 }
 
 /* The values of process.json; missing ones stay unknown. */
@@ -226,6 +229,8 @@ static mst_status run_data_adopt_info(mst_process_data *p, const json_t *info)
     p->threads = run_data_is_positive(info, "threads");
     p->memory_bytes = run_data_is_positive(info, "memory_bytes");
     p->cpu_limit = run_data_is_positive(info, "cpu_limit");
+    const char *machine = json_string_value(json_object_get(info, "machine"));
+    snprintf(p->machine, sizeof p->machine, "%s", machine != NULL ? machine : "");
     p->n_links = 0;
     for (size_t i = 0; i < json_array_size(links) && p->n_links < MST_PROCESS_LINKS_MAX; i++) {
         const json_t *link = json_array_get(links, i);

@@ -27,6 +27,11 @@ typedef struct mst_process_link {
     double bits_per_s; /* NAN: not known */
 } mst_process_link;
 
+/* To a process on another host: a server's to a worker, a worker's to a server. NAN: not known. */
+typedef struct mst_process_path {
+    double bits_per_s, trip_s;
+} mst_process_path;
+
 #define MST_PROCESS_LINKS_MAX 16
 #define MST_PROCESS_PATHS_MAX 64
 
@@ -39,7 +44,8 @@ typedef struct mst_process_data {
     double cpu_limit;                             /* cores' worth that it may use; NAN: no limit is known */
     mst_process_link links[MST_PROCESS_LINKS_MAX];
     size_t n_links;
-    double paths[MST_PROCESS_PATHS_MAX]; /* a server's: bits/s measured towards workers; NAN: not known */
+    mst_process_path paths[MST_PROCESS_PATHS_MAX]; /* by the index of the other process */
+    char machine[16];                              /* equal for hosts that share cores; "" when not known */
     mst_csv resources, spans, traffic;
     char *info_path;
     int64_t info_stamp; /* of process.json, to see that it was replaced; -1: never read */

@@ -2,6 +2,7 @@
 #include "report/step_model.h"
 
 #include <math.h>
+#include <string.h>
 
 #define CLASSES_MAX 2
 #define ROUNDS      1000
@@ -20,13 +21,15 @@ static double queue_found(const mst_queue_class *classes, size_t n, double (*que
 void mst_queue_solve(mst_queue_class *classes, size_t n)
 {
     double queue[CLASSES_MAX][MST_STATIONS] = {{0}};
-    for (size_t c = 0; c < n; c++)
+    for (size_t c = 0; c < n; c++) {
         classes[c].rate = 0;
+        memset(classes[c].residence, 0, sizeof classes[c].residence);
+    }
     for (int round = 0; round < ROUNDS; round++) {
-        double residence[CLASSES_MAX][MST_STATIONS] = {{0}}, change = 0;
+        double change = 0;
         for (size_t c = 0; c < n; c++) {
             mst_queue_class *k = &classes[c];
-            double request = k->delay, before = k->rate, *at = residence[c];
+            double request = k->delay, before = k->rate, *at = k->residence;
             for (size_t i = 0; k->customers > 0 && i < MST_STATIONS; i++) {
                 at[i] = k->demand[i] * (1 + queue_found(classes, n, queue, c, i));
                 request += i != MST_STATION_CORES ? at[i] : 0;
@@ -39,7 +42,7 @@ void mst_queue_solve(mst_queue_class *classes, size_t n)
         }
         for (size_t c = 0; c < n; c++)
             for (size_t i = 0; i < MST_STATIONS; i++)
-                queue[c][i] = fmin(classes[c].customers, classes[c].rate * residence[c][i]);
+                queue[c][i] = fmin(classes[c].customers, classes[c].rate * classes[c].residence[i]);
         if (change < CLOSE)
             break;
     }

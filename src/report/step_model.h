@@ -58,7 +58,8 @@ typedef enum mst_station {
 } mst_station;
 typedef struct mst_queue_class {
     double customers, think, delay, overlap, demand[MST_STATIONS];
-    double rate; /* the result: cycles per unit of time of all customers of the class */
+    /* the result: cycles per unit of time of all customers of the class, and the time of one at a station */
+    double rate, residence[MST_STATIONS];
 } mst_queue_class;
 void mst_queue_solve(mst_queue_class *classes, size_t n);
 

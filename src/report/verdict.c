@@ -27,22 +27,22 @@
  *          another.
  *     b. server-cpu, server-network, worker-network, by use: the busy share of the busiest server (apply_s +
  *        serve_s over its threads, or its CPU over what its threads, cores and CPU quota allow), and the use
- *        of the busiest link relative to its speed (in lockstep in + out, else the greater of them).
- *        - In lockstep the use of a resource is its share of the step.
- *        - Without lockstep, queues form at a resource that is used MST_VERDICT_QUEUES of the time or more,
- *          and it gets all waits; otherwise each gets waits by use / MST_VERDICT_QUEUES.
- *        - The links of servers and workers carry the same bytes, so the more used one counts. Measured
- *          speeds are lower bounds, and workers that share a slow link of a server measure parts of it. So a
- *          worker's use is divided by MST_VERDICT_FAR_FAVOUR; it is multiplied by it if the links of all
- *          other workers are MST_VERDICT_FAR times as fast, since the link of the servers is not slow in that
- *          case.
+ *        of the busiest link relative to its capacity (in lockstep in + out, else the greater of them); and
+ *        latency, by the round trips of a step relative to its time.
+ *        - In lockstep the use of a resource is its share of the step. Their sum may exceed the waits,
+ *          because a worker prepares rows meanwhile: they are scaled to the waits.
+ *        - Without lockstep, workers queue at servers and links: each gets the time that a worker spends
+ *          there by the model of a step (step_model.h), at most its waits. Workers beside the server have
+ *          neither link nor round trips.
+ *        - The links of servers and workers carry the same bytes, so the more used one counts: a worker's if
+ *          it is used MST_VERDICT_ENDS times as much as any server's.
  *     c. cores: the rest, if several processes or threads of the run are on a host whose cores are saturated
- *        (MST_VERDICT_CROWDED busy).
- *     d. Otherwise the network, if no link speed is known, workers and servers (or ranks, which are workers
- *        without servers) are on different hosts and a step moves MST_VERDICT_STEP_BYTES or more: at a worker
- *        that waits MST_VERDICT_WAITS_LONGER times as long per step as the median (without lockstep), or if
- *        there are no servers; else at the servers.
- *     e. Otherwise synchronisation: round trips and barriers.
+ *        (MST_VERDICT_CROWDED busy); at most the time in which processes of the run waited for a core.
+ *     d. Otherwise the network, if neither capacities nor round trips are known, workers and servers (or
+ *        ranks, which are workers without servers) are on different hosts and a step moves
+ *        MST_VERDICT_STEP_BYTES or more: at a worker that waits MST_VERDICT_WAITS_LONGER times as long per
+ *        step as the median (without lockstep), or if there are no servers; else at the servers.
+ *     e. Otherwise synchronisation: waiting for others, and round trips where they are not known.
  *
  * The greatest share (compute and cores together count as one, compute) is the bottleneck if it is at least
  * MST_VERDICT_DOMINATES and MST_VERDICT_LEADS times the second, or if a server or a link is used
@@ -165,41 +165,73 @@ static size_t verdict_find_far_worker(const mst_facts *f)
     return !f->lockstep && f->n_workers > 1 && shorter * 2 >= f->n_workers ? far : f->n_workers;
 }
 
+/* Divides waits without lockstep: the times at servers and link of workers that queue there, by the model of
+ * a step with the measured demands. A worker visits the link both ways. */
+static void verdict_queue(const mst_facts *f, double wait, double use, double *server, double *link,
+                          double *trips)
+{
+    const mst_process_use *busiest = f->link_at_worker  ? &f->workers[f->linked_worker]
+                                     : f->n_servers > 0 ? &f->servers[f->linked_server]
+                                                        : NULL;
+    double pipeline = mst_run_data_option_real(f->run, "pipeline"), parts[3] = {0}, sum = 0;
+    double both = busiest != NULL && use > 0 ? (busiest->link_in + busiest->link_out) / use : 1;
+    mst_facts_class c[2];
+    mst_queue_class q[2] = {{0}};
+    mst_facts_classes(f, c);
+    double steps = c[0].steps_per_s + c[1].steps_per_s, in_flight = pipeline > 0 ? 1 + pipeline : 1;
+    /* the busiest link of a worker carries the steps of that worker */
+    double linked = f->link_at_worker ? c[0].steps_per_s / fmax(1, c[0].n) : c[0].steps_per_s;
+    for (size_t k = 0; k < 2; k++)
+        q[k] = (mst_queue_class){
+            .customers = c[k].n * in_flight,
+            .think = c[k].own_s * in_flight,
+            .delay = c[k].trip_s,
+            .demand = {steps > 0 ? *server / steps : 0, k == 0 && linked > 0 ? use / linked : 0}};
+    mst_queue_solve(q, 2);
+    for (size_t k = 0; k < 2; k++) {
+        double at[] = {q[k].residence[0], q[k].residence[1] * both, c[k].trip_s / in_flight};
+        double all = at[0] + at[1] + at[2], scale = all > c[k].wait_s ? c[k].wait_s / all : 1;
+        for (size_t i = 0; i < 3 && c[k].n > 0; i++)
+            parts[i] += scale * at[i] / c[k].step_s * c[k].n / (c[0].n + c[1].n);
+    }
+    for (size_t i = 0; i < 3; i++)
+        sum += parts[i];
+    double scale = sum > wait ? wait / sum : 1;
+    *server = scale * parts[0];
+    *link = scale * parts[1];
+    *trips = scale * parts[2];
+}
+
 static void verdict_take_waits(const mst_facts *f, mst_verdict *v, double wait, mst_places *at)
 {
-    double server = f->server_busy, link = 0;
+    double server = f->server_busy, link = 0, trips = mst_or_zero(f->latency);
     bool known = !isnan(f->server_link) || !isnan(f->worker_link);
     mst_bottleneck where = f->n_servers > 0 ? MST_BOTTLENECK_SERVER_NETWORK : MST_BOTTLENECK_WORKER_NETWORK;
     if (known) {
-        bool worker = !(f->server_link >= f->worker_link * (f->far_worker ? MST_VERDICT_FAR_FAVOUR
-                                                                          : 1 / MST_VERDICT_FAR_FAVOUR)) &&
-                      !isnan(f->worker_link);
-        where = worker ? MST_BOTTLENECK_WORKER_NETWORK : MST_BOTTLENECK_SERVER_NETWORK;
-        link = worker ? f->worker_link : f->server_link;
-        at->of[where] = worker ? &f->workers[f->linked_worker] : &f->servers[f->linked_server];
+        where = f->link_at_worker ? MST_BOTTLENECK_WORKER_NETWORK : MST_BOTTLENECK_SERVER_NETWORK;
+        link = f->link_at_worker ? f->worker_link : f->server_link;
+        at->of[where] = f->link_at_worker ? &f->workers[f->linked_worker] : &f->servers[f->linked_server];
     }
     if (f->lockstep) {
-        double sum = server + link, scale = sum > wait ? wait / sum : 1;
+        double sum = server + link + trips, scale = sum > wait ? wait / sum : 1;
         server *= scale;
         link *= scale;
-    } else if (fmax(server, link) >= MST_VERDICT_QUEUES) {
-        bool is_server = server >= link;
-        server = is_server ? wait : 0;
-        link = is_server ? 0 : wait;
+        trips *= scale;
     } else {
-        double scale = fmin(1, (server + link) / MST_VERDICT_QUEUES) * wait / fmax(server + link, 1e-9);
-        server *= scale;
-        link *= scale;
+        verdict_queue(f, wait, link, &server, &link, &trips);
     }
-    double rest = fmax(0, wait - server - link);
+    double rest = fmax(0, wait - server - link - trips);
     v->shares[MST_BOTTLENECK_SERVER_CPU] = server;
+    v->shares[MST_BOTTLENECK_LATENCY] = trips;
     v->shares[where] += link;
-    if (f->crowded) { /* unexplained waits are waits for a core */
-        v->shares[MST_BOTTLENECK_CORES] += rest;
+    if (f->crowded) { /* unexplained waits are waits for a core, as far as there were any */
+        double cores = fmin(rest, f->core_waits);
+        v->shares[MST_BOTTLENECK_CORES] += cores;
+        v->shares[MST_BOTTLENECK_SYNCHRONISATION] = rest - cores;
         return;
     }
     bool processes = f->n_servers > 0 || f->n_workers > 1 || f->ps;
-    if (!known && processes && f->apart && f->bytes_per_step >= MST_VERDICT_STEP_BYTES) {
+    if (!known && isnan(f->latency) && processes && f->apart && f->bytes_per_step >= MST_VERDICT_STEP_BYTES) {
         size_t far = verdict_find_far_worker(f);
         if (far < f->n_workers) {
             where = MST_BOTTLENECK_WORKER_NETWORK;
@@ -243,7 +275,7 @@ static mst_bottleneck verdict_choose(const mst_facts *f, const mst_verdict *v)
         if (f->server_busy >= MST_VERDICT_SATURATED &&
             !(fmax(f->server_link, f->worker_link) > f->server_busy))
             return MST_BOTTLENECK_SERVER_CPU;
-        if (f->server_link >= MST_VERDICT_SATURATED && !f->far_worker)
+        if (f->server_link >= MST_VERDICT_SATURATED && !f->link_at_worker)
             return MST_BOTTLENECK_SERVER_NETWORK;
         if (f->worker_link >= MST_VERDICT_SATURATED)
             return MST_BOTTLENECK_WORKER_NETWORK;
@@ -318,12 +350,23 @@ mst_status mst_verdict_of(const mst_run_data *run, mst_verdict *out)
         return MST_OK;
     }
     at.of[MST_BOTTLENECK_SERVER_CPU] = f.n_servers > 0 ? &f.servers[f.busiest_server] : NULL;
+    at.of[MST_BOTTLENECK_LATENCY] = !isnan(f.trip_s) ? &f.workers[f.far_worker] : NULL;
     at.of[MST_BOTTLENECK_STRAGGLERS] = &f.workers[mst_facts_is_held(&f) ? f.held_worker : f.slowest];
     if (at.of[MST_BOTTLENECK_SERVER_NETWORK] == NULL && f.n_servers > 0)
         at.of[MST_BOTTLENECK_SERVER_NETWORK] = &f.servers[0];
-    out->kind = verdict_choose(&f, out);
+    bool long_enough = f.trained_s >= MST_VERDICT_SHORT_S;
+    out->kind = long_enough ? verdict_choose(&f, out) : MST_BOTTLENECK_NONE;
     mst_verdict_explain(&f, &at, out);
-    mst_verdict_advise(&f, out);
+    if (long_enough) {
+        mst_verdict_advise(&f, out);
+    } else {
+        char trained[MST_FIGURE_SIZE];
+        snprintf(out->sentence, sizeof out->sentence,
+                 "The run is too short to determine the bottleneck: it trained for %s, and a verdict needs "
+                 "%d s.",
+                 mst_figure_seconds(f.trained_s, trained), MST_VERDICT_SHORT_S);
+        out->known = false;
+    }
     mst_facts_fini(&f);
     return MST_OK;
 }

@@ -21,8 +21,9 @@
  *  --cache          input * CACHED; and if text is parsed on saturated cores, own work takes the CPU time of
  *                   the training threads over the cores of the process, and barrier waits of threads are
  *                   scaled by the remaining CPU demand
- *  --threads C      local and ranks: own work / (C / threads); C: the cores that other programs, other ranks
- *                   and limits leave
+ *  --threads C      local and ranks, C: the cores of the host, or those that limits and other ranks leave: own
+ *                   work over the cores that the threads get, if other programs keep as many threads runnable
+ *                   as they use cores, and all threads share the cores evenly; the advice states this
  *  --eval-every, --checkpoint-every times MST_VERDICT_RARER
  *                   a quarter of those before the last step, and the one at the end; only if there were
  *                   MST_VERDICT_SEVERAL
@@ -46,21 +47,64 @@
 
 /* ---- today ---- */
 
-/* demand of a station per step of one worker, whose step now takes 1: use = W steps * demand */
+/* In lockstep a worker prepares rows while it waits. If the server, the link and round trips take more than
+ * the waits, the difference is hidden by that work. */
+static void model_take_overlap(const mst_facts *f, mst_step_model *m)
+{
+    double hides = f->typical[MST_COST_READ] + f->typical[MST_COST_PREPARE];
+    double waits = m->trips + m->server + m->server_link + m->worker_link;
+    double link = f->link_at_worker ? f->worker_link : mst_or_zero(f->server_link);
+    double all = f->server_busy + link + mst_or_zero(f->latency);
+    if (!(all > waits) || !(hides > 0))
+        return;
+    double part = fmin(1, hides / (all - waits)); /* the rest was not measured consistently */
+    m->trips += part * fmax(0, mst_or_zero(f->latency) - m->trips);
+    m->server += part * fmax(0, f->server_busy - m->server);
+    *(f->link_at_worker ? &m->worker_link : &m->server_link) +=
+        part * fmax(0, link - (f->link_at_worker ? m->worker_link : m->server_link));
+    m->overlap = m->trips + m->server + m->server_link + m->worker_link - waits;
+}
+
+/* Without lockstep workers differ: those beside the server make more steps. So the unit is a second, and the
+ * demand of a station for one step is its use over the steps per second that visit it. */
+static void model_take_queues(const mst_facts *f, mst_step_model *m)
+{
+    mst_facts_class c[2];
+    mst_facts_classes(f, c);
+    double steps = c[0].steps_per_s + c[1].steps_per_s, parts = m->own + m->input + m->disk;
+    double own = (c[0].n * c[0].own_s + c[1].n * c[1].own_s) / fmax(1, c[0].n + c[1].n);
+    if (!(c[0].steps_per_s > 0))
+        return;
+    double second = parts > 0 ? own / parts : f->step_s, *own_parts[] = {&m->own, &m->input, &m->disk};
+    for (size_t i = 0; i < sizeof own_parts / sizeof *own_parts; i++)
+        *own_parts[i] *= second;
+    m->trips = c[0].trip_s > 0 ? c[0].trip_s : m->trips * f->step_s;
+    m->worker_link *= f->step_s;
+    m->server_use = f->server_busy / steps;
+    m->cores_use = f->shared_cores / steps;
+    m->link_use *= m->workers / c[0].steps_per_s;
+    double near;
+    m->base_workers = mst_step_model_steps(m, &near);
+}
+
+/* The parts of a step, whose time now is 1; without lockstep in seconds. */
 static mst_step_model model_today(const mst_facts *f, const mst_verdict *v)
 {
     double pipeline = mst_run_data_option_real(f->run, "pipeline");
     const double *s = v->shares;
+    mst_facts_class c[2];
+    mst_facts_classes(f, c);
     mst_step_model m = {
         .lockstep = f->lockstep || !f->ps,
         .workers = fmax(1, (double)f->n_workers),
+        .near = c[1].n,
         .rows = 1,
         .in_flight = pipeline > 0 ? 1 + pipeline : 1,
         .input = s[MST_BOTTLENECK_INPUT],
         .disk = fmax(0, s[MST_BOTTLENECK_DISK] - f->typical[MST_COST_CHECKPOINT]),
         .own = mst_verdict_own(v),
         .straggle = s[MST_BOTTLENECK_STRAGGLERS],
-        .trips = s[MST_BOTTLENECK_SYNCHRONISATION],
+        .trips = s[MST_BOTTLENECK_SYNCHRONISATION] + s[MST_BOTTLENECK_LATENCY],
         .server = s[MST_BOTTLENECK_SERVER_CPU],
         .server_link = s[MST_BOTTLENECK_SERVER_NETWORK],
         .worker_link = s[MST_BOTTLENECK_WORKER_NETWORK],
@@ -69,9 +113,11 @@ static mst_step_model model_today(const mst_facts *f, const mst_verdict *v)
     };
     m.training = fmax(0.01, 1 - m.evaluation - m.saving);
     m.base_workers = m.workers;
-    double *parts[] = {&m.own,   &m.input,  &m.disk,        &m.straggle,
-                       &m.trips, &m.server, &m.server_link, &m.worker_link};
-    double inside = 0;
+    if (m.lockstep && f->ps)
+        model_take_overlap(f, &m);
+    double *parts[] = {&m.own,    &m.input,       &m.disk,        &m.straggle, &m.trips,
+                       &m.server, &m.server_link, &m.worker_link, &m.overlap};
+    double inside = -2 * m.overlap; /* which is in own work and in the waits */
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         inside += *parts[i];
     for (size_t i = 0; inside > 0 && i < sizeof parts / sizeof *parts; i++)
@@ -79,6 +125,10 @@ static mst_step_model model_today(const mst_facts *f, const mst_verdict *v)
     m.server_use = f->server_busy / m.workers;
     if (m.server_link >= m.worker_link) /* workers share the link; the other one is a worker's own */
         m.link_use = (isnan(f->server_link) ? (m.server_link > 0 ? 0.95 : 0) : f->server_link) / m.workers;
+    if (m.lockstep)
+        m.cores = fmin(1, f->shared_cores);
+    else
+        model_take_queues(f, &m);
     return m;
 }
 
@@ -139,6 +189,7 @@ void mst_advise_servers(const mst_facts *f, mst_verdict *v, const mst_step_model
     m.server_use /= 2;
     m.server_link /= 2;
     m.link_use /= 2;
+    m.near = 0; /* no worker is beside both */
     if (f->launcher != NULL)
         model_ask_for(f, servers * 2, (double)f->n_workers, started);
     snprintf(change, sizeof change, "--servers %.0f%s%.60s", servers * 2, f->launcher != NULL ? " and " : "",
@@ -185,8 +236,9 @@ void mst_advise_workers(const mst_facts *f, mst_verdict *v, const mst_step_model
     }
     if (m.lockstep && !f->ranks) {
         m.server *= 2;
-        m.server_link *= 2;
+        m.server_link *= m.workers > 2 * m.near ? (m.workers - m.near) / (m.workers / 2 - m.near) : 2;
     }
+    m.cores *= 2;
     model_ask_for(f, fmax(f->figures.n_servers, (double)f->n_servers), 2 * (double)f->n_workers, started);
     snprintf(change, sizeof change, "%.60s%s", started,
              model_cores_left(f) ? "" : ", the new ones on other hosts");
@@ -211,6 +263,9 @@ void mst_advise_batch(const mst_facts *f, mst_verdict *v, const mst_step_model *
     m.input *= more;
     m.disk *= more;
     m.straggle *= more;
+    m.overlap *= more;
+    m.cores *= more;
+    m.cores_use *= more;
     m.server *= bytes;
     m.server_link *= bytes;
     m.worker_link *= bytes;
@@ -254,14 +309,13 @@ void mst_advise_async(const mst_facts *f, mst_verdict *v, const mst_step_model *
     if (!model_in_sync(f))
         return;
     m.lockstep = false;
-    m.straggle = 0;
-    m.trips /= 2;
-    /* the typical worker does not wait for the slowest: the sum of every worker's own speed */
+    m.straggle = m.overlap = 0;
+    m.trips = fmin(m.trips, isnan(f->latency) ? m.trips / 2 : f->latency); /* no barrier */
     m.server_use = now->server / m.workers;
-    m.link_use = now->server_link / m.workers;
-    double typical =
-        now->own + now->input + now->disk + now->server + now->server_link + now->worker_link + m.trips;
-    if (f->slowest_ratio > MST_VERDICT_SLOWER && typical > 0)
+    m.link_use = now->server_link / (m.workers - m.near);
+    m.cores_use = now->cores / m.workers;
+    /* the typical worker does not wait for the slowest: the sum of every worker's own speed */
+    if (f->slowest_ratio > MST_VERDICT_SLOWER)
         m.rows *= (m.workers - 1 + 1 / f->slowest_ratio) / m.workers;
     advise(v, now, &m, NEEDS_NOTHING, "--mode async",
            "No worker waits for a step to close; gradients are somewhat stale.");
@@ -465,23 +519,35 @@ void mst_advise_saves(const mst_facts *f, mst_verdict *v, const mst_step_model *
 
 /* ---- the rest ---- */
 
+/* Cores that n threads of the first worker's process get, if other programs keep as many threads runnable as
+ * they use cores now and the system divides the cores evenly between threads. */
+static double model_fair_cores(const mst_facts *f, double n)
+{
+    double cores = f->workers[0].cores / model_beside(f), all = n + f->others / model_beside(f);
+    return fmin(n, model_limit_of(f)) * fmin(1, cores / all); /* of NAN and a number: the number */
+}
+
 void mst_advise_threads(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
 {
-    char change[96];
+    char change[96], assumed[200] = "";
     mst_step_model m = *now;
     if (f->n_workers == 0 || f->ps)
         return;
     double cores = f->workers[0].cores, threads = f->figures.n_threads, limit = model_limit_of(f);
-    double left =
-        floor(fmin((cores - f->others) / model_beside(f), limit) + 0.25); /* of NAN and a number: it */
-    if (left >= threads + 1 && threads >= 1) {
-        m.own *= threads / left;
-        m.input *= f->pipe != NULL && f->source_waits ? 1 : threads / left;
-        snprintf(change, sizeof change, "--threads %.0f", left);
-        advise(v, now, &m, NEEDS_NOTHING, change,
-               left >= cores         ? "One thread for each core of the host."
-               : model_beside(f) > 1 ? "One thread for each core of the host, which the ranks there share."
-                                     : "One thread for each core of the host that others leave.");
+    double most = floor(fmin(cores / model_beside(f), limit) + 0.25); /* of NAN and a number: the number */
+    if (most >= threads + 1 && threads >= 1) {
+        double slower = model_fair_cores(f, threads) / model_fair_cores(f, most);
+        m.own *= slower;
+        m.input *= f->pipe != NULL && f->source_waits ? 1 : slower;
+        if (mst_facts_has_guests(f))
+            snprintf(
+                assumed, sizeof assumed,
+                " The prediction assumes that other programs keep %.1f cores busy, and that they and the "
+                "threads share the cores evenly; if they stop, more is gained.",
+                f->others);
+        snprintf(change, sizeof change, "--threads %.0f", most);
+        advise(v, now, &m, NEEDS_NOTHING, change, "One thread for each core of the host%s.%s",
+               model_beside(f) > 1 ? ", which the ranks there share" : "", assumed);
     } else if (!f->ranks && f->pipe == NULL && threads >= fmin(cores, limit) &&
                v->kind == MST_BOTTLENECK_COMPUTE) {
         m.own /= 2;

@@ -46,8 +46,9 @@ static double facts_rate(const mst_csv *csv, const char *name, double from, doub
     return facts_column(csv, name, from, to).rate;
 }
 
-/* A speed measured on one connection may be a part of a link that several share: the total traffic of the
- * link is another lower bound. */
+/* The speeds of interfaces, for processes without paths: ranks, and runs of older versions. A speed measured
+ * on one connection may be a part of a link that several share: the total traffic of the link is another
+ * lower bound. */
 static void facts_take_links(mst_process_use *to, const mst_process_data *p, double from, double until)
 {
     to->link_in = to->link_out = to->link_bytes = NAN;
@@ -78,9 +79,9 @@ static mst_process_use facts_process_use(const mst_costs *costs)
                          .steps = costs->steps,
                          .rows = costs->rows,
                          .bytes = costs->bytes_in + costs->bytes_out};
-    double *unknown[] = {&p.cpu,       &p.cores,      &p.host_busy, &p.busiest, &p.iowait,
-                         &p.read_rate, &p.fault_rate, &p.delay,     &p.ran,     &p.parsing,
-                         &p.link_in,   &p.link_out,   &p.link_bytes};
+    double *unknown[] = {&p.cpu,       &p.cores,      &p.host_busy,  &p.busiest, &p.iowait,
+                         &p.read_rate, &p.fault_rate, &p.delay,      &p.ran,     &p.parsing,
+                         &p.link_in,   &p.link_out,   &p.link_bytes, &p.trip_s};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         *unknown[i] = NAN;
     for (int k = 0; k < MST_COSTS; k++)
@@ -271,53 +272,139 @@ static mst_status facts_take_typical(mst_facts *f)
     return MST_OK;
 }
 
-/* Bytes/s of the path between a worker and the servers: the slower of its own link and the speed that servers
- * measured. NAN: neither is known. */
-static double facts_path_of(const mst_facts *f, const mst_process_use *w)
+/* ---- paths between hosts ---- */
+
+static bool facts_may_be_apart(const mst_process_use *a, const mst_process_use *b)
 {
-    double least = w->link_bytes;
-    for (size_t i = 0; i < f->n_servers && w->process != NULL; i++) {
-        int64_t index = w->process->index;
-        if (index >= 0 && index < MST_PROCESS_PATHS_MAX && f->servers[i].process != NULL)
-            least =
-                fmin(least, f->servers[i].process->paths[index] / 8); /* of NAN and a number: the number */
-    }
-    return least;
+    return a->process == NULL || b->process == NULL || a->process->host[0] == '\0' ||
+           strcmp(a->process->host, b->process->host) != 0;
 }
 
-/* The worker with a much slower path than all others, in which case the link of the servers is not slow;
- * n_workers: none. Workers that share a slow link of a server measure different parts of it, but not this
- * different. */
-static size_t facts_find_far(const mst_facts *f)
+/* The path that `a` has measured to `b`; NAN: none, or they are on one host. */
+static mst_process_path facts_path_of(const mst_process_use *a, const mst_process_use *b)
 {
-    size_t far = f->n_workers;
-    double least = INFINITY, second = INFINITY;
+    int64_t index = b->process != NULL ? b->process->index : -1;
+    return a->process != NULL && index >= 0 && index < MST_PROCESS_PATHS_MAX && facts_may_be_apart(a, b)
+               ? a->process->paths[index]
+               : (mst_process_path){NAN, NAN};
+}
+
+/* One direction of a link: the fastest path that uses it, and the sum of all. NAN: none is known. */
+typedef struct facts_capacity {
+    double fastest, sum;
+} facts_capacity;
+
+static void facts_add_path(facts_capacity *to, double bits_per_s)
+{
+    to->fastest = fmax(to->fastest, bits_per_s / 8); /* of NAN and a number: the number */
+    to->sum += mst_or_zero(bits_per_s / 8);
+}
+
+/* The use of one direction; *bytes: its capacity. NAN if the link carries more than any path, and half as
+ * much as all of them or more: then the paths are slow at their other ends, and the capacity here is not
+ * known. */
+static double facts_use_of(const facts_capacity *c, const column_figures *traffic, double *bytes)
+{
+    bool elsewhere = traffic->peak > MST_VERDICT_ENDS * c->fastest && 2 * traffic->peak > c->sum;
+    *bytes = fmax(c->fastest, traffic->peak);
+    return elsewhere ? NAN : fmin(1, traffic->rate / *bytes);
+}
+
+/* The link of a process, by its paths to the n others. If no path was measured one way, both ways are alike.
+ */
+static void facts_take_paths(mst_process_use *to, const mst_process_use *others, size_t n, double from,
+                             double until)
+{
+    facts_capacity in = {NAN, 0}, out = {NAN, 0};
+    double trip = NAN, in_bytes, out_bytes;
+    size_t beside = 0;
+    for (size_t i = 0; i < n; i++) {
+        mst_process_path there = facts_path_of(to, &others[i]), back = facts_path_of(&others[i], to);
+        facts_add_path(&out, there.bits_per_s);
+        facts_add_path(&in, back.bits_per_s);
+        trip = fmax(trip, fmin(there.trip_s, back.trip_s));
+        beside += !facts_may_be_apart(to, &others[i]);
+    }
+    to->trip_s = n > 0 && beside == n ? 0 : trip;
+    if (isnan(in.fastest) && isnan(out.fastest))
+        return;
+    in = isnan(in.fastest) ? out : in;
+    out = isnan(out.fastest) ? in : out;
+    column_figures received = facts_column(&to->process->resources, "net_in", from, until);
+    column_figures sent = facts_column(&to->process->resources, "net_out", from, until);
+    to->link_in = facts_use_of(&in, &received, &in_bytes);
+    to->link_out = facts_use_of(&out, &sent, &out_bytes);
+    to->link_bytes = to->link_in > to->link_out ? in_bytes : out_bytes;
+}
+
+/* Round trips of a step: a synchronous one is one, since the push and the next pull travel together. */
+static double facts_trips(const mst_facts *f)
+{
+    double quorum = mst_run_data_option_real(f->run, "quorum");
+    double replicas = mst_run_data_option_real(f->run, "replicas");
+    return 1 + (quorum > 0 && quorum < (double)f->n_workers && f->n_servers > 1 ? 0.5 : 0) +
+           (replicas > 0 ? 1 : 0);
+}
+
+void mst_facts_classes(const mst_facts *f, mst_facts_class out[2])
+{
+    out[0] = out[1] = (mst_facts_class){0};
     for (size_t i = 0; i < f->n_workers; i++) {
-        double path = facts_path_of(f, &f->workers[i]);
-        if (path < least) {
-            second = least;
-            least = path;
-            far = i;
-        } else if (path < second) {
-            second = path;
-        }
+        const mst_process_use *w = &f->workers[i];
+        mst_facts_class *c = &out[f->trip_s > 0 && w->trip_s == 0];
+        if (!(w->seconds > 0) || !(w->steps > 0))
+            continue;
+        c->n++;
+        c->steps_per_s += w->steps / w->seconds;
+        c->own_s += w->own_s;
+        c->wait_s += w->wait_s;
+        c->step_s += w->seconds / w->steps;
+        c->trip_s += mst_or_zero(w->trip_s);
     }
-    return isfinite(second) && least * MST_VERDICT_FAR <= second ? far : f->n_workers;
+    for (size_t k = 0; k < 2; k++) {
+        double *means[] = {&out[k].own_s, &out[k].wait_s, &out[k].step_s, &out[k].trip_s};
+        for (size_t i = 0; i < sizeof means / sizeof *means; i++)
+            *means[i] /= fmax(1, out[k].n);
+    }
 }
 
-/* Its link is as fast as the path to it. */
-static void facts_take_far(mst_facts *f)
+/* The share of round trips: in lockstep those of the farthest worker, otherwise each worker's own, of which
+ * several requests in flight share one. */
+static void facts_take_latency(mst_facts *f)
+{
+    double sum = 0, n = 0;
+    f->latency = f->trip_s = NAN;
+    for (size_t i = 0; i < f->n_workers; i++) {
+        const mst_process_use *w = &f->workers[i];
+        if (isnan(w->trip_s) || !(w->steps > 0) || !(w->seconds > 0))
+            continue;
+        if (!(w->trip_s <= f->trip_s)) {
+            f->trip_s = w->trip_s;
+            f->far_worker = i;
+        }
+        sum += w->trip_s * w->steps / w->seconds;
+        n++;
+    }
+    double pipeline = mst_run_data_option_real(f->run, "pipeline");
+    if (n == 0)
+        return;
+    mst_facts_class c[2];
+    mst_facts_classes(f, c);
+    f->one_far = c[0].n == 1 && c[1].n > 0;
+    f->latency = f->lockstep ? f->trip_s / f->step_s : sum / n / (pipeline > 0 ? 1 + pipeline : 1);
+    f->latency = fmin(1, f->latency * facts_trips(f));
+}
+
+static void facts_take_network(mst_facts *f)
 {
     double from, to;
-    size_t far = facts_find_far(f);
-    f->far_worker = far < f->n_workers && facts_find_window(f, &from, &to);
-    if (!f->far_worker)
+    if (!facts_find_window(f, &from, &to))
         return;
-    mst_process_use *w = &f->workers[far];
-    w->link_bytes = facts_path_of(f, w);
-    w->link_in = fmin(1, facts_rate(&w->process->resources, "net_in", from, to) / w->link_bytes);
-    w->link_out = fmin(1, facts_rate(&w->process->resources, "net_out", from, to) / w->link_bytes);
-    f->linked_worker = far;
+    for (size_t i = 0; i < f->n_servers; i++)
+        facts_take_paths(&f->servers[i], f->workers, f->n_workers, from, to);
+    for (size_t i = 0; i < f->n_workers && f->n_servers > 0; i++)
+        facts_take_paths(&f->workers[i], f->servers, f->n_servers, from, to);
+    facts_take_latency(f);
 }
 
 /* In lockstep the transfers of a step in both directions are sequential; otherwise they overlap. */
@@ -370,32 +457,35 @@ static void facts_take_servers(mst_facts *f)
     }
     for (size_t i = 0; i < f->n_workers; i++) {
         double link = facts_link_use(f, &f->workers[i]);
-        if ((!f->far_worker || i == f->linked_worker) && !(link <= f->worker_link) && !isnan(link)) {
+        if (!(link <= f->worker_link) && !isnan(link)) {
             f->worker_link = link;
             f->linked_worker = i;
         }
     }
+    /* Both ends carry the same bytes: the more used one counts. Capacities are lower bounds, and workers that
+     * share the link of a server may measure parts of it. */
+    f->link_at_worker = !isnan(f->worker_link) && !(f->server_link * MST_VERDICT_ENDS >= f->worker_link);
 }
 
-/* Cores that the run's processes on the host use; *n: the number of processes. */
-static double facts_used_on(const mst_facts *f, const char *host, size_t *n)
+/* Whether two processes share cores: they are on one host, or on hosts of one machine. */
+static bool facts_share_cores(const mst_process_data *a, const mst_process_data *b)
+{
+    return strcmp(a->host, b->host) == 0 || (a->machine[0] != '\0' && strcmp(a->machine, b->machine) == 0);
+}
+
+/* Cores that the run's processes on the cores of that process use; *n: the number of processes. */
+static double facts_used_beside(const mst_facts *f, const mst_process_data *one, size_t *n)
 {
     double sum = 0;
     *n = 0;
     for (size_t i = 0; i < f->n_workers + f->n_servers; i++) {
         const mst_process_use *p = i < f->n_workers ? &f->workers[i] : &f->servers[i - f->n_workers];
-        if (p->process == NULL || strcmp(p->process->host, host) != 0)
+        if (p->process == NULL || !facts_share_cores(p->process, one))
             continue;
         sum += mst_or_zero(p->cpu);
         ++*n;
     }
     return sum;
-}
-
-static bool facts_may_be_apart(const mst_process_use *a, const mst_process_use *b)
-{
-    return a->process == NULL || b->process == NULL || a->process->host[0] == '\0' ||
-           strcmp(a->process->host, b->process->host) != 0;
 }
 
 /* The cores of hosts that the run uses, and those that others use. */
@@ -407,12 +497,16 @@ static void facts_take_hosts(mst_facts *f)
             f->apart || facts_may_be_apart(&f->servers[i / f->n_workers], &f->workers[i % f->n_workers]);
     for (size_t i = 1; f->ranks && i < f->n_workers; i++)
         f->apart = f->apart || facts_may_be_apart(&f->workers[0], &f->workers[i]);
+    for (size_t i = 0; i < f->n_workers + f->n_servers; i++) {
+        const mst_process_use *p = i < f->n_workers ? &f->workers[i] : &f->servers[i - f->n_workers];
+        f->core_waits += isnan(p->delay) ? INFINITY : p->delay;
+    }
     for (size_t i = 0; i < f->n_workers; i++) {
         const mst_process_use *w = &f->workers[i];
         size_t n;
         if (w->process == NULL || isnan(w->host_busy * w->cores))
             continue;
-        double busy = w->host_busy * w->cores, own = facts_used_on(f, w->process->host, &n),
+        double busy = w->host_busy * w->cores, own = facts_used_beside(f, w->process, &n),
                others = busy - own;
         bool several =
             n > 1 || (w->thread_seconds > 1.5 * w->seconds && others >= MST_VERDICT_CROWDING * w->cores);
@@ -420,6 +514,8 @@ static void facts_take_hosts(mst_facts *f)
         bool limited = mst_facts_alone(f) && limit > 0 && w->thread_seconds > 1.5 * limit * w->seconds &&
                        w->cpu >= MST_VERDICT_FULL * limit;
         f->crowded = f->crowded || (several && w->host_busy >= MST_VERDICT_CROWDED) || limited;
+        if (n == f->n_workers + f->n_servers && n > 1)
+            f->shared_cores = own / w->cores;
         if (others > f->others && (n == 1 || w->seconds >= MST_VERDICT_OVERLAP_S)) {
             f->others = others;
             f->guest = w;
@@ -446,13 +542,23 @@ static const char *facts_pipe_of(const json_t *manifest)
     return first != NULL && json_array_size(files) == 1 ? first : "pipes";
 }
 
+/* Whether rows are parsed whenever they are read; of a run of an older version: by the format. */
+static bool facts_parses(const json_t *manifest, const char *format)
+{
+    const json_t *parsed = json_object_get(json_object_get(manifest, "data"), "parsed");
+    if (parsed != NULL)
+        return json_is_true(parsed);
+    return format == NULL ||
+           (strcmp(format, "cache") != 0 && strcmp(format, "idx") != 0 && strncmp(format, "cifar", 5) != 0);
+}
+
 /* Parsing of rows, and whether it takes cores from training. */
 static void facts_take_input(mst_facts *f)
 {
     const char *format = mst_run_data_text(f->run, "data", "format", NULL);
     double n = 0, ready = 0;
     f->pipe = facts_pipe_of(f->run->manifest);
-    f->parses = format == NULL || strcmp(format, "cache") != 0;
+    f->parses = facts_parses(f->run->manifest, format);
     f->cores_full = f->n_workers > 0;
     for (size_t i = 0; i < f->n_workers; i++) {
         const mst_process_use *w = &f->workers[i];
@@ -501,6 +607,17 @@ static void facts_take_events(const mst_run_data *run, const char *kind, mst_eve
         out->spacing = (last_step - first_step) / (out->during - 1);
 }
 
+/* The time in which the workers' lines have training, but not more than the run has recorded: a line of a
+ * very short run begins before its training. */
+static void facts_take_trained(mst_facts *f)
+{
+    double recorded = f->figures.train_s + mst_or_zero(f->figures.eval_s) + mst_or_zero(f->figures.save_s);
+    for (size_t i = 0; i < f->n_workers; i++)
+        f->trained_s = fmax(f->trained_s, f->workers[i].seconds);
+    if (isnan(f->since))
+        f->trained_s = fmin(f->trained_s, recorded); /* of NAN and a number: the number */
+}
+
 mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
 {
     mst_facts f = {.run = run};
@@ -523,7 +640,8 @@ mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
     if (f.n_workers > 0)
         TRY_OUT(st, facts_take_typical(&f));
     facts_take_held(run, &f);
-    facts_take_far(&f);
+    facts_take_trained(&f);
+    facts_take_network(&f);
     facts_take_servers(&f);
     facts_take_hosts(&f);
     facts_take_input(&f);

@@ -28,8 +28,9 @@ typedef struct mst_process_use {
     double delay;             /* cores for which the process was runnable but not running; NAN: not known */
     double ran, parsing;      /* cores used for training; cores that no phase explains */
     double held;              /* share of training in which steps waited only for this worker */
-    double link_in, link_out; /* use of the busiest link whose speed is known, 0 to 1 */
-    double link_bytes;        /* bytes/s of that speed */
+    double link_in, link_out; /* use of the busiest link whose capacity is known, 0 to 1 */
+    double link_bytes;        /* bytes/s of that capacity */
+    double trip_s;            /* a worker's longest round trip to a server; 0: all are on its host */
 } mst_process_use;
 
 /* Evaluations, or checkpoints, by marks.csv. */
@@ -68,6 +69,7 @@ typedef struct mst_facts {
     mst_events evaluations, saves;
     bool sparse;               /* only the keys of a batch travel */
     double rows_per_s, step_s; /* of a typical worker: wall time of a step */
+    double trained_s;          /* wall time that the verdict covers */
     double eval_share;         /* of the wall time of the run */
     double bytes_per_step;     /* of a worker, both ways */
     /* ---- by the rules ---- */
@@ -77,8 +79,14 @@ typedef struct mst_facts {
     size_t slowest;            /* index */
     double held;               /* of the worker that steps are held open for, beyond any other's */
     size_t held_worker;
-    bool apart;      /* workers and servers, or ranks, are on different hosts, or it is not known */
-    bool far_worker; /* the link of linked_worker is much slower than another worker's */
+    bool apart;          /* workers and servers, or ranks, are on different hosts, or it is not known */
+    bool link_at_worker; /* the link of linked_worker is more used than any server's */
+    double latency;      /* share of round trips, whether waits or overlapped with work; NAN: not known */
+    double trip_s;       /* longest round trip, that of far_worker; NAN: not known */
+    size_t far_worker;
+    bool one_far;        /* all other workers are on the hosts of the servers */
+    double core_waits;   /* cores for which processes of the run waited; INFINITY: not known */
+    double shared_cores; /* all processes share the cores of one machine: the part of them that they use */
     double server_busy, server_link, worker_link; /* 0 to 1; links NAN when no speed is known */
     size_t busiest_server, linked_server, linked_worker;
 } mst_facts;
@@ -95,13 +103,26 @@ static inline const char *mst_facts_noun(const mst_facts *self)
     return self->ranks ? "rank" : mst_facts_alone(self) ? "thread" : "worker";
 }
 
+/* Workers beside the servers (`near`) and the others, without lockstep. */
+typedef struct mst_facts_class {
+    double n, steps_per_s;                /* of all of them */
+    double own_s, wait_s, step_s, trip_s; /* means */
+} mst_facts_class;
+/* out: the others, then those beside the servers. Without known round trips all are in the first class. */
+void mst_facts_classes(const mst_facts *self, mst_facts_class out[2]);
+
 mst_status mst_facts_of(const mst_run_data *run, mst_facts *out);
 void mst_facts_fini(mst_facts *self);
 
-/* Steps are held open for one worker, and not because of its link. */
+/* Steps are held open for one worker, and not because of its link or its distance. */
 static inline bool mst_facts_is_held(const mst_facts *self)
 {
-    return self->held >= MST_VERDICT_HELD && !(self->far_worker && self->linked_worker == self->held_worker);
+    return self->held >= MST_VERDICT_HELD &&
+           !(self->link_at_worker && self->linked_worker == self->held_worker &&
+             self->worker_link >= MST_VERDICT_DOMINATES) &&
+           !(self->far_worker == self->held_worker &&
+             (self->latency >= MST_VERDICT_DOMINATES ||
+              (self->one_far && self->server_link >= MST_VERDICT_DOMINATES)));
 }
 
 /* Other programs use enough of a host's cores to be mentioned. */

@@ -184,15 +184,51 @@ static void compute_sentence(const mst_facts *f, mst_verdict *v)
 
 static void network_sentence(const mst_facts *f, mst_verdict *v)
 {
-    char share[MST_FIGURE_SIZE], number[MST_FIGURE_SIZE];
-    double use = v->kind == MST_BOTTLENECK_SERVER_NETWORK ? f->server_link : f->worker_link;
+    char share[MST_FIGURE_SIZE], number[MST_FIGURE_SIZE], speed[MST_FIGURE_SIZE];
+    bool server = v->kind == MST_BOTTLENECK_SERVER_NETWORK;
+    double use = server ? f->server_link : f->worker_link;
     const char *everyone = f->ranks ? "the ranks" : "the workers";
-    bool known = !isnan(use);
+    const char *place = v->process[0] != '\0' ? v->process : everyone;
+    cause_share(v, v->kind, share);
+    if (isnan(use)) {
+        snprintf(v->sentence, SENTENCE_SIZE,
+                 "The network at %s is the bottleneck: %ss wait %s of their time, and a step moves %s.",
+                 place, mst_facts_noun(f), share, mst_figure_bytes(f->bytes_per_step, number));
+        return;
+    }
+    const mst_process_use *p = server ? &f->servers[f->linked_server] : &f->workers[f->linked_worker];
     snprintf(v->sentence, SENTENCE_SIZE,
-             "The network at %s is the bottleneck: %ss wait %s of their time, and %s %s.",
-             v->process[0] != '\0' ? v->process : everyone, mst_facts_noun(f), cause_share(v, v->kind, share),
-             known ? "its link is used" : "a step moves",
-             known ? mst_figure_percent(use, number) : mst_figure_bytes(f->bytes_per_step, number));
+             "The bandwidth of the network at %s is the bottleneck: %ss wait %s of their time for bytes, and "
+             "its link of %s is used %s.",
+             place, mst_facts_noun(f), share, mst_figure_bits(p->link_bytes, speed),
+             mst_figure_percent(use, number));
+}
+
+/* The use of the busiest link, for sentences that name another cause. */
+static const char *cause_link_words(const mst_facts *f, char out[120])
+{
+    char use[MST_FIGURE_SIZE];
+    double most = fmax(f->server_link, f->worker_link); /* of NAN and a number: the number */
+    *out = '\0';
+    if (!isnan(most))
+        snprintf(out, 120, ", and the busiest link is used %s", mst_figure_percent(most, use));
+    return out;
+}
+
+static void latency_evidence(const mst_facts *f, mst_verdict *v)
+{
+    if (!isnan(f->trip_s))
+        evidence_add(v, f->trip_s, "s", "round trip between %s and the servers",
+                     f->workers[f->far_worker].name);
+}
+
+static void latency_sentence(const mst_facts *f, mst_verdict *v)
+{
+    char share[MST_FIGURE_SIZE], trip[MST_FIGURE_SIZE], step[MST_FIGURE_SIZE], link[120];
+    snprintf(v->sentence, SENTENCE_SIZE,
+             "Latency is the bottleneck: round trips of up to %s take %s of a %s's time, with steps of %s%s.",
+             mst_figure_seconds(f->trip_s, trip), cause_share(v, v->kind, share), mst_facts_noun(f),
+             mst_figure_seconds(f->step_s, step), cause_link_words(f, link));
 }
 
 static void server_cpu_sentence(const mst_facts *f, mst_verdict *v)
@@ -208,9 +244,9 @@ static void input_sentence(const mst_facts *f, mst_verdict *v)
     char share[MST_FIGURE_SIZE];
     snprintf(v->sentence, SENTENCE_SIZE,
              "Input is the bottleneck: training waits for rows %s%.256s %s of the time%s.",
-             f->pipe != NULL   ? "from "
-             : f->source_waits ? "to be read"
-                               : "to be parsed",
+             f->pipe != NULL                 ? "from "
+             : f->source_waits || !f->parses ? "to be read"
+                                             : "to be parsed",
              f->pipe != NULL ? f->pipe : "", cause_share(v, v->kind, share),
              f->pipe != NULL && f->source_waits ? ", since the program that writes them is slow" : "");
 }
@@ -240,11 +276,14 @@ static void stragglers_sentence(const mst_facts *f, mst_verdict *v)
 
 static void synchronisation_sentence(const mst_facts *f, mst_verdict *v)
 {
-    char share[MST_FIGURE_SIZE], step[MST_FIGURE_SIZE];
-    snprintf(v->sentence, SENTENCE_SIZE,
-             "Synchronisation is the bottleneck: %s of a %s's time goes into round trips and barriers, not "
-             "into bytes or work; a step takes %s.",
-             cause_share(v, v->kind, share), mst_facts_noun(f), mst_figure_seconds(f->step_s, step));
+    char share[MST_FIGURE_SIZE], step[MST_FIGURE_SIZE], link[120];
+    bool trips = isnan(f->latency) && !mst_facts_alone(f);
+    snprintf(
+        v->sentence, SENTENCE_SIZE,
+        "Waiting for others is the bottleneck: %s of a %s's time goes into %sbarriers, not into bytes or "
+        "work; a step takes %s%s.",
+        cause_share(v, v->kind, share), mst_facts_noun(f), trips ? "round trips and " : "",
+        mst_figure_seconds(f->step_s, step), cause_link_words(f, link));
 }
 
 static void evaluation_sentence(const mst_facts *f, mst_verdict *v)
@@ -264,12 +303,12 @@ static const mst_cause causes[MST_BOTTLENECKS + 1] = {
                                 .sentence = compute_sentence,
                                 .advice = {mst_advise_workers, mst_advise_threads}},
     [MST_BOTTLENECK_SERVER_NETWORK] = {.name = "server-network",
-                                       .title = "network at the servers",
+                                       .title = "bandwidth at the servers",
                                        .evidence = server_network_evidence,
                                        .sentence = network_sentence,
                                        .advice = {mst_advise_servers}},
     [MST_BOTTLENECK_WORKER_NETWORK] = {.name = "worker-network",
-                                       .title = "network at the workers",
+                                       .title = "bandwidth at the workers",
                                        .evidence = worker_network_evidence,
                                        .sentence = network_sentence,
                                        .advice = {mst_advise_wire}},
@@ -279,7 +318,7 @@ static const mst_cause causes[MST_BOTTLENECKS + 1] = {
                                    .evidence = server_cpu_evidence,
                                    .sentence = server_cpu_sentence},
     [MST_BOTTLENECK_INPUT] = {.name = "input",
-                              .title = "parsing of input",
+                              .title = "waiting for input",
                               .sentence = input_sentence,
                               .advice = {mst_advise_cache}},
     [MST_BOTTLENECK_DISK] = {.name = "disk",
@@ -293,7 +332,7 @@ static const mst_cause causes[MST_BOTTLENECKS + 1] = {
                                    .sentence = stragglers_sentence,
                                    .advice = {mst_advise_quorum}},
     [MST_BOTTLENECK_SYNCHRONISATION] = {.name = "synchronisation",
-                                        .title = "round trips and barriers",
+                                        .title = "waiting for others",
                                         .evidence = synchronisation_evidence,
                                         .sentence = synchronisation_sentence,
                                         .advice = {mst_advise_batch, mst_advise_async, mst_advise_pipeline}},
@@ -306,6 +345,11 @@ static const mst_cause causes[MST_BOTTLENECKS + 1] = {
                               .title = "waiting for a core",
                               .evidence = cores_evidence,
                               .advice = {mst_advise_others}},
+    /* advice as for synchronisation */
+    [MST_BOTTLENECK_LATENCY] = {.name = "latency",
+                                .title = "latency: round trips",
+                                .evidence = latency_evidence,
+                                .sentence = latency_sentence},
     [MST_BOTTLENECK_NONE] = {.name = "none", .title = "nothing in particular", .sentence = none_sentence},
 };
 
@@ -373,7 +417,7 @@ static void explain_others(const mst_facts *f, mst_verdict *v)
     if (mst_facts_has_guests(f))
         snprintf(v->sentence + n, SENTENCE_SIZE - n, " Other programs use %.1f of the %.0f cores of %s%s.",
                  f->others, f->guest->cores, cause_host(f, f->guest, host),
-                 v->kind == MST_BOTTLENECK_INPUT && f->source_waits ? "" : ", which slows it down");
+                 v->shares[MST_BOTTLENECK_CORES] >= MST_VERDICT_MENTIONED ? ", which slows it down" : "");
 }
 
 /* Losses take time that the shares do not have: they are of a worker's time while it trains. */

@@ -25,9 +25,8 @@
 
 /* ---- servers and network ---- */
 
-#define MST_VERDICT_QUEUES       0.7   /* use of a resource from which queues form, without lockstep */
-#define MST_VERDICT_FAR          3.0   /* the paths to all other workers are this many times as fast */
-#define MST_VERDICT_FAR_FAVOUR   4.0   /* weight of the use of a worker's link: times if far, else divided */
+#define MST_VERDICT_QUEUES       0.7 /* use of a resource from which queues form, without lockstep (job_plan.c) */
+#define MST_VERDICT_ENDS         1.25  /* times the use of a server's link: the link of a worker counts */
 #define MST_VERDICT_WAITS_LONGER 1.5   /* times the median's wait per step: the network at that worker */
 #define MST_VERDICT_STEP_BYTES   32768 /* bytes of a step that make the network a cause of waits */
 
@@ -40,6 +39,7 @@
 #define MST_VERDICT_CORES_LACK 0.15 /* of the time, runnable without a core: the sentence is about cores */
 #define MST_VERDICT_SOURCE     0.5  /* of the waits for rows, parsing is running or runnable */
 #define MST_VERDICT_OVERLAP_S  2    /* of training: lines of several processes cover nearly the same time */
+#define MST_VERDICT_SHORT_S    1    /* of training: a shorter run is not judged */
 
 /* ---- text and advice ---- */
 

@@ -435,9 +435,10 @@ json_t *mst_train_data_json(const mst_train_data *self)
 {
     const mst_dataset *d = self->dataset;
     const mst_data_info *i = &d->info;
-    json_t *json = json_pack("{s:o, s:s, s:b, s:I, s:I}", "source", mst_json_text(d->name), "format",
-                             d->kind->name, "random_access", (int)d->random, "bytes", (json_int_t)i->bytes,
-                             "dense", (json_int_t)i->n_dense);
+    json_t *json =
+        json_pack("{s:o, s:s, s:b, s:b, s:I, s:I}", "source", mst_json_text(d->name), "format", d->kind->name,
+                  "parsed", (int)mst_data_kind_has(d->kind, MST_DATA_PARSED), "random_access", (int)d->random,
+                  "bytes", (json_int_t)i->bytes, "dense", (json_int_t)i->n_dense);
     if (json == NULL)
         return NULL;
     if (d->live)

@@ -26,7 +26,7 @@ plan 'len(p["limits"]) >= 2 and p["limits"] == sorted(p["limits"], key=lambda x:
 plan 'p["bottleneck"] == "server-network" and (lambda b: 4 * b < p["step_s"] < 9 * b)(p["push_bytes"] * 8 / 1e5 / 0.95)' \
   job --workers 5 --link 100kbit --rtt 0
 # a long round trip: nothing else counts
-plan 'p["bottleneck"] == "synchronisation" and abs(p["step_s"] / 100 - 1) < 0.05' job --workers 2 --rtt 100s
+plan 'p["bottleneck"] == "latency" and abs(p["step_s"] / 100 - 1) < 0.05' job --workers 2 --rtt 100s
 plan 'p["best"]["workers"] <= 300 and p["best"]["rows_per_s"] >= p["rows_per_s"]' job --workers 4 --max-workers 300 --mode async
 plan 'p["workers"] == 10000 and p["server_memory_bytes"] > 8e6 and p["worker_memory_bytes"] > 8e6' job --workers 10000 \
   --servers 100 --mode ssp --pipeline 2 --batch 1000

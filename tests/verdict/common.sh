@@ -68,6 +68,21 @@ is() {
   [ $# -lt 3 ] || same "the process of $1" "$(verdict_text "$1" process)" "$3"
   echo "$1: $(verdict_text "$1" sentence)"
 }
+# mostly RUN KIND...: these shares are each greater than all others.
+mostly() {
+  local run=$1 kind least=1 others
+  shift
+  for kind in "$@"; do
+    least=$(awk -v a="$(share "$run" "$kind")" -v b="$least" 'BEGIN { print a < b ? a : b }')
+  done
+  others=$(sed -n '/"shares"/,/}/s/^ *"\([a-z-]*\)": \([0-9.e-]*\),\{0,1\}$/\1 \2/p' "$run/verdict.json" |
+    awk -v kinds=" $* " -v least="$least" 'index(kinds, " " $1 " ") == 0 && $2 >= least { print $1, $2 }')
+  [ -z "$others" ] || {
+    cat "$run/verdict.json" >&2
+    fail "$run: $others is not below $* ($least)"
+  }
+  echo "$run: $(verdict_text "$run" sentence)"
+}
 # reported RUN: checks that `report` finds the verdict of the run.
 reported() {
   "$muster" report "$1" --json 2>/dev/null | grep -qF "\"bottleneck\": \"$(verdict_text "$1" bottleneck)\"" ||
@@ -99,12 +114,20 @@ start() {
   pid_of[$name]=$!
   others+=($!)
 }
+# on_lab HOST COMMAND...: on a host of the lab, ahead of other processes of the machine, which all hosts share.
+ahead=()
+! chrt -r 1 true 2>/dev/null || ahead=(chrt -r 1)
 on_lab() {
-  exec "$netlab" --name "$lab" exec "$@"
+  local host=$1
+  shift
+  exec "$netlab" --name "$lab" exec "$host" "${ahead[@]}" "$@"
 }
 on_here() {
   shift
   exec "$@"
+}
+on_beside() {
+  on_lab "$@"
 }
 # within NAME COMMAND...: in the group that ${group_of[NAME]} names, if it names one.
 declare -A group_of=()
@@ -119,14 +142,16 @@ enter() {
   "$@"
 }
 # jobs_begin PLACE SERVERS WORKERS RUN OPTIONS...: starts servers s0, s1, ... and workers w0, w1, ...; PLACE lab: on a host of
-# the lab each; PLACE here: on this machine. job: and waits for their end.
+# the lab each; PLACE beside: likewise, with worker i beside server i, as `launch` places them; PLACE here: on this machine.
+# job: and waits for their end.
 jobs_begin() {
-  local place=$1 m=$2 n=$3 run=$4 i
+  local place=$1 m=$2 n=$3 run=$4 i first=$(($2 + 1))
+  [ "$place" != beside ] || first=1
   shift 4
   {
     echo "servers:"
     for ((i = 0; i < m; i++)); do
-      if [ "$place" = lab ]; then echo "  - 10.77.0.$((i + 1)):5237$i"; else echo "  - unix:@muster-verdict-$$-$run-$i"; fi
+      if [ "$place" = here ]; then echo "  - unix:@muster-verdict-$$-$run-$i"; else echo "  - 10.77.0.$((i + 1)):5237$i"; fi
     done
     echo "workers:"
     for ((i = 0; i < n; i++)); do echo "  - worker$i"; done
@@ -137,7 +162,7 @@ jobs_begin() {
     within "s$i" "on_$place" $((i + 1)) "$muster" train --role server --index "$i" "$@"
   done
   for ((i = 0; i < n; i++)); do
-    within "w$i" "on_$place" $((m + i + 1)) "$muster" train --role worker --index "$i" "$@"
+    within "w$i" "on_$place" $((first + i)) "$muster" train --role worker --index "$i" "$@"
   done
 }
 job() {

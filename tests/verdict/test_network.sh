@@ -26,4 +26,4 @@ down
 
 up 3 --rate 1gbit --rtt 8ms
 job lab 1 2 trips narrow.cache --model logreg --strategy ps --mode sync --batch 4 --epochs 0 --seconds 4 --no-save
-is trips synchronisation
+is trips latency

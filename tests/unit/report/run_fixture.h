@@ -26,6 +26,7 @@ typedef struct fixture_process {
     double delay;           /* cores' worth; 0: not written */
     double cpu_limit;       /* 0: none */
     double net_in, net_out; /* bytes; 0: as the messages */
+    const char *paths;      /* of process.json, as it is written; NULL: none */
 } fixture_process;
 
 typedef struct fixture_run {
@@ -39,6 +40,7 @@ typedef struct fixture_run {
     int servers, workers, batch, threads, seconds;
     int pipeline;
     double eval_seconds; /* of all those seconds */
+    double trained;      /* seconds that the manifest has; 0: all of them */
     bool dense;
     double final_error, speed; /* of the curve */
     int n;
@@ -85,12 +87,14 @@ static inline void fixture_manifest(const char *folder, const fixture_run *r, do
             "\"clicks.tsv\", "
             "\"format\": \"%s\", \"features\": 1000000}, \"model\": {\"name\": \"%s\"}, \"state\": \"done\", "
             "\"end\": \"all epochs done\", \"progress\": {\"step\": %.0f, \"rows\": %.0f, \"epoch\": 3, "
-            "\"train_seconds\": %f, \"eval_seconds\": %f, \"save_seconds\": 0.5}}\n",
+            "\"train_seconds\": %f, \"eval_seconds\": %f, \"save_seconds\": %g}}\n",
             mpi, r->entries ? r->entries : "", r->threads ? r->threads : 1, r->batch,
             r->eval_every ? r->eval_every : "1 epoch", saving, r->strategy, r->mode, r->servers, r->workers,
             r->batch, global, r->wire ? r->wire : "fp32", r->pipeline, r->dense ? "true" : "false",
             r->file ? r->file : "clicks.tsv", r->once ? "true" : "false", r->format ? r->format : "cache",
-            r->model ? r->model : "logreg", steps, rows, r->seconds - r->eval_seconds, r->eval_seconds);
+            r->model ? r->model : "logreg", steps, rows,
+            r->trained > 0 ? r->trained : r->seconds - r->eval_seconds, r->eval_seconds,
+            r->trained > 0 ? 0 : 0.5);
     fclose(f);
 }
 
@@ -101,7 +105,8 @@ static inline void fixture_metrics(const char *folder, const fixture_run *r, dou
     fprintf(f, "step,rows,epoch,train_seconds,eval_seconds,lr,train_loss,set,loss,accuracy,auc,top5\n");
     for (int i = 1; i <= 20; i++) {
         double x = i / 20.0, error = final + (0.5 - final) * exp(-speed * x);
-        double train = (r->seconds - r->eval_seconds) * x, eval = r->eval_seconds * x;
+        double train = (r->trained > 0 ? r->trained : r->seconds - r->eval_seconds) * x,
+               eval = r->eval_seconds * x;
         fprintf(f, "%.0f,%.0f,%d,%f,%f,0.1,%f,%s,%f,%f,%f,\n", steps * x, rows * x, (int)(3 * x), train, eval,
                 error * 1.9, "test", error * 2, 1 - error, 1 - error * 0.8);
     }
@@ -145,6 +150,8 @@ static inline void fixture_info(const char *folder, const fixture_process *p, in
     fprintf(f, "}], ");
     if (p->cpu_limit > 0)
         fprintf(f, "\"cpu_limit\": %f, ", p->cpu_limit);
+    if (p->paths != NULL)
+        fprintf(f, "\"paths\": %s, ", p->paths);
     fprintf(f, "\"threads\": %.0f}\n", p->threads);
     fclose(f);
 }

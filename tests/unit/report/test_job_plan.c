@@ -75,7 +75,7 @@ static void test_latency(void **state)
     mst_job_forecast f = forecast(&nothing, &s);
     assert_near(f.step_s, 2e-3, 1e-6);
     assert_near(f.rows_per_s, 400 / 2e-3, 1e-6);
-    assert_int_equal(f.bottleneck, MST_BOTTLENECK_SYNCHRONISATION);
+    assert_int_equal(f.bottleneck, MST_BOTTLENECK_LATENCY);
     s.mode = MST_PLAN_SSP; /* requests in flight hide it */
     s.pipeline = 3;
     mst_job_costs c = nothing;

@@ -112,7 +112,7 @@ static void test_server_network(void **state)
     slow_network(&r, 50e6); /* 6 MB/s are 48 Mbit/s */
     judge(&r, &v);
     is(&v, MST_BOTTLENECK_SERVER_NETWORK, "server-0");
-    assert_non_null(strstr(v.sentence, "its link is used 96%"));
+    assert_non_null(strstr(v.sentence, "its link of 50 Mbit/s is used 96%"));
     assert_true(gain_of(&v, "--servers 2") > 1.6 && gain_of(&v, "--servers 2") <= 2.05);
     assert_true(gain_of(&v, "--wire bf16") > 1.3);
     r = fixture_job("sync");
@@ -203,9 +203,19 @@ static void test_input(void **state)
     judge(&slow, &v);
     assert_non_null(strstr(v.sentence, "waits for rows from rows.fifo 7"));
     assert_null(strstr(v.sentence, "slow"));
-    r.format = "cache"; /* nothing to make of it */
+    static const char *const ready[] = {"cache", "idx", "cifar10"}; /* which are not parsed */
+    for (size_t i = 0; i < sizeof ready / sizeof *ready; i++) {
+        r.format = ready[i];
+        judge(&r, &v);
+        assert_true(gain_of(&v, "--cache") == 0);
+        assert_null(strstr(v.sentence, "pars"));
+    }
+    r.format = "libsvm"; /* nothing is predicted from a part of a second */
+    r.trained = 0.2;
     judge(&r, &v);
-    assert_true(gain_of(&v, "--cache") == 0);
+    assert_false(v.known);
+    assert_int_equal(v.n_advice, 0);
+    assert_non_null(strstr(v.sentence, "too short to determine the bottleneck: it trained for 200 ms"));
 }
 
 /* Threads that parse take the cores of those that train: without them, CPU time is less and cores are free.
@@ -518,14 +528,101 @@ static void test_one_host(void **state)
     for (size_t i = 0; i < v.n_advice; i++)
         if (strncmp(v.advice[i].change, "--workers", 9) == 0)
             assert_string_equal(v.advice[i].change, "--workers 6, the new ones on other hosts");
-    r = fixture_local(); /* half of the cores are others' */
+    r = fixture_local(); /* half of the cores are others', which share them evenly: 2 or 8 of 12 threads */
     r.processes[0].cores = 8;
-    r.processes[0].host_cpu = 6;
+    r.processes[0].host_cpu = 5.9;
+    r.processes[0].barrier_wait = 0;
     judge(&r, &v);
-    assert_true(gain_of(&v, "--threads") == 0 || gain_of(&v, "--threads 4") > 0);
-    r.processes[0].host_cpu = 7.9;
+    double busy = gain_of(&v, "--threads 8");
+    assert_true(busy > 2.2 && busy < 2.7);
+    assert_non_null(strstr(v.advice[0].text, "assumes that other programs keep 4.0 cores busy"));
+    r.processes[0].host_cpu = 1.9;
     judge(&r, &v);
-    assert_true(gain_of(&v, "--threads") == 0 && gain_of(&v, "--strategy") == 0);
+    assert_true(gain_of(&v, "--threads 8") > 1.3 * busy);
+    assert_null(strstr(v.advice[0].text, "assumes"));
+}
+
+/* Workers on other hosts than the server, one beside it. */
+static fixture_run far_job(const char *mode, const char *path)
+{
+    fixture_run r = fixture_job(mode);
+    for (int i = 1; i < 4; i++) {
+        fixture_process *w = &r.processes[i];
+        w->host = i == 1 ? r.processes[0].host : w->host;
+        w->paths = i == 1 ? NULL : path;
+        w->link_bits = i == 1 ? 1e10 : 1.8e9; /* the system's figure, and the path's */
+        w->compute = w->prepare = w->push = 0.03;
+        w->barrier_wait = w->pull_wait = 0;
+        *(strcmp(mode, "sync") == 0 ? &w->barrier_wait : &w->pull_wait) = 0.85;
+        w->steps = 600;
+        w->rows = 60000;
+        w->bytes_in = w->bytes_out = 3e6;
+        w->cpu = 0.1;
+        w->host_cpu = 0.2;
+    }
+    r.processes[0].paths = "[{\"to\": \"worker-1\", \"bits_per_s\": 1800000000, \"round_trip_s\": 0.001}]";
+    r.processes[0].bytes_in = r.processes[0].bytes_out = 6e6;
+    r.processes[0].cpu = r.processes[0].apply = r.processes[0].serve = 0.05;
+    r.processes[0].link_bits = 35e9; /* of a connection that does not leave the host */
+    return r;
+}
+
+static void test_paths(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    static const char *const near = "[{\"to\": \"server-0\", \"bits_per_s\": 1800000000, "
+                                    "\"round_trip_s\": 0.001}]",
+                             *const slow = "[{\"to\": \"server-0\", \"bits_per_s\": 60000000, "
+                                           "\"round_trip_s\": 0.0001}]";
+    fixture_run r = far_job("sync", near); /* 600 steps/s with round trips of 1 ms */
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_LATENCY, "worker-1");
+    assert_float_equal(v.shares[MST_BOTTLENECK_LATENCY], 0.6, 0.05);
+    assert_non_null(strstr(v.sentence, "round trips of up to 1 ms"));
+    assert_true(gain_of(&v, "--wire") == 0);
+    double sync_gain = gain_of(&v, "--mode async"); /* the worker beside the server has no round trips */
+    assert_true(sync_gain > 2);
+    r = far_job("async", near);
+    r.processes[2].steps = r.processes[3].steps = 750;
+    r.processes[1].steps = 6000; /* it computes instead */
+    r.processes[1].rows = 600000;
+    r.processes[1].compute = 0.8;
+    r.processes[1].pull_wait = 0.1;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_LATENCY, "worker-1");
+    assert_true(gain_of(&v, "--pipeline 2") > 1.1);
+    r = far_job("sync", near); /* bytes, not their distance */
+    for (int i = 1; i < 4; i++) {
+        r.processes[i].steps = 20;
+        r.processes[i].bytes_in = r.processes[i].bytes_out = 4.4e7;
+    }
+    r.processes[0].bytes_in = r.processes[0].bytes_out = 8.8e7;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_SERVER_NETWORK, "server-0");
+    assert_non_null(strstr(v.sentence, "its link of 1.8 Gbit/s is used 78%"));
+    r = far_job("sync", near); /* the path to one worker is slow */
+    r.processes[3].paths = slow;
+    for (int i = 1; i < 4; i++)
+        r.processes[i].steps = 20;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_WORKER_NETWORK, "worker-2");
+    r = far_job("sync", near); /* the only worker on another host, whose bytes the other one waits for */
+    r.n = 3;
+    r.workers = 2;
+    r.entries = "\"workers\": [{\"worker\": 0}, {\"worker\": 1, \"held_seconds\": 50}], ";
+    for (int i = 0; i < 3; i++) {
+        r.processes[i].steps = i > 0 ? 20 : 0;
+        r.processes[i].bytes_in = r.processes[i].bytes_out = 8.8e7;
+    }
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_SERVER_NETWORK, "server-0");
+    r = far_job("sync", near); /* neither bytes nor distance explain the waits */
+    for (int i = 1; i < 4; i++)
+        r.processes[i].steps = 20;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_SYNCHRONISATION, "");
+    assert_non_null(strstr(v.sentence, "Waiting for others"));
 }
 
 /* A run of an older muster: the manifest's workers are what there is. */
@@ -672,15 +769,25 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_compute),        TEST(test_server_network),
-        TEST(test_worker_network), TEST(test_server_cpu),
-        TEST(test_input),          TEST(test_disk),
-        TEST(test_stragglers),     TEST(test_synchronisation),
-        TEST(test_evaluation),     TEST(test_losses),
-        TEST(test_balanced),       TEST(test_manifest_only),
-        TEST(test_one_host),       TEST(test_ranks),
-        TEST(test_ps_ranks),       TEST(test_parsing_takes_cores),
-        TEST(test_other_programs), TEST(test_rarer),
+        TEST(test_compute),
+        TEST(test_server_network),
+        TEST(test_worker_network),
+        TEST(test_server_cpu),
+        TEST(test_input),
+        TEST(test_disk),
+        TEST(test_stragglers),
+        TEST(test_synchronisation),
+        TEST(test_evaluation),
+        TEST(test_losses),
+        TEST(test_balanced),
+        TEST(test_manifest_only),
+        TEST(test_one_host),
+        TEST(test_paths),
+        TEST(test_ranks),
+        TEST(test_ps_ranks),
+        TEST(test_parsing_takes_cores),
+        TEST(test_other_programs),
+        TEST(test_rarer),
         TEST(test_write),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
