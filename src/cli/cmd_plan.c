@@ -480,7 +480,7 @@ const mst_command mst_cmd_plan = {
     .summary = "predict the speed of a job on other hosts, links and numbers of processes",
     .run = plan_run,
     .usage = "plan [options] RUN [RUN]\n"
-             "plan [options] -- train FILE... [options of train]",
+             "       muster plan [options] -- train FILE... [options of train]",
     .details =
         "Predicts step time, rows per second, traffic, memory and the bottleneck of a job of servers and "
         "workers, and the best numbers of both. The costs of a step come from a run of muster launch, or "

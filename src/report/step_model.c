@@ -6,7 +6,7 @@
 
 #define CLASSES_MAX 2
 #define ROUNDS      1000
-#define CLOSE       1e-9 /* relative change of the rates after which the fixed point counts as found */
+#define CLOSE       1e-9 /* change of the queues, per customer, after which the fixed point counts as found */
 
 /* The customers that one of class c finds at a station: those of the whole network without itself. */
 static double queue_found(const mst_queue_class *classes, size_t n, double (*queue)[MST_STATIONS], size_t c,
@@ -29,7 +29,7 @@ void mst_queue_solve(mst_queue_class *classes, size_t n)
         double change = 0;
         for (size_t c = 0; c < n; c++) {
             mst_queue_class *k = &classes[c];
-            double request = k->delay, before = k->rate, *at = k->residence;
+            double request = k->delay, *at = k->residence;
             for (size_t i = 0; k->customers > 0 && i < MST_STATIONS; i++) {
                 at[i] = k->demand[i] * (1 + queue_found(classes, n, queue, c, i));
                 request += i != MST_STATION_CORES ? at[i] : 0;
@@ -38,11 +38,13 @@ void mst_queue_solve(mst_queue_class *classes, size_t n)
             double cycle = k->think + fmax(0, at[MST_STATION_CORES] - k->demand[MST_STATION_CORES]) +
                            fmax(0, request - k->overlap);
             k->rate = cycle > 0 ? k->customers / cycle : 0;
-            change = fmax(change, fabs(k->rate - before) / fmax(k->rate, 1e-300));
         }
         for (size_t c = 0; c < n; c++)
-            for (size_t i = 0; i < MST_STATIONS; i++)
-                queue[c][i] = fmin(classes[c].customers, classes[c].rate * classes[c].residence[i]);
+            for (size_t i = 0; i < MST_STATIONS; i++) {
+                double length = fmin(classes[c].customers, classes[c].rate * classes[c].residence[i]);
+                change = fmax(change, fabs(length - queue[c][i]) / fmax(classes[c].customers, 1e-300));
+                queue[c][i] = length;
+            }
         if (change < CLOSE)
             break;
     }

@@ -33,7 +33,7 @@ plan 'p["workers"] == 10000 and p["server_memory_bytes"] > 8e6 and p["worker_mem
 expect 0 plan job less --workers 4 --hosts 2 --shared-cores 2 --link 1gbit --rtt 1ms
 has '1 server, 4 workers, 2 hosts'
 has 'bottleneck'
-has 'network at the servers'
+has 'bandwidth at the servers'
 has 'Assumed:'
 has 'the shared cores'
 

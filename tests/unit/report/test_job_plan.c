@@ -33,6 +33,10 @@ static mst_job_forecast forecast(const mst_job_costs *costs, const mst_job_shape
     assert_true(f.n_limits <= MST_PLAN_LIMITS);
     for (size_t i = 1; i < f.n_limits; i++)
         assert_true(f.limits[i - 1].rows_per_s <= f.limits[i].rows_per_s);
+    for (size_t i = 0; i < f.n_limits; i++) /* the other limits are those of workers on other hosts */
+        if (f.limits[i].kind == MST_BOTTLENECK_COMPUTE || f.limits[i].kind == MST_BOTTLENECK_CORES ||
+            f.limits[i].kind == MST_BOTTLENECK_SERVER_CPU)
+            assert_true(f.rows_per_s <= 1.001 * f.limits[i].rows_per_s);
     return f;
 }
 
@@ -158,6 +162,33 @@ static void test_batch(void **state)
     assert_near(forecast(&c, &s).pull_bytes, 1600, 1e-6);
 }
 
+/* No forecast exceeds what cores and servers do, in any mode and for up to 10,000 workers. */
+static void test_bounds(void **state)
+{
+    (void)state;
+    mst_job_costs c = nothing;
+    mst_job_shape s = job;
+    c.at[0] = (mst_step_cost){.rows = 100,
+                              .own_s = 1.5e-3,
+                              .overlap_s = 1e-3,
+                              .worker_cpu_s = 1.6e-3,
+                              .server_cpu_s = 1e-3,
+                              .push_bytes = 5e5,
+                              .pull_bytes = 4e5};
+    s.rtt_s = 1e-4;
+    for (int k = 0; k < 3 * 2 * 3 * 3; k++) {
+        s.mode = (mst_plan_mode)(k % 3);
+        s.pipeline = k / 3 % 2 * 3;
+        s.shared_cores = k / 6 % 3 * 64;
+        for (s.workers = 1; s.workers <= 10000; s.workers *= 10)
+            for (s.servers = 1; s.servers <= s.workers; s.servers *= 10) {
+                s.hosts = k / 18 == 0 ? 0 : k / 18 == 1 ? s.workers : 1;
+                mst_job_forecast f = forecast(&c, &s);
+                assert_true(f.rows_per_s > 0 && f.n_limits > 0 && isfinite(f.step_s));
+            }
+    }
+}
+
 static void test_memory(void **state)
 {
     (void)state;
@@ -260,6 +291,7 @@ int main(void)
         cmocka_unit_test(test_server_cpu),
         cmocka_unit_test(test_cores),
         cmocka_unit_test(test_batch),
+        cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_best),
         cmocka_unit_test_setup_teardown(test_costs, make_folder, remove_folder),

@@ -106,6 +106,12 @@ static void test_near(void **state)
     assert_float_equal(mst_step_model_rate(&m), 1 / 1.25, 1e-6);
     m.overlap = 0.8;
     assert_float_equal(mst_step_model_rate(&m), 1, 1e-6);
+    /* overlapped requests queue as well: the server limits all workers, in both classes */
+    m = model_of(false, 100);
+    m.own = 1.5, m.overlap = 1, m.server_use = 0.05;
+    assert_float_equal(mst_step_model_rate(&m), 20, 0.2);
+    m.near = 50;
+    assert_float_equal(mst_step_model_rate(&m), 20, 0.2);
 }
 
 /* Evaluation and saving take the same time for the same rows, however fast the training is. */
