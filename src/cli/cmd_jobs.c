@@ -93,10 +93,12 @@ static mst_status stop_job(const char *job, bool at_once)
     json_decref(facts);
     if (strcmp(state, "running") != 0 || process <= 1)
         return mst_fail(MST_EUSAGE, "the job %s is not running (%s)", job, state);
-    if (at_once)
-        kill(process, SIGINT); /* the second signal kills */
     if (kill(process, SIGTERM) != 0)
         return mst_fail(MST_EIO, "process %d of the job %s cannot be signalled", (int)process, job);
+    if (at_once) {
+        poll(NULL, 0, TICK_MS); /* SIGTERM is the signal that the job reports; the second signal kills */
+        kill(process, SIGINT);
+    }
     uint64_t limit_s = (at_once ? 0 : 2 * grace_s) + MORE_S, began = mst_now_ns();
     while (mst_job_state_runs(job)) {
         if (mst_now_ns() - began > limit_s * MST_S)

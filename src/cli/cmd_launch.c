@@ -197,6 +197,8 @@ static mst_status launch_make_names(launch *l)
     TRY(mst_random_secret(l->secret));
     TRY(mst_random_hex(4, tail));
     strftime(date, sizeof date, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
+    if (l->options->job != NULL && l->options->job[0] == '\0')
+        return mst_fail(MST_EUSAGE, "--job: the name is empty");
     if (l->options->job != NULL && !mst_job_name_valid(l->options->job))
         return mst_fail(MST_EUSAGE, "--job %s: at most 24 letters, digits, dots, dashes and underscores",
                         l->options->job);

@@ -378,6 +378,8 @@ static mst_status train_conclude(const settings *s, const mst_train_summary *sum
     char command[MST_ERROR_MAX / 2], step[32], lead[64] = "stopped"; /* main adds this process's signal */
     if (mst_signals_name() == NULL)
         snprintf(lead, sizeof lead, "stopped by a signal to %s", stopped_by);
+    if (mst_signals_name() == NULL && workers != NULL && mst_cli_launched())
+        mst_cli_note(MST_PARENT_ORIGIN "%s", stopped_by);
     mst_figure_grouped(summary->status.step, step);
     if (!s->train.train.save)
         return mst_fail_lead(MST_ESTOPPED, lead, " at step %s; nothing was saved (--no-save)", step);

@@ -34,6 +34,8 @@ static void view_format_line(const mst_train_status *s, double idle_s, const cha
                  waiting != NULL ? ", waiting for " : "", waiting != NULL ? waiting : "");
         return;
     }
+    if (s->rows_per_s <= 0 && s->train_loss == 0)
+        return; /* no step since the job started again */
     n += snprintf(out + n, size - (size_t)n, "  %s rows/s (mean %s)  loss %.4f",
                   mst_figure_grouped((uint64_t)s->rows_per_s, rate),
                   mst_figure_grouped((uint64_t)s->mean_rows_per_s, mean), s->train_loss);

@@ -12,10 +12,12 @@
 #include <strings.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/log.h"
 
 #define BACKLOG 256
 
@@ -205,7 +207,10 @@ mst_status mst_token_read(const char *path, char **out)
 {
     char *text = NULL;
     size_t size;
+    struct stat info;
     TRY(mst_file_read_all(path, 64 << 10, &text, &size));
+    if (stat(path, &info) == 0 && S_ISREG(info.st_mode) && (info.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+        mst_warn("%s: the token can be read by others; run chmod 600 on the file", path);
     size_t n = strcspn(text, "\r\n"), good = 0;
     while (good < n && (isalnum((unsigned char)text[good]) || strchr("-_.", text[good]) != NULL))
         good++;

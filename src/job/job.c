@@ -67,7 +67,7 @@ bool mst_job_again(mst_job_retry *self, const mst_job_config *config, bool took_
     if (*st != MST_EAGAIN)
         return false;
     if (config->train->stop != NULL && atomic_load(config->train->stop)) {
-        *st = mst_fail_lead(MST_ESTOPPED, "stopped", " while the job started again: %s", why.text);
+        *st = mst_fail_lead(MST_ESTOPPED, "stopped", " while the job started again (%.300s)", why.text);
         return false;
     }
     if (took_part || self->since_ns == 0) {

@@ -95,10 +95,12 @@ static mst_status cluster_set_secret(mst_cluster *c, const char *text, const cha
     if (n > MST_SECRET_MAX)
         return mst_fail(MST_EUSAGE, "%s: a secret has %d to %d characters; this one has %zu", from,
                         MST_SECRET_MIN, MST_SECRET_MAX, n);
+    if (n == 0)
+        return mst_fail(MST_EUSAGE, "%s: the secret is empty; use the output of openssl rand -hex 16", from);
     if (n < MST_SECRET_MIN || cluster_n_distinct(text, n) < MST_SECRET_DISTINCT)
         return mst_fail(
             MST_EUSAGE,
-            "%s: the secret is easy to guess (length %zu, %d distinct characters); use at least %d random "
+            "%s: the secret is easy to guess (characters: %zu, different ones: %d); use at least %d random "
             "characters, such as the output of openssl rand -hex 16",
             from, n, cluster_n_distinct(text, n), MST_SECRET_MIN);
     mst_free(c->secret);

@@ -552,7 +552,7 @@ void mst_members_server_lost(mst_server *s, uint32_t server, const mst_net_loss 
     const char *why = loss->error.text;
     if (!co->joins.placed) {
         co->joins.servers[server].joined = false;
-        mst_info("%s and has not joined again yet", why);
+        mst_info("%s; it has not joined again yet", why);
         return;
     }
     if (mst_roster_lacks(s, server)) {
@@ -577,7 +577,7 @@ static void members_lost_early(mst_server *s, const char *why)
     if (s->co->joins.lost_ns != 0 && now - s->co->joins.lost_ns < MST_S)
         return;
     s->co->joins.lost_ns = now;
-    mst_warn("%s%s", why, s->co->phase == MST_JOB_START ? " and has not joined again yet" : "");
+    mst_warn("%s%s", why, s->co->phase == MST_JOB_START ? "; it has not joined again yet" : "");
 }
 
 /* done: it has no work left. */

@@ -6,6 +6,7 @@
 #include "ps/server.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -13,6 +14,7 @@
 #include "base/log.h"
 #include "observe/observe.h"
 #include "ps/server_impl.h"
+#include "run/run_dir.h"
 
 #define TICK_NS  (200 * MST_MS)
 #define FLUSH_NS (2 * MST_S)
@@ -336,8 +338,8 @@ static mst_status server_listen(mst_server *s)
     char bound[256];
     const char *at = s->options.servers[s->index];
     bool unix_socket = strncmp(at, "unix:", 5) == 0;
-    const char *how = unix_socket ? "name is in use by another process; choose another with launch --job"
-                                  : "port is in use by another process; choose another with launch --port";
+    const char *what = unix_socket ? "name" : "port", *how = unix_socket ? "launch --job" : "launch --port";
+    bool launched = getenv(MST_RUN_LAUNCH_ENV) != NULL;
     const char *secret = s->options.net.secret;
     bool open = s->options.engine == &mst_net_tcp && !unix_socket && (secret == NULL || secret[0] == '\0');
     mst_status st = mst_net_listen(s->net, at, bound, sizeof bound);
@@ -348,9 +350,10 @@ static mst_status server_listen(mst_server *s)
                  "give it one (docs/SECURITY.md), or use a Unix socket");
     return st != MST_EEXIST ? st
                             : mst_fail(st,
-                                       "server %" PRIu32 " cannot listen on %s: the %s, or in the "
-                                       "cluster spec",
-                                       s->index, at, how);
+                                       "server %" PRIu32 " cannot listen on %s: the %s is in use by another "
+                                       "process; choose another%s%s%s in the cluster spec",
+                                       s->index, at, what, launched ? " with " : "", launched ? how : "",
+                                       launched ? ", or" : "");
 }
 
 static mst_status server_init(mst_server *s, const mst_server_options *o, const mst_server_hooks *hooks)

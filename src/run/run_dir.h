@@ -113,7 +113,8 @@ void mst_run_resume_hint(const char *run, char *out, size_t size);
 void mst_run_saved_hint(const char *run, char *out, size_t size);
 
 /* Sets the state of a run whose process was killed: the manifest of a run on this host that is "running" and
- * that no process holds gets that state, and why under the key ("end" or "error"). */
+ * that no process holds gets that state, the progress that its files show, and why under the key ("end" or
+ * "error"). Removes the lock file. */
 void mst_run_end_killed(const char *run, const char *state, const char *key, const char *why);
 
 /* Set by `muster launch` for its processes: its command line up to and including "--". */

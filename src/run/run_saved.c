@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -217,21 +218,49 @@ void mst_run_saved_hint(const char *run, char *out, size_t size)
     mst_free(checkpoint);
 }
 
+/* The step that a killed process has reached: that of its last line of metrics.csv, or of a later checkpoint.
+ */
+static void run_set_reached(const char *run, json_t *manifest)
+{
+    mst_reached at = mst_run_reached(run);
+    mst_checkpoint_meta meta = {0};
+    char *path = NULL;
+    json_t *progress = json_object_get(manifest, "progress");
+    if (mst_checkpoint_find(run, &path) == MST_OK && mst_checkpoint_read_meta(path, &meta) == MST_OK &&
+        meta.step > at.step)
+        at = (mst_reached){.step = meta.step, .rows = meta.rows, .train_seconds = meta.train_seconds};
+    mst_checkpoint_meta_fini(&meta);
+    mst_free(path);
+    if (json_integer_value(json_object_get(progress, "step")) >= (json_int_t)at.step)
+        return;
+    json_object_set_new(progress, "step", json_integer((json_int_t)at.step));
+    json_object_set_new(progress, "rows", json_integer((json_int_t)at.rows));
+    json_object_set_new(progress, "train_seconds", json_real(at.train_seconds));
+}
+
 void mst_run_end_killed(const char *run, const char *state, const char *key, const char *why)
 {
-    char here[256] = "", by[128];
+    char here[256] = "";
     json_t *manifest = mst_run_read_manifest(run);
-    char *path = mst_sprintf("%s/manifest.json", run);
+    char *path = mst_sprintf("%s/manifest.json", run), *lock = mst_sprintf("%s/.lock", run);
+    int fd = lock != NULL ? open(lock, O_RDWR | O_CLOEXEC) : -1;
+    bool held = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0;
     gethostname(here, sizeof here - 1);
     if (path != NULL && run_entry_is(manifest, "host", here, here) &&
-        run_entry_is(manifest, "state", "running", "running") && !mst_run_held(run, by, sizeof by)) {
+        run_entry_is(manifest, "state", "running", "running") && !held) {
+        run_set_reached(run, manifest);
         json_object_del(manifest, MST_JSON_CHECKSUM);
         json_object_set_new(manifest, "state", json_string(state));
         json_object_set_new(manifest, key, mst_json_text(why));
         if (mst_json_save_checked(manifest, path) != MST_OK)
             mst_warn("the manifest of the run is not up to date: %s", mst_error_text());
+        if (fd >= 0)
+            unlink(lock); /* the process that held it was killed */
     }
+    if (fd >= 0)
+        close(fd);
     json_decref(manifest);
+    mst_free(lock);
     mst_free(path);
 }
 

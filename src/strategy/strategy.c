@@ -268,6 +268,9 @@ static mst_status resolve_ps(mst_strategy_options *o)
     if (o->replicas > 0 && o->mode == MST_MODE_SYNC && o->shard != MST_SHARD_AUTO)
         return mst_fail(MST_EUSAGE, "--replicas 1 in --mode sync needs rows that all workers can read; leave "
                                     "out --shard");
+    if (o->recover == MST_RECOVER_SHARE && o->mode == MST_MODE_SYNC)
+        return mst_fail(MST_EUSAGE, "--recover share is for --mode async and ssp: in sync all servers return "
+                                    "to the same step");
     if (o->pipeline > 0 && o->mode == MST_MODE_SYNC)
         return mst_fail(MST_EUSAGE,
                         "--pipeline is for --mode async and ssp: a synchronous step needs the one before it");

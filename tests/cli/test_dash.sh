@@ -53,7 +53,11 @@ has 'No run yet in empty'
 refused 1 'nowhere: there is no such run' dash nowhere
 refused 2 'must be HOST:PORT, [IPV6]:PORT or a port' dash empty --listen here
 echo short >token
+chmod 600 token
 refused 1 'its first line must be a token of 16 to 256' dash empty --token-file token
+chmod 644 token
+expect 1 dash empty --token-file token
+grep -q 'token: the token can be read by others; run chmod 600' err || fail "no warning about a token that others can read"
 
 # ---- a run under way ----
 expect 0 data gen criteo --rows 4000 --features 5000 --out train.cache

@@ -82,6 +82,8 @@ ended 3
 grep -qF 'launch: server 0 failed (killed by SIGKILL); it is not started again (--max-restarts 0)' err || fail "no word of --max-restarts"
 last_has "^muster: launch: server 0 failed first \(killed by SIGKILL\).*$resume"
 same "state without server 0" "$(state)" failed
+grep -A 1 '^ "progress": {' run/manifest.json | grep -qE '"step": [1-9]' || fail "the manifest of a killed run has no progress"
+! exists run/.lock || fail "the lock of a killed run is left"
 # No worker is left and none will come: the job saves and ends without the wait for one.
 for mode in sync async; do
   begin --workers 1 --max-restarts 0 -- --mode $mode --start-timeout 3000

@@ -174,14 +174,14 @@ static void secret_and_job(void **state)
     mst_cluster_fini(&c);
     write_file("key", "short\n", 0600);
     assert_int_equal(mst_cluster_read_yaml(path, NULL, &c), MST_EUSAGE);
-    contains("/key: the secret is easy to guess (length 5, 5 distinct characters); use at least 24 random");
+    contains("/key: the secret is easy to guess (characters: 5, different ones: 5); use at least 24 random");
     assert_null(strstr(mst_error_text(), "short"));
     write_file("key", "0123456789abcdef0123456\n", 0600);
     assert_int_equal(mst_cluster_read_yaml(path, NULL, &c), MST_EUSAGE);
-    contains("(length 23, ");
+    contains("(characters: 23, ");
     write_file("key", "abcdeabcdeabcdeabcdeabcdeabcde\n", 0600);
     assert_int_equal(mst_cluster_read_yaml(path, NULL, &c), MST_EUSAGE);
-    contains("(length 30, 5 distinct characters)");
+    contains("(characters: 30, different ones: 5)");
 }
 
 /* ---- JSON ---- */
