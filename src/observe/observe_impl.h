@@ -57,13 +57,14 @@ struct mst_observe {
     mst_resources *resources; /* NULL: not observed */
     mst_string line;          /* under way */
     mst_span_sums sums;
-    uint64_t sampled_ns;
-    uint64_t curve_step; /* step of the sampler's last point */
+    uint64_t begun_ns, sampled_ns; /* when it began, and its last sample */
+    uint64_t curve_step;           /* step of the sampler's last point */
     uint64_t traced, trace_dropped;
     bool trace_waited; /* the file was full for a while */
     bool trace_dated;  /* the file has the start of the job */
     bool named[MST_LANE_MAX];
     bool traffic_begun;       /* traffic.csv has its header */
+    bool learning_begun;      /* learning.csv has its header */
     unsigned traffic_samples; /* since its last lines */
 
     mst_trace_ring *rings[MST_LANE_MAX]; /* set before the thread starts */

@@ -130,8 +130,8 @@ mst_status mst_record_file(const char *run, const mst_record *r)
     const uint8_t *data = r->data;
     size_t n = r->n;
     mst_status st = MST_OK;
-    bool csv =
-        r->kind == MST_RECORD_RESOURCES || r->kind == MST_RECORD_SPANS || r->kind == MST_RECORD_TRAFFIC;
+    bool csv = r->kind == MST_RECORD_RESOURCES || r->kind == MST_RECORD_SPANS ||
+               r->kind == MST_RECORD_TRAFFIC || r->kind == MST_RECORD_LEARNING;
     bool truncate = r->kind == MST_RECORD_PROCESS || (r->kind == MST_RECORD_TRACE && r->begins);
     char *path = record_path(run, r);
     if (path == NULL)

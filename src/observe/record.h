@@ -20,7 +20,8 @@
     X(EVENTS, "events.out.tfevents")                                                                         \
     X(EVALUATIONS, "events.out.tfevents")                                                                    \
     X(TRACE, "trace.json")                                                                                   \
-    X(TRAFFIC, "traffic.csv")
+    X(TRAFFIC, "traffic.csv")                                                                                \
+    X(LEARNING, "learning.csv")
 
 typedef enum mst_record_kind {
 #define X(name, file) MST_RECORD_##name,

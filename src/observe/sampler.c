@@ -150,7 +150,7 @@ void mst_sampler_open(mst_observe *self)
     if (!self->options.guest && self->options.every_s > 0.0 &&
         mst_resources_new("/proc", &self->resources) != MST_OK)
         self->resources = NULL;
-    self->sampled_ns = mst_now_ns();
+    self->sampled_ns = self->begun_ns = mst_now_ns();
     if (self->options.every_s <= 0.0)
         return;
     mst_string *line = &self->line;
@@ -172,6 +172,37 @@ void mst_sampler_close(mst_observe *self)
     self->resources = NULL;
 }
 
+/* Means over the rows since the last sample; NAN: there are none. */
+static double sampler_loss(const mst_span_sums *now, const mst_span_sums *before)
+{
+    double weight = now->weight - before->weight;
+    return weight > 0 ? (now->loss - before->loss) / weight : (double)NAN;
+}
+
+static double sampler_accuracy(const mst_span_sums *now, const mst_span_sums *before)
+{
+    uint64_t rows = now->judged - before->judged;
+    return rows > 0 ? (double)(now->correct - before->correct) / (double)rows : (double)NAN;
+}
+
+/* A line of learning.csv, if the process has trained on rows since the last one. */
+static void sampler_add_learning(mst_observe *self, double time, uint64_t now_ns, const mst_span_sums *now,
+                                 const mst_span_sums *before)
+{
+    mst_string *line = &self->line;
+    if (now->judged == before->judged)
+        return;
+    if (!self->learning_begun)
+        mst_string_add(line, "time,seconds,steps,rows,loss,accuracy\n");
+    self->learning_begun = true;
+    mst_string_format(line, "%.6f,%.6f,%llu,%llu", time, 1e-9 * (double)(now_ns - self->begun_ns),
+                      (unsigned long long)now->steps, (unsigned long long)now->rows);
+    mst_resources_add_real(line, sampler_loss(now, before));
+    mst_resources_add_real(line, sampler_accuracy(now, before));
+    mst_string_add(line, "\n");
+    sampler_end_line(self, MST_RECORD_LEARNING);
+}
+
 /* Adds the curves: rates, and shares of the threads' time. */
 static void sampler_add_curves(mst_observe *self, const mst_span_sums *now, const mst_span_sums *before,
                                double seconds, double stale_mean, double stale_max)
@@ -181,7 +212,7 @@ static void sampler_add_curves(mst_observe *self, const mst_span_sums *now, cons
         MST_PHASE_MAP(X)
 #undef X
     };
-    mst_scalar scalars[MST_PHASES + 8];
+    mst_scalar scalars[MST_PHASES + 12];
     size_t n = 0;
     double all = 0.0, rows = (double)(now->rows - before->rows);
     for (unsigned p = 0; p < MST_PHASES; p++)
@@ -194,6 +225,12 @@ static void sampler_add_curves(mst_observe *self, const mst_span_sums *now, cons
     if (now->stale_count > 0) {
         scalars[n++] = (mst_scalar){"staleness/mean", stale_mean};
         scalars[n++] = (mst_scalar){"staleness/max", stale_max};
+    }
+    if (now->judged > before->judged) {
+        scalars[n++] = (mst_scalar){"own/loss", sampler_loss(now, before)};
+        scalars[n++] = (mst_scalar){"own/accuracy", sampler_accuracy(now, before)};
+        scalars[n++] = (mst_scalar){"own/steps", (double)now->steps};
+        scalars[n++] = (mst_scalar){"own/seconds", 1e-9 * (double)(mst_now_ns() - self->begun_ns)};
     }
     if (now->dropped_rows > 0)
         scalars[n++] = (mst_scalar){"dropped_rows", (double)now->dropped_rows};
@@ -260,6 +297,7 @@ void mst_sampler_sample(mst_observe *self)
     mst_resources_add_real(line, stale > 0 ? (double)stale_max : (double)NAN);
     mst_string_format(line, ",%llu\n", (unsigned long long)(now.dropped_rows - before->dropped_rows));
     sampler_end_line(self, MST_RECORD_SPANS);
+    sampler_add_learning(self, time, now_ns, &now, before);
     uint64_t step = atomic_load_explicit(&self->step, memory_order_relaxed);
     if (self->options.events && now.steps > before->steps && step > last) { /* steps of a curve increase */
         self->curve_step = step;

@@ -127,6 +127,10 @@ void mst_spans_sum(mst_spans *self, uint64_t now_ns, mst_span_sums *out, uint64_
         out->dropped_rows += spans_get(&lane->dropped_rows);
         out->stale_sum += spans_get(&lane->stale_sum);
         out->stale_count += spans_get(&lane->stale_count);
+        out->loss += atomic_load_explicit(&lane->loss, memory_order_relaxed);
+        out->weight += atomic_load_explicit(&lane->weight, memory_order_relaxed);
+        out->judged += spans_get(&lane->judged);
+        out->correct += spans_get(&lane->correct);
         if (stale_max != NULL) {
             uint64_t max = atomic_exchange_explicit(&lane->stale_max, 0, memory_order_relaxed);
             *stale_max = max > *stale_max ? max : *stale_max;

@@ -54,11 +54,13 @@ typedef struct mst_lane {
     atomic_uint phase;
     atomic_uint_fast64_t steps, rows, bytes_in, bytes_out, dropped_rows;
     atomic_uint_fast64_t stale_sum, stale_count, stale_max;
-    atomic_bool used;          /* a thread has used it */
-    atomic_bool beside;        /* used by a thread that neither trains nor serves */
-    mst_trace_ring *trace;     /* NULL: not traced */
-    atomic_uint_fast64_t step; /* the current step, for the trace */
-    uint64_t more_steps;       /* computed together with it; only the thread uses it */
+    _Atomic double loss, weight;          /* of rows that a worker or rank has trained on: sums */
+    atomic_uint_fast64_t judged, correct; /* such rows, and those that the model classified correctly */
+    atomic_bool used;                     /* a thread has used it */
+    atomic_bool beside;                   /* used by a thread that neither trains nor serves */
+    mst_trace_ring *trace;                /* NULL: not traced */
+    atomic_uint_fast64_t step;            /* the current step, for the trace */
+    uint64_t more_steps;                  /* computed together with it; only the thread uses it */
 } mst_lane;
 
 #define MST_LANE_MAX 64 /* observed threads of a process; further ones are not observed */
@@ -84,6 +86,8 @@ mst_lane *mst_spans_lane(mst_spans *self, unsigned index); /* NULL beyond MST_LA
 typedef struct mst_span_sums {
     uint64_t ns[MST_PHASES];
     uint64_t steps, rows, bytes_in, bytes_out, dropped_rows, stale_sum, stale_count;
+    double loss, weight;
+    uint64_t judged, correct;
     unsigned threads; /* lanes in use or idle, without those beside the training threads */
 } mst_span_sums;
 /* The current phases count up to now_ns. The sums of consecutive calls do not decrease. stale_max (or NULL)
@@ -159,6 +163,20 @@ static inline void mst_span_stale(uint64_t steps)
     mst_lane_add(&lane->stale_count, 1);
     if (steps > atomic_load_explicit(&lane->stale_max, memory_order_relaxed))
         atomic_store_explicit(&lane->stale_max, steps, memory_order_relaxed);
+}
+
+/* Counts the loss of rows, summed with their weights, and the rows that were classified correctly. */
+static inline void mst_span_loss(double loss, double weight, uint64_t rows, uint64_t correct)
+{
+    mst_lane *lane = mst_this_lane;
+    if (lane == NULL)
+        return;
+    atomic_store_explicit(&lane->loss, atomic_load_explicit(&lane->loss, memory_order_relaxed) + loss,
+                          memory_order_relaxed);
+    atomic_store_explicit(&lane->weight, atomic_load_explicit(&lane->weight, memory_order_relaxed) + weight,
+                          memory_order_relaxed);
+    mst_lane_add(&lane->judged, rows);
+    mst_lane_add(&lane->correct, correct);
 }
 
 static inline void mst_span_dropped(uint64_t rows)

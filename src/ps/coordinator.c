@@ -47,7 +47,9 @@ static void coordinator_add_report(json_t *sum, const json_t *report)
     json_object_foreach((json_t *)report, key, value)
     {
         const json_t *old = json_object_get(sum, key);
-        if (json_is_integer(value))
+        if (strcmp(key, "last_accuracy") == 0)
+            json_object_set(sum, key, value);
+        else if (json_is_integer(value))
             json_object_set_new(sum, key,
                                 json_integer((json_int_t)((uint64_t)json_integer_value(old) +
                                                           (uint64_t)json_integer_value(value))));

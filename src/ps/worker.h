@@ -91,6 +91,9 @@ typedef struct mst_worker_counts {
     uint64_t eval_bytes_in;
     double eval_seconds;
     uint64_t n_evaluations;
+    double seconds;      /* since training began */
+    mst_loss_sum recent; /* of pushes that `accuracy` does not cover yet */
+    double accuracy;     /* of recent pushes, in the last report; NAN: none */
 } mst_worker_counts;
 
 typedef struct mst_worker mst_worker;

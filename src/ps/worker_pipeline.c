@@ -2,6 +2,7 @@
 #include "ps/worker_pipeline.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -112,6 +113,8 @@ static void pipeline_enter_flight(mst_worker_pipeline *self, uint32_t request, m
     r->state = state;
     r->carries_push = push != NULL;
     r->push_rows = push != NULL ? push->rows : 0;
+    r->push_loss = push != NULL ? (mst_loss_sum){push->loss, push->weight, push->rows, push->correct}
+                                : (mst_loss_sum){0};
     r->push_version = version;
     self->flight[self->n_flight++] = request;
     pipeline_trace(self);
@@ -171,6 +174,11 @@ static mst_status pipeline_settle(mst_worker_pipeline *self, uint32_t request)
         counts->dropped_steps += reply->dropped;
         counts->dropped_rows += reply->dropped ? r->push_rows : 0;
         mst_span_steps(!reply->dropped, reply->dropped ? 0 : r->push_rows);
+        if (!reply->dropped && isfinite(r->push_loss.loss)) {
+            mst_span_loss(r->push_loss.loss, r->push_loss.weight, r->push_rows,
+                          (uint64_t)r->push_loss.correct);
+            mst_add_loss(&counts->recent, &r->push_loss);
+        }
         mst_span_dropped(reply->dropped ? r->push_rows : 0);
         if (self->job->mode != MST_MODE_SYNC && reply->version > r->push_version)
             mst_span_stale(reply->version - r->push_version - 1); /* pushes of other workers in between */

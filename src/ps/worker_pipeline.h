@@ -38,6 +38,7 @@ typedef struct mst_worker_request {
     /* The push whose reply this request waits for: */
     bool carries_push;
     uint32_t push_rows;
+    mst_loss_sum push_loss;
     uint64_t push_version; /* of the weights that its gradient was computed on */
 } mst_worker_request;
 

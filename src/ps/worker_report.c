@@ -1,17 +1,22 @@
 /* A worker's reports; contract in worker_report.h. */
 #include "ps/worker_report.h"
 
+#include <math.h>
+
 #include "base/clock.h"
 #include "observe/observe.h"
 
-#define REPORT_NS (1 * MST_S)
-#define BYTES_NS  (50 * MST_MS) /* the longest delay of the bytes in spans */
+#define REPORT_NS     (1 * MST_S)
+#define ACCURACY_ROWS 1000          /* of the reported accuracy, at least, if there are so many */
+#define BYTES_NS      (50 * MST_MS) /* the longest delay of the bytes in spans */
 
 void mst_worker_report_begin(mst_worker_report *self)
 {
     mst_net_stats_get(self->link->net, MST_PEER_NONE, &self->start);
     self->in = self->start.bytes_in;
     self->out = self->start.bytes_out;
+    self->begun_ns = mst_now_ns();
+    self->counts.accuracy = NAN;
 }
 
 static void report_count_bytes(mst_worker_report *self, mst_net_stats *stats)
@@ -48,13 +53,14 @@ static void report_count_traffic(mst_worker_report *self)
 
 static json_t *report_json(const mst_worker_counts *c)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:f, s:I}", "steps",
+    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:f, s:I, s:f, s:o*}", "steps",
                      (json_int_t)c->steps, "rows", (json_int_t)c->rows, "dropped_steps",
                      (json_int_t)c->dropped_steps, "dropped_rows", (json_int_t)c->dropped_rows,
                      "compute_seconds", c->compute_seconds, "wait_seconds", c->wait_seconds, "input_seconds",
                      c->input_seconds, "bytes_out", (json_int_t)c->bytes_out, "bytes_in",
                      (json_int_t)c->bytes_in, "eval_bytes_in", (json_int_t)c->eval_bytes_in, "eval_seconds",
-                     c->eval_seconds, "n_evaluations", (json_int_t)c->n_evaluations);
+                     c->eval_seconds, "n_evaluations", (json_int_t)c->n_evaluations, "seconds", c->seconds,
+                     "last_accuracy", c->accuracy >= 0 ? json_real(c->accuracy) : NULL);
 }
 
 mst_status mst_worker_report_send(mst_worker_report *self, uint32_t flags)
@@ -67,6 +73,11 @@ mst_status mst_worker_report_send(mst_worker_report *self, uint32_t flags)
     c->bytes_out = stats.bytes_out - self->start.bytes_out - self->eval_bytes_out;
     c->bytes_in = stats.bytes_in - self->start.bytes_in - c->eval_bytes_in;
     self->reported_ns = mst_now_ns();
+    c->seconds = mst_seconds_since(self->begun_ns);
+    if (c->recent.rows >= ACCURACY_ROWS || (c->recent.rows > 0 && isnan(c->accuracy)))
+        c->accuracy = c->recent.correct / (double)c->recent.rows;
+    if (c->recent.rows >= ACCURACY_ROWS)
+        c->recent = (mst_loss_sum){0};
     mst_observe_link(observe, stats.link, 8.0 * (double)stats.rate);
     for (uint32_t s = 0; s < link->n_servers; s++) {
         mst_net_stats_get(link->net, link->peers[s], &stats);

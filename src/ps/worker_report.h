@@ -14,6 +14,7 @@ typedef struct mst_worker_report {
     mst_net_stats start;  /* traffic when training began */
     uint64_t in, out;     /* bytes that the spans have counted, */
     uint64_t counted_ns;  /* and when */
+    uint64_t begun_ns;    /* when training began */
     uint64_t reported_ns; /* when the last report was sent */
     mst_ps_clock clock;
 } mst_worker_report;

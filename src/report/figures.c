@@ -593,3 +593,26 @@ mst_status mst_curve(const mst_run_data *run, const char *column, const char *se
     *out = p;
     return MST_OK;
 }
+
+mst_status mst_learning_points(const mst_run_data *run, const mst_process_data *process, const char *column,
+                               mst_axis axis, mst_points *out)
+{
+    static const char *const axes[] = {"time", "steps", "rows"};
+    const mst_csv *csv = &process->learning;
+    size_t x = mst_csv_column(csv, axes[axis]), y = mst_csv_column(csv, column);
+    double from = axis == MST_AXIS_TIME ? -mst_run_data_begin(run) : 0, last = 0;
+    mst_points p = {0};
+    TRY(mst_points_new(csv->n_rows, &p));
+    for (size_t i = 0; i < csv->n_rows; i++) {
+        double at = mst_csv_value(csv, i, x), value = mst_csv_value(csv, i, y);
+        if (isnan(at) || isnan(value))
+            continue;
+        if (axis != MST_AXIS_TIME && at < last) /* it was started again */
+            from += last;
+        last = at;
+        p.x[p.n] = from + at;
+        p.y[p.n++] = value;
+    }
+    *out = p;
+    return MST_OK;
+}

@@ -157,6 +157,11 @@ mst_loss_figures mst_losses_of(const mst_run_data *run, const mst_run_figures *f
 /* The x axes of curves. */
 typedef enum mst_axis { MST_AXIS_TIME, MST_AXIS_STEPS, MST_AXIS_ROWS, MST_AXES } mst_axis;
 
+/* A column of learning.csv ("loss", "accuracy"): x: seconds since the run began, or the process's own steps
+ * or rows over all its starts. Empty: the process has none. */
+mst_status mst_learning_points(const mst_run_data *run, const mst_process_data *process, const char *column,
+                               mst_axis axis, mst_points *out);
+
 /* A column of metrics.csv ("loss", "accuracy", "error": 1 - accuracy, "train_loss", "lr") over an axis; set:
  * of that set's evaluations only, or "": of every line. Time is training time. */
 mst_status mst_curve(const mst_run_data *run, const char *column, const char *set, mst_axis axis,

@@ -205,6 +205,32 @@ static mst_status canvas_draw_curve(canvas *c, size_t k, mst_axis axis)
     return canvas_is_worth_it(c) && !dull ? c->fn(c->arg, c->group, "", (int)axis, &plot) : MST_OK;
 }
 
+/* The curves of the workers or ranks of all runs, if a run has several. */
+static mst_status canvas_draw_learning(canvas *c, const char *title, const char *column, mst_figure_unit unit,
+                                       mst_axis axis)
+{
+    static const char *const labels[] = {"time since start", "own steps", "own rows"};
+    for (size_t i = 0; i < c->report->n; i++) {
+        const mst_run_data *run = c->report->runs[i];
+        unsigned part = 0;
+        for (size_t p = 0; p < run->n_processes; p++) {
+            mst_points points = {0};
+            TRY(mst_learning_points(run, run->processes[p], column, axis, &points));
+            if (points.n > 0)
+                TRY(canvas_add_series(c, i, run->processes[p]->name, part++, false, &points));
+            mst_points_fini(&points);
+        }
+    }
+    mst_plot plot = {.title = title,
+                     .x_label = labels[axis],
+                     .y_label = column,
+                     .x_unit = axis == MST_AXIS_TIME ? MST_FIGURE_SECONDS : MST_FIGURE_COUNT,
+                     .y_unit = unit,
+                     .series = c->series,
+                     .n_series = c->n_series};
+    return c->n_series > 1 ? c->fn(c->arg, c->group, "", (int)axis, &plot) : MST_OK;
+}
+
 /* process: "" for a host, which has the marks of all processes. */
 static mst_status canvas_add_marks(canvas *c, size_t run, const char *process)
 {
@@ -336,6 +362,14 @@ mst_status mst_report_plots(const mst_report *self, const char *group, mst_plot_
         for (size_t k = 0; st == MST_OK && k < sizeof curves / sizeof *curves; k++)
             for (int axis = 0; st == MST_OK && axis < MST_AXES; axis++) {
                 st = canvas_draw_curve(&c, k, (mst_axis)axis);
+                canvas_clear(&c);
+            }
+        for (int k = 0; k < 2; k++)
+            for (int axis = 0; st == MST_OK && axis < MST_AXES; axis++) {
+                st = canvas_draw_learning(
+                    &c, k == 0 ? "Training loss of each worker" : "Training accuracy of each worker",
+                    k == 0 ? "loss" : "accuracy", k == 0 ? MST_FIGURE_PLAIN : MST_FIGURE_SHARE,
+                    (mst_axis)axis);
                 canvas_clear(&c);
             }
     } else {

@@ -136,6 +136,7 @@ static void process_data_destroy(mst_process_data *p)
     mst_csv_fini(&p->resources);
     mst_csv_fini(&p->spans);
     mst_csv_fini(&p->traffic);
+    mst_csv_fini(&p->learning);
     mst_free(p->name);
     mst_free(p->host);
     mst_free(p->info_path);
@@ -178,14 +179,15 @@ static mst_status process_data_new(const mst_run_data *run, const char *name, ms
     char *resources = mst_sprintf("%s/processes/%s/resources.csv", run->path, name);
     char *spans = mst_sprintf("%s/processes/%s/spans.csv", run->path, name);
     char *traffic = mst_sprintf("%s/processes/%s/traffic.csv", run->path, name);
+    char *learning = mst_sprintf("%s/processes/%s/learning.csv", run->path, name);
     mst_process_data *p = mst_zalloc(sizeof *p);
     if (p != NULL) {
         p->name = mst_strdup(name);
         p->host = mst_strdup("");
         p->info_path = mst_sprintf("%s/processes/%s/process.json", run->path, name);
     }
-    if (p == NULL || resources == NULL || spans == NULL || traffic == NULL || p->name == NULL ||
-        p->host == NULL || p->info_path == NULL)
+    if (p == NULL || resources == NULL || spans == NULL || traffic == NULL || learning == NULL ||
+        p->name == NULL || p->host == NULL || p->info_path == NULL)
         TRY_OUT(st, mst_fail_memory());
     const char *dash = strrchr(name, '-');
     p->role = run_data_find_role(name, dash != NULL ? (size_t)(dash - name) : strlen(name));
@@ -196,11 +198,13 @@ static mst_status process_data_new(const mst_run_data *run, const char *name, ms
     TRY_OUT(st, mst_csv_init(&p->resources, resources, resources_texts));
     TRY_OUT(st, mst_csv_init(&p->spans, spans, NULL));
     TRY_OUT(st, mst_csv_init(&p->traffic, traffic, traffic_texts));
+    TRY_OUT(st, mst_csv_init(&p->learning, learning, NULL));
     *out = p;
     p = NULL;
 out:
     process_data_destroy(p);
     mst_free(resources);
+    mst_free(learning);
     mst_free(spans);
     mst_free(traffic);
     return st;
@@ -262,9 +266,11 @@ static mst_status process_data_update(mst_run_data *self, mst_process_data *p, b
     TRY(run_data_note(self, mst_csv_update(&p->resources, changed)));
     TRY(run_data_note(self, mst_csv_update(&p->spans, changed)));
     TRY(run_data_note(self, mst_csv_update(&p->traffic, changed)));
+    TRY(run_data_note(self, mst_csv_update(&p->learning, changed)));
     TRY(run_data_note_csv(self, &p->resources, "time"));
     TRY(run_data_note_csv(self, &p->spans, "time"));
-    return run_data_note_csv(self, &p->traffic, "time");
+    TRY(run_data_note_csv(self, &p->traffic, "time"));
+    return run_data_note_csv(self, &p->learning, "time");
 }
 
 static int process_compare(const void *a, const void *b)
@@ -490,7 +496,7 @@ static bool run_data_is_behind(const mst_run_data *self)
     bool behind = self->metrics.behind || self->marks.behind;
     for (size_t i = 0; i < self->n_processes && !behind; i++)
         behind = self->processes[i]->resources.behind || self->processes[i]->spans.behind ||
-                 self->processes[i]->traffic.behind;
+                 self->processes[i]->traffic.behind || self->processes[i]->learning.behind;
     return behind;
 }
 

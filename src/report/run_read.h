@@ -46,7 +46,7 @@ typedef struct mst_process_data {
     size_t n_links;
     mst_process_path paths[MST_PROCESS_PATHS_MAX]; /* by the index of the other process */
     char machine[16];                              /* equal for hosts that share cores; "" when not known */
-    mst_csv resources, spans, traffic;
+    mst_csv resources, spans, traffic, learning;
     char *info_path;
     int64_t info_stamp; /* of process.json, to see that it was replaced; -1: never read */
     bool has_info;

@@ -10,6 +10,7 @@
  * waits. */
 #include "strategy/allreduce.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -297,6 +298,12 @@ static mst_status order_carry_out(mst_allreduce *self, mst_feed *feed, execution
     TRY(order_execute(e));
     for (unsigned t = 0; t < self->n; t++)
         mst_add_loss(&e->tail.loss, &self->threads[t].loss);
+    if (e->tail.loss.rows > 0 && isfinite(e->tail.loss.loss)) {
+        self->counts.accuracy = e->tail.loss.correct / (double)e->tail.loss.rows;
+        mst_spans_attach(self->base.env.spans, 0, MST_PHASE_IDLE);
+        mst_span_loss(e->tail.loss.loss, e->tail.loss.weight, e->tail.loss.rows,
+                      (uint64_t)e->tail.loss.correct);
+    }
     if (self->reduction == MST_REDUCTION_ONLY) /* nothing was computed: rows are counted nevertheless */
         e->tail.loss.rows = self->rank == 0 ? e->tail.claimed : 0;
     if (self->rank != 0) {
@@ -377,13 +384,14 @@ static json_t *report_json(uint32_t rank, const mst_allreduce_counts *c)
     char name[96];
     snprintf(name, sizeof name, "rank %u, %.*s", rank, (int)sizeof c->name - 1, c->name);
     return json_pack(
-        "{s:i, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I}}", "worker",
-        (int)rank, "name", name, "state", "done", "steps", (json_int_t)c->steps, "rows", (json_int_t)c->rows,
-        "dropped_steps", (json_int_t)0, "compute_seconds", c->compute_seconds, "wait_seconds",
-        c->wait_seconds, "input_seconds", c->input_seconds, "reduce_seconds", c->reduce_seconds, "bytes_out",
-        (json_int_t)c->bytes_out, "bytes_in", (json_int_t)c->bytes_in, "reductions", "gather",
-        (json_int_t)c->reductions[MST_REDUCE_GATHER], "direct", (json_int_t)c->reductions[MST_REDUCE_DIRECT],
-        "mpi", (json_int_t)c->reductions[MST_REDUCE_MPI], "sparse_gathered", (json_int_t)c->sparse_gathered,
+        "{s:i, s:s, s:s, s:I, s:I, s:f, s:I, s:f, s:f, s:f, s:f, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I}}",
+        "worker", (int)rank, "name", name, "state", "done", "steps", (json_int_t)c->steps, "rows",
+        (json_int_t)c->rows, "last_accuracy", c->accuracy, "dropped_steps", (json_int_t)0, "compute_seconds",
+        c->compute_seconds, "wait_seconds", c->wait_seconds, "input_seconds", c->input_seconds,
+        "reduce_seconds", c->reduce_seconds, "bytes_out", (json_int_t)c->bytes_out, "bytes_in",
+        (json_int_t)c->bytes_in, "reductions", "gather", (json_int_t)c->reductions[MST_REDUCE_GATHER],
+        "direct", (json_int_t)c->reductions[MST_REDUCE_DIRECT], "mpi",
+        (json_int_t)c->reductions[MST_REDUCE_MPI], "sparse_gathered", (json_int_t)c->sparse_gathered,
         "sparse_scattered", (json_int_t)c->sparse_scattered);
 }
 

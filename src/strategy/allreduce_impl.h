@@ -52,6 +52,7 @@ typedef struct mst_allreduce_position {
 /* The counters of a rank; sent to rank 0 after every order and at the end. */
 typedef struct mst_allreduce_counts {
     uint64_t steps, rows;
+    double accuracy; /* on the rows of the last order */
     double compute_seconds, wait_seconds, input_seconds;
     double reduce_seconds; /* while a reduction was under way */
     uint64_t bytes_out, bytes_in;

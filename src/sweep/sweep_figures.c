@@ -51,15 +51,16 @@ static void sweep_add_worker(const mst_costs *c, work *sum, mst_sweep_run *out)
         out->work[out->n_workers++] = c->rows;
 }
 
-/* Iterations, rows, bytes and waits of the workers: as the manifest counts them, which is since the run was
- * resumed last; of a run that was resumed, as far as there are such, by their spans.csv. */
+/* Iterations, rows, bytes and waits of the workers: as the manifest counts them; of a run that an earlier
+ * version resumed, whose manifest counts from there, by their spans.csv as far as there are such. */
 static void sweep_take_workers(const mst_run_data *run, double train_s, mst_sweep_run *out)
 {
     double *f = out->figures;
     work sum = {0};
     size_t i;
     json_t *worker;
-    bool resumed = json_array_size(json_object_get(run->manifest, "history")) > 1;
+    bool resumed =
+        json_array_size(json_object_get(run->manifest, "history")) > 1 && !mst_workers_counted(run);
     for (i = 0; resumed && i < run->n_processes; i++) {
         const mst_process_data *p = run->processes[i];
         mst_costs c;
@@ -71,6 +72,14 @@ static void sweep_take_workers(const mst_run_data *run, double train_s, mst_swee
     json_array_foreach(json_object_get(run->manifest, "workers"), i, worker)
     {
         mst_costs c = mst_costs_of_worker(worker, 1);
+        double seconds = mst_json_real(worker, "seconds");
+        if (out->n_counted < MST_SWEEP_WORKERS_MAX) {
+            size_t w = out->n_counted++;
+            out->workers[w].steps = c.steps;
+            out->workers[w].rows = c.rows;
+            out->workers[w].seconds = isnan(seconds) ? train_s : seconds;
+            out->workers[w].accuracy = mst_json_real(worker, "last_accuracy");
+        }
         if (!counted)
             sweep_add_worker(&c, &sum, out);
     }

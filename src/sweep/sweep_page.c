@@ -183,6 +183,7 @@ mst_status mst_sweep_report_html(const mst_sweep_report *self, mst_string *out)
     sweep_page_add_sheet(self, MST_SWEEP_SHEET_RESULTS, "results", &page);
     sweep_page_add_plots(self, &page);
     sweep_page_add_sheet(self, MST_SWEEP_SHEET_WORKLOAD, "workload", &page);
+    sweep_page_add_sheet(self, MST_SWEEP_SHEET_WORKERS, "workers", &page);
     sweep_page_add_sheet(self, MST_SWEEP_SHEET_RESOURCES, "resources", &page);
     sweep_page_add_sheet(self, MST_SWEEP_SHEET_PROBLEMS, "problems", &page);
     sweep_page_add_sheet(self, MST_SWEEP_SHEET_LEFT_OUT, "left-out", &page);

@@ -54,6 +54,10 @@ typedef struct mst_sweep_run {
     double figures[MST_SWEEP_FIGURES];
     double work[MST_SWEEP_WORKERS_MAX]; /* rows of each worker */
     size_t n_workers;
+    struct {
+        double steps, rows, seconds, accuracy; /* seconds that it took part; its last training accuracy */
+    } workers[MST_SWEEP_WORKERS_MAX];
+    size_t n_counted; /* of workers */
     char bottleneck[24];
 } mst_sweep_run;
 
@@ -77,6 +81,7 @@ typedef enum mst_sweep_sheet {
     MST_SWEEP_SHEET_RESULTS,
     MST_SWEEP_SHEET_RESOURCES,
     MST_SWEEP_SHEET_WORKLOAD,
+    MST_SWEEP_SHEET_WORKERS,
     MST_SWEEP_SHEET_SEARCH,
     MST_SWEEP_SHEET_PROBLEMS,
     MST_SWEEP_SHEET_LEFT_OUT,

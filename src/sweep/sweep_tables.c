@@ -121,6 +121,31 @@ static void sweep_sheet_workload(const mst_sweep_report *self, mst_sheet *out)
     }
 }
 
+static void sweep_sheet_workers(const mst_sweep_report *self, mst_sheet *out)
+{
+    *out =
+        (mst_sheet){.title = "Workers of each run",
+                    .key = "workers",
+                    .note = "Accuracy: of the last rows that the worker trained on, before their updates."};
+    mst_sheet_column_add(out, "run and worker", "worker", false);
+    mst_sheet_column_add(out, "steps", "steps", true);
+    mst_sheet_column_add(out, "rows", "rows", true);
+    mst_sheet_column_add(out, "time", "seconds", true);
+    mst_sheet_column_add(out, "accuracy", "last_accuracy", true);
+    for (size_t i = 0; i < self->sweep->n; i++) {
+        const mst_sweep_run *run = &self->runs[i];
+        for (size_t w = 0; run->known && run->n_counted > 1 && w < run->n_counted; w++) {
+            char name[256];
+            snprintf(name, sizeof name, "%.200s, worker %zu", self->sweep->cells[i].name, w);
+            mst_sheet_text(out, name);
+            mst_sheet_count(out, run->workers[w].steps);
+            mst_sheet_count(out, run->workers[w].rows);
+            mst_sheet_seconds(out, run->workers[w].seconds);
+            mst_sheet_percent(out, run->workers[w].accuracy);
+        }
+    }
+}
+
 static bool sweep_sheet_is_dropped(const json_t *round, const char *who)
 {
     size_t i;
@@ -227,6 +252,7 @@ mst_status mst_sweep_make_sheets(mst_sweep_report *self)
         [MST_SWEEP_SHEET_RESULTS] = sweep_sheet_results,
         [MST_SWEEP_SHEET_RESOURCES] = sweep_sheet_resources,
         [MST_SWEEP_SHEET_WORKLOAD] = sweep_sheet_workload,
+        [MST_SWEEP_SHEET_WORKERS] = sweep_sheet_workers,
         [MST_SWEEP_SHEET_SEARCH] = sweep_sheet_search,
         [MST_SWEEP_SHEET_PROBLEMS] = sweep_sheet_problems,
         [MST_SWEEP_SHEET_LEFT_OUT] = sweep_sheet_left_out,

@@ -311,6 +311,7 @@ expect 0 sweep resumed.yaml
 expect 0 train --resume --run sweeps/resumed/runs/* --steps 50
 grep -Eq '^worker [01]( .*)? +50 ' out || fail "the summary does not count the steps of both pieces: $(cat out)"
 expect 0 sweep resumed.yaml
+grep -q 'Workers of each run' sweeps/resumed/report.md || fail "no table of the workers"
 python3 - <<'P' || fail "workers of a resumed run: $(cat sweeps/resumed/runs.csv)"
 import csv
 row, = csv.DictReader(open("sweeps/resumed/runs.csv"))

@@ -38,6 +38,14 @@ for try in 1 2 3 4 5; do
   ! all_have_rows || break
   [ $try -lt 5 ] || fail "a worker of a short job has no rows"
 done
+for w in 0 1 2 3 4; do # its own curve ends with its own steps and rows
+  same "the last line of worker $w" "$(tail -n 1 run/processes/worker-$w/learning.csv | cut -d, -f 3,4)" \
+    "$(worker_fact s0 $w steps),$(worker_fact s0 $w rows)"
+  cat run/processes/worker-$w/events.out.tfevents.* | grep -aq own/accuracy || fail "worker $w has no curve of its accuracy"
+  worker_fact s0 $w last_accuracy | grep -q '^0\.[0-9]' || fail "worker $w reports no accuracy"
+done
+"$muster" report run --svg plots --out report.html >out 2>err || fail "no report"
+[ -s plots/curves-Training-accuracy-of-each-worker-steps.svg ] || fail "no plot of the workers' accuracy"
 for batch in 1 5 10 40; do
   for try in 1 2 3 4 5; do
     ! fair $batch || break
