@@ -265,16 +265,61 @@ static mst_status job_worker_run(const mst_job_config *config)
 /* ---- with a server in the same process ---- */
 
 typedef struct worker_server {
-    const mst_job_config *config;
+    const mst_job_config *process;
+    mst_job_config server, worker; /* of the two threads */
     const mst_train_callbacks *callbacks;
     mst_job_summary *summary;
     mst_error error; /* code MST_OK: success */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool settled; /* guarded by lock: the server has taken over the options of a resumed run, or has ended */
 } worker_server;
+
+static void job_worker_settle(worker_server *b)
+{
+    pthread_mutex_lock(&b->lock);
+    b->settled = true;
+    pthread_cond_signal(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+}
+
+static mst_status job_worker_server_adopts(void *arg, const json_t *job)
+{
+    worker_server *b = arg;
+    mst_status st = b->process->adopt(b->process->adopt_arg, job);
+    if (st == MST_OK)
+        job_worker_settle(b);
+    return st;
+}
+
+/* The options of a resumed run are those of the process: only its server changes them. */
+static mst_status job_worker_adopts(void *arg, const json_t *job)
+{
+    worker_server *b = arg;
+    const mst_train_config *train = b->process->train;
+    if (!json_is_true(json_object_get(job, "resume")))
+        return b->process->adopt(b->process->adopt_arg, job);
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)train->strategy->start_timeout + 1;
+    int waited = 0;
+    pthread_mutex_lock(&b->lock);
+    while (!b->settled && waited == 0)
+        waited = pthread_cond_timedwait(&b->changed, &b->lock, &until);
+    bool settled = b->settled;
+    pthread_mutex_unlock(&b->lock);
+    return settled ? MST_OK
+                   : mst_fail(MST_ETIMEOUT,
+                              "the server of this process has not received the options of the "
+                              "resumed run from server 0 within %g s",
+                              train->strategy->start_timeout);
+}
 
 static void *job_worker_server_thread(void *arg)
 {
     worker_server *b = arg;
-    mst_error_save(&b->error, mst_job_server(b->config, b->callbacks, b->summary));
+    mst_error_save(&b->error, mst_job_server(&b->server, b->callbacks, b->summary));
+    job_worker_settle(b);
     return NULL;
 }
 
@@ -285,10 +330,26 @@ mst_status mst_job_worker(const mst_job_config *config, const mst_train_callback
     if (!config->cluster->colocated)
         return job_worker_run(config);
     pthread_t thread;
-    worker_server b = {.config = config, .callbacks = callbacks, .summary = summary};
+    pthread_condattr_t monotonic;
+    worker_server b = {.process = config,
+                       .server = *config,
+                       .worker = *config,
+                       .callbacks = callbacks,
+                       .summary = summary,
+                       .lock = PTHREAD_MUTEX_INITIALIZER,
+                       .settled = config->index == 0}; /* its settings are those of the run */
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&b.changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    if (config->adopt != NULL) {
+        b.server.adopt = job_worker_server_adopts;
+        b.worker.adopt = job_worker_adopts;
+        b.server.adopt_arg = b.worker.adopt_arg = &b;
+    }
     if (pthread_create(&thread, NULL, job_worker_server_thread, &b) != 0)
         return mst_fail(MST_EIO, "cannot start the thread of the server");
-    mst_status st = job_worker_run(config);
+    mst_status st = job_worker_run(&b.worker);
     mst_error error;
     mst_error_save(&error, st);
     pthread_join(thread, NULL);

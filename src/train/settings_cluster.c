@@ -123,7 +123,7 @@ bool mst_settings_follows_rank_0(const mst_settings *s)
 bool mst_settings_keeps_run(const mst_settings *s)
 {
     return (s->process.role == 0 && !mst_settings_follows_rank_0(s)) ||
-           (s->process.role == 1 && s->process.index == 0);
+           (s->process.index == 0 && (s->process.role == 1 || s->cluster.colocated));
 }
 
 mst_status mst_settings_check_ranks(const mst_settings *s)

@@ -56,6 +56,10 @@ identical whole halves
 # launch starts such a job too.
 expect 0 launch --servers 0 --workers 2 --logs none -- train "${options[@]}" --strategy allreduce --run launched --quiet
 identical whole launched
+# A resumed run has its options and files: the command names neither.
+expect 0 launch --servers 0 --workers 2 --logs none -- train "${options[@]}" --strategy allreduce --epochs 1 --run launched --overwrite --quiet
+expect 0 launch --servers 0 --workers 2 --logs none -- train --run launched --resume --epochs 2 --quiet
+identical whole launched
 
 # Errors: what allreduce does not have.
 tf() { TF_CONFIG="{\"cluster\": {$1}, \"task\": {\"type\": \"worker\", \"index\": 0}}" refused 2 "$2" train b.cache --strategy allreduce "${@:3}"; }
