@@ -90,9 +90,11 @@ observe_sampler() {
 LAB=bench-verdict
 lab() { NETLAB_SWITCH=$(realpath "$BUILD")/tools/netlab-switch scripts/netlab --name $LAB "$@"; }
 
-# lab_job SERVERS WORKERS OPTIONS...: each process on its own host; writes the summary as JSON to $DATA/job.out.
+# lab_job SERVERS WORKERS OPTIONS...: each process on its own host; writes the summary as JSON to $DATA/job.out. With beside=1,
+# worker i is beside server i, as `launch` places them.
 lab_job() {
-    local m=$1 n=$2 i pids=() failed=""
+    local m=$1 n=$2 i pids=() failed="" first=$(($1 + 1))
+    [ "${beside:-0}" = 0 ] || first=1
     shift 2
     {
         echo "servers:"
@@ -108,7 +110,7 @@ lab_job() {
         pids+=($!)
     done
     for ((i = 0; i < n; i++)); do
-        MUSTER_SECRET=bench-verdict-0123456789 lab exec $((m + i + 1)) "${ahead[@]}" "$MUSTER" train --role worker --index "$i" "$@" \
+        MUSTER_SECRET=bench-verdict-0123456789 lab exec $((first + i)) "${ahead[@]}" "$MUSTER" train --role worker --index "$i" "$@" \
             >/dev/null 2>"$DATA/job.err" </dev/null &
         pids+=($!)
     done
@@ -166,12 +168,15 @@ compared() {
 PREDICTION_ROUNDS=${PREDICTION_ROUNDS:-3}
 observe_predictions() {
     local errors=() svm=$DATA/verdict.svm digits=$DATA/verdict-digits.cache wide=$DATA/verdict-wide.cache
-    local narrow=$DATA/verdict-narrow.cache clicks reason e sum=0 ahead=()
+    local narrow=$DATA/verdict-narrow.cache sparse=$DATA/verdict-sparse.cache dense=$DATA/verdict-dense.cache
+    local clicks reason e sum=0 ahead=()
     run_ahead
     if ! make_file "$svm" "$MUSTER" data gen criteo --rows 300000 --features 1000000 --to libsvm --out ||
         ! make_file "$digits" "$MUSTER" data gen digits --rows 4000 --to cache --out ||
         ! make_file "$wide" "$MUSTER" data gen blobs --rows 800 --features 20000 --classes 5 --to cache --out ||
-        ! make_file "$narrow" "$MUSTER" data gen blobs --rows 4000 --features 50 --to cache --out; then
+        ! make_file "$narrow" "$MUSTER" data gen blobs --rows 4000 --features 50 --to cache --out ||
+        ! make_file "$sparse" "$MUSTER" data gen criteo --rows 200000 --features 33762578 --to cache --out ||
+        ! make_file "$dense" "$MUSTER" data gen criteo --rows 100000 --features 2000000 --to cache --out; then
         skip "no generated rows" verdict_prediction_error
         return
     fi
@@ -192,6 +197,27 @@ observe_predictions() {
             compared workers --workers lab_job 1 2 "${clicks[@]}" -- lab_job 1 4 "${clicks[@]}" || true
             clicks=("$narrow" --model logreg --mode async --batch 10)
             compared pipeline --pipeline lab_job 1 2 "${clicks[@]}" -- lab_job 1 2 "${clicks[@]}" --pipeline 2 || true
+            lab down >&2 || true
+        fi
+        if lab up --hosts 5 --rate 1.8gbit --rtt 1ms >&2; then
+            local beside=1
+            clicks=("$sparse" --model logreg --features 33762578 --mode sync --batch 100)
+            compared sparse_batch --batch lab_job 1 5 "${clicks[@]}" -- lab_job 1 5 "${clicks[@]}" --batch 400 || true
+            compared sparse_async "--mode async" lab_job 1 5 "${clicks[@]}" -- lab_job 1 5 "${clicks[@]}" --mode async || true
+            compared sparse_wire "--wire bf16" lab_job 1 5 "${clicks[@]}" -- lab_job 1 5 "${clicks[@]}" --wire bf16 || true
+            compared sparse_servers --servers lab_job 1 5 "${clicks[@]}" -- lab_job 2 5 "${clicks[@]}" || true
+            compared sparse_workers --workers lab_job 1 2 "${clicks[@]}" -- lab_job 1 4 "${clicks[@]}" || true
+            clicks=("$sparse" --model logreg --features 33762578 --mode async --batch 100)
+            compared async_pipeline --pipeline lab_job 1 5 "${clicks[@]}" -- lab_job 1 5 "${clicks[@]}" --pipeline 2 || true
+            compared async_batch --batch lab_job 1 5 "${clicks[@]}" -- lab_job 1 5 "${clicks[@]}" --batch 400 || true
+            clicks=("$sparse" --model logreg --features 33762578 --mode sync --batch 10000)
+            compared large_wire "--wire bf16" lab_job 1 5 "${clicks[@]}" -- lab_job 1 5 "${clicks[@]}" --wire bf16 || true
+            clicks=("$dense" --model logreg --features 2000000 --dense-model --mode sync --batch 1000)
+            compared dense_wire "--wire bf16" lab_job 1 5 "${clicks[@]}" -- lab_job 1 5 "${clicks[@]}" --wire bf16 || true
+            compared dense_batch --batch lab_job 1 5 "${clicks[@]}" -- lab_job 1 5 "${clicks[@]}" --batch 4000 || true
+            compared dense_servers --servers lab_job 1 5 "${clicks[@]}" -- lab_job 2 5 "${clicks[@]}" || true
+            compared dense_async "--mode async" lab_job 1 5 "${clicks[@]}" -- lab_job 1 5 "${clicks[@]}" --mode async || true
+            beside=0
             lab down >&2 || true
         fi
         if lab up --hosts 5 --rate 100mbit --rtt 1ms >&2; then

@@ -44,6 +44,9 @@
 
 #define SPARSE_POWER 0.8
 #define CACHED       0.05
+#define REQUEST_S                                                                                            \
+    6e-5 /* of a server's work for a request, however few bytes it has (measured in the lab)                 \
+          */
 
 /* ---- today ---- */
 
@@ -132,6 +135,16 @@ static mst_step_model model_today(const mst_facts *f, const mst_verdict *v)
     return m;
 }
 
+/* The part of the servers' work for a request that does not depend on its bytes. */
+static double model_fixed(const mst_facts *f)
+{
+    double steps = f->step_s > 0 ? (double)f->n_workers / f->step_s : 0;
+    mst_facts_class c[2];
+    mst_facts_classes(f, c);
+    steps = f->lockstep ? steps : c[0].steps_per_s + c[1].steps_per_s;
+    return f->server_busy > 0 ? fmin(0.9, REQUEST_S * steps / f->server_busy) : 0;
+}
+
 /* ---- changes ---- */
 
 typedef enum needs { NEEDS_NOTHING, NEEDS_HARDWARE } needs;
@@ -185,10 +198,13 @@ void mst_advise_servers(const mst_facts *f, mst_verdict *v, const mst_step_model
     double servers = fmax(f->figures.n_servers, (double)f->n_servers);
     if (!(servers >= 1) || !(m.server + m.server_link + m.worker_link + m.server_use > 0))
         return;
-    m.server /= 2;
-    m.server_use /= 2;
-    m.server_link /= 2;
-    m.link_use /= 2;
+    double work = (1 + model_fixed(f)) / 2;
+    /* a worker beside one server sends half of its bytes to the other */
+    double bytes = m.near > 0 && m.workers > m.near ? m.workers / 2 / (m.workers - m.near) : 0.5;
+    m.server *= work;
+    m.server_use *= work;
+    m.server_link *= bytes;
+    m.link_use *= 0.5;
     m.near = 0; /* no worker is beside both */
     if (f->launcher != NULL)
         model_ask_for(f, servers * 2, (double)f->n_workers, started);
@@ -254,7 +270,8 @@ void mst_advise_batch(const mst_facts *f, mst_verdict *v, const mst_step_model *
 {
     char change[96];
     mst_step_model m = *now;
-    double more = 4, bytes = f->sparse ? pow(more, SPARSE_POWER) : 1;
+    double more = 4, bytes = f->sparse ? pow(more, SPARSE_POWER) : 1, fixed = model_fixed(f);
+    double work = fixed + (1 - fixed) * bytes;
     if (!(f->figures.batch >= 1) ||
         now->trips + now->server + now->server_link + now->worker_link + now->server_use < 0.02)
         return;
@@ -264,12 +281,15 @@ void mst_advise_batch(const mst_facts *f, mst_verdict *v, const mst_step_model *
     m.disk *= more;
     m.straggle *= more;
     m.overlap *= more;
-    m.cores *= more;
-    m.cores_use *= more;
-    m.server *= bytes;
+    if (f->shared_cores > 0) { /* own work takes longer, not the messages */
+        double own = (more - 1) * now->own / f->workers[0].cores;
+        m.cores += m.cores > 0 ? own * now->workers : 0;
+        m.cores_use += own;
+    }
+    m.server *= work;
     m.server_link *= bytes;
     m.worker_link *= bytes;
-    m.server_use *= bytes;
+    m.server_use *= work;
     m.link_use *= bytes;
     double global = mst_run_data_option_real(f->run, "global-batch");
     snprintf(change, sizeof change, "--%s %.0f", global > 0 ? "global-batch" : "batch",
@@ -313,7 +333,8 @@ void mst_advise_async(const mst_facts *f, mst_verdict *v, const mst_step_model *
     m.trips = fmin(m.trips, isnan(f->latency) ? m.trips / 2 : f->latency); /* no barrier */
     m.server_use = now->server / m.workers;
     m.link_use = now->server_link / (m.workers - m.near);
-    m.cores_use = now->cores / m.workers;
+    /* fewer wake-ups: the CPU time of own work and of the server remains */
+    m.cores_use = f->shared_cores > 0 ? (now->own + m.server_use) / f->workers[0].cores : 0;
     /* the typical worker does not wait for the slowest: the sum of every worker's own speed */
     if (f->slowest_ratio > MST_VERDICT_SLOWER)
         m.rows *= (m.workers - 1 + 1 / f->slowest_ratio) / m.workers;
