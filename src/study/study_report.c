@@ -457,9 +457,9 @@ mst_status mst_study_summary(const mst_study *self, unsigned number, mst_string 
     bool found;
     mst_string_format(out, "### %u. ", number);
     mst_string_markdown(out, mst_study_text(self->spec, "title"));
-    mst_string_add(out, "\n```sh\n");
+    mst_string_add(out, "\n`");
     report_own_command(self, out);
-    mst_string_add(out, "\n```\n");
+    mst_string_add(out, "`: ");
     TRY(mst_study_conclusion(self, out, &found));
     mst_string_add(out, "\n\n");
     mst_status st = table_sheet(self, json_array_get(json_object_get(self->spec, "tables"), 0), &sheet);
