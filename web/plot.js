@@ -280,6 +280,7 @@ var Plot = (function () {
       },
       axes: [
         {stroke: dim, font: font, size: 26, gap: 3, grid: {stroke: grid, width: 1}, ticks: {stroke: grid, size: 4}, incrs: plot.x === 'count' ? WHOLE : plot.x === 'seconds' ? SECONDS : undefined,
+          splits: plot.logX ? function (u, axis, low, high) { return logTicks(low, high); } : undefined, filter: plot.logX ? function (u, ticks) { return ticks; } : undefined,
           values: function (u, ticks) { return ticks.map(function (v) { return v === null ? '' : xText(plot, v, u.scales.x.max); }); }},
         {stroke: dim, font: font, gap: 3, grid: {stroke: grid, width: 1}, ticks: {show: false},
           size: function (u, values) {

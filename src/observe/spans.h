@@ -10,8 +10,8 @@
  *
  * Reading rows is part of an evaluation: a thread that evaluates stays in that phase.
  *
- * A thread that is not observed pays one load. Counters are relaxed atomics with one writer each, the thread;
- * readers see sums that only grow.
+ * A thread that is not observed pays one load. Counters are relaxed atomics with one writer each, the thread
+ * (of a worker's bytes: the owner of its net); readers see sums that only grow.
  *
  * Thread: attach, enter and the counters: the observed thread. Other functions: any thread. */
 #ifndef MST_OBSERVE_SPANS_H

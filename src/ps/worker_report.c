@@ -21,8 +21,13 @@ void mst_worker_report_begin(mst_worker_report *self)
 
 static void report_count_bytes(mst_worker_report *self, mst_net_stats *stats)
 {
+    mst_spans *spans = mst_observe_spans(self->job->observe);
+    mst_lane *lane = spans != NULL ? mst_spans_lane(spans, 0) : NULL;
     mst_net_stats_get(self->link->net, MST_PEER_NONE, stats);
-    mst_span_bytes(stats->bytes_in - self->in, stats->bytes_out - self->out);
+    if (lane != NULL) { /* that of the training thread; the owner of the net may be another thread */
+        mst_lane_add(&lane->bytes_in, stats->bytes_in - self->in);
+        mst_lane_add(&lane->bytes_out, stats->bytes_out - self->out);
+    }
     self->in = stats->bytes_in;
     self->out = stats->bytes_out;
     self->counted_ns = mst_now_ns();

@@ -40,3 +40,10 @@ for m in 1 3; do
   hosted $m
   same "loss with $m servers" "$loss" "$first"
 done
+
+# The bytes of a process in spans.csv are those of its connections, whichever thread of the worker moves them.
+column_sum() { awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i } NR > 1 { s += $c } END { printf "%d", s }' "$1"; }
+for way in bytes_in bytes_out; do
+  spans=$(column_sum run1/processes/worker-1/spans.csv $way) links=$(column_sum run1/processes/worker-1/traffic.csv $way)
+  ((links > 1000000 && spans * 10 >= links * 9 && spans * 9 <= links * 10)) || fail "$way of worker 1: $spans in spans, $links of connections"
+done
