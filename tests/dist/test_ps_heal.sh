@@ -14,7 +14,7 @@ weights() {
   cat "$1/checkpoints/$last"/part-*.safetensors | cksum
 }
 last_test() {
-  grep ',test,' "$1/metrics.csv" | tail -n 1 | cut -d, -f 1-3,8-
+  grep ',test,' "$1/metrics.csv" | tail -n 1 | cut -d, -f 1-3,8-12
 }
 # same_as_undisturbed WHAT: run has the weights and the last evaluation of calm.
 same_as_undisturbed() {
