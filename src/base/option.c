@@ -397,6 +397,31 @@ static bool option_is_value(const char *word)
     return word[0] != '-' || word[1] == '\0' || mst_parse_int(word, &whole) || option_parse_real(word, &real);
 }
 
+/* Whether an earlier word of the command line gives the flag the opposite value. */
+static bool option_is_contradicted(const mst_option_place *place, const char *value, int n_words,
+                                   char **words)
+{
+    const char *name = place->row->name;
+    size_t length = strlen(name);
+    bool wanted, given;
+    if (place->row->type != MST_OPTION_FLAG || !option_parse_flag(value, &wanted))
+        return false;
+    for (int i = 0; i < n_words; i++) {
+        const char *word = words[i];
+        if (strncmp(word, "--no-", 5) == 0 && strcmp(word + 5, name) == 0)
+            given = false;
+        else if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, name, length) != 0)
+            continue;
+        else if (word[2 + length] == '\0')
+            given = true;
+        else if (word[2 + length] != '=' || !option_parse_flag(word + 3 + length, &given))
+            continue;
+        if (given != wanted)
+            return true;
+    }
+    return false;
+}
+
 /* One "--name[=value]" at argv[*i]; *i moves past a value of its own. */
 static mst_status option_parse(mst_option_group *groups, size_t n, int argc, char **argv, int *i)
 {
@@ -428,6 +453,9 @@ static mst_status option_parse(mst_option_group *groups, size_t n, int argc, cha
                              name, name, value));
         ++*i;
     }
+    if (option_is_contradicted(&place, value, *i, argv))
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "--%s and --no-%s contradict each other; give one of them",
+                             place.row->name, place.row->name));
     TRY_OUT(st, mst_option_assign(&place, "--", value, mst_option_place_is_set(&place)));
     mst_option_place_mark(&place);
 out:

@@ -90,7 +90,7 @@ void mst_options_fini(mst_option_group *groups,
 /* Reads argv[0..argc). "--name value", "--name=value", "--" ends options. Everything else is a positional and
  * goes to `positionals` in order (pass NULL: MST_EUSAGE on the first). Unknown option: MST_EUSAGE with the
  * nearest name. A value that starts with a dash must be given as --name=value, unless it is "-" or a number.
- */
+ * The last of several values of an option counts; a flag given both ways is MST_EUSAGE. */
 mst_status mst_options_parse(mst_option_group *groups, size_t n, int argc, char **argv,
                              mst_text_list *positionals);
 

@@ -310,6 +310,17 @@ static void test_refusals(void **state)
     assert_int_equal(f->groups[1].set, 0);
 }
 
+static void test_contradictions(void **state)
+{
+    fixture *f = *state;
+    const char *both = "--quiet and --no-quiet contradict each other; give one of them";
+    check_refused(f, "--quiet --no-quiet", both);
+    check_refused(f, "--no-quiet --lr 0.5 --quiet=on", both);
+    check_refused(f, "--quiet=yes --quiet=0", both);
+    assert_int_equal(parse(f, "--no-quiet --quiet=off", NULL), MST_OK); /* another command line */
+    assert_int_equal(parse(f, "--quiet --no-shuffle --quiet", NULL), MST_OK);
+}
+
 static void test_set(void **state)
 {
     fixture *f = *state;
@@ -556,6 +567,7 @@ int main(void)
 #define T(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(test_int_notation), T(test_defaults), T(test_command_line), T(test_refusals),
+        T(test_int_notation), T(test_defaults), T(test_command_line), T(test_contradictions),
         T(test_set),          T(test_yaml),     T(test_yaml_lists),   T(test_yaml_refusals),
         T(test_help),         T(test_needs),    T(test_json),         T(test_no_memory),
     };
