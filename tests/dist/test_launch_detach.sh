@@ -143,6 +143,7 @@ grep -qxF "launch: 2 workers added to the job $job" err || fail "no word of the 
 for i in 0 1 2; do wait_for 20 grep -qx "worker $i | up worker_$i --elastic" "$state/$job/output"; done
 refused 2 "the job $job takes at most 62 more workers" launch --add 63 --job "$job"
 refused 2 "--add: name the running job with --job NAME" launch --add 1
+refused 2 "--add 0: must be between 1 and " launch --add 0 --job "$job"
 refused 2 "--add: remove the command" launch --add 1 --job "$job" -- train
 refused 2 "there is no job other" launch --add 1 --job other
 touch go
