@@ -71,7 +71,11 @@ bool mst_job_again(mst_job_retry *self, const mst_job_config *config, bool took_
         return false;
     }
     if (took_part || self->since_ns == 0) {
-        mst_warn("%s; joining the job again", why.text);
+        if (self->index_taken && !took_part)
+            mst_info("another process has index %" PRIu32 "; waiting for up to %g s, because it may be lost",
+                     config->index, config->train->strategy->peer_timeout + 1);
+        else
+            mst_warn("%s; joining the job again", why.text);
         self->since_ns = mst_now_ns();
     }
     if (mst_seconds_since(self->since_ns) < patience + (self->coordinates ? 0 : ORDER_S)) {

@@ -12,6 +12,7 @@ mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const m
 typedef struct mst_job_retry {
     uint64_t since_ns; /* 0: it takes part, or has never done so */
     bool coordinates;  /* this process is server 0 */
+    bool index_taken;  /* another process, which may be lost, had the index of this one at the last try */
 } mst_job_retry;
 
 /* Whether to take part again: st is MST_EAGAIN, and a stop was not requested, and less than --start-timeout

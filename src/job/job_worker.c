@@ -250,6 +250,7 @@ static mst_status job_worker_run(const mst_job_config *config)
     do {
         st = job_worker_join_once(config, &guests, &training, &continues, retry.since_ns, &took_part);
         returns = returns || took_part;
+        retry.index_taken = st == MST_EEXIST && !returns;
         if (st == MST_EEXIST && (returns || (!config->guest && mst_now_ns() < taken_until))) {
             mst_error_save(&error, MST_EAGAIN);
             st = mst_error_restore(&error);

@@ -92,7 +92,7 @@ refusal() {
   shift 3
   start "$name" train --cluster cluster.yaml "$@" $sync
   ends "$name" "$code" 5
-  same "lines of the refused" "$(grep '^muster: ' "$name.log" | grep -vc 'joining the job again')" 1
+  same "lines of the refused" "$(grep '^muster: ' "$name.log" | grep -vcE 'joining the job again|another process has index')" 1
   said "$name" "^muster: .*$sentence"
 }
 refusal x 2 'server 1 has --lr 0.5, the coordinator has 0.1; give all processes the same options$' c.cache --role server --index 1 --lr 0.5
@@ -109,6 +109,7 @@ refusal x 2 'worker 1 has --optimizer "adam", the coordinator has "sgd"' c.cache
 refusal x 1 "worker 1 trains on few.cache \\(500 rows, .* was given c.cache \\($rows rows, " few.cache --role worker --index 1
 refusal x 1 'worker 1 has a model with features 300000, but the other workers have 200000' c.cache --features 300000 --role worker --index 1
 refusal x 1 'index 0 is taken by worker 0' c.cache --role worker --index 0 --peer-timeout 1
+same "statements that the index is taken" "$(grep -c 'is taken by' x.log)" 1
 refusal x 2 'there is no worker 7|names no worker 7|worker 7' c.cache --role worker --index 7
 refusal x 1 'is in use by another process' c.cache --role server --index 0
 { cat good.yaml; echo "  - host2"; } >cluster.yaml
