@@ -71,10 +71,11 @@ const char *mst_run_missing(const mst_run *self, char *out, size_t size);
 
 const char *mst_run_path(const mst_run *self);
 
-/* The last complete line of a run's metrics.csv; zeros: there is none. */
+/* The last complete line of a run's metrics.csv; zeros: there is none. seconds_ago: since the file was
+ * written; 0: not known. */
 typedef struct mst_reached {
     uint64_t step, rows;
-    double train_seconds;
+    double train_seconds, seconds_ago;
 } mst_reached;
 mst_reached mst_run_reached(const char *run);
 

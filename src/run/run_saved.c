@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json_text.h"
 #include "base/log.h"
@@ -132,6 +134,10 @@ mst_reached mst_run_reached(const char *run)
         if (sscanf(line + 1, "%llu,%llu,%*u,%lf", &step, &rows, &seconds) == 3 && step >= out.step)
             out = (mst_reached){.step = step, .rows = rows, .train_seconds = seconds};
     }
+    struct stat about;
+    if (fd >= 0 && fstat(fd, &about) == 0)
+        out.seconds_ago =
+            fmax(0, mst_wall_s() - (double)about.st_mtim.tv_sec - 1e-9 * (double)about.st_mtim.tv_nsec);
     if (fd >= 0)
         close(fd);
     mst_free(path);

@@ -60,8 +60,9 @@ mst_status mst_run_log_resume_state(mst_run_log *self, const json_t *state, cons
 bool mst_run_log_has_new_data(const mst_run_log *self); /* resumed with other data */
 
 /* Before mst_run_log_open: the run continues because the job lost its state, `why`, when it had reached that
- * progress; rows 0: rows and seconds are not known. since_ns: the time of the loss, 0: not known; the
- * recovery lasts from then to the first step. The run continues its piece of the history. */
+ * progress; rows 0: rows and seconds are not known. since_ns: the time of the loss; 0: not known, that is,
+ * the last line of metrics.csv. The recovery lasts from then to the first step. The run continues its piece
+ * of the history. */
 void mst_run_log_lost(mst_run_log *self, const mst_reached *reached, uint64_t since_ns, const char *why);
 
 /* During training: a server was lost at that time, and another one has taken over without a loss: the

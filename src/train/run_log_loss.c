@@ -9,6 +9,8 @@
 #include "base/log.h"
 #include "train/run_log_impl.h"
 
+#define AGO_MAX_S 86400.0 /* a job that is started again later is no recovery */
+
 void mst_run_log_lost(mst_run_log *self, const mst_reached *reached, uint64_t since_ns, const char *why)
 {
     self->loss.continues = true;
@@ -53,13 +55,18 @@ static void loss_describe(const json_t *loss, char *out, size_t size)
         snprintf(what, sizeof what, "the weights of server %lld return to", json_integer_value(server));
     if (at > 0)
         snprintf(where, sizeof where, "step %s", mst_figure_grouped(at, step));
-    snprintf(out, size, "%s; %s %s, and %s steps (%s rows) are lost%s",
-             why != NULL ? why : "the run ended without a last checkpoint", what, where,
-             mst_figure_grouped((uint64_t)json_integer_value(json_object_get(loss, "steps")), steps),
-             mst_figure_grouped((uint64_t)json_integer_value(json_object_get(loss, "rows")), rows),
-             server != NULL ? " there" : " and trained again");
-    const json_t *recovery = json_object_get(loss, "recovery_seconds");
+    uint64_t n_steps = (uint64_t)json_integer_value(json_object_get(loss, "steps")),
+             n_rows = (uint64_t)json_integer_value(json_object_get(loss, "rows"));
+    snprintf(out, size, "%s; %s %s, and ", why != NULL ? why : "the run ended without a last checkpoint",
+             what, where);
     size_t n = strlen(out);
+    if (n_steps == 0 && n_rows == 0)
+        snprintf(out + n, size - n, "nothing is lost");
+    else
+        snprintf(out + n, size - n, "%s steps (%s rows) are lost%s", mst_figure_grouped(n_steps, steps),
+                 mst_figure_grouped(n_rows, rows), server != NULL ? " there" : " and trained again");
+    const json_t *recovery = json_object_get(loss, "recovery_seconds");
+    n = strlen(out);
     if (recovery != NULL)
         snprintf(out + n, size - n, "; recovery took %.2f s", json_number_value(recovery));
 }
@@ -171,6 +178,9 @@ mst_status mst_run_log_record_loss(mst_run_log *self, const json_t *before, cons
 {
     mst_reached reached = loss_reached(self, recorded), at = loss_at(self);
     bool any = self->loss.continues || reached.step > at.step;
+    if (self->loss.continues && self->loss.since_ns == 0 && recorded->seconds_ago > 0 &&
+        recorded->seconds_ago < AGO_MAX_S)
+        self->loss.since_ns = mst_now_ns() - (uint64_t)(recorded->seconds_ago * 1e9);
     json_t *losses = json_deep_copy(json_object_get(before, "losses")),
            *processes = json_deep_copy(json_object_get(before, "lost_processes"));
     if (processes != NULL && json_object_set_new(self->manifest, "lost_processes", processes) != 0) {

@@ -41,14 +41,14 @@ heals() {
   ends_all 0 s0 s1 w0 w1
   said w1 "warning: server $dead .*; joining the job again"
   same_as_undisturbed "server $dead, $*"
-  local from='a checkpoint' at='step [0-9,]+'
-  [ $# != 0 ] || from='the beginning' at='the beginning'
-  said s0 "warning: server $dead .*; the run continues from $at, and [0-9,]+ steps \([0-9,]+ rows\) are lost and trained again"
+  local from='a checkpoint' at='step [0-9,]+' lost='([1-9][0-9,]* steps \([1-9][0-9,]* rows\) are lost and trained again|nothing is lost)'
+  [ $# != 0 ] || from='the beginning' at='the beginning' lost='[1-9][0-9,]* steps \([1-9][0-9,]* rows\) are lost and trained again'
+  said s0 "warning: server $dead .*; the run continues from $at, and $lost"
   grep -q ',loss,' run/marks.csv || fail "marks.csv does not state the loss"
   grep -q ',recovered,step ' run/marks.csv || fail "marks.csv does not state the first step after the loss"
   grep -q '"losses": \[' run/manifest.json || fail "the manifest does not state the loss"
-  grep -aq 'steps .* are lost and trained again' run/processes/evaluator/events.out.tfevents.* || fail "TensorBoard has no text about the loss"
-  grep -aq 'are lost and trained again; recovery took ' run/processes/evaluator/events.out.tfevents.* || fail "TensorBoard has no time of recovery"
+  grep -aqE "the run continues from $at, and $lost" run/processes/evaluator/events.out.tfevents.* || fail "TensorBoard has no text about the loss"
+  grep -aqE "the run continues from $at, and $lost; recovery took " run/processes/evaluator/events.out.tfevents.* || fail "TensorBoard has no time of recovery"
   expect 0 report run --markdown
   has "It continued from $from once after a loss: "
   has 'Processes were lost once. '
@@ -90,11 +90,11 @@ recovers() {
   ! grep -q 'worker .* left' s0.log || fail "server 0 reports workers as left that join again"
   completes 2 2
 }
-recovers all 'warning: server 1 .*; the run continues from step [0-9,]+, and [0-9,]+ steps \([0-9,]+ rows\) are lost and trained again' \
+recovers all 'warning: server 1 .*; the run continues from step [0-9,]+, and ([1-9][0-9,]* steps \([0-9,]+ rows\) are lost and trained again|nothing is lost)' \
   --checkpoint-every $every
 # Where nothing was saved, the share returns to the weights that training began with. A cut that is under way needs the lost
 # server, and the whole job rolls back: that is rare, and the test accepts it.
-share='the weights of server 1 return to (step [0-9,]+|the beginning), and [0-9,]+ steps \([0-9,]+ rows\) are lost there'
+share='the weights of server 1 return to (step [0-9,]+|the beginning), and ([0-9,]+ steps \([0-9,]+ rows\) are lost there|nothing is lost)'
 recovers auto "warning: server 1 was started again; $share|the run continues from the beginning"
 if log_has s0 "$share"; then
   grep -q '"server": 1' run/manifest.json || fail "the manifest does not name the server whose weights are lost"

@@ -40,7 +40,7 @@ return_of 2
 killed s0
 rm s0.log
 server 0 $common --run run --replicas 1
-wait_for s0 'server 0 was started again; server 1 has a copy of its weights; the run continues from step [0-9,]+, and 0 steps'
+wait_for s0 'server 0 was started again; server 1 has a copy of its weights; the run continues from step [0-9,]+, and nothing is lost'
 ends_all 0 s0 s1 s2 s3 w0 w1
 same_as_undisturbed "four servers"
 
@@ -58,7 +58,7 @@ return_of 1
 killed s0
 rm s0.log
 server 0 $common --run run --replicas 1
-wait_for s0 'server 1 has a copy of its weights; the run continues from step [0-9,]+, and 0 steps'
+wait_for s0 'server 1 has a copy of its weights; the run continues from step [0-9,]+, and nothing is lost'
 ends_all 0 s0 s1 w0 w1
 same_as_undisturbed "a net"
 

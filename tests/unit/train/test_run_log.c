@@ -1,5 +1,6 @@
 /* The run log of a coordinator: figures that arrive later than their step, checkpoints whose floats arrive in
  * pieces, limits known in advance; and the files of a run after every kind of end. */
+#include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -528,6 +531,30 @@ static void test_losses(void **state)
     assert_true(summary.losses.recovery_seconds >= 1.0);
 }
 
+/* All processes of a job were lost: the time of the loss is that of the last line of metrics.csv. */
+static void test_loss_of_all(void **state)
+{
+    (void)state;
+    mst_train_options o = make_options();
+    mst_train_summary summary;
+    mst_run_log *run_log = open_run_log(&o);
+    train(run_log, 5, 1.0);
+    mst_run_log_destroy(run_log); /* cut off */
+    struct timespec times[2] = {{.tv_sec = time(NULL) - 100}, {.tv_sec = time(NULL) - 100}};
+    char path[128];
+    snprintf(path, sizeof path, "%s/metrics.csv", run);
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    o.resume = true;
+    run_log = make_run_log(&o);
+    mst_run_log_lost(run_log, &(mst_reached){0}, 0, "server 0 was started again");
+    assert_int_equal(mst_run_log_open(run_log, NULL), MST_OK);
+    train(run_log, 1, 1.0);
+    finish(run_log, MST_END_STOPPED, &summary);
+    assert_int_equal(summary.losses.n, 1);
+    assert_true(summary.losses.recovery_seconds >= 99.0);
+    assert_true(summary.losses.recovery_seconds < 1000.0);
+}
+
 /* A run that fails before its first step leaves nothing; one that has begun stays, as failed, unless it was
  * to replace a run with a result. */
 static void test_give_up(void **state)
@@ -611,6 +638,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_save_in_pieces, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_auto_interval, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_losses, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_loss_of_all, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_give_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_loss_not_finite, set_up, tear_down),
     };
