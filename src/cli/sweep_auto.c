@@ -52,8 +52,8 @@ static mst_status auto_look(search *s, size_t i, double budget_s)
         return MST_OK;
     }
     TRY_OUT(st, mst_run_figures_of(run, &f));
-    bool any_set = s->metric.set[0] == '\0' && strcmp(s->metric.column, "train_loss") != 0;
-    TRY_OUT(st, mst_curve(run, s->metric.column, any_set ? f.set : s->metric.set, MST_AXIS_TIME, &points));
+    TRY_OUT(st, mst_curve(run, s->metric.column, s->metric.any_set ? f.set : s->metric.set, MST_AXIS_TIME,
+                          &points));
     t->seconds = f.train_s;
     t->value = points.n > 0 ? points.y[points.n - 1] : NAN;
     for (size_t k = 0; k < points.n; k++)

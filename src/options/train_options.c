@@ -68,7 +68,8 @@ const mst_option mst_train_option_table[] = {
      .offset = FIELD(until),
      .metavar = "CONDITION",
      .help = "Stop when an evaluation meets the condition, for example 'test_loss<=0.35'. Metrics: "
-             "train_loss, and loss, accuracy, auc and top5 with the prefix test_ or valid_. Without another "
+             "train_loss, train_accuracy, and loss, accuracy, auc and top5 with the prefix test_ or valid_. "
+             "Without another "
              "limit, the data repeats as often as necessary. 'never' removes the condition when resuming.",
      .facts = MST_OPTION_MAY_DIFFER | MST_OPTION_LIMIT},
     {.name = "patience",

@@ -120,8 +120,7 @@ static double sweep_metric_of(const mst_sweep_metric *metric, const mst_run_data
 {
     if (!metric->evaluated)
         return f[sweep_figure_of(metric->column)];
-    bool any_set = metric->set[0] == '\0' && strcmp(metric->column, "train_loss") != 0;
-    return mst_run_last(run, metric->column, any_set ? r->set : metric->set);
+    return mst_run_last(run, metric->column, metric->any_set ? r->set : metric->set);
 }
 
 static mst_status sweep_take_run(const mst_sweep_metric *metric, const mst_run_data *run, mst_sweep_run *out)

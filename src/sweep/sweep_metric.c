@@ -8,11 +8,13 @@ static const struct {
     const char *name;
     bool of_a_set, evaluated, high_is_good;
 } metrics[] = {
-    {"loss", true, true, false},      {"accuracy", true, true, true},     {"auc", true, true, true},
-    {"top5", true, true, true},       {"train_loss", false, true, false}, {"rows_per_s", false, false, true},
-    {"train_s", false, false, false}, {"target_s", false, false, false},  {"total_s", false, false, false},
-    {"cpu_s", false, false, false},   {"memory", false, false, false},    {"memory_all", false, false, false},
-    {"traffic", false, false, false},
+    {"loss", true, true, false},         {"accuracy", true, true, true},
+    {"auc", true, true, true},           {"top5", true, true, true},
+    {"train_loss", false, true, false},  {"train_accuracy", false, true, true},
+    {"rows_per_s", false, false, true},  {"train_s", false, false, false},
+    {"target_s", false, false, false},   {"total_s", false, false, false},
+    {"cpu_s", false, false, false},      {"memory", false, false, false},
+    {"memory_all", false, false, false}, {"traffic", false, false, false},
 };
 
 bool mst_sweep_metric_find(const char *name, mst_sweep_metric *out)
@@ -30,6 +32,7 @@ bool mst_sweep_metric_find(const char *name, mst_sweep_metric *out)
         if (strcmp(metrics[i].name, name) == 0 && (m.set[0] == '\0' || metrics[i].of_a_set)) {
             m.column = metrics[i].name;
             m.evaluated = metrics[i].evaluated;
+            m.any_set = metrics[i].of_a_set && m.set[0] == '\0';
             m.high_is_good = metrics[i].high_is_good;
             *out = m;
             return true;

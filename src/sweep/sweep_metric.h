@@ -7,13 +7,14 @@
 #define MST_METRIC_DEFAULT "loss"
 #define MST_METRIC_NAMES                                                                                     \
     "loss, accuracy, auc, top5 (of the test set, else of the validation set), the same with test_ or "       \
-    "valid_ before them, train_loss, rows_per_s, train_s, target_s, total_s, cpu_s, memory, memory_all, "    \
-    "traffic"
+    "valid_ before them, train_loss, train_accuracy, rows_per_s, train_s, target_s, total_s, cpu_s, "        \
+    "memory, memory_all, traffic"
 
 typedef struct mst_sweep_metric {
     char set[8];        /* "test", "valid", or "" */
     const char *column; /* of metrics.csv where it is evaluated, else the key of a figure; a constant text */
     bool evaluated, high_is_good;
+    bool any_set; /* of the test set, else of the validation set */
 } mst_sweep_metric;
 
 /* False: no metric has that name. */

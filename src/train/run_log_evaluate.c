@@ -42,6 +42,7 @@ static double run_log_metric(const mst_run_log *self, mst_metric metric)
     const mst_result *test = &self->evals.test, *valid = &self->evals.valid;
     const double values[MST_METRIC_COUNT] = {
         [MST_METRIC_TRAIN_LOSS] = self->evals.train_loss,
+        [MST_METRIC_TRAIN_ACCURACY] = self->evals.train_accuracy,
         [MST_METRIC_TEST_LOSS] = test->loss,
         [MST_METRIC_TEST_ACCURACY] = test->accuracy,
         [MST_METRIC_TEST_AUC] = test->auc,

@@ -57,8 +57,8 @@ mst_status mst_interval_parse(const char *name, const char *text, mst_interval *
 }
 
 static const char *const metric_names[MST_METRIC_COUNT] = {
-    "train_loss", "test_loss",      "test_accuracy", "test_auc",   "test_top5",
-    "valid_loss", "valid_accuracy", "valid_auc",     "valid_top5",
+    "train_loss", "train_accuracy", "test_loss",      "test_accuracy", "test_auc",
+    "test_top5",  "valid_loss",     "valid_accuracy", "valid_auc",     "valid_top5",
 };
 
 const char *mst_metric_name(mst_metric metric)
@@ -93,9 +93,8 @@ mst_status mst_condition_parse(const char *text, mst_condition *out)
         return MST_OK;
     }
     return mst_fail(MST_EUSAGE,
-                    "--until %s is invalid; example: 'test_loss<=0.35' (metrics: train_loss, and loss, "
-                    "accuracy, auc, top5 with "
-                    "test_ or valid_ before them)",
+                    "--until %s is invalid; example: 'test_loss<=0.35' (metrics: train_loss, train_accuracy, "
+                    "and loss, accuracy, auc, top5 with test_ or valid_ before them)",
                     text);
 }
 

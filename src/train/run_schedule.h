@@ -27,6 +27,7 @@ mst_status mst_interval_parse(const char *name, const char *text, mst_interval *
 
 typedef enum mst_metric {
     MST_METRIC_TRAIN_LOSS,
+    MST_METRIC_TRAIN_ACCURACY,
     MST_METRIC_TEST_LOSS,
     MST_METRIC_TEST_ACCURACY,
     MST_METRIC_TEST_AUC,

@@ -79,6 +79,8 @@ has '# optimizer: "sgd"'
 
 # ---- impossible options are refused at once ----
 expect 0 data gen blobs --rows 300 --out blobs.libsvm
+expect 0 train blobs.libsvm --model softmax --batch 10 --eval-every 5 --until 'train_accuracy>=0.4' --epochs 50 --run accurate
+has "--until condition reached"
 refused 2 'top-5 accuracy needs more than five classes' --log error train blobs.libsvm --model softmax --valid 0.2 --until 'valid_top5>=0.5' --run x
 refused 2 'AUC needs a binary model' --log error train blobs.libsvm --model softmax --valid 0.2 --until 'valid_auc>=0.5' --run x
 refused 2 '--classes 3: logreg supports two classes' --log error train train.cache --classes 3 --run x

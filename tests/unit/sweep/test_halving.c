@@ -26,6 +26,9 @@ static void targets(void **state)
     assert_int_equal(mst_target_parse("train_loss<1", &t), MST_OK);
     assert_string_equal(t.metric.set, "");
     assert_string_equal(t.metric.column, "train_loss");
+    assert_int_equal(mst_target_parse("train_accuracy>=0.9", &t), MST_OK);
+    assert_string_equal(t.metric.column, "train_accuracy");
+    assert_false(t.metric.any_set);
     static const char *const wrong[] = {"",
                                         "test_",
                                         "loss<=1",

@@ -133,6 +133,7 @@ static void metrics(void **state)
     } known[] = {{"loss", "", "loss", true, false},
                  {"valid_auc", "valid", "auc", true, true},
                  {"train_loss", "", "train_loss", true, false},
+                 {"train_accuracy", "", "train_accuracy", true, true},
                  {"test_accuracy", "test", "accuracy", true, true},
                  {"rows_per_s", "", "rows_per_s", false, true},
                  {"memory", "", "memory", false, false}};
