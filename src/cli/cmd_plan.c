@@ -15,7 +15,9 @@
 #include "report/job_plan.h"
 #include "train/settings.h"
 
-#define ASSUMED_MAX 8
+#define ASSUMED_MAX   8
+#define DEFAULT_LINK  1.25e9 /* bytes/s: 10gbit */
+#define DEFAULT_RTT_S 1e-4
 
 typedef struct plan_options {
     int64_t servers, workers, hosts, batch, pipeline, cores, shared_cores, max_workers;
@@ -24,6 +26,8 @@ typedef struct plan_options {
     double calibrate;
     bool json;
 } plan_options;
+
+#define ONLY_PS "only jobs of servers and workers are planned, and only without --quorum"
 
 enum { MODE_SAME, MODE_SYNC, MODE_SSP, MODE_ASYNC };
 
@@ -51,15 +55,15 @@ static const mst_option plan_table[] = {
     {.name = "link",
      .type = MST_OPTION_TEXT,
      .offset = FIELD(link),
-     .fallback = "10gbit",
      .metavar = "RATE",
-     .help = "Speed of each host's link and direction: 100mbit, 1.8gbit."},
+     .help = "Speed of each host's link and direction: 100mbit, 1.8gbit. Default: the fastest path between "
+             "hosts that the run has measured, or 10gbit."},
     {.name = "rtt",
      .type = MST_OPTION_TEXT,
      .offset = FIELD(rtt),
-     .fallback = "100us",
      .metavar = "TIME",
-     .help = "Round trip between two hosts: 50us, 1ms. muster doctor --cluster measures both."},
+     .help = "Round trip between two hosts: 50us, 1ms. Default: the mean of the paths of the run, or 100us. "
+             "muster doctor --cluster measures both."},
     {.name = "batch",
      .type = MST_OPTION_INT,
      .offset = FIELD(batch),
@@ -136,17 +140,21 @@ static bool plan_parse_unit(const char *text, const char *const *units, const do
     return false;
 }
 
-static mst_status plan_take_network(const plan_options *o, mst_job_shape *s)
+/* s: has the link and the round trip of the run, or zeros. */
+static mst_status plan_parse_network(const plan_options *o, mst_job_shape *s)
 {
     static const char *const rates[] = {"bit",    "kbit",   "mbit",   "gbit", "bit/s",
                                         "kbit/s", "mbit/s", "gbit/s", NULL};
     static const char *const times[] = {"s", "ms", "us", NULL};
     static const double bits[] = {1, 1e3, 1e6, 1e9, 1, 1e3, 1e6, 1e9}, seconds[] = {1, 1e-3, 1e-6};
-    if (!plan_parse_unit(o->link, rates, bits, &s->link))
+    double value = 0;
+    if (o->link != NULL && !plan_parse_unit(o->link, rates, bits, &value))
         return mst_fail(MST_EUSAGE, "--link %.64s: give a speed such as 100mbit or 1.8gbit", o->link);
-    if (strcmp(o->rtt, "0") != 0 && !plan_parse_unit(o->rtt, times, seconds, &s->rtt_s))
+    s->link = o->link != NULL ? value / 8 : s->link > 0 ? s->link : DEFAULT_LINK;
+    value = 0;
+    if (o->rtt != NULL && strcmp(o->rtt, "0") != 0 && !plan_parse_unit(o->rtt, times, seconds, &value))
         return mst_fail(MST_EUSAGE, "--rtt %.64s: give a time such as 50us or 1ms", o->rtt);
-    s->link /= 8;
+    s->rtt_s = o->rtt != NULL ? value : s->rtt_s > 0 ? s->rtt_s : DEFAULT_RTT_S;
     return MST_OK;
 }
 
@@ -182,6 +190,10 @@ static mst_status plan_take_run(plan *p, const char *path)
     mst_status st;
     TRY(mst_run_data_new(path, &run));
     char *optimizer = mst_run_data_option(run, "optimizer");
+    if (mst_run_data_option_is(run, "strategy", "allreduce"))
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "plan: %s is a run of --strategy allreduce; " ONLY_PS, path));
+    if (mst_run_data_option_real(run, "quorum") > 0)
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "plan: %s is a run with --quorum; " ONLY_PS, path));
     TRY_OUT(st, mst_job_costs_add(&p->costs, run, plan_slots_of(optimizer)));
     double workers = mst_run_data_option_real(run, "workers"), pipeline, replicas;
     pipeline = mst_run_data_option_real(run, "pipeline");
@@ -214,7 +226,9 @@ static mst_status plan_take_options(plan *p, const mst_text_list *words)
     if (files.n == 0 || strcmp(files.items[0], "-") == 0)
         TRY_OUT(st, mst_fail(MST_EUSAGE, "plan: name the files of the training data after -- train"));
     if (s.strategy.strategy == MST_STRATEGY_ALLREDUCE)
-        TRY_OUT(st, mst_fail(MST_EUSAGE, "plan: jobs of servers and workers only, --strategy ps"));
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "plan: --strategy allreduce: " ONLY_PS));
+    if (s.strategy.quorum > 0)
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "plan: --quorum: " ONLY_PS));
     double workers =
         p->options->workers > 0 ? (double)p->options->workers : fmax(1, (double)s.strategy.workers);
     p->shape = (mst_job_shape){.mode = s.strategy.mode == MST_MODE_SYNC  ? MST_PLAN_SYNC
@@ -293,6 +307,23 @@ static mst_status plan_take_costs(plan *p, const mst_call *call)
     return MST_OK;
 }
 
+static mst_status plan_take_network(plan *p)
+{
+    const plan_options *o = p->options;
+    char text[MST_FIGURE_SIZE];
+    p->shape.link = p->costs.link;
+    p->shape.rtt_s = p->costs.rtt_s;
+    TRY(plan_parse_network(o, &p->shape));
+    if (o->link == NULL)
+        plan_assume(p, "links of %s: %s", mst_figure_bits(p->shape.link, text),
+                    p->costs.link > 0 ? "the fastest path of the run" : "no path was measured; give --link");
+    if (o->rtt == NULL)
+        plan_assume(p, "round trips of %s: %s", mst_figure_seconds(p->shape.rtt_s, text),
+                    p->costs.rtt_s > 0 ? "the mean of the paths of the run"
+                                       : "no path was measured; give --rtt");
+    return MST_OK;
+}
+
 static mst_status plan_take_shape(plan *p)
 {
     const plan_options *o = p->options;
@@ -316,7 +347,7 @@ static mst_status plan_take_shape(plan *p)
                         : "the keys of a batch grow by Heaps' law through the measured batch; a "
                           "second run with another --batch shows the growth");
     plan_assume(p, "TCP carries 95%% of a link's speed; rows are read as fast as in the measurement");
-    return plan_take_network(o, s);
+    return plan_take_network(p);
 }
 
 /* ---- output ---- */
@@ -460,7 +491,7 @@ static mst_status plan_run(mst_call *call)
     plan p = {.options = call->options};
     mst_job_shape best[2];
     mst_status st;
-    TRY_OUT(st, plan_take_network(p.options, &p.shape)); /* before the trials */
+    TRY_OUT(st, plan_parse_network(p.options, &p.shape)); /* before the trials */
     TRY_OUT(st, plan_take_costs(&p, call));
     TRY_OUT(st, plan_take_shape(&p));
     mst_job_forecast_of(&p.costs, &p.shape, &p.forecast);

@@ -63,6 +63,22 @@ static mst_step_cost costs_of_step(const mst_facts *f)
                            .pull_bytes = in / fmax(all_steps, 1)};
 }
 
+/* The network of the run, by the paths of its workers and servers to processes on other hosts. */
+static void costs_take_network(const mst_facts *f, mst_job_costs *c)
+{
+    double trips = 0, n_trips = 0;
+    for (size_t i = 0; i < f->n_workers + f->n_servers; i++) {
+        const mst_process_use *use = i < f->n_workers ? &f->workers[i] : &f->servers[i - f->n_workers];
+        for (size_t k = 0; k < MST_PROCESS_PATHS_MAX; k++) {
+            const mst_process_path *path = &use->process->paths[k];
+            c->link = fmax(c->link, path->bits_per_s / 8); /* of NAN and a number: the number */
+            trips += mst_or_zero(path->trip_s);
+            n_trips += !isnan(path->trip_s);
+        }
+    }
+    c->rtt_s = n_trips > 0 ? trips / n_trips : c->rtt_s;
+}
+
 /* The memory of the processes beyond the formulas. */
 static mst_status costs_take_memory(const mst_run_data *run, const mst_facts *f, mst_job_costs *c)
 {
@@ -110,6 +126,7 @@ mst_status mst_job_costs_add(mst_job_costs *c, const mst_run_data *run, double s
     c->part = mst_or_zero(mst_run_data_option_real(run, "part"));
     c->threads = fmax(1, mst_or_zero(f.figures.n_threads));
     c->cores = mst_or_zero(f.workers[0].cores);
+    costs_take_network(&f, c);
     st = costs_take_memory(run, &f, c);
 out:
     mst_facts_fini(&f);

@@ -30,6 +30,7 @@ typedef struct mst_job_costs {
     double worker_base, server_base; /* resident memory besides the formulas of docs/PLAN.md */
     double part;                     /* floats of a server from which steps travel in parts; 0: never */
     double threads, cores;           /* of a worker; of its host */
+    double link, rtt_s;              /* bytes/s of the fastest path, mean round trip; 0: not known */
 } mst_job_costs;
 
 /* Adds the costs of a run; `slots` of its optimizer. MST_EINPUT if it has no servers and workers in processes

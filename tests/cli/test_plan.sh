@@ -37,6 +37,20 @@ has 'bandwidth at the servers'
 has 'Assumed:'
 has 'the shared cores'
 
+# the network of the run, if it was measured
+plan 'p["link_bits_per_s"] == 1e10 and p["rtt_s"] == 1e-4 and any("no path was measured; give --link" in a for a in p["assumed"])' job
+cp -r job apart
+python3 - <<'END'
+import json
+for name, other, rate in (("worker-0", "server-0", 2e8), ("server-0", "worker-0", 3e8)):
+    file = "apart/processes/%s/process.json" % name
+    process = json.load(open(file))
+    process["paths"] = [{"to": other, "bits_per_s": rate, "round_trip_s": 0.002}]
+    json.dump(process, open(file, "w"))
+END
+plan 'p["link_bits_per_s"] == 3e8 and abs(p["rtt_s"] - 0.002) < 1e-9 and any("the fastest path of the run" in a for a in p["assumed"])' apart
+plan 'p["link_bits_per_s"] == 1e9 and p["rtt_s"] == 0 and not any("path" in a for a in p["assumed"])' apart --link 1gbit --rtt 0
+
 # ---- from trials on this host ----
 plan 'p["workers"] == 3 and p["batch"] == 32 and p["mode"] == "async" and p["rows_per_s"] > 0 and "trials" in p["assumed"][0]' \
   --workers 3 -- train rows.cache --model softmax --global-batch 96 --mode async --pipeline 1 --seconds 100 --run runs/other
@@ -50,6 +64,11 @@ refused 2 '--rtt 5' plan job --rtt 5
 refused 1 'the runs of a plan must differ in their batch' plan job job
 refused 1 'nowhere' plan nowhere
 refused 2 'put a train command after --' plan -- eval rows.cache
+refused 2 '--strategy allreduce: only jobs of servers and workers are planned' plan -- train rows.cache --strategy allreduce
+refused 2 '--quorum: only jobs of servers and workers are planned, and only without --quorum' plan -- train rows.cache --mode sync --quorum 1 --workers 2
+cp -r job ranks
+sed -i 's/"strategy": "ps"/"strategy": "allreduce"/' ranks/manifest.json
+refused 2 'plan: ranks is a run of --strategy allreduce; only jobs of servers' plan ranks
 refused 2 'name the files' plan -- train --model softmax
 expect 1 plan --workers 2 -- train nowhere.cache --model softmax
 grep -q 'the trial with --batch .* failed: .*nowhere.cache' err || fail "the error of a trial is not reported"
