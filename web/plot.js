@@ -340,7 +340,8 @@ var Plot = (function () {
     }
 
     function drawChart() {
-      var data = series.length ? uPlot.join(series.map(function (s) { return [s.x, s.y]; })) : [[]];
+      /* 2: a gap extends over the points of other curves */
+      var data = series.length ? uPlot.join(series.map(function (s) { return [s.x, s.y]; }), series.map(function () { return [0, 2]; })) : [[]];
       var wanted = JSON.stringify([series.map(function (s) { return [s.label, s.colour, !!s.dash, !!s.low, s.y.length === 1]; }), log, plot.x, data[0].length < 80]);
       if (canvas.clientWidth === 0) return;
       if (chart && wanted === shape && !series.some(function (s) { return s.low; }) && !plot.marks) {
