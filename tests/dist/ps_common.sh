@@ -151,21 +151,20 @@ stops() {
   ends s0 143
   ends_all 0 "$@"
 }
-# rows_dropped NAME: rows of pushes that came too late for a step with a quorum, in a summary.
+# rows_dropped NAME: rows of pushes that came too late for a step with a quorum, in a summary: in all pieces of the run.
 rows_dropped() {
   sed -n 's/^      "dropped_rows": \([0-9]*\).*/\1/p' "$1.out" | awk '{ n += $1 } END { print n + 0 }'
 }
 # completes SERVERS WORKERS: resumes the run that stopped, to the end of an epoch; every row is used once per epoch, except for those
 # that server 0 states as trained on twice.
 completes() {
-  local dropped epochs twice
-  dropped=$(rows_dropped s0)
+  local epochs twice
   twice=$(sed -n 's/^\([0-9,]*\) rows were trained on twice.*/\1/p' s0.log | tr -d ,)
   epochs=$(sed -n 's/^ "epoch": \([0-9]*\),$/\1/p' "run/checkpoints/$(ls run/checkpoints | sort | tail -n 1)/manifest.json")
   epochs=$((epochs + 2)) # the one it was in, and one that workers may have begun
   expect 0 launch --servers "$1" --workers "$2" --logs none -- train --resume --run run --epochs $epochs --json
   cp out r.out
-  same "rows of $epochs epochs" $(($(fact_of r rows) + dropped + $(rows_dropped r))) $((epochs * rows + ${twice:-0}))
+  same "rows of $epochs epochs" $(($(fact_of r rows) + $(rows_dropped r))) $((epochs * rows + ${twice:-0}))
 }
 # clicks: c.cache of $rows rows and t.cache, of so many features that two servers have some each.
 clicks() {
