@@ -55,6 +55,19 @@ try {
   assert.equal(await page.evaluate(() => getComputedStyle(document.querySelector('.tools')).display), 'none');
   await page.evaluate(() => dispatchEvent(new Event('afterprint')));
   assert.equal(await count(page, 'details[open]'), 0);
+  // A gap extends over the points of other curves, and a logarithmic axis has its ticks at round values.
+  if (process.env.UPLOT) {
+    await page.evaluate(() => {
+      const Base = uPlot;
+      window.uPlot = function (...words) { return window.made = new Base(...words); };
+      window.uPlot.join = Base.join;
+      Plot.make(document.querySelector('#curves .plots'), 'test').set({title: 'Test', x: 'count', unit: 'plain', logX: true, series: [
+        {label: 'a', colour: 0, x: [1e6, 3e6, 1e8, 1e9], y: [1, null, 3, 4]}, {label: 'b', colour: 1, x: [2e6, 4e6, 2e8, 5e8], y: [1, 2, 3, 4]}]}, {});
+    });
+    await until(page, () => window.made && window.made.axes[0]._splits);
+    assert.deepEqual(await page.evaluate(() => window.made.data[1].map(v => v === undefined ? '-' : v)), [1, null, null, null, 3, '-', '-', 4]);
+    assert.deepEqual(await page.evaluate(() => window.made.axes[0]._splits), [1e6, 1e7, 1e8, 1e9]);
+  }
   assert.deepEqual(faults, []);
   await context.close();
 
