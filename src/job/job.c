@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/parent.h"
+#include "base/strings.h"
 #include "job/job_impl.h"
 #include "train/data_identity.h"
 #include "train/settings.h"
@@ -92,6 +93,8 @@ json_t *mst_job_join(const mst_job_config *config, const char *role)
     json_t *join = cluster == NULL ? NULL
                                    : json_pack("{s:s, s:i, s:O, s:s}", "role", role, "index",
                                                (int)config->index, "same", config->same, "cluster", cluster);
+    if (config->process[0] != '\0' && !config->guest)
+        json_object_set_new(join, "process", json_string(config->process));
     mst_free(cluster);
     return join;
 }
@@ -285,6 +288,8 @@ mst_status mst_job_run(mst_settings *settings, const mst_train_config *config, c
     *summary = (mst_job_summary){0};
     if (job.same == NULL)
         st = mst_fail_memory();
+    else if ((st = mst_random_hex(sizeof job.process / 2, job.process)) != MST_OK)
+        ; /* the message is recorded */
     else if (settings->strategy.strategy == MST_STRATEGY_ALLREDUCE)
         st = mst_job_allreduce(&job, lost, callbacks, summary);
     else if (settings->cluster.source == NULL)

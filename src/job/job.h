@@ -22,6 +22,7 @@ typedef struct mst_job_config {
     const mst_train_config *train; /* strategy.servers and workers are those of the cluster */
     const mst_cluster *cluster;
     uint32_t index;
+    char process[17]; /* random: differs between a process and its successor. "": not used */
     const mst_net_engine *engine;
     bool all_begin; /* no worker joins late: training begins when all have joined */
     bool guest;     /* worker: it has the slot of a lost worker and runs in the process of another one */

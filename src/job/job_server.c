@@ -37,6 +37,7 @@ typedef struct server_job {
     bool coordinated; /* this process has opened the run */
     bool began;       /* training began since the server last joined */
     mst_server_kept kept;
+    json_t *processes;        /* {"worker-0": mst_job_config.process} of the last JOINs */
     char lost[MST_ERROR_MAX]; /* why the job starts again */
     mst_reached reached;      /* the progress before */
     bool no_disk;             /* the run to continue could not be opened: the disk is full or fails */
@@ -115,6 +116,22 @@ static char *server_job_value_text(const char *name, const json_t *value)
                                            : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
 }
 
+/* Keeps the identity of a process that joins, until it takes part. A guest has none. */
+static mst_status server_job_note_process(server_job *job, const json_t *join, const char *role,
+                                          json_int_t index)
+{
+    char name[MST_PROCESS_NAME];
+    const char *process = json_string_value(json_object_get(join, "process"));
+    snprintf(name, sizeof name, "%s-%lld", role != NULL ? role : "", (long long)index);
+    if (job->processes == NULL)
+        job->processes = json_object();
+    if (process == NULL)
+        json_object_del(job->processes, name);
+    else if (json_object_set_new(job->processes, name, json_string(process)) != 0)
+        return mst_fail_memory();
+    return MST_OK;
+}
+
 static mst_status server_job_admit(void *arg, const json_t *join)
 {
     server_job *job = arg;
@@ -137,7 +154,9 @@ static mst_status server_job_admit(void *arg, const json_t *join)
         free(b);
         return st;
     }
-    return role != NULL && strcmp(role, "worker") == 0 ? server_job_check_files(job, join, index) : MST_OK;
+    if (role != NULL && strcmp(role, "worker") == 0)
+        TRY(server_job_check_files(job, join, index));
+    return server_job_note_process(job, join, role, index);
 }
 
 /* Logs that synchronous steps have other rows than those of local training, unless they are slices of one
@@ -417,6 +436,25 @@ static void server_job_death(server_job *job, const mst_server_event *event)
         mst_warn("%s", mst_error_text());
 }
 
+static void server_job_joined(server_job *job, const mst_server_event *event)
+{
+    char name[MST_PROCESS_NAME];
+    snprintf(name, sizeof name, "%s-%u", mst_role_name(event->role), event->index);
+    server_job_mark(job, event, "join");
+    const char *process = json_string_value(json_object_get(job->processes, name));
+    if (process != NULL && mst_run_log_process_joined(job->training->log, name, process) != MST_OK)
+        mst_warn("%s", mst_error_text());
+}
+
+static void server_job_left(server_job *job, const mst_server_event *event)
+{
+    char name[MST_PROCESS_NAME];
+    snprintf(name, sizeof name, "%s-%u", mst_role_name(event->role), event->index);
+    server_job_mark(job, event, "leave");
+    if (!event->returns && job->training->log != NULL)
+        mst_run_log_process_left(job->training->log, name);
+}
+
 static void server_job_event(void *arg, const mst_server_event *event)
 {
     server_job *job = arg;
@@ -432,10 +470,10 @@ static void server_job_event(void *arg, const mst_server_event *event)
         mst_run_log_evaluation_begins(job->training->log);
         break;
     case MST_SERVER_JOIN:
-        server_job_mark(job, event, "join");
+        server_job_joined(job, event);
         break;
     case MST_SERVER_LEAVE:
-        server_job_mark(job, event, "leave");
+        server_job_left(job, event);
         break;
     case MST_SERVER_DEATH:
         server_job_death(job, event);
@@ -654,6 +692,7 @@ mst_status mst_job_server(const mst_job_config *config, const mst_train_callback
     mst_server_kept_fini(&job.kept);
     for (int set = 0; set < MST_JOB_N_SETS; set++)
         json_decref(job.data[set].files);
+    json_decref(job.processes);
     json_decref(manifest);
     return st;
 }

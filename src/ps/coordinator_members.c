@@ -625,7 +625,8 @@ void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss, 
     s->hooks->event(s->hooks->arg, &(mst_server_event){.kind = fine ? MST_SERVER_LEAVE : MST_SERVER_DEATH,
                                                        .role = MST_ROLE_WORKER,
                                                        .index = worker,
-                                                       .text = why});
+                                                       .text = why,
+                                                       .returns = !done});
     if (!again)
         members_log_lost(s, worker, loss, done);
     mst_status st = members_lose(s, worker, why);

@@ -77,6 +77,7 @@ typedef struct mst_server_event {
     mst_role role;
     uint32_t index;
     const char *text;
+    bool returns; /* LEAVE: the process is to join again */
     const mst_record *record;
     const mst_placement *placement;
 } mst_server_event;

@@ -431,6 +431,7 @@ mst_status mst_run_log_finish(mst_run_log *self, mst_end end, mst_train_summary 
         json_object_set_new(self->manifest, "workers_since", json_integer((json_int_t)self->workers_since));
     }
     bool failed = end == MST_END_NO_WORKERS;
+    json_object_del(self->manifest, "members"); /* only a run that continues needs them */
     json_object_set_new(self->manifest, "end", json_string(mst_end_text(end)));
     if (failed)
         json_object_set_new(self->manifest, "error", json_string(mst_end_text(end)));

@@ -77,6 +77,12 @@ bool mst_run_log_is_recovering(const mst_run_log *self);
 
 /* Counts a lost process in "lost_processes" of the manifest, and writes it. */
 mst_status mst_run_log_process_lost(mst_run_log *self, const char *process);
+/* A process takes part in training: `identity` differs between it and a successor. If another one has taken
+ * part under that name and has neither left nor been counted as lost, it is counted: it was lost together
+ * with the coordinator, or while the job started again. "members" of the manifest has the identities. */
+mst_status mst_run_log_process_joined(mst_run_log *self, const char *process, const char *identity);
+/* It has finished its work, and a successor does not mean that it was lost. */
+void mst_run_log_process_left(mst_run_log *self, const char *process);
 
 /* Opens the run directory and writes its manifest: version, time and host, then entries (borrowed; or NULL).
  * MST_EEXIST as mst_run_new. Intervals of evaluations and checkpoints count from here. Steps that a resumed

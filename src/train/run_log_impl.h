@@ -69,10 +69,11 @@ typedef struct mst_run_evals {
 typedef struct mst_run_loss {
     bool continues; /* the job lost its state, for this reason: */
     char why[MST_ERROR_MAX];
-    mst_reached reached; /* progress before; rows 0: not known */
-    uint64_t since_ns;   /* when it was lost; 0: not known */
-    bool recovering;     /* no step was done since */
-    bool taken_over;     /* another server has taken over, and nothing is listed in "losses" */
+    mst_reached reached;  /* progress before; rows 0: not known */
+    uint64_t since_ns;    /* when it was lost; 0: not known */
+    bool recovering;      /* no step was done since */
+    bool members_changed; /* "members" of the manifest is not written yet */
+    bool taken_over;      /* another server has taken over, and nothing is listed in "losses" */
 } mst_run_loss;
 
 struct mst_run_log {
@@ -119,6 +120,8 @@ void mst_run_log_report_new_data(const mst_run_log *self);
 mst_status mst_run_log_record_loss(mst_run_log *self, const json_t *before, const mst_reached *recorded);
 /* The first step after a loss. */
 void mst_run_log_end_recovery(mst_run_log *self, uint64_t step);
+/* Writes the manifest if "members" has changed. */
+void mst_run_log_write_members(mst_run_log *self);
 /* All losses of the run so far. */
 void mst_run_log_sum_losses(const mst_run_log *self, mst_run_losses *out);
 /* Losses as text for TensorBoard. */

@@ -9,7 +9,8 @@
 #include "base/log.h"
 #include "train/run_log_impl.h"
 
-#define AGO_MAX_S 86400.0 /* a job that is started again later is no recovery */
+#define MEMBERS   "members" /* of the manifest: {"worker-0": IDENTITY} */
+#define AGO_MAX_S 86400.0   /* a job that is started again later is no recovery */
 
 void mst_run_log_lost(mst_run_log *self, const mst_reached *reached, uint64_t since_ns, const char *why)
 {
@@ -145,10 +146,42 @@ mst_status mst_run_log_process_lost(mst_run_log *self, const char *process)
         if (lost == NULL || json_object_set_new(self->manifest, "lost_processes", lost) != 0)
             return mst_fail_memory();
     }
+    mst_run_log_process_left(self, process);
     json_int_t n = json_integer_value(json_object_get(lost, process)) + 1;
     if (json_object_set_new(lost, process, json_integer(n)) != 0)
         return mst_fail_memory();
     return mst_run_log_write_manifest(self, "running");
+}
+
+mst_status mst_run_log_process_joined(mst_run_log *self, const char *process, const char *identity)
+{
+    json_t *members = json_object_get(self->manifest, MEMBERS);
+    const char *before = json_string_value(json_object_get(members, process));
+    if (before != NULL && strcmp(before, identity) == 0)
+        return MST_OK;
+    if (before != NULL)
+        TRY(mst_run_log_process_lost(self, process));
+    if (members == NULL) {
+        members = json_object();
+        if (members == NULL || json_object_set_new(self->manifest, MEMBERS, members) != 0)
+            return mst_fail_memory();
+    }
+    if (json_object_set_new(members, process, json_string(identity)) != 0)
+        return mst_fail_memory();
+    self->loss.members_changed = true;
+    return MST_OK;
+}
+
+void mst_run_log_process_left(mst_run_log *self, const char *process)
+{
+    json_object_del(json_object_get(self->manifest, MEMBERS), process);
+}
+
+void mst_run_log_write_members(mst_run_log *self)
+{
+    if (self->loss.members_changed)
+        (void)mst_run_log_write_manifest(self, "running"); /* a later write of the manifest has them too */
+    self->loss.members_changed = false;
 }
 
 void mst_run_log_sum_losses(const mst_run_log *self, mst_run_losses *out)
@@ -182,11 +215,15 @@ mst_status mst_run_log_record_loss(mst_run_log *self, const json_t *before, cons
         recorded->seconds_ago < AGO_MAX_S)
         self->loss.since_ns = mst_now_ns() - (uint64_t)(recorded->seconds_ago * 1e9);
     json_t *losses = json_deep_copy(json_object_get(before, "losses")),
-           *processes = json_deep_copy(json_object_get(before, "lost_processes"));
-    if (processes != NULL && json_object_set_new(self->manifest, "lost_processes", processes) != 0) {
+           *processes = json_deep_copy(json_object_get(before, "lost_processes")),
+           *members = self->loss.continues ? json_deep_copy(json_object_get(before, MEMBERS)) : NULL;
+    if ((processes != NULL && json_object_set_new(self->manifest, "lost_processes", processes) != 0) ||
+        (json_is_object(members) && json_object_set(self->manifest, MEMBERS, members) != 0)) {
         json_decref(losses);
+        json_decref(members);
         return mst_fail_memory();
     }
+    json_decref(members);
     if (losses == NULL && !any)
         return MST_OK;
     if (!json_is_array(losses)) {

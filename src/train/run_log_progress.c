@@ -247,6 +247,8 @@ mst_status mst_run_log_progress(mst_run_log *self, const mst_progress *p)
     self->worth_keeping |= p->steps > self->progress.steps;
     if (self->loss.recovering && p->steps > self->progress.steps)
         mst_run_log_end_recovery(self, p->steps);
+    if (p->steps > self->progress.steps)
+        mst_run_log_write_members(self);
     self->progress = *p;
     self->progress.loss = (mst_loss_sum){0};
     mst_observe_set_step(self->observe, p->steps);

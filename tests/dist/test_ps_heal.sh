@@ -68,6 +68,20 @@ heals 1
 heals 0 --checkpoint-every $every
 heals 0
 
+# All processes die at once and are started again: each counts, and the time of recovery is that since the last line.
+rm -rf run
+job 2 2 $common --run run --checkpoint-every $every
+wait_for s0 'step .* test +loss'
+until_true 20 "no checkpoint" saved
+killed s0 s1 w0 w1
+for i in 0 1; do server $i $common --run run --checkpoint-every $every; done
+for i in 0 1; do worker $i $common --run run --checkpoint-every $every; done
+ends_all 0 s0 s1 w0 w1
+same_as_undisturbed "all processes"
+same "processes lost, of all" "$(fact_of s0 processes_lost)" 4
+same "recoveries of all" "$(fact_of s0 recoveries)" 1
+fact_of s0 recovery_seconds | grep -q '[1-9]' || fail "the summary has no time of recovery of all processes"
+
 # ---- async: only the share of the lost server returns to the last checkpoint ----
 # recovers RECOVER PATTERN ARGS...: server 1 dies and is started again; server 0 logs the pattern.
 recovers() {

@@ -531,6 +531,41 @@ static void test_losses(void **state)
     assert_true(summary.losses.recovery_seconds >= 1.0);
 }
 
+/* A successor is recognised by its identity: its predecessor counts once, unless it had left. */
+static void test_members(void **state)
+{
+    (void)state;
+    mst_train_options o = make_options();
+    mst_train_summary summary;
+    mst_run_log *run_log = open_run_log(&o);
+    assert_int_equal(mst_run_log_process_joined(run_log, "worker-0", "a"), MST_OK);
+    assert_int_equal(mst_run_log_process_joined(run_log, "worker-1", "b"), MST_OK);
+    assert_int_equal(mst_run_log_process_joined(run_log, "worker-2", "c"), MST_OK);
+    assert_int_equal(mst_run_log_process_joined(run_log, "worker-3", "d"), MST_OK);
+    train(run_log, 5, 1.0);
+    expect_in("manifest.json", "\"worker-1\": \"b\"", true);
+    assert_int_equal(mst_run_log_process_lost(run_log, "worker-3"), MST_OK);
+    mst_run_log_destroy(run_log); /* cut off */
+    o.resume = true;
+    run_log = make_run_log(&o);
+    mst_run_log_lost(run_log, &(mst_reached){0}, 0, "server 0 was started again");
+    assert_int_equal(mst_run_log_open(run_log, NULL), MST_OK);
+    mst_run_log_process_left(run_log, "worker-2");
+    assert_int_equal(mst_run_log_process_joined(run_log, "worker-0", "a"), MST_OK); /* has joined again */
+    assert_int_equal(mst_run_log_process_joined(run_log, "worker-1", "e"), MST_OK);
+    assert_int_equal(mst_run_log_process_joined(run_log, "worker-2", "f"), MST_OK);
+    assert_int_equal(mst_run_log_process_joined(run_log, "worker-3", "g"), MST_OK); /* counted already */
+    train(run_log, 1, 1.0);
+    expect_in("manifest.json", "\"worker-1\": 1", true);
+    expect_in("manifest.json", "\"worker-1\": \"e\"", true);
+    mst_run_log_destroy(run_log); /* cut off, and resumed by hand: every process is new */
+    run_log = open_run_log(&o);
+    assert_int_equal(mst_run_log_process_joined(run_log, "worker-0", "h"), MST_OK);
+    finish(run_log, MST_END_STOPPED, &summary);
+    assert_int_equal(summary.losses.processes, 2);
+    expect_in("manifest.json", "\"members\"", false);
+}
+
 /* All processes of a job were lost: the time of the loss is that of the last line of metrics.csv. */
 static void test_loss_of_all(void **state)
 {
@@ -638,6 +673,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_save_in_pieces, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_auto_interval, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_losses, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_members, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_loss_of_all, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_give_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_loss_not_finite, set_up, tear_down),
