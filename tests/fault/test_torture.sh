@@ -86,6 +86,7 @@ for calls in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do
   again=--overwrite
   one_process
   until_true 60 "t does not end" gone t
+  wait "${pid_of[t]}" 2>/dev/null || true # its other threads have ended too, and with them its lock
   expect 0 train $common --steps 1 --batch 20 --run run --overwrite
   [ -z "$(find run -name '*.tmp.*')" ] || fail "call $calls: leaves $(find run -name '*.tmp.*')"
 done
