@@ -73,6 +73,11 @@ static mst_status settings_map_allreduce(mst_settings *s)
         return mst_fail(MST_EUSAGE,
                         "--reduction: it is for ranks of MPI, and the workers of %s run without MPI",
                         s->cluster.source);
+    static const char *const of_servers[] = {"quorum", "replicas", "elastic"};
+    for (size_t i = 0; i < sizeof of_servers / sizeof *of_servers; i++)
+        if (mst_options_is_set(s->groups, s->n_groups, of_servers[i]))
+            return mst_fail(MST_EUSAGE, "--%s needs --strategy ps; leave it out with --strategy allreduce",
+                            of_servers[i]);
     as_ranks.workers = s->cluster.n_workers;
     TRY(mst_strategy_resolve(&as_ranks));
     s->cluster.allreduce = true;

@@ -66,5 +66,7 @@ tf() { TF_CONFIG="{\"cluster\": {$1}, \"task\": {\"type\": \"worker\", \"index\"
 tf '"ps": ["unix:@a"], "worker": ["unix:@b"]' "TF_CONFIG names servers, which allreduce does not have"
 tf '"worker": ["unix:@a", "unix:@b"]' "--mode async needs --strategy ps" --mode async
 tf '"worker": ["unix:@a", "unix:@b"]' "--reduction: it is for ranks of MPI" --reduction direct
+tf '"worker": ["unix:@a", "unix:@b"]' "--quorum needs --strategy ps" --quorum 1
+tf '"worker": ["unix:@a", "unix:@b"]' "--replicas needs --strategy ps" --replicas 1
 refused 2 "--strategy allreduce after --: it has no servers" launch -- train b.cache --strategy allreduce
 refused 2 "--strategy allreduce after --: it has no servers" launch --deploy single -- train b.cache --strategy allreduce
