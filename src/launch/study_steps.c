@@ -60,7 +60,7 @@ char *mst_steps_netlab(void)
     const char *given = getenv("MUSTER_NETLAB");
     char program[4096], *path = NULL, *whole;
     if (given != NULL)
-        return realpath(given, NULL) != NULL ? mst_strdup(given) : NULL;
+        return mst_path_exists(given) ? mst_strdup(given) : NULL;
     if (mst_own_program(program, sizeof program) == MST_OK) {
         char *slash = strrchr(program, '/');
         if (slash != NULL)
