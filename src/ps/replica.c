@@ -72,6 +72,15 @@ mst_status mst_replica_connect(mst_server *s)
 
 /* ---- building a copy ---- */
 
+static mst_status replica_send_state(mst_server *s)
+{
+    uint64_t at[3];
+    mst_takeover_progress(s, at);
+    mst_piece piece = {at, sizeof at};
+    mst_message m = {.type = MST_PS_STATE, .count = s->replica.roster, .step = s->steps.applied};
+    return mst_unless_gone(mst_net_send(s->net, replica_peer(s), &m, &piece, 1, NULL));
+}
+
 static mst_status replica_send_pieces(mst_server *s)
 {
     mst_replica *r = &s->replica;
@@ -101,6 +110,8 @@ static mst_status replica_send_pieces(mst_server *s)
     if (!mst_float_cursor_at_end(&r->next, &s->owned, n_slots))
         return MST_OK;
     r->out = MST_COPY_WHOLE;
+    if (s->co != NULL)
+        TRY(replica_send_state(s));
     return replica_send_copy(s, MST_COPY_END);
 }
 
@@ -178,6 +189,7 @@ static mst_status replica_take_copy(mst_server *s, const mst_message *m)
         return mst_fail(MST_EPEER, "the end of a copy that has not begun");
     r->in = MST_COPY_WHOLE;
     r->in_step = m->step;
+    memcpy(r->state.at, r->state.next, sizeof r->state.at);
     r->in_undoable = false;
     if (s->co != NULL)
         return mst_takeover_copied(s, r->partner, r->roster, m->step);
@@ -216,15 +228,6 @@ mst_status mst_replica_send_run(mst_server *s)
     mst_message m = {
         .type = MST_PS_STATE, .flags = MST_STATE_RUN, .count = r->roster, .step = s->steps.applied};
     return mst_unless_gone(mst_ps_send_json(s->net, replica_peer(s), &m, state));
-}
-
-static mst_status replica_send_state(mst_server *s)
-{
-    uint64_t at[3];
-    mst_takeover_progress(s, at);
-    mst_piece piece = {at, sizeof at};
-    mst_message m = {.type = MST_PS_STATE, .count = s->replica.roster, .step = s->steps.applied};
-    return mst_unless_gone(mst_net_send(s->net, replica_peer(s), &m, &piece, 1, NULL));
 }
 
 static mst_status replica_take_state(mst_server *s, const mst_message *m, const uint8_t *body)

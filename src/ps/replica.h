@@ -37,7 +37,7 @@ typedef enum mst_copy_state {
 /* The coordinator's state on its partner. */
 typedef struct mst_replica_state {
     uint64_t at[3];           /* rows, epoch and position after the copy's step, */
-    uint64_t next[3];         /* and after the step whose delta follows */
+    uint64_t next[3];         /* and after the step whose delta, or end of a copy, follows */
     json_t *run, *run_before; /* the newest STATE with MST_STATE_RUN, and the one before it */
 } mst_replica_state;
 

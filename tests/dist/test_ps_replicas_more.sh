@@ -62,6 +62,27 @@ wait_for s0 'server 1 has a copy of its weights; the run continues from step [0-
 ends_all 0 s0 s1 w0 w1
 same_as_undisturbed "a net"
 
+# ---- server 0 dies when its copy is complete, before the next step ----
+# A stopped worker holds the steps up meanwhile.
+rm -rf run
+common+=" --batch 40 --epochs 30 --eval-every 50steps"
+rm -rf calm
+job 2 2 $common --run calm
+ends_all 0 s0 s1 w0 w1
+job 2 2 $common --run run --replicas 1
+wait_for s0 "server 0 and server 1 have copies"
+until_true 20 "no evaluation" has_evaluations 1
+lose 1 0
+signal w1 STOP
+return_of 1
+killed s0
+rm s0.log
+signal w1 CONT
+server 0 $common --run run --replicas 1
+wait_for s0 'server 1 has a copy of its weights; the run continues from step [0-9,]+, and nothing'
+ends_all 0 s0 s1 w0 w1
+same_as_undisturbed "a complete copy"
+
 # ---- a copy that is older than the last checkpoint ----
 # Server 1 is stopped until server 0 continues without it and saves; then server 0 dies, and server 1 continues.
 saved() {
