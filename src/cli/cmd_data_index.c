@@ -57,7 +57,9 @@ static mst_status index_run(mst_call *call)
         return mst_fail(MST_EUSAGE, "no files given to index");
     if (strcmp(o->format, "auto") != 0 &&
         (format = mst_data_kind_format(mst_data_kind_find(o->format))) == NULL)
-        return mst_fail(MST_EUSAGE, "--format %s: not a format that can be indexed; see 'muster list formats'", o->format);
+        return mst_fail(MST_EUSAGE,
+                        "--format %s: not a format that can be indexed; see 'muster list formats'",
+                        o->format);
     TRY_OUT(st, mst_glob(&call->words, &paths));
     TRY_OUT(st, mst_table_new(columns, 3, &table));
     TRY_OUT(st, index_files(&paths, format, table));

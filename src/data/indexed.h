@@ -13,7 +13,8 @@
 #define MST_INDEX_SUFFIX ".mstidx"
 
 /* Writes path's index beside it, over one that is there. format NULL: by content. Compressed files,
- * standard input and kinds of data that need no index are MST_EINPUT. *n_rows (may be NULL) is set on MST_OK. */
+ * standard input and kinds of data that need no index are MST_EINPUT. *n_rows (may be NULL) is set on MST_OK.
+ */
 mst_status mst_index_build(const char *path, const mst_format *format, uint64_t *n_rows);
 
 /* Whether every path has an index file beside it, valid or not. */
