@@ -2,10 +2,13 @@
 #include "cli/cli.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include "base/alloc.h"
@@ -227,6 +230,21 @@ mst_status mst_cli_dispatch(const mst_command *const *commands, const char *path
                         "unknown option %s before a command; 'muster %s--help' lists the commands", argv[0],
                         path);
     return cli_unknown_command(commands, path, argv[0]);
+}
+
+mst_status mst_cli_lock_folder(const char *folder, const char *what, int *fd)
+{
+    char *path = mst_sprintf("%s/.lock", folder);
+    mst_status st = path != NULL ? mst_make_folders(folder) : mst_fail_memory();
+    if (st == MST_OK) {
+        *fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+        if (*fd < 0)
+            st = mst_fail(MST_EIO, "%s: cannot be opened: %s", path, strerror(errno));
+        else if (flock(*fd, LOCK_EX | LOCK_NB) != 0)
+            st = mst_fail(MST_EEXIST, "%s: another %s is running in this folder", folder, what);
+    }
+    mst_free(path);
+    return st;
 }
 
 /* ---- printing ---- */

@@ -111,6 +111,10 @@ bool mst_cli_launched(void);
  * (MST_PARENT_ORIGIN) also prints where the failure began. */
 void mst_cli_print_error(const mst_error *error);
 
+/* Makes the folder of a study or a sweep and takes its lock: only one process at a time runs one there. *fd
+ * is the caller's to close, also on failure unless it is negative. */
+mst_status mst_cli_lock_folder(const char *folder, const char *what, int *fd);
+
 /* Writes the value and a newline to standard output; takes the reference. NULL returns MST_ENOMEM, so that
  * the result of a builder can be passed on without a check. */
 mst_status mst_cli_print_json(json_t *value);

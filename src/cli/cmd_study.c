@@ -1,9 +1,6 @@
 /* `muster study`: runs a study, lists them, or runs all; one page and one Markdown file of each. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -181,22 +178,6 @@ static mst_status study_print_steps(const mst_study *study, bool json)
     return st;
 }
 
-/* Only one process at a time runs a study in a folder. *fd: the caller's to close. */
-static mst_status study_take_lock(const char *folder, int *fd)
-{
-    char *path = mst_sprintf("%s/.lock", folder);
-    mst_status st = path != NULL ? mst_make_folders(folder) : mst_fail_memory();
-    if (st == MST_OK) {
-        *fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
-        if (*fd < 0)
-            st = mst_fail(MST_EIO, "%s: cannot be opened: %s", path, strerror(errno));
-        else if (flock(*fd, LOCK_EX | LOCK_NB) != 0)
-            st = mst_fail(MST_EEXIST, "%s: another study is running in this folder", folder);
-    }
-    mst_free(path);
-    return st;
-}
-
 /* Of the study with that number; the texts of several studies are added. */
 typedef struct study_summary {
     unsigned number;
@@ -243,7 +224,7 @@ static mst_status study_run_one(const char *name, const study_options *o, study_
                 mst_fail(MST_EINPUT, "%s: no results found, so there is nothing to report", study->folder));
     if (!o->report_only && (*skipped = mst_steps_obstacle(study)) != NULL)
         goto out;
-    TRY_OUT(st, study_take_lock(study->folder, &lock));
+    TRY_OUT(st, mst_cli_lock_folder(study->folder, "study", &lock));
     mst_bar_start(&bar, "study", "steps", 0);
     if (!o->report_only)
         st = mst_steps_run(study, &progress);

@@ -1,10 +1,7 @@
 /* `muster sweep`: a grid of trainings from a YAML file, and one report of them. */
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -159,22 +156,6 @@ static mst_status sweep_dry_run(const mst_sweep *sweep, bool json)
     return bad == 0 ? MST_OK
                     : mst_fail(error.code, "%zu of %zu runs would fail; the first: %s: %s", bad, n,
                                sweep->cells[first].name, error.text);
-}
-
-/* Only one sweep at a time runs in a folder. *fd: the caller's to close. */
-static mst_status sweep_take_lock(const char *folder, int *fd)
-{
-    char *path = mst_sprintf("%s/.lock", folder);
-    mst_status st = path != NULL ? mst_make_folders(folder) : mst_fail_memory();
-    if (st == MST_OK) {
-        *fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
-        if (*fd < 0)
-            st = mst_fail(MST_EIO, "%s: cannot be opened: %s", path, strerror(errno));
-        else if (flock(*fd, LOCK_EX | LOCK_NB) != 0)
-            st = mst_fail(MST_EEXIST, "%s: another sweep is running in this folder", folder);
-    }
-    mst_free(path);
-    return st;
 }
 
 /* ---- the runs ---- */
@@ -455,7 +436,7 @@ static mst_status sweep_file(const char *file, const sweep_options *o)
     }
     if (o->report_only && !mst_path_exists(folder))
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: no sweep found, so there is nothing to report", folder));
-    TRY_OUT(st, sweep_take_lock(folder, &lock));
+    TRY_OUT(st, mst_cli_lock_folder(folder, "sweep", &lock));
     TRY_OUT(st, sweep_load(sweep, o));
     st = sweep_work(sweep, o);
 out:
