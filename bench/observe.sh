@@ -1,10 +1,9 @@
-# Sourced by bench/run: the overhead of the observer, and the accuracy of predicted gains (group observe). bench/README.md
-# has the limit of each line.
+# Sourced by bench/run: the overhead of the observer (group observe), and the accuracy of predicted gains (group
+# predictions). bench/README.md has the limit of each line.
 
 group_observe() {
     observe_overhead
     observe_sampler
-    observe_predictions
 }
 
 # ---- cost ----
@@ -166,7 +165,7 @@ compared() {
 }
 
 PREDICTION_ROUNDS=${PREDICTION_ROUNDS:-3}
-observe_predictions() {
+group_predictions() {
     local errors=() svm=$DATA/verdict.svm digits=$DATA/verdict-digits.cache wide=$DATA/verdict-wide.cache
     local narrow=$DATA/verdict-narrow.cache sparse=$DATA/verdict-sparse.cache dense=$DATA/verdict-dense.cache
     local clicks reason e sum=0 ahead=()
