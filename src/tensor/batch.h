@@ -16,6 +16,7 @@ typedef struct mst_row {
     const uint8_t *bytes; /* n_dense bytes, each standing for byte/255; or NULL */
     const uint32_t *keys; /* n_keys */
     const float *values;  /* n_keys, or NULL: all one */
+    const uint16_t *fields; /* n_keys: the field of each key; NULL: see mst_row_field */
     uint32_t n_dense, n_keys;
     float label;  /* as found in the data: -1/0/+1, or a class number */
     float weight; /* importance; 1 unless the data sets it */
@@ -25,6 +26,14 @@ typedef struct mst_row {
 static inline float mst_row_dense(const mst_row *row, uint32_t i)
 {
     return row->bytes != NULL ? (float)row->bytes[i] / 255.0f : row->dense[i];
+}
+
+/* The field of key i, in data that has fields (mst_shape.n_fields). Numbers of the dense prefix are fields of
+ * their own, [0, n_dense); where every row has one key per field, keys are in the order of the fields and
+ * nothing is stored. */
+static inline uint32_t mst_row_field(const mst_row *row, uint32_t i)
+{
+    return row->fields != NULL ? row->fields[i] : row->n_dense + i;
 }
 
 typedef struct mst_batch {
