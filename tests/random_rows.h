@@ -36,6 +36,7 @@ typedef struct rows_spec {
     uint32_t n_features; /* above n_dense where there are keys */
     uint32_t n_keys;     /* keys per row; rows differ a little around it */
     uint32_t n_classes;  /* 2: labels -1, 0, 1; more: a class number */
+    uint32_t n_fields;   /* above n_dense: keys get fields at random; 0: none */
     bool weighted;       /* weights other than one, zero among them */
     uint64_t seed;
 } rows_spec;
@@ -101,6 +102,12 @@ static inline void random_row(const rows_spec *s, mst_rng *rng, mst_row *row)
                 values[i] = row_value(rng);
             row->values = values;
         }
+        if (s->n_fields != 0) {
+            uint16_t *fields = row_block(row->n_keys, sizeof *fields);
+            for (uint32_t i = 0; i < row->n_keys; i++)
+                fields[i] = (uint16_t)mst_rng_below(rng, s->n_fields);
+            row->fields = fields;
+        }
     }
     row->label =
         s->n_classes > 2 ? (float)mst_rng_below(rng, s->n_classes) : (float)mst_rng_below(rng, 3) - 1.0f;
@@ -125,6 +132,7 @@ static inline void random_rows_free(random_rows *r)
         free((void *)r->rows[i].bytes);
         free((void *)r->rows[i].keys);
         free((void *)r->rows[i].values);
+        free((void *)r->rows[i].fields);
     }
     free(r->rows);
     *r = (random_rows){0};

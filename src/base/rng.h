@@ -18,6 +18,7 @@ typedef enum mst_rng_purpose {
     MST_RNG_AUGMENT,
     MST_RNG_MATRIX,
     MST_RNG_NET,
+    MST_RNG_FACTORS,
 } mst_rng_purpose;
 
 typedef struct mst_rng {

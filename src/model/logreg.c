@@ -73,20 +73,6 @@ static mst_status logreg_forward(const mst_model *self, void *scratch, const mst
     return MST_OK;
 }
 
-static void logreg_count_rows(const mst_model *self, const mst_batch *batch, const float *margins,
-                              mst_loss_sum *sum)
-{
-    uint32_t correct = 0;
-    sum->rows += batch->n_rows;
-    for (uint32_t i = 0; i < batch->n_rows; i++) {
-        bool positive = mst_label_positive(batch->rows[i].label);
-        sum->weight += positive ? (double)batch->rows[i].weight * self->options.pos_weight
-                                : (double)batch->rows[i].weight;
-        correct += (margins[i] > 0.0f) == positive;
-    }
-    sum->correct += correct;
-}
-
 /* Margins and then d(loss)/d(margin) of the rows, into coefs; adds the loss. Returns the time, for a trace.
  */
 static uint64_t logreg_find_coefs(const mst_model *self, const mst_batch *batch, const mst_linear *linear,
@@ -95,7 +81,7 @@ static uint64_t logreg_find_coefs(const mst_model *self, const mst_batch *batch,
     uint64_t at = mst_trace_now();
     self->kernels->margins(batch->rows, batch->n_rows, linear, coefs);
     at = mst_trace_op("gather+dot", at, mst_trace_floats(batch->n_rows, 0));
-    logreg_count_rows(self, batch, coefs, sum);
+    mst_count_binary(batch, coefs, self->options.pos_weight, sum);
     sum->loss +=
         self->kernels->logistic(batch->rows, batch->n_rows, coefs, (float)self->options.pos_weight, coefs);
     return mst_trace_op("loss", at, mst_trace_floats(batch->n_rows, 0));
@@ -178,7 +164,7 @@ static void logreg_descend(const mst_model *self, void *scratch, const mst_batch
         uint64_t at = mst_trace_now();
         k->descend_rows(rows->rows, rows->n_rows, pos_weight, &linear, lrs, margins, w->map, w->map_scratch);
         at = mst_trace_op("gather+dot+apply", at, mst_trace_floats(rows->n_rows, 0));
-        logreg_count_rows(self, rows, margins, sum);
+        mst_count_binary(rows, margins, self->options.pos_weight, sum);
         sum->loss += k->logistic_loss(rows->rows, rows->n_rows, margins, pos_weight);
         mst_trace_op("loss", at, mst_trace_floats(rows->n_rows, 0));
         return;

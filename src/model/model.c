@@ -6,21 +6,23 @@
 
 #include "base/alloc.h"
 
-extern const mst_model_ops mst_model_logreg, mst_model_softmax;
+extern const mst_model_ops mst_model_logreg, mst_model_softmax, mst_model_fm, mst_model_ffm, mst_model_fwfm;
 extern const mst_model_ops mst_model_net, mst_model_lenet, mst_model_lenet_small, mst_model_alexnet,
     mst_model_alexnet_paper, mst_model_mlp;
 
 const mst_model_ops *const mst_models[] = {
-    &mst_model_logreg,        &mst_model_softmax,     &mst_model_net,
-    &mst_model_lenet,         &mst_model_lenet_small, &mst_model_alexnet,
-    &mst_model_alexnet_paper, &mst_model_mlp,         NULL,
+    &mst_model_logreg,  &mst_model_softmax,       &mst_model_fm,    &mst_model_ffm,
+    &mst_model_fwfm,    &mst_model_net,           &mst_model_lenet, &mst_model_lenet_small,
+    &mst_model_alexnet, &mst_model_alexnet_paper, &mst_model_mlp,   NULL,
 };
 
 #define FIELD(name)   offsetof(mst_model_options, name)
-#define LINEAR        "logreg|softmax"
+#define FACTORS       "fm|ffm|fwfm"
+#define LINEAR        "logreg|softmax|" FACTORS
 #define BUILT_IN_NETS "lenet|lenet-small|alexnet|alexnet-paper|mlp"
 #define NETS          "net|" BUILT_IN_NETS
 #define LINEAR_ONLY   .option = "model", .values = LINEAR
+#define FACTORS_ONLY  .option = "model", .values = FACTORS
 #define NETS_ONLY     .option = "model", .values = NETS
 const mst_option mst_model_option_table[] = {
     {.name = "model",
@@ -44,7 +46,41 @@ const mst_option mst_model_option_table[] = {
      .max = 1e6,
      .metavar = "X",
      .help = "Weight of rows with a positive label, multiplied by their own weight.",
-     .needs = {{.option = "model", .values = "logreg"}}},
+     .needs = {{.option = "model", .values = "logreg|" FACTORS}}},
+    {.name = "factors",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(factors),
+     .fallback = "8",
+     .min = 1,
+     .max = MST_FACTORS_MAX,
+     .metavar = "K",
+     .help = "Factors of a feature (ffm: per field of the other feature).",
+     .needs = {{FACTORS_ONLY}}},
+    {.name = "init-scale",
+     .type = MST_OPTION_REAL,
+     .offset = FIELD(init_scale),
+     .fallback = "0.05",
+     .min = 0,
+     .max = 1e6,
+     .metavar = "X",
+     .help = "Size of the initial factors: the bound of uniform, the deviation of normal.",
+     .needs = {{FACTORS_ONLY}}},
+    {.name = "l2-factors",
+     .type = MST_OPTION_REAL,
+     .offset = FIELD(l2_factors),
+     .fallback = "0",
+     .min = 0,
+     .max = 1e9,
+     .metavar = "STRENGTH",
+     .help = "L2 regularisation of the factors, besides --l2: every row adds STRENGTH times the factors that "
+             "it uses to its gradient.",
+     .needs = {{FACTORS_ONLY}}},
+    {.name = "row-norm",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(row_norm),
+     .fallback = "true",
+     .help = "Divide the interactions of a row by the sum of its squared values.",
+     .needs = {{FACTORS_ONLY}}},
     {.name = "net",
      .type = MST_OPTION_TEXT,
      .offset = FIELD(net),
@@ -72,8 +108,10 @@ const mst_option mst_model_option_table[] = {
      .offset = FIELD(init),
      .fallback = "default",
      .choices = "default|glorot|he|uniform|normal|constant|zeros|ones",
-     .help = "Initial weights. logreg, softmax: zeros (default), ones, uniform (-0.05 to 0.05) or normal "
-             "(deviation 0.05). Nets: of layers that set none; default: as the net defines.",
+     .help =
+         "Initial weights. logreg, softmax: zeros (default), ones, uniform (-0.05 to 0.05) or normal "
+         "(deviation 0.05). fm, ffm, fwfm: of the factors, uniform (default) or normal; see --init-scale. "
+         "Nets: of layers that set none; default: as the net defines.",
      .facts = MST_MODEL_OPTION_OF_NET},
     {.name = "hidden",
      .type = MST_OPTION_TEXT,
@@ -200,6 +238,18 @@ void mst_rows_expand(const mst_kernels *kernels, const mst_row *rows, uint32_t n
         for (uint32_t i = 0; i < row->n_keys; i++)
             x[row->keys[i]] += row->values ? row->values[i] : 1.0f;
     }
+}
+
+void mst_count_binary(const mst_batch *batch, const float *margins, double pos_weight, mst_loss_sum *sum)
+{
+    uint32_t correct = 0;
+    sum->rows += batch->n_rows;
+    for (uint32_t i = 0; i < batch->n_rows; i++) {
+        bool positive = mst_label_positive(batch->rows[i].label);
+        sum->weight += positive ? (double)batch->rows[i].weight * pos_weight : (double)batch->rows[i].weight;
+        correct += (margins[i] > 0.0f) == positive;
+    }
+    sum->correct += correct;
 }
 
 double mst_probability(double margin)

@@ -22,6 +22,11 @@ typedef struct mst_model_options {
     bool bias;         /* --bias / --no-bias (logreg, softmax) */
     double pos_weight; /* --pos-weight: weight of rows with a positive label (logreg) */
     int init;          /* --init (mst_init_choice); nets: where the net does not set it */
+    /* fm, ffm, fwfm: */
+    int64_t factors;   /* --factors: k */
+    double init_scale; /* --init-scale: of the factors */
+    double l2_factors; /* --l2-factors: per row that has the feature */
+    bool row_norm;     /* --row-norm: interactions are divided by the square of the row's length */
     /* nets: */
     char *net;            /* --net FILE, with --model net */
     char *image;          /* --image CxHxW, where the data does not give it; or NULL */
@@ -44,6 +49,7 @@ typedef enum mst_init_choice {
     MST_START_ONES,
 } mst_init_choice;
 extern const mst_option mst_model_option_table[];
+#define MST_FACTORS_MAX         1024                        /* --factors */
 #define MST_MODEL_OPTION_OF_NET (MST_OPTION_FACT_FREE << 1) /* a fact: the option describes a net */
 
 /* The shape of the data. */
@@ -74,6 +80,10 @@ static inline void mst_add_loss(mst_loss_sum *to, const mst_loss_sum *sum)
 /* The rows of a batch that the model classifies correctly, by its scores (n_rows x n_scores): one score is a
  * margin, of several the first of the highest counts. */
 uint32_t mst_count_correct(const mst_batch *batch, const float *scores, uint32_t n_scores);
+
+/* Adds the rows of a binary model to a sum, except for their loss; positive rows weigh pos_weight times their
+ * weight. */
+void mst_count_binary(const mst_batch *batch, const float *margins, double pos_weight, mst_loss_sum *sum);
 
 /* Pointers to the model's weights: ranges[i] is dense range i of its gradient layout, sparse is key 0. */
 typedef struct mst_weights {
@@ -113,10 +123,12 @@ typedef struct mst_model mst_model;
 
 /* Properties of a model that other code depends on, instead of its name. */
 typedef enum mst_model_capability {
-    MST_MODEL_LINEAR = 1u << 0,   /* one weight per feature and score: takes sparse rows, and --bias */
+    MST_MODEL_LINEAR = 1u << 0,   /* scores begin with a weight per feature: takes sparse rows, and --bias */
     MST_MODEL_BINARY = 1u << 1,   /* two classes, labels 0/1 or -1/+1, one score per row */
     MST_MODEL_NET = 1u << 2,      /* a chain of layers */
     MST_MODEL_NET_FILE = 1u << 3, /* a net that --net or the program provides */
+    MST_MODEL_FACTORS = 1u << 4,  /* features own rows of parameters: --factors and its companions */
+    MST_MODEL_FIELDS = 1u << 5,   /* needs to know the field of every key */
 } mst_model_capability;
 
 typedef struct mst_model_ops {
@@ -131,6 +143,9 @@ typedef struct mst_model_ops {
     mst_status (*declare)(mst_model *self, mst_params *params);
     /* Initial weights, when not zero. NULL: zero. */
     void (*start)(const mst_model *self, mst_params *params, uint64_t seed);
+    /* Those of keys [first, first + n) of the sparse view: a function of seed and key, so that a server can
+     * start the keys it owns. NULL: start does all. */
+    void (*start_keys)(const mst_model *self, mst_params *params, uint64_t seed, uint64_t first, uint64_t n);
     /* The gradient layout: dense ranges (offset and size; g unused) and the sparse view. */
     void (*layout)(const mst_model *self, const mst_params *params, mst_grad *layout);
     /* Scratch, made through mst_model_scratch_new: either its size in bytes, or functions that make and free

@@ -12,6 +12,7 @@
 
 #include "base/isa.h"
 #include "tensor/batch.h"
+#include "tensor/terms.h"
 
 /* A linear model's weights: dense prefix, key 0 of the sparse part, bias. */
 typedef struct mst_linear {
@@ -37,6 +38,7 @@ static inline uint32_t mst_map_slot(uint32_t line, uint32_t factor)
 }
 
 #define MST_DESCEND_SCRATCH 8
+#define MST_LANES_MAX       16 /* floats of the longest vector of an instruction set */
 
 typedef struct mst_kernels {
     mst_isa isa;
@@ -89,6 +91,25 @@ typedef struct mst_kernels {
 
     /* The loss alone. */
     double (*softmax_loss)(const mst_row *rows, uint32_t n, uint32_t c, const float *y);
+
+    /* Second-order models with k factors: the margin of a row without the bias, and then the gradient of its
+     * terms' parameters. Racy in the terms' parameters.
+     *
+     * fm: sums (k, rounded up to MST_LANES_MAX) passes from margin to gradient. */
+    float (*fm_margin)(const mst_terms *t, uint32_t k, float norm, float *sums);
+    void (*fm_gradient)(const mst_terms *t, uint32_t k, const mst_term_rates *r, const float *sums);
+    /* ffm: n_fields x k factors per term. */
+    float (*ffm_margin)(const mst_terms *t, uint32_t k, float norm);
+    void (*ffm_gradient)(const mst_terms *t, uint32_t k, uint32_t n_fields, const mst_term_rates *r);
+    /* fwfm: pairs (n_fields x stride) is symmetric; stride is a multiple of MST_LANES_MAX, with zeros beyond
+     * n_fields. sums and weighted (k x stride each) and squares (stride) pass from margin to gradient. Adds
+     * to pair_gradient (n_fields x stride): [f][g] is the derivative by the weight of fields f and g, but
+     * [f][f] is twice that. */
+    float (*fwfm_margin)(const mst_terms *t, uint32_t k, const float *pairs, uint32_t stride, float norm,
+                         float *sums, float *weighted, float *squares);
+    void (*fwfm_gradient)(const mst_terms *t, uint32_t k, const float *pairs, uint32_t stride,
+                          const mst_term_rates *r, const float *sums, const float *weighted,
+                          const float *squares, float *pair_gradient);
 } mst_kernels;
 
 /* The kernels for an instruction set that this machine supports. */

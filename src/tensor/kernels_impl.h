@@ -14,6 +14,8 @@
 
 #include "tensor/kernels_dense.h"
 
+#include "tensor/kernels_factors.h"
+
 const mst_kernels KERNELS_NAME = {
     .isa = KERNELS_ISA,
     .margins = margins,
@@ -29,4 +31,10 @@ const mst_kernels KERNELS_NAME = {
     .dense_backward = dense_backward,
     .softmax = softmax,
     .softmax_loss = softmax_loss,
+    .fm_margin = fm_margin,
+    .fm_gradient = fm_gradient,
+    .ffm_margin = ffm_margin,
+    .ffm_gradient = ffm_gradient,
+    .fwfm_margin = fwfm_margin,
+    .fwfm_gradient = fwfm_gradient,
 };

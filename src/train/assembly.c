@@ -23,6 +23,8 @@ mst_status mst_assembly_init(mst_assembly *self, const mst_model_options *option
     TRY(mst_params_reserve(&self->params, n_slots, spare));
     if (self->model->ops->start != NULL)
         self->model->ops->start(self->model, &self->params, seed);
+    if (self->model->ops->start_keys != NULL)
+        self->model->ops->start_keys(self->model, &self->params, seed, 0, shape->n_features);
     return MST_OK;
 }
 
@@ -105,15 +107,22 @@ json_t *mst_model_json(const mst_model *model)
 {
     const mst_chain *chain = mst_model_chain(model);
     const mst_shape *shape = &model->shape;
+    json_t *json;
     if (chain != NULL)
-        return json_pack("{s:s, s:I, s:I, s:I, s:[I, I, I], s:s}", "name", model->ops->name, "features",
+        json = json_pack("{s:s, s:I, s:I, s:I, s:[I, I, I], s:s}", "name", model->ops->name, "features",
                          (json_int_t)shape->n_features, "dense", (json_int_t)shape->n_dense, "classes",
                          (json_int_t)shape->n_classes, "image", (json_int_t)chain->in.c,
                          (json_int_t)chain->in.h, (json_int_t)chain->in.w, "net", chain->text);
-    return json_pack("{s:s, s:I, s:I, s:I, s:b, s:f}", "name", model->ops->name, "features",
-                     (json_int_t)shape->n_features, "dense", (json_int_t)shape->n_dense, "classes",
-                     (json_int_t)shape->n_classes, "bias", (int)model->options.bias, "pos_weight",
-                     model->options.pos_weight);
+    else
+        json = json_pack("{s:s, s:I, s:I, s:I, s:b, s:f}", "name", model->ops->name, "features",
+                         (json_int_t)shape->n_features, "dense", (json_int_t)shape->n_dense, "classes",
+                         (json_int_t)shape->n_classes, "bias", (int)model->options.bias, "pos_weight",
+                         model->options.pos_weight);
+    if (mst_model_has(model->ops, MST_MODEL_FACTORS)) {
+        json_object_set_new(json, "factors", json_integer(model->options.factors));
+        json_object_set_new(json, "row_norm", json_boolean(model->options.row_norm));
+    }
+    return json;
 }
 
 /* Unknown (all zeros), or all three sides. */
@@ -121,6 +130,19 @@ static bool model_image_possible(json_int_t c, json_int_t h, json_int_t w)
 {
     const json_int_t most = 1 << 28;
     return (c == 0 && h == 0 && w == 0) || (c > 0 && h > 0 && w > 0 && c <= most && h <= most && w <= most);
+}
+
+static mst_status model_factors_from_json(const json_t *json, const char *checkpoint,
+                                          mst_model_options *options)
+{
+    json_int_t factors = 0;
+    int norm = 0;
+    if (json_unpack((json_t *)json, "{s:I, s:b}", "factors", &factors, "row_norm", &norm) != 0 ||
+        factors < 1 || factors > MST_FACTORS_MAX)
+        return mst_fail(MST_EINPUT, "%s: its manifest does not describe the model", checkpoint);
+    options->factors = factors;
+    options->row_norm = norm;
+    return MST_OK;
 }
 
 mst_status mst_model_from_json(const json_t *json, const char *checkpoint, mst_model_options *options,
@@ -150,6 +172,8 @@ mst_status mst_model_from_json(const json_t *json, const char *checkpoint, mst_m
                 return mst_fail(MST_EINPUT, "%s: its manifest does not describe the model", checkpoint);
             options->model = i;
             options->net_text = net;
+            if (mst_model_has(mst_models[i], MST_MODEL_FACTORS))
+                TRY(model_factors_from_json(json, checkpoint, options));
             if (net == NULL) {
                 options->bias = bias;
                 options->pos_weight = pos_weight;

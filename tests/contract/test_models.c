@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,9 @@
 #define N_KEYS   12   /* features that rows use */
 #define MANY     5000 /* features of a model that keeps rows sparse */
 #define MAX_ROWS 160
+#define FIELDS   8
+
+enum { LOGREG, SOFTMAX, FM, FFM, FWFM };
 
 /* A model with its store, its gradient and rows to train on. */
 typedef struct bench {
@@ -39,31 +43,71 @@ typedef struct variant {
     bool bias, weighted;
     double pos_weight;
     uint32_t n_rows;
+    int factors;
+    bool row_norm;
 } variant;
 
 static const variant variants[] = {
-    {.model = 0, .n_features = N_KEYS, .bias = true, .pos_weight = 1, .n_rows = 7},
-    {.model = 0, .n_features = N_KEYS, .bias = false, .pos_weight = 1, .n_rows = 6},
-    {.model = 0, .n_features = MANY, .bias = true, .weighted = true, .pos_weight = 2.5, .n_rows = 9},
-    {.model = 1, .n_features = N_KEYS, .bias = true, .pos_weight = 1, .n_rows = 7},
-    {.model = 1, .n_features = N_KEYS, .bias = false, .weighted = true, .pos_weight = 1, .n_rows = 8},
-    {.model = 1, .n_features = MANY, .bias = true, .pos_weight = 1, .n_rows = 7},
-    {.model = 1, .n_features = MANY, .bias = false, .weighted = true, .pos_weight = 1, .n_rows = 5},
+    {.model = LOGREG, .n_features = N_KEYS, .bias = true, .pos_weight = 1, .n_rows = 7},
+    {.model = LOGREG, .n_features = N_KEYS, .bias = false, .pos_weight = 1, .n_rows = 6},
+    {.model = LOGREG, .n_features = MANY, .bias = true, .weighted = true, .pos_weight = 2.5, .n_rows = 9},
+    {.model = SOFTMAX, .n_features = N_KEYS, .bias = true, .pos_weight = 1, .n_rows = 7},
+    {.model = SOFTMAX, .n_features = N_KEYS, .bias = false, .weighted = true, .pos_weight = 1, .n_rows = 8},
+    {.model = SOFTMAX, .n_features = MANY, .bias = true, .pos_weight = 1, .n_rows = 7},
+    {.model = SOFTMAX, .n_features = MANY, .bias = false, .weighted = true, .pos_weight = 1, .n_rows = 5},
+    {.model = FM, .n_features = N_KEYS, .bias = true, .pos_weight = 1, .n_rows = 7, .factors = 16},
+    {.model = FM,
+     .n_features = MANY,
+     .weighted = true,
+     .pos_weight = 2,
+     .n_rows = 6,
+     .factors = 3,
+     .row_norm = true},
+    {.model = FM, .n_features = N_KEYS, .bias = true, .pos_weight = 1, .n_rows = 5, .factors = 21},
+    {.model = FFM, .n_features = N_KEYS, .bias = true, .pos_weight = 1, .n_rows = 7, .factors = 4},
+    {.model = FFM,
+     .n_features = N_KEYS,
+     .bias = true,
+     .pos_weight = 1,
+     .n_rows = 5,
+     .factors = 8,
+     .row_norm = true},
+    {.model = FFM,
+     .n_features = MANY,
+     .weighted = true,
+     .pos_weight = 0.5,
+     .n_rows = 6,
+     .factors = 3,
+     .row_norm = true},
+    {.model = FWFM, .n_features = N_KEYS, .bias = true, .pos_weight = 1, .n_rows = 7, .factors = 16},
+    {.model = FWFM,
+     .n_features = MANY,
+     .weighted = true,
+     .pos_weight = 2,
+     .n_rows = 6,
+     .factors = 5,
+     .row_norm = true},
 };
 #define N_VARIANTS (sizeof variants / sizeof *variants)
 
 static bench bench_make(const variant *v, row_kind kind, const mst_kernels *kernels, uint64_t seed)
 {
     bench b = {.pos_weight = v->pos_weight};
-    uint32_t n_classes = v->model == 0 ? 2 : 4;
-    mst_model_options options = {.model = v->model, .bias = v->bias, .pos_weight = v->pos_weight};
-    mst_shape shape = {.n_features = v->n_features, .n_dense = N_DENSE, .n_classes = n_classes};
+    uint32_t n_classes = v->model == SOFTMAX ? 4 : 2, n_fields = v->factors != 0 ? FIELDS : 0;
+    mst_model_options options = {.model = v->model,
+                                 .bias = v->bias,
+                                 .pos_weight = v->pos_weight,
+                                 .factors = v->factors,
+                                 .row_norm = v->row_norm};
+    mst_shape shape = {
+        .n_features = v->n_features, .n_dense = N_DENSE, .n_classes = n_classes, .n_fields = n_fields};
     rows_spec spec = {.kind = kind,
                       .n_rows = v->n_rows,
                       .n_dense = N_DENSE,
                       .n_features = N_KEYS,
                       .n_keys = 6,
                       .n_classes = n_classes,
+                      .n_fields = n_fields,
                       .weighted = v->weighted,
                       .seed = seed};
     if (kind == ROWS_ONES || kind == ROWS_VALUES) /* data without a dense prefix */
@@ -74,7 +118,7 @@ static bench bench_make(const variant *v, row_kind kind, const mst_kernels *kern
     assert_int_equal(mst_params_reserve(&b.params, 0, 0), MST_OK);
     mst_model_weights(b.model, &b.params, &b.weights);
     b.model->ops->layout(b.model, &b.params, &b.layout);
-    b.scratch = malloc(b.model->ops->scratch_size(b.model, v->n_rows));
+    assert_int_equal(mst_model_scratch_new(b.model, v->n_rows, 1, true, &b.scratch), MST_OK);
     mst_rng rng;
     mst_rng_init(&rng, seed, MST_RNG_TEST, 5);
     for (uint32_t i = 0; i < b.params.n_views; i++)
@@ -85,9 +129,9 @@ static bench bench_make(const variant *v, row_kind kind, const mst_kernels *kern
 
 static void bench_free(bench *b)
 {
+    mst_model_scratch_free(b->model, b->scratch);
     mst_model_destroy(b->model);
     mst_params_fini(&b->params);
-    free(b->scratch);
     random_rows_free(&b->rows);
 }
 
@@ -496,6 +540,17 @@ static void shapes_that_do_not_fit(void **state)
                        "the data has no features: nothing to train");
     expect_refusal(0, (mst_shape){.n_features = 10, .n_classes = 3},
                    "logreg takes labels 0/1 or -1/+1, but the data has labels up to 2; use --model softmax");
+    expect_refusal(FFM, (mst_shape){.n_features = 10, .n_classes = 3},
+                   "ffm takes labels 0/1 or -1/+1, but the data has labels up to 2");
+    for (int m = FFM; m <= FWFM; m++) {
+        char sentence[160];
+        snprintf(
+            sentence, sizeof sentence,
+            "%s needs fields, and the data has none; use --model fm, or data with fields (criteo, libffm, "
+            "vw)",
+            mst_models[m]->name);
+        expect_refusal(m, (mst_shape){.n_features = 10, .n_classes = 2}, sentence);
+    }
     expect_refusal(1, (mst_shape){.n_features = 10, .n_classes = 1},
                    "softmax needs at least two classes; the data has 1");
 }

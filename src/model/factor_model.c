@@ -1,0 +1,261 @@
+/* The common part of second-order models; contract in factor_model.h.
+ *
+ * Rows are computed one after the other, forward and backward, so that the parameters of a row are in the
+ * first-level cache for both; those of the next rows are prefetched. */
+#include "model/factor_model.h"
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "observe/trace_file.h"
+
+#define TILE_ROWS   64   /* rows for which room for contributions is made at once */
+#define AHEAD_LINES 2048 /* cache lines of parameters that are prefetched before they are used, about */
+
+enum { RANGE_PREFIX, RANGE_BIAS };
+
+mst_status mst_factor_init(mst_model *self, const mst_model_options *options, const mst_shape *shape)
+{
+    const char *name = self->ops->name;
+    if (options->init != MST_START_DEFAULT && options->init != MST_START_UNIFORM &&
+        options->init != MST_START_NORMAL)
+        return mst_fail(MST_EUSAGE, "--init of %s is uniform or normal", name);
+    if (shape->n_classes > 2)
+        return mst_fail(MST_EINPUT, "%s takes labels 0/1 or -1/+1, but the data has labels up to %u", name,
+                        shape->n_classes - 1);
+    if (shape->n_features == 0)
+        return mst_fail(MST_EINPUT, "the data has no features: nothing to train");
+    if (mst_model_has(self->ops, MST_MODEL_FIELDS) && shape->n_fields == 0)
+        return mst_fail(
+            MST_EINPUT,
+            "%s needs fields, and the data has none; use --model fm, or data with fields (criteo, "
+            "libffm, vw)",
+            name);
+    self->n_scores = 1;
+    return MST_OK;
+}
+
+mst_status mst_factor_declare(mst_model *self, mst_params *params)
+{
+    mst_factor_model *m = (mst_factor_model *)self;
+    TRY(mst_params_add(params, "weight", MST_VIEW_TRAINABLE, m->width, 2,
+                       (uint64_t[]){self->shape.n_features, m->width}, &m->weight));
+    if (self->options.bias)
+        TRY(mst_params_add(params, "bias", MST_VIEW_TRAINABLE, 0, 1, (uint64_t[]){1}, &m->bias));
+    return MST_OK;
+}
+
+void mst_factor_layout(const mst_model *self, const mst_params *params, mst_grad *layout)
+{
+    const mst_factor_model *m = (const mst_factor_model *)self;
+    uint64_t offset = params->views[m->weight].offset;
+    layout->ranges[RANGE_PREFIX] =
+        (mst_range){.offset = offset, .size = (uint64_t)self->shape.n_dense * m->width};
+    if (self->options.bias)
+        layout->ranges[RANGE_BIAS] = (mst_range){.offset = params->views[m->bias].offset, .size = 1};
+    layout->n_ranges = mst_factor_ranges(self);
+    layout->sparse_offset = offset;
+    layout->width = m->width;
+}
+
+/* Uniform in [-scale, scale) or normal with that deviation; linear weights are zero. */
+void mst_factor_start_keys(const mst_model *self, mst_params *params, uint64_t seed, uint64_t first,
+                           uint64_t n)
+{
+    const mst_factor_model *m = (const mst_factor_model *)self;
+    float *w = params->w + params->views[m->weight].offset + first * m->width;
+    float scale = (float)self->options.init_scale;
+    bool normal = self->options.init == MST_START_NORMAL;
+    for (uint64_t key = first; key < first + n; key++, w += m->width) {
+        mst_rng rng;
+        mst_rng_init(&rng, seed, MST_RNG_FACTORS, key);
+        for (uint32_t i = 1; i < m->width; i++)
+            w[i] = normal ? scale * (float)mst_rng_normal(&rng)
+                          : scale * ((float)(mst_rng_u32(&rng) >> 8) * 0x1p-23f - 1.0f);
+    }
+}
+
+mst_status mst_factor_open(const mst_model *self, uint32_t max_rows, unsigned n_threads, bool training,
+                           void **out)
+{
+    const mst_factor_model *m = (const mst_factor_model *)self;
+    (void)max_rows, (void)n_threads, (void)training;
+    mst_factor_scratch *s = mst_zalloc(sizeof *s);
+    if (s != NULL)
+        s->floats = mst_alloc_lines((m->n_floats != 0 ? m->n_floats : 1) * sizeof *s->floats);
+    if (s == NULL || s->floats == NULL) {
+        mst_factor_close(self, s);
+        return mst_fail_memory();
+    }
+    *out = s;
+    return MST_OK;
+}
+
+void mst_factor_close(const mst_model *self, void *scratch)
+{
+    mst_factor_scratch *s = scratch;
+    (void)self;
+    if (s == NULL)
+        return;
+    mst_free(s->terms);
+    mst_free(s->floats);
+    mst_free(s);
+}
+
+/* ---- terms ---- */
+
+static void factor_prefetch(const mst_factor_model *m, const mst_row *row, const mst_weights *w)
+{
+    size_t bytes = m->width * sizeof(float);
+    for (uint32_t i = 0; i < row->n_keys; i++) {
+        const char *at = (const char *)(w->sparse + (size_t)row->keys[i] * m->width);
+        for (size_t b = 0; b < bytes; b += 64)
+            __builtin_prefetch(at + b);
+        __builtin_prefetch(at + bytes - 1);
+    }
+}
+
+/* Rows between the prefetch of parameters and their use. */
+static uint32_t factor_rows_ahead(const mst_factor_model *m, const mst_batch *batch)
+{
+    size_t lines = batch->n_rows > 0 ? (size_t)batch->rows[0].n_keys * (m->width / 16 + 2) : 0;
+    return lines * 4 < AHEAD_LINES ? 4 : lines * 2 < AHEAD_LINES ? 2 : 1;
+}
+
+/* The place of a key's gradient: in the dense prefix, or as a contribution to the list of its owner. */
+static float *factor_gradient_at(const mst_factor_model *m, mst_grad *grad, uint32_t key)
+{
+    if (key < m->base.shape.n_dense)
+        return grad->ranges[RANGE_PREFIX].g + (size_t)key * m->width;
+    mst_contributions *list = &grad->owners[mst_grad_owner(key, grad->n_owners)];
+    list->keys[list->n] = key;
+    return list->values + list->n++ * m->width;
+}
+
+static uint16_t factor_field(const mst_factor_model *m, uint32_t field)
+{
+    return field < m->base.shape.n_fields ? (uint16_t)field : 0; /* a mapped file may have changed */
+}
+
+/* Collects the terms of a row; grad: also the places of their gradients. */
+static mst_status factor_gather(const mst_factor_model *m, mst_factor_scratch *s, const mst_row *row,
+                                const mst_weights *w, mst_grad *grad, mst_terms *out)
+{
+    uint32_t n = 0, last = UINT32_MAX, prefix = m->base.shape.n_dense;
+    if (!mst_grow(&s->terms, &s->capacity, (size_t)row->n_dense + row->n_keys, sizeof *s->terms))
+        return mst_fail_memory();
+    for (; n < row->n_dense; n++)
+        s->terms[n] = (mst_term){
+            .w = w->ranges[RANGE_PREFIX] + (size_t)n * m->width,
+            .g = grad != NULL ? grad->ranges[RANGE_PREFIX].g + (size_t)n * m->width : NULL,
+            .x = mst_row_dense(row, n),
+            .field = factor_field(m, n),
+            .add = true,
+        };
+    for (uint32_t i = 0; i < row->n_keys; i++) {
+        uint32_t key = row->keys[i];
+        uint16_t field = m->fields ? factor_field(m, mst_row_field(row, i)) : 0;
+        float x = row->values != NULL ? row->values[i] : 1.0f;
+        if (key == last && s->terms[n - 1].field == field) {
+            s->terms[n - 1].x += x;
+            continue;
+        }
+        last = key;
+        s->terms[n++] = (mst_term){.w = w->sparse + (size_t)key * m->width,
+                                   .g = grad != NULL ? factor_gradient_at(m, grad, key) : NULL,
+                                   .x = x,
+                                   .field = field,
+                                   .add = key < prefix};
+    }
+    out->terms = s->terms;
+    out->n = n;
+    return MST_OK;
+}
+
+static float factor_norm(const mst_factor_model *m, const mst_terms *t)
+{
+    float sum = 0.0f;
+    if (!m->base.options.row_norm)
+        return 1.0f;
+    for (uint32_t i = 0; i < t->n; i++)
+        sum += t->terms[i].x * t->terms[i].x;
+    return sum > 0.0f ? 1.0f / sum : 1.0f;
+}
+
+/* ---- passes ---- */
+
+static mst_status factor_compute_row(const mst_factor_model *m, mst_factor_scratch *s, const mst_row *row,
+                                     const mst_weights *w, float scale, mst_grad *grad, mst_loss_sum *sum)
+{
+    const mst_model *self = &m->base;
+    mst_terms terms;
+    TRY(factor_gather(m, s, row, w, grad, &terms));
+    float norm = factor_norm(m, &terms), coef;
+    float margin = (self->options.bias ? w->ranges[RANGE_BIAS][0] : 0.0f) + m->margin(m, s, &terms, norm);
+    mst_count_binary(&(mst_batch){row, 1}, &margin, self->options.pos_weight, sum);
+    sum->loss += self->kernels->logistic(row, 1, &margin, (float)self->options.pos_weight, &coef);
+    mst_term_rates rates = {
+        .coef = coef * scale,
+        .norm = norm,
+        .l2 = (float)self->options.l2_factors * scale * row->weight,
+    };
+    m->gradient(m, s, &terms, &rates);
+    if (self->options.bias)
+        grad->ranges[RANGE_BIAS].g[0] += rates.coef;
+    return MST_OK;
+}
+
+mst_status mst_factor_compute(const mst_model *self, void *scratch, const mst_batch *batch,
+                              const mst_weights *w, float scale, mst_grad *grad, mst_step *step,
+                              mst_loss_sum *sum)
+{
+    const mst_factor_model *m = (const mst_factor_model *)self;
+    mst_factor_scratch *s = scratch;
+    uint32_t ahead = factor_rows_ahead(m, batch);
+    uint64_t at = mst_trace_now(), n_all = 0;
+    for (uint32_t range = 0; range < grad->n_ranges; range++)
+        TRY(mst_step_need(step, range));
+    if (m->begin != NULL)
+        m->begin(m, s, w);
+    for (uint32_t i = 0; i < ahead && i < batch->n_rows; i++)
+        factor_prefetch(m, &batch->rows[i], w);
+    for (uint32_t from = 0; from < batch->n_rows; from += TILE_ROWS) {
+        mst_batch tile = mst_batch_range(batch, from, TILE_ROWS);
+        size_t n_keys = 0;
+        for (uint32_t i = 0; i < tile.n_rows; i++)
+            n_keys += tile.rows[i].n_keys;
+        TRY(mst_grad_room(grad, n_keys));
+        for (uint32_t i = 0; i < tile.n_rows; i++) {
+            if (from + i + ahead < batch->n_rows)
+                factor_prefetch(m, &tile.rows[i + ahead], w);
+            TRY(factor_compute_row(m, s, &tile.rows[i], w, scale, grad, sum));
+        }
+        n_all += n_keys;
+    }
+    if (m->end != NULL)
+        m->end(m, s, grad);
+    mst_trace_op("gather+dot+scatter", at, mst_trace_floats(n_all, m->width));
+    for (uint32_t range = 0; range < grad->n_ranges; range++)
+        TRY(mst_step_ready(step, range));
+    return MST_OK;
+}
+
+mst_status mst_factor_forward(const mst_model *self, void *scratch, const mst_batch *batch,
+                              const mst_weights *w, float *scores)
+{
+    const mst_factor_model *m = (const mst_factor_model *)self;
+    mst_factor_scratch *s = scratch;
+    uint32_t ahead = factor_rows_ahead(m, batch);
+    uint64_t at = mst_trace_now();
+    if (m->begin != NULL)
+        m->begin(m, s, w);
+    for (uint32_t i = 0; i < batch->n_rows; i++) {
+        mst_terms terms;
+        if (i + ahead < batch->n_rows)
+            factor_prefetch(m, &batch->rows[i + ahead], w);
+        TRY(factor_gather(m, s, &batch->rows[i], w, NULL, &terms));
+        scores[i] = (self->options.bias ? w->ranges[RANGE_BIAS][0] : 0.0f) +
+                    m->margin(m, s, &terms, factor_norm(m, &terms));
+    }
+    mst_trace_op("gather+dot", at, mst_trace_floats(batch->n_rows, 0));
+    return MST_OK;
+}

@@ -1,0 +1,248 @@
+/* Part of kernels_impl.h: second-order models on the terms of a row (tensor/terms.h).
+ *
+ * The margins here have no bias. The parameters of a term are not aligned: a row of them has one linear
+ * weight and then its factors. */
+
+INLINE float terms_linear(const mst_terms *t)
+{
+    float a = 0.0f, b = 0.0f;
+    uint32_t i = 0;
+    for (; i + 2 <= t->n; i += 2) {
+        a += t->terms[i].w[0] * t->terms[i].x;
+        b += t->terms[i + 1].w[0] * t->terms[i + 1].x;
+    }
+    if (i < t->n)
+        a += t->terms[i].w[0] * t->terms[i].x;
+    return a + b;
+}
+
+/* The gradient of the linear weights. */
+INLINE void terms_linear_gradient(const mst_terms *t, float coef)
+{
+    for (uint32_t i = 0; i < t->n; i++)
+        t->terms[i].g[0] = coef * t->terms[i].x + (t->terms[i].add ? t->terms[i].g[0] : 0.0f);
+}
+
+/* ---- fm ---- */
+
+/* Up to LANES factors of all terms: their sum, and the sum of their squares. */
+INLINE vec fm_chunk(const mst_terms *t, uint32_t at, uint32_t n, vec *squares)
+{
+    vec sum = {}, square = {};
+    for (uint32_t i = 0; i < t->n; i++) {
+        const float *v = t->terms[i].w + 1 + at;
+        vec xv = splat(t->terms[i].x) * (n == LANES ? load(v) : load_part(v, n));
+        sum += xv;
+        square += xv * xv;
+    }
+    *squares = square;
+    return sum;
+}
+
+/* 1/2 sum_f ((sum_i v_if x_i)^2 - sum_i v_if^2 x_i^2), in O(n k) */
+MST_RACY static float fm_margin(const mst_terms *t, uint32_t k, float norm, float *sums)
+{
+    vec total = {};
+    for (uint32_t at = 0; at < k; at += LANES) {
+        vec squares, sum;
+        if (k - at >= LANES)
+            sum = fm_chunk(t, at, LANES, &squares);
+        else
+            sum = fm_chunk(t, at, k - at, &squares);
+        store(sums + at, sum);
+        total += sum * sum - squares;
+    }
+    return terms_linear(t) + 0.5f * norm * sum_lanes(total);
+}
+
+/* n floats of a term's gradient: added to those that are there, or stored. */
+INLINE void put_gradient(float *g, uint32_t n, vec v, bool add)
+{
+    if (n == LANES)
+        store(g, add ? load(g) + v : v);
+    else
+        store_part(g, n, add ? load_part(g, n) + v : v);
+}
+
+INLINE void fm_chunk_gradient(const mst_terms *t, uint32_t at, uint32_t n, const mst_term_rates *r, vec sum)
+{
+    for (uint32_t i = 0; i < t->n; i++) {
+        const float *v = t->terms[i].w + 1 + at;
+        float x = t->terms[i].x, c = r->coef * r->norm * x;
+        vec g = splat(c) * sum - splat(c * x - r->l2) * (n == LANES ? load(v) : load_part(v, n));
+        put_gradient(t->terms[i].g + 1 + at, n, g, t->terms[i].add);
+    }
+}
+
+MST_RACY static void fm_gradient(const mst_terms *t, uint32_t k, const mst_term_rates *r, const float *sums)
+{
+    terms_linear_gradient(t, r->coef);
+    for (uint32_t at = 0; at < k; at += LANES) {
+        if (k - at >= LANES)
+            fm_chunk_gradient(t, at, LANES, r, load(sums + at));
+        else
+            fm_chunk_gradient(t, at, k - at, r, load(sums + at));
+    }
+}
+
+/* ---- ffm ---- */
+
+typedef float quad __attribute__((vector_size(16)));
+typedef float quad_u __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* a . b over k factors */
+INLINE float ffm_dot(const float *a, const float *b, uint32_t k)
+{
+    float sum = 0.0f;
+    uint32_t c = 0;
+    if (k >= 4) {
+        quad q = {};
+        for (; c + 4 <= k; c += 4)
+            q += *(const quad_u *)(a + c) * *(const quad_u *)(b + c);
+        q += __builtin_shufflevector(q, q, 2, 3, 0, 1);
+        sum = q[0] + q[1];
+    }
+    for (; c < k; c++)
+        sum += a[c] * b[c];
+    return sum;
+}
+
+/* Four factors of every pair of term i, summed. */
+INLINE quad ffm_term_quads(const mst_terms *t, uint32_t i, uint32_t k)
+{
+    const mst_term *a = &t->terms[i];
+    quad sum = {};
+    for (uint32_t j = i + 1; j < t->n; j++) {
+        const mst_term *b = &t->terms[j];
+        const float *v = a->w + 1 + (size_t)b->field * k, *u = b->w + 1 + (size_t)a->field * k;
+        float x = b->x;
+        quad q = *(const quad_u *)v * *(const quad_u *)u;
+        for (uint32_t c = 4; c < k; c += 4)
+            q += *(const quad_u *)(v + c) * *(const quad_u *)(u + c);
+        sum += (x - (quad){}) * q;
+    }
+    return sum * (a->x - (quad){});
+}
+
+/* sum_{i<j} (v_i,f(j) . v_j,f(i)) x_i x_j */
+MST_RACY static float ffm_margin(const mst_terms *t, uint32_t k, float norm)
+{
+    float sum = 0.0f;
+    if (k % 4 == 0) {
+        quad q = {};
+        for (uint32_t i = 0; i < t->n; i++)
+            q += k == 4 ? ffm_term_quads(t, i, 4) : ffm_term_quads(t, i, k);
+        q += __builtin_shufflevector(q, q, 2, 3, 0, 1);
+        sum = q[0] + q[1];
+    } else {
+        for (uint32_t i = 0; i < t->n; i++)
+            for (uint32_t j = i + 1; j < t->n; j++) {
+                const mst_term *a = &t->terms[i], *b = &t->terms[j];
+                sum += a->x * b->x *
+                       ffm_dot(a->w + 1 + (size_t)b->field * k, b->w + 1 + (size_t)a->field * k, k);
+            }
+    }
+    return terms_linear(t) + norm * sum;
+}
+
+/* Adds the gradient of term i: of its factors for the fields of the other terms. */
+INLINE void ffm_term_gradient(const mst_terms *t, uint32_t i, uint32_t k, const mst_term_rates *r)
+{
+    const mst_term *a = &t->terms[i];
+    float scale = r->coef * r->norm * a->x;
+    for (uint32_t j = 0; j < t->n; j++) {
+        const mst_term *b = &t->terms[j];
+        const float *v = a->w + 1 + (size_t)b->field * k, *u = b->w + 1 + (size_t)a->field * k;
+        float *g = a->g + 1 + (size_t)b->field * k;
+        if (j == i)
+            continue;
+        float c = scale * b->x;
+        uint32_t f = 0;
+        for (; f + 4 <= k; f += 4)
+            *(quad_u *)(g + f) +=
+                (c - (quad){}) * *(const quad_u *)(u + f) + (r->l2 - (quad){}) * *(const quad_u *)(v + f);
+        for (; f < k; f++)
+            g[f] += c * u[f] + r->l2 * v[f];
+    }
+}
+
+MST_RACY static void ffm_gradient(const mst_terms *t, uint32_t k, uint32_t n_fields, const mst_term_rates *r)
+{
+    terms_linear_gradient(t, r->coef);
+    for (uint32_t i = 0; i < t->n; i++)
+        if (!t->terms[i].add)
+            memset(t->terms[i].g + 1, 0, (size_t)n_fields * k * sizeof(float));
+    for (uint32_t i = 0; i < t->n; i++) {
+        if (k == 4)
+            ffm_term_gradient(t, i, 4, r);
+        else
+            ffm_term_gradient(t, i, k, r);
+    }
+}
+
+/* ---- fwfm ---- */
+
+/* y (n, a multiple of LANES) += a * x */
+INLINE void add_scaled_row(float *y, float a, const float *x, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i += LANES)
+        store(y + i, load(y + i) + splat(a) * load(x + i));
+}
+
+/* sums: (k x stride) the sum of v_i x_i of each field, transposed; weighted: (k x stride) R sums; squares:
+ * (stride) the sum of |v_i x_i|^2 of each field. */
+MST_RACY static float fwfm_margin(const mst_terms *t, uint32_t k, const float *pairs, uint32_t stride,
+                                  float norm, float *sums, float *weighted, float *squares)
+{
+    uint32_t n_fields = 0;
+    vec total = {};
+    memset(sums, 0, (size_t)k * stride * sizeof *sums);
+    memset(weighted, 0, (size_t)k * stride * sizeof *weighted);
+    memset(squares, 0, stride * sizeof *squares);
+    for (uint32_t i = 0; i < t->n; i++) {
+        const mst_term *a = &t->terms[i];
+        float square = 0.0f;
+        n_fields = a->field >= n_fields ? a->field + 1u : n_fields;
+        for (uint32_t c = 0; c < k; c++) {
+            float v = a->w[1 + c] * a->x;
+            sums[(size_t)c * stride + a->field] += v;
+            square += v * v;
+        }
+        squares[a->field] += square;
+    }
+    for (uint32_t f = 0; f < n_fields; f++)
+        for (uint32_t c = 0; c < k; c++)
+            add_scaled_row(weighted + (size_t)c * stride, sums[(size_t)c * stride + f],
+                           pairs + (size_t)f * stride, stride);
+    for (size_t i = 0; i < (size_t)k * stride; i += LANES)
+        total += load(sums + i) * load(weighted + i);
+    float twice = 0.0f;
+    for (uint32_t f = 0; f < n_fields; f++)
+        twice += pairs[(size_t)f * stride + f] * squares[f];
+    return terms_linear(t) + 0.5f * norm * (sum_lanes(total) - twice);
+}
+
+/* pair_gradient (stride x stride): the upper triangle and the diagonal count; others get numbers too. */
+MST_RACY static void fwfm_gradient(const mst_terms *t, uint32_t k, const float *pairs, uint32_t stride,
+                                   const mst_term_rates *r, const float *sums, const float *weighted,
+                                   const float *squares, float *pair_gradient)
+{
+    float scale = r->coef * r->norm;
+    uint32_t n_fields = 0;
+    terms_linear_gradient(t, r->coef);
+    for (uint32_t i = 0; i < t->n; i++) {
+        const mst_term *a = &t->terms[i];
+        float x = a->x, c = scale * x, own = c * x * pairs[(size_t)a->field * stride + a->field] - r->l2;
+        n_fields = a->field >= n_fields ? a->field + 1u : n_fields;
+        for (uint32_t f = 0; f < k; f++) {
+            float g = c * weighted[(size_t)f * stride + a->field] - own * a->w[1 + f];
+            a->g[1 + f] = a->add ? a->g[1 + f] + g : g;
+        }
+    }
+    for (uint32_t f = 0; f < n_fields; f++) {
+        float *row = pair_gradient + (size_t)f * stride;
+        for (uint32_t c = 0; c < k; c++)
+            add_scaled_row(row, scale * sums[(size_t)c * stride + f], sums + (size_t)c * stride, stride);
+        row[f] -= scale * squares[f]; /* twice the gradient of the field with itself */
+    }
+}
