@@ -58,7 +58,8 @@ static void train(trial *t, const setting *s)
 static const struct {
     const char *model, *optimizer;
 } kinds[] = {{"logreg", "sgd"},  {"logreg", "adagrad"}, {"logreg", "ftrl"},     {"logreg", "momentum"},
-             {"logreg", "adam"}, {"softmax", "sgd"},    {"softmax", "adagrad"}, {"softmax", "ftrl"}};
+             {"logreg", "adam"}, {"softmax", "sgd"},    {"softmax", "adagrad"}, {"softmax", "ftrl"},
+             {"fm", "adagrad"},  {"fm", "sgd"}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 static void sync_threads_equal_one(void **state)
