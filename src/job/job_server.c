@@ -281,7 +281,9 @@ static mst_status server_job_open(void *arg, const json_t *message, mst_server_s
     job->end = MST_END_STOPPED;
     out->model = (mst_server_model){.model = training->assembly.model,
                                     .optimizer = &training->optimizer,
-                                    .params = &training->assembly.params};
+                                    .params = &training->assembly.params,
+                                    .seed = (uint64_t)training->options.seed,
+                                    .fresh = !json_is_true(json_object_get(message, "keep"))};
     mst_status st = job->config->index == 0 ? server_job_open_run(job, message, out) : MST_OK;
     bool warned = job->no_disk;
     job->no_disk = st == MST_EIO && training->continued != NULL;

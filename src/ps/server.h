@@ -39,6 +39,8 @@ typedef struct mst_server_model {
     const mst_model *model;
     const mst_optimizer *optimizer;
     mst_params *params; /* reserved */
+    uint64_t seed;      /* of initial values by key (mst_model_ops.start_keys) */
+    bool fresh;         /* they are still to be set */
 } mst_server_model;
 
 /* The state from which a run starts. */

@@ -7,13 +7,29 @@
 #include "observe/observe.h"
 #include "ps/server_impl.h"
 
+/* Initial values of the keys of this server and of the dense prefix, whose owner may be any; of all keys if
+ * the table does not divide them (--dense-model). */
+static void setup_start_keys(mst_server *s, uint64_t first, uint64_t n)
+{
+    const mst_model *model = s->model.model;
+    bool starts = s->model.fresh && model->ops->start_keys != NULL;
+    s->model.fresh = false;
+    if (!starts)
+        return;
+    if (s->table.width == 0)
+        n = model->shape.n_features;
+    model->ops->start_keys(model, s->model.params, s->model.seed, 0, model->shape.n_dense);
+    model->ops->start_keys(model, s->model.params, s->model.seed, first, n);
+}
+
 mst_status mst_server_make_store(mst_server *s)
 {
     TRY(mst_placement_owned(&s->table, s->index, &s->owned));
     for (uint32_t i = 0; i < s->owned.n; i++)
         mst_params_populate_part(s->model.params, s->owned.extents[i].first, s->owned.extents[i].count);
-    uint64_t keys =
-        s->table.width == 0 ? 0 : s->table.key_starts[s->index + 1] - s->table.key_starts[s->index];
+    uint64_t first = s->table.width == 0 ? 0 : s->table.key_starts[s->index],
+             keys = s->table.width == 0 ? 0 : s->table.key_starts[s->index + 1] - first;
+    setup_start_keys(s, first, keys);
     s->max_step_body =
         MST_STEP_HEAD + MST_EXTENT_MAX * sizeof(mst_extent) + 4 * s->owned.floats + 5 * keys + 4096;
     mst_store_options options = {

@@ -23,9 +23,13 @@ mst_status mst_assembly_init(mst_assembly *self, const mst_model_options *option
     TRY(mst_params_reserve(&self->params, n_slots, spare));
     if (self->model->ops->start != NULL)
         self->model->ops->start(self->model, &self->params, seed);
-    if (self->model->ops->start_keys != NULL)
-        self->model->ops->start_keys(self->model, &self->params, seed, 0, shape->n_features);
     return MST_OK;
+}
+
+void mst_assembly_start_keys(mst_assembly *self, uint64_t seed)
+{
+    if (self->model->ops->start_keys != NULL)
+        self->model->ops->start_keys(self->model, &self->params, seed, 0, self->model->shape.n_features);
 }
 
 void mst_assembly_fini(mst_assembly *self)

@@ -364,6 +364,7 @@ static mst_status training_open(mst_training *self)
         TRY(training_make_log(self));
     if (weights) {
         mst_params_populate(params);
+        mst_assembly_start_keys(&self->assembly, (uint64_t)self->options.seed);
         mst_optimizer_start(&self->optimizer, params);
     }
     if (leads) {
