@@ -13,6 +13,7 @@ import torch.nn.functional as F
 ROWS, DENSE, FEATURES, KEYS, CLASSES = 15, 3, 27, 6, 4
 STEPS, BATCH, LR, POS_WEIGHT = 12, 5, 0.5, 1.5
 SPREAD = (FEATURES - DENSE) // KEYS
+FIELDS, FACTORS = DENSE + KEYS, 4
 
 torch.set_default_dtype(torch.float64)
 
@@ -54,26 +55,63 @@ def softmax_loss(w, b, part):
     return (WEIGHT[part] * F.cross_entropy(X[part] @ w.T + b, labels(CLASSES)[part], reduction="none")).sum()
 
 
+def field(f):
+    return f if f < DENSE else DENSE + (f - DENSE) // SPREAD
+
+
+def binary_loss(margins, part):
+    return F.binary_cross_entropy_with_logits(margins, labels(2)[part].to(X.dtype), weight=WEIGHT[part],
+                                              pos_weight=torch.tensor(POS_WEIGHT), reduction="sum")
+
+
+def interactions(part, product):
+    """The sum over all pairs of features, which product(i, j) gives the product of."""
+    x = X[part]
+    return sum(product(i, j) * x[:, i] * x[:, j] for i in range(FEATURES) for j in range(i + 1, FEATURES))
+
+
+def fm_loss(w, b, part):
+    v = w[1:]
+    return binary_loss(X[part] @ w[0] + b + interactions(part, lambda i, j: v[:, i] @ v[:, j]), part)
+
+
+def ffm_loss(w, b, part):
+    """With --row-norm. Rows of w: the linear weights, then FACTORS for each field."""
+    v = w[1:].reshape(FIELDS, FACTORS, FEATURES)
+    sums = interactions(part, lambda i, j: v[field(j), :, i] @ v[field(i), :, j])
+    return binary_loss(X[part] @ w[0] + b + sums / (X[part] ** 2).sum(1), part)
+
+
+def fwfm_loss(w, b, r, part):
+    v = w[1:]
+    at = lambda f, g: f * FIELDS - f * (f - 1) // 2 + g - f
+    return binary_loss(X[part] @ w[0] + b +
+                       interactions(part, lambda i, j: r[at(field(i), field(j))] * (v[:, i] @ v[:, j])), part)
+
+
 def numbers(values):
     return "{" + ", ".join("%.15g" % v for v in values) + "}"
 
 
-def case(name, loss_of, w, b):
+def case(name, loss_of, w, b, pairs=None):
     everything = slice(0, ROWS)
-    loss = loss_of(w, b, everything)
-    gw, gb = torch.autograd.grad(loss, [w, b])
-    optimizer = torch.optim.SGD([w, b], lr=LR)
+    parameters = [w, b] + ([pairs] if pairs is not None else [])
+    loss = loss_of(*parameters, everything)
+    gradients = torch.autograd.grad(loss, parameters)
+    optimizer = torch.optim.SGD(parameters, lr=LR)
     losses = []
     for step in range(STEPS):
         at = step * BATCH % ROWS
-        part = loss_of(w, b, slice(at, at + BATCH))
+        part = loss_of(*parameters, slice(at, at + BATCH))
         losses.append(part.item())
         optimizer.zero_grad()
         (part / BATCH).backward()
         optimizer.step()
     print("static const double golden_%s_loss = %.15g;" % (name, loss.item()))
-    for what, values in [("weight_gradient", gw), ("bias_gradient", gb), ("weight_after", w.detach()),
-                         ("bias_after", b.detach()), ("losses", torch.tensor(losses))]:
+    names = ["weight", "bias", "pairs"]
+    for what, values in ([("%s_gradient" % n, g) for n, g in zip(names, gradients)] +
+                         [("%s_after" % n, p.detach()) for n, p in zip(names, parameters)] +
+                         [("losses", torch.tensor(losses))]):
         values = values.flatten().tolist()
         print("static const double golden_%s_%s[%d] = %s;" % (name, what, len(values), numbers(values)))
 
@@ -81,9 +119,15 @@ def case(name, loss_of, w, b):
 print("/* Written by make_models.py; do not edit. */")
 print("/* clang-format off */")
 for name, value in [("ROWS", ROWS), ("DENSE", DENSE), ("FEATURES", FEATURES), ("KEYS", KEYS), ("CLASSES", CLASSES),
-                    ("SPREAD", SPREAD), ("STEPS", STEPS), ("BATCH", BATCH), ("LR", LR), ("POS_WEIGHT", POS_WEIGHT)]:
+                    ("SPREAD", SPREAD), ("FIELDS", FIELDS), ("FACTORS", FACTORS), ("STEPS", STEPS), ("BATCH", BATCH), ("LR", LR), ("POS_WEIGHT", POS_WEIGHT)]:
     print("#define GOLDEN_%s %s" % (name, value))
 print()
 case("logreg", logreg_loss, start(FEATURES), start(1))
 print()
 case("softmax", softmax_loss, start(CLASSES, FEATURES), start(CLASSES))
+print()
+case("fm", fm_loss, start(1 + FACTORS, FEATURES), start(1))
+print()
+case("ffm", ffm_loss, start(1 + FIELDS * FACTORS, FEATURES), start(1))
+print()
+case("fwfm", fwfm_loss, start(1 + FACTORS, FEATURES), start(1), start(FIELDS * (FIELDS + 1) // 2))

@@ -1,5 +1,5 @@
-/* logreg and softmax against PyTorch: loss and gradient at a given start, and the losses and weights of a
- * short SGD run (models.h, written by make_models.py in double precision).
+/* logreg, softmax, fm, ffm and fwfm against PyTorch: loss and gradient at a given start, and the losses and
+ * weights of a short SGD run (models.h, written by make_models.py in double precision).
  *
  * Tolerance: float32 sums of some tens of terms of size 1, so 5e-6 of max(1, |value|) for one evaluation and
  * 2e-5 along the trajectory. */
@@ -72,12 +72,24 @@ static float *bias_at(const golden *g, float *base, uint32_t c)
     return base + mst_params_find(&g->params, "bias")->offset + c;
 }
 
+/* Weights of a feature: one per class, or the linear weight and the factors. */
+static uint32_t n_columns(const golden *g)
+{
+    const mst_view *view = mst_params_find(&g->params, "weight");
+    return view->width != 0 ? view->width : g->model->n_scores;
+}
+
 static golden *make(int model, uint64_t n_features, const mst_kernels *kernels)
 {
     golden *g = calloc(1, sizeof *g);
-    uint32_t classes = model == 0 ? 2 : GOLDEN_CLASSES;
-    mst_model_options options = {.model = model, .bias = true, .pos_weight = GOLDEN_POS_WEIGHT};
-    mst_shape shape = {.n_features = n_features, .n_dense = GOLDEN_DENSE, .n_classes = classes};
+    uint32_t classes = strcmp(mst_models[model]->name, "softmax") == 0 ? GOLDEN_CLASSES : 2;
+    mst_model_options options = {.model = model,
+                                 .bias = true,
+                                 .pos_weight = GOLDEN_POS_WEIGHT,
+                                 .factors = GOLDEN_FACTORS,
+                                 .row_norm = strcmp(mst_models[model]->name, "ffm") == 0};
+    mst_shape shape = {
+        .n_features = n_features, .n_dense = GOLDEN_DENSE, .n_classes = classes, .n_fields = GOLDEN_FIELDS};
     make_rows(g, classes);
     assert_int_equal(mst_model_new(&options, &shape, kernels, &g->model), MST_OK);
     assert_int_equal(g->model->ops->declare(g->model, &g->params), MST_OK);
@@ -88,21 +100,24 @@ static golden *make(int model, uint64_t n_features, const mst_kernels *kernels)
     assert_int_equal(
         mst_grad_init(&g->grad, layout.ranges, layout.n_ranges, layout.sparse_offset, layout.width, 1),
         MST_OK);
-    g->scratch = malloc(g->model->ops->scratch_size(g->model, GOLDEN_ROWS));
-    for (uint32_t c = 0; c < g->model->n_scores; c++) {
+    assert_int_equal(mst_model_scratch_new(g->model, GOLDEN_ROWS, 1, true, &g->scratch), MST_OK);
+    for (uint32_t c = 0; c < n_columns(g); c++)
         for (uint32_t f = 0; f < GOLDEN_FEATURES; f++)
             *weight_at(g, g->params.w, c, f) = start_of(c * GOLDEN_FEATURES + f);
+    for (uint32_t c = 0; c < g->model->n_scores; c++)
         *bias_at(g, g->params.w, c) = start_of(c);
-    }
+    const mst_view *pairs = mst_params_find(&g->params, "field_pairs");
+    for (uint32_t i = 0; pairs != NULL && i < pairs->size; i++)
+        g->params.w[pairs->offset + i] = start_of(i);
     return g;
 }
 
 static void unmake(golden *g)
 {
+    mst_model_scratch_free(g->model, g->scratch);
     mst_model_destroy(g->model);
     mst_params_fini(&g->params);
     mst_grad_fini(&g->grad);
-    free(g->scratch);
     free(g);
 }
 
@@ -133,19 +148,24 @@ static float *gradient(golden *g, const mst_batch *batch, float scale, mst_loss_
 }
 
 static void check_vector(golden *g, float *flat, const char *what, const double *weights,
-                         const double *biases, double tolerance)
+                         const double *biases, const double *pairs, double tolerance)
 {
-    for (uint32_t c = 0; c < g->model->n_scores; c++) {
+    const mst_view *view = mst_params_find(&g->params, "field_pairs");
+    for (uint32_t c = 0; c < n_columns(g); c++)
         for (uint32_t f = 0; f < GOLDEN_FEATURES; f++)
             assert_close(g, what, c * GOLDEN_FEATURES + f, (double)*weight_at(g, flat, c, f),
                          weights[c * GOLDEN_FEATURES + f], tolerance);
+    for (uint32_t c = 0; c < g->model->n_scores; c++)
         assert_close(g, what, c, (double)*bias_at(g, flat, c), biases[c], tolerance);
-    }
+    assert_int_equal(view != NULL, pairs != NULL);
+    for (uint32_t i = 0; pairs != NULL && i < view->size; i++)
+        assert_close(g, what, i, (double)flat[view->offset + i], pairs[i], tolerance);
 }
 
 typedef struct expected {
     double loss;
     const double *weight_gradient, *bias_gradient, *weight_after, *bias_after, *losses;
+    const double *pairs_gradient, *pairs_after; /* NULL: the model has no weights of pairs of fields */
 } expected;
 
 static void check(int model, uint64_t n_features, const expected *want)
@@ -158,7 +178,8 @@ static void check(int model, uint64_t n_features, const expected *want)
         mst_loss_sum sum = {0};
         float *flat = gradient(g, &all, 1.0f, &sum);
         assert_close(g, "loss", 0, sum.loss, want->loss, ONCE_TOLERANCE);
-        check_vector(g, flat, "gradient", want->weight_gradient, want->bias_gradient, ONCE_TOLERANCE);
+        check_vector(g, flat, "gradient", want->weight_gradient, want->bias_gradient, want->pairs_gradient,
+                     ONCE_TOLERANCE);
         free(flat);
         for (uint32_t step = 0; step < GOLDEN_STEPS; step++) {
             mst_batch part = mst_batch_range(&all, step * GOLDEN_BATCH % GOLDEN_ROWS, GOLDEN_BATCH);
@@ -170,21 +191,21 @@ static void check(int model, uint64_t n_features, const expected *want)
             free(flat);
         }
         check_vector(g, g->params.w, "weight after SGD", want->weight_after, want->bias_after,
-                     TRAJECTORY_TOLERANCE);
+                     want->pairs_after, TRAJECTORY_TOLERANCE);
         unmake(g);
     }
 }
 
-#define EXPECTED(name)                                                                                       \
+#define EXPECTED(name, ...)                                                                                  \
     {                                                                                                        \
         golden_##name##_loss, golden_##name##_weight_gradient, golden_##name##_bias_gradient,                \
-            golden_##name##_weight_after, golden_##name##_bias_after, golden_##name##_losses                 \
+            golden_##name##_weight_after, golden_##name##_bias_after, golden_##name##_losses, __VA_ARGS__    \
     }
 
 static void logreg_is_torchs(void **state)
 {
     (void)state;
-    const expected want = EXPECTED(logreg);
+    const expected want = EXPECTED(logreg, NULL, NULL);
     check(0, GOLDEN_FEATURES, &want);
     check(0, MANY, &want);
 }
@@ -192,9 +213,23 @@ static void logreg_is_torchs(void **state)
 static void softmax_is_torchs(void **state)
 {
     (void)state;
-    const expected want = EXPECTED(softmax);
+    const expected want = EXPECTED(softmax, NULL, NULL);
     check(1, GOLDEN_FEATURES, &want);
     check(1, MANY, &want);
+}
+
+static void factor_models_are_torchs(void **state)
+{
+    (void)state;
+    const expected wants[] = {EXPECTED(fm, NULL, NULL), EXPECTED(ffm, NULL, NULL),
+                              EXPECTED(fwfm, golden_fwfm_pairs_gradient, golden_fwfm_pairs_after)};
+    static const char *const names[] = {"fm", "ffm", "fwfm"};
+    for (int i = 0, model = 0; i < 3; i++) {
+        while (strcmp(mst_models[model]->name, names[i]) != 0)
+            model++;
+        check(model, GOLDEN_FEATURES, &wants[i]);
+        check(model, MANY, &wants[i]);
+    }
 }
 
 int main(void)
@@ -202,6 +237,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logreg_is_torchs),
         cmocka_unit_test(softmax_is_torchs),
+        cmocka_unit_test(factor_models_are_torchs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
