@@ -50,8 +50,10 @@ mst_status mst_training_plan(mst_training *self, json_t **out)
     const mst_model *model = self->assembly.model;
     uint64_t weights = params->size * sizeof(float), parameters = mst_params_count(params);
     batch_cost batch;
+    mst_grad layout = {0};
     TRY(plan_measure_batch(self, &batch));
-    uint64_t per_key = 4ull * (model->n_scores > 1 ? model->n_scores : 1);
+    model->ops->layout(model, params, &layout);
+    uint64_t per_key = sizeof(float) * (uint64_t)(layout.width != 0 ? layout.width : model->n_scores);
     uint64_t touched = self->strategy_options.dense_model         ? weights
                        : mst_model_has(model->ops, MST_MODEL_NET) ? parameters * sizeof(float)
                                                                   : batch.keys * per_key;
