@@ -306,7 +306,8 @@ muster_status muster_net_check(const muster_net *net, muster_dims in, uint32_t n
     mst_chain *chain;
     mst_dims dims = {in.c, in.h, in.w};
     uint64_t n = 0;
-    mst_status st = mst_chain_parse_with(net->text, "net", &dims, n_classes, net->kinds, &chain);
+    mst_status st = mst_chain_parse_with(
+        net->text, "net", &(mst_net_data){.in = dims, .n_classes = n_classes, .kinds = net->kinds}, &chain);
     if (st != MST_OK)
         return (muster_status)st;
     for (uint32_t i = 0; i < chain->n_layers; i++)

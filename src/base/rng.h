@@ -19,6 +19,7 @@ typedef enum mst_rng_purpose {
     MST_RNG_MATRIX,
     MST_RNG_NET,
     MST_RNG_FACTORS,
+    MST_RNG_TABLE,
 } mst_rng_purpose;
 
 typedef struct mst_rng {

@@ -13,9 +13,9 @@
 
 typedef struct show_options {
     bool last;
-    char *input, *executor, *hidden;
-    int64_t classes;
-    int activation;
+    char *input, *executor;
+    int64_t classes, features, fields, numbers;
+    mst_model_options model; /* hidden, activation, embedding, dropout, batch_norm and cross_layers */
     bool json;
 } show_options;
 
@@ -37,17 +37,69 @@ static const mst_option show_table[] = {
      .max = 1 << 24,
      .metavar = "N",
      .help = "Nets: number of classes; 0: the number that a built-in net was designed for."},
+    {.name = "features",
+     .type = MST_OPTION_INT,
+     .offset = offsetof(show_options, features),
+     .fallback = "2^20",
+     .min = 1,
+     .max = UINT32_MAX,
+     .metavar = "N",
+     .help = "Nets over embeddings: number of features, each of which has a row of the table."},
+    {.name = "fields",
+     .type = MST_OPTION_INT,
+     .offset = offsetof(show_options, fields),
+     .fallback = "39",
+     .min = 1,
+     .max = 65535,
+     .metavar = "N",
+     .help = "Nets over embeddings: fields with keys."},
+    {.name = "numbers",
+     .type = MST_OPTION_INT,
+     .offset = offsetof(show_options, numbers),
+     .fallback = "0",
+     .min = 0,
+     .max = 1 << 24,
+     .metavar = "N",
+     .help = "Nets over embeddings: dense numbers of a row."},
     {.name = "hidden",
      .type = MST_OPTION_TEXT,
-     .offset = offsetof(show_options, hidden),
+     .offset = offsetof(show_options, model.hidden),
      .metavar = "N,N,...",
-     .help = "mlp: sizes of the hidden layers. Default: 300,100."},
+     .help = "mlp and nets over embeddings: sizes of the hidden layers."},
     {.name = "activation",
      .type = MST_OPTION_CHOICE,
-     .offset = offsetof(show_options, activation),
+     .offset = offsetof(show_options, model.activation),
      .fallback = "relu",
      .choices = "relu|tanh|sigmoid",
      .help = "Built-in nets: activation between the layers."},
+    {.name = "embedding",
+     .type = MST_OPTION_INT,
+     .offset = offsetof(show_options, model.embedding),
+     .fallback = "0",
+     .min = 0,
+     .max = 4096,
+     .metavar = "K",
+     .help = "Built-in nets over embeddings: numbers per key; 0: as the net defines."},
+    {.name = "dropout",
+     .type = MST_OPTION_REAL,
+     .offset = offsetof(show_options, model.dropout),
+     .fallback = "0",
+     .min = 0,
+     .max = 0.999,
+     .metavar = "P",
+     .help = "Built-in nets over embeddings: fraction of the units to drop after each hidden layer."},
+    {.name = "batch-norm",
+     .type = MST_OPTION_FLAG,
+     .offset = offsetof(show_options, model.batch_norm),
+     .help = "Built-in nets over embeddings: normalise each hidden layer over the batch."},
+    {.name = "cross-layers",
+     .type = MST_OPTION_INT,
+     .offset = offsetof(show_options, model.cross_layers),
+     .fallback = "0",
+     .min = 0,
+     .max = 32,
+     .metavar = "N",
+     .help = "dcn: cross layers; 0: as the net defines."},
     {.name = "executor",
      .type = MST_OPTION_TEXT,
      .offset = offsetof(show_options, executor),
@@ -72,29 +124,33 @@ static const mst_known_net *model_find_known(const char *name)
 static mst_status model_read_net(const char *word, const show_options *options, mst_chain **out)
 {
     const mst_known_net *known = model_find_known(word);
-    mst_dims in = known != NULL ? known->in : (mst_dims){0};
-    uint32_t classes = options->classes != 0 ? (uint32_t)options->classes
-                       : known != NULL       ? known->n_classes
-                                             : 0;
+    mst_net_data data = {
+        .in = known != NULL ? known->in : (mst_dims){0},
+        .n_classes = options->classes != 0 ? (uint32_t)options->classes
+                     : known != NULL       ? known->n_classes
+                                           : 0,
+        .n_keys = (uint64_t)options->features,
+        .n_dense = (uint32_t)options->numbers,
+        .n_fields = (uint32_t)(options->numbers + options->fields),
+    };
     char *text = NULL;
     size_t size;
-    if (options->input != NULL && !mst_dims_parse(options->input, &in))
+    if (options->input != NULL && !mst_dims_parse(options->input, &data.in))
         return mst_fail(MST_EUSAGE, "--input %s: must be channels x height x width, such as 3x224x224",
                         options->input);
     if (known != NULL) {
-        mst_model_options model = {.hidden = options->hidden, .activation = options->activation};
-        TRY(mst_net_text(known->name, &model, &text));
-        mst_status st = mst_chain_parse(text, known->name, &in, classes, out);
+        TRY(mst_net_text(known->name, &options->model, &text));
+        mst_status st = mst_chain_parse_with(text, known->name, &data, out);
         mst_free(text);
         return st;
     }
-    if (options->hidden != NULL || options->activation != 0)
+    if (options->model.hidden != NULL || options->model.activation != 0)
         return mst_fail(MST_EUSAGE, "--%s is for built-in nets; change %s instead",
-                        options->hidden != NULL ? "hidden" : "activation", word);
+                        options->model.hidden != NULL ? "hidden" : "activation", word);
     TRY(mst_file_read_all(word, 1 << 20, &text, &size));
     mst_status st = strlen(text) != size
                         ? mst_fail(MST_EINPUT, "%s: neither a checkpoint nor a net file", word)
-                        : mst_chain_parse(text, word, &in, classes, out);
+                        : mst_chain_parse_with(text, word, &data, out);
     mst_free(text);
     return st;
 }
@@ -112,20 +168,31 @@ static const char *model_dims_text(const mst_dims *d, char *out, size_t size)
 static mst_status model_layers_table(const mst_chain *chain, const mst_params *params, mst_table **out)
 {
     static const mst_column columns[] = {{"layer", false},     {"kind", false}, {"output", true},
-                                         {"parameters", true}, {"flops", true}, {"memory", true}};
+                                         {"parameters", true}, {"flops", true}, {"memory", true},
+                                         {"from", false}};
     char text[64];
-    TRY(mst_table_new(columns, 6, out));
+    TRY(mst_table_new(columns, chain->graph ? 7 : 6, out));
     for (uint32_t i = 0; i < chain->n_layers; i++) {
         const mst_layer *layer = chain->layers[i];
         uint64_t n = 0;
         for (uint32_t p = 0; p < layer->n_params; p++)
             n += params->views[layer->views[p]].size;
+        if (chain->table.width != 0 &&
+            i == (chain->table.factors != 0 ? chain->table.embedding : chain->table.wide))
+            n += params->views[chain->table.view].size;
         mst_table_text(*out, layer->name);
         mst_table_text(*out, layer->ops->name);
         mst_table_text(*out, model_dims_text(&layer->out, text, sizeof text));
         mst_table_count(*out, n);
         mst_table_count(*out, layer->ops->flops(layer));
         mst_table_bytes(*out, mst_dims_size(&layer->out) * sizeof(float));
+        if (!chain->graph)
+            continue;
+        char from[MST_LAYER_INPUTS * sizeof layer->name] = "";
+        for (uint32_t j = 0; j < layer->n_inputs; j++)
+            snprintf(from + strlen(from), sizeof from - strlen(from), "%s%s", j > 0 ? "," : "",
+                     layer->inputs[j] == MST_INPUT_ROWS ? "rows" : chain->layers[layer->inputs[j]]->name);
+        mst_table_text(*out, layer->n_inputs > 0 ? from : "rows");
     }
     return MST_OK;
 }
@@ -146,7 +213,10 @@ static mst_status model_show_net(const char *word, const show_options *options)
     for (uint32_t i = 0; i < chain->n_layers; i++)
         memory += mst_dims_size(&chain->layers[i]->out) * sizeof(float);
     TRY_OUT(st, model_layers_table(chain, &params, &table));
-    model_dims_text(&chain->in, input, sizeof input);
+    if (chain->table.n_keys == 0)
+        model_dims_text(&chain->in, input, sizeof input);
+    else
+        snprintf(input, sizeof input, "%u fields, %u numbers", chain->table.n_fields, chain->table.n_dense);
     if (options->json) {
         st = mst_cli_print_json(json_pack("{s:s, s:I, s:I, s:I, s:I, s:s, s:o}", "input", input, "parameters",
                                           (json_int_t)n_params, "weights_bytes",
@@ -157,10 +227,10 @@ static mst_status model_show_net(const char *word, const show_options *options)
         char count[32], weights[32], flops[32], bytes[32];
         printf("input %s\n", input);
         st = mst_table_print(table, NULL, true);
-        printf("%s parameters (%s); per image %s FLOPs forward and %s between layers; executor %s\n",
+        printf("%s parameters (%s); per %s %s FLOPs forward and %s between layers; executor %s\n",
                mst_figure_grouped(n_params, count), mst_figure_size(n_params * sizeof(float), weights),
-               mst_figure_grouped(mst_chain_flops(chain), flops), mst_figure_size(memory, bytes),
-               executor->name);
+               chain->table.n_keys == 0 ? "image" : "row", mst_figure_grouped(mst_chain_flops(chain), flops),
+               mst_figure_size(memory, bytes), executor->name);
     }
 out:
     mst_table_destroy(table);

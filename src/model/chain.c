@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "model/chain_impl.h"
+#include "model/net_table.h"
 
 static const mst_option no_options[] = {{0}};
 
@@ -61,8 +62,21 @@ uint64_t mst_layer_param_size(const mst_layer_param *param)
     return size;
 }
 
+/* The table is first: range 0 is its beginning, as servers want it. It has the name of the embedding. */
+static mst_status chain_declare_table(mst_chain *chain, mst_params *params)
+{
+    mst_net_table *table = &chain->table;
+    char name[sizeof params->views->name];
+    snprintf(name, sizeof name, "%s.weight",
+             chain->layers[table->factors != 0 ? table->embedding : table->wide]->name);
+    return mst_params_add(params, name, MST_VIEW_TRAINABLE, table->width, 2,
+                          (uint64_t[]){table->n_keys, table->width}, &table->view);
+}
+
 mst_status mst_chain_declare(mst_chain *chain, mst_params *params)
 {
+    if (chain->table.width != 0)
+        TRY(chain_declare_table(chain, params));
     for (uint32_t i = 0; i < chain->n_layers; i++) {
         mst_layer *layer = chain->layers[i];
         for (uint32_t j = 0; j < layer->n_params; j++) {
@@ -127,6 +141,8 @@ void mst_layer_param_start(const mst_layer_param *param, float *w, uint64_t n, m
 
 void mst_chain_start(const mst_chain *chain, mst_params *params, uint64_t seed)
 {
+    if (chain->table.width != 0)
+        mst_net_table_start(&chain->table, seed, params->w + params->views[chain->table.view].offset);
     for (uint32_t i = 0; i < chain->n_layers; i++) {
         const mst_layer *layer = chain->layers[i];
         for (uint32_t j = 0; j < layer->n_params; j++) {

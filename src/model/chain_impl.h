@@ -12,4 +12,7 @@ void mst_layer_destroy(mst_layer *layer); /* NULL-safe */
 /* Its options as a group; the table is empty for kinds without. */
 mst_option_group mst_layer_options(const mst_layer *layer);
 
+/* The next of the sizes in *at, "400,400"; *at is NULL after the last. False: that is no size. */
+bool mst_hidden_next(const char **at, uint32_t *size);
+
 #endif

@@ -414,8 +414,7 @@ static mst_status dnnl_open(const mst_chain *chain, const mst_kernels *kernels, 
 /* Unsupported layers are computed with their own functions. */
 static mst_status dnnl_can(const mst_chain *chain)
 {
-    (void)chain;
-    return MST_OK;
+    return mst_executor_chain_only(&mst_executor_dnnl, chain);
 }
 
 const mst_executor mst_executor_dnnl = {

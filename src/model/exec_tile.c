@@ -28,6 +28,7 @@ extern const mst_executor mst_executor_tile;
 
 static mst_status tile_can(const mst_chain *chain)
 {
+    TRY(mst_executor_chain_only(&mst_executor_tile, chain));
     for (uint32_t i = 0; i < chain->n_layers; i++) {
         const mst_layer *layer = chain->layers[i];
         for (uint32_t j = 0; j < layer->n_params; j++)

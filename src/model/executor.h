@@ -11,6 +11,7 @@
 
 #include "model/layer.h"
 #include "model/model.h"
+#include "model/net_table.h"
 #include "observe/trace_file.h"
 
 typedef struct mst_replica {
@@ -49,8 +50,11 @@ typedef struct mst_executor {
 /* Rows as plain numbers, (n, c, h, w): bytes as byte/255, keys at their index, absent features as zero. */
 void mst_replica_load(const mst_replica *self, const mst_row *rows, uint32_t n, float *x);
 
-/* Softmax cross-entropy of the scores (n_rows x classes): adds to sum, and sets d to scale *
- * d(loss)/d(score), which may be the scores' place. */
+/* For `can` of executors that compute plain chains: MST_EUNSUPPORTED for other nets. */
+mst_status mst_executor_chain_only(const mst_executor *self, const mst_chain *chain);
+
+/* Softmax cross-entropy of the scores (n_rows x classes), or the logistic loss of one score: adds to sum, and
+ * sets d to scale * d(loss)/d(score), which may be the scores' place. */
 void mst_replica_loss(const mst_replica *self, const mst_batch *batch, const float *scores, float scale,
                       float *d, mst_loss_sum *sum);
 

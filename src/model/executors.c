@@ -37,6 +37,17 @@ mst_status mst_executor_choose(const mst_chain *chain, const char *name, const m
     return any ? st : executor_unknown(name);
 }
 
+mst_status mst_executor_chain_only(const mst_executor *self, const mst_chain *chain)
+{
+    if (!chain->graph)
+        return MST_OK;
+    return mst_fail(
+        MST_EUNSUPPORTED,
+        "--executor %s computes plain chains of layers, and this net has from= or an embedding: choose "
+        "another",
+        self->name);
+}
+
 mst_trace_output mst_dims_output(const mst_dims *dims, uint32_t n)
 {
     bool image = dims->h * dims->w > 1;
@@ -58,7 +69,13 @@ void mst_replica_loss(const mst_replica *self, const mst_batch *batch, const flo
     uint32_t classes = (uint32_t)mst_dims_size(&last->out);
     uint64_t start = mst_trace_now();
     sum->correct += mst_count_correct(batch, scores, classes);
-    sum->loss += self->kernels->softmax(batch->rows, batch->n_rows, classes, scores, scale, d);
+    if (classes == 1) {
+        sum->loss += self->kernels->logistic(batch->rows, batch->n_rows, scores, 1.0f, d);
+        for (uint32_t r = 0; r < batch->n_rows; r++)
+            d[r] *= scale;
+    } else {
+        sum->loss += self->kernels->softmax(batch->rows, batch->n_rows, classes, scores, scale, d);
+    }
     sum->rows += batch->n_rows;
     for (uint32_t r = 0; r < batch->n_rows; r++)
         sum->weight += (double)batch->rows[r].weight;

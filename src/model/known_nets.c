@@ -40,5 +40,33 @@ const mst_known_net mst_known_nets[] = {
         .n_classes = 10,
         .takes_hidden = true,
     },
+    {
+        .name = "wide-deep",
+        .help = "Wide & Deep: linear weights plus an MLP over embeddings",
+        .text = MST_NET_WIDE_DEEP,
+        .n_classes = 2,
+        .takes_hidden = true,
+    },
+    {
+        .name = "deepfm",
+        .help = "DeepFM: a factorisation machine plus an MLP over the same embeddings",
+        .text = MST_NET_DEEPFM,
+        .n_classes = 2,
+        .takes_hidden = true,
+    },
+    {
+        .name = "dcn",
+        .help = "DCN v2: cross layers beside an MLP over embeddings",
+        .text = MST_NET_DCN,
+        .n_classes = 2,
+        .takes_hidden = true,
+    },
+    {
+        .name = "dlrm",
+        .help = "DLRM: dot products of embeddings and numbers, then an MLP",
+        .text = MST_NET_DLRM,
+        .n_classes = 2,
+        .takes_hidden = true,
+    },
     {0},
 };

@@ -60,11 +60,18 @@ void mst_layer_param_start(const mst_layer_param *param, float *w, uint64_t n, s
 
 typedef struct mst_layer_ops mst_layer_ops;
 
+#define MST_LAYER_INPUTS 16
+#define MST_INPUT_ROWS   UINT32_MAX
+
 /* A layer of a net, described. Options of a kind follow the base struct in the kind's own. */
 typedef struct mst_layer {
     const mst_layer_ops *ops;
     char name[32];
     unsigned line; /* of the net file; 0: none */
+    /* Several inputs are one row, one after the other: in is then n x 1 x 1. */
+    uint32_t n_inputs;
+    uint32_t inputs[MST_LAYER_INPUTS]; /* layers of the net; MST_INPUT_ROWS: the rows of the data */
+    mst_dims parts[MST_LAYER_INPUTS];  /* of each input */
     mst_dims in, out;
     uint32_t n_params;
     mst_layer_param params[MST_LAYER_PARAMS];
@@ -86,6 +93,7 @@ struct mst_layer_ops {
     size_t options_at;         /* their offset in the derived struct */
     const char
         *main_option; /* the option that a bare first number sets: "conv 6" is "conv filters=6"; or NULL */
+    bool many;        /* takes several inputs */
 
     /* Checks options and self->in, sets self->out and the parameters. A failure names what does not fit. */
     mst_status (*shape)(mst_layer *self);
@@ -104,30 +112,65 @@ struct mst_layer_ops {
 
 extern const mst_layer_ops *const mst_layers[]; /* NULL-terminated */
 
+/* Parts of a row as layers of a net: a vector per field, the dense prefix, the sum of linear weights. They
+ * have no plain functions: executors load all of them at once (net_table.h). NULL-terminated. */
+extern const mst_layer_ops *const mst_input_layers[];
+
+/* "mlp": stands for several layers of a net file and never is one itself. */
+extern const mst_layer_ops mst_layer_mlp;
+
 /* ---- nets ---- */
 
 #define MST_NET_LAYERS 128
 
-/* A chain of layers, ending in one number per class; softmax and cross-entropy are appended automatically. */
+/* The rows that a net is for. */
+typedef struct mst_net_data {
+    mst_dims in;        /* c 0: unknown; c x 1 x 1: as many values, which an input line may make an image */
+    uint32_t n_classes; /* 0: any */
+    /* For nets over embeddings: */
+    uint64_t n_keys;                   /* of the embedding table: the features of the data */
+    uint32_t n_dense;                  /* the longest dense prefix */
+    uint32_t n_fields;                 /* the dense prefix included; 0: the keys of a row are one field */
+    const mst_layer_ops *const *kinds; /* further kinds of layers, NULL-terminated, which must outlive the
+                                          chain; or NULL */
+} mst_net_data;
+
+/* The table of a net over embeddings: a key owns `width` floats, its factors and then its linear weight.
+ * Numbers of the dense prefix own none; their rows of the table, range 0 of the gradient, stay zero. */
+typedef struct mst_net_table {
+    uint64_t n_keys;
+    uint32_t n_dense, n_fields;        /* n_fields: of keys, without the dense prefix */
+    bool by_field;                     /* rows have fields; false: n_fields is 1 */
+    uint32_t factors;                  /* per key; 0: no embedding */
+    bool linear;                       /* a linear weight per key */
+    uint32_t width;                    /* 0: the net has no table */
+    double init_scale;                 /* factors start uniform in +-init_scale, linear weights at zero */
+    uint32_t embedding, numbers, wide; /* the layers; MST_INPUT_ROWS: none */
+    uint32_t view;
+} mst_net_table;
+
+/* Layers, each after those that it reads; the last gives one number per class, or one for two classes. The
+ * loss is appended automatically: softmax and cross-entropy, or the logistic loss. In a plain chain each
+ * layer reads the one before it, and the first one reads the rows. */
 typedef struct mst_chain {
     char *text; /* the net file, as checkpoints keep it */
     mst_dims in;
     uint32_t n_layers;
     mst_layer *layers[MST_NET_LAYERS];
     uint32_t n_ranges;
+    bool graph; /* not a plain chain */
+    mst_net_table table;
 } mst_chain;
 
-/* Reads a net: one layer a line, "NAME: KIND [NUMBER] [option=value ...]" or without a name (conv1, conv2,
- * ... are given then), "input CxHxW" first where the data does not give it, "defaults option=value ..." for
- * the layers below, # comments; the value "classes" is n_classes. Infers shapes from `in` (c 0: unknown; c x
- * 1 x 1: as many values, which an input line may make an image) and checks that the end has
- * n_classes numbers (0: any). Errors name source and line. *out is the caller's to destroy. */
+/* Reads a net: one layer a line, "NAME: KIND [NUMBER] [option=value ...] [from=NAME,...]" or without a name
+ * (conv1, conv2, ... are given then), "input CxHxW" first where the data does not give it, "defaults
+ * option=value ..." for the layers below, # comments; the value "classes" is n_classes, "embedding" the width
+ * of the embedding. Infers shapes and checks that the end has n_classes numbers, or one for two classes.
+ * Errors name source and line. *out is the caller's to destroy. */
 mst_status mst_chain_parse(const char *text, const char *source, const mst_dims *in, uint32_t n_classes,
                            mst_chain **out);
-/* Same for a net that may have further kinds of layers (NULL-terminated; or NULL), which must outlive the
- * chain. */
-mst_status mst_chain_parse_with(const char *text, const char *source, const mst_dims *in, uint32_t n_classes,
-                                const mst_layer_ops *const *kinds, mst_chain **out);
+mst_status mst_chain_parse_with(const char *text, const char *source, const mst_net_data *data,
+                                mst_chain **out);
 void mst_chain_destroy(mst_chain *chain); /* NULL-safe */
 
 /* Declares the views. */
@@ -139,7 +182,7 @@ uint64_t mst_chain_flops(const mst_chain *chain); /* of one image, forward */
 /* Nets that come with muster: "lenet", "alexnet", ...; NULL-terminated. */
 typedef struct mst_known_net {
     const char *name, *help, *text;
-    mst_dims in; /* the input it was designed for */
+    mst_dims in; /* the input it was designed for; c 0: rows with fields */
     uint32_t n_classes;
     bool takes_hidden; /* --hidden gives the sizes of its hidden layers */
 } mst_known_net;

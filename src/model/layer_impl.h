@@ -72,7 +72,8 @@ mst_window_area mst_window_at(const mst_window *window, const mst_dims *in, uint
 
 extern const mst_layer_ops mst_layer_conv, mst_layer_maxpool, mst_layer_avgpool, mst_layer_relu,
     mst_layer_tanh, mst_layer_sigmoid, mst_layer_linear, mst_layer_lrn, mst_layer_dropout,
-    mst_layer_batchnorm;
+    mst_layer_batchnorm, mst_layer_concat, mst_layer_add, mst_layer_cross, mst_layer_fm, mst_layer_dot,
+    mst_layer_embedding, mst_layer_numbers, mst_layer_wide;
 
 typedef struct mst_conv {
     mst_layer base;
@@ -121,6 +122,43 @@ typedef struct mst_batchnorm {
         double momentum, eps;
     } options;
 } mst_batchnorm; /* params: weight, bias; running_mean and running_var are state */
+
+typedef struct mst_embedding {
+    mst_layer base;
+    struct {
+        int64_t width;
+        double init_scale;
+    } options;
+} mst_embedding;
+
+typedef struct mst_mlp {
+    mst_layer base;
+    struct {
+        char *hidden;
+        double dropout;
+        int activation;
+        bool batchnorm;
+    } options;
+} mst_mlp;
+
+typedef struct mst_cross {
+    mst_layer base;
+    struct {
+        int64_t layers;
+        mst_weight_options weights;
+    } options;
+} mst_cross; /* params: weight (layers, in, in), bias (layers, in) unless bias=false */
+
+typedef struct mst_fm {
+    mst_layer base;
+    struct {
+        bool sum;
+    } options;
+} mst_fm;
+
+/* The vectors that a layer over vectors reads: parts of C x 1 x K are C vectors of K numbers, a part of K
+ * numbers is one. MST_EINPUT, naming the layer, when they have different lengths. */
+mst_status mst_layer_vectors(const mst_layer *self, uint32_t *n, uint32_t *length);
 
 /* Dropout's factors for the units of row `row` of the batch: 0, or 1 / (1 - rate). A function of the
  * layer's name, the pass, and the row alone. n units from the first. */

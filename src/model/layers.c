@@ -14,6 +14,11 @@ const mst_layer_ops *const mst_layers[] = {
     &mst_layer_lrn,
     &mst_layer_batchnorm,
     &mst_layer_dropout,
+    &mst_layer_concat,
+    &mst_layer_add,
+    &mst_layer_cross,
+    &mst_layer_fm,
+    &mst_layer_dot,
     NULL,
 };
 

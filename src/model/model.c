@@ -8,22 +8,38 @@
 
 extern const mst_model_ops mst_model_logreg, mst_model_softmax, mst_model_fm, mst_model_ffm, mst_model_fwfm;
 extern const mst_model_ops mst_model_net, mst_model_lenet, mst_model_lenet_small, mst_model_alexnet,
-    mst_model_alexnet_paper, mst_model_mlp;
+    mst_model_alexnet_paper, mst_model_mlp, mst_model_wide_deep, mst_model_deepfm, mst_model_dcn,
+    mst_model_dlrm;
 
 const mst_model_ops *const mst_models[] = {
-    &mst_model_logreg,  &mst_model_softmax,       &mst_model_fm,    &mst_model_ffm,
-    &mst_model_fwfm,    &mst_model_net,           &mst_model_lenet, &mst_model_lenet_small,
-    &mst_model_alexnet, &mst_model_alexnet_paper, &mst_model_mlp,   NULL,
+    &mst_model_logreg,
+    &mst_model_softmax,
+    &mst_model_fm,
+    &mst_model_ffm,
+    &mst_model_fwfm,
+    &mst_model_net,
+    &mst_model_lenet,
+    &mst_model_lenet_small,
+    &mst_model_alexnet,
+    &mst_model_alexnet_paper,
+    &mst_model_mlp,
+    &mst_model_wide_deep,
+    &mst_model_deepfm,
+    &mst_model_dcn,
+    &mst_model_dlrm,
+    NULL,
 };
 
-#define FIELD(name)   offsetof(mst_model_options, name)
-#define FACTORS       "fm|ffm|fwfm"
-#define LINEAR        "logreg|softmax|" FACTORS
-#define BUILT_IN_NETS "lenet|lenet-small|alexnet|alexnet-paper|mlp"
-#define NETS          "net|" BUILT_IN_NETS
-#define LINEAR_ONLY   .option = "model", .values = LINEAR
-#define FACTORS_ONLY  .option = "model", .values = FACTORS
-#define NETS_ONLY     .option = "model", .values = NETS
+#define FIELD(name)    offsetof(mst_model_options, name)
+#define FACTORS        "fm|ffm|fwfm"
+#define LINEAR         "logreg|softmax|" FACTORS
+#define EMBEDDING_NETS "wide-deep|deepfm|dcn|dlrm"
+#define BUILT_IN_NETS  "lenet|lenet-small|alexnet|alexnet-paper|mlp|" EMBEDDING_NETS
+#define NETS           "net|" BUILT_IN_NETS
+#define LINEAR_ONLY    .option = "model", .values = LINEAR
+#define FACTORS_ONLY   .option = "model", .values = FACTORS
+#define NETS_ONLY      .option = "model", .values = NETS
+#define EMBEDDING_ONLY .option = "model", .values = EMBEDDING_NETS
 const mst_option mst_model_option_table[] = {
     {.name = "model",
      .type = MST_OPTION_CHOICE,
@@ -117,8 +133,45 @@ const mst_option mst_model_option_table[] = {
      .type = MST_OPTION_TEXT,
      .offset = FIELD(hidden),
      .metavar = "N,N,...",
-     .help = "Sizes of the hidden layers. Default: 300,100.",
-     .needs = {{.option = "model", .values = "mlp"}},
+     .help = "Sizes of the hidden layers. Default: 300,100 of mlp, 400,400,400 of nets over embeddings.",
+     .needs = {{.option = "model", .values = "mlp|" EMBEDDING_NETS}},
+     .facts = MST_MODEL_OPTION_OF_NET},
+    {.name = "embedding",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(embedding),
+     .fallback = "0",
+     .min = 0,
+     .max = 4096,
+     .metavar = "K",
+     .help = "Numbers per key in nets over embeddings; 0: as the net defines (16).",
+     .needs = {{EMBEDDING_ONLY}},
+     .facts = MST_MODEL_OPTION_OF_NET},
+    {.name = "dropout",
+     .type = MST_OPTION_REAL,
+     .offset = FIELD(dropout),
+     .fallback = "0",
+     .min = 0,
+     .max = 0.999,
+     .metavar = "P",
+     .help = "Fraction of the units to drop after each hidden layer of nets over embeddings.",
+     .needs = {{EMBEDDING_ONLY}},
+     .facts = MST_MODEL_OPTION_OF_NET},
+    {.name = "batch-norm",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(batch_norm),
+     .fallback = "false",
+     .help = "Normalise each hidden layer of nets over embeddings over the batch.",
+     .needs = {{EMBEDDING_ONLY}},
+     .facts = MST_MODEL_OPTION_OF_NET},
+    {.name = "cross-layers",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(cross_layers),
+     .fallback = "0",
+     .min = 0,
+     .max = 32,
+     .metavar = "N",
+     .help = "Cross layers of dcn; 0: as the net defines (2).",
+     .needs = {{.option = "model", .values = "dcn"}},
      .facts = MST_MODEL_OPTION_OF_NET},
     {.name = "executor",
      .type = MST_OPTION_TEXT,

@@ -31,7 +31,11 @@ typedef struct mst_model_options {
     char *net;            /* --net FILE, with --model net */
     char *image;          /* --image CxHxW, where the data does not give it; or NULL */
     int activation;       /* --activation: in place of the relu of built-in nets; 0: unchanged */
-    char *hidden;         /* --hidden N,N,...: of mlp */
+    char *hidden;         /* --hidden N,N,...: of mlp and nets over embeddings */
+    int64_t embedding;    /* --embedding K: width of the built-in nets' embeddings; 0: unchanged */
+    double dropout;       /* --dropout P: after each hidden layer of these nets */
+    bool batch_norm;      /* --batch-norm: before each activation of these nets */
+    int64_t cross_layers; /* --cross-layers N: of dcn; 0: unchanged */
     char *executor;       /* --executor; NULL: auto */
     const char *net_text; /* the text of the net, in place of --net and of the model's own; borrowed
                              until mst_model_new returns */

@@ -39,20 +39,37 @@ static void add_view(json_t *nodes, const char *scope, const char *short_name, c
     json_array_append_new(inputs, json_string(name));
 }
 
-/* Adds a layer behind the node called `before`, which becomes its own. */
-static void graph_add_layer(json_t *nodes, const mst_layer *layer, const mst_params *params,
-                            char before[NAME])
+/* The node of a layer; of MST_INPUT_ROWS, that of the rows. */
+static const char *graph_name(const mst_chain *chain, uint32_t layer, char out[NAME])
 {
+    if (layer == MST_INPUT_ROWS)
+        return "rows";
+    snprintf(out, NAME, "%s/%s", chain->layers[layer]->name, chain->layers[layer]->ops->name);
+    return out;
+}
+
+/* Adds a layer behind the nodes that it reads. */
+static void graph_add_layer(json_t *nodes, const mst_chain *chain, uint32_t index, const mst_params *params)
+{
+    const mst_layer *layer = chain->layers[index];
+    const mst_net_table *table = &chain->table;
+    char name[NAME];
     mst_option_group group = mst_layer_options(layer);
-    json_t *inputs = json_pack("[s]", before), *options = mst_options_json(&group, 1),
+    json_t *inputs = json_array(), *options = mst_options_json(&group, 1),
            *attr = json_object_get(options, layer->ops->name);
     attr = attr != NULL ? json_incref(attr) : json_object();
     if (layer->ops->flops != NULL)
         json_object_set_new(attr, "flops", json_integer((json_int_t)layer->ops->flops(layer)));
+    for (uint32_t i = 0; i < layer->n_inputs; i++)
+        json_array_append_new(inputs, json_string(graph_name(chain, layer->inputs[i], name)));
+    if (layer->n_inputs == 0)
+        json_array_append_new(inputs, json_string("rows"));
     for (uint32_t p = 0; p < layer->n_params; p++)
         add_view(nodes, layer->name, layer->params[p].name, &params->views[layer->views[p]], inputs);
-    snprintf(before, NAME, "%s/%s", layer->name, layer->ops->name);
-    graph_add_node(nodes, before, layer->ops->name, inputs, batch_of(&layer->out), attr);
+    if (table->width != 0 && index == (table->factors != 0 ? table->embedding : table->wide))
+        add_view(nodes, layer->name, "weight", &params->views[table->view], inputs);
+    graph_add_node(nodes, graph_name(chain, index, name), layer->ops->name, inputs, batch_of(&layer->out),
+                   attr);
     json_decref(options);
 }
 
@@ -73,11 +90,14 @@ json_t *mst_model_graph(const mst_model *self, const mst_params *params)
     json_t *nodes = json_array();
     char last[NAME] = "rows";
     graph_add_node(nodes, last, "Placeholder", json_array(),
-                   chain != NULL ? batch_of(&chain->in)
-                                 : json_pack("[i, I]", -1, (json_int_t)self->shape.n_features),
+                   chain != NULL && chain->in.c != 0
+                       ? batch_of(&chain->in)
+                       : json_pack("[i, I]", -1, (json_int_t)self->shape.n_features),
                    NULL);
     for (uint32_t i = 0; chain != NULL && i < chain->n_layers; i++)
-        graph_add_layer(nodes, chain->layers[i], params, last);
+        graph_add_layer(nodes, chain, i, params);
+    if (chain != NULL)
+        graph_name(chain, chain->n_layers - 1, last);
     if (chain == NULL)
         add_whole(nodes, self, params, last);
     graph_add_node(nodes, "labels", "Placeholder", json_array(), json_pack("[i]", -1), NULL);

@@ -67,27 +67,78 @@ static mst_status with_options(const char *text, const char *activation, bool ow
     return MST_OK;
 }
 
+static mst_status check_hidden(const char *hidden)
+{
+    unsigned n = 0;
+    for (const char *at = hidden; at != NULL; n++) {
+        uint32_t size;
+        if (n == 25 || !mst_hidden_next(&at, &size))
+            return mst_fail(MST_EUSAGE,
+                            "--hidden %s: sizes of hidden layers separated by commas, such as 300,100",
+                            hidden);
+    }
+    return MST_OK;
+}
+
 static mst_status mlp_text(const char *hidden, const char *activation, char **out)
 {
     char *made = NULL, line[64];
     unsigned n = 0;
     for (const char *at = hidden; at != NULL; n++) {
-        char *end;
-        unsigned long size = strtoul(at, &end, 10);
-        if (end == at || (*end != ',' && *end != '\0') || size < 1 || size > MST_WIDTH_MAX || n == 50) {
-            mst_free(made);
-            return mst_fail(MST_EUSAGE,
-                            "--hidden %s: sizes of hidden layers separated by commas, such as 300,100",
-                            hidden);
-        }
-        int length = snprintf(line, sizeof line, "fc%u: linear %lu\n%s\n", n + 1, size, activation);
+        uint32_t size;
+        if (!mst_hidden_next(&at, &size))
+            break;
+        int length = snprintf(line, sizeof line, "fc%u: linear %u\n%s\n", n + 1, size, activation);
         if (!net_append(&made, line, (size_t)length))
             return mst_fail_memory();
-        at = *end == ',' ? end + 1 : NULL;
     }
     int length = snprintf(line, sizeof line, "fc%u: linear classes\n", n + 1);
     if (!net_append(&made, line, (size_t)length))
         return mst_fail_memory();
+    *out = made;
+    return MST_OK;
+}
+
+/* The options as defaults of the layers, after those of the net itself. */
+static char *embedding_defaults(const mst_model_options *options, const char *activation)
+{
+    char *line = mst_sprintf("defaults activation=%s batchnorm=%s", activation,
+                             options->batch_norm ? "true" : "false");
+    for (unsigned i = 0; line != NULL && i < 4; i++) {
+        char *longer =
+            i == 0 && options->embedding > 0
+                ? mst_sprintf("%s width=%lld", line, (long long)options->embedding)
+            : i == 1 && options->hidden != NULL ? mst_sprintf("%s hidden=%s", line, options->hidden)
+            : i == 2 && options->dropout > 0.0  ? mst_sprintf("%s dropout=%.9g", line, options->dropout)
+            : i == 3 && options->cross_layers > 0
+                ? mst_sprintf("%s layers=%lld", line, (long long)options->cross_layers)
+                : mst_strdup(line);
+        mst_free(line);
+        line = longer;
+    }
+    return line;
+}
+
+/* The text of a known net over embeddings with its options. */
+static mst_status embedding_text(const char *text, const char *activation, const mst_model_options *options,
+                                 char **out)
+{
+    char *made = NULL, *line = embedding_defaults(options, activation);
+    const char *at = text;
+    bool whole = line != NULL;
+    while (*at == '#' || strncmp(at, "defaults ", 9) == 0) {
+        size_t length = strcspn(at, "\n") + 1;
+        if (options->init == 0 || strncmp(at, "defaults init=", 14) != 0)
+            whole = whole && net_append(&made, at, length);
+        at += length;
+    }
+    whole = whole && net_append(&made, line, strlen(line)) && net_append(&made, "\n", 1) &&
+            net_append(&made, at, strlen(at));
+    mst_free(line);
+    if (!whole) {
+        mst_free(made);
+        return mst_fail_memory();
+    }
     *out = made;
     return MST_OK;
 }
@@ -121,12 +172,16 @@ mst_status mst_net_text(const char *model, const mst_model_options *options, cha
         return mst_fail(MST_EUSAGE, "--net %s is for --model net; --model %s has a net of its own",
                         options->net, model);
     if (options->hidden != NULL && !takes_hidden)
-        return mst_fail(MST_EUSAGE, "--hidden is for --model mlp");
+        return mst_fail(MST_EUSAGE, "--hidden is for --model mlp and nets over embeddings");
+    if (options->hidden != NULL)
+        TRY(check_hidden(options->hidden));
     if (known == NULL && options->activation != 0)
         return mst_fail(MST_EUSAGE, "--activation is for nets that come with muster: change %s instead",
                         options->net != NULL ? options->net : "the net file");
     if (known == NULL)
         return read_net_file(options, out);
+    if (known->in.c == 0)
+        return embedding_text(known->text, activation, options, out);
     if (options->hidden != NULL)
         return mlp_text(options->hidden, activation, out);
     return with_options(known->text, activation, options->init != 0, out);
@@ -134,13 +189,15 @@ mst_status mst_net_text(const char *model, const mst_model_options *options, cha
 
 /* ---- the model ---- */
 
-/* The input: from the data, from --image, or a row of numbers. */
+/* The input: from the data, from --image, or a row of numbers. Rows that are too long have no dimensions: the
+ * net must begin with an embedding. */
 static mst_status input_dims(const mst_model_options *options, const mst_shape *shape, mst_dims *out)
 {
     bool known = shape->c != 0;
     mst_dims given;
-    *out = known ? (mst_dims){shape->c, shape->h, shape->w} : (mst_dims){(uint32_t)shape->n_features, 1, 1};
-    if (shape->n_features > MST_SIZE_MAX || mst_dims_size(out) > MST_SIZE_MAX)
+    *out = known ? (mst_dims){shape->c, shape->h, shape->w}
+                 : (mst_dims){shape->n_features <= MST_SIZE_MAX ? (uint32_t)shape->n_features : 0, 1, 1};
+    if (mst_dims_size(out) > MST_SIZE_MAX)
         return mst_fail(MST_EINPUT,
                         "rows of %" PRIu64 " features are too long for a net: at most 2^28 are possible",
                         shape->n_features);
@@ -164,8 +221,8 @@ static mst_status net_check_images(const net_model *net, const mst_model_options
                                    const mst_shape *shape)
 {
     const mst_known_net *known = net_find_known(net->base.ops->name);
-    if (known == NULL || known->takes_hidden || options->net_text != NULL || options->image != NULL ||
-        shape->c != 0)
+    if (known == NULL || known->takes_hidden || known->in.c == 0 || options->net_text != NULL ||
+        options->image != NULL || shape->c != 0)
         return MST_OK;
     return mst_fail(MST_EINPUT,
                     "%s takes images, such as %ux%ux%u, but the data has rows of %" PRIu64
@@ -181,12 +238,16 @@ static mst_status net_parse(net_model *net, const mst_model_options *options, co
     const char *source =
         options->net != NULL && options->net_text == NULL ? options->net : net->base.ops->name;
     char *text = NULL, *whole = NULL;
-    mst_dims in;
+    mst_net_data data = {.n_classes = shape->n_classes,
+                         .n_keys = shape->n_features,
+                         .n_dense = shape->n_dense,
+                         .n_fields = shape->n_fields,
+                         .kinds = options->kinds};
     mst_status st;
     TRY(net_check_images(net, options, shape));
-    TRY(input_dims(options, shape, &in));
+    TRY(input_dims(options, shape, &data.in));
     TRY(mst_net_text(net->base.ops->name, options, &text));
-    TRY_OUT(st, mst_chain_parse_with(text, source, &in, shape->n_classes, options->kinds, &net->chain));
+    TRY_OUT(st, mst_chain_parse_with(text, source, &data, &net->chain));
     if (options->init == 0 || options->net_text != NULL)
         goto out;
     /* Again with the default in front, which would have shifted the lines of errors. */
@@ -197,7 +258,7 @@ static mst_status net_parse(net_model *net, const mst_model_options *options, co
     }
     mst_chain_destroy(net->chain);
     net->chain = NULL;
-    st = mst_chain_parse_with(whole, source, &in, shape->n_classes, options->kinds, &net->chain);
+    st = mst_chain_parse_with(whole, source, &data, &net->chain);
 out:
     mst_free(text);
     mst_free(whole);
@@ -217,11 +278,15 @@ static mst_status net_init(mst_model *self, const mst_model_options *options, co
     TRY(mst_executor_choose(net->chain, options->executor, &net->executor));
     const mst_dims *in = &net->chain->in;
     self->options.net_text = net->chain->text;
-    self->shape.n_features = mst_dims_size(in); /* trailing numbers that are zero in every row count too */
-    self->shape.c = in->c;
-    self->shape.h = in->h;
-    self->shape.w = in->w;
-    self->n_scores = shape->n_classes;
+    if (net->chain->table.n_keys == 0) {
+        self->shape.n_features =
+            mst_dims_size(in); /* trailing numbers that are zero in every row count too */
+        self->shape.c = in->c;
+        self->shape.h = in->h;
+        self->shape.w = in->w;
+        self->shape.n_fields = 0;
+    }
+    self->n_scores = (uint32_t)mst_dims_size(&net->chain->layers[net->chain->n_layers - 1]->out);
     self->threads = net->executor->threads;
     self->overwrites = net->executor->overwrites;
     return MST_OK;
@@ -245,8 +310,14 @@ static void net_start(const mst_model *self, mst_params *params, uint64_t seed)
 static void net_layout(const mst_model *self, const mst_params *params, mst_grad *layout)
 {
     const mst_chain *chain = ((const net_model *)self)->chain;
+    const mst_net_table *table = &chain->table;
     layout->n_ranges = chain->n_ranges;
-    layout->width = 0;
+    layout->width = table->width;
+    if (table->width != 0) { /* range 0: the dense prefix, whose numbers own no weights */
+        layout->sparse_offset = params->views[table->view].offset;
+        layout->ranges[0] =
+            (mst_range){.offset = layout->sparse_offset, .size = (uint64_t)table->n_dense * table->width};
+    }
     for (uint32_t i = 0; i < chain->n_layers; i++) {
         const mst_layer *layer = chain->layers[i];
         for (uint32_t j = 0; j < layer->n_params; j++) {
@@ -367,3 +438,8 @@ NET(lenet_small, "lenet-small", 0, "LeNet with kernels of 3x3 and no padding");
 NET(alexnet, "alexnet", 0, "AlexNet in one tower, 61 million parameters, for 3x224x224 images");
 NET(alexnet_paper, "alexnet-paper", 0, "AlexNet with normalisation and groups, as in the paper");
 NET(mlp, "mlp", 0, "hidden layers of 300 and 100, or of --hidden");
+NET(wide_deep, "wide-deep", MST_MODEL_BINARY, "Wide & Deep: linear weights plus an MLP over embeddings");
+NET(deepfm, "deepfm", MST_MODEL_BINARY,
+    "DeepFM: a factorisation machine plus an MLP over the same embeddings");
+NET(dcn, "dcn", MST_MODEL_BINARY, "DCN v2: cross layers beside an MLP over embeddings");
+NET(dlrm, "dlrm", MST_MODEL_BINARY, "DLRM: dot products of embeddings and numbers, then an MLP");

@@ -48,6 +48,16 @@ static const layer_case cases[] = {
     {"dropout rate=0", {6, 1, 1}, {6, 1, 1}, 0},
     {"batchnorm", {3, 4, 2}, {3, 4, 2}, 12},
     {"batchnorm momentum=0.3 eps=0.01", {5, 1, 1}, {5, 1, 1}, 20},
+    {"concat", {3, 1, 4}, {12, 1, 1}, 0},
+    {"concat from=rows,rows,rows", {2, 1, 3}, {18, 1, 1}, 0},
+    {"add", {3, 1, 2}, {3, 1, 2}, 0},
+    {"add from=rows,rows,rows", {3, 1, 2}, {3, 1, 2}, 0},
+    {"cross", {5, 1, 1}, {5, 1, 1}, 30},
+    {"cross from=rows,rows bias=false", {2, 1, 3}, {6, 1, 1}, 36},
+    {"fm", {4, 1, 3}, {1, 1, 1}, 0},
+    {"fm sum=false", {5, 1, 2}, {2, 1, 1}, 0},
+    {"dot", {4, 1, 3}, {6, 1, 1}, 0},
+    {"dot from=rows,rows", {2, 1, 3}, {6, 1, 1}, 0},
 };
 #define N_CASES (sizeof cases / sizeof *cases)
 

@@ -223,7 +223,37 @@ static const struct {
      {1, 4, 4},
      10,
      "a.net:2: the net has 9 outputs, but there are 10 classes: end it with \"linear classes\""},
-    {"linear 1", {1, 4, 4}, 0, "a.net:1: the net has one output: a net needs at least two, one per class"},
+    {"linear 3",
+     {1, 4, 4},
+     2,
+     "a.net:1: the net has 3 outputs, but there are 2 classes: end it with \"linear classes\" or \"linear "
+     "1\""},
+    {"relu from=here", {4, 1, 1}, 0, "a.net:1: from=here: there is no such layer above"},
+    {"relu from=", {4, 1, 1}, 0, "a.net:1: from= takes names of layers above, separated by commas"},
+    {"linear 3 from=rows,rows", {4, 1, 1}, 0, "a.net:1: linear reads one layer: put a concat before it"},
+    {"a: linear 3\nb: linear 4 from=rows\nadd from=a,b",
+     {4, 1, 1},
+     0,
+     "a.net:3: add1: its inputs have 3 and 4 numbers; they must be equally long"},
+    {"a: linear 3\nb: linear 3 from=rows", {4, 1, 1}, 0, "a.net:1: no layer reads a"},
+    {"fm",
+     {4, 1, 1},
+     0,
+     "a.net:1: fm1: it reads one vector; pairs need two, such as an embedding of several fields"},
+    {"embedding 4\nlinear 1", {4, 1, 1}, 0, "a.net:1: the features are not known here: give --features N"},
+    {"a: linear 3\nembedding 4",
+     {4, 1, 1},
+     0,
+     "a.net:2: embedding cannot be used together with a, which reads whole rows"},
+    {"linear embedding", {4, 1, 1}, 0, "a.net:1: outputs=embedding, but there is no embedding above"},
+    {"mlp 4,x\nlinear 1",
+     {4, 1, 1},
+     0,
+     "a.net:1: hidden=4,x: sizes of hidden layers separated by commas, such as 400,400"},
+    {"cross from=rows,rows,rows",
+     {4, 1, 1},
+     0,
+     "a.net:1: cross1: it reads x0 and x, which must be equally long, or one layer that is both"},
     {"linear 16M",
      {1, 1000, 1000},
      0,
@@ -295,11 +325,19 @@ static void known_nets_have_their_sizes(void **state)
                  {"lenet-small", 60 + 880 + 400 * 120 + 120 + 120 * 84 + 84 + 850},
                  {"alexnet", 61100840},
                  {"alexnet-paper", 60965224},
-                 {"mlp", 784 * 300 + 300 + 300 * 100 + 100 + 1010}};
+                 {"mlp", 784 * 300 + 300 + 300 * 100 + 100 + 1010},
+                 /* the layers of nets over embeddings of 26 fields and 13 numbers; their tables are beside */
+                 {"wide-deep", 430 * 400 + 2 * 401 * 400 + 401},
+                 {"deepfm", 430 * 400 + 2 * 401 * 400 + 401},
+                 {"dcn", 2 * 429 * 430 + 430 * 400 + 2 * 401 * 400 + 830},
+                 {"dlrm", 14 * 64 + 65 * 16 + (351 + 16 + 1) * 400 + 401 * 400 + 401}};
     (void)state;
     for (const mst_known_net *known = mst_known_nets; known->name != NULL; known++) {
-        mst_chain *chain = parse(known->text, known->in, known->n_classes);
+        mst_chain *chain = NULL;
+        mst_net_data data = {
+            .in = known->in, .n_classes = known->n_classes, .n_keys = 1000, .n_dense = 13, .n_fields = 39};
         bool found = false;
+        assert_int_equal(mst_chain_parse_with(known->text, "a.net", &data, &chain), MST_OK);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             if (strcmp(sizes[i].name, known->name) == 0) {
                 found = true;
@@ -462,7 +500,7 @@ static void options_of_nets(void **state)
                          "lenet takes images, such as 1x28x28, but the data has rows of 33762578 sparse "
                          "features; use --model logreg, or give --image CxHxW if the rows are images");
     o.hidden = "3";
-    expect_model_refused(&o, &images, MST_EUSAGE, "--hidden is for --model mlp");
+    expect_model_refused(&o, &images, MST_EUSAGE, "--hidden is for --model mlp and nets over embeddings");
     o = (mst_model_options){.model = model_index("mlp"), .hidden = "3,,4"};
     expect_model_refused(&o, &images, MST_EUSAGE,
                          "--hidden 3,,4: sizes of hidden layers separated by commas, such as 300,100");
