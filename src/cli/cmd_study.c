@@ -189,8 +189,13 @@ static mst_status study_conclude(mst_study *study, bool json, study_summary *sum
 {
     mst_string text = {0};
     bool found;
+    mst_text_list unused = {0};
     TRY(mst_study_read_rows(study));
     TRY(mst_study_report_write(study));
+    TRY(mst_study_unused(study, &unused));
+    for (size_t i = 0; i < unused.n; i++)
+        mst_cli_note("%s: %s", study->name, unused.items[i]);
+    mst_text_list_fini(&unused);
     if (summary != NULL)
         TRY(mst_study_summary(study, summary->number, &summary->text));
     mst_status st = mst_study_conclusion(study, &text, &found);

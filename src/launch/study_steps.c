@@ -384,6 +384,9 @@ static mst_status steps_all(steps *s)
         bool sweep = json_object_get(cells[i].step, "sweep") != NULL;
         if (st == MST_OK && !sweep && !mst_study_is_done(s->study, &cells[i]))
             break; /* later steps may need its results */
+        bool last = i + 1 == s->n || cells[i + 1].step != cells[i].step;
+        if (st == MST_OK && last) /* a wrong name of the file ends the study here, not after the last step */
+            st = mst_study_read_rows(s->study);
     }
     mst_study_cells_free(cells, s->n);
     return st;

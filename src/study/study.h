@@ -2,6 +2,7 @@
  * turn their results into one page and one sentence. docs/STUDIES.md describes the file.
  *
  *   mst_study_spec_parse   FILE.yaml -> JSON with lines, checked, sizes substituted (study_file.c)
+ *   mst_study_check        its names: of steps, columns and values of rows (study_check.c)
  *   mst_study_new          the study in its folder, with the state of its steps (study_state.c)
  *   mst_study_read_rows    results of a step as rows (study_rows.c)
  *   mst_expr_*             expressions over the rows (study_expr.h)
@@ -28,7 +29,8 @@ extern const mst_known_study mst_known_studies[]; /* by number; ends with a name
 
 /* ---- the file ---- */
 
-/* The line of a mapping of the file is its entry with this key. */
+/* The entry of a mapping with its lines: {"": its own, KEY: of the key, or of the key and the items of its
+ * list}. */
 #define MST_STUDY_LINE "@"
 
 /* Values that replace $NAME in the texts of a file. */
@@ -45,11 +47,34 @@ mst_status mst_study_spec_parse(const char *path, const char *text, size_t size,
 
 /* The text of an entry; NULL: there is none. */
 const char *mst_study_text(const json_t *mapping, const char *key);
-/* The line of a mapping. */
+/* The line of a mapping, and those of a key and of an item of its list; the nearest known one around it. */
 int mst_study_line(const json_t *mapping);
+int mst_study_line_of(const json_t *mapping, const char *key);
+int mst_study_line_item(const json_t *mapping, const char *key, size_t item);
 
 /* Adds text with each $NAME of `values` replaced; others stay. */
 void mst_study_substitute(const json_t *values, const char *text, mst_string *out);
+
+/* ---- names ---- */
+
+/* What is known of the rows of the steps. */
+typedef struct mst_study_known {
+    /* step -> {column: list of all values, or null: not known}; a step that is missing may have any column */
+    const json_t *columns;
+    const json_t *rows; /* step -> [row]; NULL: before the first step */
+} mst_study_known;
+
+/* Columns of the rows of sweeps, from the file alone. New reference; NULL: memory is short. */
+json_t *mst_study_sweep_columns(const json_t *spec);
+
+/* Whether the step has the column; whether each condition names a column and a value that a row has.
+ * MST_EUSAGE. where may be NULL. */
+mst_status mst_study_check_column(const mst_study_known *known, const char *step, const char *column);
+mst_status mst_study_check_where(const mst_study_known *known, const char *step, const char *where);
+
+/* Checks the expressions of a file and all names of steps, columns and values in it. MST_EUSAGE with
+ * "FILE:LINE: what is wrong". */
+mst_status mst_study_check(const char *path, const json_t *spec, const mst_study_known *known);
 
 /* ---- a study in its folder ---- */
 
@@ -58,7 +83,9 @@ typedef struct mst_study {
     bool full;
     json_t *spec;
     json_t *state; /* study.json: {"steps": {KEY: {"command", "state", "seconds", "sentence"}}} */
-    json_t *rows;  /* step -> [{column: text or number}]; set by mst_study_read_rows */
+    /* Set by mst_study_read_rows. */
+    json_t *rows;    /* step -> [{column: text or number}] */
+    json_t *columns; /* step -> {column: null}; steps without results are missing */
 } mst_study;
 
 /* Takes a reference of spec and reads FOLDER/study.json if there is one; overwrite: removes what the folder
@@ -93,13 +120,32 @@ char *mst_study_failure(const mst_study *self);
  * hosts2.txt, ... of its first ones. */
 mst_status mst_study_write_inputs(const mst_study *self);
 
-/* Reads the results of every step that has some. */
+/* Reads the results of every step that has some, and checks the names of the file against them: MST_EUSAGE
+ * with "FILE:LINE: what is wrong". */
 mst_status mst_study_read_rows(mst_study *self);
-/* Rows of JSON or CSV text; path: of an array within JSON ("workers"), or NULL. New reference; MST_EINPUT. */
+/* Rows of JSON or CSV text; path: of an array within JSON ("workers"), or NULL. Adds the names of all columns
+ * to columns, also of those without a value. columns may be NULL. New reference; MST_EINPUT. */
 mst_status mst_study_rows_parse(const char *name, const char *text, size_t size, const char *path,
-                                json_t **out);
+                                json_t *columns, json_t **out);
+/* Adds the options that all runs of a sweep share, and its axes with a single value, which its CSV files do
+ * not have. sweep: its file as JSON. */
+void mst_study_rows_share(const char *sweep, json_t *rows);
 
-/* Whether the row has these values: "mode=sync, host~training" (~: contains); NULL: any row. */
+/* A value of a cell: a number if the text is one. New reference. */
+json_t *mst_study_cell_value(const char *text);
+/* A column's name in expressions: global_batch for global-batch. Changes the text in place. */
+void mst_study_column_name(char *name);
+
+/* One condition of "mode=sync, host~training" (~: contains). */
+typedef struct mst_study_condition {
+    char column[64], value[128];
+    bool contained;
+} mst_study_condition;
+/* Reads the next condition and moves *where behind it. False: none is left, or *where is not a condition. */
+bool mst_study_where_next(const char **where, mst_study_condition *out);
+/* Whether a cell fulfils the condition. */
+bool mst_study_condition_holds(const mst_study_condition *condition, const json_t *cell);
+/* Whether the row fulfils all conditions; NULL: any row does. */
 bool mst_study_row_matches(const json_t *row, const char *where);
 
 /* ---- the lab ---- */

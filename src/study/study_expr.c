@@ -56,6 +56,7 @@ typedef struct value {
     double *numbers;
     const json_t **rows; /* of each number; NULL entries: none */
     size_t n;
+    char step[NAME_MAX_]; /* when checking: of the rows; "": none */
 } value;
 
 static void value_fini(value *v)
@@ -193,7 +194,10 @@ static mst_status expr_select(reader *r, const char *step, value *out)
     if (!expr_takes(r, ".") || !expr_name(r, column))
         TRY_OUT(st, expr_syntax(r, "the column is missing: STEP[where].column"));
     if (r->scope->rows == NULL) {
+        TRY_OUT(st, mst_study_check_where(r->scope->known, step, where));
+        TRY_OUT(st, mst_study_check_column(r->scope->known, step, column));
         st = value_set(out, 1);
+        snprintf(out->step, sizeof out->step, "%s", step);
         goto out;
     }
     const json_t *rows = json_object_get(r->scope->rows, step);
@@ -284,6 +288,8 @@ static mst_status expr_arg(reader *r, bool high, const value *of, value *out)
     for (size_t i = 1; i < of->n; i++)
         if (high ? of->numbers[i] > of->numbers[best] : of->numbers[i] < of->numbers[best])
             best = i;
+    if (r->scope->rows == NULL && of->step[0] != '\0')
+        TRY(mst_study_check_column(r->scope->known, of->step, column));
     if (r->scope->rows == NULL)
         return value_set_text(out, "");
     if (of->text != NULL || of->rows[best] == NULL)
@@ -387,13 +393,20 @@ static mst_status expr_named(reader *r, value *out)
         value_fini(out);
         return expr_syntax(&inner, "unexpected text");
     }
-    if (r->scope->row != NULL || r->scope->rows == NULL) {
+    if (r->scope->rows == NULL) {
+        if (r->scope->any_column || json_object_get(r->scope->columns, name) != NULL)
+            return value_set(out, 1);
+        return r->scope->columns == NULL
+                   ? mst_fail(
+                         MST_EUSAGE,
+                         "\"%s\": %s: neither a step with a column, as in %s.train_s, nor one of values:",
+                         r->text, name, name)
+                   : mst_fail(MST_EUSAGE,
+                              "\"%s\": %s: neither a column of the rows nor one of values:", r->text, name);
+    }
+    if (r->scope->row != NULL) {
         const json_t *cell = json_object_get(r->scope->row, name);
-        double number = r->scope->row == NULL ? 1 : expr_cell(r->scope->row, name);
-        if (r->scope->row == NULL && r->scope->steps != NULL)
-            return mst_fail(MST_EUSAGE,
-                            "\"%s\": %s: neither a step with a column, as in %s.train_s, nor one of values:",
-                            r->text, name, name);
+        double number = expr_cell(r->scope->row, name);
         if (!isnan(number))
             return value_set(out, number);
         if (json_is_string(cell))
@@ -484,6 +497,7 @@ static mst_status expr_apply(const reader *r, char op, value *a, value *b)
         st = value_set(&out, (strcmp(a->text, b->text) == 0) == (op == '='));
     } else if (r->scope->rows == NULL) {
         st = value_set(&out, 1); /* a column may be a text */
+        snprintf(out.step, sizeof out.step, "%s", a->step[0] != '\0' ? a->step : b->step);
     } else if (a->text != NULL || b->text != NULL) {
         st = mst_fail(MST_EUSAGE, "\"%s\": a text cannot be computed with", r->text);
     } else if (a->n != b->n && a->n != 1 && b->n != 1) {
@@ -556,6 +570,14 @@ static mst_status expr_value(const mst_expr_scope *scope, const char *text, valu
     return expr_syntax(&r, "unexpected text");
 }
 
+mst_status mst_expr_check(const mst_expr_scope *scope, const char *text)
+{
+    value v = {0};
+    mst_status st = expr_value(scope, text, &v);
+    value_fini(&v);
+    return st;
+}
+
 mst_status mst_expr_number(const mst_expr_scope *scope, const char *text, double *out)
 {
     value v;
@@ -608,85 +630,4 @@ mst_status mst_expr_sentence(const mst_expr_scope *scope, const char *text, mst_
         text += n + 1;
     }
     return out->failed ? mst_fail_memory() : MST_OK;
-}
-
-/* ---- check ---- */
-
-/* A failure of the check, with file and line. */
-static mst_status expr_at(const char *path, int line, mst_status st)
-{
-    mst_error error;
-    if (st == MST_OK || st == MST_ENOMEM)
-        return st;
-    mst_error_save(&error, st);
-    return mst_fail(MST_EUSAGE, "%s:%d: %s", path, line, error.text);
-}
-
-/* The sentence of a mapping's entry. */
-static mst_status expr_check_sentence(const char *path, const mst_expr_scope *scope, const json_t *mapping,
-                                      const char *text)
-{
-    mst_string out = {0};
-    mst_status st = mst_expr_sentence(scope, text, &out);
-    mst_string_fini(&out);
-    return expr_at(path, mst_study_line(mapping), st);
-}
-
-/* The formulas of its columns, in which any name may be a column, and the sentences of its rows:. */
-static mst_status expr_check_table(const char *path, const mst_expr_scope *scope, const json_t *table)
-{
-    mst_expr_scope columns = {0};
-    size_t i;
-    json_t *one, *cell;
-    const char *name;
-    json_array_foreach(json_object_get(table, "columns"), i, one)
-    {
-        value v = {0};
-        if (!json_is_object(one))
-            continue;
-        TRY(expr_at(path, mst_study_line(one), expr_value(&columns, mst_study_text(one, "of"), &v)));
-        value_fini(&v);
-    }
-    json_array_foreach(json_object_get(table, "rows"), i, one)
-    {
-        json_object_foreach(one, name, cell)
-        {
-            if (json_is_string(cell))
-                TRY(expr_check_sentence(path, scope, one, json_string_value(cell)));
-        }
-    }
-    return MST_OK;
-}
-
-mst_status mst_expr_check(const char *path, const json_t *spec)
-{
-    mst_expr_scope scope = {.steps = json_object_get(spec, "steps"),
-                            .values = json_object_get(spec, "values")};
-    size_t i;
-    const char *name;
-    json_t *one;
-    double number;
-    json_object_foreach((json_t *)scope.values, name, one)
-    {
-        value v = {0};
-        if (strcmp(name, MST_STUDY_LINE) == 0)
-            continue;
-        if (!json_is_string(one))
-            return mst_fail(MST_EUSAGE, "%s:%d: values: %s: must be an expression", path,
-                            mst_study_line(scope.values), name);
-        TRY(expr_at(path, mst_study_line(scope.values), expr_value(&scope, json_string_value(one), &v)));
-        value_fini(&v);
-    }
-    json_array_foreach(json_object_get(spec, "tables"), i, one)
-    {
-        TRY(expr_check_table(path, &scope, one));
-    }
-    json_array_foreach(json_object_get(spec, "conclusion"), i, one)
-    {
-        const char *when = mst_study_text(one, "when");
-        if (when != NULL)
-            TRY(expr_at(path, mst_study_line(one), mst_expr_number(&scope, when, &number)));
-        TRY(expr_check_sentence(path, &scope, one, mst_study_text(one, "sentence")));
-    }
-    return MST_OK;
 }

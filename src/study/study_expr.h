@@ -30,18 +30,23 @@ const char *mst_expr_text(mst_expr_form form, double value, char *out);
 
 /* The rows that an expression can name. */
 typedef struct mst_expr_scope {
-    const json_t *rows;   /* step -> [row]; NULL: the syntax is checked only, and every figure is 1 */
+    const json_t *rows;   /* step -> [row]; NULL: syntax and names are checked only, and every figure is 1 */
     const json_t *steps;  /* the steps of the file: their names are allowed */
     const json_t *values; /* values: of the file; or NULL */
     const json_t *row;    /* whose columns are names, too; or NULL */
+
+    /* When checking. */
+    const struct mst_study_known *known; /* columns of steps */
+    const json_t *columns;               /* of the row, by name; NULL: names of columns are not allowed */
+    bool any_column;                     /* the columns of the row are not known */
 } mst_expr_scope;
+
+/* Checks the syntax and the names of an expression; rows of the scope is NULL. MST_EUSAGE. */
+mst_status mst_expr_check(const mst_expr_scope *scope, const char *text);
 
 /* The number of an expression; MST_EINPUT if it has none, MST_EUSAGE if its syntax is wrong. */
 mst_status mst_expr_number(const mst_expr_scope *scope, const char *text, double *out);
 /* Adds a sentence in which {EXPRESSION} and {EXPRESSION|UNIT} stand for their values. */
 mst_status mst_expr_sentence(const mst_expr_scope *scope, const char *text, mst_string *out);
-
-/* Checks the syntax of all expressions of a file; path: for errors. */
-mst_status mst_expr_check(const char *path, const json_t *spec);
 
 #endif

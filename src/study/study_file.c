@@ -16,8 +16,9 @@
 #include "study/study_expr.h"
 #include "sweep/sweep.h"
 
-#define DEPTH_MAX 12
-#define NODES_MAX 20000
+#define DEPTH_MAX    12
+#define NODES_MAX    20000
+#define FILE_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
 /* ---- YAML to JSON ---- */
 
@@ -29,14 +30,21 @@ typedef struct tree {
 
 static mst_status tree_json(tree *t, const yaml_node_t *node, int depth, json_t **out);
 
+/* Whether the value is missing. */
+static bool tree_is_empty(const yaml_node_t *node)
+{
+    return node->type == YAML_SCALAR_NODE && node->data.scalar.length == 0 &&
+           node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+}
+
 static mst_status tree_scalar(const tree *t, const yaml_node_t *node, json_t **out)
 {
     const char *text = (const char *)node->data.scalar.value;
     if (strlen(text) != node->data.scalar.length)
         return mst_fail(MST_EUSAGE, "%s:%zu: contains a zero byte", t->path, node->start_mark.line + 1);
-    if (*text == '\0' && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
-        return mst_fail(MST_EUSAGE, "%s:%zu: a key has no value; a text with a comma within { } needs quotes",
-                        t->path, node->start_mark.line + 1);
+    if (tree_is_empty(node))
+        return mst_fail(MST_EUSAGE, "%s:%zu: an item of a list has no value", t->path,
+                        node->start_mark.line + 1);
     *out = json_string(text);
     return *out != NULL
                ? MST_OK
@@ -61,25 +69,48 @@ static mst_status tree_sequence(tree *t, const yaml_node_t *node, int depth, jso
     return MST_OK;
 }
 
+static json_t *tree_line(const yaml_node_t *node)
+{
+    return json_integer((json_int_t)node->start_mark.line + 1);
+}
+
+/* The line of a key; of a list, those of the key and of the items. New reference. */
+static json_t *tree_lines(tree *t, const yaml_node_t *key, const yaml_node_t *value)
+{
+    if (value->type != YAML_SEQUENCE_NODE)
+        return tree_line(key);
+    json_t *lines = json_array();
+    json_array_append_new(lines, tree_line(key));
+    for (yaml_node_item_t *i = value->data.sequence.items.start; i < value->data.sequence.items.top; i++)
+        json_array_append_new(lines, tree_line(yaml_document_get_node(&t->doc, *i)));
+    return lines;
+}
+
 static mst_status tree_mapping(tree *t, const yaml_node_t *node, int depth, json_t **out)
 {
     mst_status st = MST_OK;
-    json_t *map = json_object(), *value;
-    if (map == NULL ||
-        json_object_set_new(map, MST_STUDY_LINE, json_integer((json_int_t)node->start_mark.line + 1)) != 0)
+    json_t *map = json_object(), *lines = json_object(), *value;
+    if (map == NULL || lines == NULL || json_object_set_new(lines, "", tree_line(node)) != 0 ||
+        json_object_set(map, MST_STUDY_LINE, lines) != 0)
         st = mst_fail_memory();
     for (yaml_node_pair_t *p = node->data.mapping.pairs.start;
          st == MST_OK && p < node->data.mapping.pairs.top; p++) {
         const yaml_node_t *key = yaml_document_get_node(&t->doc, p->key);
+        const yaml_node_t *of = yaml_document_get_node(&t->doc, p->value);
         const char *name = key->type == YAML_SCALAR_NODE ? (const char *)key->data.scalar.value : "";
         if (*name == '\0' || json_object_get(map, name) != NULL)
             st = mst_fail(MST_EUSAGE, "%s:%zu: %s: %s", t->path, key->start_mark.line + 1, name,
                           *name == '\0' ? "the key must be a single value" : "is given twice");
+        else if (tree_is_empty(of))
+            st = mst_fail(MST_EUSAGE, "%s:%zu: %s: has no value; a text with a comma within { } needs quotes",
+                          t->path, key->start_mark.line + 1, name);
         else
-            st = tree_json(t, yaml_document_get_node(&t->doc, p->value), depth + 1, &value);
-        if (st == MST_OK && json_object_set_new(map, name, value) != 0)
+            st = tree_json(t, of, depth + 1, &value);
+        if (st == MST_OK && (json_object_set_new(map, name, value) != 0 ||
+                             json_object_set_new(lines, name, tree_lines(t, key, of)) != 0))
             st = mst_fail(MST_EUSAGE, "%s:%zu: is not valid UTF-8", t->path, key->start_mark.line + 1);
     }
+    json_decref(lines);
     if (st != MST_OK) {
         json_decref(map);
         return st;
@@ -98,6 +129,17 @@ static mst_status tree_json(tree *t, const yaml_node_t *node, int depth, json_t 
                                               : tree_mapping(t, node, depth, out);
 }
 
+/* The line of a parser's error, which is a byte where the text is not UTF-8. */
+static size_t tree_error_line(const yaml_parser_t *parser, const char *text)
+{
+    size_t line = 1;
+    if (parser->error != YAML_READER_ERROR)
+        return parser->problem_mark.line + 1;
+    for (size_t i = 0; i < parser->problem_offset; i++)
+        line += text[i] == '\n';
+    return line;
+}
+
 static mst_status tree_read(const char *path, const char *text, size_t size, json_t **out)
 {
     mst_status st = MST_OK;
@@ -107,7 +149,7 @@ static mst_status tree_read(const char *path, const char *text, size_t size, jso
         return mst_fail_memory();
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
     if (!yaml_parser_load(&parser, &t.doc)) {
-        st = mst_fail(MST_EUSAGE, "%s:%zu: not valid YAML: %s", path, parser.problem_mark.line + 1,
+        st = mst_fail(MST_EUSAGE, "%s:%zu: not valid YAML: %s", path, tree_error_line(&parser, text),
                       parser.problem != NULL ? parser.problem : "cannot be read");
         yaml_parser_delete(&parser);
         return st;
@@ -132,7 +174,21 @@ const char *mst_study_text(const json_t *mapping, const char *key)
 
 int mst_study_line(const json_t *mapping)
 {
-    return (int)json_integer_value(json_object_get(mapping, MST_STUDY_LINE));
+    return (int)json_integer_value(json_object_get(json_object_get(mapping, MST_STUDY_LINE), ""));
+}
+
+int mst_study_line_item(const json_t *mapping, const char *key, size_t item)
+{
+    const json_t *lines = json_object_get(json_object_get(mapping, MST_STUDY_LINE), key);
+    const json_t *line = json_is_array(lines) ? json_array_get(lines, item + 1) : lines;
+    if (line == NULL && json_is_array(lines))
+        line = json_array_get(lines, 0);
+    return line != NULL ? (int)json_integer_value(line) : mst_study_line(mapping);
+}
+
+int mst_study_line_of(const json_t *mapping, const char *key)
+{
+    return mst_study_line_item(mapping, key, SIZE_MAX - 1); /* no item has that number */
 }
 
 unsigned mst_study_hosts(const json_t *spec)
@@ -144,11 +200,6 @@ unsigned mst_study_hosts(const json_t *spec)
 
 /* ---- substitution ---- */
 
-static bool file_is_name(char c)
-{
-    return isalnum((unsigned char)c) || c == '_';
-}
-
 void mst_study_substitute(const json_t *values, const char *text, mst_string *out)
 {
     while (*text != '\0') {
@@ -158,12 +209,8 @@ void mst_study_substitute(const json_t *values, const char *text, mst_string *ou
         if (*text == '\0')
             break;
         char name[64];
-        size_t k = 0;
-        while (k + 1 < sizeof name && file_is_name(text[1 + k])) {
-            name[k] = text[1 + k];
-            k++;
-        }
-        name[k] = '\0';
+        size_t k = strspn(text + 1, FILE_LETTERS);
+        snprintf(name, sizeof name, "%.*s", (int)k, text + 1);
         const char *value = k > 0 && !isdigit((unsigned char)name[0]) ? mst_study_text(values, name) : NULL;
         if (value != NULL)
             mst_string_add(out, value);
@@ -213,6 +260,32 @@ static json_t *file_substitute(const json_t *values, json_t *value)
     return value;
 }
 
+/* Refuses a $NAME that is left in a text of a mapping. Commands and plots of runs (run:) may have variables
+ * of the shell and names of each:. */
+static mst_status file_refuse_names(const char *path, const json_t *mapping)
+{
+    size_t i;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)mapping, key, value)
+    {
+        size_t n = json_is_array(value) ? json_array_size(value) : 1;
+        for (i = 0; i < n && strcmp(key, "run") != 0 && strcmp(key, MST_STUDY_LINE) != 0; i++) {
+            const json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
+            const char *text = json_string_value(one);
+            while (text != NULL && (text = strchr(text, '$')) != NULL && !isalpha((unsigned char)text[1]))
+                text++;
+            if (text != NULL)
+                return mst_fail(MST_EUSAGE, "%s:%d: %s: $%.*s: there is no such name in size:", path,
+                                mst_study_line_item(mapping, key, i), key,
+                                (int)strspn(text + 1, FILE_LETTERS), text + 1);
+            if (json_is_object(one))
+                TRY(file_refuse_names(path, one));
+        }
+    }
+    return MST_OK;
+}
+
 /* Whether the value of size: is one text, or a list of texts. */
 static bool file_is_size(const json_t *value)
 {
@@ -234,11 +307,12 @@ static mst_status file_values(const char *path, json_t *spec, const mst_study_si
     const char *name;
     if ((size != NULL && !json_is_object(size)) || (full != NULL && !json_is_object(full)))
         return mst_fail(MST_EUSAGE, "%s:%d: size: and full: must be mappings of names to values", path,
-                        mst_study_line(spec));
+                        mst_study_line_of(spec, json_is_object(size) ? "full" : "size"));
     json_object_foreach(full, name, value)
     {
         if (strcmp(name, MST_STUDY_LINE) != 0 && json_object_get(size, name) == NULL)
-            return mst_fail(MST_EUSAGE, "%s:%d: full: %s: is not in size:", path, mst_study_line(full), name);
+            return mst_fail(MST_EUSAGE, "%s:%d: full: %s: is not in size:", path,
+                            mst_study_line_of(full, name), name);
     }
     values = size != NULL ? json_copy(size) : json_object();
     if (values == NULL || (how->full && full != NULL && json_object_update(values, full) != 0))
@@ -256,8 +330,10 @@ static mst_status file_values(const char *path, json_t *spec, const mst_study_si
     json_object_foreach(values, name, value)
     {
         if (strcmp(name, MST_STUDY_LINE) != 0 && !file_is_size(value))
-            TRY_OUT(st, mst_fail(MST_EUSAGE, "%s:%d: size: %s: must be a value or a list of values", path,
-                                 mst_study_line(size), name));
+            TRY_OUT(st,
+                    mst_fail(MST_EUSAGE, "%s:%d: size: %s: must be a value or a list of values", path,
+                             mst_study_line_of(file_is_size(json_object_get(size, name)) ? full : size, name),
+                             name));
     }
     /* The report lists the values in use. */
     if (json_object_set_new(spec, "used", json_deep_copy(values)) != 0 ||
@@ -285,14 +361,16 @@ static bool file_is_kind(const json_t *value, kind wanted)
            (wanted == TEXT_OR_LIST && (json_is_string(value) || json_is_array(value)));
 }
 
-/* The mapping has these keys only, with values of their kinds. keys ends with a name of NULL. */
-static mst_status file_check_keys(const char *path, const json_t *map, const char *what, const key *keys)
+/* The mapping has these keys only, with values of their kinds. keys ends with a name of NULL; line: of the
+ * map, should it be none. */
+static mst_status file_check_keys(const char *path, const json_t *map, int line, const char *what,
+                                  const key *keys)
 {
     static const char *const kinds[] = {"a single value", "a mapping", "a list", "a value or a list", ""};
     const char *name;
     json_t *value;
     if (!json_is_object(map))
-        return mst_fail(MST_EUSAGE, "%s: each of %s must be a mapping", path, what);
+        return mst_fail(MST_EUSAGE, "%s:%d: %s: must be a mapping", path, line, what);
     json_object_foreach((json_t *)map, name, value)
     {
         const key *k = keys;
@@ -301,10 +379,11 @@ static mst_status file_check_keys(const char *path, const json_t *map, const cha
         if (strcmp(name, MST_STUDY_LINE) == 0)
             continue;
         if (k->name == NULL)
-            return mst_fail(MST_EUSAGE, "%s:%d: %s: %s: unknown key", path, mst_study_line(map), what, name);
+            return mst_fail(MST_EUSAGE, "%s:%d: %s: %s: unknown key", path, mst_study_line_of(map, name),
+                            what, name);
         if (!file_is_kind(value, k->kind))
-            return mst_fail(MST_EUSAGE, "%s:%d: %s: %s: must be %s", path, mst_study_line(map), what, name,
-                            kinds[k->kind]);
+            return mst_fail(MST_EUSAGE, "%s:%d: %s: %s: must be %s", path, mst_study_line_of(map, name), what,
+                            name, kinds[k->kind]);
     }
     for (const key *k = keys; k->name != NULL; k++)
         if (k->required && json_object_get(map, k->name) == NULL)
@@ -336,27 +415,70 @@ static json_t *file_plain(const json_t *value)
     return copy;
 }
 
-/* The file of a sweep, as JSON, which is YAML. It is checked as a sweep, and kept in the place of the
- * mapping. */
+/* Adds a value as JSON with each key and item on its line of the file, so that errors about the text name
+ * that line. line: of the end of the text. */
+static void file_add_lines(const json_t *value, const json_t *lines, size_t *line, mst_string *out)
+{
+    size_t i, n = 0;
+    const char *name;
+    json_t *inner;
+    if (json_is_object(value)) {
+        const json_t *own = json_object_get(value, MST_STUDY_LINE);
+        mst_string_add(out, "{");
+        json_object_foreach((json_t *)value, name, inner)
+        {
+            if (strcmp(name, MST_STUDY_LINE) == 0)
+                continue;
+            json_t *label = json_string(name);
+            mst_string_add(out, n++ > 0 ? "," : "");
+            for (; *line < (size_t)mst_study_line_of(value, name); ++*line)
+                mst_string_add(out, "\n");
+            file_add_lines(label, NULL, line, out);
+            mst_string_add(out, ": ");
+            file_add_lines(inner, json_object_get(own, name), line, out);
+            json_decref(label);
+        }
+        mst_string_add(out, "}");
+    } else if (json_is_array(value)) {
+        mst_string_add(out, "[");
+        json_array_foreach(value, i, inner)
+        {
+            mst_string_add(out, i > 0 ? "," : "");
+            for (; *line < (size_t)json_integer_value(json_array_get(lines, i + 1)); ++*line)
+                mst_string_add(out, "\n");
+            file_add_lines(inner, NULL, line, out);
+        }
+        mst_string_add(out, "]");
+    } else {
+        char *text = json_dumps(value, JSON_ENCODE_ANY);
+        mst_string_add(out, text != NULL ? text : "");
+        out->failed = out->failed || text == NULL;
+        free(text);
+    }
+}
+
+/* Checks a sweep as one, and keeps its file, as JSON, which is YAML, in the place of the mapping. */
 static mst_status file_check_sweep(const char *path, json_t *step)
 {
-    json_t *plain = file_plain(json_object_get(step, "sweep")), *spec = NULL;
-    char *text = plain != NULL ? json_dumps(plain, JSON_INDENT(1)) : NULL, *where = NULL;
-    mst_status st = text != NULL ? MST_OK : mst_fail_memory();
-    if (st == MST_OK) {
-        where = mst_sprintf("%s: step %s", path, mst_study_text(step, "name"));
-        st = where != NULL ? mst_sweep_spec_parse(where, text, strlen(text), &spec) : mst_fail_memory();
-    }
+    json_t *sweep = json_object_get(step, "sweep"), *plain = file_plain(sweep), *spec = NULL;
+    char *text = plain != NULL ? json_dumps(plain, JSON_INDENT(1)) : NULL;
+    mst_string lines = {0};
+    size_t line = 1;
+    for (; line < (size_t)mst_study_line(sweep); line++)
+        mst_string_add(&lines, "\n");
+    file_add_lines(sweep, NULL, &line, &lines);
+    mst_status st = text == NULL || lines.failed ? mst_fail_memory()
+                                                 : mst_sweep_spec_parse(path, lines.text, lines.size, &spec);
     json_decref(spec);
     if (st == MST_OK && json_object_set_new(step, "sweep", json_string(text)) != 0)
         st = mst_fail_memory();
+    mst_string_fini(&lines);
     json_decref(plain);
     free(text);
-    mst_free(where);
     return st;
 }
 
-static mst_status file_check_steps(const char *path, json_t *steps)
+static mst_status file_check_steps(const char *path, json_t *spec)
 {
     static const key keys[] = {{"name", TEXT, true},     {"run", TEXT, false},  {"sweep", MAP, false},
                                {"each", MAP, false},     {"rows", TEXT, false}, {"kill", MAP, false},
@@ -367,26 +489,26 @@ static mst_status file_check_steps(const char *path, json_t *steps)
                                     {"signal", TEXT, false},
                                     {NULL, ANY, false}};
     size_t i, k;
-    json_t *step, *other;
+    json_t *steps = json_object_get(spec, "steps"), *step, *other;
     json_array_foreach(steps, i, step)
     {
-        TRY(file_check_keys(path, step, "steps", keys));
+        TRY(file_check_keys(path, step, mst_study_line_item(spec, "steps", i), "steps", keys));
         const char *name = mst_study_text(step, "name");
         for (const char *p = name; *p != '\0'; p++)
             if (!islower((unsigned char)*p) && !isdigit((unsigned char)*p) && *p != '_')
                 return mst_fail(MST_EUSAGE, "%s:%d: steps: name: %s: use lower-case letters, digits and _",
-                                path, mst_study_line(step), name);
+                                path, mst_study_line_of(step, "name"), name);
         json_array_foreach(steps, k, other)
         {
             if (k < i && strcmp(mst_study_text(other, "name"), name) == 0)
                 return mst_fail(MST_EUSAGE, "%s:%d: steps: the name %s is given twice", path,
-                                mst_study_line(step), name);
+                                mst_study_line_of(step, "name"), name);
         }
         if ((json_object_get(step, "run") != NULL) == (json_object_get(step, "sweep") != NULL))
             return mst_fail(MST_EUSAGE, "%s:%d: steps: %s: needs run: or sweep:, and not both", path,
                             mst_study_line(step), name);
         if (json_object_get(step, "kill") != NULL)
-            TRY(file_check_keys(path, json_object_get(step, "kill"), "kill", kill_keys));
+            TRY(file_check_keys(path, json_object_get(step, "kill"), 0, "kill", kill_keys));
         if (json_object_get(step, "sweep") != NULL)
             TRY(file_check_sweep(path, step));
     }
@@ -403,10 +525,10 @@ static mst_status file_check_columns(const char *path, const json_t *table)
     {
         if (json_is_string(column))
             continue;
-        TRY(file_check_keys(path, column, "columns", keys));
+        TRY(file_check_keys(path, column, mst_study_line_item(table, "columns", i), "columns", keys));
         if (!mst_expr_unit(mst_study_text(column, "unit"), NULL))
             return mst_fail(MST_EUSAGE, "%s:%d: columns: unit: %s: not one of " MST_EXPR_UNITS, path,
-                            mst_study_line(column), mst_study_text(column, "unit"));
+                            mst_study_line_of(column, "unit"), mst_study_text(column, "unit"));
     }
     return MST_OK;
 }
@@ -437,21 +559,21 @@ static mst_status file_check_shown(const char *path, const json_t *spec)
     json_t *one;
     json_array_foreach(json_object_get(spec, "tables"), i, one)
     {
-        TRY(file_check_keys(path, one, "tables", table_keys));
+        TRY(file_check_keys(path, one, mst_study_line_item(spec, "tables", i), "tables", table_keys));
         TRY(file_check_columns(path, one));
         if ((mst_study_text(one, "step") != NULL) == (json_object_get(one, "rows") != NULL))
             return mst_fail(MST_EUSAGE, "%s:%d: tables: needs step: or rows:, and not both", path,
                             mst_study_line(one));
         if (mst_study_text(one, "step") != NULL && !file_has_step(spec, mst_study_text(one, "step")))
-            return mst_fail(MST_EUSAGE, "%s:%d: tables: there is no step %s", path, mst_study_line(one),
-                            mst_study_text(one, "step"));
+            return mst_fail(MST_EUSAGE, "%s:%d: tables: there is no step %s", path,
+                            mst_study_line_of(one, "step"), mst_study_text(one, "step"));
     }
     json_array_foreach(json_object_get(spec, "plots"), i, one)
     {
-        TRY(file_check_keys(path, one, "plots", plot_keys));
+        TRY(file_check_keys(path, one, mst_study_line_item(spec, "plots", i), "plots", plot_keys));
         if (!file_has_step(spec, mst_study_text(one, "step")))
-            return mst_fail(MST_EUSAGE, "%s:%d: plots: there is no step %s", path, mst_study_line(one),
-                            mst_study_text(one, "step"));
+            return mst_fail(MST_EUSAGE, "%s:%d: plots: there is no step %s", path,
+                            mst_study_line_of(one, "step"), mst_study_text(one, "step"));
         bool xy = json_object_get(one, "x") != NULL && json_object_get(one, "y") != NULL;
         int n = xy + (json_object_get(one, "curve") != NULL) + (json_object_get(one, "load") != NULL);
         if (n != 1)
@@ -459,7 +581,7 @@ static mst_status file_check_shown(const char *path, const json_t *spec)
                             mst_study_line(one));
         if (!mst_expr_unit(mst_study_text(one, "unit"), NULL))
             return mst_fail(MST_EUSAGE, "%s:%d: plots: unit: %s: not one of " MST_EXPR_UNITS, path,
-                            mst_study_line(one), mst_study_text(one, "unit"));
+                            mst_study_line_of(one, "unit"), mst_study_text(one, "unit"));
     }
     return MST_OK;
 }
@@ -477,20 +599,24 @@ static mst_status file_check(const char *path, json_t *spec)
     static const key rule_keys[] = {{"when", TEXT, false}, {"sentence", TEXT, true}, {NULL, ANY, false}};
     size_t i;
     json_t *rule;
-    TRY(file_check_keys(path, spec, "a study", keys));
-    TRY(file_check_steps(path, json_object_get(spec, "steps")));
+    TRY(file_check_keys(path, spec, 1, "a study", keys));
+    TRY(file_check_steps(path, spec));
     if (json_object_get(spec, "lab") != NULL) {
-        TRY(file_check_keys(path, json_object_get(spec, "lab"), "lab", lab_keys));
+        TRY(file_check_keys(path, json_object_get(spec, "lab"), 0, "lab", lab_keys));
         if (mst_study_hosts(spec) < 2 || mst_study_hosts(spec) > MST_STUDY_HOSTS_MAX)
-            return mst_fail(MST_EUSAGE, "%s: lab: hosts: must be between 2 and %d", path,
-                            MST_STUDY_HOSTS_MAX);
+            return mst_fail(MST_EUSAGE, "%s:%d: lab: hosts: must be between 2 and %d", path,
+                            mst_study_line_of(json_object_get(spec, "lab"), "hosts"), MST_STUDY_HOSTS_MAX);
     }
     TRY(file_check_shown(path, spec));
     json_array_foreach(json_object_get(spec, "conclusion"), i, rule)
     {
-        TRY(file_check_keys(path, rule, "conclusion", rule_keys));
+        TRY(file_check_keys(path, rule, mst_study_line_item(spec, "conclusion", i), "conclusion", rule_keys));
     }
-    return mst_expr_check(path, spec);
+    json_t *columns = mst_study_sweep_columns(spec);
+    mst_study_known known = {.columns = columns};
+    mst_status st = columns != NULL ? mst_study_check(path, spec, &known) : mst_fail_memory();
+    json_decref(columns);
+    return st;
 }
 
 mst_status mst_study_spec_parse(const char *path, const char *text, size_t size, const mst_study_size *how,
@@ -509,6 +635,7 @@ mst_status mst_study_spec_parse(const char *path, const char *text, size_t size,
                 TRY_OUT(st, mst_fail_memory());
         }
     }
+    TRY_OUT(st, file_refuse_names(path, spec));
     TRY_OUT(st, file_check(path, spec));
     *out = json_incref(spec);
 out:

@@ -86,7 +86,9 @@ static mst_status drawing_add_rows(drawing *d, const json_t *rows, const char *l
     size_t i, n = 0;
     json_t *row;
     mst_points points;
-    mst_expr_scope scope = {.rows = d->study->rows, .values = json_object_get(d->study->spec, "values")};
+    mst_expr_scope scope = {.rows = d->study->rows,
+                            .steps = json_object_get(d->study->spec, "steps"),
+                            .values = json_object_get(d->study->spec, "values")};
     point *list = mst_calloc(json_array_size(rows) + 1, sizeof *list);
     if (list == NULL)
         return mst_fail_memory();
@@ -162,6 +164,20 @@ static mst_status drawing_add_curve(drawing *d, const char *path, const char *la
     return st;
 }
 
+/* The file of the sweep of the plot's step; "" if the step is none. */
+static const char *drawing_sweep(const drawing *d)
+{
+    size_t i;
+    json_t *step;
+    json_array_foreach(json_object_get(d->study->spec, "steps"), i, step)
+    {
+        const char *sweep = mst_study_text(step, "sweep");
+        if (sweep != NULL && strcmp(mst_study_text(step, "name"), mst_study_text(d->spec, "step")) == 0)
+            return sweep;
+    }
+    return "";
+}
+
 /* The runs of a sweep, by its runs.csv; of another step, the run directories that run: names, split at
  * commas. */
 static mst_status drawing_curves(drawing *d)
@@ -184,7 +200,9 @@ static mst_status drawing_curves(drawing *d)
     } else if (st == MST_OK && mst_path_exists(file)) {
         st = mst_file_read_all(file, 64u << 20, &text, &size);
         if (st == MST_OK)
-            st = mst_study_rows_parse(file, text, size, NULL, &rows);
+            st = mst_study_rows_parse(file, text, size, NULL, NULL, &rows);
+        if (st == MST_OK)
+            mst_study_rows_share(drawing_sweep(d), rows);
     }
     json_array_foreach(rows, i, row)
     {
@@ -220,6 +238,31 @@ static const struct {
     {"disk-written", "written to disk", MST_LOAD_DISK_WRITE, MST_FIGURE_RATE},
 };
 #define N_LOADS (sizeof loads / sizeof *loads)
+
+/* key: of the plot is one of the names, which are split at commas. */
+static mst_status drawing_check_name(const char *path, const json_t *plot, const char *key, const char *names)
+{
+    const char *text = mst_study_text(plot, key), *at = names;
+    size_t n = text != NULL ? strlen(text) : 0;
+    while (text != NULL && at != NULL && (strncmp(at, text, n) != 0 || (at[n] != ',' && at[n] != '\0')))
+        at = (at = strchr(at, ' ')) != NULL ? at + 1 : NULL;
+    return at != NULL ? MST_OK
+                      : mst_fail(MST_EUSAGE, "%s:%d: %s: %s: not one of %s", path,
+                                 mst_study_line_of(plot, key), key, text, names);
+}
+
+mst_status mst_study_plot_check(const char *path, const json_t *plot)
+{
+    mst_string names = {0};
+    TRY(drawing_check_name(path, plot, "curve",
+                           "accuracy, auc, error, loss, lr, top5, train_accuracy, train_loss"));
+    TRY(drawing_check_name(path, plot, "over", "time, steps, rows"));
+    for (size_t k = 0; k < N_LOADS; k++)
+        mst_string_format(&names, "%s%s", k > 0 ? ", " : "", loads[k].name);
+    mst_status st = names.failed ? mst_fail_memory() : drawing_check_name(path, plot, "load", names.text);
+    mst_string_fini(&names);
+    return st;
+}
 
 static size_t drawing_load(const json_t *spec)
 {

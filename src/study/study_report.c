@@ -118,9 +118,24 @@ static void table_inline_rows(const mst_study *self, const json_t *table, json_t
     }
 }
 
-/* The rows of a table with the columns of published:; published rows without one of ours are appended. New
- * reference; NULL: memory is short. */
-static json_t *table_rows(const mst_study *self, const json_t *table)
+/* "mode sync, batch 77" of a published row: its columns that the rows have. */
+static void table_add_key(const json_t *published, const json_t *row, mst_string *out)
+{
+    const char *name, *before = "";
+    json_t *value;
+    json_object_foreach((json_t *)published, name, value)
+    {
+        if (!json_is_string(value) || (row != NULL && json_object_get(row, name) == NULL))
+            continue;
+        mst_string_format(out, "%s%s %s", before, name, json_string_value(value));
+        before = ", ";
+    }
+}
+
+/* The rows of a table with the columns of published:; published rows without one of ours are appended, and
+ * `unused` gets a sentence about each, if there are rows at all. unused may be NULL. New reference; NULL:
+ * memory is short. */
+static json_t *table_rows(const mst_study *self, const json_t *table, mst_text_list *unused)
 {
     json_t *rows = json_array(), *row, *one;
     size_t i, k;
@@ -143,6 +158,14 @@ static json_t *table_rows(const mst_study *self, const json_t *table)
             json_object_update_missing(row, one);
             joined = true;
         }
+        if (!joined && own > 0 && unused != NULL) {
+            mst_string key = {0};
+            table_add_key(one, json_array_get(rows, 0), &key);
+            if (!key.failed)
+                mst_text_list_format(unused, "No row of this study belongs to the published row of %s.",
+                                     key.text != NULL ? key.text : "");
+            mst_string_fini(&key);
+        }
         if (!joined)
             json_array_append_new(rows, json_copy(one));
     }
@@ -153,7 +176,10 @@ static void table_add_cell(const mst_study *self, const json_t *row, const json_
 {
     const char *of = json_is_string(column) ? json_string_value(column) : mst_study_text(column, "of");
     const char *text = mst_study_text(row, of);
-    mst_expr_scope scope = {.rows = self->rows, .values = json_object_get(self->spec, "values"), .row = row};
+    mst_expr_scope scope = {.rows = self->rows,
+                            .steps = json_object_get(self->spec, "steps"),
+                            .values = json_object_get(self->spec, "values"),
+                            .row = row};
     mst_expr_form form = mst_study_form(of, mst_study_text(column, "unit"));
     char figure[MST_FIGURE_SIZE], quoted[600];
     mst_string words = {0};
@@ -172,7 +198,7 @@ static void table_add_cell(const mst_study *self, const json_t *row, const json_
 
 static mst_status table_sheet(const mst_study *self, const json_t *table, mst_sheet *out)
 {
-    json_t *rows = table_rows(self, table), *row, *column;
+    json_t *rows = table_rows(self, table, NULL), *row, *column;
     const json_t *columns = json_object_get(table, "columns");
     size_t i, k;
     *out = (mst_sheet){
@@ -274,6 +300,20 @@ static mst_status report_steps_sheet(const mst_study *self, mst_sheet *out)
     }
     mst_study_cells_free(cells, n);
     return out->failed ? mst_fail_memory() : MST_OK;
+}
+
+mst_status mst_study_unused(const mst_study *self, mst_text_list *out)
+{
+    size_t i;
+    json_t *table;
+    json_array_foreach(json_object_get(self->spec, "tables"), i, table)
+    {
+        json_t *rows = table_rows(self, table, out);
+        if (rows == NULL)
+            return mst_fail_memory();
+        json_decref(rows);
+    }
+    return MST_OK;
 }
 
 /* ---- the two files ---- */
@@ -385,12 +425,17 @@ static mst_status report_add_results(report *r)
     json_array_foreach(json_object_get(r->study->spec, "tables"), i, table)
     {
         mst_sheet sheet;
+        mst_text_list unused = {0};
         char id[32];
         snprintf(id, sizeof id, "table-%zu", i + 1);
         st = table_sheet(r->study, table, &sheet);
         if (st == MST_OK)
             report_sheet(r, id, &sheet);
         mst_sheet_fini(&sheet);
+        json_decref(table_rows(r->study, table, &unused));
+        for (size_t k = 0; k < unused.n; k++)
+            report_text(r, "sub", NULL, unused.items[k]);
+        mst_text_list_fini(&unused);
         TRY(st);
     }
     return mst_study_plots(r->study, report_add_plot, r);

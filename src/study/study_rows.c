@@ -15,8 +15,7 @@
 #define COLUMNS_MAX 512
 #define ROWS_MAX    100000
 
-/* A column's name in expressions: global_batch for global-batch. Changes the text in place. */
-static void rows_name(char *name)
+void mst_study_column_name(char *name)
 {
     for (; name != NULL && *name != '\0'; name++)
         if (*name == '-' || *name == ' ')
@@ -53,8 +52,7 @@ static char *rows_field(const char **at, const char *end, bool *last)
     return text;
 }
 
-/* A number if the text is one. */
-static json_t *rows_cell(const char *text)
+json_t *mst_study_cell_value(const char *text)
 {
     char *end;
     double number = strtod(text, &end);
@@ -63,7 +61,7 @@ static json_t *rows_cell(const char *text)
     return json_string(text);
 }
 
-static mst_status rows_csv(const char *name, const char *text, size_t size, json_t *out)
+static mst_status rows_csv(const char *name, const char *text, size_t size, json_t *columns, json_t *out)
 {
     mst_status st = MST_OK;
     const char *at = text, *end = text + size;
@@ -72,8 +70,11 @@ static mst_status rows_csv(const char *name, const char *text, size_t size, json
     for (size_t k = 0; !last && st == MST_OK; k++)
         st = k < COLUMNS_MAX ? mst_text_list_take(&names, rows_field(&at, end, &last))
                              : mst_fail(MST_EINPUT, "%s: has more than %d columns", name, COLUMNS_MAX);
-    for (size_t k = 0; k < names.n; k++)
-        rows_name(names.items[k]);
+    for (size_t k = 0; st == MST_OK && k < names.n; k++) {
+        mst_study_column_name(names.items[k]);
+        if (columns != NULL && json_object_set_new(columns, names.items[k], json_null()) != 0)
+            st = mst_fail(MST_EINPUT, "%s: is not valid UTF-8", name);
+    }
     while (st == MST_OK && at < end) {
         json_t *row = json_object();
         size_t k = 0;
@@ -84,7 +85,8 @@ static mst_status rows_csv(const char *name, const char *text, size_t size, json
             else if (k >= names.n)
                 st = mst_fail(MST_EINPUT, "%s: row %zu has more fields than names", name,
                               json_array_size(out) + 1);
-            else if (*field != '\0' && json_object_set_new(row, names.items[k], rows_cell(field)) != 0)
+            else if (*field != '\0' &&
+                     json_object_set_new(row, names.items[k], mst_study_cell_value(field)) != 0)
                 st = mst_fail(MST_EINPUT, "%s: is not valid UTF-8", name);
             mst_free(field);
         }
@@ -98,33 +100,38 @@ static mst_status rows_csv(const char *name, const char *text, size_t size, json
 
 /* ---- JSON ---- */
 
-/* Adds the members of an object, those of inner objects with both names. */
-static void rows_flatten(const json_t *object, const char *prefix, int depth, json_t *row)
+/* Adds the members of an object, those of inner objects with both names. columns may be NULL. */
+static void rows_flatten(const json_t *object, const char *prefix, int depth, json_t *columns, json_t *row)
 {
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)object, name, value)
     {
         char *full = *prefix != '\0' ? mst_sprintf("%s_%s", prefix, name) : mst_strdup(name);
-        rows_name(full);
+        mst_study_column_name(full);
         if (full != NULL && json_is_object(value) && depth < 4)
-            rows_flatten(value, full, depth + 1, row);
-        else if (full != NULL && !json_is_array(value) && !json_is_object(value) && !json_is_null(value))
-            json_object_set(row, full, value);
+            rows_flatten(value, full, depth + 1, columns, row);
+        else if (full != NULL && !json_is_array(value) && !json_is_object(value)) {
+            if (columns != NULL)
+                json_object_set_new(columns, full, json_null());
+            if (!json_is_null(value))
+                json_object_set(row, full, value);
+        }
         mst_free(full);
     }
 }
 
 /* Adds an object, or the objects of an array, with the plain members of the object around it, which have
  * lower precedence. around may be NULL. */
-static mst_status rows_add_json(const char *name, json_t *found, const json_t *around, json_t *out)
+static mst_status rows_add_json(const char *name, json_t *found, const json_t *around, json_t *columns,
+                                json_t *out)
 {
     size_t n = json_is_array(found) ? json_array_size(found) : found != NULL;
     for (size_t i = 0; i < n; i++) {
         json_t *row = json_object(), *outer = json_object();
-        rows_flatten(json_is_array(found) ? json_array_get(found, i) : found, "", 0, row);
+        rows_flatten(json_is_array(found) ? json_array_get(found, i) : found, "", 0, columns, row);
         if (around != NULL)
-            rows_flatten(around, "", 4, outer);
+            rows_flatten(around, "", 4, columns, outer);
         bool failed = row == NULL || json_object_update_missing(row, outer) != 0;
         bool full = json_array_size(out) >= ROWS_MAX;
         failed = failed || full || json_array_append(out, row) != 0;
@@ -137,7 +144,8 @@ static mst_status rows_add_json(const char *name, json_t *found, const json_t *a
     return MST_OK;
 }
 
-static mst_status rows_json(const char *name, const char *text, size_t size, const char *path, json_t *out)
+static mst_status rows_json(const char *name, const char *text, size_t size, const char *path,
+                            json_t *columns, json_t *out)
 {
     json_error_t error;
     json_t *root = json_loadb(text, size, 0, &error);
@@ -149,7 +157,7 @@ static mst_status rows_json(const char *name, const char *text, size_t size, con
         json_t *whole = json_is_array(root) ? json_array_get(root, i) : root;
         json_t *found = path != NULL ? json_object_get(whole, path) : whole;
         n_found += found != NULL;
-        st = rows_add_json(name, found, path != NULL ? whole : NULL, out);
+        st = rows_add_json(name, found, path != NULL ? whole : NULL, columns, out);
     }
     if (st == MST_OK && n_found == 0 && path != NULL)
         st = mst_fail(MST_EINPUT, "%s: has no %s", name, path);
@@ -158,7 +166,7 @@ static mst_status rows_json(const char *name, const char *text, size_t size, con
 }
 
 mst_status mst_study_rows_parse(const char *name, const char *text, size_t size, const char *path,
-                                json_t **out)
+                                json_t *columns, json_t **out)
 {
     size_t first = 0;
     json_t *rows = json_array();
@@ -168,8 +176,8 @@ mst_status mst_study_rows_parse(const char *name, const char *text, size_t size,
         first++;
     mst_status st = first == size ? MST_OK
                     : text[first] == '{' || text[first] == '['
-                        ? rows_json(name, text, size, path, rows)
-                        : rows_csv(name, text + first, size - first, rows);
+                        ? rows_json(name, text, size, path, columns, rows)
+                        : rows_csv(name, text + first, size - first, columns, rows);
     if (st == MST_OK)
         *out = json_incref(rows);
     json_decref(rows);
@@ -178,9 +186,7 @@ mst_status mst_study_rows_parse(const char *name, const char *text, size_t size,
 
 /* ---- steps ---- */
 
-/* Adds the options that all runs of a sweep share, and its axes with a single value, which report.csv does
- * not have. */
-static void rows_add_shared(const char *sweep, json_t *rows)
+void mst_study_rows_share(const char *sweep, json_t *rows)
 {
     json_t *spec = json_loads(sweep, 0, NULL), *shared = json_object(), *row, *value;
     static const char *const parts[] = {"train", "for", "grid"};
@@ -191,9 +197,9 @@ static void rows_add_shared(const char *sweep, json_t *rows)
         {
             const json_t *one = json_array_size(value) == 1 ? json_array_get(value, 0) : value;
             char *own = json_is_string(one) ? mst_strdup(name) : NULL;
-            rows_name(own);
+            mst_study_column_name(own);
             if (own != NULL)
-                json_object_set_new(shared, own, rows_cell(json_string_value(one)));
+                json_object_set_new(shared, own, mst_study_cell_value(json_string_value(one)));
             mst_free(own);
         }
     json_array_foreach(rows, i, row)
@@ -204,7 +210,8 @@ static void rows_add_shared(const char *sweep, json_t *rows)
     json_decref(spec);
 }
 
-static mst_status rows_read_file(const char *file, const char *path, const json_t *labels, json_t *into)
+static mst_status rows_read_file(const char *file, const char *path, const json_t *labels, json_t *columns,
+                                 json_t *into)
 {
     char *text = NULL;
     size_t size, i;
@@ -212,14 +219,14 @@ static mst_status rows_read_file(const char *file, const char *path, const json_
     if (!mst_path_exists(file))
         return MST_OK;
     TRY(mst_file_read_all(file, RESULT_MAX, &text, &size));
-    mst_status st = mst_study_rows_parse(file, text, size, path, &rows);
+    mst_status st = mst_study_rows_parse(file, text, size, path, columns, &rows);
     json_array_foreach(rows, i, row)
     {
         const char *name;
         json_t *label;
         json_object_foreach((json_t *)labels, name, label)
         {
-            json_object_set_new(row, name, rows_cell(json_string_value(label)));
+            json_object_set_new(row, name, mst_study_cell_value(json_string_value(label)));
         }
         if (st == MST_OK && json_array_append(into, row) != 0)
             st = mst_fail_memory();
@@ -229,34 +236,66 @@ static mst_status rows_read_file(const char *file, const char *path, const json_
     return st;
 }
 
+/* The rows of a step's command; a step without rows so far has no columns. */
+static mst_status rows_read_cell(mst_study *self, const mst_study_cell *cell)
+{
+    const char *step = mst_study_text(cell->step, "name"), *sweep = mst_study_text(cell->step, "sweep"),
+               *name;
+    json_t *into = json_object_get(self->rows, step), *columns = json_object_get(self->columns, step);
+    json_t *own = columns != NULL ? json_incref(columns) : json_object(), *value;
+    char *file = sweep != NULL ? mst_sprintf("%s/%s/report.csv", self->folder, step)
+                               : mst_sprintf("%s/out/%s.out", self->folder, cell->key);
+    mst_status st = MST_OK;
+    if (into == NULL && json_object_set_new(self->rows, step, into = json_array()) != 0)
+        into = NULL;
+    if (file == NULL || into == NULL || own == NULL)
+        TRY_OUT(st, mst_fail_memory());
+    if (sweep != NULL ? !mst_study_is_changed(self, cell) : mst_study_is_done(self, cell))
+        TRY_OUT(st, rows_read_file(file, mst_study_text(cell->step, "rows"), cell->labels, own, into));
+    if (sweep != NULL)
+        mst_study_rows_share(sweep, into);
+    if (json_array_size(into) > 0) {
+        json_object_foreach(json_array_get(into, 0), name, value) /* labels and shared options */
+        {
+            if (json_object_get(own, name) == NULL)
+                json_object_set_new(own, name, json_null());
+        }
+        json_object_set(self->columns, step, own);
+    }
+out:
+    json_decref(own);
+    mst_free(file);
+    return st;
+}
+
+/* A step whose output cannot be read, with the line of the file. */
+static mst_status rows_fail(const mst_study *self, const mst_study_cell *cell, mst_status st)
+{
+    mst_error error;
+    if (st != MST_EINPUT)
+        return st;
+    mst_error_save(&error, st);
+    return mst_fail(MST_EINPUT, "%s:%d: step %s: %s", self->file, mst_study_line(cell->step),
+                    mst_study_text(cell->step, "name"), error.text);
+}
+
 mst_status mst_study_read_rows(mst_study *self)
 {
     mst_study_cell *cells;
     size_t n;
     json_decref(self->rows);
+    json_decref(self->columns);
     self->rows = json_object();
-    if (self->rows == NULL)
+    self->columns = json_object();
+    if (self->rows == NULL || self->columns == NULL)
         return mst_fail_memory();
     TRY(mst_study_cells(self, &cells, &n));
     mst_status st = MST_OK;
-    for (size_t i = 0; i < n && st == MST_OK; i++) {
-        const char *step = mst_study_text(cells[i].step, "name");
-        json_t *into = json_object_get(self->rows, step);
-        bool sweep = json_object_get(cells[i].step, "sweep") != NULL;
-        char *file = sweep ? mst_sprintf("%s/%s/report.csv", self->folder, step)
-                           : mst_sprintf("%s/out/%s.out", self->folder, cells[i].key);
-        if (into == NULL && json_object_set_new(self->rows, step, into = json_array()) != 0)
-            into = NULL;
-        st = file == NULL || into == NULL ? mst_fail_memory() : MST_OK;
-        if (st == MST_OK &&
-            (sweep ? !mst_study_is_changed(self, &cells[i]) : mst_study_is_done(self, &cells[i])))
-            st = rows_read_file(file, mst_study_text(cells[i].step, "rows"), cells[i].labels, into);
-        if (st == MST_OK && sweep)
-            rows_add_shared(mst_study_text(cells[i].step, "sweep"), into);
-        mst_free(file);
-    }
+    for (size_t i = 0; i < n && st == MST_OK; i++)
+        st = rows_fail(self, &cells[i], rows_read_cell(self, &cells[i]));
     mst_study_cells_free(cells, n);
-    return st;
+    mst_study_known known = {.columns = self->columns, .rows = self->rows};
+    return st == MST_OK ? mst_study_check(self->file, self->spec, &known) : st;
 }
 
 /* ---- selection ---- */
@@ -274,30 +313,42 @@ static bool rows_is(const json_t *cell, const char *text)
     return json_is_string(cell) && strcmp(json_string_value(cell), text) == 0;
 }
 
+/* Copies n characters without blanks at both ends. False: they do not fit. */
+static bool rows_trim(const char *text, size_t n, char *out, size_t size)
+{
+    for (; n > 0 && isspace((unsigned char)*text); n--)
+        text++;
+    while (n > 0 && isspace((unsigned char)text[n - 1]))
+        n--;
+    return snprintf(out, size, "%.*s", (int)n, text) < (int)size;
+}
+
+bool mst_study_where_next(const char **where, mst_study_condition *out)
+{
+    const char *at = *where + strspn(*where, " ,\n\t");
+    size_t n = strcspn(at, ","), equals = strcspn(at, "=~");
+    *where = at;
+    if (equals >= n || !rows_trim(at, equals, out->column, sizeof out->column) ||
+        !rows_trim(at + equals + 1, n - equals - 1, out->value, sizeof out->value))
+        return false;
+    mst_study_column_name(out->column);
+    out->contained = at[equals] == '~';
+    *where = at + n;
+    return true;
+}
+
+bool mst_study_condition_holds(const mst_study_condition *condition, const json_t *cell)
+{
+    if (condition->contained)
+        return json_is_string(cell) && strstr(json_string_value(cell), condition->value) != NULL;
+    return rows_is(cell, condition->value);
+}
+
 bool mst_study_row_matches(const json_t *row, const char *where)
 {
-    while (where != NULL && *where != '\0') {
-        char name[64] = "", value[128] = "";
-        where += strspn(where, " ,");
-        size_t n = strcspn(where, ","), equals = strcspn(where, "=~");
-        bool contained = where[equals] == '~';
-        if (n == 0)
-            break;
-        if (equals >= n || equals >= sizeof name || n - equals > sizeof value)
+    mst_study_condition c;
+    while (where != NULL && mst_study_where_next(&where, &c))
+        if (!mst_study_condition_holds(&c, json_object_get(row, c.column)))
             return false;
-        snprintf(name, sizeof name, "%.*s", (int)equals, where);
-        snprintf(value, sizeof value, "%.*s", (int)(n - equals - 1), where + equals + 1);
-        for (size_t k = strlen(value); k > 0 && value[k - 1] == ' '; k--)
-            value[k - 1] = '\0';
-        for (size_t k = strlen(name); k > 0 && name[k - 1] == ' '; k--)
-            name[k - 1] = '\0';
-        rows_name(name);
-        const json_t *cell = json_object_get(row, name);
-        const char *wanted = value + strspn(value, " ");
-        if (contained ? !json_is_string(cell) || strstr(json_string_value(cell), wanted) == NULL
-                      : !rows_is(cell, wanted))
-            return false;
-        where += n;
-    }
-    return true;
+    return where == NULL || *where == '\0';
 }

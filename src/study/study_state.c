@@ -83,6 +83,7 @@ void mst_study_destroy(mst_study *self)
     json_decref(self->spec);
     json_decref(self->state);
     json_decref(self->rows);
+    json_decref(self->columns);
     mst_free(self->name);
     mst_free(self->file);
     mst_free(self->folder);

@@ -324,7 +324,8 @@ static mst_status file_find_parts(reader *r, parts *out)
         *known[i].at = file_node_at(r, p->value);
     }
     if (out->files == NULL)
-        return mst_fail(MST_EUSAGE, "%s:1: files: is missing; it names the training data", r->path);
+        return mst_fail(MST_EUSAGE, "%s:%zu: files: is missing; it names the training data", r->path,
+                        file_line_of(root));
     return MST_OK;
 }
 
@@ -401,15 +402,28 @@ bool mst_sweep_jobs_parse(const char *text, unsigned *out)
     return true;
 }
 
-static mst_status file_refuse_twice(const reader *r, const json_t *some, const json_t *others,
-                                    const char *where)
+/* The line of a key of a mapping; that of the mapping if it has no such key. */
+static size_t file_line_of_key(reader *r, const yaml_node_t *mapping, const char *name)
+{
+    for (yaml_node_pair_t *p = mapping->data.mapping.pairs.start; p < mapping->data.mapping.pairs.top; p++) {
+        const yaml_node_t *key = file_node_at(r, p->key);
+        if (key->type == YAML_SCALAR_NODE && strcmp((const char *)key->data.scalar.value, name) == 0)
+            return file_line_of(key);
+    }
+    return file_line_of(mapping);
+}
+
+/* No option of some is one of the options of a mapping of the file, train: or for:. */
+static mst_status file_refuse_twice(reader *r, const json_t *some, const char *where, const json_t *others,
+                                    const yaml_node_t *node, const char *other)
 {
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)some, name, value)
     {
         if (json_object_get(others, name) != NULL)
-            return mst_fail(MST_EUSAGE, "%s:1: %s: is given by %s and by train:", r->path, name, where);
+            return mst_fail(MST_EUSAGE, "%s:%zu: %s: is given by %s and by %s", r->path,
+                            file_line_of_key(r, node, name), name, where, other);
     }
     return MST_OK;
 }
@@ -430,7 +444,7 @@ static mst_status file_read_spec(reader *r, json_t *spec)
         TRY(file_put_mapping(r, p.train, "train", NULL, train));
     if (p.limits != NULL)
         TRY(file_put_limits(r, p.limits, limits));
-    TRY(file_refuse_twice(r, limits, train, "for:"));
+    TRY(file_refuse_twice(r, limits, "for:", train, p.train, "train:"));
     if (p.grid != NULL) {
         TRY(file_want(r, p.grid, YAML_MAPPING_NODE, "grid", "a mapping of options to lists of values"));
         for (yaml_node_pair_t *q = p.grid->data.mapping.pairs.start; q < p.grid->data.mapping.pairs.top;
@@ -452,9 +466,9 @@ static mst_status file_read_spec(reader *r, json_t *spec)
         json_array_foreach(values, i, value)
         {
             const json_t *set = json_object_get(value, "set");
-            TRY(file_refuse_twice(r, set, limits, "the grid"));
+            TRY(file_refuse_twice(r, set, "the grid", limits, p.limits, "for:"));
             if (strcmp(axis, "seed") != 0)
-                TRY(file_refuse_twice(r, set, train, "the grid"));
+                TRY(file_refuse_twice(r, set, "the grid", train, p.train, "train:"));
         }
     }
     return MST_OK;

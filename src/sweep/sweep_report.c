@@ -271,16 +271,22 @@ mst_status mst_sweep_report_runs_csv(const mst_sweep_report *self, mst_string *o
     return sweep_finish(out);
 }
 
-mst_status mst_sweep_report_csv(const mst_sweep_report *self, mst_string *out)
+void mst_sweep_report_columns(mst_string *out)
 {
     static const char *const ends[] = {"", "_sd", "_min", "_max"};
-    mst_string_add(out, "configuration");
-    sweep_add_axes(self, NULL, out);
     mst_string_add(out, ",runs,done,failed,reached");
     for (int k = 0; k < MST_SWEEP_FIGURES; k++)
         for (size_t e = 0; e < sizeof ends / sizeof *ends; e++)
             mst_string_format(out, ",%s%s", mst_sweep_figures[k].key, ends[e]);
-    mst_string_add(out, ",bottleneck\n");
+    mst_string_add(out, ",bottleneck");
+}
+
+mst_status mst_sweep_report_csv(const mst_sweep_report *self, mst_string *out)
+{
+    mst_string_add(out, "configuration");
+    sweep_add_axes(self, NULL, out);
+    mst_sweep_report_columns(out);
+    mst_string_add(out, "\n");
     for (size_t i = 0; i < self->n_configs; i++) {
         const mst_sweep_config *c = &self->configs[i];
         mst_string_csv(out, sweep_config_name(self, i));

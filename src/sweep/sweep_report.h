@@ -20,6 +20,8 @@ mst_status mst_sweep_report_markdown(const mst_sweep_report *self, mst_string *o
 /* A line for each run, and one for each configuration with mean, standard deviation, least and greatest. */
 mst_status mst_sweep_report_runs_csv(const mst_sweep_report *self, mst_string *out);
 mst_status mst_sweep_report_csv(const mst_sweep_report *self, mst_string *out);
+/* Adds ",NAME" for each column of the latter beside configuration and the axes. */
+void mst_sweep_report_columns(mst_string *out);
 /* New reference; NULL with MST_ENOMEM recorded. */
 json_t *mst_sweep_report_json(const mst_sweep_report *self);
 

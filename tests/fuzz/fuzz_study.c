@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     text[size] = '\0';
     if (mst_study_spec_parse("fuzz.yaml", text, size, &how, &spec) == MST_OK)
         json_decref(spec);
-    if (mst_study_rows_parse("fuzz", text, size, size % 3 == 0 ? "rows" : NULL, &rows) == MST_OK) {
+    if (mst_study_rows_parse("fuzz", text, size, size % 3 == 0 ? "rows" : NULL, NULL, &rows) == MST_OK) {
         json_t *all = json_pack("{s:o}", "s", rows), *steps = json_pack("[{s:s}]", "name", "s");
         mst_expr_scope scope = {.rows = all, .steps = steps};
         mst_string out = {0};

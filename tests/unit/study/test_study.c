@@ -77,26 +77,189 @@ static void refusals(void **state)
     refuse(HEAD TAIL "steps: [{name: A, run: x}]\n", "use lower-case letters");
     refuse(HEAD TAIL "steps: [{name: a, run: x}, {name: a, run: y}]\n", "the name a is given twice");
     refuse(HEAD TAIL "steps: [{name: a, run: x, colour: red}]\n", "colour: unknown key");
-    refuse(HEAD TAIL "steps: [{name: a, sweep: {files: x, train: {bacth: 1}}}]\n", "step a");
+    refuse(HEAD TAIL "steps: [{name: a, sweep: {files: x, train: {bacth: 1}}}]\n", "s.yaml:4: ");
     refuse(HEAD TAIL "full: {rows: 1}\nsteps: []\n", "full: rows: is not in size:");
     refuse(HEAD TAIL "steps: []\ntables: [{title: t, step: b, columns: [x]}]\n", "there is no step b");
     refuse(HEAD TAIL "steps: []\nplots: [{title: t, step: b, x: y}]\n", "there is no step b");
     refuse(HEAD TAIL "steps: [{name: b, run: x}]\nplots: [{title: t, step: b, x: y}]\n", "give x: and y:");
     refuse(HEAD "steps: [{name: a, run: x}]\nconclusion:\n  - {when: a.b >, sentence: s}\n",
-           "s.yaml:5: \"a.b >\"");
+           "s.yaml:5: when: \"a.b >\"");
     refuse(HEAD "steps: []\nconclusion: [{sentence: '{b.c}'}]\n", "neither a step");
     refuse(HEAD "steps: [{name: a, run: x}]\nconclusion: [{sentence: '{a.b|miles}'}]\n",
            "unit is not one of");
     refuse(HEAD "steps: []\nvalues: {a: b, b: a}\n" TAIL, "nested too deeply");
     refuse(HEAD "steps: &x [*x]\n" TAIL, "nested too deeply");
-    refuse(HEAD TAIL "steps: []\ntables: [{title: a, b}]\n", "s.yaml:5: a key has no value");
+    refuse(HEAD TAIL "steps: []\ntables: [{title: a, b}]\n", "s.yaml:5: b: has no value");
     refuse(HEAD TAIL "lab: {hosts: 40}\nsteps: []\n", "between 2 and 32");
+}
+
+/* A good file of 33 lines; the tests replace one of them. */
+static const char *const good_lines[] = {
+    "title: T",                                                                /* 1 */
+    "question: >-",                                                            /* 2 */
+    "  One?",                                                                  /* 3 */
+    "  Or two?",                                                               /* 4 */
+    "size: {rows: 10,",                                                        /* 5 */
+    "  batches: [1, 100]}",                                                    /* 6 */
+    "full: {rows: 20}",                                                        /* 7 */
+    "lab:",                                                                    /* 8 */
+    "  hosts: 3",                                                              /* 9 */
+    "steps:",                                                                  /* 10 */
+    "  - name: data",                                                          /* 11 */
+    "    run: x $rows",                                                        /* 12 */
+    "  - name: grid",                                                          /* 13 */
+    "    sweep:",                                                              /* 14 */
+    "      files: data",                                                       /* 15 */
+    "      for: {rows: $rows}",                                                /* 16 */
+    "      train:",                                                            /* 17 */
+    "        {lr: 0.1,",                                                       /* 18 */
+    "        save: false}",                                                    /* 19 */
+    "      grid: {mode: [sync, async], batch: $batches}",                      /* 20 */
+    "tables:",                                                                 /* 21 */
+    "  - title: One",                                                          /* 22 */
+    "    step: grid",                                                          /* 23 */
+    "    where: mode=sync, lr=0.1",                                            /* 24 */
+    "    columns:",                                                            /* 25 */
+    "      - batch",                                                           /* 26 */
+    "      - {of: published_s / train_s, title: ratio}",                       /* 27 */
+    "    published:",                                                          /* 28 */
+    "      - {batch: 1, published_s: 5}",                                      /* 29 */
+    "plots: [{title: P, step: grid, x: batch, y: train_s, by: mode},",         /* 30 */
+    "  {title: C, step: grid, curve: loss, over: rows, where: mode~a}]",       /* 31 */
+    "values:",                                                                 /* 32 */
+    "  gain: grid[mode=sync, batch=1].train_s / max(grid.train_s)",            /* 33 */
+    "conclusion:",                                                             /* 34 */
+    "  - {when: gain > 1, sentence: '{argmin(grid.train_s, configuration)}'}", /* 35 */
+    "  - sentence: >-",                                                        /* 36 */
+    "      {data.any[thing] thing}",                                           /* 37 */
+};
+#define N_GOOD (sizeof good_lines / sizeof *good_lines)
+
+/* The file with that line replaced; 0: none. The caller frees. */
+static char *good_file(size_t line, const char *text)
+{
+    mst_string out = {0};
+    for (size_t i = 0; i < N_GOOD; i++)
+        mst_string_format(&out, "%s\n", i + 1 == line ? text : good_lines[i]);
+    char *copy = mst_strdup(out.text);
+    mst_string_fini(&out);
+    return copy;
+}
+
+/* Each of these lines in the place of the good one is refused, with its line number. */
+static void lines(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t line; /* that is replaced */
+        const char *text, *error;
+    } bad[] = {
+        {1, "titel: T", "1: a study: titel: unknown key"},
+        {5, "size: {rows: {a: 1},", "5: size: rows: must be a value"},
+        {7, "full: {rosw: 20}", "7: full: rosw: is not in size:"},
+        {7, "full:", "7: full: has no value"},
+        {7, "full: [1]", "7: size: and full: must be mappings"},
+        {9, "  hosts: 1", "9: lab: hosts: must be between"},
+        {9, "  hots: 3", "9: lab: hots: unknown key"},
+        {11, "  - name: Data", "11: steps: name: Data: use lower-case"},
+        {12, "    rnu: x", "12: steps: rnu: unknown key"},
+        {12, "    run: [x]", "12: steps: run: must be a single value"},
+        {13, "  - name: data", "13: steps: the name data is given twice"},
+        {13, "  - name: grid\n    each: {a: $lst}", "14: a: $lst: there is no such name"},
+        {15, "      flies: data", "15: flies: unknown"},
+        {16, "      for: {rwos: $rows}", "16: rwos: unknown option"},
+        {18, "        {lr: fast,", "18: "},
+        {18, "        {rows: 7,", "18: rows: is given by for: and by train:"},
+        {19, "        bacth: 1}", "19: "},
+        {19, "        save: $svae}", "19: save: $svae: there is no such name"},
+        {20, "      grid: {mode: [sync, slow], batch: 1}", "20: mode"},
+        {20, "      grid: {mode: [sync, async], lr: [1, 2]}", "18: lr: is given by the grid and by train:"},
+        {23, "    step: gird", "23: tables: there is no step gird"},
+        {24, "    where: mod=sync", "24: where: step grid has no column mod"},
+        {24, "    where: mode=snyc", "24: where: no row of step grid has mode=snyc"},
+        {24, "    where: lr=1", "24: where: no row of step grid has lr=1"},
+        {24, "    where: mode", "24: where: mode: is not a condition"},
+        {26, "      - bacth", "26: columns: \"bacth\": bacth: neither a column of the rows"},
+        {27, "      - {of: published_s / tarin_s, title: ratio}",
+         "27: columns: \"published_s / tarin_s\": tarin_s: neither a column"},
+        {27, "      - {of: train_s, unit: miles}", "27: columns: unit: miles: not one of"},
+        {27, "      - {title: ratio}", "27: columns: of: is missing"},
+        {29, "      - {bacth: 1, published_s: 5}", "29: published: bacth: neither a column of the rows"},
+        {29, "      - {batch: 1, publised_s: 5}", "29: published: publised_s: neither a column"},
+        {29, "      - {published_s: 5}", "29: published: names no column of the rows"},
+        {29, "      - 5", "29: published: must be a mapping"},
+        {30, "plots: [{title: P, step: gird, x: batch, y: train_s, by: mode},",
+         "30: plots: there is no step"},
+        {30, "plots: [{title: P, step: grid, x: bacth, y: train_s, by: mode},", "30: x: \"bacth\""},
+        {30, "plots: [{title: P, step: grid, x: batch, y: train, by: mode},", "30: y: \"train\""},
+        {30, "plots: [{title: P, step: grid, x: batch, y: train_s, by: mdoe},",
+         "30: by: step grid has no column mdoe"},
+        {31, "  {title: C, step: grid, curve: lsos}]", "31: curve: lsos: not one of accuracy, auc"},
+        {31, "  {title: C, step: grid, curve: loss, over: row}]", "31: over: row: not one of time"},
+        {31, "  {title: C, step: grid, curve: loss, where: batch=7}]", "31: where: no row of step grid has"},
+        {31, "  {title: C, step: grid, load: cup, run: x}]", "31: load: cup: not one of cpu, memory"},
+        {31, "  {title: C, step: grid, load: cpu}]", "31: load: needs run:"},
+        {33, "  gain: grid[mode=snyc].train_s", "33: gain: no row of step grid has mode=snyc"},
+        {33, "  gain: grid.tarin_s", "33: gain: step grid has no column tarin_s"},
+        {33, "  gain: [1]", "33: values: gain: must be an expression"},
+        {35, "  - {when: gian > 1, sentence: s}", "35: when: \"gian > 1\": gian: neither a step"},
+        {35, "  - {when: gain > 1,\n    sentence: '{argmin(grid.train_s, mdoe)}'}",
+         "36: sentence: step grid has no column mdoe"},
+        {36, "  - {sentence: '{grid.nothing}'}\n  - sentence: >-", "36: sentence: step grid has no column"},
+        {37, "      {max(grid.loss)", "36: sentence: \"max(grid.loss)\": a } is missing"},
+        {37, "\t- x", "37: not valid YAML"},
+        {28, "    published: \xff", "28: not valid YAML"},
+    };
+    mst_study_size how = {0};
+    char *text = good_file(37, "      {max(grid.loss)}");
+    json_decref(parse(text, &how));
+    mst_free(text);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char *error = mst_sprintf("s.yaml:%s", bad[i].error);
+        text = good_file(bad[i].line, bad[i].text);
+        refuse(text, error);
+        mst_free(text);
+        mst_free(error);
+    }
+}
+
+/* Names in the rows of a command are checked once the rows are known. */
+static void names_of_results(void **state)
+{
+    (void)state;
+    mst_study_size how = {0};
+    json_t *spec = parse(HEAD "steps: [{name: a, run: x}]\n"
+                              "tables:\n"
+                              "  - {title: t, step: a, where: host~one, columns: [rate]}\n"
+                              "conclusion: [{sentence: '{max(a[host=one].rate)}'}]\n",
+                         &how);
+    static const struct {
+        const char *csv, *error;
+    } bad[] = {{"hots,rate\none,1\n", "s.yaml:5: where: step a has no column host"},
+               {"host,rate\ntwo,1\n", "s.yaml:5: where: no row of step a has host~one"},
+               {"host,rates\none,1\n", "s.yaml:5: columns: \"rate\": rate: neither a column"},
+               {"host,rate\none two,1\n", "s.yaml:6: sentence: no row of step a has host=one"},
+               {"host,rate\none,\n", NULL}}; /* a column without values is known */
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        json_t *columns = json_object(), *rows = NULL;
+        assert_int_equal(mst_study_rows_parse("r", bad[i].csv, strlen(bad[i].csv), NULL, columns, &rows),
+                         MST_OK);
+        json_t *all = json_pack("{s:o}", "a", rows), *names = json_pack("{s:o}", "a", columns);
+        mst_study_known known = {.columns = names, .rows = all};
+        mst_status st = mst_study_check("s.yaml", spec, &known);
+        assert_int_equal(st, bad[i].error != NULL ? MST_EUSAGE : MST_OK);
+        if (bad[i].error != NULL && strstr(mst_error_text(), bad[i].error) == NULL)
+            fail_msg("'%s' lacks '%s'", mst_error_text(), bad[i].error);
+        json_decref(all);
+        json_decref(names);
+    }
+    json_decref(spec);
 }
 
 static json_t *rows_of(const char *text, const char *path)
 {
     json_t *rows = NULL;
-    if (mst_study_rows_parse("r", text, strlen(text), path, &rows) != MST_OK)
+    if (mst_study_rows_parse("r", text, strlen(text), path, NULL, &rows) != MST_OK)
         fail_msg("%s", mst_error_text());
     return rows;
 }
@@ -132,9 +295,9 @@ static void rows(void **state)
     assert_true(mst_study_row_matches(json_array_get(json, 0), "x=1, p=a"));
     assert_true(mst_study_row_matches(json_array_get(json, 2), "x=3, p=b"));
     json_decref(json);
-    assert_int_equal(mst_study_rows_parse("r", "{", 1, NULL, &json), MST_EINPUT);
-    assert_int_equal(mst_study_rows_parse("r", "{}", 2, "list", &json), MST_EINPUT);
-    assert_int_equal(mst_study_rows_parse("r", "a\n1,2\n", 6, NULL, &json), MST_EINPUT);
+    assert_int_equal(mst_study_rows_parse("r", "{", 1, NULL, NULL, &json), MST_EINPUT);
+    assert_int_equal(mst_study_rows_parse("r", "{}", 2, "list", NULL, &json), MST_EINPUT);
+    assert_int_equal(mst_study_rows_parse("r", "a\n1,2\n", 6, NULL, NULL, &json), MST_EINPUT);
 }
 
 static const char spec_text[] = HEAD "steps: [{name: s, run: x}]\nvalues: {half: 's[k=1].t / 2'}\n" TAIL;
@@ -202,7 +365,8 @@ static void known(void **state)
 {
     (void)state;
     size_t n = 0;
-    json_t *built_in = json_pack("{s:s}", "cores", "2");
+    json_t *built_in = json_pack("{s:s, s:s, s:s, s:s}", "cores", "2", "hosts", "hosts.txt", "ssh",
+                                 "netlab exec", "netlab", "netlab");
     for (const mst_known_study *s = mst_known_studies; s->name != NULL; s++, n++) {
         for (int full = 0; full < 2; full++) {
             mst_study_size how = {.full = full, .built_in = built_in};
@@ -234,8 +398,9 @@ static void memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes),       cmocka_unit_test(refusals), cmocka_unit_test(rows),
-        cmocka_unit_test(expressions), cmocka_unit_test(known),    cmocka_unit_test(memory),
+        cmocka_unit_test(sizes), cmocka_unit_test(refusals),         cmocka_unit_test(rows),
+        cmocka_unit_test(lines), cmocka_unit_test(names_of_results), cmocka_unit_test(expressions),
+        cmocka_unit_test(known), cmocka_unit_test(memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
