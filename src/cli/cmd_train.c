@@ -121,14 +121,10 @@ static json_t *train_read_verdict(const settings *set, const mst_train_summary *
 {
     char path[640];
     snprintf(path, sizeof path, "%s/verdict.json", s->run);
-    json_t *verdict = set->train.train.observe && s->steps_here > 0 ? json_load_file(path, 0, NULL) : NULL;
-    if (json_is_true(json_object_get(verdict, "known")))
-        return verdict;
-    json_decref(verdict);
-    return NULL;
+    return set->train.train.observe && s->steps_here > 0 ? json_load_file(path, 0, NULL) : NULL;
 }
 
-/* The bottleneck, and the change with the largest gain. */
+/* The bottleneck, or why it is not known, and the change with the largest gain. */
 static void train_print_verdict(const json_t *verdict)
 {
     const json_t *best = json_array_get(json_object_get(verdict, "advice"), 0);
@@ -137,7 +133,7 @@ static void train_print_verdict(const json_t *verdict)
     bool more = change != NULL && strstr(change, "--hosts") == NULL && strchr(change, ',') == NULL &&
                 (strstr(change, "--workers") != NULL || strstr(change, "--servers") != NULL);
     double gain = json_number_value(json_object_get(best, "predicted_gain"));
-    if (sentence != NULL)
+    if (sentence != NULL && sentence[0] != '\0')
         printf("\n%s\n", sentence);
     if (sentence != NULL && change != NULL)
         printf("What would help most: %s%s: about %.*f times the rows per second, evaluations and saving "
@@ -222,7 +218,7 @@ static mst_status train_print_summary(const settings *set, const mst_train_summa
         json_t *facts = mst_table_json_facts(t);
         if (workers != NULL)
             json_object_set(facts, "workers", workers);
-        if (verdict != NULL)
+        if (json_is_true(json_object_get(verdict, "known")))
             json_object_set(facts, "verdict", verdict);
         st = mst_cli_print_json(facts);
     } else {

@@ -264,11 +264,13 @@ void mst_job_entry_end(mst_job_entry *e, mst_status st)
     if (e->detached) {
         mst_error error;
         mst_error_save(&error, st);
+        /* processes that are killed after a signal, by a second one or the grace period, were stopped, too */
+        bool stopped = st == MST_ESTOPPED || (st == MST_ETIMEOUT && mst_signals_name() != NULL);
         mst_wall_time(when);
         json_object_set_new(e->facts, "state",
-                            json_string(st == MST_OK         ? "done"
-                                        : st == MST_ESTOPPED ? "stopped"
-                                                             : "failed"));
+                            json_string(st == MST_OK ? "done"
+                                        : stopped    ? "stopped"
+                                                     : "failed"));
         json_object_set_new(e->facts, "exit_code", json_integer(mst_signals_exit_code(st)));
         json_object_set_new(e->facts, "ended", json_string(when));
         json_object_set_new(e->facts, "ended_s", json_integer((json_int_t)time(NULL)));

@@ -208,6 +208,9 @@ mst_status mst_launch_outcome(const mst_launch *l)
     if (st == MST_ESTOPPED)
         mst_run_end_killed(l->run, "stopped", "end", "stopped without a last checkpoint");
     else
-        mst_run_end_killed(l->run, "failed", "error", error.text);
+        mst_run_end_killed(l->run,
+                           mst_supervisor_stopped_by(l->supervisor) != 0 && st == MST_ETIMEOUT ? "stopped"
+                                                                                               : "failed",
+                           "error", error.text);
     return mst_error_restore(&error);
 }

@@ -98,7 +98,7 @@ const mst_option mst_train_option_table[] = {
          "Whether workers wait while the servers' weights are evaluated. exact: they wait, and --until ends "
          "the run with the evaluated weights; overlap: they continue to train, and --until ends the run "
          "some steps after the evaluated one. auto: exact with --until, otherwise overlap.",
-     .needs = {{.option = "strategy", .values = "ps", .check = MST_NEED_LENIENT}},
+     .needs = {{.option = "strategy", .values = "ps"}},
      .facts = MST_OPTION_MAY_DIFFER},
     {.name = "eval-rows",
      .type = MST_OPTION_INT,

@@ -428,6 +428,8 @@ mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out)
                      mst_csv_last(&run->metrics, "train_seconds"));
     f.eval_s = fmax(mst_run_data_real(run, "progress", "eval_seconds", NULL),
                     mst_csv_last(&run->metrics, "eval_seconds"));
+    f.train_loss = mst_csv_last(&run->metrics, "train_loss");
+    f.train_accuracy = mst_csv_last(&run->metrics, "train_accuracy");
     f.passes = figures_count_passes(run, &f);
     f.rows_per_s = f.train_s > 0 ? f.rows / f.train_s : NAN;
     f.steps_per_s = f.train_s > 0 ? f.steps / f.train_s : NAN;

@@ -115,6 +115,7 @@ typedef struct mst_run_figures {
     double rows_per_s, steps_per_s; /* of training time */
     double n_workers, n_servers, n_threads, batch;
     /* of the last evaluation of the test set, or valid; the loss may be infinite */
+    double train_loss, train_accuracy; /* of the last line of metrics.csv */
     double test_loss, test_accuracy, test_auc, test_top5;
     bool loss_is_nan;                          /* the file has nan: training diverged */
     double best_loss, best_accuracy, best_auc; /* over all of them that are finite */

@@ -39,6 +39,8 @@ static void sheet_overview(const mst_report *self, mst_sheet *out)
     mst_sheet_column_add(out, "rows", "rows", true);
     mst_sheet_column_add(out, "training", "train_s", true);
     mst_sheet_column_add(out, "rows/s", "rows_per_s", true);
+    mst_sheet_column_add(out, "training loss", "train_loss", true);
+    mst_sheet_column_add(out, "training accuracy", "train_accuracy", true);
     mst_sheet_column_add(out, "peak memory", "peak_memory", true);
     mst_sheet_column_add(out, "CPU time", "cpu_s", true);
     mst_sheet_column_add(out, "bottleneck", "bottleneck", false);
@@ -63,6 +65,8 @@ static void sheet_overview(const mst_report *self, mst_sheet *out)
         mst_sheet_count(out, f->rows);
         mst_sheet_seconds(out, f->train_s);
         mst_sheet_count(out, f->rows_per_s);
+        mst_sheet_real(out, f->train_loss);
+        mst_sheet_precise(out, f->train_accuracy);
         mst_sheet_bytes(out, f->peak_memory);
         mst_sheet_seconds(out, f->cpu_s);
         mst_sheet_text(out,

@@ -148,6 +148,7 @@ static json_t *table_rows(const mst_study *self, const json_t *table, mst_text_l
             json_array_append_new(rows, json_copy(row));
     }
     size_t own = json_array_size(rows);
+    json_t *first = own > 0 ? json_copy(json_array_get(rows, 0)) : NULL; /* without published columns */
     json_array_foreach(json_object_get(table, "published"), i, one)
     {
         bool joined = false;
@@ -160,7 +161,7 @@ static json_t *table_rows(const mst_study *self, const json_t *table, mst_text_l
         }
         if (!joined && own > 0 && unused != NULL) {
             mst_string key = {0};
-            table_add_key(one, json_array_get(rows, 0), &key);
+            table_add_key(one, first, &key);
             if (!key.failed)
                 mst_text_list_format(unused, "No row of this study belongs to the published row of %s.",
                                      key.text != NULL ? key.text : "");
@@ -169,6 +170,7 @@ static json_t *table_rows(const mst_study *self, const json_t *table, mst_text_l
         if (!joined)
             json_array_append_new(rows, json_copy(one));
     }
+    json_decref(first);
     return rows;
 }
 

@@ -236,6 +236,19 @@ static mst_status rows_read_file(const char *file, const char *path, const json_
     return st;
 }
 
+/* Sets wall_s of the rows that do not have it: the wall time of the command. */
+static void rows_add_time(const mst_study *self, const mst_study_cell *cell, json_t *rows)
+{
+    const json_t *known = json_object_get(json_object_get(self->state, "steps"), cell->key);
+    size_t i;
+    json_t *row, *seconds = json_object_get(known, "seconds");
+    json_array_foreach(rows, i, row)
+    {
+        if (seconds != NULL && json_object_get(row, "wall_s") == NULL)
+            json_object_set(row, "wall_s", seconds);
+    }
+}
+
 /* The rows of a step's command; a step without rows so far has no columns. */
 static mst_status rows_read_cell(mst_study *self, const mst_study_cell *cell)
 {
@@ -254,6 +267,8 @@ static mst_status rows_read_cell(mst_study *self, const mst_study_cell *cell)
         TRY_OUT(st, rows_read_file(file, mst_study_text(cell->step, "rows"), cell->labels, own, into));
     if (sweep != NULL)
         mst_study_rows_share(sweep, into);
+    else
+        rows_add_time(self, cell, into);
     if (json_array_size(into) > 0) {
         json_object_foreach(json_array_get(into, 0), name, value) /* labels and shared options */
         {

@@ -56,6 +56,8 @@ md=study/own/report.md
 grep -q '^\*\*Conclusion.\*\* 50 times the steps' $md || fail "no conclusion: $(cat $md)"
 grep -q '^| 10 | 200 | 2.5 | false |$' $md || fail "no published figure beside ours: $(cat $md)"
 grep -q '^| 77 |  |  |  |$' $md || fail "a published row without ours is missing: $(cat $md)"
+grep -qxF 'own: No row of this study belongs to the published row of batch 77.' err || fail "not on standard error"
+grep -qxF 'No row of this study belongs to the published row of batch 77.' $md || fail "not in the report"
 grep -q '^| largest | 20 |$' $md || fail "no row of the file: $(cat $md)"
 grep -q '^| rows | 2000 | 4000 |$' $md || fail "no sizes: $(cat $md)"
 grep -q 'Machine: [0-9]* cores' $md || fail "no machine: $(cat $md)"
@@ -98,6 +100,27 @@ has 'bad: No conclusion: step late has no figure x.'
 grep -q '^muster: study bad: step bad: oops$' err || fail "no reason"
 [ ! -e study/bad/late ] || fail "a step after the failed one has run"
 grep -q '^| bad | failed |' study/bad/report.md || fail "the report lacks the failed step"
+
+# Wrong names: of a sweep before the first step, of a command after it and before the next.
+sed 's/step: batches, x: batch, y: iterations/step: batches, x: batch, y: iteratoins/' own.yaml >typo.yaml
+refused 2 'typo.yaml:26: y: "iteratoins": iteratoins: neither a column of the rows nor one of values:' study typo.yaml
+[ ! -e study/typo ] || fail "a step of a wrong file has run"
+cat >late.yaml <<'Y'
+title: Late
+question: Is the name wrong?
+steps:
+  - {name: first, run: 'echo a,b; echo 1,2'}
+  - {name: second, run: 'touch second'}
+tables:
+  - {title: T, step: first, columns: [a], where: c=1}
+conclusion: [{sentence: 'a is {first.a}.'}]
+Y
+expect 2 study late.yaml
+grep -qxF 'muster: late.yaml:7: where: step first has no column c' err || fail "no file and line"
+[ ! -e study/late/second ] || fail "a step after the wrong name has run"
+sed -i 's/c=1/b=2/' late.yaml
+expect 0 study late.yaml
+has 'late: a is 1.'
 printf 'title: x\nquestion: y\nsteps: []\nconclusion: [{when: 1}]\n' >bad2.yaml
 refused 2 'bad2.yaml:4: conclusion: sentence: is missing' study bad2.yaml
 mkdir -p study/bad2/mine

@@ -134,6 +134,7 @@ rm -rf configured
 # ---- options that say nothing ----
 refused 2 '--workers applies only to --strategy ps or allreduce, but --strategy is local' train train.cache --workers 3
 refused 2 '--wire applies only to --strategy ps or allreduce, but --strategy is local' train train.cache --wire bf16
+refused 2 '--eval-mode applies only to --strategy ps, but --strategy is local' train train.cache --eval-mode exact
 refused 2 '--staleness applies only to --mode ssp, but --mode is sync' train train.cache --strategy ps --staleness 9
 refused 2 '--quorum applies only to --strategy ps, but --strategy is local' train train.cache --quorum 0
 refused 2 '--pos-weight applies only to --model logreg, but --model is softmax' train train.cache --model softmax --pos-weight 2

@@ -116,6 +116,8 @@ expect 0 launch --detach --job "$job" --logs none --grace 1000 -- train
 wait_for 20 grep -qx "worker 0 | up worker_0" "$state/$job/output"
 expect 0 stop --kill "$job"
 nothing_left
+expect 0 jobs
+grep -qE "^$job +stopped " out || fail "jobs, after stop --kill"
 refused 2 "name the job" stop
 refused 2 "there is no job other on this host; no job is running" stop other
 
