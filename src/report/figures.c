@@ -14,6 +14,7 @@
 /* The last interval of a process may be too short for a meaningful rate: no peak, no point. */
 #define PEAK_MIN_S 0.2
 #define GAP_MIN_S  0.5 /* that no line of a file covers */
+#define WHOLE      0.9 /* of an interval that phases cover: the process trained throughout */
 #define SLIVER     0.2 /* of the usual distance of points in rows */
 #define COUNTED    0.9 /* of the rows in spans.csv, those of the same steps in the manifest at least */
 
@@ -313,6 +314,37 @@ bool mst_training_window(const mst_run_data *run, double *from, double *to)
         }
     }
     return *to > *from;
+}
+
+/* The end of the last interval, up to the first with rows, of which the phases of the process cover a part
+ * only: it began to train then. NAN: there is none. */
+static double figures_first_whole(const mst_csv *csv)
+{
+    size_t time = mst_csv_column(csv, "time"), interval = mst_csv_column(csv, "interval_s");
+    size_t threads = mst_csv_column(csv, "threads"), rows = mst_csv_column(csv, "rows");
+    double end = NAN;
+    bool trains = false;
+    for (size_t i = 0; i < csv->n_rows && !trains; i++) {
+        double covered = mst_or_zero(mst_csv_value(csv, i, mst_csv_column(csv, "idle_s")));
+        for (int k = 0; k < MST_COSTS; k++)
+            covered += mst_or_zero(mst_csv_value(csv, i, mst_csv_column(csv, mst_cost_kinds[k].column)));
+        double all = mst_csv_value(csv, i, interval) * fmax(1, mst_csv_value(csv, i, threads));
+        end = covered < WHOLE * all ? mst_csv_value(csv, i, time) : end;
+        trains = mst_csv_value(csv, i, rows) > 0;
+    }
+    return end;
+}
+
+bool mst_whole_window(const mst_run_data *run, double least, double *from, double *to)
+{
+    double whole = NAN;
+    bool found = mst_training_window(run, from, to);
+    for (size_t p = 0; p < run->n_processes; p++)
+        if (run->processes[p]->role != MST_PROCESS_SERVER && run->processes[p]->role != MST_PROCESS_OTHER)
+            whole = fmax(whole, figures_first_whole(&run->processes[p]->spans));
+    if (found && *to - whole >= least)
+        *from = fmax(*from, whole);
+    return found;
 }
 
 /* ---- the run as a whole ---- */

@@ -104,6 +104,9 @@ mst_costs mst_costs_of_worker(const json_t *worker, double seconds);
 /* From the beginning of the first interval in which a training process ended a step to the end of the last
  * one; false if spans.csv has none. */
 bool mst_training_window(const mst_run_data *run, double *from, double *to);
+/* The same without the first interval if a process trained in a part of it only, so that every second of the
+ * window has steps; if `least` seconds remain. */
+bool mst_whole_window(const mst_run_data *run, double least, double *from, double *to);
 
 /* ---- the run as a whole ---- */
 

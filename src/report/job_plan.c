@@ -4,19 +4,18 @@
  * W workers and M servers on H hosts; k = ceil(W/H) workers and m = ceil(M/H) servers are on host 1. A
  * worker's step of r rows costs, by the measured points:
  *
- *   own(r), cpu(r)   a + b r; with one point a is MESSAGE_S, at most half of it
+ *   own(r), cpu(r)   a + b r; with one point a is MST_STEP_MESSAGE_S, at most half of it
  *   bytes(r)         whole model: constant; keys: c r^e through the two points, or with one point e =
  *                    log(keys) / log(entries), the growth of distinct keys (Heaps) that starts at one
- *   server           a' + b' bytes for each of the M servers, of bytes / M; with one point a' is MESSAGE_S
+ *   server           a' + b' bytes for each of the M servers, of bytes / M; with one point a' is that too
  *
  * The link of a host with servers carries, per step of all workers and direction,
  *   m/M (W - k) messages of other hosts' workers, and those of its own k workers with the other servers.
  * With one server, or one host, workers beside it are near: their messages use no link.
  *
- * In lockstep pushes come in before answers go out. Answers that fit into a window of TCP leave one after the
- * other, so the first workers push again while the last ones still receive; large ones share the link and
- * arrive together. With n workers behind the link and in, out the times of its directions:
+ * In lockstep, with n workers behind the link and in, out the times of its directions (mst_step_link):
  *   link = max(in, out) + min(in, out) (1/n + (1 - 1/n) x),  x = bytes / (bytes + WINDOW) of one answer.
+ * Pushes of own workers to other servers go out while those of other workers come in: the longer counts.
  */
 /* clang-format on */
 #include "report/job_plan.h"
@@ -27,12 +26,10 @@
 #include "report/step_model.h"
 #include "report/verdict_thresholds.h"
 
-#define MESSAGE_S   15e-6 /* CPU time of a request besides its values, at a worker and at a server */
-#define WINDOW      65536 /* bytes that TCP sends at once */
-#define LINK_SHARE  0.95  /* of a link that messages use; the rest are headers */
-#define CROWDED     1.1   /* times the CPU time of processes that outnumber their cores: caches are cold */
-#define PART_HIDDEN 0.6   /* of own work that overlaps with the transfer of steps in parts */
-#define ENOUGH      0.95  /* of the highest rate */
+#define LINK_SHARE  0.95 /* of a link that messages use; the rest are headers */
+#define CROWDED     1.1  /* times the CPU time of processes that outnumber their cores: caches are cold */
+#define PART_HIDDEN 0.6  /* of own work that overlaps with the transfer of steps in parts */
+#define ENOUGH      0.95 /* of the highest rate */
 
 /* ---- costs at other batches ---- */
 
@@ -40,7 +37,7 @@
 static double cost_affine(const mst_job_costs *c, double rows, double y0, double y1)
 {
     const mst_step_cost *p = c->at;
-    double fixed = fmin(MESSAGE_S, y0 / 2), slope = (y0 - fixed) / p[0].rows;
+    double fixed = fmin(MST_STEP_MESSAGE_S, y0 / 2), slope = (y0 - fixed) / p[0].rows;
     if (c->n == 2) {
         slope = fmax(0, (y1 - y0) / (p[1].rows - p[0].rows));
         fixed = y0 - slope * p[0].rows;
@@ -78,7 +75,8 @@ static double cost_server(const mst_job_costs *c, double bytes, double servers)
 {
     const mst_step_cost *p = c->at;
     double b0 = p[0].push_bytes + p[0].pull_bytes, s0 = p[0].server_cpu_s;
-    double fixed = fmin(MESSAGE_S, s0 / c->servers / 2), slope = (s0 - c->servers * fixed) / fmax(b0, 1);
+    double fixed = fmin(MST_STEP_MESSAGE_S, s0 / c->servers / 2);
+    double slope = (s0 - c->servers * fixed) / fmax(b0, 1);
     if (c->n == 2) {
         double b1 = p[1].push_bytes + p[1].pull_bytes, s1 = p[1].server_cpu_s;
         if (b1 > 1.5 * b0 && s1 > s0 && s0 - (s1 - s0) / (b1 - b0) * b0 > 0) {
@@ -102,7 +100,7 @@ static work job_work(const mst_job_costs *c, const mst_job_shape *s)
     double grown = pow(s->batch / nearest->rows, cost_growth(c));
     if (c->sparse) /* not more than the whole model */
         grown = fmin(grown, c->parameters * c->value_bytes / fmax(nearest->pull_bytes, 1));
-    double messages = (s->servers - c->servers) * MESSAGE_S; /* to more or fewer servers */
+    double messages = (s->servers - c->servers) * MST_STEP_MESSAGE_S; /* to more or fewer servers */
     work w = {.push = nearest->push_bytes * grown, .pull = nearest->pull_bytes * grown};
     w.server = cost_server(c, w.push + w.pull, s->servers);
     w.own = fmax(0, cost_affine(c, s->batch, first->own_s, last->own_s) + messages);
@@ -148,7 +146,7 @@ static double job_cores(const mst_job_costs *c, const mst_job_shape *s, const pl
 /* Times of links for a step of all workers. */
 typedef struct transfers {
     double in, out;               /* of a host with servers */
-    double worker_in, worker_out; /* of another host */
+    double worker_in, worker_out; /* of a host with workers, another one if there is one */
     double lockstep;              /* of a host with servers, both directions as they overlap */
     double far;                   /* workers behind the link of a server, at least 1 */
     bool at_server;               /* the link of a host with servers takes longer */
@@ -161,11 +159,14 @@ static transfers job_transfers(const mst_job_shape *s, const placement *at, cons
     if (at->hosts > 1) {
         t.in = (others * w->push * share + at->beside * w->pull * (1 - share)) / rate;
         t.out = (others * w->pull * share + at->beside * w->push * (1 - share)) / rate;
-        t.worker_in = at->beside * w->pull / rate;
-        t.worker_out = at->beside * w->push / rate;
+        double leaves =
+            s->servers < at->hosts ? 1 : 1 - share; /* of a message; no host is without a server */
+        t.worker_in = at->beside * leaves * w->pull / rate;
+        t.worker_out = at->beside * leaves * w->push / rate;
     }
-    double answer = w->pull / s->servers, together = answer / (answer + WINDOW);
-    t.lockstep = fmax(t.in, t.out) + fmin(t.in, t.out) * (1 / t.far + (1 - 1 / t.far) * together);
+    /* own workers' messages to other servers travel against those of other hosts' workers to this one */
+    double longer = at->hosts > 1 ? fmax(others * share, at->beside * (1 - share)) / rate : 0;
+    t.lockstep = mst_step_link(longer * w->push, longer * w->pull, t.far, w->pull / s->servers);
     t.at_server = t.lockstep >= t.worker_in + t.worker_out;
     return t;
 }
@@ -186,6 +187,7 @@ static mst_step_model job_model(const mst_job_shape *s, const placement *at, con
                         .server_use = w->server,
                         .cores = cores,
                         .cores_use = cores / s->workers,
+                        .n_cores = s->shared_cores,
                         .in_flight = 1 + s->pipeline,
                         .training = 1,
                         .base_workers = s->workers};
@@ -196,7 +198,8 @@ static mst_step_model job_model(const mst_job_shape *s, const placement *at, con
     }
     /* the busier direction is a station, the other one a delay */
     m.link_use = t->at_server ? fmax(t->in, t->out) / t->far : 0;
-    m.worker_link = t->at_server ? fmin(t->in, t->out) / t->far : t->worker_in + t->worker_out;
+    m.link_delay = t->at_server ? fmin(t->in, t->out) / t->far : 0;
+    m.worker_link = t->at_server ? 0 : t->worker_in + t->worker_out;
     if (s->shared_cores <= 0 && cores > 0) { /* the processes of a host take turns */
         m.own = fmax(w->own, cores);
         m.cores_use = 0;
@@ -246,7 +249,8 @@ static mst_bottleneck job_bottleneck(const mst_step_model *m, const transfers *t
         {MST_BOTTLENECK_LATENCY, m->trips, 0},
         {MST_BOTTLENECK_SERVER_CPU, m->lockstep ? m->server : m->server_use, steps * m->server_use},
         {t->at_server ? MST_BOTTLENECK_SERVER_NETWORK : MST_BOTTLENECK_WORKER_NETWORK,
-         m->worker_link + (m->lockstep ? m->server_link : m->link_use), (steps - near) * m->link_use},
+         m->worker_link + (m->lockstep ? m->server_link : m->link_use + m->link_delay),
+         (steps - near) * m->link_use},
     };
     size_t part = 0, use = 0;
     for (size_t i = 1; i < sizeof parts / sizeof *parts; i++) {

@@ -187,7 +187,7 @@ static void verdict_queue(const mst_facts *f, double wait, double use, double *s
             .think = c[k].own_s * in_flight,
             .delay = c[k].trip_s,
             .demand = {steps > 0 ? *server / steps : 0, k == 0 && linked > 0 ? use / linked : 0}};
-    mst_queue_solve(q, 2);
+    mst_queue_solve(q, 2, 1);
     for (size_t k = 0; k < 2; k++) {
         double at[] = {q[k].residence[0], q[k].residence[1] * both, c[k].trip_s / in_flight};
         double all = at[0] + at[1] + at[2], scale = all > c[k].wait_s ? c[k].wait_s / all : 1;
@@ -213,10 +213,10 @@ static void verdict_take_waits(const mst_facts *f, mst_verdict *v, double wait, 
         at->of[where] = f->link_at_worker ? &f->workers[f->linked_worker] : &f->servers[f->linked_server];
     }
     if (f->lockstep) {
-        double sum = server + link + trips, scale = sum > wait ? wait / sum : 1;
+        trips = fmin(trips, wait);
+        double scale = server + link > wait - trips ? (wait - trips) / (server + link) : 1;
         server *= scale;
         link *= scale;
-        trips *= scale;
     } else {
         verdict_queue(f, wait, link, &server, &link, &trips);
     }
@@ -231,7 +231,8 @@ static void verdict_take_waits(const mst_facts *f, mst_verdict *v, double wait, 
         return;
     }
     bool processes = f->n_servers > 0 || f->n_workers > 1 || f->ps;
-    if (!known && isnan(f->latency) && processes && f->apart && f->bytes_per_step >= MST_VERDICT_STEP_BYTES) {
+    if (!known && isnan(f->latency) && processes && f->apart &&
+        mst_facts_bytes(f) >= MST_VERDICT_STEP_BYTES) {
         size_t far = verdict_find_far_worker(f);
         if (far < f->n_workers) {
             where = MST_BOTTLENECK_WORKER_NETWORK;

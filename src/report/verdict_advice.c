@@ -43,7 +43,7 @@
 #include "report/verdict_impl.h"
 
 #define SPARSE_POWER 0.8
-#define CACHED       0.05
+#define CACHED       0.01
 #define REQUEST_S                                                                                            \
     6e-5 /* of a server's work for a request, however few bytes it has (measured in the lab)                 \
           */
@@ -68,6 +68,16 @@ static void model_take_overlap(const mst_facts *f, mst_step_model *m)
     m->overlap = m->trips + m->server + m->server_link + m->worker_link - waits;
 }
 
+/* The use of the busiest server by workers that do not wait for each other: without the wake-ups that it
+ * spares when requests queue. In lockstep W gradients are added up and applied once, which is one pass more
+ * than W. */
+static double model_server_work(const mst_facts *f)
+{
+    double passes = f->lockstep ? (double)f->n_workers / (double)(f->n_workers + 1) : 1;
+    double work = passes * f->server_apply + f->server_serve;
+    return work > 0 ? fmin(work, f->server_busy) : f->server_busy;
+}
+
 /* Without lockstep workers differ: those beside the server make more steps. So the unit is a second, and the
  * demand of a station for one step is its use over the steps per second that visit it. */
 static void model_take_queues(const mst_facts *f, mst_step_model *m)
@@ -83,9 +93,14 @@ static void model_take_queues(const mst_facts *f, mst_step_model *m)
         *own_parts[i] *= second;
     m->trips = c[0].trip_s > 0 ? c[0].trip_s : m->trips * f->step_s;
     m->worker_link *= f->step_s;
-    m->server_use = f->server_busy / steps;
+    m->server_use = model_server_work(f) / steps;
     m->cores_use = f->shared_cores / steps;
     m->link_use *= m->workers / c[0].steps_per_s;
+    if (m->link_use > 0 && !isnan(f->server_link)) { /* the other direction is a delay */
+        const mst_process_use *s = &f->servers[f->linked_server];
+        m->link_delay = fmin(s->link_in, s->link_out) / c[0].steps_per_s;
+    }
+    m->local = m->in_flight > 1 ? MST_STEP_LOCAL_S : fmax(MST_STEP_LOCAL_S, c[1].wait_s - m->server_use);
     double near;
     m->base_workers = mst_step_model_steps(m, &near);
 }
@@ -116,6 +131,7 @@ static mst_step_model model_today(const mst_facts *f, const mst_verdict *v)
     };
     m.training = fmax(0.01, 1 - m.evaluation - m.saving);
     m.base_workers = m.workers;
+    m.n_cores = f->n_workers > 0 ? mst_or_zero(f->workers[0].cores) : 0;
     if (m.lockstep && f->ps)
         model_take_overlap(f, &m);
     double *parts[] = {&m.own,    &m.input,       &m.disk,        &m.straggle, &m.trips,
@@ -143,6 +159,40 @@ static double model_fixed(const mst_facts *f)
     mst_facts_classes(f, c);
     steps = f->lockstep ? steps : c[0].steps_per_s + c[1].steps_per_s;
     return f->server_busy > 0 ? fmin(0.9, REQUEST_S * steps / f->server_busy) : 0;
+}
+
+/* The time of the servers' link relative to the present one, if pushes and answers have these parts of their
+ * bytes. */
+static double model_link(const mst_facts *f, double push, double answer)
+{
+    if (isnan(f->server_link) || !(f->server_link > 0))
+        return (push + answer) / 2;
+    const mst_process_use *s = &f->servers[f->linked_server];
+    double in = s->link_in * push, out = s->link_out * answer;
+    return (f->lockstep ? mst_facts_lockstep_link(f, in, out, answer) : fmax(in, out)) / f->server_link;
+}
+
+/* The directions of the servers' link, which takes `share` of a step in lockstep, overlap without it: the
+ * busier one is a station, the other one a delay. */
+static void model_divide_link(const mst_facts *f, double share, mst_step_model *m)
+{
+    double far = fmax(1, m->workers - m->near), in = 0.5, out = 0.5;
+    if (!isnan(f->server_link) && f->server_link > 0) {
+        const mst_process_use *s = &f->servers[f->linked_server];
+        in = s->link_in / f->server_link;
+        out = s->link_out / f->server_link;
+    }
+    m->link_use = share * fmax(in, out) / far;
+    m->link_delay = share * fmin(in, out) / far;
+}
+
+/* Own work of a step of `more` times the rows over the present one. Sending has a fixed part for each
+ * message, and grows with the bytes. */
+static double model_own_growth(const mst_facts *f, double more, double bytes)
+{
+    double send = f->typical[MST_COST_PUSH], own = f->own - f->typical[MST_COST_READ];
+    double fixed = fmin(send, f->step_s > 0 ? MST_STEP_MESSAGE_S / f->step_s : 0);
+    return own > 0 ? ((own - send) * more + fixed + (send - fixed) * bytes) / own : more;
 }
 
 /* ---- changes ---- */
@@ -199,12 +249,11 @@ void mst_advise_servers(const mst_facts *f, mst_verdict *v, const mst_step_model
     if (!(servers >= 1) || !(m.server + m.server_link + m.worker_link + m.server_use > 0))
         return;
     double work = (1 + model_fixed(f)) / 2;
-    /* a worker beside one server sends half of its bytes to the other */
-    double bytes = m.near > 0 && m.workers > m.near ? m.workers / 2 / (m.workers - m.near) : 0.5;
     m.server *= work;
     m.server_use *= work;
-    m.server_link *= bytes;
+    m.server_link *= model_link(f, 0.5, 0.5);
     m.link_use *= 0.5;
+    m.link_delay *= 0.5;
     m.near = 0; /* no worker is beside both */
     if (f->launcher != NULL)
         model_ask_for(f, servers * 2, (double)f->n_workers, started);
@@ -271,26 +320,27 @@ void mst_advise_batch(const mst_facts *f, mst_verdict *v, const mst_step_model *
     char change[96];
     mst_step_model m = *now;
     double more = 4, bytes = f->sparse ? pow(more, SPARSE_POWER) : 1, fixed = model_fixed(f);
-    double work = fixed + (1 - fixed) * bytes;
+    double work = fixed + (1 - fixed) * bytes, own = model_own_growth(f, more, bytes);
     if (!(f->figures.batch >= 1) ||
         now->trips + now->server + now->server_link + now->worker_link + now->server_use < 0.02)
         return;
     m.rows *= more;
-    m.own *= more;
+    m.own *= own;
     m.input *= more;
     m.disk *= more;
     m.straggle *= more;
     m.overlap *= more;
     if (f->shared_cores > 0) { /* own work takes longer, not the messages */
-        double own = (more - 1) * now->own / f->workers[0].cores;
-        m.cores += m.cores > 0 ? own * now->workers : 0;
-        m.cores_use += own;
+        double longer = (own - 1) * now->own / f->workers[0].cores;
+        m.cores += m.cores > 0 ? longer * now->workers : 0;
+        m.cores_use += longer;
     }
     m.server *= work;
     m.server_link *= bytes;
     m.worker_link *= bytes;
     m.server_use *= work;
     m.link_use *= bytes;
+    m.link_delay *= bytes;
     double global = mst_run_data_option_real(f->run, "global-batch");
     snprintf(change, sizeof change, "--%s %.0f", global > 0 ? "global-batch" : "batch",
              (global > 0 ? global : f->figures.batch) * more);
@@ -305,13 +355,22 @@ void mst_advise_batch(const mst_facts *f, mst_verdict *v, const mst_step_model *
 void mst_advise_wire(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
 {
     mst_step_model m = *now;
-    double factor = f->sparse ? 0.65 : 0.5;
+    /* a push has the keys besides as many values as an answer */
+    double pull = f->pull_bytes, push = f->push_bytes, values = fmin(pull, push), fixed = model_fixed(f);
+    bool known = values > 0 && !f->ranks;
+    double out = known ? 1 - values / push / 2 : 0.5, in = 0.5;
+    double factor = known ? (out * push + in * pull) / (push + pull) : 0.5;
     if ((!f->ps && !f->ranks) || !mst_run_data_option_is(f->run, "wire", "fp32") ||
         !(now->server_link + now->worker_link > 0))
         return;
-    m.server_link *= factor;
+    m.server_link *= model_link(f, out, in);
     m.worker_link *= factor;
-    m.link_use *= factor;
+    m.link_use *= model_link(f, out, in);
+    m.link_delay *= factor;
+    m.server *= fixed + (1 - fixed) * factor;
+    m.server_use *= fixed + (1 - fixed) * factor;
+    if (m.cores > 0 && m.n_cores > 0)
+        m.cores -= fmin(m.cores, (now->server - m.server) / m.n_cores);
     advise(v, now, &m, NEEDS_NOTHING, "--wire bf16",
            f->ranks ? "Half the bytes for each gradient; weights keep full precision."
                     : "Half the bytes for each weight and gradient; servers keep full precision.");
@@ -330,11 +389,15 @@ void mst_advise_async(const mst_facts *f, mst_verdict *v, const mst_step_model *
         return;
     m.lockstep = false;
     m.straggle = m.overlap = 0;
+    /* workers that start a step together lack cores together; the stations have the remaining waits */
+    if (f->shared_cores > 0 && mst_verdict_own(v) > 0)
+        m.own *= 1 - v->core_wait_own / mst_verdict_own(v);
     m.trips = fmin(m.trips, isnan(f->latency) ? m.trips / 2 : f->latency); /* no barrier */
-    m.server_use = now->server / m.workers;
-    m.link_use = now->server_link / (m.workers - m.near);
+    m.server_use = now->server * (f->server_busy > 0 ? model_server_work(f) / f->server_busy : 1) / m.workers;
+    model_divide_link(f, now->server_link, &m);
+    m.local = f->step_s > 0 ? MST_STEP_LOCAL_S / f->step_s : 0;
     /* fewer wake-ups: the CPU time of own work and of the server remains */
-    m.cores_use = f->shared_cores > 0 ? (now->own + m.server_use) / f->workers[0].cores : 0;
+    m.cores_use = f->shared_cores > 0 ? (m.own + m.server_use) / f->workers[0].cores : 0;
     /* the typical worker does not wait for the slowest: the sum of every worker's own speed */
     if (f->slowest_ratio > MST_VERDICT_SLOWER)
         m.rows *= (m.workers - 1 + 1 / f->slowest_ratio) / m.workers;
@@ -435,7 +498,8 @@ void mst_advise_cache(const mst_facts *f, mst_verdict *v, const mst_step_model *
         return;
     m.input *= CACHED;
     /* the cores of parsing become free for training */
-    if (f->cores_full) {
+    double threads = f->workers[0].thread_seconds / f->workers[0].seconds;
+    if (f->cores_full || model_beside(f) * threads + f->others <= f->workers[0].cores) {
         model_set_own(v, &m, model_own_on(f, v, f->others, 0));
         m.trips *= mst_facts_alone(f) ? model_crowd(f, f->others, 0) : 1;
     }

@@ -78,7 +78,8 @@ static mst_process_use facts_process_use(const mst_costs *costs)
                          .thread_seconds = costs->thread_seconds,
                          .steps = costs->steps,
                          .rows = costs->rows,
-                         .bytes = costs->bytes_in + costs->bytes_out};
+                         .bytes_in = costs->bytes_in,
+                         .bytes_out = costs->bytes_out};
     double *unknown[] = {&p.cpu,       &p.cores,      &p.host_busy,  &p.busiest, &p.iowait,
                          &p.read_rate, &p.fault_rate, &p.delay,      &p.ran,     &p.parsing,
                          &p.link_in,   &p.link_out,   &p.link_bytes, &p.trip_s};
@@ -157,7 +158,7 @@ static bool facts_is_of_crew(const mst_facts *f, const mst_process_data *p)
 /* The window of training that the verdict covers. */
 static bool facts_find_window(const mst_facts *f, double *from, double *to)
 {
-    bool found = mst_training_window(f->run, from, to);
+    bool found = mst_whole_window(f->run, MST_VERDICT_OVERLAP_S, from, to);
     *from = fmax(*from, f->since); /* of NAN and a number: the number */
     return found && *to > *from;
 }
@@ -263,12 +264,14 @@ static mst_status facts_take_typical(mst_facts *f)
         for (int k = 0; k < MST_COSTS; k++)
             f->typical[k] += w->share[k];
         f->step_s += w->steps > 0 ? w->seconds / w->steps : 0;
-        f->bytes_per_step += w->steps > 0 ? w->bytes / w->steps : 0;
+        f->pull_bytes += w->steps > 0 ? w->bytes_in / w->steps : 0;
+        f->push_bytes += w->steps > 0 ? w->bytes_out / w->steps : 0;
     }
     for (int k = 0; k < MST_COSTS; k++)
         f->typical[k] /= n;
     f->step_s /= n;
-    f->bytes_per_step /= n;
+    f->pull_bytes /= n;
+    f->push_bytes /= n;
     return MST_OK;
 }
 
@@ -407,11 +410,24 @@ static void facts_take_network(mst_facts *f)
     facts_take_latency(f);
 }
 
-/* In lockstep the transfers of a step in both directions are sequential; otherwise they overlap. */
-static double facts_link_use(const mst_facts *f, const mst_process_use *p)
+double mst_facts_lockstep_link(const mst_facts *f, double in, double out, double bytes)
 {
-    double both = p->link_in + p->link_out; /* NAN: no speed is known */
-    return !f->lockstep ? fmax(p->link_in, p->link_out) : both > 1 ? 1 : both;
+    mst_facts_class c[2];
+    mst_facts_classes(f, c);
+    double answer = bytes * f->pull_bytes / fmax(1, (double)f->n_servers);
+    return fmin(1, mst_step_link(in, out, c[0].n, answer));
+}
+
+/* In lockstep the transfers of a step in both directions are sequential, as far as all workers take part;
+ * otherwise they overlap. NAN: no speed is known. */
+static double facts_link_use(const mst_facts *f, const mst_process_use *p, bool server)
+{
+    double both = p->link_in + p->link_out;
+    if (isnan(both))
+        return NAN;
+    return !f->lockstep ? fmax(p->link_in, p->link_out)
+           : server     ? mst_facts_lockstep_link(f, p->link_in, p->link_out, 1)
+                        : fmin(1, both);
 }
 
 /* Whether another part of the run is in the same process, whose CPU time is then not one part's own. */
@@ -444,10 +460,12 @@ static void facts_take_servers(mst_facts *f)
     for (size_t i = 0; i < f->n_servers; i++) {
         const mst_process_use *s = &f->servers[i];
         double busy = s->share[MST_COST_APPLY] + s->share[MST_COST_SERVE];
+        double link = facts_link_use(f, s, true);
         busy = fmax(busy, facts_cpu_use(f, s)); /* of NAN and a number: the number */
-        double link = facts_link_use(f, s);
         if (busy > f->server_busy) {
             f->server_busy = fmin(1, busy);
+            f->server_apply = s->share[MST_COST_APPLY];
+            f->server_serve = s->share[MST_COST_SERVE];
             f->busiest_server = i;
         }
         if (!(link <= f->server_link) && !isnan(link)) {
@@ -456,7 +474,7 @@ static void facts_take_servers(mst_facts *f)
         }
     }
     for (size_t i = 0; i < f->n_workers; i++) {
-        double link = facts_link_use(f, &f->workers[i]);
+        double link = facts_link_use(f, &f->workers[i], false);
         if (!(link <= f->worker_link) && !isnan(link)) {
             f->worker_link = link;
             f->linked_worker = i;

@@ -15,15 +15,16 @@
 typedef struct mst_process_use {
     const mst_process_data *process; /* NULL: of a manifest without processes/ */
     char name[208];
-    double seconds, thread_seconds, steps, rows, bytes; /* bytes: of messages, both ways */
-    double share[MST_COSTS];                            /* of thread_seconds */
-    double own_s;                                       /* own work of a step: seconds, without waits */
-    double wait_s;                                      /* waits of a step for weights or others */
-    double cpu;                                         /* cores that the process used */
-    double cores;                                       /* of the host */
-    double host_busy;                                   /* of all cores of the host, 0 to 1 */
-    double busiest;                                     /* mean of the busiest core, 0 to 1 */
-    double iowait;                                      /* cores' worth */
+    double seconds, thread_seconds, steps, rows;
+    double bytes_in, bytes_out; /* of messages */
+    double share[MST_COSTS];    /* of thread_seconds */
+    double own_s;               /* own work of a step: seconds, without waits */
+    double wait_s;              /* waits of a step for weights or others */
+    double cpu;                 /* cores that the process used */
+    double cores;               /* of the host */
+    double host_busy;           /* of all cores of the host, 0 to 1 */
+    double busiest;             /* mean of the busiest core, 0 to 1 */
+    double iowait;              /* cores' worth */
     double read_rate, fault_rate;
     double delay;             /* cores for which the process was runnable but not running; NAN: not known */
     double ran, parsing;      /* cores used for training; cores that no phase explains */
@@ -67,11 +68,11 @@ typedef struct mst_facts {
      * training waits for rows */
     bool source_waits;
     mst_events evaluations, saves;
-    bool sparse;               /* only the keys of a batch travel */
-    double rows_per_s, step_s; /* of a typical worker: wall time of a step */
-    double trained_s;          /* wall time that the verdict covers */
-    double eval_share;         /* of the wall time of the run */
-    double bytes_per_step;     /* of a worker, both ways */
+    bool sparse;                   /* only the keys of a batch travel */
+    double rows_per_s, step_s;     /* of a typical worker: wall time of a step */
+    double trained_s;              /* wall time that the verdict covers */
+    double eval_share;             /* of the wall time of the run */
+    double pull_bytes, push_bytes; /* of a worker's step: what it receives and sends */
     /* ---- by the rules ---- */
     double typical[MST_COSTS]; /* mean share of the workers that do not straggle */
     double own, wait;          /* of those */
@@ -88,8 +89,18 @@ typedef struct mst_facts {
     double core_waits;   /* cores for which processes of the run waited; INFINITY: not known */
     double shared_cores; /* all processes share the cores of one machine: the part of them that they use */
     double server_busy, server_link, worker_link; /* 0 to 1; links NAN when no speed is known */
+    double server_apply, server_serve;            /* of the busiest server */
     size_t busiest_server, linked_server, linked_worker;
 } mst_facts;
+
+/* Bytes of a worker's step, both ways. */
+static inline double mst_facts_bytes(const mst_facts *self)
+{
+    return self->pull_bytes + self->push_bytes;
+}
+
+/* The use of a link in lockstep, by that of its directions; `bytes`: times the present size of an answer. */
+double mst_facts_lockstep_link(const mst_facts *self, double in, double out, double bytes);
 
 /* One process trains, by its threads. */
 static inline bool mst_facts_alone(const mst_facts *self)

@@ -53,7 +53,7 @@ static void worker_network_evidence(const mst_facts *f, mst_verdict *v)
 {
     if (!isnan(f->worker_link))
         link_evidence(v, f->worker_link, &f->workers[f->linked_worker]);
-    evidence_add(v, f->bytes_per_step > 0 ? f->bytes_per_step : NAN, "bytes",
+    evidence_add(v, mst_facts_bytes(f) > 0 ? mst_facts_bytes(f) : NAN, "bytes",
                  "messages of a step of one %s, both ways", mst_facts_noun(f));
 }
 
@@ -193,7 +193,7 @@ static void network_sentence(const mst_facts *f, mst_verdict *v)
     if (isnan(use)) {
         snprintf(v->sentence, SENTENCE_SIZE,
                  "The network at %s is the bottleneck: %ss wait %s of their time, and a step moves %s.",
-                 place, mst_facts_noun(f), share, mst_figure_bytes(f->bytes_per_step, number));
+                 place, mst_facts_noun(f), share, mst_figure_bytes(mst_facts_bytes(f), number));
         return;
     }
     const mst_process_use *p = server ? &f->servers[f->linked_server] : &f->workers[f->linked_worker];

@@ -22,7 +22,7 @@ static mst_step_model model_of(bool lockstep, double workers)
 static double queue_rate(double customers, double think, double a, double b)
 {
     mst_queue_class c = {.customers = customers, .think = think, .demand = {a, b}};
-    mst_queue_solve(&c, 1);
+    mst_queue_solve(&c, 1, 1);
     return c.rate;
 }
 
@@ -44,12 +44,12 @@ static void test_two_classes(void **state)
     (void)state;
     mst_queue_class apart[] = {{.customers = 1, .think = 1, .demand = {1, 0}},
                                {.customers = 2, .think = 0, .demand = {0, 0.5}}};
-    mst_queue_solve(apart, 2);
+    mst_queue_solve(apart, 2, 1);
     assert_float_equal(apart[0].rate, 0.5, 1e-9);
     assert_float_equal(apart[1].rate, 2, 1e-6);
     mst_queue_class shared[] = {{.customers = 50, .think = 1, .demand = {0.1}},
                                 {.customers = 50, .think = 1, .demand = {0.1}}};
-    mst_queue_solve(shared, 2);
+    mst_queue_solve(shared, 2, 1);
     assert_float_equal(shared[0].rate, shared[1].rate, 1e-6);
     assert_float_equal(shared[0].rate + shared[1].rate, 10, 0.1);
 }
