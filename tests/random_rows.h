@@ -17,12 +17,13 @@ typedef enum row_kind {
     ROWS_VALUES,       /* keys with values */
     ROWS_MIXED,        /* dense floats, then keys with values */
     ROWS_MIXED_BYTES,  /* bytes, then keys without values */
+    ROWS_ANY_ORDER,    /* dense floats, then keys with values in any order */
     ROWS_SHORT_PREFIX, /* a dense prefix shorter than n_dense, then keys that begin inside the rest of it */
     ROWS_KINDS,
 } row_kind;
 
-static const char *const row_kind_names[ROWS_KINDS] = {"dense", "bytes",       "ones",        "values",
-                                                       "mixed", "mixed bytes", "short prefix"};
+static const char *const row_kind_names[ROWS_KINDS] = {"dense", "bytes",       "ones",      "values",
+                                                       "mixed", "mixed bytes", "any order", "short prefix"};
 
 typedef struct random_rows {
     mst_row *rows;
@@ -95,8 +96,15 @@ static inline void random_row(const rows_spec *s, mst_rng *rng, mst_row *row)
                  : prefix                     ? s->n_dense
                                               : 0,
                  s->n_features);
+        row->any_order = s->kind == ROWS_ANY_ORDER;
+        for (uint32_t i = row->n_keys; row->any_order && i > 1; i--) {
+            uint32_t other = mst_rng_below(rng, i), key = keys[i - 1];
+            keys[i - 1] = keys[other];
+            keys[other] = key;
+        }
         row->keys = keys;
-        if (s->kind == ROWS_VALUES || s->kind == ROWS_MIXED || s->kind == ROWS_SHORT_PREFIX) {
+        if (s->kind == ROWS_VALUES || s->kind == ROWS_MIXED || s->kind == ROWS_ANY_ORDER ||
+            s->kind == ROWS_SHORT_PREFIX) {
             float *values = row_block(row->n_keys, sizeof *values);
             for (uint32_t i = 0; i < row->n_keys; i++)
                 values[i] = row_value(rng);

@@ -120,6 +120,7 @@ const float *muster_model_weight(const muster_model *self, const char *name, uin
 static mst_status model_check_row(const muster_model *self, const muster_row *row, size_t number)
 {
     uint64_t from = row->n_dense, features = muster_model_features(self);
+    uint32_t n_fields = self->assembly.model->shape.n_fields;
     const mst_augment *a = &self->augment;
     if (a->any && (row->n_dense != features || row->n_keys > 0))
         return mst_fail(MST_EINPUT,
@@ -136,6 +137,9 @@ static mst_status model_check_row(const muster_model *self, const muster_row *ro
             return mst_fail(MST_EINPUT, "row %zu has %g as number %u", number, (double)row->dense[k], k);
     if (row->n_keys > 0 && row->keys == NULL)
         return mst_fail(MST_EINPUT, "row %zu has %u keys, but none are given", number, row->n_keys);
+    if (n_fields > 0 && (uint64_t)row->n_dense + row->n_keys > n_fields)
+        return mst_fail(MST_EINPUT, "row %zu has %u numbers and %u keys; the model has %u fields", number,
+                        row->n_dense, row->n_keys, n_fields);
     for (uint32_t k = 0; k < row->n_keys; k++) {
         if (row->values != NULL && !isfinite(row->values[k]))
             return mst_fail(MST_EINPUT, "row %zu has %g at key %u", number, (double)row->values[k],
@@ -146,12 +150,12 @@ static mst_status model_check_row(const muster_model *self, const muster_row *ro
                 "row %zu has key %u: keys must ascend, after the dense numbers and below the model's "
                 "%" PRIu64 " features",
                 number, row->keys[k], features);
-        from = row->keys[k];
+        from = n_fields > 0 ? from : row->keys[k]; /* fields are positions: keys are in their order */
     }
     return MST_OK;
 }
 
-static mst_row model_row_in_place(const muster_row *row)
+static mst_row model_row_in_place(const muster_model *self, const muster_row *row)
 {
     return (mst_row){
         .dense = row->bytes == NULL ? row->dense : NULL,
@@ -161,6 +165,7 @@ static mst_row model_row_in_place(const muster_row *row)
         .n_dense = row->n_dense,
         .n_keys = row->n_keys,
         .weight = 1.0f,
+        .any_order = self->assembly.model->shape.n_fields > 0,
     };
 }
 
@@ -184,6 +189,8 @@ static mst_status model_score(muster_model *self, const muster_row *rows, uint32
     if (pack) {
         mst_chunk_builder_clear(&self->builder);
         self->builder.max_dense = model->shape.n_dense;
+        if (model->shape.n_fields > 0)
+            self->builder.order = MST_ORDER_POSITION;
         for (uint32_t i = 0; i < n; i++)
             TRY(model_add_row(&self->builder, &rows[i]));
         TRY(mst_chunk_builder_pack(&self->builder, 0, n, &chunk));
@@ -192,7 +199,7 @@ static mst_status model_score(muster_model *self, const muster_row *rows, uint32
         if (pack)
             mst_chunk_row(chunk, i, &self->rows[i]);
         else
-            self->rows[i] = model_row_in_place(&rows[i]);
+            self->rows[i] = model_row_in_place(self, &rows[i]);
         if (self->augment.any)
             mst_augment_row(&self->augment, false, 0, i, self->images + i * mst_augment_out(&self->augment),
                             &self->rows[i]);

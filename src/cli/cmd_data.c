@@ -58,8 +58,13 @@ static void data_describe(mst_chunk *c)
         c->min_label = i == 0 || row.label < c->min_label ? row.label : c->min_label;
         c->max_label = i == 0 || row.label > c->max_label ? row.label : c->max_label;
         c->n_entries += row.n_dense + row.n_keys;
-        uint32_t last = row.n_keys > 0 ? row.keys[row.n_keys - 1] : row.n_dense > 0 ? row.n_dense - 1 : 0;
+        uint32_t last = row.n_dense > 0 ? row.n_dense - 1 : 0, field = last;
+        for (uint32_t k = 0; k < row.n_keys; k++) {
+            last = row.keys[k] > last ? row.keys[k] : last;
+            field = c->fielded && mst_row_field(&row, k) > field ? mst_row_field(&row, k) : field;
+        }
         c->max_key = last > c->max_key ? last : c->max_key;
+        c->max_field = field > c->max_field ? field : c->max_field;
     }
 }
 
@@ -86,6 +91,9 @@ static mst_status data_copy_rows(const mst_chunk *chunk, uint32_t from, uint32_t
         .dense_bytes = chunk->dense_bytes,
         .has_weights = chunk->has_weights,
         .has_values = chunk->has_values,
+        .fielded = chunk->fielded,
+        .has_fields = chunk->has_fields,
+        .any_order = chunk->any_order,
         .stride = chunk->stride,
         .offsets = chunk->stride ? NULL : offsets,
         .words = words,

@@ -15,6 +15,7 @@ typedef struct gen_options {
     int64_t rows, first_row, seed, test_rows;
     int64_t features, classes;
     double spread;
+    bool scatter, interactions;
     mst_data_out_options out;
     char *config;
 } gen_options;
@@ -73,6 +74,16 @@ static const mst_option criteo_table[] = {
      .min = 128,
      .max = 4294967295.0,
      .help = "Number of features: 13 numeric ones and the vocabularies of 26 fields."},
+    {.name = "scatter",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(scatter),
+     .help = "Spread the popular categories over the numbers of their field, as hashing does. Default: a "
+             "category's number is its popularity rank."},
+    {.name = "interactions",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(interactions),
+     .help = "Draw the labels from a factorisation machine of rank 8 instead of a linear model: pairs of "
+             "categories matter that are expected at least 100 times in a million rows."},
     {.name = NULL},
 };
 
@@ -83,18 +94,27 @@ static mst_status gen_criteo_run(mst_call *call)
     const gen_options *options = call->options;
     mst_data_sink sink = {0};
     mst_status st;
+    double planted_loss = 0;
     mst_gen_criteo_options o = {
         .rows = (uint64_t)options->rows,
         .first_row = (uint64_t)options->first_row,
         .features = (uint64_t)options->features,
         .seed = (uint64_t)options->seed,
+        .scatter = options->scatter,
+        .interactions = options->interactions,
         .n_threads = mst_cli_threads(options->out.threads),
+        .planted_loss = &planted_loss,
     };
-    mst_data_info info = {.n_features = o.features};
+    mst_data_info info = {.n_features = o.features,
+                          .n_fields = MST_GEN_CRITEO_NUMERIC + MST_GEN_CRITEO_FIELDS};
     TRY_OUT(st, gen_open_sink(&sink, &options->out, o.rows,
-                              json_sprintf("criteo of %lld features", (long long)options->features)));
+                              json_sprintf("criteo of %lld features%s%s", (long long)options->features,
+                                           o.scatter ? ", scattered" : "",
+                                           o.interactions ? ", with interactions" : "")));
     TRY_OUT(st, mst_gen_criteo(&o, mst_data_sink_take, &sink));
     st = mst_data_sink_commit(&sink, &info);
+    if (st == MST_OK && !options->out.quiet)
+        mst_info("the planted model has a log loss of %.4f on these rows", planted_loss);
 out:
     mst_data_sink_close(&sink);
     return st;

@@ -92,6 +92,7 @@ static mst_status predict_rows(const predict_options *options, mst_out *out, uin
         .n_lanes = 1,
         .max_take = batch_rows,
         .features = model->shape.n_features,
+        .fields = model->shape.n_fields,
         .drop_unseen = !apply->options.strict_features,
         .stop = mst_signals_stop(),
         .augment = apply->augment.any ? &apply->augment : NULL,

@@ -13,8 +13,9 @@
  *
  * Invariants
  * 1. No number of the file is used before it was checked against the size of the mapping, nor read twice.
- * 2. Chunks from load obey chunk.h: records are within the body, keys ascend from n_dense to max_key,
- * labels lie in [min_label, max_label] and all numbers are finite.
+ * 2. Chunks from load obey chunk.h: records are within the body, keys are in [n_dense, max_key] and ascend
+ * unless any_order, fields are at most max_field, labels lie in [min_label, max_label] and all numbers are
+ * finite.
  * 3. Peeked chunks live as long as the dataset: their references never reach zero before its destruction. */
 #include "data/cache.h"
 
@@ -66,10 +67,10 @@ static mst_status cache_check_header(const char *path, const mst_map *map, cache
     if (map->size < sizeof *h || !mst_cache_sniff(map->data, map->size))
         return mst_fail(MST_EINPUT, "%s is not a muster cache (wrong or missing magic at byte 0)", path);
     memcpy(h, map->data, sizeof *h);
-    if (h->version != CACHE_VERSION)
+    if (h->version == 0 || h->version > CACHE_VERSION)
         return mst_fail(MST_EINPUT,
-                        "%s is a cache of version %u, this muster reads version %u: convert it again", path,
-                        h->version, CACHE_VERSION);
+                        "%s is a cache of version %u, this muster reads versions up to %u: convert it again",
+                        path, h->version, CACHE_VERSION);
     if (h->header_size != sizeof *h)
         return cache_damaged(path, offsetof(cache_header, header_size), "the header has another size");
     if (h->file_size != map->size)
@@ -103,8 +104,8 @@ static mst_status cache_check_table(cache_file *f)
     if (mst_crc32c(0, f->table, bytes) != h->table_crc)
         return cache_damaged(f->path, h->table_offset, "the table of chunks does not match its checksum");
     if (h->chunk_rows == 0 || h->n_rows > (uint64_t)h->n_chunks * h->chunk_rows ||
-        h->n_features > UINT32_MAX || h->n_dense > h->n_features || !isfinite(h->min_label) ||
-        !isfinite(h->max_label))
+        h->n_features > UINT32_MAX || h->n_dense > h->n_features || h->n_fields > MST_FIELDS_MAX ||
+        !isfinite(h->min_label) || !isfinite(h->max_label))
         return cache_damaged(f->path, 0, "the header holds impossible counts");
     if ((h->channels | h->height | h->width) != 0 &&
         ((uint64_t)h->channels * h->height > UINT32_MAX ||
@@ -114,11 +115,18 @@ static mst_status cache_check_table(cache_file *f)
     return MST_OK;
 }
 
+/* Whether some number of keys takes so many words. */
+static inline bool cache_length_fits(const mst_chunk *c, uint32_t words)
+{
+    return mst_chunk_key_words(c, mst_chunk_n_keys(c, words)) == words;
+}
+
 static const char *cache_check_entry(const cache_header *h, const cache_entry *e, bool last)
 {
     if (e->n_rows == 0 || e->n_rows > h->chunk_rows || (!last && e->n_rows != h->chunk_rows))
         return "a chunk has a wrong number of rows";
-    if (e->flags & ~(uint32_t)(CACHE_DENSE_BYTES | CACHE_WEIGHTS | CACHE_VALUES))
+    if (e->flags &
+        ~(uint32_t)(CACHE_DENSE_BYTES | CACHE_WEIGHTS | CACHE_VALUES | CACHE_FIELDS | CACHE_ANY_ORDER))
         return "a chunk has unknown flags";
     if (e->n_words > UINT32_MAX || e->offset % CACHE_ALIGN != 0 || e->offset < sizeof *h ||
         e->offset > h->table_offset || cache_body_bytes(e) > h->table_offset - e->offset)
@@ -127,8 +135,9 @@ static const char *cache_check_entry(const cache_header *h, const cache_entry *e
     uint64_t head = 1 + dense + (e->flags & CACHE_WEIGHTS ? 1 : 0);
     if (head * e->n_rows > e->n_words)
         return "a chunk is too small for its rows";
+    mst_chunk parts = {.has_values = e->flags & CACHE_VALUES, .has_fields = e->flags & CACHE_FIELDS};
     if (e->stride && ((uint64_t)e->stride * e->n_rows != e->n_words || e->stride < head ||
-                      (e->flags & CACHE_VALUES && (e->stride - head) % 2 != 0)))
+                      !cache_length_fits(&parts, e->stride - (uint32_t)head)))
         return "the record length of a chunk does not fit its size";
     bool any = e->n_words > head * e->n_rows || e->n_dense > 0;
     if (e->n_dense > h->n_features || (any && e->max_key >= h->n_features) ||
@@ -136,6 +145,10 @@ static const char *cache_check_entry(const cache_header *h, const cache_entry *e
         return "a chunk has features beyond those of the file";
     if (!(e->min_label >= h->min_label && e->min_label <= e->max_label && e->max_label <= h->max_label))
         return "a chunk has labels beyond those of the file";
+    if (h->n_fields > 0 ? e->max_field >= h->n_fields : e->flags & CACHE_FIELDS)
+        return "a chunk has fields beyond those of the file";
+    if (e->flags & CACHE_ANY_ORDER && e->n_dense != h->n_dense)
+        return "a chunk with keys in any order has another dense prefix than the file";
     return NULL;
 }
 
@@ -158,18 +171,18 @@ MST_WIDE static uint32_t first_bad_row(const mst_chunk *c)
     for (uint32_t i = 0; i < c->n_rows; i++) {
         uint32_t length;
         const uint32_t *record = mst_chunk_record(c, i, &length), *keys = record + head;
-        uint32_t n = c->has_values ? (length - head) / 2 : length - head;
+        uint32_t n = mst_chunk_n_keys(c, length - head);
         float label;
         memcpy(&label, record, sizeof label);
         uint32_t bad = !(label >= c->min_label && label <= c->max_label);
         bad |= cache_not_finite(record, numbers);
-        if (n > 0) {
-            for (uint32_t j = 1; j < n; j++)
-                bad |= keys[j] < keys[j - 1];
-            bad |= keys[0] < c->n_dense || keys[n - 1] > c->max_key;
-        }
+        bad |= mst_chunk_bad_keys(c, keys, n);
         if (c->has_values)
             bad |= cache_not_finite(keys + n, n);
+        if (c->has_fields)
+            bad |= mst_chunk_bad_fields(c, (const uint16_t *)(keys + (size_t)n * (c->has_values ? 2 : 1)), n);
+        else if (c->fielded)
+            bad |= n > 0 && (uint64_t)c->n_dense + n - 1 > c->max_field;
         if (bad)
             return i;
     }
@@ -184,7 +197,7 @@ static bool cache_positions_fit(const mst_chunk *c)
     for (uint32_t i = 0; i < c->n_rows; i++) {
         uint32_t start = c->offsets[i], end = c->offsets[i + 1];
         if (end < start || end > c->n_words || end - start < head ||
-            (c->has_values && (end - start - head) % 2 != 0))
+            !cache_length_fits(c, end - start - head))
             return false;
     }
     return true;
@@ -199,7 +212,7 @@ static const cache_file *cache_file_of(const cache_dataset *d, uint32_t c)
 }
 
 /* Sets *c to the chunk of an entry with its body at `words` and one reference. */
-static void cache_set_chunk(mst_chunk *c, const cache_entry *e, const uint32_t *words)
+static void cache_set_chunk(mst_chunk *c, const cache_header *h, const cache_entry *e, const uint32_t *words)
 {
     *c = (mst_chunk){
         .n_rows = e->n_rows,
@@ -207,6 +220,10 @@ static void cache_set_chunk(mst_chunk *c, const cache_entry *e, const uint32_t *
         .dense_bytes = e->flags & CACHE_DENSE_BYTES,
         .has_weights = e->flags & CACHE_WEIGHTS,
         .has_values = e->flags & CACHE_VALUES,
+        .fielded = h->n_fields > 0,
+        .has_fields = e->flags & CACHE_FIELDS,
+        .any_order = e->flags & CACHE_ANY_ORDER,
+        .max_field = e->max_field,
         .stride = e->stride,
         .offsets = e->stride ? NULL : words + e->n_words,
         .words = words,
@@ -295,7 +312,7 @@ static mst_status cache_load(mst_dataset *self, uint32_t c, mst_chunk **out)
     uint32_t *words = (uint32_t *)(block + head);
     mst_map_populate(&f->map, e->offset, bytes);
     memcpy(words, body, bytes);
-    cache_set_chunk(chunk, e, words);
+    cache_set_chunk(chunk, &f->header, e, words);
     chunk->destroy = cache_free_copy;
     mst_status st = cache_check_rows(chunk, f, e);
     if (st == MST_OK)
@@ -399,6 +416,10 @@ static mst_status cache_join_file(cache_dataset *d, const cache_file *f, bool fi
     info->channels = same ? h->channels : 0;
     info->height = same ? h->height : 0;
     info->width = same ? h->width : 0;
+    bool fields = first || info->n_fields > 0;
+    info->n_fields = !fields || h->n_fields == 0    ? 0
+                     : h->n_fields > info->n_fields ? h->n_fields
+                                                    : info->n_fields;
     info->n_rows += h->n_rows;
     info->n_entries += h->n_entries;
     info->n_positive += h->n_positive;
@@ -413,7 +434,7 @@ static void cache_make_chunks(cache_dataset *d, const cache_file *f)
 {
     for (uint32_t i = 0; i < f->header.n_chunks; i++) {
         mst_chunk *c = &d->chunks[f->first_chunk + i];
-        cache_set_chunk(c, &f->table[i], (const uint32_t *)(f->map.data + f->table[i].offset));
+        cache_set_chunk(c, &f->header, &f->table[i], (const uint32_t *)(f->map.data + f->table[i].offset));
         c->destroy = cache_keep;
         c->check = cache_check_body;
         c->owner = d;

@@ -19,7 +19,7 @@
 #endif
 
 #define CACHE_MAGIC   "MSTCACHE"
-#define CACHE_VERSION 1u
+#define CACHE_VERSION 2u /* 1: without fields and any_order; the writer uses it where that suffices */
 #define CACHE_ALIGN   64u
 #define CACHE_KEY_MAX (1u << 26) /* bytes of a source key; about 700,000 source files */
 
@@ -31,6 +31,8 @@ enum {
     CACHE_DENSE_BYTES = 1, /* cache_entry.flags */
     CACHE_WEIGHTS = 2,
     CACHE_VALUES = 4,
+    CACHE_FIELDS = 8,
+    CACHE_ANY_ORDER = 16,
 };
 
 typedef struct cache_header {
@@ -49,7 +51,7 @@ typedef struct cache_header {
     uint32_t table_crc;
     uint32_t header_crc;              /* of header (with this field 0) and source key */
     uint32_t channels, height, width; /* of images: n_dense is their product; all 0: not known */
-    uint8_t reserved[4];
+    uint32_t n_fields;                /* 0: rows have no fields */
 } cache_header;
 static_assert(sizeof(cache_header) == 128, "cache header layout");
 
@@ -61,8 +63,9 @@ typedef struct cache_entry {
     uint32_t stride; /* words per record; 0: positions follow the records */
     uint32_t max_key;
     float min_label, max_label;
-    uint32_t crc; /* of the body */
-    uint8_t reserved[8];
+    uint32_t crc;       /* of the body */
+    uint32_t max_field; /* where the file has fields */
+    uint8_t reserved[4];
 } cache_entry;
 static_assert(sizeof(cache_entry) == 64, "cache table layout");
 

@@ -3,7 +3,7 @@
  *
  * The source key describes the source of the rows. Its last line (mst_cache_key_text) has the options they
  * were read with and their origin, if known. The info given to commit adds bytes and index_base, a larger
- * n_features, and the sides of images when they fit the rows.
+ * n_features or n_fields, and the sides of images when they fit the rows.
  *
  * Rows wait in `pending`, which is itself a chunk, until there are chunk_rows of them. Incoming records of
  * pending's layout are appended unchanged; a chunk that mixes layouts gets the layout that can hold both
@@ -27,7 +27,7 @@
 
 typedef struct row_layout {
     uint32_t n_dense;
-    bool bytes, weights, values;
+    bool bytes, weights, values, fields;
 } row_layout;
 
 typedef struct cache_writer {
@@ -42,6 +42,8 @@ typedef struct cache_writer {
     size_t scratch_capacity;
     cache_entry *table;
     size_t n_chunks, table_capacity;
+    uint32_t any_flags; /* of the chunks written */
+    bool any_unfielded; /* some of their rows have no fields */
     mst_data_info facts;
 } cache_writer;
 
@@ -98,12 +100,13 @@ static void writer_close(mst_row_writer *self)
 
 static row_layout writer_layout_of(const mst_chunk *c)
 {
-    return (row_layout){c->n_dense, c->dense_bytes, c->has_weights, c->has_values};
+    return (row_layout){c->n_dense, c->dense_bytes, c->has_weights, c->has_values, c->has_fields};
 }
 
 static bool layout_same(row_layout a, row_layout b)
 {
-    return a.n_dense == b.n_dense && a.bytes == b.bytes && a.weights == b.weights && a.values == b.values;
+    return a.n_dense == b.n_dense && a.bytes == b.bytes && a.weights == b.weights && a.values == b.values &&
+           a.fields == b.fields;
 }
 
 /* The layout that holds rows of both: the shorter dense prefix, with values for the features beyond it. */
@@ -114,6 +117,7 @@ static row_layout layout_join(row_layout a, row_layout b)
         .bytes = a.bytes && b.bytes && a.n_dense == b.n_dense,
         .weights = a.weights || b.weights,
         .values = a.values || b.values || a.n_dense != b.n_dense,
+        .fields = a.fields || b.fields,
     };
 }
 
@@ -123,13 +127,14 @@ static void set_layout(mst_chunk *c, row_layout l)
     c->dense_bytes = l.bytes;
     c->has_weights = l.weights;
     c->has_values = l.values;
+    c->has_fields = l.fields;
 }
 
 static uint64_t converted_words(const mst_row *row, row_layout l)
 {
     uint64_t dense = l.bytes ? ((uint64_t)l.n_dense + 3) / 4 : l.n_dense;
     uint64_t tail = (uint64_t)row->n_keys + (row->n_dense - l.n_dense);
-    return 1 + l.weights + dense + (l.values ? 2 * tail : tail);
+    return 1 + l.weights + dense + (l.values ? 2 * tail : tail) + (l.fields ? (tail + 1) / 2 : 0);
 }
 
 /* Writes a row in a layout that layout_join made from its own and another; returns the words written. */
@@ -159,6 +164,17 @@ static size_t convert_row(const mst_row *row, row_layout l, uint32_t *words)
             *w++ = mst_row_dense(row, j);
         for (uint32_t j = 0; j < row->n_keys; j++)
             *w++ = row->values != NULL ? row->values[j] : 1.0f;
+    }
+    if (l.fields) {
+        uint32_t tail = row->n_dense - l.n_dense + row->n_keys;
+        uint16_t *fields = (uint16_t *)w;
+        for (uint32_t j = l.n_dense; j < row->n_dense; j++)
+            *fields++ = (uint16_t)j;
+        for (uint32_t j = 0; j < row->n_keys; j++)
+            *fields++ = (uint16_t)mst_row_field(row, j);
+        if (tail % 2 != 0)
+            *fields = 0;
+        w += (tail + 1) / 2;
     }
     return (size_t)((uint32_t *)w - words);
 }
@@ -228,8 +244,15 @@ static size_t row_position(const mst_chunk *c, uint32_t i)
 static mst_status writer_append(cache_writer *w, const mst_chunk *c, uint32_t from, uint32_t n)
 {
     mst_chunk *p = &w->pending;
-    if (p->n_rows == 0)
+    if (p->n_rows == 0) {
         set_layout(p, writer_layout_of(c));
+        p->fielded = c->fielded;
+        p->any_order = false;
+        p->max_field = 0;
+    }
+    p->fielded &= c->fielded;
+    p->any_order |= c->any_order;
+    p->max_field = c->max_field > p->max_field ? c->max_field : p->max_field;
     row_layout l = layout_join(writer_layout_of(p), writer_layout_of(c));
     if (!layout_same(l, writer_layout_of(p)))
         TRY(writer_relayout(w, l));
@@ -269,8 +292,8 @@ static void take_facts(cache_writer *w, cache_entry *e)
     for (uint32_t i = 0; i < p->n_rows; i++) {
         mst_chunk_row(p, i, &row);
         equal &= p->offsets[i + 1] - p->offsets[i] == p->offsets[1];
-        if (row.n_keys > 0 && (uint64_t)row.keys[row.n_keys - 1] + 1 > features)
-            features = (uint64_t)row.keys[row.n_keys - 1] + 1;
+        for (uint32_t k = row.any_order || row.n_keys == 0 ? 0 : row.n_keys - 1; k < row.n_keys; k++)
+            features = row.keys[k] >= features ? (uint64_t)row.keys[k] + 1 : features;
         e->n_entries += (uint64_t)row.n_dense + row.n_keys;
         e->min_label = fminf(e->min_label, row.label);
         e->max_label = fmaxf(e->max_label, row.label);
@@ -281,7 +304,11 @@ static void take_facts(cache_writer *w, cache_entry *e)
     e->n_dense = p->n_dense;
     e->n_words = p->n_words;
     e->flags = (p->dense_bytes ? CACHE_DENSE_BYTES : 0) | (p->has_weights ? CACHE_WEIGHTS : 0) |
-               (p->has_values ? CACHE_VALUES : 0);
+               (p->has_values ? CACHE_VALUES : 0) | (p->has_fields ? CACHE_FIELDS : 0) |
+               (p->any_order ? CACHE_ANY_ORDER : 0);
+    e->max_field = p->fielded ? p->max_field : 0;
+    w->any_flags |= e->flags;
+    w->any_unfielded |= !p->fielded;
     e->stride = equal ? p->offsets[1] : 0;
     e->max_key = features > 0 ? (uint32_t)(features - 1) : 0;
 
@@ -289,6 +316,7 @@ static void take_facts(cache_writer *w, cache_entry *e)
     f->n_entries += e->n_entries;
     f->n_features = features > f->n_features ? features : f->n_features;
     f->n_dense = p->n_dense > f->n_dense ? p->n_dense : f->n_dense;
+    f->n_fields = e->max_field >= f->n_fields ? e->max_field + 1 : f->n_fields;
     f->min_label = fminf(f->min_label, e->min_label);
     f->max_label = fmaxf(f->max_label, e->max_label);
 }
@@ -364,7 +392,7 @@ static mst_status writer_commit(mst_row_writer *self, const mst_data_info *info)
     size_t table_bytes = w->n_chunks * sizeof *w->table;
     cache_header h = {
         .magic = CACHE_MAGIC,
-        .version = CACHE_VERSION,
+        .version = w->any_flags & (CACHE_FIELDS | CACHE_ANY_ORDER) ? CACHE_VERSION : 1,
         .header_size = sizeof h,
         .n_rows = f->n_rows,
         .n_features = n_features,
@@ -387,6 +415,8 @@ static mst_status writer_commit(mst_row_writer *self, const mst_data_info *info)
         h.height = info->height;
         h.width = info->width;
     }
+    if (!w->any_unfielded && f->n_rows > 0) /* rows may end before the last field */
+        h.n_fields = info != NULL && info->n_fields > f->n_fields ? info->n_fields : f->n_fields;
     h.file_size = h.table_offset + table_bytes;
     h.header_crc = mst_crc32c(mst_crc32c(0, &h, sizeof h), w->source_key, h.key_size);
     TRY(mst_out_write(w->out, w->table, table_bytes));

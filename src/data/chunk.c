@@ -5,9 +5,9 @@
  * starts over with values when it meets another.
  *
  * Invariants
- * 1. The keys of an ended row ascend (equal keys in the order they were added).
+ * 1. The keys of an ended row ascend, or its fields do (equal ones in the order they were added).
  * 2. Features [0, n_dense) occur exactly once in every row of a packed chunk, and no key below n_dense is in
- * a tail.
+ * a tail. Where rows have fields, dense feature j is of field j.
  * 3. A chunk and its arrays are one allocation; `words` starts on a 64-byte boundary. */
 #include "data/chunk.h"
 
@@ -31,6 +31,7 @@ void mst_chunk_builder_fini(mst_chunk_builder *b)
 {
     mst_free(b->keys);
     mst_free(b->values);
+    mst_free(b->fields);
     mst_free(b->row_start);
     mst_free(b->labels);
     mst_free(b->weights);
@@ -44,6 +45,7 @@ void mst_chunk_builder_clear(mst_chunk_builder *b)
     b->n_rows = 0;
     b->any_weight = false;
     b->row_bytes = 0;
+    b->order = MST_ORDER_KEYS;
 }
 
 /* Arrays that share a capacity grow one by one; it is raised only when all have grown. */
@@ -81,10 +83,21 @@ mst_status mst_chunk_builder_room(mst_chunk_builder *b, size_t n)
         return mst_fail_memory();
     if (b->n_entries + n > b->entry_capacity && !grow_entries(b, b->n_entries + n))
         return mst_fail_memory();
+    if (b->order == MST_ORDER_FIELDS &&
+        !mst_grow(&b->fields, &b->field_capacity, b->entry_capacity, sizeof *b->fields))
+        return mst_fail_memory();
     /* row_start has one element more than there are rows, and the row being added needs its end. */
     if (b->n_rows + 2 > b->row_capacity && !grow_rows(b, b->n_rows + 2))
         return mst_fail_memory();
     return MST_OK;
+}
+
+static bool chunk_fields_ascend(const uint16_t *fields, size_t n)
+{
+    unsigned bad = 0;
+    for (size_t j = 1; j < n; j++)
+        bad |= fields[j] < fields[j - 1];
+    return !bad;
 }
 
 static bool chunk_ascends(const uint32_t *keys, size_t n)
@@ -137,6 +150,48 @@ static mst_status sort_long(uint32_t *keys, float *values, size_t n)
     return MST_OK;
 }
 
+static void insertion_sort_u64(uint64_t *items, size_t n)
+{
+    for (size_t j = 1; j < n; j++) {
+        uint64_t item = items[j];
+        size_t i = j;
+        for (; i > 0 && items[i - 1] > item; i--)
+            items[i] = items[i - 1];
+        items[i] = item;
+    }
+}
+
+/* Sorts (field, position) likewise, then gathers keys, values and fields. */
+static mst_status sort_by_field(mst_chunk_builder *b, size_t start, size_t n)
+{
+    if (n > UINT32_MAX)
+        return mst_fail(MST_EINPUT, "a row of %zu features cannot be sorted", n);
+    uint64_t few[INSERTION_MAX * 2], *order = n <= INSERTION_MAX ? few : mst_alloc(2 * n * sizeof *order);
+    if (order == NULL)
+        return mst_fail_memory();
+    uint64_t *entries = order + n; /* key and value of each */
+    for (size_t j = 0; j < n; j++) {
+        uint32_t bits;
+        memcpy(&bits, &b->values[start + j], sizeof bits);
+        order[j] = (uint64_t)b->fields[start + j] << 32 | (uint32_t)j;
+        entries[j] = (uint64_t)b->keys[start + j] << 32 | bits;
+    }
+    if (n <= INSERTION_MAX)
+        insertion_sort_u64(order, n);
+    else
+        qsort(order, n, sizeof *order, compare_u64);
+    for (size_t j = 0; j < n; j++) {
+        uint64_t entry = entries[(uint32_t)order[j]];
+        uint32_t bits = (uint32_t)entry;
+        b->fields[start + j] = (uint16_t)(order[j] >> 32);
+        b->keys[start + j] = (uint32_t)(entry >> 32);
+        memcpy(&b->values[start + j], &bits, sizeof bits);
+    }
+    if (order != few)
+        mst_free(order);
+    return MST_OK;
+}
+
 mst_status mst_chunk_builder_image(mst_chunk_builder *b, uint32_t n, uint8_t **planes)
 {
     TRY(mst_chunk_builder_room(b, 0));
@@ -153,7 +208,10 @@ mst_status mst_chunk_builder_end_row(mst_chunk_builder *b, float label, float we
     if (b->n_rows + 2 > b->row_capacity)
         TRY(mst_chunk_builder_room(b, 0));
     size_t start = b->row_start[b->n_rows], n = b->n_entries - start;
-    if (!chunk_ascends(b->keys + start, n)) {
+    if (b->order == MST_ORDER_FIELDS) {
+        if (!chunk_fields_ascend(b->fields + start, n))
+            TRY(sort_by_field(b, start, n));
+    } else if (b->order == MST_ORDER_KEYS && !chunk_ascends(b->keys + start, n)) {
         if (n <= INSERTION_MAX)
             insertion_sort(b->keys + start, b->values + start, n);
         else
@@ -186,13 +244,48 @@ static size_t dense_prefix(const uint32_t *keys, size_t n, size_t limit)
     return k;
 }
 
+/* Likewise for keys in any order; fields, unless NULL, are those of the entries. */
+static size_t dense_prefix_any_order(const uint32_t *keys, const uint16_t *fields, size_t n, size_t limit)
+{
+    size_t k = 0, most = n < limit ? n : limit;
+    while (k < most && keys[k] == k && (fields == NULL || fields[k] == k))
+        k++;
+    for (size_t j = k; j < n; j++) /* of the entries from keys[j] on, none is below keys[j] */
+        k = keys[j] < k ? keys[j] : k;
+    return k;
+}
+
 typedef struct pack_plan {
     size_t n_dense;
     bool equal; /* all rows have as many entries as the first */
     bool weights, values;
-    uint32_t max_key;
+    bool fields, any_order;
+    uint32_t max_key, max_field;
     float min_label, max_label;
 } pack_plan;
+
+/* Takes the facts about a row of entries in the order of fields: MST_ORDER_POSITION or MST_ORDER_FIELDS. */
+static void plan_fielded_row(const mst_chunk_builder *b, size_t start, size_t n, size_t *k, pack_plan *p)
+{
+    const uint32_t *keys = b->keys + start;
+    const uint16_t *fields = b->order == MST_ORDER_FIELDS ? b->fields + start : NULL;
+    uint32_t max_key = p->max_key, other = 0;
+    if (n == 0) {
+        *k = 0;
+        return;
+    }
+    if (*k > 0)
+        *k = dense_prefix_any_order(keys, fields, n, *k);
+    for (size_t j = 0; j < n; j++)
+        max_key = keys[j] > max_key ? keys[j] : max_key;
+    for (size_t j = 0; fields != NULL && j < n; j++)
+        other |= fields[j] ^ (uint32_t)j;
+    uint32_t last = fields != NULL ? fields[n - 1] : (uint32_t)n - 1;
+    p->max_key = max_key;
+    p->max_field = last > p->max_field ? last : p->max_field;
+    p->fields |= other != 0;
+    p->any_order |= !chunk_ascends(keys, n);
+}
 
 static void chunk_plan(const mst_chunk_builder *b, size_t from, size_t to, pack_plan *p)
 {
@@ -205,9 +298,11 @@ static void chunk_plan(const mst_chunk_builder *b, size_t from, size_t to, pack_
     for (size_t i = from; i < to; i++) {
         size_t start = b->row_start[i], n = b->row_start[i + 1] - start;
         p->equal &= n == first;
-        if (k > 0)
+        if (b->order != MST_ORDER_KEYS)
+            plan_fielded_row(b, start, n, &k, p);
+        else if (k > 0)
             k = dense_prefix(b->keys + start, n, k);
-        if (n > 0 && b->keys[start + n - 1] > p->max_key)
+        if (b->order == MST_ORDER_KEYS && n > 0 && b->keys[start + n - 1] > p->max_key)
             p->max_key = b->keys[start + n - 1];
         float label = b->labels[i];
         p->min_label = label < p->min_label ? label : p->min_label;
@@ -217,10 +312,23 @@ static void chunk_plan(const mst_chunk_builder *b, size_t from, size_t to, pack_
     p->n_dense = k;
 }
 
-static size_t words_of(const pack_plan *p, size_t n_rows, size_t n_entries)
+static size_t words_of(const mst_chunk_builder *b, size_t from, size_t to, const pack_plan *p)
 {
-    size_t tail = n_entries - n_rows * p->n_dense;
-    return n_rows * (1 + p->weights + p->n_dense) + (p->values ? 2 * tail : tail);
+    size_t n_rows = to - from, n_entries = n_rows ? b->row_start[to] - b->row_start[from] : 0,
+           tail = n_entries - n_rows * p->n_dense,
+           n_words = n_rows * (1 + p->weights + p->n_dense) + (p->values ? 2 * tail : tail);
+    for (size_t i = from; p->fields && i < to; i++)
+        n_words += (b->row_start[i + 1] - b->row_start[i] - p->n_dense + 1) / 2;
+    return n_words;
+}
+
+/* Writes n fields and pads them to words; returns the words written. */
+static size_t fill_fields(uint32_t *words, const uint16_t *fields, size_t n)
+{
+    if (n > 0)
+        words[(n - 1) / 2] = 0;
+    memcpy(words, fields, n * sizeof *fields);
+    return (n + 1) / 2;
 }
 
 /* Copies the records; false when p has no values and a tail value is not one. */
@@ -245,6 +353,7 @@ static bool chunk_fill(const mst_chunk_builder *b, size_t from, size_t to, const
             memcpy(w, keys, n * sizeof *w);
             memcpy(w + n, bits, n * sizeof *w);
             w += 2 * n;
+            w += p->fields ? fill_fields(w, b->fields + start + p->n_dense, n) : 0;
             continue;
         }
         uint32_t other = 0;
@@ -255,6 +364,7 @@ static bool chunk_fill(const mst_chunk_builder *b, size_t from, size_t to, const
         if (other)
             return false;
         w += n;
+        w += p->fields ? fill_fields(w, b->fields + start + p->n_dense, n) : 0;
     }
     if (offsets != NULL)
         *offsets = (uint32_t)(w - words);
@@ -341,7 +451,7 @@ mst_status mst_chunk_builder_pack(const mst_chunk_builder *b, size_t from, size_
     chunk_plan(b, from, to, &p);
     size_t n_rows = to - from, n_entries = n_rows ? b->row_start[to] - b->row_start[from] : 0;
     for (;; p.values = true) {
-        size_t n_words = words_of(&p, n_rows, n_entries);
+        size_t n_words = words_of(b, from, to, &p);
         if (n_words > UINT32_MAX || n_rows >= UINT32_MAX)
             return mst_fail(MST_EINPUT, "%zu rows with %zu features are too many for one chunk", n_rows,
                             n_entries);
@@ -364,6 +474,10 @@ mst_status mst_chunk_builder_pack(const mst_chunk_builder *b, size_t from, size_
             .n_dense = (uint32_t)p.n_dense,
             .has_weights = p.weights,
             .has_values = p.values,
+            .fielded = b->order != MST_ORDER_KEYS,
+            .has_fields = p.fields,
+            .any_order = p.any_order,
+            .max_field = p.max_field,
             .stride = strided ? (uint32_t)(n_words / n_rows) : 0,
             .offsets = offsets,
             .words = words,

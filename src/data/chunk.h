@@ -2,8 +2,9 @@
  *
  * Rows are records of 32-bit words, one after the other, so that reading a row in shuffled order touches as
  * few cache lines as can be: label:f32  [weight:f32]  dense: n_dense f32, or n_dense bytes padded to words
- * keys: n u32  [values: n f32] All records of a chunk have the same parts; n follows from the record's
- * length. Chunks are immutable once made, shared by reference count, and safe to read from any thread. */
+ * keys: n u32  [values: n f32]  [fields: n u16 padded to words] All records of a chunk have the same parts; n
+ * follows from the record's length. Chunks are immutable once made, shared by reference count, and safe to
+ * read from any thread. */
 #ifndef MST_DATA_CHUNK_H
 #define MST_DATA_CHUNK_H
 
@@ -15,16 +16,22 @@
 #include "base/status.h"
 #include "tensor/batch.h"
 
+#define MST_FIELDS_MAX 65536u /* fields of a dataset */
+
 typedef struct mst_chunk mst_chunk;
 struct mst_chunk {
     uint32_t n_rows;
     uint32_t n_dense;
     bool dense_bytes, has_weights, has_values;
+    bool fielded;            /* keys belong to fields: those stored, or by position (mst_row_field) */
+    bool has_fields;         /* fields are stored */
+    bool any_order;          /* keys of some row do not ascend */
     uint32_t stride;         /* words per record when all are equal; 0: see offsets */
     const uint32_t *offsets; /* n_rows + 1 word positions; NULL when stride != 0 */
     const uint32_t *words;   /* the records */
     size_t n_words;
-    uint32_t max_key; /* largest feature number present, dense ones included; 0 when none */
+    uint32_t max_key;   /* largest feature number present, dense ones included; 0 when none */
+    uint32_t max_field; /* largest field, the dense ones included, where fielded */
     float min_label, max_label;
     uint64_t n_entries;  /* features present over all rows, dense ones included */
     uint64_t bytes_read; /* of the input that this chunk was made from */
@@ -73,6 +80,19 @@ static inline uint32_t mst_chunk_head_words(const mst_chunk *c)
     return 1u + c->has_weights + (c->dense_bytes ? (c->n_dense + 3) / 4 : c->n_dense);
 }
 
+/* Number of keys in `words` words of a record, those after its head. */
+static inline uint32_t mst_chunk_n_keys(const mst_chunk *c, uint32_t words)
+{
+    uint32_t halves = 2u + (c->has_values ? 2 : 0) + c->has_fields; /* of a word per key */
+    return (uint32_t)((uint64_t)words * 2 / halves);
+}
+
+/* Words that n keys take, with their values and fields. */
+static inline uint64_t mst_chunk_key_words(const mst_chunk *c, uint64_t n)
+{
+    return n + (c->has_values ? n : 0) + (c->has_fields ? (n + 1) / 2 : 0);
+}
+
 /* The start of record i. A position outside the chunk, which a changed file can have, gives a record without
  * keys. */
 static inline const uint32_t *mst_chunk_record(const mst_chunk *c, uint32_t i, uint32_t *length)
@@ -86,6 +106,30 @@ static inline const uint32_t *mst_chunk_record(const mst_chunk *c, uint32_t i, u
     return c->words + (inside ? start : 0);
 }
 
+/* Nonzero when one of a record's n keys or fields breaks the promises of its chunk. */
+static inline uint32_t mst_chunk_bad_keys(const mst_chunk *c, const uint32_t *keys, uint32_t n)
+{
+    uint32_t bad = 0;
+    if (n == 0)
+        return 0;
+    if (c->any_order) {
+        for (uint32_t j = 0; j < n; j++)
+            bad |= keys[j] < c->n_dense || keys[j] > c->max_key;
+        return bad;
+    }
+    for (uint32_t j = 1; j < n; j++)
+        bad |= keys[j] < keys[j - 1];
+    return bad | (keys[0] < c->n_dense || keys[n - 1] > c->max_key);
+}
+
+static inline uint32_t mst_chunk_bad_fields(const mst_chunk *c, const uint16_t *fields, uint32_t n)
+{
+    uint32_t bad = 0;
+    for (uint32_t j = 0; j < n; j++)
+        bad |= fields[j] > c->max_field;
+    return bad;
+}
+
 static inline void mst_chunk_row(const mst_chunk *c, uint32_t i, mst_row *row)
 {
     uint32_t length, head = mst_chunk_head_words(c);
@@ -97,12 +141,22 @@ static inline void mst_chunk_row(const mst_chunk *c, uint32_t i, mst_row *row)
     row->n_dense = c->n_dense;
     row->dense = c->dense_bytes ? NULL : (const float *)dense;
     row->bytes = c->dense_bytes ? (const uint8_t *)dense : NULL;
-    row->n_keys = c->has_values ? (length - head) / 2 : length - head;
+    row->n_keys = mst_chunk_n_keys(c, length - head);
     row->keys = record + head;
     row->values = c->has_values ? numbers + head + row->n_keys : NULL;
+    row->fields =
+        c->has_fields ? (const uint16_t *)(row->keys + (size_t)row->n_keys * (c->has_values ? 2 : 1)) : NULL;
+    row->any_order = c->any_order;
 }
 
 /* ---- building ---- */
+
+/* The order of a row's entries. */
+typedef enum mst_row_order {
+    MST_ORDER_KEYS,     /* ascending keys; rows have no fields */
+    MST_ORDER_POSITION, /* as added: entry i is of field i */
+    MST_ORDER_FIELDS,   /* ascending fields, which are given with the entries */
+} mst_row_order;
 
 /* Collects rows as a parser finds them, then packs them: finds the longest prefix of features that every row
  * has (features 0..k-1 become dense) and whether the remaining values are all one. Reused from chunk to
@@ -112,8 +166,11 @@ typedef struct mst_chunk_builder {
      * and values directly after mst_chunk_builder_room, and set n_entries. */
     uint32_t *keys;
     float *values;
-    size_t n_entries, entry_capacity;
-    size_t *row_start; /* n_rows + 1 valid */
+    uint16_t *fields; /* MST_ORDER_FIELDS only */
+    size_t n_entries, entry_capacity, field_capacity;
+    mst_row_order order; /* of all rows since the last clear, which sets MST_ORDER_KEYS; see
+                            mst_chunk_builder_set_order */
+    size_t *row_start;   /* n_rows + 1 valid */
     float *labels, *weights;
     size_t n_rows, row_capacity;
     bool any_weight;
@@ -127,6 +184,13 @@ void mst_chunk_builder_init(mst_chunk_builder *b);
 void mst_chunk_builder_fini(mst_chunk_builder *b);
 void mst_chunk_builder_clear(mst_chunk_builder *b);
 
+/* For rows with fields, before any is added: keys below n_dense are dense features, and others are never. */
+static inline void mst_chunk_builder_set_order(mst_chunk_builder *b, mst_row_order order, uint32_t n_dense)
+{
+    b->order = order;
+    b->max_dense = n_dense < b->max_dense ? n_dense : b->max_dense;
+}
+
 /* Room for n more entries and one more row. */
 mst_status mst_chunk_builder_room(mst_chunk_builder *b, size_t n);
 
@@ -138,11 +202,19 @@ static inline void mst_chunk_builder_add(mst_chunk_builder *b, uint32_t key, flo
     b->n_entries++;
 }
 
+/* Adds one feature of a field: MST_ORDER_FIELDS, set before room was made. */
+static inline void mst_chunk_builder_add_field(mst_chunk_builder *b, uint16_t field, uint32_t key,
+                                               float value)
+{
+    b->fields[b->n_entries] = field;
+    mst_chunk_builder_add(b, key, value);
+}
+
 /* Makes the current row an image of n bytes, the same for all rows since the last clear; *planes is for the
  * caller to fill. */
 mst_status mst_chunk_builder_image(mst_chunk_builder *b, uint32_t n, uint8_t **planes);
 
-/* Ends the current row: sorts its entries by key when they are out of order (stable). */
+/* Ends the current row: sorts its entries, by key or by field, when they are out of order (stable). */
 mst_status mst_chunk_builder_end_row(mst_chunk_builder *b, float label, float weight);
 /* Forgets the entries of a row not ended. */
 static inline void mst_chunk_builder_drop_row(mst_chunk_builder *b)

@@ -250,6 +250,7 @@ void mst_dataset_destroy(mst_dataset *self)
 mst_status mst_dataset_take_context(mst_dataset *self, mst_parse_context *context)
 {
     uint64_t row = (uint64_t)context->channels * context->height * context->width;
+    self->info.n_fields = context->n_fields;
     for (size_t i = 0; context->left_out != NULL && i < context->left_out->n; i++)
         TRY(mst_text_list_add(&self->left_out, context->left_out->items[i]));
     if (row == 0)
@@ -332,6 +333,8 @@ static mst_status scan_chunk(void *arg, uint64_t first_row, mst_chunk *chunk)
         info->n_features = (uint64_t)chunk->max_key + 1;
     if (chunk->n_dense > info->n_dense)
         info->n_dense = chunk->n_dense;
+    if (chunk->fielded && chunk->max_field >= info->n_fields)
+        info->n_fields = chunk->max_field + 1;
     info->n_rows += chunk->n_rows;
     info->n_entries += chunk->n_entries;
     s->any = true;
@@ -350,6 +353,7 @@ mst_status mst_dataset_scan(mst_dataset *self, unsigned n_threads)
     scan s = {.info = {.labels_integral = true,
                        .index_base = self->info.index_base,
                        .bytes = self->info.bytes,
+                       .n_fields = self->info.n_fields,
                        .channels = self->info.channels,
                        .height = self->info.height,
                        .width = self->info.width}};

@@ -23,7 +23,10 @@ typedef struct mst_data_info {
     bool labels_integral;
     uint32_t index_base; /* libsvm: found or given */
     uint64_t bytes;      /* of the files */
-    bool scanned;        /* the label and feature figures are facts about every row */
+    /* Fields of the rows, the dense prefix included; 0: rows have none, or their number is found by a scan.
+     */
+    uint32_t n_fields;
+    bool scanned; /* the label and feature figures are facts about every row */
     /* Rows are images: the dense prefix is channels x height x width, plane after plane. 0: not known. */
     uint32_t channels, height, width;
 } mst_data_info;
@@ -100,8 +103,8 @@ static inline mst_status mst_dataset_intact(const mst_dataset *self)
  * read from. */
 #define MST_IMAGE_BLOCK (8u << 20)
 
-/* For openers of formats, after prepare: takes the features left out from the context and, if rows are
- * images, their shape and a window that fits them; sets context->max_dense then. */
+/* For openers of formats, after prepare: takes fields and the features left out from the context and, if rows
+ * are images, their shape and a window that fits them; sets context->max_dense then. */
 mst_status mst_dataset_take_context(mst_dataset *self, mst_parse_context *context);
 
 /* Logs one warning that names self->left_out, unless there is nothing in it. */

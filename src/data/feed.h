@@ -40,7 +40,8 @@ typedef struct mst_feed_options {
     unsigned n_lanes;          /* threads that call mst_feed_take */
     uint32_t max_take;         /* the most rows of one take */
     uint64_t features;         /* keys >= features give MST_EINPUT; 0: no check */
-    bool drop_unseen;          /* such keys are dropped instead; affected rows are counted */
+    uint32_t fields;  /* of the model: rows without fields, or with others, give MST_EINPUT; 0: no check */
+    bool drop_unseen; /* such keys are dropped instead; affected rows are counted */
     /* Lanes accept any keys and labels. Otherwise those of a mapped file, which another process can overwrite
      * at any time, are copied and checked first. */
     bool any_keys;

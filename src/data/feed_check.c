@@ -58,6 +58,20 @@ static mst_status feed_fail_unseen(const mst_feed *f, mst_chunk *c, uint64_t fir
                     (unsigned long long)features - 1 + base);
 }
 
+static mst_status feed_check_fields(const mst_feed *f, const mst_chunk *c)
+{
+    uint32_t fields = f->options.fields;
+    uint64_t dense = (uint64_t)c->n_rows * c->n_dense;
+    if (!c->fielded && c->n_entries > dense)
+        return mst_fail(MST_EINPUT, "%s: its rows have no fields, but the model has %u", f->dataset->name,
+                        fields);
+    uint32_t last = c->fielded ? c->max_field : c->n_dense - 1;
+    if (last >= fields)
+        return mst_fail(MST_EINPUT, "%s: a row has field %u, but the model has fields 0 to %u",
+                        f->dataset->name, last, fields - 1);
+    return MST_OK;
+}
+
 mst_status mst_feed_check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_row)
 {
     const mst_feed_options *o = &f->options;
@@ -72,6 +86,8 @@ mst_status mst_feed_check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_
     } else if (mst_feed_has_unseen(o, c) && !o->drop_unseen) {
         return feed_fail_unseen(f, c, first_row, whose);
     }
+    if (o->fields != 0 && c->n_entries != 0)
+        TRY(feed_check_fields(f, c));
     if (o->classes == 0 || c->n_rows == 0)
         return MST_OK;
     float lowest = o->classes == 2 ? -1.0f : 0.0f, highest = o->classes == 2 ? 1.0f : (float)(o->classes - 1);
@@ -100,6 +116,12 @@ uint64_t mst_feed_drop_unseen(mst_row *rows, uint32_t n, uint64_t features)
         uint32_t before = row->n_dense + row->n_keys;
         if (row->n_dense > features)
             row->n_dense = (uint32_t)features;
+        if (row->any_order) { /* positions are fields: the rest of the row is dropped */
+            uint32_t seen = 0;
+            while (seen < row->n_keys && row->keys[seen] < features)
+                seen++;
+            row->n_keys = seen;
+        }
         while (row->n_keys > 0 && row->keys[row->n_keys - 1] >= features) /* they ascend */
             row->n_keys--;
         count += row->n_dense + row->n_keys < before;

@@ -238,8 +238,8 @@ static void feed_augment_rows(const mst_feed *f, const mst_feed_lane *l, const m
     }
 }
 
-/* Copies the keys of n mapped rows to `keys`, one row after the other. Nonzero when keys or labels have
- * changed since the check of their chunk. */
+/* Copies the keys of n mapped rows to `keys`, each followed by its fields if stored, one row after the other.
+ * Nonzero when keys, fields or labels have changed since the check of their chunk. */
 MST_WIDE static uint32_t feed_copy_keys(mst_row *rows, const mst_feed_window *w, uint32_t from, uint32_t n,
                                         uint32_t *keys)
 {
@@ -251,13 +251,24 @@ MST_WIDE static uint32_t feed_copy_keys(mst_row *rows, const mst_feed_window *w,
         if (count == 0)
             continue;
         memcpy(keys, rows[i].keys, count * sizeof *keys);
-        for (uint32_t j = 1; j < count; j++)
-            bad |= keys[j] < keys[j - 1];
-        bad |= keys[0] < c->n_dense || keys[count - 1] > c->max_key;
+        bad |= mst_chunk_bad_keys(c, keys, count);
         rows[i].keys = keys;
         keys += count;
+        if (rows[i].fields != NULL) {
+            uint16_t *fields = (uint16_t *)keys;
+            memcpy(fields, rows[i].fields, count * sizeof *fields);
+            bad |= mst_chunk_bad_fields(c, fields, count);
+            rows[i].fields = fields;
+            keys += (count + 1) / 2;
+        }
     }
     return bad;
+}
+
+/* Words of a row's keys and stored fields. */
+static size_t feed_key_words(const mst_row *row)
+{
+    return row->n_keys + (row->fields != NULL ? ((size_t)row->n_keys + 1) / 2 : 0);
 }
 
 /* Makes n rows, from the lane's row `first` on, independent of changes to their file. */
@@ -266,7 +277,7 @@ static mst_status feed_settle_rows(mst_feed *f, mst_feed_lane *l, const mst_feed
 {
     size_t n_keys = 0;
     for (uint32_t i = 0; i < n; i++)
-        n_keys += l->rows[first + i].n_keys;
+        n_keys += feed_key_words(&l->rows[first + i]);
     size_t at = atomic_fetch_add(&l->n_keys, n_keys);
     if (at + n_keys > l->key_capacity)
         return mst_fail(MST_EUSAGE, "%s: rows were filled twice", f->dataset->name);

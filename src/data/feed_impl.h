@@ -30,7 +30,7 @@ typedef struct mst_feed_window {
     size_t first_capacity;
     uint64_t epoch;
     bool mapped;   /* chunks are in mapped files: labels are checked and keys copied when rows are filled */
-    size_t n_keys; /* of all rows of such chunks */
+    size_t n_keys; /* the most words that the copies for all rows of such chunks take */
     bool unseen;   /* some rows have keys that are to be left out */
 } mst_feed_window;
 
@@ -45,7 +45,7 @@ typedef struct mst_feed_lane {
     size_t n_pieces, piece_capacity;
     uint32_t *keys; /* copies of mapped rows' keys; touched only where needed; or NULL */
     size_t key_capacity;
-    atomic_size_t n_keys;     /* of rows filled since the last claim */
+    atomic_size_t n_keys;     /* words of copies for rows filled since the last claim */
     uint64_t look_ns, faults; /* when to check the files again, and the fault count of the last check */
     uint8_t *augmented; /* max_take rows of augmented_stride bytes, touched only where needed; or NULL */
 } mst_feed_lane;

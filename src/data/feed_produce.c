@@ -139,8 +139,8 @@ static mst_status window_add(mst_feed *f, mst_feed_window *w, mst_chunk *chunk, 
     TRY(mst_feed_check_chunk(f, chunk, first_row));
     if (chunk->check != NULL && !o->any_keys) {
         size_t tail = chunk->n_words - (size_t)chunk->n_rows * mst_chunk_head_words(chunk);
-        w->mapped = true;
-        w->n_keys += chunk->has_values ? tail / 2 : tail;
+        w->mapped = true; /* of keys, values and fields, values are not copied */
+        w->n_keys += chunk->has_values && !chunk->has_fields ? tail / 2 : tail;
     }
     w->unseen |= f->augmented_stride == 0 && mst_feed_has_unseen(o, chunk);
     for (uint32_t i = 0; i < chunk->n_rows; i++) {

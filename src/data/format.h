@@ -71,6 +71,7 @@ typedef struct mst_parse_context {
     uint32_t channels, height, width;
     bool encoded;
     uint64_t first_rows;           /* in the first block, where rows are images */
+    uint32_t n_fields;             /* set by prepare where rows have fields and their number is known */
     const mst_text_list *left_out; /* see mst_dataset; prepared owns it. NULL: nothing */
     uint32_t max_dense; /* chunks have no longer dense prefix: that of the first block (mst_first_dense) */
 } mst_parse_context;

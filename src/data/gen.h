@@ -23,24 +23,36 @@ mst_status mst_gen_run(uint64_t first_row, uint64_t rows, uint32_t chunk_rows, u
  * click log and sum to features - 13. Within a field the popular keys come first, as they do where keys are
  * numbered by first appearance, which is how that log gets its 33,762,578 features. Labels
  * 0/1 are drawn from a planted logistic model whose weight of a feature is a function of (seed, key); bias
- * and scale are set so that always answering 0 is right for 74% of the rows and the planted model for 79%. */
+ * and scale are set so that always answering 0 is right for 74% of the rows and the planted model for 79%.
+ *
+ * scatter: the keys of a field are renumbered, so that popular ones are spread over it, as hashing does; rows
+ * are the same otherwise.
+ *
+ * interactions: the planted model is a factorisation machine. Categories expected at least 100 times in a
+ * million rows have a weight and MST_GEN_CRITEO_RANK factors; others have neither. The factors of a field
+ * average to zero over its rows, so that a linear model explains none of the second-order part, which
+ * varies as much as the linear part. The scale is set for a loss of 0.45. */
 
 #define MST_GEN_CRITEO_NUMERIC  13
 #define MST_GEN_CRITEO_FIELDS   26
 #define MST_GEN_CRITEO_FEATURES 33762578 /* the public data set's */
+#define MST_GEN_CRITEO_RANK     8
 
 typedef struct mst_gen_criteo_options {
     uint64_t rows, first_row;
     uint64_t features; /* 128 .. 2^32 - 1 */
     uint64_t seed;
-    unsigned n_threads; /* 0 counts as 1 */
+    bool scatter, interactions;
+    unsigned n_threads;   /* 0 counts as 1 */
+    double *planted_loss; /* mean log loss of the planted model on the rows; set on MST_OK; or NULL */
 } mst_gen_criteo_options;
 
 mst_status mst_gen_criteo(const mst_gen_criteo_options *options, mst_chunk_fn *fn, void *arg);
 
-/* The model that the labels are drawn from; *out is the caller's to destroy. */
+/* The model that the labels are drawn from, by features, seed, scatter and interactions; *out is the caller's
+ * to destroy. */
 typedef struct mst_gen_criteo_model mst_gen_criteo_model;
-mst_status mst_gen_criteo_model_new(uint64_t features, uint64_t seed, mst_gen_criteo_model **out);
+mst_status mst_gen_criteo_model_new(const mst_gen_criteo_options *options, mst_gen_criteo_model **out);
 void mst_gen_criteo_model_destroy(mst_gen_criteo_model *model); /* NULL-safe */
 /* Log-odds of label 1 for a row of that data. */
 double mst_gen_criteo_planted_margin(const mst_gen_criteo_model *model, const mst_row *row);

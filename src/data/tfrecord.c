@@ -11,7 +11,8 @@
  * numbers or text is a column. A float column of w floats takes w features (absent: zeros). By --tf-keys, a
  * key is the int64 itself, a feature number of the whole data set (global), or a hash of column and value
  * into [k, features) (hash). `auto`: global when, in the first block, every column's values lie above those
- * of the column before it and none is below k; otherwise hash.
+ * of the column before it and none is below k; otherwise hash. Every float and every category column is a
+ * field, in the order of the columns, floats first.
  *
  * Raw pixels are height x width x depth bytes, given by int64 features of these names. Images are chosen over
  * columns where there is such a feature, unless --tf-columns names other ones.
@@ -285,6 +286,15 @@ static inline uint32_t hashed_key(const tf_parser *p, const mst_tf_name *name, c
     return n_dense + (uint32_t)((unsigned __int128)hash * (p->limit - n_dense) >> 64);
 }
 
+static inline void tf_add_key(const tf_parser *p, const mst_tf_name *name, uint32_t key)
+{
+    mst_chunk_builder *b = p->builder;
+    if (b->order == MST_ORDER_FIELDS)
+        mst_chunk_builder_add_field(b, (uint16_t)(p->layout->n_dense + name->base), key, 1.0f);
+    else
+        mst_chunk_builder_add(b, key, 1.0f);
+}
+
 /* Adds the keys of one run of a category column. */
 static inline mst_status tf_add_keys(tf_parser *p, const mst_tf_name *name, const uint8_t *at,
                                      const uint8_t *end)
@@ -296,9 +306,9 @@ static inline mst_status tf_add_keys(tf_parser *p, const mst_tf_name *name, cons
         if (at == NULL)
             return FAIL(p, "feature \"%.*s\" holds a broken int64", NAME(name));
         if (layout->hashed)
-            mst_chunk_builder_add(p->builder, hashed_key(p, name, &value, 8), 1.0f);
+            tf_add_key(p, name, hashed_key(p, name, &value, 8));
         else if (value - layout->n_dense < p->bound - layout->n_dense)
-            mst_chunk_builder_add(p->builder, (uint32_t)value, 1.0f);
+            tf_add_key(p, name, (uint32_t)value);
         else
             return fail_key(p, name, value);
     }
@@ -317,7 +327,7 @@ static inline mst_status read_category(tf_parser *p, const mst_tf_name *name,
     mst_example_list_init(&list, feature);
     while (mst_example_run(&list, &run, &n)) {
         if (name->kind == MST_EXAMPLE_BYTES)
-            mst_chunk_builder_add(p->builder, hashed_key(p, name, run, n), 1.0f);
+            tf_add_key(p, name, hashed_key(p, name, run, n));
         else
             TRY(tf_add_keys(p, name, run, run + n));
     }
@@ -506,8 +516,11 @@ static mst_status parse_example(tf_parser *p, const uint8_t *message, size_t n, 
     memset(p->seen, 0, (layout->n_names + 63) / 64 * 8);
     if (layout->columns) { /* every category value takes a byte or more of the message */
         TRY(mst_chunk_builder_room(b, layout->n_dense + n));
-        for (uint32_t i = 0; i < layout->n_dense; i++)
+        for (uint32_t i = 0; i < layout->n_dense; i++) {
+            if (b->order == MST_ORDER_FIELDS)
+                b->fields[b->n_entries] = (uint16_t)i;
             mst_chunk_builder_add(b, i, 0.0f);
+        }
     }
     mst_example_walk_init(&walk, message, n);
     while ((name = next_named(p, &walk, &position, &feature, &st)) != NULL) {
@@ -611,6 +624,11 @@ static mst_status tfrecord_prepare(mst_parse_context *context, const mst_block *
     mst_tf_layout *layout;
     TRY(mst_tf_layout_new(context, first, &layout));
     context->prepared = layout;
+    uint32_t n_fields = layout->n_dense;
+    for (size_t i = 0; i < layout->n_names; i++)
+        n_fields += layout->names[i].role == MST_TF_CATEGORY;
+    if (layout->columns && n_fields <= MST_FIELDS_MAX)
+        context->n_fields = n_fields;
     return MST_OK;
 }
 
@@ -636,6 +654,8 @@ static mst_status tfrecord_parse(const mst_parse_context *context, const mst_blo
         .bound = mst_key_limit(context),
     };
     const uint8_t *at = block->data, *end = block->data + block->size;
+    if (context->n_fields > 0)
+        mst_chunk_builder_set_order(out, MST_ORDER_FIELDS, p.layout->n_dense);
     mst_status st = mst_chunk_builder_room(out, 1); /* from here on the arrays are there */
     while (at < end && st == MST_OK) {
         const uint8_t *data = NULL;

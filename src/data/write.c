@@ -40,7 +40,7 @@ static mst_status add_pairs(mst_row_writer *self, const mst_chunk *chunk)
 /* A column per field: rows must all have as many, and the numbers must be those that every row has. */
 static mst_status write_add_columns(mst_row_writer *self, const mst_chunk *chunk)
 {
-    if (chunk->has_values || chunk->stride == 0)
+    if (chunk->has_values || chunk->has_fields || chunk->stride == 0)
         return mst_fail(
             MST_EINPUT,
             "%s: rows with different fields, or with values beside keys, do not fit fixed columns: use "

@@ -117,6 +117,7 @@ typedef struct text_rows {
     mst_out *out;
     char *text;
     size_t n, capacity;
+    mst_chunk_builder sorted; /* libsvm: a row whose keys do not ascend, sorted */
 } text_rows;
 
 static mst_status text_open(mst_row_writer *self)
@@ -129,6 +130,7 @@ static void text_close(mst_row_writer *self)
     text_rows *w = (text_rows *)self;
     mst_out_close(w->out);
     mst_free(w->text);
+    mst_chunk_builder_fini(&w->sorted);
 }
 
 static mst_status text_flush(text_rows *w)
@@ -146,6 +148,20 @@ static mst_status text_commit(mst_row_writer *self, const mst_data_info *info)
     return mst_out_commit(w->out);
 }
 
+/* Replaces the keys and values of a row by sorted ones, which live until the next call. */
+static mst_status text_sort_row(text_rows *w, mst_row *row)
+{
+    mst_chunk_builder *b = &w->sorted;
+    mst_chunk_builder_clear(b);
+    TRY(mst_chunk_builder_room(b, row->n_keys));
+    for (uint32_t j = 0; j < row->n_keys; j++)
+        mst_chunk_builder_add(b, row->keys[j], row->values != NULL ? row->values[j] : 1.0f);
+    TRY(mst_chunk_builder_end_row(b, row->label, row->weight));
+    row->keys = b->keys;
+    row->values = b->values;
+    return MST_OK;
+}
+
 /* Adds a line for every row; `put` writes one, without its end, and returns where it ends. */
 static mst_status text_add(mst_row_writer *self, const mst_chunk *chunk,
                            char *(*put)(char *p, const mst_row *row))
@@ -154,6 +170,8 @@ static mst_status text_add(mst_row_writer *self, const mst_chunk *chunk,
     for (uint32_t i = 0; i < chunk->n_rows; i++) {
         mst_row row;
         mst_chunk_row(chunk, i, &row);
+        if (row.any_order && self->ops == &mst_row_writer_libsvm) /* its readers expect ascending indices */
+            TRY(text_sort_row(w, &row));
         size_t n_features = (size_t)row.n_dense + row.n_keys;
         size_t need = 64 + 2 * MST_FLOAT_TEXT + n_features * (KEY_TEXT + MST_FLOAT_TEXT);
         if (w->n >= FLUSH_BYTES)

@@ -23,6 +23,7 @@ static mst_status logreg_init(mst_model *self, const mst_model_options *options,
     if (shape->n_features == 0)
         return mst_fail(MST_EINPUT, "the data has no features: nothing to train");
     self->n_scores = 1;
+    self->shape.n_fields = 0;
     return MST_OK;
 }
 

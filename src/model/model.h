@@ -62,7 +62,8 @@ typedef struct mst_shape {
     uint32_t n_dense;   /* the longest dense prefix any row may have */
     uint32_t n_classes; /* 2 for binary labels */
     uint32_t c, h, w;   /* of rows that are images; 0: not known */
-    uint32_t n_fields;  /* the dense prefix included (mst_row_field); 0: the data has no fields */
+    uint32_t n_fields;  /* the dense prefix included (mst_row_field); 0: the data has no fields, or the model
+                           does not use them (in mst_model.shape): rows are checked against it */
 } mst_shape;
 
 /* Sums over rows. */

@@ -32,6 +32,7 @@ static mst_status softmax_init(mst_model *self, const mst_model_options *options
         return mst_fail(MST_EINPUT, "the data has no features: nothing to train");
     m->dense = shape->n_features <= DENSE_FEATURES;
     self->n_scores = shape->n_classes;
+    self->shape.n_fields = 0;
     return MST_OK;
 }
 

@@ -1,10 +1,10 @@
 /* A batch: rows as a model sees them, wherever their numbers are stored.
  *
  * A row is a dense prefix plus a sparse tail: features [0, n_dense) are all present, as floats or as bytes
- * that stand for byte/255; features from n_dense on are (key, value) pairs in ascending key order, where a
- * key may repeat (its values add up) and values that are all one are not stored. Either part may be empty, so
- * this is both the dense and the CSR batch, and "13 numeric columns + 26 categories" is neither padded nor
- * unpacked. */
+ * that stand for byte/255; features from n_dense on are (key, value) pairs in ascending key order, or in the
+ * order of their fields (any_order), where a key may repeat (its values add up) and values that are all one
+ * are not stored. Either part may be empty, so this is both the dense and the CSR batch, and "13 numeric
+ * columns + 26 categories" is neither padded nor unpacked. */
 #ifndef MST_TENSOR_BATCH_H
 #define MST_TENSOR_BATCH_H
 
@@ -12,14 +12,16 @@
 #include <stdint.h>
 
 typedef struct mst_row {
-    const float *dense;   /* n_dense floats; NULL when bytes are given or n_dense is 0 */
-    const uint8_t *bytes; /* n_dense bytes, each standing for byte/255; or NULL */
-    const uint32_t *keys; /* n_keys */
-    const float *values;  /* n_keys, or NULL: all one */
+    const float *dense;     /* n_dense floats; NULL when bytes are given or n_dense is 0 */
+    const uint8_t *bytes;   /* n_dense bytes, each standing for byte/255; or NULL */
+    const uint32_t *keys;   /* n_keys */
+    const float *values;    /* n_keys, or NULL: all one */
     const uint16_t *fields; /* n_keys: the field of each key; NULL: see mst_row_field */
     uint32_t n_dense, n_keys;
-    float label;  /* as found in the data: -1/0/+1, or a class number */
-    float weight; /* importance; 1 unless the data sets it */
+    float label;    /* as found in the data: -1/0/+1, or a class number */
+    float weight;   /* importance; 1 unless the data sets it */
+    bool any_order; /* in the order of their fields: keys need not ascend, but all are beyond the
+                       model's dense prefix */
 } mst_row;
 
 /* Dense feature i as a number. */

@@ -11,6 +11,7 @@
 /* Distances in rows at which weights, and the records themselves, are prefetched. */
 #define WEIGHTS_AHEAD 4 /* below MST_DESCEND_SCRATCH */
 #define RECORDS_AHEAD 8
+#define PICKED        64 /* keys of a row in any order that are picked at a time */
 
 /* A row's numbers and keys are in one record, or separate when its batch was localised; the keys are then in
  * the cache, because they were just written. */
@@ -187,7 +188,23 @@ INLINE uint32_t keys_below(const mst_row *row, uint32_t limit)
     return low;
 }
 
-/* The row's keys in [from_key, to_key) alone. */
+/* A row whose keys do not ascend, limited to those in [from_key, to_key), or to the first `most` of them;
+ * keys and values have room for so many. */
+INLINE mst_row pick_keys(const mst_row *row, uint32_t first, uint32_t most, uint32_t from_key,
+                         uint32_t to_key, uint32_t *keys, float *values)
+{
+    uint32_t n = 0, last = row->n_keys - first < most ? row->n_keys : first + most;
+    for (uint32_t i = first; i < last; i++) {
+        uint32_t key = read_key(&row->keys[i]);
+        keys[n] = key;
+        if (row->values)
+            values[n] = row->values[i];
+        n += key - from_key < to_key - from_key;
+    }
+    return (mst_row){.keys = keys, .values = row->values ? values : NULL, .n_keys = n};
+}
+
+/* The keys of a row that ascend, in [from_key, to_key) alone. */
 INLINE mst_row key_range(const mst_row *row, uint32_t from_key, uint32_t to_key)
 {
     uint32_t from = from_key > 0 ? keys_below(row, from_key) : 0;
@@ -234,17 +251,27 @@ static void scatter_keys(const mst_row *rows, uint32_t n, const float *coefs, fl
                          uint32_t to_key, float *sparse)
 {
     mst_row ahead[WEIGHTS_AHEAD]; /* a ring of rows whose weights are being prefetched */
+    uint32_t keys[WEIGHTS_AHEAD][PICKED];
+    float values[WEIGHTS_AHEAD][PICKED];
     if (from_key >= to_key)
         return;
     for (uint32_t i = 0; i < n + WEIGHTS_AHEAD; i++) {
         mst_row *slot = &ahead[i % WEIGHTS_AHEAD];
-        if (i >= WEIGHTS_AHEAD)
+        uint32_t s = i % WEIGHTS_AHEAD;
+        if (i >= WEIGHTS_AHEAD) {
+            const mst_row *row = &rows[i - WEIGHTS_AHEAD];
             sparse_add(slot, coefs[i - WEIGHTS_AHEAD] * scale, sparse);
+            for (uint32_t k = PICKED; row->any_order && k < row->n_keys; k += PICKED) {
+                *slot = pick_keys(row, k, PICKED, from_key, to_key, keys[s], values[s]);
+                sparse_add(slot, coefs[i - WEIGHTS_AHEAD] * scale, sparse);
+            }
+        }
         if (i >= n)
             continue;
         if (i + RECORDS_AHEAD < n)
             prefetch_record(&rows[i + RECORDS_AHEAD]);
-        *slot = key_range(&rows[i], from_key, to_key);
+        *slot = rows[i].any_order ? pick_keys(&rows[i], 0, PICKED, from_key, to_key, keys[s], values[s])
+                                  : key_range(&rows[i], from_key, to_key);
         prefetch_weights(slot, sparse);
     }
 }

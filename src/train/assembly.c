@@ -126,6 +126,8 @@ json_t *mst_model_json(const mst_model *model)
         json_object_set_new(json, "factors", json_integer(model->options.factors));
         json_object_set_new(json, "row_norm", json_boolean(model->options.row_norm));
     }
+    if (shape->n_fields > 0)
+        json_object_set_new(json, "fields", json_integer(shape->n_fields));
     return json;
 }
 
@@ -153,23 +155,24 @@ mst_status mst_model_from_json(const json_t *json, const char *checkpoint, mst_m
                                mst_shape *shape)
 {
     const char *name, *net = NULL;
-    json_int_t features, dense, classes, c = 0, h = 0, w = 0;
+    json_int_t features, dense, classes, c = 0, h = 0, w = 0, fields = 0;
     double pos_weight = 0.0;
     int bias = -1;
     if (json == NULL ||
-        json_unpack((json_t *)json, "{s:s, s:I, s:I, s:I, s?b, s?F, s?s, s?[I, I, I]}", "name", &name,
+        json_unpack((json_t *)json, "{s:s, s:I, s:I, s:I, s?b, s?F, s?s, s?[I, I, I], s?I}", "name", &name,
                     "features", &features, "dense", &dense, "classes", &classes, "bias", &bias, "pos_weight",
-                    &pos_weight, "net", &net, "image", &c, &h, &w) != 0)
+                    &pos_weight, "net", &net, "image", &c, &h, &w, "fields", &fields) != 0)
         return mst_fail(MST_EINPUT, "%s: its manifest does not describe the model", checkpoint);
     if (features < 1 || features > UINT32_MAX || dense < 0 || dense > features || classes < 2 ||
-        classes > 1 << 24 || !model_image_possible(c, h, w))
+        classes > 1 << 24 || fields < 0 || fields > MST_FIELDS_MAX || !model_image_possible(c, h, w))
         return mst_fail(MST_EINPUT, "%s: its manifest describes an impossible model", checkpoint);
     *shape = (mst_shape){.n_features = (uint64_t)features,
                          .n_dense = (uint32_t)dense,
                          .n_classes = (uint32_t)classes,
                          .c = (uint32_t)c,
                          .h = (uint32_t)h,
-                         .w = (uint32_t)w};
+                         .w = (uint32_t)w,
+                         .n_fields = (uint32_t)fields};
     for (int i = 0; mst_models[i] != NULL; i++)
         if (strcmp(mst_models[i]->name, name) == 0) {
             if (!(mst_model_has(mst_models[i], MST_MODEL_NET) ? net != NULL : bias >= 0 && pos_weight > 0.0))

@@ -76,6 +76,7 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
         .n_lanes = n,
         .max_take = options->batch,
         .features = model->shape.n_features,
+        .fields = model->shape.n_fields,
         .drop_unseen = !options->strict_features,
         .classes = model->shape.n_classes,
         .stop = options->stop,

@@ -306,6 +306,7 @@ mst_status mst_train_data_make_feed(mst_train_data *self, const mst_model *model
     feed.keep = self->held_out > 0.0 ? MST_KEEP_TRAINING : MST_KEEP_ALL;
     feed.prefetch_threads = o->prefetch ? (unsigned)o->prefetch : self->n_threads;
     feed.features = model->shape.n_features;
+    feed.fields = model->shape.n_fields;
     feed.classes = model->shape.n_classes;
     feed.augment = self->augment.any ? &self->augment : NULL;
     feed.training = true;
@@ -373,6 +374,7 @@ static mst_status train_data_find_shape(mst_train_data *self, mst_shape *out)
         .c = dataset->info.channels,
         .h = dataset->info.height,
         .w = dataset->info.width,
+        .n_fields = dataset->info.n_fields,
     };
     if (out->n_dense > features)
         out->n_dense = (uint32_t)features;

@@ -15,7 +15,8 @@
 #define FEATURES 4000
 #define SINGLES  960
 
-static const char *const inputs[] = {"train.cache", "train.libsvm"};
+static const char *const inputs[] = {"train.cache", "train.libsvm", "train.tsv"}; /* keys of the last are
+                                                                                    hashed: in any order */
 
 /* Row i has feature i alone: what a weight got says how often its row was used. */
 static int make_data(void **state)
@@ -26,6 +27,7 @@ static int make_data(void **state)
         return -1;
     trial_clicks("train.cache", N_ROWS, 0, FEATURES);
     trial_clicks("train.libsvm", N_ROWS, 0, FEATURES);
+    trial_clicks("train.tsv", N_ROWS, 0, FEATURES);
     for (int i = 0; i < SINGLES; i++)
         n += (size_t)snprintf(text + n, sizeof text - n, "%d %d:1\n", i % 3 == 0, i);
     trial_write("single.libsvm", text);
@@ -66,7 +68,7 @@ static void sync_threads_equal_one(void **state)
 {
     (void)state;
     for (int k = 0; k < N_KINDS; k++)
-        for (int input = 0; input < 2; input++) {
+        for (int input = 0; input < 3; input++) {
             trial one, many;
             setting s = {kinds[k].model, kinds[k].optimizer, "sync", 1, 64, input};
             train(&one, &s);

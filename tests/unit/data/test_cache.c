@@ -160,6 +160,72 @@ static void rows_come_back_whatever_the_pieces(void **state)
     }
 }
 
+/* Rows of fields, some by position and some not: each field and the order of keys come back. */
+static void fields_come_back(void **state)
+{
+    (void)state;
+    enum { ROWS = 9000, N = 7 };
+    const char *path = in_folder("fields.cache");
+    for (int kind = 0; kind < 4; kind++) { /* 0: all by position; 1: some rows lack a field; 2: values too; 3:
+                                              by position, ascending */
+        mst_row_writer *w = NULL;
+        mst_dataset *d = NULL;
+        mst_chunk *chunk;
+        mst_chunk_builder b;
+        unlink(path);
+        mst_chunk_builder_init(&b);
+        assert_int_equal(mst_row_writer_new(&mst_row_writer_cache, path, NULL, &w), MST_OK);
+        for (uint32_t first = 0; first < ROWS; first += 1000) {
+            mst_chunk_builder_clear(&b);
+            b.order = MST_ORDER_FIELDS;
+            for (uint32_t i = first; i < first + 1000; i++) {
+                assert_int_equal(mst_chunk_builder_room(&b, N), MST_OK);
+                for (uint32_t j = 0; j < N; j++)
+                    if (kind == 0 || kind == 3 || j != i % 50 || first % 2000 == 0)
+                        mst_chunk_builder_add_field(&b, (uint16_t)j,
+                                                    kind == 3 ? 100 * j + i % 90 : (i + 31 * (N - j)) % 500,
+                                                    kind == 2 && j == 3 ? (float)i : 1.0f);
+                assert_int_equal(mst_chunk_builder_end_row(&b, (float)(i % 2), 1), MST_OK);
+            }
+            assert_int_equal(mst_chunk_builder_pack(&b, 0, b.n_rows, &chunk), MST_OK);
+            assert_int_equal(mst_row_writer_add(w, chunk), MST_OK);
+            mst_chunk_release(chunk);
+        }
+        assert_int_equal(mst_row_writer_commit(w, &(mst_data_info){.n_fields = kind == 1 ? 9 : 0}), MST_OK);
+        mst_row_writer_destroy(w);
+        assert_int_equal(open_caches(&d, 1, &path), MST_OK);
+        assert_int_equal(d->info.n_fields, kind == 1 ? 9 : N);
+        uint32_t number = 0;
+        for (uint32_t c = 0; c < d->n_chunks; c++) {
+            assert_int_equal(d->ops->load(d, c, &chunk), MST_OK);
+            assert_true(chunk->fielded && chunk->any_order == (kind != 3));
+            assert_int_equal(chunk->has_fields, (kind == 1 || kind == 2) && c < 2);
+            for (uint32_t i = 0; i < chunk->n_rows; i++, number++) {
+                mst_row row;
+                uint32_t at = 0;
+                mst_chunk_row(chunk, i, &row);
+                for (uint32_t j = 0; j < N; j++)
+                    if (kind == 0 || kind == 3 || j != number % 50 || number / 1000 % 2 == 0) {
+                        uint32_t key = kind == 3 ? 100 * j + number % 90 : (number + 31 * (N - j)) % 500;
+                        assert_true(at < row.n_keys && row.keys[at] == key && mst_row_field(&row, at) == j);
+                        assert_true(kind != 2 || row.values[at] == (j == 3 ? (float)number : 1.0f));
+                        at++;
+                    }
+                assert_int_equal(at, row.n_keys);
+            }
+            mst_chunk_release(chunk);
+        }
+        assert_int_equal(number, ROWS);
+        cache_header h;
+        FILE *file = fopen(path, "rb");
+        assert_int_equal(fread(&h, sizeof h, 1, file), 1);
+        fclose(file);
+        assert_int_equal(h.version, kind == 3 ? 1 : 2); /* an older reader takes what it can read */
+        mst_dataset_destroy(d);
+        mst_chunk_builder_fini(&b);
+    }
+}
+
 static mst_status to_writer(void *arg, uint64_t first_row, mst_chunk *chunk)
 {
     (void)first_row;
@@ -723,6 +789,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_come_back_whatever_the_pieces),
+        cmocka_unit_test(fields_come_back),
         cmocka_unit_test(images_stay_bytes_in_smaller_chunks),
         cmocka_unit_test(an_empty_cache_and_bad_names),
         cmocka_unit_test(several_files_are_one_when_chunks_agree),

@@ -242,6 +242,80 @@ static void every_failed_allocation_is_reported(void **state)
     assert_int_equal(before.blocks, after.blocks);
 }
 
+/* Rows in the order of fields: those that follow from positions are not stored. */
+static void fields_are_stored_where_positions_do_not_tell(void **state)
+{
+    (void)state;
+    mst_chunk_builder b;
+    mst_row row;
+    mst_chunk_builder_init(&b);
+    for (int odd = 0; odd < 3; odd++) { /* 0: one key per field; 1: a field is missing; 2: and values */
+        mst_chunk_builder_clear(&b);
+        b.order = MST_ORDER_FIELDS;
+        for (uint32_t i = 0; i < 100; i++) {
+            assert_int_equal(mst_chunk_builder_room(&b, 6), MST_OK);
+            mst_chunk_builder_add_field(&b, 3, 40 + i, odd == 2 ? 2.5f : 1.0f);
+            if (odd == 0 || i != 50)
+                mst_chunk_builder_add_field(&b, 2, 900 - i, 1.0f);
+            mst_chunk_builder_add_field(&b, 0, 0, (float)i);
+            mst_chunk_builder_add_field(&b, 1, 1, 0.5f);
+            assert_int_equal(mst_chunk_builder_end_row(&b, 1, 1), MST_OK);
+        }
+        mst_chunk *c = pack(&b, 0, 100);
+        assert_true(c->fielded && c->any_order);
+        assert_int_equal(c->has_fields, odd > 0);
+        assert_int_equal(c->has_values, odd == 2);
+        assert_int_equal(c->n_dense, 2);
+        assert_int_equal(c->max_key, 900);
+        assert_int_equal(c->max_field, 3);
+        for (uint32_t i = 0; i < 100; i++) {
+            mst_chunk_row(c, i, &row);
+            bool lacks = odd > 0 && i == 50;
+            assert_int_equal(row.n_keys, lacks ? 1 : 2);
+            assert_true(row.any_order && row.dense[0] == (float)i);
+            assert_int_equal(row.keys[row.n_keys - 1], 40 + i);
+            assert_int_equal(mst_row_field(&row, row.n_keys - 1), 3);
+            assert_true(lacks || (row.keys[0] == 900 - i && mst_row_field(&row, 0) == 2));
+            assert_true(odd < 2 || row.values[row.n_keys - 1] == 2.5f);
+        }
+        mst_chunk_release(c);
+    }
+    /* A number that is not a field of its own stays a key, and so does one whose key comes again. */
+    mst_chunk_builder_clear(&b);
+    b.order = MST_ORDER_FIELDS;
+    for (uint32_t i = 0; i < 10; i++) {
+        assert_int_equal(mst_chunk_builder_room(&b, 4), MST_OK);
+        mst_chunk_builder_add_field(&b, 0, 0, 1.0f);
+        mst_chunk_builder_add_field(&b, 1, 1, 1.0f);
+        mst_chunk_builder_add_field(&b, 1, 2, 1.0f);
+        mst_chunk_builder_add_field(&b, 2, i == 3 ? 1 : 7, 1.0f);
+        assert_int_equal(mst_chunk_builder_end_row(&b, 0, 1), MST_OK);
+    }
+    mst_chunk *c = pack(&b, 0, 10);
+    assert_int_equal(c->n_dense, 1);
+    mst_chunk_row(c, 3, &row);
+    assert_int_equal(row.keys[2], 1);
+    assert_int_equal(mst_row_field(&row, 2), 2);
+    mst_chunk_release(c);
+    mst_chunk_builder_fini(&b);
+}
+
+static void long_rows_sort_by_field(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    mst_chunk_builder b;
+    mst_chunk_builder_init(&b);
+    b.order = MST_ORDER_FIELDS;
+    assert_int_equal(mst_chunk_builder_room(&b, N), MST_OK);
+    for (uint32_t j = 0; j < N; j++)
+        mst_chunk_builder_add_field(&b, (uint16_t)(N - 1 - j), j, (float)j);
+    assert_int_equal(mst_chunk_builder_end_row(&b, 0, 1), MST_OK);
+    for (uint32_t j = 0; j < N; j++)
+        assert_true(b.fields[j] == j && b.keys[j] == N - 1 - j && b.values[j] == (float)(N - 1 - j));
+    mst_chunk_builder_fini(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -250,6 +324,8 @@ int main(void)
         cmocka_unit_test(a_repeated_key_stays_out_of_the_prefix),
         cmocka_unit_test(long_rows_sort_stably),
         cmocka_unit_test(random_rows_come_back),
+        cmocka_unit_test(fields_are_stored_where_positions_do_not_tell),
+        cmocka_unit_test(long_rows_sort_by_field),
         cmocka_unit_test(every_failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

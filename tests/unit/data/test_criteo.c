@@ -38,25 +38,22 @@ static void every_row_has_39_keys(void **state)
         for (size_t j = p.b.row_start[i]; j < p.b.row_start[i + 1]; j++) {
             assert_true(p.b.keys[j] < 1 << 20);
             assert_true(p.b.values[j] == 1.0f);
-            assert_true(j == p.b.row_start[i] || p.b.keys[j] >= p.b.keys[j - 1]);
         }
     }
     mst_chunk_builder_fini(&p.b);
 }
 
-/* How many keys two lines have in common, of 39. */
+/* How many columns of two lines have the same key, of 39. */
 static int shared(const mst_data_options *o, const char *a, const char *b)
 {
     parsed p = parse_text(F, o, a), q = parse_text(F, o, b);
     assert_int_equal(p.st, MST_OK);
     assert_int_equal(q.st, MST_OK);
     int n = 0;
-    for (size_t i = 0, j = 0; i < p.b.n_entries && j < q.b.n_entries;) {
-        uint32_t x = p.b.keys[i], y = q.b.keys[j];
-        n += x == y;
-        i += x <= y;
-        j += y <= x;
-    }
+    assert_int_equal(p.b.n_entries, 39);
+    assert_int_equal(q.b.n_entries, 39);
+    for (size_t i = 0; i < 39; i++)
+        n += p.b.keys[i] == q.b.keys[i];
     mst_chunk_builder_fini(&p.b);
     mst_chunk_builder_fini(&q.b);
     return n;
@@ -94,11 +91,43 @@ static void equal_keys_are_kept(void **state)
     assert_int_equal(p.b.n_entries, 39);
     unsigned seen = 0;
     for (size_t i = 0; i < 39; i++) {
-        assert_true(p.b.keys[i] < 3 && (i == 0 || p.b.keys[i] >= p.b.keys[i - 1]));
+        assert_true(p.b.keys[i] < 3);
         seen |= 1u << p.b.keys[i];
     }
     assert_int_equal(seen, 7);
     mst_chunk_builder_fini(&p.b);
+}
+
+/* The key of a column does not depend on the other columns, and its position is its field. */
+static void columns_are_fields(void **state)
+{
+    (void)state;
+    char a[500], b[500];
+    static const uint32_t fields[] = {39, 39, 52};
+    for (int mode = BUCKET; mode <= BOTH; mode++) {
+        mst_data_options o = {.criteo_numeric = mode};
+        parsed p = parse_text(F, &o, line_with(a, "1", "77", "2"));
+        parsed q = parse_text(F, &o, line_with(b, "1", "77", "99"));
+        assert_int_equal(p.context.n_fields, fields[mode]);
+        assert_int_equal(p.b.n_entries, fields[mode]);
+        unsigned changed = fields[mode] - 26; /* the first category */
+        for (unsigned i = 0; i < fields[mode]; i++)
+            assert_int_equal(p.b.keys[i] == q.b.keys[i], i != changed);
+        mst_chunk *c = NULL;
+        assert_int_equal(mst_chunk_builder_pack(&p.b, 0, 1, &c), MST_OK);
+        assert_true(c->fielded && !c->has_fields && c->any_order);
+        assert_int_equal(c->max_field, fields[mode] - 1);
+        assert_int_equal(c->n_dense, mode == BUCKET ? 0 : 13);
+        mst_row row;
+        mst_chunk_row(c, 0, &row);
+        for (uint32_t i = 0; i < row.n_keys; i++) {
+            assert_int_equal(mst_row_field(&row, i), row.n_dense + i);
+            assert_true(row.keys[i] <= c->max_key);
+        }
+        mst_chunk_release(c);
+        mst_chunk_builder_fini(&p.b);
+        mst_chunk_builder_fini(&q.b);
+    }
 }
 
 static void integers_as_numbers(void **state)
@@ -240,6 +269,7 @@ int main(void)
         cmocka_unit_test(every_row_has_39_keys),
         cmocka_unit_test(buckets_and_categories),
         cmocka_unit_test(equal_keys_are_kept),
+        cmocka_unit_test(columns_are_fields),
         cmocka_unit_test(integers_as_numbers),
         cmocka_unit_test(carriage_returns_and_a_missing_last_newline),
         cmocka_unit_test(bad_lines_are_named),

@@ -52,7 +52,8 @@ static void rows_do_not_depend_on_threads_or_slices(void **state)
             for (int part = 0; part < (way == 2 ? 2 : 1); part++) {
                 uint64_t rows = way < 2 ? 10000 : part == 0 ? 3333 : 6667, first = part == 0 ? 0 : 3333;
                 unsigned n_threads = way == 1 ? 3 : 1;
-                mst_gen_criteo_options c = {rows, first, 100000, 7, n_threads};
+                mst_gen_criteo_options c = {
+                    .rows = rows, .first_row = first, .features = 100000, .seed = 7, .n_threads = n_threads};
                 mst_gen_digits_options d = {rows / 10, first, 7, n_threads};
                 mst_gen_blobs_options b = {rows, first, 5, 3, 2.0, 7, n_threads};
                 if (kind == 1 && part == 1)
@@ -69,7 +70,7 @@ static void rows_do_not_depend_on_threads_or_slices(void **state)
         }
     }
     sum other = {0};
-    mst_gen_criteo_options c = {10000, 0, 100000, 8, 1};
+    mst_gen_criteo_options c = {.rows = 10000, .features = 100000, .seed = 8, .n_threads = 1};
     assert_int_equal(mst_gen_criteo(&c, add_up, &other), MST_OK);
     sum same = {0};
     c.seed = 7;
@@ -139,7 +140,9 @@ static void look_through(look *l, uint64_t features, uint64_t seed, uint64_t row
     *l = (look){.counts = mst_calloc(features, 4), .stamp = mst_calloc(features, 4)};
     assert_non_null(l->counts);
     assert_non_null(l->stamp);
-    assert_int_equal(mst_gen_criteo_model_new(features, seed, &model), MST_OK);
+    assert_int_equal(
+        mst_gen_criteo_model_new(&(mst_gen_criteo_options){.features = features, .seed = seed}, &model),
+        MST_OK);
     l->model = model;
     mst_gen_criteo_options o = {.rows = rows, .features = features, .seed = seed, .n_threads = 2};
     assert_int_equal(mst_gen_criteo(&o, look_at, l), MST_OK);
@@ -187,6 +190,128 @@ static void criteo_has_the_promised_statistics(void **state)
     look_fini(&l);
 }
 
+typedef struct kept_rows {
+    const mst_gen_criteo_model *model;
+    uint32_t (*keys)[MST_GEN_CRITEO_FIELDS];
+    float *labels;
+    double loss; /* of the planted model */
+} kept_rows;
+
+static mst_status keep_rows(void *arg, uint64_t first_row, mst_chunk *chunk)
+{
+    kept_rows *k = arg;
+    assert_true(chunk->fielded && !chunk->has_fields);
+    for (uint32_t i = 0; i < chunk->n_rows; i++) {
+        mst_row row;
+        mst_chunk_row(chunk, i, &row);
+        assert_int_equal(row.n_keys, MST_GEN_CRITEO_FIELDS);
+        memcpy(k->keys[first_row + i], row.keys, sizeof *k->keys);
+        k->labels[first_row + i] = row.label;
+        double margin = mst_gen_criteo_planted_margin(k->model, &row);
+        k->loss += log1p(exp(row.label > 0 ? -margin : margin));
+    }
+    return MST_OK;
+}
+
+enum { KEPT = 20000 };
+
+static kept_rows generate(bool scatter, bool interactions, double *planted)
+{
+    kept_rows k = {.keys = mst_calloc(KEPT, sizeof *k.keys), .labels = mst_calloc(KEPT, sizeof(float))};
+    mst_gen_criteo_options o = {.rows = KEPT,
+                                .features = MST_GEN_CRITEO_FEATURES,
+                                .seed = 5,
+                                .scatter = scatter,
+                                .interactions = interactions,
+                                .n_threads = 2,
+                                .planted_loss = planted};
+    mst_gen_criteo_model *model = NULL;
+    assert_true(k.keys != NULL && k.labels != NULL);
+    assert_int_equal(mst_gen_criteo_model_new(&o, &model), MST_OK);
+    k.model = model;
+    assert_int_equal(mst_gen_criteo(&o, keep_rows, &k), MST_OK);
+    return k;
+}
+
+static void kept_fini(kept_rows *k)
+{
+    mst_gen_criteo_model_destroy((mst_gen_criteo_model *)k->model);
+    mst_free(k->keys);
+    mst_free(k->labels);
+}
+
+/* Scattered rows are the same rows: within a field, keys are renumbered one to one. */
+static void scatter_renumbers_the_keys_of_a_field(void **state)
+{
+    (void)state;
+    for (int interactions = 0; interactions < 2; interactions++) {
+        double loss[2];
+        kept_rows plain = generate(false, interactions, &loss[0]),
+                  other = generate(true, interactions, &loss[1]);
+        uint32_t *to = mst_calloc(MST_GEN_CRITEO_FEATURES, sizeof *to),
+                 *from = mst_calloc(MST_GEN_CRITEO_FEATURES, sizeof *from);
+        uint64_t near = 0, popular = 0;
+        assert_true(to != NULL && from != NULL);
+        for (uint32_t i = 0; i < KEPT; i++) {
+            assert_true(plain.labels[i] == other.labels[i]);
+            for (uint32_t j = 0; j < MST_GEN_CRITEO_FIELDS; j++) {
+                uint32_t a = plain.keys[i][j], b = other.keys[i][j], first, size;
+                mst_gen_criteo_field(plain.model, j, &first, &size);
+                assert_in_range(b, first, first + size - 1);
+                assert_true(to[a] == 0 || to[a] == b);
+                assert_true(from[b] == 0 || from[b] == a);
+                to[a] = b;
+                from[b] = a;
+                if (size > 100000 && a > first && a < first + 100) { /* one of the most popular */
+                    uint32_t before = to[a - 1];
+                    popular += before != 0;
+                    near += before != 0 && (before > b ? before - b : b - before) < 1000;
+                }
+            }
+        }
+        assert_true(popular > 10000);
+        assert_int_equal(near, 0);
+        assert_true(fabs(loss[0] - loss[1]) < 1e-9);
+        assert_true(fabs(plain.loss / KEPT - loss[0]) < 1e-4);
+        assert_true(fabs(other.loss / KEPT - loss[1]) < 1e-4);
+        mst_free(to);
+        mst_free(from);
+        kept_fini(&plain);
+        kept_fini(&other);
+    }
+}
+
+/* The second-order model: its loss is where it is set, and pairs carry a part that weights alone do not. */
+static void interactions_have_the_promised_loss(void **state)
+{
+    (void)state;
+    double loss;
+    kept_rows k = generate(true, true, &loss);
+    assert_true(loss > 0.43 && loss < 0.47);
+    double positive = 0;
+    for (uint32_t i = 0; i < KEPT; i++)
+        positive += (double)k.labels[i];
+    assert_true(positive / KEPT > 0.25 && positive / KEPT < 0.27);
+    /* A second difference of margins is 0 for a linear model. Rows are numbers and the first key of fields.
+     */
+    uint32_t keys[MST_GEN_CRITEO_FIELDS];
+    float numbers[MST_GEN_CRITEO_NUMERIC] = {0};
+    double corner[2][2], second = 0;
+    for (int a = 0; a < 2; a++)
+        for (int b = 0; b < 2; b++) {
+            for (uint32_t j = 0; j < MST_GEN_CRITEO_FIELDS; j++)
+                keys[j] = k.keys[j < 2 ? (j == 0 ? a : b) : 7][j];
+            mst_row row = {.dense = numbers,
+                           .n_dense = MST_GEN_CRITEO_NUMERIC,
+                           .keys = keys,
+                           .n_keys = MST_GEN_CRITEO_FIELDS};
+            corner[a][b] = mst_gen_criteo_planted_margin(k.model, &row);
+        }
+    second = corner[1][1] - corner[1][0] - corner[0][1] + corner[0][0];
+    assert_true(fabs(second) > 1e-3);
+    kept_fini(&k);
+}
+
 static void criteo_scales_to_few_and_many_features(void **state)
 {
     (void)state;
@@ -196,13 +321,16 @@ static void criteo_scales_to_few_and_many_features(void **state)
     look_through(&l, 1 << 20, 4, 20000);
     look_fini(&l);
     mst_gen_criteo_model *model = NULL;
-    assert_int_equal(mst_gen_criteo_model_new(UINT32_MAX, 1, &model), MST_OK);
+    assert_int_equal(
+        mst_gen_criteo_model_new(&(mst_gen_criteo_options){.features = UINT32_MAX, .seed = 1}, &model),
+        MST_OK);
     uint32_t first, size;
     mst_gen_criteo_field(model, MST_GEN_CRITEO_FIELDS - 1, &first, &size);
     assert_int_equal((uint64_t)first + size, UINT32_MAX);
     mst_gen_criteo_model_destroy(model);
     model = NULL;
-    assert_int_equal(mst_gen_criteo_model_new(100, 1, &model), MST_EUSAGE);
+    assert_int_equal(mst_gen_criteo_model_new(&(mst_gen_criteo_options){.features = 100, .seed = 1}, &model),
+                     MST_EUSAGE);
     assert_non_null(strstr(mst_error_text(), "not 100"));
     assert_null(model);
 }
@@ -373,6 +501,8 @@ int main(void)
         cmocka_unit_test(rows_do_not_depend_on_threads_or_slices),
         cmocka_unit_test(criteo_has_the_promised_statistics),
         cmocka_unit_test(criteo_scales_to_few_and_many_features),
+        cmocka_unit_test(scatter_renumbers_the_keys_of_a_field),
+        cmocka_unit_test(interactions_have_the_promised_loss),
         cmocka_unit_test(a_failure_of_the_consumer_ends_the_run),
         cmocka_unit_test(digits_are_neither_trivial_nor_hopeless),
         cmocka_unit_test(digits_are_written_as_idx),
