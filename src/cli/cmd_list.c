@@ -37,7 +37,6 @@ static void list_add(mst_table *table, const char *name, const char *help)
 LIST_REGISTRY(formats, mst_data_kinds)
 LIST_REGISTRY(writers, mst_row_writers)
 LIST_REGISTRY(models, mst_models)
-LIST_REGISTRY(layers, mst_layers)
 LIST_REGISTRY(executors, mst_executors)
 LIST_REGISTRY(optimizers, mst_optimizers)
 LIST_REGISTRY(engines, mst_net_engines)
@@ -65,6 +64,15 @@ static void list_generators(mst_table *table)
 {
     for (size_t i = 0; mst_cmd_data_gen.commands[i] != NULL; i++)
         list_add(table, mst_cmd_data_gen.commands[i]->name, mst_cmd_data_gen.commands[i]->summary);
+}
+
+static void list_layers(mst_table *table)
+{
+    for (size_t i = 0; mst_layers[i] != NULL; i++)
+        list_add(table, mst_layers[i]->name, mst_layers[i]->help);
+    list_add(table, mst_layer_mlp.name, mst_layer_mlp.help);
+    for (size_t i = 0; mst_input_layers[i] != NULL; i++)
+        list_add(table, mst_input_layers[i]->name, mst_input_layers[i]->help);
 }
 
 static void list_nets(mst_table *table)

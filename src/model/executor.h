@@ -3,6 +3,7 @@
  *
  *   plain   the layers' own plain functions; slow, for tests
  *   tile    small nets: some images at a time, side by side in vector lanes
+ *   gemm    nets over embeddings and other graphs: some rows at a time, matrix products of oneDNN
  *   dnnl    oneDNN: large nets, threads inside the primitives
  *
  * A replica is one thread's: everything is made at open, and a pass allocates nothing. */
@@ -24,8 +25,9 @@ typedef struct mst_replica {
 
 typedef struct mst_executor {
     const char *name, *help;
-    bool threads;    /* n_threads of open is used */
-    bool overwrites; /* train takes gradients that are `fresh` */
+    bool threads;      /* n_threads of open is used */
+    bool norm_threads; /* it is used for nets with batch norm, which need the whole batch at once */
+    bool overwrites;   /* train takes gradients that are `fresh` */
     /* Whether it can compute the chain; a message otherwise. */
     mst_status (*can)(const mst_chain *chain);
     /* Whether "auto" may take it for a chain that it can compute; NULL: always. */
@@ -49,6 +51,9 @@ typedef struct mst_executor {
 
 /* Rows as plain numbers, (n, c, h, w): bytes as byte/255, keys at their index, absent features as zero. */
 void mst_replica_load(const mst_replica *self, const mst_row *rows, uint32_t n, float *x);
+
+/* A layer has state (batch norm): it must see the whole batch at once. */
+bool mst_chain_has_state(const mst_chain *chain);
 
 /* For `can` of executors that compute plain chains: MST_EUNSUPPORTED for other nets. */
 mst_status mst_executor_chain_only(const mst_executor *self, const mst_chain *chain);

@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const mst_executor mst_executor_tile, mst_executor_dnnl, mst_executor_plain;
+extern const mst_executor mst_executor_tile, mst_executor_gemm, mst_executor_dnnl, mst_executor_plain;
 
 /* In order of preference: "auto" takes the first executor that supports and suits the chain. */
-const mst_executor *const mst_executors[] = {&mst_executor_tile, &mst_executor_dnnl, &mst_executor_plain,
-                                             NULL};
+const mst_executor *const mst_executors[] = {&mst_executor_tile, &mst_executor_gemm, &mst_executor_dnnl,
+                                             &mst_executor_plain, NULL};
 
 static mst_status executor_unknown(const char *name)
 {
@@ -35,6 +35,15 @@ mst_status mst_executor_choose(const mst_chain *chain, const char *name, const m
             return st;
     }
     return any ? st : executor_unknown(name);
+}
+
+bool mst_chain_has_state(const mst_chain *chain)
+{
+    for (uint32_t i = 0; i < chain->n_layers; i++)
+        for (uint32_t j = 0; j < chain->layers[i]->n_params; j++)
+            if (chain->layers[i]->params[j].kind == MST_VIEW_STATE)
+                return true;
+    return false;
 }
 
 mst_status mst_executor_chain_only(const mst_executor *self, const mst_chain *chain)

@@ -15,8 +15,10 @@
 #include "model/executor.h"
 
 #define FILE_MAX (1u << 20)
-#define FORWARD_ROWS                                                                                         \
-    64 /* at a time in inference: batches of evaluation may be much larger than those of training */
+/* Rows at a time in inference: batches of evaluation may be much larger than those of training. Rows of nets
+ * over embeddings are small. */
+#define FORWARD_ROWS       64
+#define FORWARD_EMBEDDINGS 512
 
 typedef struct net_model {
     mst_model base;
@@ -287,7 +289,8 @@ static mst_status net_init(mst_model *self, const mst_model_options *options, co
         self->shape.n_fields = 0;
     }
     self->n_scores = (uint32_t)mst_dims_size(&net->chain->layers[net->chain->n_layers - 1]->out);
-    self->threads = net->executor->threads;
+    self->threads =
+        net->executor->threads || (net->executor->norm_threads && mst_chain_has_state(net->chain));
     self->overwrites = net->executor->overwrites;
     return MST_OK;
 }
@@ -333,8 +336,9 @@ static mst_status net_open(const mst_model *self, uint32_t max_rows, unsigned n_
 {
     const net_model *net = (const net_model *)self;
     mst_replica *replica;
-    if (!training && max_rows > FORWARD_ROWS)
-        max_rows = FORWARD_ROWS;
+    uint32_t most = net->chain->table.n_keys != 0 ? FORWARD_EMBEDDINGS : FORWARD_ROWS;
+    if (!training && max_rows > most)
+        max_rows = most;
     TRY(net->executor->open(net->chain, self->kernels, max_rows > 0 ? max_rows : 1, n_threads, training,
                             &replica));
     *out = replica;

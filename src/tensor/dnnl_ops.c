@@ -548,6 +548,12 @@ mst_status mst_dnnl_gemm(bool turned, int64_t m, int64_t n, int64_t k, const flo
                       "a matrix product");
 }
 
+mst_status mst_dnnl_gemm_turned(int64_t m, int64_t n, int64_t k, const float *x, const float *w, float beta,
+                                float *y)
+{
+    return dnnl_check(dnnl_sgemm('N', 'T', m, n, k, 1.0f, x, k, w, k, beta, y, n), "a matrix product");
+}
+
 /* ---- reorder ---- */
 
 mst_status mst_dnnl_reorder(mst_dnnl *self, const mst_dnnl_layout *x, const mst_dnnl_layout *y,

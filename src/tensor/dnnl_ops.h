@@ -137,5 +137,8 @@ mst_status mst_dnnl_run(mst_dnnl_op *op);
  * faster than one where m or k is the number of images, but not with w turned. */
 mst_status mst_dnnl_gemm(bool turned, int64_t m, int64_t n, int64_t k, const float *x, const float *w,
                          float beta, float *y);
+/* y (m x n) = x (m x k) * w^T (w is n x k) + beta * y. */
+mst_status mst_dnnl_gemm_turned(int64_t m, int64_t n, int64_t k, const float *x, const float *w, float beta,
+                                float *y);
 
 #endif
