@@ -55,6 +55,9 @@ int mst_study_line_item(const json_t *mapping, const char *key, size_t item);
 /* Adds text with each $NAME of `values` replaced; others stay. */
 void mst_study_substitute(const json_t *values, const char *text, mst_string *out);
 
+/* A large whole number with commas; any other value unchanged. out holds MST_FIGURE_SIZE bytes. */
+const char *mst_study_grouped(const char *value, char *out);
+
 /* ---- names ---- */
 
 /* What is known of the rows of the steps. */
@@ -62,6 +65,7 @@ typedef struct mst_study_known {
     /* step -> {column: list of all values, or null: not known}; a step that is missing may have any column */
     const json_t *columns;
     const json_t *rows; /* step -> [row]; NULL: before the first step */
+    bool any_value;     /* conditions may name values that no row has */
 } mst_study_known;
 
 /* Columns of the rows of sweeps, from the file alone. New reference; NULL: memory is short. */
@@ -72,8 +76,8 @@ json_t *mst_study_sweep_columns(const json_t *spec);
 mst_status mst_study_check_column(const mst_study_known *known, const char *step, const char *column);
 mst_status mst_study_check_where(const mst_study_known *known, const char *step, const char *where);
 
-/* Checks the expressions of a file and all names of steps, columns and values in it. MST_EUSAGE with
- * "FILE:LINE: what is wrong". */
+/* Checks the expressions of a file and all names of steps, columns and values in it. Values pass if --set has
+ * replaced some of size:, because fewer rows may be wanted. MST_EUSAGE with "FILE:LINE: what is wrong". */
 mst_status mst_study_check(const char *path, const json_t *spec, const mst_study_known *known);
 
 /* ---- a study in its folder ---- */

@@ -114,13 +114,13 @@ mst_status mst_study_check_where(const mst_study_known *known, const char *step,
     json_t *row;
     while (mst_study_where_next(&at, &c)) {
         TRY(mst_study_check_column(known, step, c.column));
-        if (columns != NULL && !check_holds(json_object_get(columns, c.column), &c))
+        if (columns != NULL && !known->any_value && !check_holds(json_object_get(columns, c.column), &c))
             return mst_fail(MST_EUSAGE, "no row of step %s has %s%c%s", step, c.column,
                             c.contained ? '~' : '=', c.value);
     }
     if (*at != '\0')
         return mst_fail(MST_EUSAGE, "%s: is not a condition like mode=sync or host~training", at);
-    bool found = json_array_size(rows) == 0;
+    bool found = known->any_value || json_array_size(rows) == 0;
     json_array_foreach(rows, i, row)
     {
         found = found || mst_study_row_matches(row, where);
@@ -319,8 +319,22 @@ static mst_status check_plot(const checker *c, const json_t *plot)
     return check_by(c, plot);
 }
 
-mst_status mst_study_check(const char *path, const json_t *spec, const mst_study_known *known)
+/* Whether --set has replaced values of size:. */
+static bool check_is_set(const json_t *spec)
 {
+    const json_t *used = json_object_get(spec, "used"), *full = json_object_get(spec, "full");
+    json_t *size = json_object_get(spec, "size"), *all = size != NULL ? json_copy(size) : json_object();
+    if (full != NULL)
+        json_object_update(all, (json_t *)full);
+    bool set = used != NULL && !json_equal(used, all) && size != NULL && !json_equal(used, size);
+    json_decref(all);
+    return set;
+}
+
+mst_status mst_study_check(const char *path, const json_t *spec, const mst_study_known *from)
+{
+    mst_study_known own = {.columns = from->columns, .rows = from->rows, .any_value = check_is_set(spec)};
+    const mst_study_known *known = &own;
     checker c = {.path = path,
                  .scope = {.steps = json_object_get(spec, "steps"),
                            .values = json_object_get(spec, "values"),

@@ -11,6 +11,7 @@
 #include <yaml.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
 #include "base/option.h"
 #include "study/study.h"
 #include "study/study_expr.h"
@@ -200,29 +201,55 @@ unsigned mst_study_hosts(const json_t *spec)
 
 /* ---- substitution ---- */
 
-void mst_study_substitute(const json_t *values, const char *text, mst_string *out)
+/* prose: the text is for readers, so that large numbers outside of { } get commas. */
+static void file_insert(const json_t *values, const char *text, bool prose, mst_string *out)
 {
+    bool inside = false;
     while (*text != '\0') {
         size_t n = strcspn(text, "$");
+        for (size_t i = 0; i < n; i++)
+            inside = text[i] == '{' || (inside && text[i] != '}');
         mst_string_addn(out, text, n);
         text += n;
         if (*text == '\0')
             break;
-        char name[64];
+        char name[64], number[MST_FIGURE_SIZE];
         size_t k = strspn(text + 1, FILE_LETTERS);
         snprintf(name, sizeof name, "%.*s", (int)k, text + 1);
         const char *value = k > 0 && !isdigit((unsigned char)name[0]) ? mst_study_text(values, name) : NULL;
         if (value != NULL)
-            mst_string_add(out, value);
+            mst_string_add(out, prose && !inside ? mst_study_grouped(value, number) : value);
         else
             mst_string_addn(out, text, k + 1);
         text += k + 1;
     }
 }
 
-/* The value with its texts replaced, changed in place or new. A text that is one name whose value is a list
- * becomes the list. Takes the reference; NULL when memory is short. */
-static json_t *file_substitute(const json_t *values, json_t *value)
+void mst_study_substitute(const json_t *values, const char *text, mst_string *out)
+{
+    file_insert(values, text, false, out);
+}
+
+const char *mst_study_grouped(const char *value, char *out)
+{
+    size_t n = strlen(value);
+    bool large = n >= 4 && n <= 15 && strspn(value, "0123456789") == n;
+    return large ? mst_figure_grouped(strtoull(value, NULL, 10), out) : value;
+}
+
+/* Whether the texts of a key are for readers. */
+static bool file_is_prose(const char *key)
+{
+    static const char *const keys[] = {"title", "question", "note", "differs", "sentence"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(keys[i], key) == 0)
+            return true;
+    return false;
+}
+
+/* The value of a key with its texts replaced, changed in place or new. A text that is one name whose value is
+ * a list becomes the list. Takes the reference; NULL when memory is short. */
+static json_t *file_substitute(const json_t *values, const char *of, json_t *value)
 {
     size_t i;
     const char *key, *text = json_string_value(value);
@@ -235,13 +262,13 @@ static json_t *file_substitute(const json_t *values, json_t *value)
             json_decref(value);
             return json_deep_copy(list);
         }
-        mst_study_substitute(values, text, &out);
+        file_insert(values, text, file_is_prose(of), &out);
         failed = out.failed || (out.text != NULL && json_string_set(value, out.text) != 0);
         mst_string_fini(&out);
     } else if (json_is_array(value)) {
         json_array_foreach(value, i, inner)
         {
-            copy = file_substitute(values, json_incref(inner));
+            copy = file_substitute(values, of, json_incref(inner));
             failed = failed || copy == NULL || json_array_set_new(value, i, copy) != 0;
         }
     } else if (json_is_object(value)) {
@@ -249,7 +276,7 @@ static json_t *file_substitute(const json_t *values, json_t *value)
         {
             if (strcmp(key, MST_STUDY_LINE) == 0)
                 continue;
-            copy = file_substitute(values, json_incref(inner));
+            copy = file_substitute(values, key, json_incref(inner));
             failed = failed || copy == NULL || json_object_set_new(value, key, copy) != 0;
         }
     }
@@ -630,7 +657,7 @@ mst_status mst_study_spec_parse(const char *path, const char *text, size_t size,
     json_object_foreach(spec, name, inner)
     {
         if (strcmp(name, "size") != 0 && strcmp(name, "full") != 0 && strcmp(name, "used") != 0) {
-            json_t *changed = file_substitute(values, json_incref(inner));
+            json_t *changed = file_substitute(values, name, json_incref(inner));
             if (changed == NULL || json_object_set_new(spec, name, changed) != 0)
                 TRY_OUT(st, mst_fail_memory());
         }

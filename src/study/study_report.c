@@ -227,16 +227,19 @@ static mst_status table_sheet(const mst_study *self, const json_t *table, mst_sh
     return out->failed ? mst_fail_memory() : MST_OK;
 }
 
-/* A value of size: as a text; a list is joined by commas. */
+/* A value of size: as a text; the items of a list are separated by semicolons. */
 static void report_add_value(const json_t *value, mst_sheet *out)
 {
     mst_string text = {0};
+    char number[MST_FIGURE_SIZE];
     size_t i;
     json_t *item;
-    mst_string_add(&text, json_is_string(value) ? json_string_value(value) : "");
+    if (json_is_string(value))
+        mst_string_add(&text, mst_study_grouped(json_string_value(value), number));
     json_array_foreach(value, i, item)
     {
-        mst_string_format(&text, "%s%s", i > 0 ? ", " : "", json_string_value(item));
+        mst_string_add(&text, i > 0 ? "; " : "");
+        mst_string_add(&text, mst_study_grouped(json_string_value(item), number));
     }
     mst_sheet_text(out, text.text);
     out->failed = out->failed || text.failed;
@@ -295,7 +298,9 @@ static mst_status report_steps_sheet(const mst_study *self, mst_sheet *out)
         const char *state = mst_study_text(known, "state"), *why = mst_study_text(known, "sentence");
         const json_t *seconds = json_object_get(known, "seconds");
         mst_sheet_text(out, cells[i].key);
-        mst_sheet_text(out, state != NULL ? state : "not run");
+        mst_sheet_text(out, mst_study_is_changed(self, &cells[i]) ? "outdated"
+                            : state != NULL                       ? state
+                                                                  : "not run");
         mst_sheet_seconds(out, seconds != NULL ? json_number_value(seconds) : NAN);
         report_add_command(cells[i].command, out);
         mst_sheet_text(out, why != NULL ? why : "");
@@ -499,7 +504,7 @@ out:
 
 mst_status mst_study_summary(const mst_study *self, unsigned number, mst_string *out)
 {
-    mst_string table = {0};
+    mst_string table = {0}, conclusion = {0};
     mst_sheet sheet = {0};
     bool found;
     mst_string_format(out, "### %u. ", number);
@@ -507,14 +512,17 @@ mst_status mst_study_summary(const mst_study *self, unsigned number, mst_string 
     mst_string_add(out, "\n`");
     report_own_command(self, out);
     mst_string_add(out, "`: ");
-    TRY(mst_study_conclusion(self, out, &found));
+    mst_status st = mst_study_conclusion(self, &conclusion, &found);
+    mst_string_markdown(out, conclusion.text != NULL ? conclusion.text : "");
     mst_string_add(out, "\n\n");
-    mst_status st = table_sheet(self, json_array_get(json_object_get(self->spec, "tables"), 0), &sheet);
+    mst_string_fini(&conclusion);
+    TRY(st);
+    st = table_sheet(self, json_array_get(json_object_get(self->spec, "tables"), 0), &sheet);
     if (st == MST_OK && mst_sheet_rows(&sheet) > 0) {
         sheet.title = "";
+        sheet.note = NULL;
         mst_sheet_markdown(&sheet, &table);
-        const char *lines =
-            table.text != NULL ? strchr(table.text, '|') : NULL; /* without heading and note */
+        const char *lines = table.text != NULL ? strchr(table.text, '|') : NULL; /* without heading */
         mst_string_add(out, lines != NULL ? lines : "");
     }
     mst_sheet_fini(&sheet);

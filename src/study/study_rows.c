@@ -236,6 +236,29 @@ static mst_status rows_read_file(const char *file, const char *path, const json_
     return st;
 }
 
+/* Replaces the names of the lab's hosts at the begin of texts, which are those of namespaces, by "host 1". */
+static void rows_name_hosts(const mst_study *self, json_t *rows)
+{
+    char lab[17];
+    const char *name;
+    size_t i, n;
+    json_t *row, *cell;
+    mst_study_lab_name(self->folder, lab);
+    n = strlen(lab);
+    for (i = 0; mst_study_hosts(self->spec) > 0 && i < json_array_size(rows); i++) {
+        row = json_array_get(rows, i);
+        json_object_foreach(row, name, cell)
+        {
+            const char *text = json_string_value(cell);
+            if (text == NULL || strncmp(text, lab, n) != 0 || !isdigit((unsigned char)text[n]))
+                continue;
+            char *plain = mst_sprintf("host %s", text + n);
+            json_string_set(cell, plain != NULL ? plain : "");
+            mst_free(plain);
+        }
+    }
+}
+
 /* Sets wall_s of the rows that do not have it: the wall time of the command. */
 static void rows_add_time(const mst_study *self, const mst_study_cell *cell, json_t *rows)
 {
@@ -269,6 +292,7 @@ static mst_status rows_read_cell(mst_study *self, const mst_study_cell *cell)
         mst_study_rows_share(sweep, into);
     else
         rows_add_time(self, cell, into);
+    rows_name_hosts(self, into);
     if (json_array_size(into) > 0) {
         json_object_foreach(json_array_get(into, 0), name, value) /* labels and shared options */
         {

@@ -59,7 +59,7 @@ grep -q '^| 77 |  |  |  |$' $md || fail "a published row without ours is missing
 grep -qxF 'own: No row of this study belongs to the published row of batch 77.' err || fail "not on standard error"
 grep -qxF 'No row of this study belongs to the published row of batch 77.' $md || fail "not in the report"
 grep -q '^| largest | 20 |$' $md || fail "no row of the file: $(cat $md)"
-grep -q '^| rows | 2000 | 4000 |$' $md || fail "no sizes: $(cat $md)"
+grep -q '^| rows | 2,000 | 4,000 |$' $md || fail "no sizes: $(cat $md)"
 grep -q 'Machine: [0-9]* cores' $md || fail "no machine: $(cat $md)"
 [ -s study/own/plots/1.svg ] && [ -s study/own/plots/2.svg ] || fail "plots are missing"
 grep -q '50 times the steps' study/own/report.html || fail "the page has no conclusion"

@@ -43,6 +43,6 @@ same "exit code after SIGTERM" "$code" 143
 [ ! -e "/run/muster-netlab/$(lab)" ] || fail "the lab is left after a signal"
 touch study/two/go
 expect 0 study two.yaml
-has "two: From $(lab)1 to $(lab)2: 2,000 rows."
+has "two: From host 1 to host 2: 2,000 rows."
 [ ! -e "/run/muster-netlab/$(lab)" ] || fail "the lab is left"
 echo "netlab study: ok"

@@ -223,6 +223,22 @@ static void lines(void **state)
     }
 }
 
+/* --set may leave rows out that the conclusion names; the columns are checked all the same. */
+static void set_values(void **state)
+{
+    (void)state;
+    char *text = good_file(37, "      {max(grid.loss)}"), *bad = good_file(37, "      {max(grid.lsos)}");
+    mst_text_list set = {0};
+    mst_study_size how = {.set = &set};
+    json_t *spec = NULL;
+    assert_int_equal(mst_text_list_add(&set, "batches=7"), MST_OK);
+    json_decref(parse(text, &how));
+    assert_int_equal(mst_study_spec_parse("s.yaml", bad, strlen(bad), &how, &spec), MST_EUSAGE);
+    mst_text_list_fini(&set);
+    mst_free(text);
+    mst_free(bad);
+}
+
 /* Names in the rows of a command are checked once the rows are known. */
 static void names_of_results(void **state)
 {
@@ -398,9 +414,9 @@ static void memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes), cmocka_unit_test(refusals),         cmocka_unit_test(rows),
-        cmocka_unit_test(lines), cmocka_unit_test(names_of_results), cmocka_unit_test(expressions),
-        cmocka_unit_test(known), cmocka_unit_test(memory),
+        cmocka_unit_test(sizes),       cmocka_unit_test(refusals),   cmocka_unit_test(rows),
+        cmocka_unit_test(lines),       cmocka_unit_test(set_values), cmocka_unit_test(names_of_results),
+        cmocka_unit_test(expressions), cmocka_unit_test(known),      cmocka_unit_test(memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
