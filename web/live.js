@@ -172,6 +172,9 @@ if (!Page.isReport) (function () {
   var CURVES = [
     {title: 'Error', unit: 'share', column: 'accuracy', evaluated: true, turned: true}, {title: 'Loss', unit: 'plain', column: 'loss', evaluated: true},
     {title: 'Area under the ROC curve', unit: 'plain', column: 'auc', evaluated: true},
+    {title: 'Grouped AUC', unit: 'plain', column: 'grouped_auc', evaluated: true},
+    {title: 'Normalised entropy', unit: 'plain', column: 'normalised_entropy', evaluated: true},
+    {title: 'Calibration', unit: 'plain', column: 'calibration', evaluated: true},
     {title: 'Top-5 error', unit: 'share', column: 'top5', evaluated: true, turned: true},
     {title: 'Training loss', unit: 'plain', column: 'train_loss'}, {title: 'Learning rate', unit: 'plain', column: 'lr'},
     {title: 'Rows per second', unit: 'count', column: 'rows', zero: true}];

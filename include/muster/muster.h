@@ -258,6 +258,8 @@ typedef struct muster_result {
     double loss, accuracy;
     double auc;  /* NAN: none */
     double top5; /* share of rows whose class has one of the 5 highest scores; NAN: fewer than 6 classes */
+    /* Binary models, else NAN. Grouped AUC: with --auc-by. Calibration: mean predicted / mean observed. */
+    double grouped_auc, calibration, normalised_entropy;
 } muster_result;
 
 /* The progress of a training. Valid during the call. */

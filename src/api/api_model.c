@@ -205,7 +205,7 @@ static mst_status model_score(muster_model *self, const muster_row *rows, uint32
                             &self->rows[i]);
     }
     mst_batch batch = {.rows = self->rows, .n_rows = n};
-    mst_status st = model->ops->forward(model, self->scratch, &batch, &self->weights, self->scores);
+    mst_status st = mst_model_score(model, self->scratch, &batch, &self->weights, self->scores);
     mst_chunk_release(chunk);
     return st;
 }

@@ -27,8 +27,14 @@ struct muster_trainer {
 
 static muster_result trainer_result(const mst_result *r)
 {
-    return (muster_result){
-        .rows = r->rows, .loss = r->loss, .accuracy = r->accuracy, .auc = r->auc, .top5 = r->top5};
+    return (muster_result){.rows = r->rows,
+                           .loss = r->loss,
+                           .accuracy = r->accuracy,
+                           .auc = r->auc,
+                           .top5 = r->top5,
+                           .grouped_auc = r->grouped_auc,
+                           .calibration = r->calibration,
+                           .normalised_entropy = r->normalised_entropy};
 }
 
 static muster_progress trainer_progress(muster_event event, const mst_train_status *s)

@@ -20,6 +20,7 @@ typedef enum mst_rng_purpose {
     MST_RNG_NET,
     MST_RNG_FACTORS,
     MST_RNG_TABLE,
+    MST_RNG_KEEP_NEGATIVES,
 } mst_rng_purpose;
 
 typedef struct mst_rng {

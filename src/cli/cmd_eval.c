@@ -1,16 +1,16 @@
-/* `muster eval`: loss, accuracy, top-5 accuracy and AUC of a trained model on a data set, with the accuracy
- * so far as progress. */
+/* `muster eval`: loss, accuracy, AUC, calibration and other figures of a trained model on a data set, with
+ * the accuracy so far as progress. */
 #include <math.h>
 
 #include "base/signals.h"
 #include "cli/cli.h"
 #include "cli/cmd_apply.h"
 #include "cli/progress_line.h"
-#include "cli/table.h"
+#include "cli/result_table.h"
 #include "train/evaluate.h"
 
 typedef struct eval_options {
-    int64_t accuracy_every;
+    int64_t accuracy_every, auc_by;
     bool quiet, json;
     mst_apply apply;
 } eval_options;
@@ -26,6 +26,15 @@ static const mst_option eval_table[] = {
      .metavar = "N",
      .help = "Print the accuracy of the first N rows, of the first 2N, and so on, and of all rows; 0: at the "
              "intervals of the progress display."},
+    {.name = "auc-by",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(auc_by),
+     .fallback = "-1",
+     .min = -1,
+     .max = 65535,
+     .metavar = "FIELD",
+     .help = "Also print the grouped AUC: the mean AUC within groups of rows that have the same key in this "
+             "field (numbered from 0), weighted by rows. -1: off."},
     {.name = "quiet", .type = MST_OPTION_FLAG, .offset = FIELD(quiet), .help = "Print no progress."},
     {.name = NULL},
 };
@@ -77,20 +86,26 @@ static void eval_on_last_rows(view *v)
 
 static mst_status eval_print_result(const mst_result *r, const char *checkpoint, bool json)
 {
-    mst_table *t;
+    mst_table *t, *tenths = NULL;
+    json_t *facts = NULL;
+    mst_status st;
     TRY(mst_facts_new(true, &t));
-    mst_table_count(mst_fact(t, "rows"), r->rows);
-    if (r->unseen > 0)
-        mst_table_count(mst_fact(t, "unseen rows"), r->unseen);
-    mst_table_real(mst_fact(t, "loss"), r->loss, 6);
-    mst_table_real(mst_fact(t, "accuracy"), r->accuracy, 6);
-    if (isfinite(r->top5))
-        mst_table_real(mst_fact(t, "top5"), r->top5, 6);
-    if (isfinite(r->auc))
-        mst_table_real(mst_fact(t, "auc"), r->auc, 6);
+    mst_facts_add_result(t, "", r, 6);
     mst_table_real(mst_fact(t, "seconds"), r->seconds, 3);
     mst_table_text(mst_fact(t, "checkpoint"), checkpoint);
-    mst_status st = json ? mst_cli_print_json(mst_table_json_facts(t)) : mst_table_print(t, NULL, false);
+    TRY_OUT(st, mst_tenths_table(r, &tenths));
+    if (json) {
+        facts = mst_table_json_facts(t);
+        if (facts != NULL && tenths != NULL)
+            json_object_set_new(facts, "calibration_tenths", mst_table_json(tenths));
+        st = mst_cli_print_json(facts);
+        goto out;
+    }
+    TRY_OUT(st, mst_table_print(t, NULL, false));
+    if (tenths != NULL)
+        st = mst_table_print(tenths, "\ncalibration by tenths of the rows, lowest scores first", true);
+out:
+    mst_table_destroy(tenths);
     mst_table_destroy(t);
     return st;
 }
@@ -107,6 +122,7 @@ static mst_status eval_run(mst_call *call)
         .n_threads = apply->n_threads,
         .batch = (uint32_t)apply->options.batch,
         .split_every = (uint64_t)own->accuracy_every,
+        .auc_by = own->auc_by,
         .first_rows = (uint64_t)apply->options.rows,
         .strict_features = apply->options.strict_features,
         .stop = mst_signals_stop(),

@@ -119,7 +119,7 @@ static mst_status predict_rows(const predict_options *options, mst_out *out, uin
         TRY_OUT(st, mst_feed_fill(feed, 0, 0, batch.n_rows));
         if (batch.n_rows == 0)
             break;
-        TRY_OUT(st, model->ops->forward(model, scratch, &batch, &weights, scores));
+        TRY_OUT(st, mst_model_score(model, scratch, &batch, &weights, scores));
         for (uint32_t i = 0; i < batch.n_rows; i++) {
             if (files != NULL)
                 TRY_OUT(st, mst_out_printf(out, "%s\t", files->items[*n_rows + i]));

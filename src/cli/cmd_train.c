@@ -10,6 +10,7 @@
 #include "base/signals.h"
 #include "cli/cli.h"
 #include "cli/rank_exit.h"
+#include "cli/result_table.h"
 #include "cli/table.h"
 #include "cli/train_view.h"
 #include "job/job.h"
@@ -52,29 +53,6 @@ static uint64_t train_peak_resident_bytes(void)
 static double train_rows_per_s(const mst_train_summary *s)
 {
     return s->status.train_seconds > 0.0 ? (double)s->status.rows / s->status.train_seconds : 0.0;
-}
-
-static void train_add_result(mst_table *t, const char *set, const mst_result *r)
-{
-    char name[32];
-    const struct {
-        const char *name;
-        double value;
-    } figures[] = {{"loss", r->loss}, {"accuracy", r->accuracy}, {"top5", r->top5}, {"auc", r->auc}};
-    if (r->rows > 0) {
-        snprintf(name, sizeof name, "%s rows", set);
-        mst_table_count(mst_fact(t, name), r->rows);
-    }
-    if (r->unseen > 0) {
-        snprintf(name, sizeof name, "%s unseen rows", set);
-        mst_table_count(mst_fact(t, name), r->unseen);
-    }
-    for (size_t i = 0; r->rows > 0 && i < sizeof figures / sizeof *figures; i++) {
-        if (!isfinite(figures[i].value))
-            continue;
-        snprintf(name, sizeof name, "%s %s", set, figures[i].name);
-        mst_table_real(mst_fact(t, name), figures[i].value, 5);
-    }
 }
 
 /* Counters of each worker over all pieces of the run. */
@@ -195,13 +173,15 @@ static mst_status train_print_summary(const settings *set, const mst_train_summa
     mst_table_count(mst_fact(t, "rows per s"), (uint64_t)train_rows_per_s(s));
     train_add_losses(t, &s->losses);
     mst_table_real(mst_fact(t, "train loss"), status->train_loss, 5);
+    if (isfinite(status->progressive_loss))
+        mst_table_real(mst_fact(t, "progressive loss"), status->progressive_loss, 5);
     mst_table_real(mst_fact(t, "train accuracy"), status->train_accuracy, 5);
-    train_add_result(t, "valid", &s->valid);
+    mst_facts_add_result(t, "valid", &s->valid, 5);
     if (isfinite(s->best_valid_loss)) {
         mst_table_real(mst_fact(t, "best valid loss"), s->best_valid_loss, 5);
         mst_table_count(mst_fact(t, "best step"), s->best_step);
     }
-    train_add_result(t, "test", &s->test);
+    mst_facts_add_result(t, "test", &s->test, 5);
     mst_table_bytes(mst_fact(t, "peak resident bytes"), train_peak_resident_bytes());
     mst_table_text(mst_fact(t, "run"), s->run);
     if (s->checkpoint[0] != '\0')

@@ -99,11 +99,12 @@ static void view_on_evaluating(void *arg, const char *set, uint64_t rows, uint64
 static void view_on_evaluated(void *arg, const mst_train_status *s, const char *set, const mst_result *r)
 {
     const mst_train_view *v = arg;
-    char step[32], auc[32] = "", top5[32] = "";
+    char step[32], auc[64] = "", top5[32] = "";
     if (v->quiet)
         return;
     if (isfinite(r->auc))
-        snprintf(auc, sizeof auc, "  auc %.4f", r->auc);
+        snprintf(auc, sizeof auc, isfinite(r->grouped_auc) ? "  auc %.4f  grouped auc %.4f" : "  auc %.4f",
+                 r->auc, r->grouped_auc);
     if (isfinite(r->top5))
         snprintf(top5, sizeof top5, "  top5 %.4f", r->top5);
     mst_cli_note("step %-10s %-5s loss %.4f  accuracy %.4f%s%s  (trained %.2f s, evaluated in %.2f s)",

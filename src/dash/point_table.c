@@ -26,11 +26,17 @@ static const table_column train_columns[] = {
     {"t", "train_seconds", NULL, TAKE},       {"step", "step", NULL, TAKE}, {"rows", "rows", NULL, TAKE},
     {"train_loss", "train_loss", NULL, TAKE}, {"lr", "lr", NULL, TAKE},     {NULL, NULL, NULL, TAKE}};
 
-static const table_column evaluated_columns[] = {
-    {"t", "train_seconds", NULL, TAKE},   {"step", "step", NULL, TAKE},
-    {"rows", "rows", NULL, TAKE},         {"loss", "loss", NULL, TAKE},
-    {"accuracy", "accuracy", NULL, TAKE}, {"auc", "auc", NULL, TAKE},
-    {"top5", "top5", NULL, TAKE},         {NULL, NULL, NULL, TAKE}};
+static const table_column evaluated_columns[] = {{"t", "train_seconds", NULL, TAKE},
+                                                 {"step", "step", NULL, TAKE},
+                                                 {"rows", "rows", NULL, TAKE},
+                                                 {"loss", "loss", NULL, TAKE},
+                                                 {"accuracy", "accuracy", NULL, TAKE},
+                                                 {"auc", "auc", NULL, TAKE},
+                                                 {"top5", "top5", NULL, TAKE},
+                                                 {"grouped_auc", "grouped_auc", NULL, TAKE},
+                                                 {"calibration", "calibration", NULL, TAKE},
+                                                 {"normalised_entropy", "normalised_entropy", NULL, TAKE},
+                                                 {NULL, NULL, NULL, TAKE}};
 
 static const table_column resources_columns[] = {{"t", "time", NULL, SINCE},
                                                  {"cpu", "proc_cpu_user_s", "proc_cpu_system_s", RATE},

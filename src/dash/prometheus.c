@@ -142,16 +142,27 @@ static void prometheus_add_runs(const mst_board *board, mst_string *out)
 
 static void prometheus_add_quality(const mst_board *board, mst_string *out)
 {
-    static const char *const names[] = {"muster_run_loss", "muster_run_accuracy", "muster_run_auc",
-                                        "muster_run_top5_accuracy"};
-    static const char *const helps[] = {"Loss of the last evaluation.", "Accuracy of the last evaluation.",
+    static const char *const names[] = {"muster_run_loss",
+                                        "muster_run_accuracy",
+                                        "muster_run_auc",
+                                        "muster_run_top5_accuracy",
+                                        "muster_run_grouped_auc",
+                                        "muster_run_normalised_entropy",
+                                        "muster_run_calibration_ratio"};
+    static const char *const helps[] = {"Loss of the last evaluation.",
+                                        "Accuracy of the last evaluation.",
                                         "Area under the ROC curve of the last evaluation.",
-                                        "Top-5 accuracy of the last evaluation."};
-    for (int k = 0; k < 4; k++) {
+                                        "Top-5 accuracy of the last evaluation.",
+                                        "Grouped AUC of the last evaluation.",
+                                        "Loss over the entropy of the base rate in the last evaluation.",
+                                        "Mean predicted over mean observed in the last evaluation."};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         metric m = {out, names[k], "gauge", helps[k], false};
         for (size_t i = 0; i < board->n; i++) {
             const mst_run_figures *f = &board->runs[i]->view.figures;
-            double values[] = {f->test_loss, f->test_accuracy, f->test_auc, f->test_top5};
+            double values[] = {f->test_loss,       f->test_accuracy,    f->test_auc,
+                               f->test_top5,       f->test_grouped_auc, f->test_normalised_entropy,
+                               f->test_calibration};
             if (k == 0 && (isinf(f->test_loss) || f->loss_is_nan))
                 prometheus_add_any(&m, board->runs[i], NULL, "set", f->set, f->test_loss);
             else

@@ -153,6 +153,9 @@ static void view_json_add_figures(const mst_run_view *v, json_t *json)
     view_json_put(json, "accuracy", f->test_accuracy);
     view_json_put(json, "auc", f->test_auc);
     view_json_put(json, "top5", f->test_top5);
+    view_json_put(json, "grouped_auc", f->test_grouped_auc);
+    view_json_put(json, "calibration", f->test_calibration);
+    view_json_put(json, "normalised_entropy", f->test_normalised_entropy);
     view_json_put(json, "best_loss", f->best_loss);
     view_json_put(json, "best_accuracy", f->best_accuracy);
     view_json_put(json, "peak_memory", f->peak_memory);

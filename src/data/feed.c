@@ -87,11 +87,14 @@ static void window_free(mst_feed_window *w)
 static mst_status feed_deal_stream(mst_feed *f)
 {
     mst_dataset *d = f->dataset;
-    if (f->options.keep != MST_KEEP_ALL)
+    if (!mst_feed_keeps_all(&f->options))
         return mst_fail(MST_EUSAGE,
-                        "%s is a stream dealt to %u workers block by block, so rows cannot be held out of it "
-                        "by number; use --cache, or --valid FILE for the rows to validate on",
-                        d->name, f->options.n_shards);
+                        "%s is a stream dealt to %u workers block by block, so rows cannot be left out of it "
+                        "by number (%s); use --cache%s",
+                        d->name, f->options.n_shards,
+                        f->options.keep != MST_KEEP_ALL ? "--valid FRACTION" : "--keep-negatives",
+                        f->options.keep != MST_KEEP_ALL ? ", or --valid FILE for the rows to validate on"
+                                                        : "");
     return d->ops->deal != NULL ? d->ops->deal(d, f->options.n_shards) : MST_OK;
 }
 

@@ -4,7 +4,8 @@
  * Order of an epoch: the chunks are permuted (random access) or in file order (streams); consecutive
  * chunks of that order form a window of at least shuffle_rows rows; rows are permuted within their window.
  * Position p of the epoch is therefore a fixed row, and a slice [p, p+n) is the same rows for every worker. A
- * held-out fraction is chosen by row number and left out (or kept alone) before positions are counted.
+ * held-out fraction is chosen by row number and left out (or kept alone) before positions are counted, and so
+ * are the rows with negative labels that keep_negatives leaves out.
  *
  * Chunks are loaded or parsed ahead by background threads, in order, at most a bounded number ahead.
  *
@@ -35,6 +36,9 @@ typedef struct mst_feed_options {
     double held_out;       /* fraction for `keep` */
     uint64_t valid_seed;   /* chooses the held-out rows */
     mst_feed_keep keep;
+    /* Share of the rows with labels not above 0 that are kept, chosen by seed and row number; 0: all. Random
+     * access: the labels are read once when the feed is made. */
+    double keep_negatives;
     uint64_t first_rows;       /* stop an epoch after this many rows (of the shard's own); 0: all */
     unsigned prefetch_threads; /* that parse; at least 1; not used where loading is cheap */
     unsigned n_lanes;          /* threads that call mst_feed_take */
@@ -59,7 +63,8 @@ typedef struct mst_feed mst_feed;
 
 /* The dataset must outlive the feed and serve no other feed meanwhile if it is a stream. A sharded stream is
  * put back to its first row; it is MST_EUSAGE if it can be read only once, or with keep other than
- * MST_KEEP_ALL: rows are held out by number, and blocks that are not parsed hide how many they have. */
+ * MST_KEEP_ALL or keep_negatives: rows are left out by number, and blocks that are not parsed hide how many
+ * they have. */
 mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, mst_feed **out);
 void mst_feed_destroy(mst_feed *feed); /* NULL-safe; stops the background threads */
 

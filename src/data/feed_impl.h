@@ -152,8 +152,10 @@ uint32_t mst_feed_order_find(const mst_feed_order *p, uint64_t position);
 uint64_t mst_feed_order_chunks(const mst_feed_order *p, uint64_t to);
 /* Shuffles the n rows of the window that starts at the position. */
 void mst_feed_shuffle(mst_feed_place *order, uint32_t n, uint64_t seed, uint64_t epoch, uint64_t start);
-/* Whether the options keep the row. */
-bool mst_feed_keeps(const mst_feed_options *o, uint64_t row);
+/* Whether the options leave no row out. */
+bool mst_feed_keeps_all(const mst_feed_options *o);
+/* Whether the options keep row i of the chunk, which has this number in the dataset. */
+bool mst_feed_keeps(const mst_feed_options *o, uint64_t row, const mst_chunk *chunk, uint32_t i);
 
 /* Makes the ring; f->options and f->dataset are set. */
 mst_status mst_feed_ring_init(mst_feed *f);

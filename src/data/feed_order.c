@@ -1,6 +1,6 @@
-/* The order of rows: which rows are held out, the order of the chunks, the windows made of them, and the
+/* The order of rows: which rows are left out, the order of the chunks, the windows made of them, and the
  * shuffle of the rows of a window. For a dataset with random access the order of an epoch needs counts of
- * rows only, so a start at any position looks its window up and loads nothing else.
+ * kept rows only, so a start at any position looks its window up and loads nothing else.
  *
  * Invariants
  * 1. windows[k].start is the number of kept rows in the chunks before windows[k].first; windows[n_windows]
@@ -12,15 +12,36 @@
 #include "base/rng.h"
 #include "data/feed_impl.h"
 
-static bool feed_row_held_out(const mst_feed_options *o, uint64_t row)
+/* True with this probability, as a function of the other arguments alone. */
+static bool feed_draw(double probability, uint64_t seed, mst_rng_purpose purpose, uint64_t row)
 {
-    double u = (double)(mst_rng_at(o->valid_seed, MST_RNG_HOLD_OUT, row) >> 11) * 0x1p-53;
-    return u < o->held_out;
+    return (double)(mst_rng_at(seed, purpose, row) >> 11) * 0x1p-53 < probability;
 }
 
-bool mst_feed_keeps(const mst_feed_options *o, uint64_t row)
+static bool feed_in_set(const mst_feed_options *o, uint64_t row)
 {
-    return o->keep == MST_KEEP_ALL || feed_row_held_out(o, row) == (o->keep == MST_KEEP_HELD_OUT);
+    return o->keep == MST_KEEP_ALL ||
+           feed_draw(o->held_out, o->valid_seed, MST_RNG_HOLD_OUT, row) == (o->keep == MST_KEEP_HELD_OUT);
+}
+
+static bool feed_samples_negatives(const mst_feed_options *o)
+{
+    return o->keep_negatives > 0.0 && o->keep_negatives < 1.0;
+}
+
+bool mst_feed_keeps(const mst_feed_options *o, uint64_t row, const mst_chunk *chunk, uint32_t i)
+{
+    uint32_t length;
+    if (!feed_in_set(o, row))
+        return false;
+    return !feed_samples_negatives(o) ||
+           mst_label_positive(*(const float *)mst_chunk_record(chunk, i, &length)) ||
+           feed_draw(o->keep_negatives, o->seed, MST_RNG_KEEP_NEGATIVES, row);
+}
+
+bool mst_feed_keeps_all(const mst_feed_options *o)
+{
+    return o->keep == MST_KEEP_ALL && !feed_samples_negatives(o);
 }
 
 static uint32_t order_chunk_rows(const mst_dataset *d, uint32_t c)
@@ -29,14 +50,26 @@ static uint32_t order_chunk_rows(const mst_dataset *d, uint32_t c)
     return left < d->chunk_rows ? (uint32_t)left : d->chunk_rows;
 }
 
-static void order_count_kept(mst_feed *f)
+static mst_status order_count_chunk(void *arg, uint64_t first_row, mst_chunk *chunk)
 {
-    const mst_dataset *d = f->dataset;
+    mst_feed *f = arg;
+    uint32_t c = (uint32_t)(first_row / f->dataset->chunk_rows);
+    for (uint32_t i = 0; i < chunk->n_rows; i++)
+        f->order.kept[c] += mst_feed_keeps(&f->options, first_row + i, chunk, i);
+    return MST_OK;
+}
+
+static mst_status order_count_kept(mst_feed *f)
+{
+    mst_dataset *d = f->dataset;
+    if (feed_samples_negatives(&f->options))
+        return mst_dataset_each(d, f->options.prefetch_threads, order_count_chunk, f);
     for (uint32_t c = 0; c < d->n_chunks; c++) {
         uint64_t first = (uint64_t)c * d->chunk_rows, end = first + order_chunk_rows(d, c);
         for (uint64_t row = first; row < end; row++)
-            f->order.kept[c] += mst_feed_keeps(&f->options, row);
+            f->order.kept[c] += feed_in_set(&f->options, row);
     }
+    return MST_OK;
 }
 
 mst_status mst_feed_order_init(mst_feed *f)
@@ -45,12 +78,13 @@ mst_status mst_feed_order_init(mst_feed *f)
     size_t n = f->dataset->n_chunks;
     p->chunks = mst_calloc(n + 1, sizeof *p->chunks);
     p->windows = mst_calloc(n + 1, sizeof *p->windows);
-    if (f->options.keep != MST_KEEP_ALL)
+    bool all = mst_feed_keeps_all(&f->options);
+    if (!all)
         p->kept = mst_calloc(n + 1, sizeof *p->kept);
-    if (p->chunks == NULL || p->windows == NULL || (p->kept == NULL && f->options.keep != MST_KEEP_ALL))
+    if (p->chunks == NULL || p->windows == NULL || (p->kept == NULL && !all))
         return mst_fail_memory();
     if (p->kept != NULL)
-        order_count_kept(f);
+        TRY(order_count_kept(f));
     mst_feed_order_epoch(f, 0);
     return MST_OK;
 }

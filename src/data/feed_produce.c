@@ -144,7 +144,7 @@ static mst_status window_add(mst_feed *f, mst_feed_window *w, mst_chunk *chunk, 
     }
     w->unseen |= f->augmented_stride == 0 && mst_feed_has_unseen(o, chunk);
     for (uint32_t i = 0; i < chunk->n_rows; i++) {
-        if (mst_feed_keeps(o, first_row + i))
+        if (mst_feed_keeps(o, first_row + i, chunk, i))
             w->order[w->n_rows++] = (mst_feed_place){c, i};
     }
     return MST_OK;

@@ -97,6 +97,17 @@ const mst_option mst_model_option_table[] = {
      .fallback = "true",
      .help = "Divide the interactions of a row by the sum of its squared values.",
      .needs = {{FACTORS_ONLY}}},
+    {.name = "keep-negatives",
+     .type = MST_OPTION_REAL,
+     .offset = FIELD(keep_negatives),
+     .fallback = "1",
+     .min = 1e-6,
+     .max = 1,
+     .metavar = "R",
+     .help = "Train on this share of the rows with a negative label, chosen by --seed, and on all others. "
+             "Evaluations and predictions correct the odds for it; --epochs and --rows count the rows that "
+             "are kept.",
+     .needs = {{.option = "model", .values = "logreg|" FACTORS "|net|" EMBEDDING_NETS}}},
     {.name = "net",
      .type = MST_OPTION_TEXT,
      .offset = FIELD(net),
@@ -253,6 +264,17 @@ void mst_model_scratch_free(const mst_model *self, void *scratch)
         self->ops->close(self, scratch);
     else
         mst_free(scratch);
+}
+
+mst_status mst_model_score(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
+                           float *scores)
+{
+    double kept = self->options.keep_negatives;
+    TRY(self->ops->forward(self, scratch, batch, w, scores));
+    if (kept > 0.0 && kept < 1.0 && self->n_scores == 1)
+        for (uint32_t i = 0; i < batch->n_rows; i++)
+            scores[i] += (float)log(kept);
+    return MST_OK;
 }
 
 void mst_model_weights(const mst_model *self, const mst_params *params, mst_weights *out)

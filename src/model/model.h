@@ -18,10 +18,11 @@
 #include "tensor/params.h"
 
 typedef struct mst_model_options {
-    int model;         /* --model logreg|softmax|net|lenet|...: index into mst_models */
-    bool bias;         /* --bias / --no-bias (logreg, softmax) */
-    double pos_weight; /* --pos-weight: weight of rows with a positive label (logreg) */
-    int init;          /* --init (mst_init_choice); nets: where the net does not set it */
+    int model;             /* --model logreg|softmax|net|lenet|...: index into mst_models */
+    bool bias;             /* --bias / --no-bias (logreg, softmax) */
+    double pos_weight;     /* --pos-weight: weight of rows with a positive label (logreg) */
+    double keep_negatives; /* --keep-negatives: share of the negative rows that training sees; 0: all */
+    int init;              /* --init (mst_init_choice); nets: where the net does not set it */
     /* fm, ffm, fwfm: */
     int64_t factors;   /* --factors: k */
     double init_scale; /* --init-scale: of the factors */
@@ -255,6 +256,11 @@ void mst_rows_expand(const mst_kernels *kernels, const mst_row *rows, uint32_t n
  * class's logit (out may be scores). */
 double mst_probability(double margin);
 void mst_probabilities(const float *scores, uint32_t n, float *out);
+
+/* Scores of rows as they occur: forward, plus the logarithm of --keep-negatives. A model that is trained on a
+ * share R of the negatives overestimates the odds of a positive label by a factor of 1/R. */
+mst_status mst_model_score(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
+                           float *scores);
 
 /* Pointers to the weights in the store. */
 void mst_model_weights(const mst_model *self, const mst_params *params, mst_weights *out);

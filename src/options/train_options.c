@@ -68,8 +68,8 @@ const mst_option mst_train_option_table[] = {
      .offset = FIELD(until),
      .metavar = "CONDITION",
      .help = "Stop when an evaluation meets the condition, for example 'test_loss<=0.35'. Metrics: "
-             "train_loss, train_accuracy, and loss, accuracy, auc and top5 with the prefix test_ or valid_. "
-             "Without another "
+             "train_loss, train_accuracy, and loss, accuracy, auc, grouped_auc, normalised_entropy and top5 "
+             "with the prefix test_ or valid_. Without another "
              "limit, the data repeats as often as necessary. 'never' removes the condition when resuming.",
      .facts = MST_OPTION_MAY_DIFFER | MST_OPTION_LIMIT},
     {.name = "patience",
@@ -117,6 +117,16 @@ const mst_option mst_train_option_table[] = {
      .max = 1e7,
      .metavar = "N",
      .help = "Rows per batch in evaluations.",
+     .facts = MST_OPTION_MAY_DIFFER},
+    {.name = "auc-by",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(auc_by),
+     .fallback = "-1",
+     .min = -1,
+     .max = 65535,
+     .metavar = "FIELD",
+     .help = "Also report the grouped AUC: the mean AUC within groups of rows that have the same key in this "
+             "field (numbered from 0), weighted by rows. -1: off.",
      .facts = MST_OPTION_MAY_DIFFER},
     {.name = "strict-features",
      .type = MST_OPTION_FLAG,

@@ -474,6 +474,10 @@ mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out)
                           &f.best_accuracy_s);
     figures_last_and_best(run, f.set, "auc", true, &f.test_auc, &f.best_auc, &ignored);
     figures_last_and_best(run, f.set, "top5", true, &f.test_top5, &ignored, &ignored);
+    f.progressive_loss = mst_csv_last(&run->metrics, "progressive_loss");
+    f.test_grouped_auc = mst_run_last(run, "grouped_auc", f.set);
+    f.test_calibration = mst_run_last(run, "calibration", f.set);
+    f.test_normalised_entropy = mst_run_last(run, "normalised_entropy", f.set);
     for (size_t i = 0; i < run->n_processes; i++) {
         mst_loads use;
         const mst_process_data *p = run->processes[i];

@@ -120,6 +120,8 @@ typedef struct mst_run_figures {
     /* of the last evaluation of the test set, or valid; the loss may be infinite */
     double train_loss, train_accuracy; /* of the last line of metrics.csv */
     double test_loss, test_accuracy, test_auc, test_top5;
+    double test_grouped_auc, test_calibration, test_normalised_entropy;
+    double progressive_loss;                   /* of the first pass over the data */
     bool loss_is_nan;                          /* the file has nan: training diverged */
     double best_loss, best_accuracy, best_auc; /* over all of them that are finite */
     double best_accuracy_s;                    /* training seconds at that */

@@ -14,6 +14,7 @@ typedef enum mst_report_sheet {
     MST_SHEET_HISTORY,
     MST_SHEET_LOSSES,
     MST_SHEET_ACCURACY,
+    MST_SHEET_CALIBRATION,
     MST_SHEET_VERDICT,
     MST_SHEET_ADVICE,
     MST_SHEET_EVIDENCE,
@@ -43,6 +44,15 @@ struct mst_report {
 
 /* Makes the sheets of a report whose other fields are set. */
 mst_status mst_report_make_sheets(mst_report *self);
+
+/* The first cell of a row: "run" or "run · process", without the run if there is only one. */
+void mst_sheet_name_row(const mst_report *self, mst_sheet *out, size_t run, const char *process);
+
+/* ---- tables of evaluations (report_accuracy.c) ---- */
+
+void mst_sheet_accuracy(const mst_report *self, mst_sheet *out);
+/* Predicted and observed shares of positive rows by tenths of the set, of the last evaluation. */
+void mst_sheet_calibration(const mst_report *self, mst_sheet *out);
 
 /* ---- commands (report_command.c) ---- */
 

@@ -244,6 +244,7 @@ static mst_status page_add_curves(const mst_report *self, mst_page *page)
     page_add_diverged(self, page);
     page_add_unevaluated(self, page);
     mst_page_sheet(page, &self->sheets[MST_SHEET_ACCURACY], true);
+    mst_page_sheet(page, &self->sheets[MST_SHEET_CALIBRATION], true);
     return MST_OK;
 }
 

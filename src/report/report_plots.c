@@ -124,8 +124,12 @@ static const struct {
     {"error", "error", MST_FIGURE_SHARE, true},
     {"loss", "loss", MST_FIGURE_PLAIN, true},
     {"area under the ROC curve", "auc", MST_FIGURE_PLAIN, true},
+    {"grouped AUC", "grouped_auc", MST_FIGURE_PLAIN, true},
+    {"normalised entropy", "normalised_entropy", MST_FIGURE_PLAIN, true},
+    {"calibration", "calibration", MST_FIGURE_PLAIN, true},
     {"top-5 error", "top5", MST_FIGURE_SHARE, true},
     {"training loss", "train_loss", MST_FIGURE_PLAIN, false},
+    {"progressive loss", "progressive_loss", MST_FIGURE_PLAIN, false},
     {"training accuracy", "train_accuracy", MST_FIGURE_SHARE, false},
     {"learning rate", "lr", MST_FIGURE_PLAIN, false},
 };

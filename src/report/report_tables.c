@@ -12,8 +12,7 @@
 
 #define NO_SAVE_S 1e-6 /* the cost of reading the clock when nothing is saved */
 
-/* "run" or "run · process". */
-static void sheet_name_row(const mst_report *self, mst_sheet *out, size_t run, const char *process)
+void mst_sheet_name_row(const mst_report *self, mst_sheet *out, size_t run, const char *process)
 {
     if (self->n == 1) {
         mst_sheet_text(out, process);
@@ -74,39 +73,6 @@ static void sheet_overview(const mst_report *self, mst_sheet *out)
     }
 }
 
-static void sheet_accuracy(const mst_report *self, mst_sheet *out)
-{
-    *out = (mst_sheet){.title = "Accuracy reached", .key = "accuracy"};
-    mst_sheet_column_add(out, "run", "run", false);
-    mst_sheet_column_add(out, "set", "set", false);
-    mst_sheet_column_add(out, "loss", "loss", true);
-    mst_sheet_column_add(out, "accuracy", "accuracy", true);
-    mst_sheet_column_add(out, "error", "error", true);
-    mst_sheet_column_add(out, "top 5", "top5", true);
-    mst_sheet_column_add(out, "AUC", "auc", true);
-    mst_sheet_column_add(out, "best loss", "best_loss", true);
-    mst_sheet_column_add(out, "best accuracy", "best_accuracy", true);
-    mst_sheet_column_add(out, "after", "best_accuracy_s", true);
-    for (size_t i = 0; i < self->n; i++) {
-        const mst_run_figures *f = &self->figures[i];
-        if (f->set[0] == '\0')
-            continue;
-        mst_sheet_text(out, self->labels[i]);
-        mst_sheet_text(out, f->set);
-        if (isfinite(f->test_loss) || (isnan(f->test_loss) && !f->loss_is_nan))
-            mst_sheet_real(out, f->test_loss);
-        else
-            mst_sheet_text(out, isnan(f->test_loss) ? "nan" : "inf");
-        mst_sheet_precise(out, f->test_accuracy);
-        mst_sheet_precise(out, 1 - f->test_accuracy);
-        mst_sheet_precise(out, f->test_top5);
-        mst_sheet_real(out, f->test_auc);
-        mst_sheet_real(out, f->best_loss);
-        mst_sheet_precise(out, f->best_accuracy);
-        mst_sheet_seconds(out, f->best_accuracy_s);
-    }
-}
-
 /* ---- the verdict ---- */
 
 static void sheet_verdict(const mst_report *self, mst_sheet *out)
@@ -139,7 +105,7 @@ static void sheet_advice(const mst_report *self, mst_sheet *out)
             const mst_advice *a = &self->verdicts[i].advice[k];
             char gain[40];
             snprintf(gain, sizeof gain, "\xc3\x97%.2f", a->gain);
-            sheet_name_row(self, out, i, a->change);
+            mst_sheet_name_row(self, out, i, a->change);
             mst_sheet_value(out, a->gain, gain);
             mst_sheet_text(out, a->text);
         }
@@ -154,7 +120,7 @@ static void sheet_evidence(const mst_report *self, mst_sheet *out)
         for (size_t k = 0; k < self->verdicts[i].n_evidence; k++) {
             const mst_evidence *e = &self->verdicts[i].evidence[k];
             char text[64], number[40];
-            sheet_name_row(self, out, i, e->what);
+            mst_sheet_name_row(self, out, i, e->what);
             if (strcmp(e->unit, "share") == 0)
                 mst_sheet_percent(out, e->value);
             else if (strcmp(e->unit, "bytes") == 0)
@@ -235,7 +201,7 @@ static void sheet_phases(const mst_report *self, mst_sheet *out)
             mst_costs_of(self->runs[i]->processes[p], NAN, NAN, &c);
             if (c.thread_seconds <= 0)
                 continue;
-            sheet_name_row(self, out, i, self->runs[i]->processes[p]->name);
+            mst_sheet_name_row(self, out, i, self->runs[i]->processes[p]->name);
             mst_sheet_seconds(out, c.thread_seconds);
             for (int k = 0; k < MST_COSTS; k++)
                 mst_sheet_percent(out, c.phase[k] / c.thread_seconds);
@@ -249,7 +215,7 @@ static void sheet_add_worker(const mst_report *self, mst_sheet *out, size_t run,
                              double all_rows, double seconds, const mst_costs *c)
 {
     double wait = c->phase[MST_COST_PULL_WAIT] + c->phase[MST_COST_BARRIER_WAIT];
-    sheet_name_row(self, out, run, name);
+    mst_sheet_name_row(self, out, run, name);
     mst_sheet_count(out, c->steps);
     mst_sheet_count(out, c->rows);
     mst_sheet_percent(out, all_rows > 0 ? c->rows / all_rows : NAN);
@@ -393,9 +359,9 @@ static void sheet_add_both(const mst_report *self, mst_sheet *out, size_t run, c
     out->failed = out->failed || training == NULL || all == NULL ||
                   mst_loads_of(self->runs[run], p, NAN, NAN, &loads) != MST_OK;
     if (!out->failed && loads_have_any(&loads.all[first])) {
-        sheet_name_row(self, out, run, training);
+        mst_sheet_name_row(self, out, run, training);
         sheet_add_loads(out, loads.training, first, p->cores);
-        sheet_name_row(self, out, run, all);
+        mst_sheet_name_row(self, out, run, all);
         sheet_add_loads(out, loads.all, first, p->cores);
     }
     mst_free(training);
@@ -458,7 +424,7 @@ static void sheet_add_traffic(const mst_report *self, mst_sheet *out, size_t run
             others += bytes;
         }
         size_t own = traffic_column(hosts, t->hosts[from]);
-        sheet_name_row(self, out, run, t->hosts[from][0] != '\0' ? t->hosts[from] : UNKNOWN_HOST);
+        mst_sheet_name_row(self, out, run, t->hosts[from][0] != '\0' ? t->hosts[from] : UNKNOWN_HOST);
         for (size_t k = 0; k < hosts->n; k++)
             mst_sheet_bytes(out, k != own ? to[k] : NAN);
         mst_sheet_bytes(out, to[hosts->n] > 0 ? to[hosts->n] : NAN);
@@ -563,7 +529,7 @@ static void sheet_history(const mst_report *self, mst_sheet *out)
             snprintf(number, sizeof number, "%zu", k + 1);
             mst_segment_changes(s, &changes);
             out->failed = out->failed || changes.failed;
-            sheet_name_row(self, out, i, number);
+            mst_sheet_name_row(self, out, i, number);
             mst_sheet_count(out, s->step + 1);
             mst_sheet_count(out, s->to_step);
             mst_sheet_count(out, s->to_rows - s->rows);
@@ -605,7 +571,7 @@ static void sheet_losses(const mst_report *self, mst_sheet *out)
             char of[32] = "the run";
             if (server != NULL)
                 snprintf(of, sizeof of, "server %lld", (long long)json_integer_value(server));
-            sheet_name_row(self, out, i, time != NULL ? time : "");
+            mst_sheet_name_row(self, out, i, time != NULL ? time : "");
             mst_sheet_text(out, why != NULL ? why : "the run was cut off");
             mst_sheet_text(out, of);
             mst_sheet_count(out, mst_json_real(loss, "step"));
@@ -641,7 +607,7 @@ static void sheet_options(const mst_report *self, mst_sheet *out)
                     json_is_null(value) || json_is_object(value) ? mst_strdup("") : mst_option_text(value);
                 out->failed = out->failed || flag == NULL || text == NULL;
                 if (flag != NULL && text != NULL) {
-                    sheet_name_row(self, out, i, flag);
+                    mst_sheet_name_row(self, out, i, flag);
                     mst_sheet_text(out, text);
                 }
                 mst_free(flag);
@@ -654,13 +620,21 @@ static void sheet_options(const mst_report *self, mst_sheet *out)
 mst_status mst_report_make_sheets(mst_report *self)
 {
     static void (*const makers[MST_REPORT_SHEETS])(const mst_report *self, mst_sheet *out) = {
-        [MST_SHEET_OVERVIEW] = sheet_overview, [MST_SHEET_HISTORY] = sheet_history,
-        [MST_SHEET_LOSSES] = sheet_losses,     [MST_SHEET_ACCURACY] = sheet_accuracy,
-        [MST_SHEET_VERDICT] = sheet_verdict,   [MST_SHEET_ADVICE] = sheet_advice,
-        [MST_SHEET_EVIDENCE] = sheet_evidence, [MST_SHEET_COST] = sheet_cost,
-        [MST_SHEET_PHASES] = sheet_phases,     [MST_SHEET_WORKERS] = sheet_workers,
-        [MST_SHEET_HOSTS] = sheet_hosts,       [MST_SHEET_PROCESSES] = sheet_processes,
-        [MST_SHEET_TRAFFIC] = sheet_traffic,   [MST_SHEET_OPTIONS] = sheet_options,
+        [MST_SHEET_OVERVIEW] = sheet_overview,
+        [MST_SHEET_HISTORY] = sheet_history,
+        [MST_SHEET_LOSSES] = sheet_losses,
+        [MST_SHEET_ACCURACY] = mst_sheet_accuracy,
+        [MST_SHEET_CALIBRATION] = mst_sheet_calibration,
+        [MST_SHEET_VERDICT] = sheet_verdict,
+        [MST_SHEET_ADVICE] = sheet_advice,
+        [MST_SHEET_EVIDENCE] = sheet_evidence,
+        [MST_SHEET_COST] = sheet_cost,
+        [MST_SHEET_PHASES] = sheet_phases,
+        [MST_SHEET_WORKERS] = sheet_workers,
+        [MST_SHEET_HOSTS] = sheet_hosts,
+        [MST_SHEET_PROCESSES] = sheet_processes,
+        [MST_SHEET_TRAFFIC] = sheet_traffic,
+        [MST_SHEET_OPTIONS] = sheet_options,
     };
     for (int i = 0; i < MST_REPORT_SHEETS; i++) {
         makers[i](self, &self->sheets[i]);

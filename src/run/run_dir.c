@@ -34,8 +34,9 @@
 #define RUN_FORMAT  "muster-run"
 #define RUN_VERSION 1
 #define OLD_COLUMNS "step,rows,epoch,train_seconds,eval_seconds,lr,train_loss,set,loss,accuracy,auc"
-#define HEADER      OLD_COLUMNS ",top5,train_accuracy\n"
-#define N_COLUMNS   13
+#define NEW_COLUMNS ",progressive_loss,grouped_auc,calibration,normalised_entropy"
+#define HEADER      OLD_COLUMNS ",top5,train_accuracy" NEW_COLUMNS "\n"
+#define N_COLUMNS   17
 #define METRICS_MAX ((size_t)4 << 30)
 
 struct mst_run {
@@ -402,30 +403,36 @@ static bool run_parse_metrics(const char *line, const char *end, unsigned n_colu
 static mst_status run_copy_metrics(const mst_run *self, const char *text, size_t size, uint64_t keep_before,
                                    mst_out *out)
 {
-    static const char *const headers[] = {HEADER, OLD_COLUMNS ",top5\n", OLD_COLUMNS "\n"};
-    static const char commas[] = ",,";
-    size_t missing = 0, n_headers = sizeof headers / sizeof *headers;
+    static const struct {
+        const char *text;
+        size_t missing;
+    } headers[] = {{HEADER, 0},
+                   {OLD_COLUMNS ",top5,train_accuracy\n", 4},
+                   {OLD_COLUMNS ",top5\n", 5},
+                   {OLD_COLUMNS "\n", 6}};
+    static const char commas[] = ",,,,,,";
+    size_t h = 0, n_headers = sizeof headers / sizeof *headers;
     if (size == 0)
         return MST_OK;
-    while (missing < n_headers && strncmp(text, headers[missing], strlen(headers[missing])) != 0)
-        missing++;
-    if (missing == n_headers)
+    while (h < n_headers && strncmp(text, headers[h].text, strlen(headers[h].text)) != 0)
+        h++;
+    if (h == n_headers)
         return mst_fail(MST_EINPUT, "%s:1: not the metrics of a muster run: the first line is not \"%.*s\"",
                         self->metrics, (int)sizeof HEADER - 2, HEADER);
     TRY(mst_out_write(out, HEADER, sizeof HEADER - 1));
     size_t number = 2;
-    for (const char *line = text + strlen(headers[missing]), *end; line < text + size;
+    for (const char *line = text + strlen(headers[h].text), *end; line < text + size;
          line = end + 1, number++) {
         uint64_t step;
         end = memchr(line, '\n', (size_t)(text + size - line));
-        if (end == NULL || !run_parse_metrics(line, end, (unsigned)(N_COLUMNS - missing), &step)) {
+        if (end == NULL || !run_parse_metrics(line, end, (unsigned)(N_COLUMNS - headers[h].missing), &step)) {
             mst_warn("%s:%zu: an incomplete line and all lines after it are dropped", self->metrics, number);
             break;
         }
         if (step >= keep_before)
             continue;
         TRY(mst_out_write(out, line, (size_t)(end - line)));
-        TRY(mst_out_write(out, commas, missing));
+        TRY(mst_out_write(out, commas, headers[h].missing));
         TRY(mst_out_write(out, "\n", 1));
     }
     return MST_OK;
@@ -571,6 +578,10 @@ mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics)
     metrics_add_real(&line, metrics->auc);
     metrics_add_real(&line, metrics->top5);
     metrics_add_real(&line, metrics->train_accuracy);
+    metrics_add_real(&line, metrics->progressive_loss);
+    metrics_add_real(&line, metrics->grouped_auc);
+    metrics_add_real(&line, metrics->calibration);
+    metrics_add_real(&line, metrics->normalised_entropy);
     mst_string_add(&line, "\n");
     st = line.failed ? mst_fail_memory() : run_append_metrics(self, line.text, line.size);
     mst_string_fini(&line);

@@ -25,7 +25,9 @@ typedef struct mst_metrics {
     double lr, train_loss;              /* train_loss: since the last evaluation, or over more rows */
     const char *set;                    /* the evaluated set, "test" or "valid"; "": none */
     double loss, accuracy, auc, top5;
-    double train_accuracy; /* of the rows of train_loss */
+    double train_accuracy;   /* of the rows of train_loss */
+    double progressive_loss; /* of the rows of the first pass so far, each before its update */
+    double grouped_auc, calibration, normalised_entropy; /* of the set (eval_counters.h) */
 } mst_metrics;
 
 typedef struct mst_run mst_run;

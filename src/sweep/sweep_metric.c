@@ -10,6 +10,7 @@ static const struct {
 } metrics[] = {
     {"loss", true, true, false},         {"accuracy", true, true, true},
     {"auc", true, true, true},           {"top5", true, true, true},
+    {"grouped_auc", true, true, true},   {"normalised_entropy", true, true, false},
     {"train_loss", false, true, false},  {"train_accuracy", false, true, true},
     {"rows_per_s", false, false, true},  {"train_s", false, false, false},
     {"target_s", false, false, false},   {"total_s", false, false, false},

@@ -6,8 +6,9 @@
 
 #define MST_METRIC_DEFAULT "loss"
 #define MST_METRIC_NAMES                                                                                     \
-    "loss, accuracy, auc, top5 (of the test set, else of the validation set), the same with test_ or "       \
-    "valid_ before them, train_loss, train_accuracy, rows_per_s, train_s, target_s, total_s, cpu_s, "        \
+    "loss, accuracy, auc, grouped_auc, normalised_entropy, top5 (of the test set, else of the validation "   \
+    "set), the same with test_ or valid_ before them, train_loss, train_accuracy, rows_per_s, train_s, "     \
+    "target_s, total_s, cpu_s, "                                                                             \
     "memory, memory_all, traffic"
 
 typedef struct mst_sweep_metric {

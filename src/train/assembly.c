@@ -128,6 +128,8 @@ json_t *mst_model_json(const mst_model *model)
     }
     if (shape->n_fields > 0)
         json_object_set_new(json, "fields", json_integer(shape->n_fields));
+    if (model->options.keep_negatives > 0.0 && model->options.keep_negatives < 1.0)
+        json_object_set_new(json, "keep_negatives", json_real(model->options.keep_negatives));
     return json;
 }
 
@@ -156,15 +158,17 @@ mst_status mst_model_from_json(const json_t *json, const char *checkpoint, mst_m
 {
     const char *name, *net = NULL;
     json_int_t features, dense, classes, c = 0, h = 0, w = 0, fields = 0;
-    double pos_weight = 0.0;
+    double pos_weight = 0.0, keep_negatives = 1.0;
     int bias = -1;
     if (json == NULL ||
-        json_unpack((json_t *)json, "{s:s, s:I, s:I, s:I, s?b, s?F, s?s, s?[I, I, I], s?I}", "name", &name,
+        json_unpack((json_t *)json, "{s:s, s:I, s:I, s:I, s?b, s?F, s?F, s?s, s?[I, I, I], s?I}", "name", &name,
                     "features", &features, "dense", &dense, "classes", &classes, "bias", &bias, "pos_weight",
-                    &pos_weight, "net", &net, "image", &c, &h, &w, "fields", &fields) != 0)
+                    &pos_weight, "keep_negatives", &keep_negatives, "net", &net, "image", &c, &h, &w, "fields",
+                    &fields) != 0)
         return mst_fail(MST_EINPUT, "%s: its manifest does not describe the model", checkpoint);
     if (features < 1 || features > UINT32_MAX || dense < 0 || dense > features || classes < 2 ||
-        classes > 1 << 24 || fields < 0 || fields > MST_FIELDS_MAX || !model_image_possible(c, h, w))
+        classes > 1 << 24 || !(keep_negatives > 0.0 && keep_negatives <= 1.0) ||
+        fields < 0 || fields > MST_FIELDS_MAX || !model_image_possible(c, h, w))
         return mst_fail(MST_EINPUT, "%s: its manifest describes an impossible model", checkpoint);
     *shape = (mst_shape){.n_features = (uint64_t)features,
                          .n_dense = (uint32_t)dense,
@@ -181,6 +185,7 @@ mst_status mst_model_from_json(const json_t *json, const char *checkpoint, mst_m
             options->net_text = net;
             if (mst_model_has(mst_models[i], MST_MODEL_FACTORS))
                 TRY(model_factors_from_json(json, checkpoint, options));
+            options->keep_negatives = keep_negatives;
             if (net == NULL) {
                 options->bias = bias;
                 options->pos_weight = pos_weight;

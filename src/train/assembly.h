@@ -52,8 +52,8 @@ mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *checkpoi
                                         const mst_kernels *kernels, mst_option_group *groups, size_t n_groups,
                                         mst_checkpoint_meta *meta);
 
-/* {"name", "features", "dense", "classes", "bias", "pos_weight"}, of fm and its kind also {"factors",
- * "row_norm"}, for checkpoints and manifests. */
+/* {"name", "features", "dense", "classes", "bias", "pos_weight", "keep_negatives"}, of fm and its kind also
+ * {"factors", "row_norm"}, for checkpoints and manifests. */
 json_t *mst_model_json(const mst_model *model);
 /* The reverse; source, the origin of the JSON, is for errors. */
 mst_status mst_model_from_json(const json_t *json, const char *source, mst_model_options *options,

@@ -55,6 +55,12 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
                              const mst_evaluator_options *options, mst_evaluator **out)
 {
     mst_status st;
+    uint32_t n_fields = model->shape.n_fields;
+    if (options->auc_by >= 0 && model->n_scores != 1)
+        return mst_fail(MST_EUSAGE, "--auc-by needs a model with two classes (--model logreg)");
+    if (options->auc_by >= 0 && n_fields > 0 && options->auc_by >= (int64_t)n_fields)
+        return mst_fail(MST_EUSAGE, "--auc-by %lld: the data has %u fields, numbered from 0",
+                        (long long)options->auc_by, n_fields);
     unsigned n = mst_model_threads(model) ? 1 : options->n_threads, inner = options->n_threads / n;
     mst_evaluator *self = mst_zalloc(sizeof *self);
     if (self == NULL)
@@ -82,7 +88,7 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
         .stop = options->stop,
         .augment = options->augment,
     };
-    mst_eval_counters_init(&self->counters, model);
+    mst_eval_counters_init(&self->counters, model, options->auc_by);
     TRY_OUT(st, mst_team_new(n, &self->team));
     st = mst_fail_memory();
     self->scorers = mst_calloc(n, sizeof *self->scorers);
@@ -184,10 +190,11 @@ static mst_status evaluator_next_batch(mst_evaluator *self, unsigned t, bool *mo
         pthread_mutex_unlock(&self->reporting);
         return MST_OK;
     }
+    mst_batch keyed = batch;
     if (self->translate != NULL)
         TRY(evaluator_translate(self, s, &batch));
-    TRY(self->model->ops->forward(self->model, s->scratch, &batch, self->on, s->scores));
-    uint64_t correct = mst_eval_counters_add(&self->counters, self->model, &batch, s->scores);
+    TRY(mst_model_score(self->model, s->scratch, &batch, self->on, s->scores));
+    uint64_t correct = mst_eval_counters_add(&self->counters, self->model, &batch, &keyed, s->scores);
     if (self->progress != NULL) {
         pthread_mutex_lock(&self->reporting);
         st = evaluator_report(self, from, batch.n_rows, correct);

@@ -1,4 +1,4 @@
-/* Evaluation: the model's loss, accuracy and AUC over a data set, by several threads: on the weights of a
+/* Evaluation: the model's loss and other figures over a data set, by several threads: on the weights of a
  * store, or on pulled weights, with keys translated to their positions (pulled_eval.h). */
 #ifndef MST_TRAIN_EVALUATE_H
 #define MST_TRAIN_EVALUATE_H
@@ -20,6 +20,7 @@ typedef struct mst_evaluator_options {
     uint64_t valid_seed;  /* of the hold-out, with keep and held_out */
     double held_out;
     mst_feed_keep keep;
+    int64_t auc_by;          /* field of the grouped AUC (auc.h); -1: none */
     bool strict_features;    /* a feature that the model lacks is MST_EINPUT; else it counts as 0 */
     const atomic_bool *stop; /* or NULL */
     const mst_augment

@@ -27,6 +27,7 @@ mst_status mst_run_log_new(const mst_run_log_options *options, mst_run_log **out
     self->evals.best_valid_loss = INFINITY;
     self->save.saved_step = self->evals.step = UINT64_MAX;
     self->evals.train_loss = self->evals.train_accuracy = NAN;
+    self->status.progressive_loss = NAN;
     self->options.model = json_incref(options->model);
     self->options.data = options->data != NULL ? json_incref(options->data) : json_object();
     self->options.source = json_incref(options->source);
@@ -72,25 +73,6 @@ void mst_run_log_destroy(mst_run_log *self)
 
 /* ---- the run directory ---- */
 
-static json_t *run_log_result_json(const mst_result *r)
-{
-    json_t *json = json_pack("{s:I}", "rows", (json_int_t)r->rows);
-    const struct {
-        const char *name;
-        double value;
-    } figures[] = {{"loss", r->loss},
-                   {"accuracy", r->accuracy},
-                   {"top5", r->top5},
-                   {"auc", r->auc},
-                   {"seconds", r->seconds}};
-    if (json != NULL && r->unseen > 0)
-        json_object_set_new(json, "unseen", json_integer((json_int_t)r->unseen));
-    for (size_t i = 0; json != NULL && i < sizeof figures / sizeof *figures; i++)
-        if (isfinite(figures[i].value))
-            json_object_set_new(json, figures[i].name, json_real(figures[i].value));
-    return json;
-}
-
 mst_status mst_run_log_write_manifest(mst_run_log *self, const char *state)
 {
     const mst_train_status *s = &self->status;
@@ -106,9 +88,9 @@ mst_status mst_run_log_write_manifest(mst_run_log *self, const char *state)
             m, "saving",
             json_pack("{s:f, s:f}", "every_s", self->save_due.every.n, "cost_s", self->save.cost));
     if (self->evals.test.rows > 0)
-        json_object_set_new(m, "test", run_log_result_json(&self->evals.test));
+        json_object_set_new(m, "test", mst_result_json(&self->evals.test));
     if (self->evals.valid.rows > 0)
-        json_object_set_new(m, "valid", run_log_result_json(&self->evals.valid));
+        json_object_set_new(m, "valid", mst_result_json(&self->evals.valid));
     return mst_run_manifest(self->run, m);
 }
 
@@ -243,29 +225,37 @@ void mst_run_log_observe(mst_run_log *self, mst_observe *observe)
     mst_run_log_observe_losses(self);
 }
 
+/* The figures of an evaluation as curves. */
+static void run_log_report_result(mst_run_log *self, uint64_t step, const char *prefix, const mst_result *r)
+{
+    char tags[16][40];
+    mst_scalar scalars[16];
+    size_t n = 0;
+    for (const mst_result_figure *f = mst_result_figures; f->name != NULL; f++, n++) {
+        snprintf(tags[n], sizeof *tags, "%s%s", prefix, f->name);
+        scalars[n] = (mst_scalar){tags[n], mst_result_value(r, f)};
+    }
+    mst_observe_scalars(self->observe, MST_RECORD_EVALUATIONS, step, scalars, n);
+}
+
 /* Gives the observer the line of metrics.csv as TensorBoard curves. Training and evaluation are curves of two
  * folders, which TensorBoard draws into one chart. The steps of a curve must increase, but the figures of an
  * evaluation may arrive after a later line about training. */
-static void run_log_report_curves(mst_run_log *self, const mst_train_status *s, const mst_metrics *line)
+static void run_log_report_curves(mst_run_log *self, const mst_train_status *s, const mst_metrics *line,
+                                  const mst_result *r)
 {
     const mst_scalar train[] = {{"loss", line->train_loss},
                                 {"accuracy", line->train_accuracy},
+                                {"progressive_loss", line->progressive_loss},
                                 {"lr", line->lr},
                                 {"epoch", (double)line->epoch}};
-    const mst_scalar test[] = {
-        {"loss", line->loss}, {"accuracy", line->accuracy}, {"auc", line->auc}, {"top5", line->top5}};
-    const mst_scalar valid[] = {{"valid/loss", line->loss},
-                                {"valid/accuracy", line->accuracy},
-                                {"valid/auc", line->auc},
-                                {"valid/top5", line->top5}};
     mst_observe_set_step(self->observe, self->status.step);
     if (s->step > self->curve_step) {
         mst_observe_scalars(self->observe, MST_RECORD_EVENTS, s->step, train, sizeof train / sizeof *train);
         self->curve_step = s->step;
     }
     if (line->set[0] != 0)
-        mst_observe_scalars(self->observe, MST_RECORD_EVALUATIONS, s->step,
-                            line->set[0] == 'v' ? valid : test, sizeof test / sizeof *test);
+        run_log_report_result(self, s->step, line->set[0] == 'v' ? "valid/" : "", r);
 }
 
 /* Ends the observer; the directory is closed afterwards. */
@@ -303,10 +293,14 @@ mst_status mst_run_log_write_line(mst_run_log *self, const mst_train_status *s, 
         .accuracy = r ? r->accuracy : (double)NAN,
         .auc = r ? r->auc : (double)NAN,
         .top5 = r ? r->top5 : (double)NAN,
+        .progressive_loss = s->progressive_loss,
+        .grouped_auc = r ? r->grouped_auc : (double)NAN,
+        .calibration = r ? r->calibration : (double)NAN,
+        .normalised_entropy = r ? r->normalised_entropy : (double)NAN,
     };
     self->line_ns = mst_now_ns();
     self->worth_keeping = true;
-    run_log_report_curves(self, s, &line);
+    run_log_report_curves(self, s, &line, r);
     (void)mst_run_log_keep_folder(self); /* mst_run_metrics reports a failure */
     return mst_run_metrics(self->run, &line);
 }
@@ -413,6 +407,7 @@ mst_status mst_run_log_finish(mst_run_log *self, mst_end end, mst_train_summary 
     summary->end = end;
     summary->status = self->status;
     summary->status.waiting = NULL;
+    summary->status.progressive_loss = mst_mean_loss(&self->first_pass);
     summary->status.train_loss =
         isfinite(self->evals.train_loss) ? self->evals.train_loss : mst_mean_loss(&sum);
     summary->status.train_accuracy =

@@ -47,10 +47,14 @@ static double run_log_metric(const mst_run_log *self, mst_metric metric)
         [MST_METRIC_TEST_ACCURACY] = test->accuracy,
         [MST_METRIC_TEST_AUC] = test->auc,
         [MST_METRIC_TEST_TOP5] = test->top5,
+        [MST_METRIC_TEST_GROUPED_AUC] = test->grouped_auc,
+        [MST_METRIC_TEST_NORMALISED_ENTROPY] = test->normalised_entropy,
         [MST_METRIC_VALID_LOSS] = valid->loss,
         [MST_METRIC_VALID_ACCURACY] = valid->accuracy,
         [MST_METRIC_VALID_AUC] = valid->auc,
         [MST_METRIC_VALID_TOP5] = valid->top5,
+        [MST_METRIC_VALID_GROUPED_AUC] = valid->grouped_auc,
+        [MST_METRIC_VALID_NORMALISED_ENTROPY] = valid->normalised_entropy,
     };
     return values[metric];
 }

@@ -94,9 +94,10 @@ struct mst_run_log {
     mst_train_status status;
     mst_rate rate;
     mst_loss_sum line_loss;
-    uint64_t line_ns;     /* when the last line of metrics.csv was written */
-    mst_observe *observe; /* or NULL */
-    uint64_t curve_step;  /* of the newest training figures in the observer's curves */
+    mst_loss_sum first_pass; /* over the present data */
+    uint64_t line_ns;        /* when the last line of metrics.csv was written */
+    mst_observe *observe;    /* or NULL */
+    uint64_t curve_step;     /* of the newest training figures in the observer's curves */
 
     mst_run_saves save;
     mst_run_evals evals;

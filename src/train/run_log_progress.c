@@ -227,6 +227,17 @@ static double eta_of(const mst_run_log *self)
     return isfinite(left) && left > 0.0 ? left : (double)NAN;
 }
 
+/* Adds rows of the first pass to its loss. Asynchronous servers may report rows of two passes at once, which
+ * are left out. */
+static void progress_first_pass(mst_run_log *self, const mst_progress *p)
+{
+    uint64_t first = self->start.epoch;
+    bool began = self->progress.epoch == first, stays = p->epoch == first || p->position == 0;
+    if (began && stays)
+        mst_add_loss(&self->first_pass, &p->loss);
+    self->status.progressive_loss = began && stays ? mst_mean_loss(&self->first_pass) : (double)NAN;
+}
+
 mst_status mst_run_log_progress(mst_run_log *self, const mst_progress *p)
 {
     mst_train_status *s = &self->status;
@@ -249,6 +260,7 @@ mst_status mst_run_log_progress(mst_run_log *self, const mst_progress *p)
         mst_run_log_end_recovery(self, p->steps);
     if (p->steps > self->progress.steps)
         mst_run_log_write_members(self);
+    progress_first_pass(self, p);
     self->progress = *p;
     self->progress.loss = (mst_loss_sum){0};
     mst_observe_set_step(self->observe, p->steps);

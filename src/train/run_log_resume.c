@@ -26,6 +26,7 @@ static void run_log_resume_data(mst_run_log *self, const json_t *extra)
     p->epoch += p->position > 0;
     p->position = 0;
     self->evals.since_best = 0;
+    self->first_pass = (mst_loss_sum){0};
     self->start = (mst_data_start){p->epoch, p->steps, p->rows, self->status.train_seconds};
 }
 
@@ -51,6 +52,8 @@ void mst_run_log_resume(mst_run_log *self, const mst_checkpoint_meta *meta)
         self->evals.train_accuracy = json_number_value(accuracy);
     if (!mst_loss_sum_restore(&self->line_loss, json_object_get(extra, "line_loss")))
         self->line_loss = (mst_loss_sum){0};
+    if (!mst_loss_sum_restore(&self->first_pass, json_object_get(extra, "first_pass")))
+        self->first_pass = (mst_loss_sum){0};
     mst_loss_window_restore(&self->evals.window, json_object_get(extra, "loss_window"));
     self->evals.incomplete = json_is_true(json_object_get(extra, "evaluation_due"));
     mst_run_log_workers_resume(self, extra, meta->step);

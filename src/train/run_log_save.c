@@ -59,6 +59,8 @@ static mst_status run_log_compose_meta(const mst_run_log *self, mst_checkpoint_m
         json_object_set_new(out->extra, "train_loss", json_real(self->evals.train_loss));
     if (isfinite(self->evals.train_accuracy))
         json_object_set_new(out->extra, "train_accuracy", json_real(self->evals.train_accuracy));
+    if (self->first_pass.rows > 0)
+        json_object_set_new(out->extra, "first_pass", mst_loss_sum_json(&self->first_pass));
     if (self->evals.window.n > 0)
         json_object_set_new(out->extra, "loss_window", mst_loss_window_json(&self->evals.window));
     return MST_OK;

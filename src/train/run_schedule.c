@@ -57,8 +57,13 @@ mst_status mst_interval_parse(const char *name, const char *text, mst_interval *
 }
 
 static const char *const metric_names[MST_METRIC_COUNT] = {
-    "train_loss", "train_accuracy", "test_loss",      "test_accuracy", "test_auc",
-    "test_top5",  "valid_loss",     "valid_accuracy", "valid_auc",     "valid_top5",
+    "train_loss",        "train_accuracy",
+    "test_loss",         "test_accuracy",
+    "test_auc",          "test_top5",
+    "test_grouped_auc",  "test_normalised_entropy",
+    "valid_loss",        "valid_accuracy",
+    "valid_auc",         "valid_top5",
+    "valid_grouped_auc", "valid_normalised_entropy",
 };
 
 const char *mst_metric_name(mst_metric metric)
@@ -92,10 +97,11 @@ mst_status mst_condition_parse(const char *text, mst_condition *out)
         *out = c;
         return MST_OK;
     }
-    return mst_fail(MST_EUSAGE,
-                    "--until %s is invalid; example: 'test_loss<=0.35' (metrics: train_loss, train_accuracy, "
-                    "and loss, accuracy, auc, top5 with test_ or valid_ before them)",
-                    text);
+    return mst_fail(
+        MST_EUSAGE,
+        "--until %s is invalid; example: 'test_loss<=0.35' (metrics: train_loss, train_accuracy, "
+        "and loss, accuracy, auc, grouped_auc, normalised_entropy, top5 with test_ or valid_ before them)",
+        text);
 }
 
 bool mst_condition_holds(const mst_condition *c, double value)
@@ -192,11 +198,19 @@ mst_status mst_run_schedule_check(const mst_run_schedule *self, const mst_train_
                                   uint32_t n_scores)
 {
     mst_metric metric = self->until.metric;
-    bool auc = metric == MST_METRIC_TEST_AUC || metric == MST_METRIC_VALID_AUC;
+    bool grouped = metric == MST_METRIC_TEST_GROUPED_AUC || metric == MST_METRIC_VALID_GROUPED_AUC;
+    bool binary = grouped || metric == MST_METRIC_TEST_AUC || metric == MST_METRIC_VALID_AUC ||
+                  metric == MST_METRIC_TEST_NORMALISED_ENTROPY ||
+                  metric == MST_METRIC_VALID_NORMALISED_ENTROPY;
     bool top5 = metric == MST_METRIC_TEST_TOP5 || metric == MST_METRIC_VALID_TOP5;
-    if (self->has_until && auc && n_scores != 1)
-        return mst_fail(MST_EUSAGE, "--until %s can never be met: AUC needs a binary model (--model logreg)",
-                        options->until);
+    if (self->has_until && binary && n_scores != 1)
+        return mst_fail(MST_EUSAGE, "--until %s can never be met: %s needs a binary model (--model logreg)",
+                        options->until,
+                        grouped || metric == MST_METRIC_TEST_AUC || metric == MST_METRIC_VALID_AUC
+                            ? "AUC"
+                            : "normalised entropy");
+    if (self->has_until && grouped && options->auc_by < 0)
+        return mst_fail(MST_EUSAGE, "--until %s can never be met without --auc-by", options->until);
     if (self->has_until && top5 && n_scores <= 5)
         return mst_fail(MST_EUSAGE,
                         "--until %s can never be met: top-5 accuracy needs more than five classes",

@@ -16,7 +16,10 @@ typedef struct mst_train_status {
     double eta_seconds;     /* NAN: unknown, also while there is no progress */
     double lr;
     double train_loss, train_accuracy; /* recent; in the summary: with the last evaluation */
-    const char *waiting;               /* the workers that a step waits for, "worker 2"; or NULL */
+    /* Mean loss of the rows of the first pass over the data so far, each scored before its update; NAN: none,
+     * or the pass is over. In the summary: of the pass. */
+    double progressive_loss;
+    const char *waiting; /* the workers that a step waits for, "worker 2"; or NULL */
 } mst_train_status;
 
 typedef enum mst_end {

@@ -244,6 +244,7 @@ static mst_status train_data_open_set(mst_train_data *self, const mst_assembly *
         .valid_seed = self->valid_seed,
         .held_out = self->held_out,
         .keep = keep,
+        .auc_by = self->options->auc_by,
         .stop = stop,
         .augment = self->augment.any ? &self->augment : NULL,
     };
@@ -303,6 +304,7 @@ mst_status mst_train_data_make_feed(mst_train_data *self, const mst_model *model
     feed.shuffle_rows = (uint64_t)o->shuffle_rows;
     feed.held_out = self->held_out;
     feed.valid_seed = self->valid_seed;
+    feed.keep_negatives = model->options.keep_negatives;
     feed.keep = self->held_out > 0.0 ? MST_KEEP_TRAINING : MST_KEEP_ALL;
     feed.prefetch_threads = o->prefetch ? (unsigned)o->prefetch : self->n_threads;
     feed.features = model->shape.n_features;

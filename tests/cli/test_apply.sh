@@ -236,3 +236,27 @@ has 'eval and predict use the best checkpoint'
 expect 0 train train.libsvm --run best --resume --epochs 61 --patience 0 --quiet
 expect 0 eval best test.libsvm --json
 case $(used) in best/checkpoints/*) ;; *) fail "without --patience, eval uses $(used)" ;; esac
+
+# ---- sampled negatives: eval and predict correct the odds ----
+expect 0 train all.cache --keep-negatives 0.25 --optimizer adagrad --lr 0.05 --epochs 4 --test all.cache --run kept --json
+loss=$(figure test_loss) calibration=$(figure test_calibration)
+awk -v c="$calibration" 'BEGIN { exit !(c > 0.8 && c < 1.25) }' || fail "calibration $calibration with sampled negatives"
+grep -q '"keep_negatives": 0.25' kept/manifest.json || fail "the manifest lacks --keep-negatives"
+grep -q '"calibration_tenths"' kept/manifest.json || fail "the manifest lacks the calibration by tenths"
+expect 0 eval kept all.cache --json
+same "loss of eval" "$(figure loss)" "$loss"
+expect 0 eval kept all.cache --auc-by 20
+has 'grouped auc'
+has 'calibration by tenths'
+refused 2 "--auc-by needs a model with two classes" --log error train all.cache --model softmax --test all.cache --auc-by 3 --run z
+expect 0 predict kept all.cache --out p.txt
+mean=$(awk '{ s += $1 } END { print s / NR }' p.txt)
+positive=$("$muster" data convert all.cache --to libsvm --out - 2>/dev/null | awk '{ n += $1 > 0 } END { print n / NR }')
+awk -v m="$mean" -v p="$positive" -v c="$calibration" 'BEGIN { d = m / p - c; exit !(d < 1e-4 && d > -1e-4) }' ||
+  fail "mean prediction $mean, positive rows $positive, calibration $calibration"
+expect 0 predict kept all.cache --what score --rows 1
+score=$(cat out)
+awk -v s="$score" -v p="$(head -1 p.txt)" 'BEGIN { d = 1 / (1 + exp(-s)) - p; exit !(d < 1e-6 && d > -1e-6) }' || fail "score $score"
+expect 0 train --run kept --resume --epochs 5 --quiet
+grep -q '"keep-negatives": 0.25' kept/manifest.json || fail "--resume did not keep --keep-negatives"
+refused 2 'keep-negatives' --log error train all.cache --model softmax --keep-negatives 0.5 --run z

@@ -62,3 +62,14 @@ for start in 0 1e-6; do
   [ $start = 0 ] || near "$(difference one three)" 1e-6 "cancelled gradients with --adagrad-start $start"
   near "$(difference one three)" 0.100001 "cancelled gradients with --adagrad-start $start"
 done
+
+# Sampled negatives: the same rows for any number of workers, and the same figures.
+kept='--cache --keep-negatives 0.3 --test rows.libsvm --auc-by 20 --json --overwrite'
+expect 0 $local_run $kept --run kept
+rows=$(figure rows) auc=$(figure test_grouped_auc)
+[ "$rows" -lt 2200 ] || fail "--keep-negatives kept $rows rows"
+expect 0 $ps_run $kept --run kept-ps
+same "kept rows" "$(figure rows)" "$rows"
+awk -v a="$(figure test_grouped_auc)" -v b="$auc" 'BEGIN { exit !(a - b < 1e-3 && b - a < 1e-3) }' || fail "grouped AUC differs"
+near "$(difference kept kept-ps)" 1e-6 "with --keep-negatives"
+refused 2 'rows cannot be left out of it by number (--keep-negatives); use --cache' --log error $ps_run --keep-negatives 0.3 --run z

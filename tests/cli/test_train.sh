@@ -75,7 +75,7 @@ has 'all epochs done'
 has 'test loss'
 same "lines of metrics.csv" "$(wc -l <r/metrics.csv)" 4
 same "its header" "$(head -1 r/metrics.csv)" \
-  step,rows,epoch,train_seconds,eval_seconds,lr,train_loss,set,loss,accuracy,auc,top5,train_accuracy
+  step,rows,epoch,train_seconds,eval_seconds,lr,train_loss,set,loss,accuracy,auc,top5,train_accuracy,progressive_loss,grouped_auc,calibration,normalised_entropy
 same "its steps" "$(cut -d, -f1,2,8 r/metrics.csv | tail -3 | tr '\n' ' ')" "10,1000,test 20,2000,test 30,3000,test "
 json r/manifest.json 'd["state"] == "done" and d["end"] == "all epochs done" and d["progress"]["rows"] == 3000'
 json r/manifest.json 'd["data"]["index_base"] == 1 and d["data"]["labels"] == [0, 1] and d["data"]["rows"] == 3000'

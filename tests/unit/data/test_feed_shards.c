@@ -125,8 +125,15 @@ static void refused(void **state)
     assert_int_equal(mst_feed_new(&d->base, &o, &feed), MST_EUSAGE);
     assert_string_equal(
         mst_error_text(),
-        "fake.data is a stream dealt to 3 workers block by block, so rows cannot be held out of "
-        "it by number; use --cache, or --valid FILE for the rows to validate on");
+        "fake.data is a stream dealt to 3 workers block by block, so rows cannot be left out of "
+        "it by number (--valid FRACTION); use --cache, or --valid FILE for the rows to validate on");
+    o.keep = MST_KEEP_ALL;
+    o.keep_negatives = 0.5;
+    assert_int_equal(mst_feed_new(&d->base, &o, &feed), MST_EUSAGE);
+    assert_string_equal(mst_error_text(),
+                        "fake.data is a stream dealt to 3 workers block by block, so rows "
+                        "cannot be left out of it by number (--keep-negatives); use --cache");
+    o.keep_negatives = 0.0;
     o.keep = MST_KEEP_ALL;
     o.shard = 3;
     assert_int_equal(mst_feed_new(&d->base, &o, &feed), MST_EUSAGE);

@@ -62,9 +62,11 @@ static void bench_init(bench *b, const char *model, uint32_t classes, uint32_t f
     b->shape = (mst_shape){.n_features = features, .n_dense = DENSE, .n_classes = classes};
     b->test = fake_new(FAKE_CHEAP, N_ROWS, 64, make_row, &b->test_rows);
     b->valid = fake_new(FAKE_COSTLY, N_ROWS, 50, make_row, &b->valid_rows);
-    b->test_options = (mst_evaluator_options){.n_threads = 2, .batch = 70};
+    b->test_options = (mst_evaluator_options){
+        .n_threads = 2, .batch = 70, .auc_by = classes == 2 && b->model.model == 0 ? DENSE : -1};
     b->valid_options = (mst_evaluator_options){.n_threads = 1,
                                                .batch = 33,
+                                               .auc_by = -1,
                                                .first_rows = 100,
                                                .valid_seed = 9,
                                                .held_out = 0.4,
@@ -147,7 +149,12 @@ static void expect_same(bench *b, fake_dataset *data, const mst_evaluator_option
     assert_int_equal(pulled.rows, direct.rows);
     assert_true(pulled.loss == direct.loss);
     assert_true(pulled.accuracy == direct.accuracy);
-    assert_true(pulled.auc == direct.auc || (isnan(pulled.auc) && isnan(direct.auc)));
+    for (const mst_result_figure *f = mst_result_figures; f->name != NULL; f++) {
+        double a = mst_result_value(&pulled, f), c = mst_result_value(&direct, f);
+        assert_true(a == c || (isnan(a) && isnan(c)));
+    }
+    assert_int_equal(pulled.groups, direct.groups);
+    assert_int_equal(pulled.n_tenths, direct.n_tenths);
     mst_evaluator_destroy(e);
 }
 
@@ -238,12 +245,23 @@ static void results_travel(void **state)
                      .accuracy = 0.5,
                      .auc = (double)NAN,
                      .top5 = 0.75,
-                     .seconds = 0.25},
+                     .grouped_auc = 0.625,
+                     .calibration = 1.5,
+                     .normalised_entropy = (double)NAN,
+                     .seconds = 0.25,
+                     .groups = 3,
+                     .rows_left_out = 2,
+                     .n_tenths = 2,
+                     .tenths = {{4, 0.25, 0.5}, {0, (double)NAN, (double)NAN}}},
                out;
     json_t *json = mst_result_json(&in);
     assert_true(mst_result_from_json(json, &out));
     assert_true(out.rows == 7 && isinf(out.loss) && out.accuracy == 0.5 && isnan(out.auc) &&
                 out.top5 == 0.75 && out.seconds == 0.25);
+    assert_true(out.grouped_auc == 0.625 && out.calibration == 1.5 && isnan(out.normalised_entropy));
+    assert_true(out.groups == 3 && out.groups_left_out == 0 && out.rows_left_out == 2 && out.n_tenths == 2);
+    assert_true(out.tenths[0].rows == 4 && out.tenths[0].predicted == 0.25 && out.tenths[0].observed == 0.5);
+    assert_true(out.tenths[1].rows == 0 && isnan(out.tenths[1].predicted));
     json_decref(json);
     assert_false(mst_result_from_json(NULL, &out));
     assert_int_equal(out.rows, 0);

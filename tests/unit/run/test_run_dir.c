@@ -20,8 +20,11 @@
 
 #define OLD_HEADER "step,rows,epoch,train_seconds,eval_seconds,lr,train_loss,set,loss,accuracy,auc\n"
 #define MID_HEADER "step,rows,epoch,train_seconds,eval_seconds,lr,train_loss,set,loss,accuracy,auc,top5\n"
-#define HEADER                                                                                               \
+#define LAST_HEADER                                                                                          \
     "step,rows,epoch,train_seconds,eval_seconds,lr,train_loss,set,loss,accuracy,auc,top5,train_accuracy\n"
+#define HEADER                                                                                               \
+    "step,rows,epoch,train_seconds,eval_seconds,lr,train_loss,set,loss,accuracy,auc,top5,train_accuracy,"    \
+    "progressive_loss,grouped_auc,calibration,normalised_entropy\n"
 
 static char root[64], path[96];
 
@@ -82,19 +85,20 @@ static void test_new(void **state)
     assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, 0 + 1, &run), MST_OK);
     assert_string_equal(mst_run_path(run), path);
     assert_true(mst_path_exists(in("manifest.json"))); /* from the start */
-    mst_metrics m = {100, 10000, 0, 1.5, 0.25, 0.1, 0.5, "", NAN, NAN, NAN, NAN, NAN};
+    mst_metrics m = {100, 10000, 0, 1.5, 0.25, 0.1, 0.5, "", NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     assert_int_equal(mst_run_metrics(run, &m), MST_OK);
     expect_text("metrics.csv",
-                HEADER "100,10000,0,1.500000,0.250000,0.1,0.5,,,,,,\n"); /* there before destroy */
-    m = (mst_metrics){200, 20000, 1, 3, 0.5, NAN, NAN, "test", 0.333333343, 0.75, INFINITY, 0.875, 0.625};
+                HEADER "100,10000,0,1.500000,0.250000,0.1,0.5,,,,,,,,,,\n"); /* there before destroy */
+    m = (mst_metrics){200,  20000,    1,     3,     0.5, NAN,  NAN, "test", 0.333333343,
+                      0.75, INFINITY, 0.875, 0.625, 0.5, 0.25, 1.5, 0.125};
     assert_int_equal(mst_run_metrics(run, &m), MST_OK);
     json_t *manifest = json_pack("{s:i, s:s}", "seed", 7, "format", "something else");
     assert_int_equal(mst_run_manifest(run, manifest), MST_OK);
     json_decref(manifest);
     mst_run_destroy(run);
-    expect_text("metrics.csv",
-                HEADER "100,10000,0,1.500000,0.250000,0.1,0.5,,,,,,\n"
-                       "200,20000,1,3.000000,0.500000,,,test,0.333333343,0.75,inf,0.875,0.625\n");
+    expect_text("metrics.csv", HEADER
+                "100,10000,0,1.500000,0.250000,0.1,0.5,,,,,,,,,,\n"
+                "200,20000,1,3.000000,0.500000,,,test,0.333333343,0.75,inf,0.875,0.625,0.5,0.25,1.5,0.125\n");
     manifest = json_load_file(in("manifest.json"), 0, NULL);
     assert_int_equal(json_integer_value(json_object_get(manifest, "seed")), 7);
     assert_string_equal(json_string_value(json_object_get(manifest, "format")), "muster-run");
@@ -113,7 +117,7 @@ static void test_resume(void **state)
     expect_refused(MST_RUN_RESUME, MST_EINPUT, "no run to resume; leave out --resume to start one");
     assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, 0 + 1, &run), MST_OK);
     for (uint64_t step = 10; step <= 50; step += 10) {
-        mst_metrics m = {step, step, 0, 0, 0, 1, 1, "", NAN, NAN, NAN, NAN, NAN};
+        mst_metrics m = {step, step, 0, 0, 0, 1, 1, "", NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
         assert_int_equal(mst_run_metrics(run, &m), MST_OK);
         if (step % 20 == 0) {
             m.set = "test";
@@ -122,33 +126,33 @@ static void test_resume(void **state)
     }
     mst_run_destroy(run);
     assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 20, 20 + 1, &run), MST_OK);
-    expect_text("metrics.csv", HEADER "10,10,0,0.000000,0.000000,1,1,,,,,,\n"
-                                      "20,20,0,0.000000,0.000000,1,1,,,,,,\n"
-                                      "20,20,0,0.000000,0.000000,1,1,test,,,,,\n");
-    mst_metrics m = {30, 30, 0, 0, 0, 2, 2, "", NAN, NAN, NAN, NAN, NAN};
+    expect_text("metrics.csv", HEADER "10,10,0,0.000000,0.000000,1,1,,,,,,,,,,\n"
+                                      "20,20,0,0.000000,0.000000,1,1,,,,,,,,,,\n"
+                                      "20,20,0,0.000000,0.000000,1,1,test,,,,,,,,,\n");
+    mst_metrics m = {30, 30, 0, 0, 0, 2, 2, "", NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     assert_int_equal(mst_run_metrics(run, &m), MST_OK);
     mst_run_destroy(run);
-    expect_text("metrics.csv", HEADER "10,10,0,0.000000,0.000000,1,1,,,,,,\n"
-                                      "20,20,0,0.000000,0.000000,1,1,,,,,,\n"
-                                      "20,20,0,0.000000,0.000000,1,1,test,,,,,\n"
-                                      "30,30,0,0.000000,0.000000,2,2,,,,,,\n");
+    expect_text("metrics.csv", HEADER "10,10,0,0.000000,0.000000,1,1,,,,,,,,,,\n"
+                                      "20,20,0,0.000000,0.000000,1,1,,,,,,,,,,\n"
+                                      "20,20,0,0.000000,0.000000,1,1,test,,,,,,,,,\n"
+                                      "30,30,0,0.000000,0.000000,2,2,,,,,,,,,,\n");
     /* An evaluation that is repeated writes its lines again. */
     assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 20, 20, &run), MST_OK);
     mst_run_destroy(run);
-    expect_text("metrics.csv", HEADER "10,10,0,0.000000,0.000000,1,1,,,,,,\n");
+    expect_text("metrics.csv", HEADER "10,10,0,0.000000,0.000000,1,1,,,,,,,,,,\n");
 
     /* An incomplete end is dropped; a missing or empty file starts again; another file is refused. */
-    static const char *const torn[] = {"10,1,0,0,0,1,1,,,,,,\n20,2,0,0,0,1,1,,,,,",
-                                       "10,1,0,0,0,1,1,,,,,,\n\n",
-                                       "10,1,0,0,0,1,1,,,,,,\n20,2,0,0\n30,1,0,0,0,1,1,,,,,,\n",
-                                       "10,1,0,0,0,1,1,,,,,,\nx,2,0,0,0,1,1,,,,,,\n"};
+    static const char *const torn[] = {"10,1,0,0,0,1,1,,,,,,,,,,\n20,2,0,0,0,1,1,,,,,",
+                                       "10,1,0,0,0,1,1,,,,,,,,,,\n\n",
+                                       "10,1,0,0,0,1,1,,,,,,,,,,\n20,2,0,0\n30,1,0,0,0,1,1,,,,,,,,,,\n",
+                                       "10,1,0,0,0,1,1,,,,,,,,,,\nx,2,0,0,0,1,1,,,,,,\n"};
     for (size_t i = 0; i < sizeof torn / sizeof *torn; i++) {
         char *text = mst_sprintf("%s%s", HEADER, torn[i]);
         write_text("metrics.csv", text, strlen(text));
         mst_free(text);
         assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 100, 100 + 1, &run), MST_OK);
         mst_run_destroy(run);
-        expect_text("metrics.csv", HEADER "10,1,0,0,0,1,1,,,,,,\n");
+        expect_text("metrics.csv", HEADER "10,1,0,0,0,1,1,,,,,,,,,,\n");
     }
     /* Runs without the last columns continue with them. */
     static const char old[] =
@@ -156,12 +160,17 @@ static void test_resume(void **state)
     write_text("metrics.csv", old, sizeof old - 1);
     assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 20, 20 + 1, &run), MST_OK);
     mst_run_destroy(run);
-    expect_text("metrics.csv", HEADER "10,1,0,0,0,1,1,,,,,,\n20,2,0,0,0,1,1,test,1,0.5,,,\n");
+    expect_text("metrics.csv", HEADER "10,1,0,0,0,1,1,,,,,,,,,,\n20,2,0,0,0,1,1,test,1,0.5,,,,,,,\n");
     static const char mid[] = MID_HEADER "10,1,0,0,0,1,1,,,,,\n20,2,0,0,0,1,1,test,1,0.5,,0.75\n";
     write_text("metrics.csv", mid, sizeof mid - 1);
     assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 20, 20 + 1, &run), MST_OK);
     mst_run_destroy(run);
-    expect_text("metrics.csv", HEADER "10,1,0,0,0,1,1,,,,,,\n20,2,0,0,0,1,1,test,1,0.5,,0.75,\n");
+    expect_text("metrics.csv", HEADER "10,1,0,0,0,1,1,,,,,,,,,,\n20,2,0,0,0,1,1,test,1,0.5,,0.75,,,,,\n");
+    static const char last[] = LAST_HEADER "10,1,0,0,0,1,1,,,,,,\n20,2,0,0,0,1,1,test,1,0.5,,0.75,0.5\n";
+    write_text("metrics.csv", last, sizeof last - 1);
+    assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 20, 20 + 1, &run), MST_OK);
+    mst_run_destroy(run);
+    expect_text("metrics.csv", HEADER "10,1,0,0,0,1,1,,,,,,,,,,\n20,2,0,0,0,1,1,test,1,0.5,,0.75,0.5,,,,\n");
     write_text("metrics.csv", "", 0);
     assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 100, 100 + 1, &run), MST_OK);
     mst_run_destroy(run);

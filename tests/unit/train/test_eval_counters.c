@@ -49,7 +49,7 @@ static void add_batch(mst_eval_counters *counters, const mst_model *model, uint3
 {
     mst_batch all = {.rows = rows, .n_rows = N_ROWS};
     mst_batch batch = mst_batch_range(&all, b * BATCH, BATCH);
-    mst_eval_counters_add(counters, model, &batch, scores + (size_t)b * BATCH * model->n_scores);
+    mst_eval_counters_add(counters, model, &batch, NULL, scores + (size_t)b * BATCH * model->n_scores);
 }
 
 enum { N_BATCHES = (N_ROWS + BATCH - 1) / BATCH };
@@ -80,7 +80,7 @@ static void auc_is_the_share_of_pairs(void **state)
     mst_model *model = make_model(0, 2);
     mst_eval_counters counters;
     mst_result r;
-    mst_eval_counters_init(&counters, model);
+    mst_eval_counters_init(&counters, model, -1);
     for (uint64_t seed = 1; seed <= 6; seed++)
         for (int ties = 0; ties <= 1; ties++) {
             make_rows(seed, ties, 2);
@@ -98,7 +98,7 @@ static void auc_at_the_edges(void **state)
     mst_model *model = make_model(0, 2);
     mst_eval_counters counters;
     mst_result r;
-    mst_eval_counters_init(&counters, model);
+    mst_eval_counters_init(&counters, model, -1);
     static const struct {
         float negative, positive;
         double auc;
@@ -110,11 +110,11 @@ static void auc_at_the_edges(void **state)
         mst_row two[2] = {{.label = 0.0f, .weight = 1.0f}, {.label = 1.0f, .weight = 1.0f}};
         float s[2] = {cases[i].negative, cases[i].positive};
         mst_eval_counters_clear(&counters);
-        mst_eval_counters_add(&counters, model, &(mst_batch){two, 2}, s);
+        mst_eval_counters_add(&counters, model, &(mst_batch){two, 2}, NULL, s);
         mst_eval_counters_result(&counters, &r);
         assert_true(r.auc == cases[i].auc);
         mst_eval_counters_clear(&counters); /* one class only */
-        mst_eval_counters_add(&counters, model, &(mst_batch){two, 1}, s);
+        mst_eval_counters_add(&counters, model, &(mst_batch){two, 1}, NULL, s);
         mst_eval_counters_result(&counters, &r);
         assert_true(isnan(r.auc));
     }
@@ -152,7 +152,7 @@ static void figures_are_right(void **state)
             loss += one * (double)rows[i].weight;
             weight += (double)rows[i].weight;
         }
-        mst_eval_counters_init(&counters, model);
+        mst_eval_counters_init(&counters, model, -1);
         count_all(&counters, model, &r);
         assert_int_equal(r.rows, N_ROWS);
         assert_true(fabs(r.loss - loss / weight) < 1e-6);
@@ -185,7 +185,7 @@ static void order_and_threads_do_not_count(void **state)
         mst_eval_counters counters;
         mst_result first, r;
         make_rows(7, false, classes);
-        mst_eval_counters_init(&counters, model);
+        mst_eval_counters_init(&counters, model, -1);
         count_all(&counters, model, &first);
         mst_eval_counters_clear(&counters);
         for (uint32_t b = N_BATCHES; b-- > 0;)
@@ -238,22 +238,22 @@ static void top5_counts_who_stands_before(void **state)
         for (uint32_t k = 0; k < 5; k++)
             hits += order[k] == label;
     }
-    mst_eval_counters_init(&counters, model);
-    mst_eval_counters_add(&counters, model, &(mst_batch){ten, ROWS}, y);
+    mst_eval_counters_init(&counters, model, -1);
+    mst_eval_counters_add(&counters, model, &(mst_batch){ten, ROWS}, NULL, y);
     mst_eval_counters_result(&counters, &r);
     assert_true(r.top5 == hits / ROWS);
     assert_true(r.top5 > r.accuracy && r.top5 < 1.0);
     for (uint32_t i = 0; i < ROWS * CLASSES; i++) /* a diverged model must not look good */
         y[i] = NAN;
     mst_eval_counters_clear(&counters);
-    mst_eval_counters_add(&counters, model, &(mst_batch){ten, ROWS}, y);
+    mst_eval_counters_add(&counters, model, &(mst_batch){ten, ROWS}, NULL, y);
     mst_eval_counters_result(&counters, &r);
     assert_true(r.top5 == 0.0);
     mst_eval_counters_fini(&counters);
     mst_model_destroy(model);
     model = make_model(1, 5); /* of five classes it would always be 1 */
-    mst_eval_counters_init(&counters, model);
-    mst_eval_counters_add(&counters, model, &(mst_batch){ten, 0}, y);
+    mst_eval_counters_init(&counters, model, -1);
+    mst_eval_counters_add(&counters, model, &(mst_batch){ten, 0}, NULL, y);
     mst_eval_counters_result(&counters, &r);
     assert_true(isnan(r.top5));
     mst_eval_counters_fini(&counters);
@@ -267,19 +267,20 @@ static void loss_beyond_all_bounds(void **state)
     mst_model *model = make_model(0, 2);
     mst_eval_counters counters;
     mst_result r;
-    mst_eval_counters_init(&counters, model);
+    mst_eval_counters_init(&counters, model, -1);
     static const float wild[] = {1e13f, 1e20f, 3e38f, INFINITY, NAN};
     for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
         mst_row row = {.label = 0.0f, .weight = 1.0f};
         mst_eval_counters_clear(&counters);
         for (int n = 0; n < 100; n++)
-            mst_eval_counters_add(&counters, model, &(mst_batch){&row, 1}, &wild[i]);
+            mst_eval_counters_add(&counters, model, &(mst_batch){&row, 1}, NULL, &wild[i]);
         mst_eval_counters_result(&counters, &r);
         assert_int_equal(r.rows, 100);
         assert_true(i == 0 ? fabs(r.loss / 1e13 - 1.0) < 1e-6 : r.loss == (double)INFINITY);
     }
     mst_eval_counters_clear(&counters); /* and is forgotten */
-    mst_eval_counters_add(&counters, model, &(mst_batch){&(mst_row){.weight = 1.0f}, 1}, &(float){0.0f});
+    mst_eval_counters_add(&counters, model, &(mst_batch){&(mst_row){.weight = 1.0f}, 1}, NULL,
+                          &(float){0.0f});
     mst_eval_counters_result(&counters, &r);
     assert_true(fabs(r.loss - log(2.0)) < 1e-6);
     mst_eval_counters_fini(&counters);

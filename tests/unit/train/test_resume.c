@@ -37,8 +37,8 @@ static void begin(trial *t, const char *file, const char *run)
     trial_set(t, "shuffle-rows", "100");
 }
 
-/* Lines of metrics.csv without their times; the training loss, whose sum is rounded where a run is cut, is
- * put into losses. */
+/* Lines of metrics.csv without their times; training and progressive loss, whose sums are rounded where a run
+ * is cut, are added into losses. */
 static size_t read_lines(const char *run, char lines[][256], double *losses)
 {
     char path[512], line[512];
@@ -47,15 +47,16 @@ static size_t read_lines(const char *run, char lines[][256], double *losses)
     assert_non_null(file);
     size_t n = 0;
     while (fgets(line, sizeof line, file) != NULL) {
-        char *columns[16], *rest = line;
+        char *columns[20], *rest = line;
         int c = 0;
-        while (c < 16 && (columns[c] = strsep(&rest, ",")) != NULL)
+        while (c < 20 && (columns[c] = strsep(&rest, ",")) != NULL)
             c++;
-        assert_int_equal(c, 13);
+        assert_int_equal(c, 17);
         assert_true(n < 64);
-        losses[n] = atof(columns[6]);
-        snprintf(lines[n++], 256, "%s,%s,%s,%s,%s,%s,%s,%s,%s", columns[0], columns[1], columns[2],
-                 columns[5], columns[7], columns[8], columns[9], columns[10], columns[12]);
+        losses[n] = atof(columns[6]) + atof(columns[13]);
+        snprintf(lines[n++], 256, "%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s", columns[0], columns[1], columns[2],
+                 columns[5], columns[7], columns[8], columns[9], columns[10], columns[12], columns[14],
+                 columns[15], columns[16]);
     }
     fclose(file);
     return n;
@@ -94,6 +95,8 @@ static void set_case(trial *t, const resume_case *c)
     trial_set(t, "model", c->model);
     if (strcmp(c->model, "softmax") == 0)
         trial_set(t, "classes", "2");
+    if (strcmp(c->optimizer, "ftrl") == 0)
+        trial_set(t, "keep-negatives", "0.7");
 }
 
 static void resume_equals(const resume_case *c)

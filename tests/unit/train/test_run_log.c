@@ -228,6 +228,22 @@ static void test_due_and_limits(void **state)
 }
 
 /* An epoch of 7 steps: limits, evaluations and checkpoints count in it, and the data repeats. */
+/* The progressive loss counts the first pass alone. */
+static void test_progressive_loss(void **state)
+{
+    (void)state;
+    mst_train_summary summary;
+    mst_train_options o = make_options();
+    mst_run_log *run_log = open_run_log(&o);
+    train(run_log, 50, 1.0);
+    train(run_log, 50, 0.5);
+    assert_true(fabs(mst_run_log_status(run_log)->progressive_loss - 0.75) < 1e-12);
+    train(run_log, 50, 0.1);
+    assert_true(isnan(mst_run_log_status(run_log)->progressive_loss));
+    finish(run_log, MST_END_STOPPED, &summary);
+    assert_true(fabs(summary.status.progressive_loss - 0.75) < 1e-12);
+}
+
 static void test_steps_per_epoch(void **state)
 {
     (void)state;
@@ -666,6 +682,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_due_and_limits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_progressive_loss, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_steps_per_epoch, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stop_and_resume, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_late_figures, set_up, tear_down),
