@@ -12,22 +12,10 @@ extern const mst_model_ops mst_model_net, mst_model_lenet, mst_model_lenet_small
     mst_model_dlrm;
 
 const mst_model_ops *const mst_models[] = {
-    &mst_model_logreg,
-    &mst_model_softmax,
-    &mst_model_fm,
-    &mst_model_ffm,
-    &mst_model_fwfm,
-    &mst_model_net,
-    &mst_model_lenet,
-    &mst_model_lenet_small,
-    &mst_model_alexnet,
-    &mst_model_alexnet_paper,
-    &mst_model_mlp,
-    &mst_model_wide_deep,
-    &mst_model_deepfm,
-    &mst_model_dcn,
-    &mst_model_dlrm,
-    NULL,
+    &mst_model_logreg,  &mst_model_softmax,       &mst_model_fm,    &mst_model_ffm,
+    &mst_model_fwfm,    &mst_model_net,           &mst_model_lenet, &mst_model_lenet_small,
+    &mst_model_alexnet, &mst_model_alexnet_paper, &mst_model_mlp,   &mst_model_wide_deep,
+    &mst_model_deepfm,  &mst_model_dcn,           &mst_model_dlrm,  NULL,
 };
 
 #define FIELD(name)    offsetof(mst_model_options, name)

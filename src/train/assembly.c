@@ -161,14 +161,14 @@ mst_status mst_model_from_json(const json_t *json, const char *checkpoint, mst_m
     double pos_weight = 0.0, keep_negatives = 1.0;
     int bias = -1;
     if (json == NULL ||
-        json_unpack((json_t *)json, "{s:s, s:I, s:I, s:I, s?b, s?F, s?F, s?s, s?[I, I, I], s?I}", "name", &name,
-                    "features", &features, "dense", &dense, "classes", &classes, "bias", &bias, "pos_weight",
-                    &pos_weight, "keep_negatives", &keep_negatives, "net", &net, "image", &c, &h, &w, "fields",
-                    &fields) != 0)
+        json_unpack((json_t *)json, "{s:s, s:I, s:I, s:I, s?b, s?F, s?F, s?s, s?[I, I, I], s?I}", "name",
+                    &name, "features", &features, "dense", &dense, "classes", &classes, "bias", &bias,
+                    "pos_weight", &pos_weight, "keep_negatives", &keep_negatives, "net", &net, "image", &c,
+                    &h, &w, "fields", &fields) != 0)
         return mst_fail(MST_EINPUT, "%s: its manifest does not describe the model", checkpoint);
     if (features < 1 || features > UINT32_MAX || dense < 0 || dense > features || classes < 2 ||
-        classes > 1 << 24 || !(keep_negatives > 0.0 && keep_negatives <= 1.0) ||
-        fields < 0 || fields > MST_FIELDS_MAX || !model_image_possible(c, h, w))
+        classes > 1 << 24 || !(keep_negatives > 0.0 && keep_negatives <= 1.0) || fields < 0 ||
+        fields > MST_FIELDS_MAX || !model_image_possible(c, h, w))
         return mst_fail(MST_EINPUT, "%s: its manifest describes an impossible model", checkpoint);
     *shape = (mst_shape){.n_features = (uint64_t)features,
                          .n_dense = (uint32_t)dense,
