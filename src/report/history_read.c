@@ -84,6 +84,18 @@ static const char *history_find_starter(const mst_run_data *run, const mst_crew 
     return crew->strategy == MST_CREW_PS && !(last && (cluster == NULL || embedded)) ? "launch" : "train";
 }
 
+/* Whether the workers of the manifest's cluster are its servers too, and as many as those of the crew. */
+static void history_take_hosting(const mst_run_data *run, mst_crew *crew)
+{
+    const json_t *cluster = json_object_get(run->manifest, "cluster"),
+                 *servers = json_object_get(cluster, "servers");
+    const char *given = mst_run_data_text(run, "cluster", "given_strategy", NULL);
+    crew->hosted = crew->strategy == MST_CREW_PS && json_array_size(servers) > 0 &&
+                   json_equal(servers, json_object_get(cluster, "workers")) &&
+                   (double)json_array_size(servers) == crew->workers && crew->servers == crew->workers;
+    crew->given_allreduce = crew->hosted && given != NULL && strcmp(given, "allreduce") == 0;
+}
+
 /* By the options of a segment, which count the processes that there were (train/settings.c). */
 static mst_crew history_crew_of(const mst_run_data *run, const json_t *record, const json_t *options,
                                 bool last)
@@ -106,6 +118,7 @@ static mst_crew history_crew_of(const mst_run_data *run, const json_t *record, c
         crew.global_batch = crew.batch * crew.workers;
     if (*crew.by == '\0')
         crew.by = history_find_starter(run, &crew, last);
+    history_take_hosting(run, &crew);
     return crew;
 }
 

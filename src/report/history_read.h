@@ -19,6 +19,8 @@ typedef struct mst_crew {
     bool sync;
     const char *by;          /* as in run/history.h; lives with the manifest */
     double workers, servers; /* of local: 1 and 0, of allreduce: ranks and 0 */
+    bool hosted;             /* every worker hosts a share of the model: servers are not processes */
+    bool given_allreduce;    /* such workers were started with --strategy allreduce */
     double batch, global_batch;
 } mst_crew;
 

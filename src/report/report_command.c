@@ -44,12 +44,12 @@ static void command_add_starter(const mst_crew *crew, const json_t *files, mst_s
         mst_string_format(out, "%.*s -n %.0f muster train",
                           (int)strspn(crew->by, "abcdefghijklmnopqrstuvwxyz"), crew->by, n_ranks);
     else if (crew_is_launched(crew))
-        mst_string_format(out, "muster launch --servers %.0f --workers %.0f -- train", crew->servers,
-                          crew->workers);
+        mst_string_format(out, "muster launch --servers %.0f --workers %.0f -- train",
+                          crew->hosted ? 0 : crew->servers, crew->workers);
     else
         mst_string_add(out, "muster train");
     command_add_files(files, out);
-    if (ranks && crew->strategy == MST_CREW_ALLREDUCE)
+    if ((ranks && crew->strategy == MST_CREW_ALLREDUCE) || (!ranks && crew->given_allreduce))
         mst_string_add(out, " --strategy=allreduce");
     else if (ranks)
         mst_string_format(out, " --strategy=ps --servers=%.0f", crew->servers);

@@ -210,6 +210,9 @@ static void verdict_take_waits(const mst_facts *f, mst_verdict *v, double wait, 
     if (known) {
         where = f->link_at_worker ? MST_BOTTLENECK_WORKER_NETWORK : MST_BOTTLENECK_SERVER_NETWORK;
         link = f->link_at_worker ? f->worker_link : f->server_link;
+        if (f->lockstep && f->link_at_worker && f->slow_link && f->linked_worker == f->held_worker)
+            link = fmax(link,
+                        f->held >= MST_VERDICT_HELD && f->worker_link >= MST_VERDICT_SLOW_LINK ? f->held : 0);
         at->of[where] = f->link_at_worker ? &f->workers[f->linked_worker] : &f->servers[f->linked_server];
     }
     if (f->lockstep) {

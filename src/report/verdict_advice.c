@@ -168,8 +168,9 @@ static double model_link(const mst_facts *f, double push, double answer)
     if (isnan(f->server_link) || !(f->server_link > 0))
         return (push + answer) / 2;
     const mst_process_use *s = &f->servers[f->linked_server];
-    double in = s->link_in * push, out = s->link_out * answer;
-    return (f->lockstep ? mst_facts_lockstep_link(f, in, out, answer) : fmax(in, out)) / f->server_link;
+    return (f->lockstep ? mst_facts_lockstep_link(f, s, push, answer)
+                        : fmax(s->link_in * push, s->link_out * answer)) /
+           f->server_link;
 }
 
 /* The directions of the servers' link, which takes `share` of a step in lockstep, overlap without it: the
@@ -246,7 +247,7 @@ void mst_advise_servers(const mst_facts *f, mst_verdict *v, const mst_step_model
     char change[96], started[96] = "";
     mst_step_model m = *now;
     double servers = fmax(f->figures.n_servers, (double)f->n_servers);
-    if (!(servers >= 1) || !(m.server + m.server_link + m.worker_link + m.server_use > 0))
+    if (f->hosted || !(servers >= 1) || !(m.server + m.server_link + m.worker_link + m.server_use > 0))
         return;
     double work = (1 + model_fixed(f)) / 2;
     m.server *= work;
@@ -379,7 +380,8 @@ void mst_advise_wire(const mst_facts *f, mst_verdict *v, const mst_step_model *n
 /* Whether workers close a step together. */
 static bool model_in_sync(const mst_facts *f)
 {
-    return f->ps && !f->ranks && f->lockstep && strcmp(f->figures.mode, "sync") == 0 && f->n_workers > 1;
+    return f->ps && !f->ranks && !f->given_allreduce && f->lockstep && strcmp(f->figures.mode, "sync") == 0 &&
+           f->n_workers > 1;
 }
 
 void mst_advise_async(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
@@ -409,7 +411,7 @@ void mst_advise_quorum(const mst_facts *f, mst_verdict *v, const mst_step_model 
 {
     char change[96];
     mst_step_model m = *now;
-    if (!model_in_sync(f) || !(now->straggle > 0) || f->n_workers <= 2)
+    if (!model_in_sync(f) || !(now->straggle > 0) || f->n_workers <= 2 || f->quorum < (double)f->n_workers)
         return;
     m.straggle = 0;
     m.rows *= (m.workers - 1) / m.workers;

@@ -15,13 +15,7 @@
 
 /* ---- sums over resources.csv ---- */
 
-/* A column over the window: its mean rate (NAN: no number is there), the greatest rate of an interval (0
- * then), and the mean over the time of a column that holds shares. */
-typedef struct column_figures {
-    double rate, peak, level;
-} column_figures;
-
-static column_figures facts_column(const mst_csv *csv, const char *name, double from, double to)
+mst_column_use mst_facts_column(const mst_csv *csv, const char *name, double from, double to)
 {
     size_t column = mst_csv_column(csv, name), time = mst_csv_column(csv, "time");
     size_t interval = mst_csv_column(csv, "interval_s");
@@ -38,12 +32,12 @@ static column_figures facts_column(const mst_csv *csv, const char *name, double 
         if (s >= 0.5)
             peak = fmax(peak, x / s);
     }
-    return (column_figures){.rate = sum / seconds, .peak = peak, .level = shares / seconds};
+    return (mst_column_use){.rate = sum / seconds, .peak = peak, .level = shares / seconds};
 }
 
 static double facts_rate(const mst_csv *csv, const char *name, double from, double to)
 {
-    return facts_column(csv, name, from, to).rate;
+    return mst_facts_column(csv, name, from, to).rate;
 }
 
 /* The speeds of interfaces, for processes without paths: ranks, and runs of older versions. A speed measured
@@ -58,9 +52,9 @@ static void facts_take_links(mst_process_use *to, const mst_process_data *p, dou
         if (isnan(link->bits_per_s) || strcmp(link->name, "lo") == 0)
             continue;
         snprintf(column, sizeof column, "net_%s_in", link->name);
-        column_figures received = facts_column(&p->resources, column, from, until);
+        mst_column_use received = mst_facts_column(&p->resources, column, from, until);
         snprintf(column, sizeof column, "net_%s_out", link->name);
-        column_figures sent = facts_column(&p->resources, column, from, until);
+        mst_column_use sent = mst_facts_column(&p->resources, column, from, until);
         double speed = fmax(link->bits_per_s / 8, fmax(received.peak, sent.peak));
         double in = received.rate / speed, out = sent.rate / speed;
         if (isnan(in) || isnan(out) || in + out <= mst_or_zero(to->link_in) + mst_or_zero(to->link_out))
@@ -109,7 +103,7 @@ static void facts_take_process(mst_process_use *to, const mst_process_data *p, d
     to->host_busy = busy / (busy + idle + mst_or_zero(to->iowait));
     if (isnan(to->cores))
         to->cores = busy + idle + mst_or_zero(to->iowait);
-    to->busiest = facts_column(r, "cpu_busiest", from, until).level;
+    to->busiest = mst_facts_column(r, "cpu_busiest", from, until).level;
     to->read_rate = facts_rate(r, "proc_read", from, until);
     to->fault_rate = facts_rate(r, "proc_major_faults", from, until);
     to->delay = facts_rate(r, "proc_delay_s", from, until);
@@ -225,8 +219,8 @@ static int facts_compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The lower median of the workers' own work per step. */
-static mst_status facts_median_own(const mst_facts *f, double *out)
+/* The lower median of the workers' own work per step; *waited: that of the slowest that a step waits for. */
+static mst_status facts_order_own(const mst_facts *f, double *out, double *waited)
 {
     double *own = mst_calloc(f->n_workers, sizeof *own);
     if (own == NULL)
@@ -235,6 +229,7 @@ static mst_status facts_median_own(const mst_facts *f, double *out)
         own[i] = f->workers[i].own_s;
     qsort(own, f->n_workers, sizeof *own, facts_compare);
     *out = own[(f->n_workers - 1) / 2];
+    *waited = own[(size_t)fmax(1, fmin(f->quorum, (double)f->n_workers)) - 1];
     mst_free(own);
     return MST_OK;
 }
@@ -242,7 +237,7 @@ static mst_status facts_median_own(const mst_facts *f, double *out)
 /* Shares of the typical worker: the mean of those that do not straggle. */
 static mst_status facts_take_typical(mst_facts *f)
 {
-    double median = 0, n = 0;
+    double median = 0, waited = 0, n = 0;
     for (size_t i = 0; i < f->n_workers; i++) {
         mst_process_use *w = &f->workers[i];
         double own = w->share[MST_COST_READ] + w->share[MST_COST_PREPARE] + w->share[MST_COST_COMPUTE] +
@@ -250,10 +245,11 @@ static mst_status facts_take_typical(mst_facts *f)
         double wait = w->share[MST_COST_PULL_WAIT] + w->share[MST_COST_BARRIER_WAIT];
         w->own_s = w->steps > 0 ? own * w->seconds / w->steps : own;
         w->wait_s = w->steps > 0 ? wait * w->seconds / w->steps : wait;
-        if (w->own_s > f->workers[f->slowest].own_s)
-            f->slowest = i;
     }
-    TRY(facts_median_own(f, &median));
+    TRY(facts_order_own(f, &median, &waited));
+    for (size_t i = 0; i < f->n_workers; i++)
+        if (f->workers[i].own_s == waited)
+            f->slowest = i;
     f->slowest_ratio = f->n_workers > 1 && median > 0 ? f->workers[f->slowest].own_s / median : NAN;
     for (size_t i = 0; i < f->n_workers; i++) {
         const mst_process_use *w = &f->workers[i];
@@ -275,160 +271,7 @@ static mst_status facts_take_typical(mst_facts *f)
     return MST_OK;
 }
 
-/* ---- paths between hosts ---- */
-
-static bool facts_may_be_apart(const mst_process_use *a, const mst_process_use *b)
-{
-    return a->process == NULL || b->process == NULL || a->process->host[0] == '\0' ||
-           strcmp(a->process->host, b->process->host) != 0;
-}
-
-/* The path that `a` has measured to `b`; NAN: none, or they are on one host. */
-static mst_process_path facts_path_of(const mst_process_use *a, const mst_process_use *b)
-{
-    int64_t index = b->process != NULL ? b->process->index : -1;
-    return a->process != NULL && index >= 0 && index < MST_PROCESS_PATHS_MAX && facts_may_be_apart(a, b)
-               ? a->process->paths[index]
-               : (mst_process_path){NAN, NAN};
-}
-
-/* One direction of a link: the fastest path that uses it, and the sum of all. NAN: none is known. */
-typedef struct facts_capacity {
-    double fastest, sum;
-} facts_capacity;
-
-static void facts_add_path(facts_capacity *to, double bits_per_s)
-{
-    to->fastest = fmax(to->fastest, bits_per_s / 8); /* of NAN and a number: the number */
-    to->sum += mst_or_zero(bits_per_s / 8);
-}
-
-/* The use of one direction; *bytes: its capacity. NAN if the link carries more than any path, and half as
- * much as all of them or more: then the paths are slow at their other ends, and the capacity here is not
- * known. */
-static double facts_use_of(const facts_capacity *c, const column_figures *traffic, double *bytes)
-{
-    bool elsewhere = traffic->peak > MST_VERDICT_ENDS * c->fastest && 2 * traffic->peak > c->sum;
-    *bytes = fmax(c->fastest, traffic->peak);
-    return elsewhere ? NAN : fmin(1, traffic->rate / *bytes);
-}
-
-/* The link of a process, by its paths to the n others. If no path was measured one way, both ways are alike.
- */
-static void facts_take_paths(mst_process_use *to, const mst_process_use *others, size_t n, double from,
-                             double until)
-{
-    facts_capacity in = {NAN, 0}, out = {NAN, 0};
-    double trip = NAN, in_bytes, out_bytes;
-    size_t beside = 0;
-    for (size_t i = 0; i < n; i++) {
-        mst_process_path there = facts_path_of(to, &others[i]), back = facts_path_of(&others[i], to);
-        facts_add_path(&out, there.bits_per_s);
-        facts_add_path(&in, back.bits_per_s);
-        trip = fmax(trip, fmin(there.trip_s, back.trip_s));
-        beside += !facts_may_be_apart(to, &others[i]);
-    }
-    to->trip_s = n > 0 && beside == n ? 0 : trip;
-    if (isnan(in.fastest) && isnan(out.fastest))
-        return;
-    in = isnan(in.fastest) ? out : in;
-    out = isnan(out.fastest) ? in : out;
-    column_figures received = facts_column(&to->process->resources, "net_in", from, until);
-    column_figures sent = facts_column(&to->process->resources, "net_out", from, until);
-    to->link_in = facts_use_of(&in, &received, &in_bytes);
-    to->link_out = facts_use_of(&out, &sent, &out_bytes);
-    to->link_bytes = to->link_in > to->link_out ? in_bytes : out_bytes;
-}
-
-/* Round trips of a step: a synchronous one is one, since the push and the next pull travel together. */
-static double facts_trips(const mst_facts *f)
-{
-    double quorum = mst_run_data_option_real(f->run, "quorum");
-    double replicas = mst_run_data_option_real(f->run, "replicas");
-    return 1 + (quorum > 0 && quorum < (double)f->n_workers && f->n_servers > 1 ? 0.5 : 0) +
-           (replicas > 0 ? 1 : 0);
-}
-
-void mst_facts_classes(const mst_facts *f, mst_facts_class out[2])
-{
-    out[0] = out[1] = (mst_facts_class){0};
-    for (size_t i = 0; i < f->n_workers; i++) {
-        const mst_process_use *w = &f->workers[i];
-        mst_facts_class *c = &out[f->trip_s > 0 && w->trip_s == 0];
-        if (!(w->seconds > 0) || !(w->steps > 0))
-            continue;
-        c->n++;
-        c->steps_per_s += w->steps / w->seconds;
-        c->own_s += w->own_s;
-        c->wait_s += w->wait_s;
-        c->step_s += w->seconds / w->steps;
-        c->trip_s += mst_or_zero(w->trip_s);
-    }
-    for (size_t k = 0; k < 2; k++) {
-        double *means[] = {&out[k].own_s, &out[k].wait_s, &out[k].step_s, &out[k].trip_s};
-        for (size_t i = 0; i < sizeof means / sizeof *means; i++)
-            *means[i] /= fmax(1, out[k].n);
-    }
-}
-
-/* The share of round trips: in lockstep those of the farthest worker, otherwise each worker's own, of which
- * several requests in flight share one. */
-static void facts_take_latency(mst_facts *f)
-{
-    double sum = 0, n = 0;
-    f->latency = f->trip_s = NAN;
-    for (size_t i = 0; i < f->n_workers; i++) {
-        const mst_process_use *w = &f->workers[i];
-        if (isnan(w->trip_s) || !(w->steps > 0) || !(w->seconds > 0))
-            continue;
-        if (!(w->trip_s <= f->trip_s)) {
-            f->trip_s = w->trip_s;
-            f->far_worker = i;
-        }
-        sum += w->trip_s * w->steps / w->seconds;
-        n++;
-    }
-    double pipeline = mst_run_data_option_real(f->run, "pipeline");
-    if (n == 0)
-        return;
-    mst_facts_class c[2];
-    mst_facts_classes(f, c);
-    f->one_far = c[0].n == 1 && c[1].n > 0;
-    f->latency = f->lockstep ? f->trip_s / f->step_s : sum / n / (pipeline > 0 ? 1 + pipeline : 1);
-    f->latency = fmin(1, f->latency * facts_trips(f));
-}
-
-static void facts_take_network(mst_facts *f)
-{
-    double from, to;
-    if (!facts_find_window(f, &from, &to))
-        return;
-    for (size_t i = 0; i < f->n_servers; i++)
-        facts_take_paths(&f->servers[i], f->workers, f->n_workers, from, to);
-    for (size_t i = 0; i < f->n_workers && f->n_servers > 0; i++)
-        facts_take_paths(&f->workers[i], f->servers, f->n_servers, from, to);
-    facts_take_latency(f);
-}
-
-double mst_facts_lockstep_link(const mst_facts *f, double in, double out, double bytes)
-{
-    mst_facts_class c[2];
-    mst_facts_classes(f, c);
-    double answer = bytes * f->pull_bytes / fmax(1, (double)f->n_servers);
-    return fmin(1, mst_step_link(in, out, c[0].n, answer));
-}
-
-/* In lockstep the transfers of a step in both directions are sequential, as far as all workers take part;
- * otherwise they overlap. NAN: no speed is known. */
-static double facts_link_use(const mst_facts *f, const mst_process_use *p, bool server)
-{
-    double both = p->link_in + p->link_out;
-    if (isnan(both))
-        return NAN;
-    return !f->lockstep ? fmax(p->link_in, p->link_out)
-           : server     ? mst_facts_lockstep_link(f, p->link_in, p->link_out, 1)
-                        : fmin(1, both);
-}
+/* ---- servers and hosts ---- */
 
 /* Whether another part of the run is in the same process, whose CPU time is then not one part's own. */
 static bool facts_shares_process(const mst_facts *f, const mst_process_use *p)
@@ -456,11 +299,9 @@ static double facts_cpu_use(const mst_facts *f, const mst_process_use *p)
 
 static void facts_take_servers(mst_facts *f)
 {
-    f->server_link = f->worker_link = NAN;
     for (size_t i = 0; i < f->n_servers; i++) {
         const mst_process_use *s = &f->servers[i];
         double busy = s->share[MST_COST_APPLY] + s->share[MST_COST_SERVE];
-        double link = facts_link_use(f, s, true);
         busy = fmax(busy, facts_cpu_use(f, s)); /* of NAN and a number: the number */
         if (busy > f->server_busy) {
             f->server_busy = fmin(1, busy);
@@ -468,21 +309,7 @@ static void facts_take_servers(mst_facts *f)
             f->server_serve = s->share[MST_COST_SERVE];
             f->busiest_server = i;
         }
-        if (!(link <= f->server_link) && !isnan(link)) {
-            f->server_link = link;
-            f->linked_server = i;
-        }
     }
-    for (size_t i = 0; i < f->n_workers; i++) {
-        double link = facts_link_use(f, &f->workers[i], false);
-        if (!(link <= f->worker_link) && !isnan(link)) {
-            f->worker_link = link;
-            f->linked_worker = i;
-        }
-    }
-    /* Both ends carry the same bytes: the more used one counts. Capacities are lower bounds, and workers that
-     * share the link of a server may measure parts of it. */
-    f->link_at_worker = !isnan(f->worker_link) && !(f->server_link * MST_VERDICT_ENDS >= f->worker_link);
 }
 
 /* Whether two processes share cores: they are on one host, or on hosts of one machine. */
@@ -511,13 +338,13 @@ static void facts_take_hosts(mst_facts *f)
 {
     f->apart = f->n_servers == 0 && !f->ranks;
     for (size_t i = 0; i < f->n_servers * f->n_workers; i++)
-        f->apart =
-            f->apart || facts_may_be_apart(&f->servers[i / f->n_workers], &f->workers[i % f->n_workers]);
+        f->apart = f->apart || mst_facts_apart(&f->servers[i / f->n_workers], &f->workers[i % f->n_workers]);
     for (size_t i = 1; f->ranks && i < f->n_workers; i++)
-        f->apart = f->apart || facts_may_be_apart(&f->workers[0], &f->workers[i]);
+        f->apart = f->apart || mst_facts_apart(&f->workers[0], &f->workers[i]);
     for (size_t i = 0; i < f->n_workers + f->n_servers; i++) {
         const mst_process_use *p = i < f->n_workers ? &f->workers[i] : &f->servers[i - f->n_workers];
-        f->core_waits += isnan(p->delay) ? INFINITY : p->delay;
+        if (!isnan(p->delay) || !facts_shares_process(f, p))
+            f->core_waits += isnan(p->delay) ? INFINITY : p->delay;
     }
     for (size_t i = 0; i < f->n_workers; i++) {
         const mst_process_use *w = &f->workers[i];
@@ -638,7 +465,7 @@ static void facts_take_trained(mst_facts *f)
 
 mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
 {
-    mst_facts f = {.run = run};
+    mst_facts f = {.run = run, .server_link = NAN, .worker_link = NAN, .latency = NAN, .trip_s = NAN};
     mst_status st;
     TRY_OUT(st, mst_run_figures_of(run, &f.figures));
     f.losses = mst_losses_of(run, &f.figures);
@@ -646,6 +473,10 @@ mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
     f.ranks = strcmp(f.figures.strategy, "allreduce") == 0;
     f.launcher = mst_run_data_text(run, "mpi", "launcher", NULL);
     f.lockstep = strcmp(f.figures.mode, "async") != 0;
+    const char *given = mst_run_data_text(run, "cluster", "given_strategy", NULL);
+    f.given_allreduce = given != NULL && strcmp(given, "allreduce") == 0;
+    f.quorum = mst_run_data_option_real(run, "quorum");
+    f.quorum = f.quorum > 0 && f.ps && f.lockstep ? f.quorum : INFINITY;
     json_t *dense = json_object_get(json_object_get(json_object_get(run->manifest, "options"), "strategy"),
                                     "dense-model");
     f.sparse = json_number_value(json_object_get(json_object_get(run->manifest, "data"), "features")) > 0 &&
@@ -659,9 +490,12 @@ mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
         TRY_OUT(st, facts_take_typical(&f));
     facts_take_held(run, &f);
     facts_take_trained(&f);
-    facts_take_network(&f);
+    double from, to;
+    if (facts_find_window(&f, &from, &to))
+        mst_facts_take_network(&f, from, to);
     facts_take_servers(&f);
     facts_take_hosts(&f);
+    f.hosted = f.n_servers > 0 && facts_shares_process(&f, &f.servers[0]) && f.n_servers == f.n_workers;
     facts_take_input(&f);
     facts_take_events(run, "evaluate_begin", &f.evaluations);
     facts_take_events(run, "checkpoint_begin", &f.saves);

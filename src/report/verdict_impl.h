@@ -1,5 +1,6 @@
-/* Declarations shared by the verdict files: the facts (verdict_facts.c), the table of causes
- * (verdict_sentences.c), and the advice by a model of a step (verdict_advice.c). The rules are in verdict.c.
+/* Declarations shared by the verdict files: the facts (verdict_facts.c, verdict_network.c), the table of
+ * causes (verdict_sentences.c), and the advice by a model of a step (verdict_advice.c). The rules are in
+ * verdict.c.
  */
 #ifndef MST_REPORT_VERDICT_IMPL_H
 #define MST_REPORT_VERDICT_IMPL_H
@@ -31,7 +32,8 @@ typedef struct mst_process_use {
     double held;              /* share of training in which steps waited only for this worker */
     double link_in, link_out; /* use of the busiest link whose capacity is known, 0 to 1 */
     double link_bytes;        /* bytes/s of that capacity */
-    double trip_s;            /* a worker's longest round trip to a server; 0: all are on its host */
+    double link_served; /* of a server: its part of the bytes on that link, which workers beside it share */
+    double trip_s;      /* a worker's longest round trip to a server; 0: all are on its host */
 } mst_process_use;
 
 /* Evaluations, or checkpoints, by marks.csv. */
@@ -52,6 +54,9 @@ typedef struct mst_facts {
     bool spans;           /* from spans.csv; else from the manifest only */
     bool ps;              /* there are servers, in this process or others */
     bool ranks;           /* workers are ranks that add up their gradients */
+    bool hosted;          /* servers are threads of the workers' processes, each with a share of the model */
+    bool given_allreduce; /* such workers stand for ranks */
+    double quorum;        /* workers that a step waits for */
     const char *launcher; /* of an MPI job, from the manifest; NULL: not known */
     bool lockstep;        /* workers wait for each other: sync or ssp */
     bool crowded;         /* several processes of the run saturate the cores of a host */
@@ -77,11 +82,12 @@ typedef struct mst_facts {
     double typical[MST_COSTS]; /* mean share of the workers that do not straggle */
     double own, wait;          /* of those */
     double slowest_ratio;      /* own work of the slowest over the median's; NAN: one worker */
-    size_t slowest;            /* index */
+    size_t slowest;            /* index; of those that a step waits for */
     double held;               /* of the worker that steps are held open for, beyond any other's */
     size_t held_worker;
     bool apart;          /* workers and servers, or ranks, are on different hosts, or it is not known */
     bool link_at_worker; /* the link of linked_worker is more used than any server's */
+    bool slow_link;      /* and has at most half the capacity of half of the workers' */
     double latency;      /* share of round trips, whether waits or overlapped with work; NAN: not known */
     double trip_s;       /* longest round trip, that of far_worker; NAN: not known */
     size_t far_worker;
@@ -99,8 +105,9 @@ static inline double mst_facts_bytes(const mst_facts *self)
     return self->pull_bytes + self->push_bytes;
 }
 
-/* The use of a link in lockstep, by that of its directions; `bytes`: times the present size of an answer. */
-double mst_facts_lockstep_link(const mst_facts *self, double in, double out, double bytes);
+/* The use of a server's link in lockstep, if pushes and answers have these parts of their present bytes. */
+double mst_facts_lockstep_link(const mst_facts *self, const mst_process_use *server, double push,
+                               double answer);
 
 /* One process trains, by its threads. */
 static inline bool mst_facts_alone(const mst_facts *self)
@@ -122,6 +129,23 @@ typedef struct mst_facts_class {
 /* out: the others, then those beside the servers. Without known round trips all are in the first class. */
 void mst_facts_classes(const mst_facts *self, mst_facts_class out[2]);
 
+/* Whether two processes are on different hosts, or it is not known. */
+static inline bool mst_facts_apart(const mst_process_use *a, const mst_process_use *b)
+{
+    return a->process == NULL || b->process == NULL || a->process->host[0] == '\0' ||
+           strcmp(a->process->host, b->process->host) != 0;
+}
+
+/* A column over the window: its mean rate (NAN: no number is there), the greatest rate of an interval (0
+ * then), and the mean over the time of a column that holds shares. */
+typedef struct mst_column_use {
+    double rate, peak, level;
+} mst_column_use;
+mst_column_use mst_facts_column(const mst_csv *csv, const char *name, double from, double to);
+
+/* Paths, links and round trips between `from` and `to`. */
+void mst_facts_take_network(mst_facts *self, double from, double to);
+
 mst_status mst_facts_of(const mst_run_data *run, mst_facts *out);
 void mst_facts_fini(mst_facts *self);
 
@@ -130,7 +154,7 @@ static inline bool mst_facts_is_held(const mst_facts *self)
 {
     return self->held >= MST_VERDICT_HELD &&
            !(self->link_at_worker && self->linked_worker == self->held_worker &&
-             self->worker_link >= MST_VERDICT_DOMINATES) &&
+             self->worker_link >= (self->slow_link ? MST_VERDICT_SLOW_LINK : MST_VERDICT_DOMINATES)) &&
            !(self->far_worker == self->held_worker &&
              (self->latency >= MST_VERDICT_DOMINATES ||
               (self->one_far && self->server_link >= MST_VERDICT_DOMINATES)));

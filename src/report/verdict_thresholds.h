@@ -25,8 +25,10 @@
 
 /* ---- servers and network ---- */
 
-#define MST_VERDICT_QUEUES       0.7 /* use of a resource from which queues form, without lockstep (job_plan.c) */
-#define MST_VERDICT_ENDS         1.25  /* times the use of a server's link: the link of a worker counts */
+#define MST_VERDICT_QUEUES 0.7  /* use of a resource from which queues form, without lockstep (job_plan.c) */
+#define MST_VERDICT_ENDS   1.25 /* times the use of a server's link: the link of a worker counts */
+#define MST_VERDICT_SLOW_LINK                                                                                \
+    0.2 /* use of a link that is slower than others: it is why steps are held open */
 #define MST_VERDICT_WAITS_LONGER 1.5   /* times the median's wait per step: the network at that worker */
 #define MST_VERDICT_STEP_BYTES   32768 /* bytes of a step that make the network a cause of waits */
 
