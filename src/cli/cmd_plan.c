@@ -51,7 +51,7 @@ static const mst_option plan_table[] = {
      .min = 0,
      .max = 10000,
      .help = "Hosts. Servers, then workers, are placed on them in turn, as launch does. 0: a host for each "
-             "worker, with the servers on the first ones."},
+             "worker, with the servers on the first ones; more are not used."},
     {.name = "link",
      .type = MST_OPTION_TEXT,
      .offset = FIELD(link),
@@ -324,6 +324,13 @@ static mst_status plan_take_network(plan *p)
     return MST_OK;
 }
 
+/* Hosts with processes: more than there are workers, or servers, have none. */
+static double plan_hosts(const mst_job_shape *s)
+{
+    double most = fmax(s->workers, s->servers);
+    return s->hosts > 0 ? fmin(s->hosts, most) : most;
+}
+
 static mst_status plan_take_shape(plan *p)
 {
     const plan_options *o = p->options;
@@ -337,6 +344,9 @@ static mst_status plan_take_shape(plan *p)
     s->shared_cores = (double)o->shared_cores;
     if (o->mode != MODE_SAME)
         s->mode = o->mode == MODE_SYNC ? MST_PLAN_SYNC : o->mode == MODE_SSP ? MST_PLAN_SSP : MST_PLAN_ASYNC;
+    if (s->hosts > plan_hosts(s))
+        plan_assume(p, "%.0f of the %.0f hosts have no process: one for each worker is the most that is used",
+                    s->hosts - plan_hosts(s), s->hosts);
     plan_assume(p, "workers are equally fast, on %s",
                 s->shared_cores > 0 ? "the shared cores" : "hosts like the measured one");
     if (p->costs.n == 1 && p->costs.sparse && s->batch != p->costs.at[0].rows)
@@ -401,7 +411,7 @@ static mst_status plan_print_forecast(const plan *p)
     char text[3 * MST_FIGURE_SIZE], a[MST_FIGURE_SIZE], b[MST_FIGURE_SIZE];
     mst_table *t;
     TRY(mst_facts_new(false, &t));
-    double hosts = s->hosts > 0 ? s->hosts : fmax(s->workers, s->servers);
+    double hosts = plan_hosts(s);
     snprintf(text, sizeof text, "%.0f server%s, %.0f worker%s, %.0f host%s", s->servers,
              s->servers == 1 ? "" : "s", s->workers, s->workers == 1 ? "" : "s", hosts,
              hosts == 1 ? "" : "s");

@@ -167,7 +167,10 @@ double mst_facts_lockstep_link(const mst_facts *f, const mst_process_use *s, dou
     /* workers beside it push while others push to it */
     double in = fmax(s->link_in * served, s->link_out * (1 - served)) * push;
     double out = fmax(s->link_out * served, s->link_in * (1 - served)) * answer;
-    return fmin(1, mst_step_link(in, out, c[0].n, answer * bytes));
+    /* a direction carries its bytes one after the other */
+    double both_in = s->link_in * (served * push + (1 - served) * answer);
+    double both_out = s->link_out * (served * answer + (1 - served) * push);
+    return fmin(1, fmax(fmax(both_in, both_out), mst_step_link(in, out, c[0].n, answer * bytes)));
 }
 
 /* In lockstep the transfers of a step in both directions are sequential, as far as all workers take part;

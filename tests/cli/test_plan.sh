@@ -36,6 +36,9 @@ has 'bottleneck'
 has 'bandwidth at the servers'
 has 'Assumed:'
 has 'the shared cores'
+expect 0 plan job --workers 2 --hosts 99
+has '1 server, 2 workers, 2 hosts'
+has '97 of the 99 hosts have no process'
 
 # the network of the run, if it was measured
 plan 'p["link_bits_per_s"] == 1e10 and p["rtt_s"] == 1e-4 and any("no path was measured; give --link" in a for a in p["assumed"])' job

@@ -27,6 +27,7 @@ typedef struct fixture_process {
     double cpu_limit;       /* 0: none */
     double net_in, net_out; /* bytes; 0: as the messages */
     const char *paths;      /* of process.json, as it is written; NULL: none */
+    bool thread;            /* of another process on its host: no resources.csv */
 } fixture_process;
 
 typedef struct fixture_run {
@@ -38,7 +39,7 @@ typedef struct fixture_run {
     int evaluations, saves; /* that many, the last one at the last step; 0: by eval_seconds */
     int global_batch;       /* as it was given; 0: not */
     int servers, workers, batch, threads, seconds;
-    int pipeline;
+    int pipeline, quorum;
     double eval_seconds; /* of all those seconds */
     double trained;      /* seconds that the manifest has; 0: all of them */
     bool dense;
@@ -67,9 +68,11 @@ static inline FILE *fixture_open(const char *folder, const char *name)
 static inline void fixture_manifest(const char *folder, const fixture_run *r, double rows, double steps)
 {
     FILE *f = fixture_open(folder, "manifest.json");
-    char mpi[128] = "", global[40] = "", saving[80] = "";
+    char mpi[128] = "", global[40] = "", quorum[40] = "", saving[80] = "";
     if (r->checkpoint_every != NULL)
         snprintf(saving, sizeof saving, "\"checkpoint-every\": \"%s\", ", r->checkpoint_every);
+    if (r->quorum > 0)
+        snprintf(quorum, sizeof quorum, "\"quorum\": %d, ", r->quorum);
     if (r->global_batch > 0)
         snprintf(global, sizeof global, "\"global-batch\": %d, ", r->global_batch);
     if (r->launcher != NULL)
@@ -80,7 +83,7 @@ static inline void fixture_manifest(const char *folder, const fixture_run *r, do
             "\"2025-11-15T09:46:40Z\", \"host\": \"a\", \"threads\": %d, \"batch\": %d, \"options\": "
             "{\"training\": "
             "{\"epochs\": 3, \"eval-every\": \"%s\", %s\"seed\": 1}, \"strategy\": {\"strategy\": \"%s\", "
-            "\"mode\": \"%s\", \"servers\": %d, \"workers\": %d, \"batch\": %d, %s"
+            "\"mode\": \"%s\", \"servers\": %d, \"workers\": %d, \"batch\": %d, %s%s"
             "\"wire\": \"%s\", "
             "\"pipeline\": %d, "
             "\"dense-model\": %s}}, \"files\": [\"%s\"], \"source\": {\"once\": %s}, \"data\": {\"source\": "
@@ -90,7 +93,7 @@ static inline void fixture_manifest(const char *folder, const fixture_run *r, do
             "\"train_seconds\": %f, \"eval_seconds\": %f, \"save_seconds\": %g}}\n",
             mpi, r->entries ? r->entries : "", r->threads ? r->threads : 1, r->batch,
             r->eval_every ? r->eval_every : "1 epoch", saving, r->strategy, r->mode, r->servers, r->workers,
-            r->batch, global, r->wire ? r->wire : "fp32", r->pipeline, r->dense ? "true" : "false",
+            r->batch, global, quorum, r->wire ? r->wire : "fp32", r->pipeline, r->dense ? "true" : "false",
             r->file ? r->file : "clicks.tsv", r->once ? "true" : "false", r->format ? r->format : "cache",
             r->model ? r->model : "logreg", steps, rows,
             r->trained > 0 ? r->trained : r->seconds - r->eval_seconds, r->eval_seconds,
@@ -194,6 +197,11 @@ static inline void fixture_lines(const char *folder, const fixture_run *r, const
     }
     fclose(spans);
     fclose(resources);
+    if (p->thread) {
+        char path[1024];
+        snprintf(path, sizeof path, "%s/resources.csv", folder);
+        unlink(path);
+    }
 }
 
 /* Makes the folder and everything in it. */

@@ -372,6 +372,23 @@ static void test_command(void **state)
                                              "--strategy=allreduce --epochs=3 --batch=100");
     mst_report_destroy(report);
     mst_run_data_destroy(run);
+    r = fixture_job("sync"); /* workers that host the model, as ranks and as they are */
+    r.servers = 3;
+    for (int ranks = 0; ranks < 2; ranks++) {
+        r.entries = ranks ? "\"cluster\": {\"servers\": [\"a:1\", \"b:1\", \"c:1\"], \"workers\": "
+                            "[\"a:1\", \"b:1\", \"c:1\"], \"given_strategy\": \"allreduce\"}, "
+                          : "\"cluster\": {\"servers\": [\"a:1\", \"b:1\", \"c:1\"], \"workers\": "
+                            "[\"a:1\", \"b:1\", \"c:1\"]}, ";
+        run = make_run("hosted", &r);
+        assert_int_equal(mst_report_new(&run, 1, defaults, &report), MST_OK);
+        assert_string_equal(report->commands[0],
+                            ranks ? "muster launch --servers 0 --workers 3 -- train clicks.tsv "
+                                    "--strategy=allreduce --epochs=3 --batch=100"
+                                  : "muster launch --servers 0 --workers 3 -- train clicks.tsv --epochs=3 "
+                                    "--batch=100");
+        mst_report_destroy(report);
+        mst_run_data_destroy(run);
+    }
     json_decref(defaults);
 }
 

@@ -54,6 +54,36 @@ static void test_two_classes(void **state)
     assert_float_equal(shared[0].rate + shared[1].rate, 10, 0.1);
 }
 
+/* Answers that fit into a window leave one after the other, so that pushes overlap with them; others do not.
+ */
+static void test_link(void **state)
+{
+    (void)state;
+    assert_float_equal(mst_step_link(2, 1, 1, 1e9), 3, 1e-9);
+    assert_float_equal(mst_step_link(2, 1, 4, 1e12), 3, 1e-6);
+    assert_float_equal(mst_step_link(2, 1, 4, 0), 2.25, 1e-9);
+    assert_float_equal(mst_step_link(1, 2, 4, 0), 2.25, 1e-9);
+}
+
+/* With several cores a customer waits less than at one that is as fast as all of them; when they are full,
+ * neither can do more. */
+static void test_cores(void **state)
+{
+    (void)state;
+    for (double cores = 1; cores <= 64; cores *= 4) {
+        mst_queue_class few = {
+            .customers = 1.5 * cores, .think = 1, .demand = {[MST_STATION_CORES] = 1 / cores}};
+        mst_queue_class many = few, alone = few;
+        few.delay = alone.delay = 1;
+        many.customers = 100 * cores;
+        mst_queue_solve(&few, 1, cores);
+        mst_queue_solve(&alone, 1, 1);
+        assert_true(cores == 1 ? few.rate == alone.rate : few.rate > alone.rate);
+        mst_queue_solve(&many, 1, cores);
+        assert_float_equal(many.rate, cores, 0.03 * cores);
+    }
+}
+
 static void test_lockstep(void **state)
 {
     (void)state;
@@ -130,8 +160,8 @@ static void test_evaluation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_class), cmocka_unit_test(test_two_classes),
-        cmocka_unit_test(test_lockstep),  cmocka_unit_test(test_queues),
+        cmocka_unit_test(test_one_class), cmocka_unit_test(test_two_classes), cmocka_unit_test(test_link),
+        cmocka_unit_test(test_cores),     cmocka_unit_test(test_lockstep),    cmocka_unit_test(test_queues),
         cmocka_unit_test(test_near),      cmocka_unit_test(test_evaluation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -398,6 +398,11 @@ static void test_stragglers(void **state)
     two.workers = 2;
     judge(&two, &v);
     is(&v, MST_BOTTLENECK_STRAGGLERS, "worker-1");
+    r.quorum = 2; /* steps do not wait for it */
+    judge(&r, &v);
+    assert_true(v.kind != MST_BOTTLENECK_STRAGGLERS && v.shares[MST_BOTTLENECK_STRAGGLERS] == 0);
+    assert_null(strstr(v.sentence, "wait for it"));
+    assert_true(gain_of(&v, "--quorum") == 0);
 }
 
 static void test_synchronisation(void **state)
@@ -575,6 +580,10 @@ static void test_paths(void **state)
     static const char *const near = "[{\"to\": \"server-0\", \"bits_per_s\": 1800000000, "
                                     "\"round_trip_s\": 0.001}]",
                              *const slow = "[{\"to\": \"server-0\", \"bits_per_s\": 60000000, "
+                                           "\"round_trip_s\": 0.0001}]",
+                             *const less = "[{\"to\": \"server-0\", \"bits_per_s\": 18000000, "
+                                           "\"round_trip_s\": 0.0001}]",
+                             *const more = "[{\"to\": \"server-0\", \"bits_per_s\": 200000000, "
                                            "\"round_trip_s\": 0.0001}]";
     fixture_run r = far_job("sync", near); /* 600 steps/s with round trips of 1 ms */
     judge(&r, &v);
@@ -608,6 +617,16 @@ static void test_paths(void **state)
         r.processes[i].steps = 20;
     judge(&r, &v);
     is(&v, MST_BOTTLENECK_WORKER_NETWORK, "worker-2");
+    r.entries = "\"workers\": [{\"worker\": 1}, {\"worker\": 2, \"held_seconds\": 45}], ";
+    r.processes[3].paths = less; /* it carries more than was measured before training; steps wait for it */
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_WORKER_NETWORK, "worker-2");
+    r.processes[3].paths = more; /* the measurement was too high; other links are still faster */
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_WORKER_NETWORK, "worker-2");
+    r.processes[3].paths = near; /* its link is like the others': it is slow itself */
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_STRAGGLERS, "worker-2");
     r = far_job("sync", near); /* the only worker on another host, whose bytes the other one waits for */
     r.n = 3;
     r.workers = 2;
@@ -627,6 +646,66 @@ static void test_paths(void **state)
 }
 
 /* A run of an older muster: the manifest's workers are what there is. */
+/* Every worker hosts a share of the model: its server has no resources of its own, and the link of its host
+ * carries the messages of both. */
+static fixture_run hosted_job(double bytes)
+{
+    static const char *const names[] = {"server-0", "server-1", "server-2"}, *const workers[] = {"worker-0",
+                                                                                                 "worker-1",
+                                                                                                 "worker-2"};
+    fixture_run r = {
+        .strategy = "ps", .mode = "sync", .servers = 3, .workers = 3, .batch = 100, .seconds = 60, .n = 6};
+    for (int i = 0; i < 3; i++) {
+        static const char *const to_servers = "[{\"to\": \"server-0\", \"bits_per_s\": 800000000, "
+                                              "\"round_trip_s\": 0.002}, {\"to\": \"server-1\", "
+                                              "\"bits_per_s\": 800000000, \"round_trip_s\": 0.002}, "
+                                              "{\"to\": \"server-2\", \"bits_per_s\": 800000000, "
+                                              "\"round_trip_s\": 0.002}]";
+        static const char *const to_workers = "[{\"to\": \"worker-0\", \"bits_per_s\": 800000000, "
+                                              "\"round_trip_s\": 0.002}, {\"to\": \"worker-1\", "
+                                              "\"bits_per_s\": 800000000, \"round_trip_s\": 0.002}, "
+                                              "{\"to\": \"worker-2\", \"bits_per_s\": 800000000, "
+                                              "\"round_trip_s\": 0.002}]";
+        fixture_process *s = &r.processes[i], *w = &r.processes[3 + i];
+        *s = fixture_server(names[i]);
+        *w = fixture_worker(workers[i]);
+        s->host = w->host;
+        s->thread = true;
+        s->paths = to_workers;
+        w->paths = to_servers;
+        w->compute = w->prepare = w->push = 0.03;
+        w->barrier_wait = 0.9;
+        w->steps = 400;
+        w->bytes_in = w->bytes_out = s->bytes_in = s->bytes_out = bytes;
+        w->net_in = w->net_out = 2 * bytes * 2 / 3; /* two of three messages leave the host, as either */
+        w->cpu = 0.1;
+        w->host_cpu = 0.2;
+    }
+    return r;
+}
+
+static void test_hosted(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = hosted_job(5e6);
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_LATENCY, "worker-0");
+    assert_true(v.shares[MST_BOTTLENECK_SERVER_NETWORK] < 0.1 &&
+                v.shares[MST_BOTTLENECK_WORKER_NETWORK] == 0);
+    assert_non_null(strstr(v.sentence, "the busiest link is used 6"));
+    assert_true(gain_of(&v, "--mode async") > 1 && gain_of(&v, "--servers") == 0);
+    r.entries = "\"cluster\": {\"given_strategy\": \"allreduce\"}, ";
+    judge(&r, &v); /* ranks have no other mode */
+    assert_true(gain_of(&v, "--mode") == 0 && gain_of(&v, "--quorum") == 0 && gain_of(&v, "--batch") > 1);
+    r = hosted_job(6e7);
+    for (int i = 3; i < 6; i++)
+        r.processes[i].steps = 40;
+    judge(&r, &v);
+    assert_int_equal(v.kind, MST_BOTTLENECK_SERVER_NETWORK);
+    assert_true(gain_of(&v, "--servers") == 0 && gain_of(&v, "--wire bf16") > 1.3);
+}
+
 static void test_manifest_only(void **state)
 {
     (void)state;
@@ -770,26 +849,13 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_compute),
-        TEST(test_server_network),
-        TEST(test_worker_network),
-        TEST(test_server_cpu),
-        TEST(test_input),
-        TEST(test_disk),
-        TEST(test_stragglers),
-        TEST(test_synchronisation),
-        TEST(test_evaluation),
-        TEST(test_losses),
-        TEST(test_balanced),
-        TEST(test_manifest_only),
-        TEST(test_one_host),
-        TEST(test_paths),
-        TEST(test_ranks),
-        TEST(test_ps_ranks),
-        TEST(test_parsing_takes_cores),
-        TEST(test_other_programs),
-        TEST(test_rarer),
-        TEST(test_write),
+        TEST(test_compute),        TEST(test_server_network),  TEST(test_worker_network),
+        TEST(test_server_cpu),     TEST(test_input),           TEST(test_disk),
+        TEST(test_stragglers),     TEST(test_synchronisation), TEST(test_evaluation),
+        TEST(test_losses),         TEST(test_balanced),        TEST(test_manifest_only),
+        TEST(test_one_host),       TEST(test_paths),           TEST(test_hosted),
+        TEST(test_ranks),          TEST(test_ps_ranks),        TEST(test_parsing_takes_cores),
+        TEST(test_other_programs), TEST(test_rarer),           TEST(test_write),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
