@@ -22,20 +22,24 @@
  *        - In lockstep (sync, ssp): the time of a step by which the slowest worker's own work exceeds the
  *          median's, from MST_VERDICT_SLOWER times on; or, if that is more, the time for which the
  *          coordinator held steps open for one worker alone, beyond any other's, from MST_VERDICT_HELD on,
- *          unless its link is the reason.
+ *          unless its link is the reason: used MST_VERDICT_DOMINATES, or MST_VERDICT_SLOW_LINK if half of the
+ *          links have twice its capacity. With a quorum, the slowest is the last one of the quorum.
  *        - Without lockstep: idle time, if one worker idles MST_VERDICT_IDLE_GAP of the time more than
  *          another.
  *     b. server-cpu, server-network, worker-network, by use: the busy share of the busiest server (apply_s +
  *        serve_s over its threads, or its CPU over what its threads, cores and CPU quota allow), and the use
- *        of the busiest link relative to its capacity (in lockstep in + out, else the greater of them); and
- *        latency, by the round trips of a step relative to its time.
- *        - In lockstep the use of a resource is its share of the step. Their sum may exceed the waits,
- *          because a worker prepares rows meanwhile: they are scaled to the waits.
+ *        of the busiest link relative to its capacity (in lockstep both directions as they overlap, see
+ *        mst_step_link; else the greater of them); and latency, by the round trips of a step relative to its
+ *        time.
+ *        - In lockstep the use of a resource is its share of the step. Their sum may exceed the waits, because
+ *          a worker prepares rows meanwhile: round trips, which nothing shortens, keep theirs, and the others
+ *          are scaled to the rest.
  *        - Without lockstep, workers queue at servers and links: each gets the time that a worker spends
  *          there by the model of a step (step_model.h), at most its waits. Workers beside the server have
  *          neither link nor round trips.
  *        - The links of servers and workers carry the same bytes, so the more used one counts: a worker's if
- *          it is used MST_VERDICT_ENDS times as much as any server's.
+ *          it is used MST_VERDICT_ENDS times as much as any server's. The link of a host with both is a
+ *          server's.
  *     c. cores: the rest, if several processes or threads of the run are on a host whose cores are saturated
  *        (MST_VERDICT_CROWDED busy); at most the time in which processes of the run waited for a core.
  *     d. Otherwise the network, if neither capacities nor round trips are known, workers and servers (or

@@ -6,21 +6,22 @@
  * time)). A change alters these numbers; its gain is rows/s after the change over rows/s before it, both by the
  * model.
  *
- *  --servers 2M     server and server link halve
+ *  --servers 2M     server and server link halve; not if workers host the model
  *  --workers 2W     twice the rows per step; in lockstep server and server link take twice as long; on other
  *                   hosts if the workers' hosts have no free cores. For an MPI job the advice is for its
  *                   launcher (mpirun -n); ranks have no servers, and share a given global batch
- *  --batch 4B       own * 4, rows * 4; round trips and the fixed part of stragglers stay; bytes and server
- *                   work stay if the whole model travels, and grow by 4^SPARSE_POWER if only the keys of the
- *                   batch do
- *  --wire bf16      link * 0.5 (whole model), * 0.65 (with keys)
- *  --mode async     no stragglers and no barrier: the queueing model
- *  --quorum W-1     does not wait for the slowest worker
+ *  --batch 4B       own * 4, rows * 4; round trips, MST_STEP_MESSAGE_S of sending and the fixed part of
+ *                   stragglers stay; bytes and server work stay if the whole model travels, and grow by
+ *                   4^SPARSE_POWER if only the keys of the batch do
+ *  --wire bf16      half the bytes of values, of which a push has as many as an answer; servers' work by bytes
+ *  --mode async     no stragglers and no barrier: the queueing model; not for ranks
+ *  --quorum W-1     does not wait for the slowest worker; not if there is a quorum
  *  --pipeline 2     three requests of a worker in flight: three times the customers, whose own work is
  *                   sequential
- *  --cache          input * CACHED; and if text is parsed on saturated cores, own work takes the CPU time of
- *                   the training threads over the cores of the process, and barrier waits of threads are
- *                   scaled by the remaining CPU demand
+ *  --cache          input * CACHED; and if text is parsed on saturated cores, or the training threads and other
+ *                   programs would leave none saturated, own work takes the CPU time of the training threads
+ *                   over the cores of the process, and barrier waits of threads are scaled by the remaining
+ *                   CPU demand
  *  --threads C      local and ranks, C: the cores of the host, or those that limits and other ranks leave: own
  *                   work over the cores that the threads get, if other programs keep as many threads runnable
  *                   as they use cores, and all threads share the cores evenly; the advice states this

@@ -70,7 +70,8 @@ static void test_link(void **state)
 static void test_cores(void **state)
 {
     (void)state;
-    for (double cores = 1; cores <= 64; cores *= 4) {
+    for (int n = 1; n <= 64; n *= 4) {
+        double cores = n;
         mst_queue_class few = {
             .customers = 1.5 * cores, .think = 1, .demand = {[MST_STATION_CORES] = 1 / cores}};
         mst_queue_class many = few, alone = few;
