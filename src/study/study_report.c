@@ -1,6 +1,7 @@
 /* The report of a study: its tables, and the page and the Markdown file; contract in study_report.h. */
 #include "study/study_report.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <string.h>
 
@@ -198,6 +199,21 @@ static void table_add_cell(const mst_study *self, const json_t *row, const json_
     mst_string_fini(&words);
 }
 
+/* Whether a column is aligned right: one of its cells is a number, or all its texts begin with one ("5 s").
+ */
+static bool table_is_numeric(const mst_sheet *sheet, size_t column)
+{
+    bool number = false, digits = true;
+    size_t n_texts = 0;
+    for (size_t i = column; i < sheet->n_cells; i += sheet->n_columns) {
+        const char *text = sheet->cells[i].text != NULL ? sheet->cells[i].text : "";
+        number = number || !isnan(sheet->cells[i].value);
+        digits = digits && (*text == '\0' || isdigit((unsigned char)*text));
+        n_texts += *text != '\0';
+    }
+    return number || (digits && n_texts > 0);
+}
+
 static mst_status table_sheet(const mst_study *self, const json_t *table, mst_sheet *out)
 {
     json_t *rows = table_rows(self, table, NULL), *row, *column;
@@ -220,9 +236,8 @@ static mst_status table_sheet(const mst_study *self, const json_t *table, mst_sh
             table_add_cell(self, row, column, out);
         }
     }
-    for (i = 0; i < out->n_cells; i++) /* a column with a figure is aligned right */
-        out->columns[i % out->n_columns].number =
-            out->columns[i % out->n_columns].number || !isnan(out->cells[i].value);
+    for (k = 0; k < out->n_columns; k++)
+        out->columns[k].number = table_is_numeric(out, k);
     json_decref(rows);
     return out->failed ? mst_fail_memory() : MST_OK;
 }
@@ -507,6 +522,11 @@ mst_status mst_study_summary(const mst_study *self, unsigned number, mst_string 
     mst_string table = {0}, conclusion = {0};
     mst_sheet sheet = {0};
     bool found;
+    const char *machine = mst_study_text(self->state, "machine");
+    if (machine != NULL && (out->text == NULL || strstr(out->text, machine) == NULL)) {
+        mst_string_markdown(out, machine);
+        mst_string_add(out, "\n\n");
+    }
     mst_string_format(out, "### %u. ", number);
     mst_string_markdown(out, mst_study_text(self->spec, "title"));
     mst_string_add(out, "\n`");

@@ -15,7 +15,7 @@ mst_status mst_study_conclusion(const mst_study *self, mst_string *out, bool *fo
 /* A sentence for each published row that belongs to no row of its table. */
 mst_status mst_study_unused(const mst_study *self, mst_text_list *out);
 
-/* Adds Markdown with the title, the command, the conclusion and the first table. */
+/* Adds Markdown with the title, the command, the conclusion and the first table, and the machine once. */
 mst_status mst_study_summary(const mst_study *self, unsigned number, mst_string *out);
 
 #endif
