@@ -12,17 +12,20 @@
 
 /* ---- columns of sweeps ---- */
 
-/* Sets a column and adds a value to those it can have; value may be NULL: it can have any. */
-static void check_add(json_t *columns, const char *name, const char *value)
+/* Sets a column and adds a value to those it can have; value may be NULL: it can have any. name may be NULL:
+ * memory is short. False: so it is. */
+static bool check_add(json_t *columns, const char *name, const char *value)
 {
-    char *own = mst_strdup(name);
+    char *own = name != NULL ? mst_strdup(name) : NULL;
     mst_study_column_name(own);
     json_t *values = own != NULL ? json_object_get(columns, own) : NULL;
-    if (own != NULL && values == NULL)
-        json_object_set_new(columns, own, values = value != NULL ? json_array() : json_null());
-    if (value != NULL && json_is_array(values))
-        json_array_append_new(values, mst_study_cell_value(value));
+    bool fine = own != NULL;
+    if (fine && values == NULL)
+        fine = json_object_set_new(columns, own, values = value != NULL ? json_array() : json_null()) == 0;
+    if (fine && value != NULL && json_is_array(values))
+        fine = json_array_append_new(values, mst_study_cell_value(value)) == 0;
     mst_free(own);
+    return fine;
 }
 
 /* Columns of a sweep's report.csv and of mst_study_rows_share. text: the file of the sweep. */
@@ -34,12 +37,12 @@ static mst_status check_sweep(const char *text, json_t *columns)
     mst_string fixed = {0};
     size_t i;
     mst_status st = mst_sweep_spec_parse("", text, strlen(text), &spec);
-    check_add(columns, "configuration", NULL);
+    bool fine = sweep != NULL && check_add(columns, "configuration", NULL);
     mst_sweep_report_columns(&fixed);
     for (char *at = fixed.text; at != NULL && *at != '\0';) {
         size_t n = strcspn(++at, ",");
         char *column = mst_sprintf("%.*s", (int)n, at);
-        check_add(columns, column != NULL ? column : "", NULL);
+        fine = check_add(columns, column, NULL) && fine;
         mst_free(column);
         at += n;
     }
@@ -48,14 +51,14 @@ static mst_status check_sweep(const char *text, json_t *columns)
         {
             one = json_array_size(value) == 1 ? json_array_get(value, 0) : value;
             if (json_is_string(one))
-                check_add(columns, name, json_string_value(one));
+                fine = check_add(columns, name, json_string_value(one)) && fine;
         }
     json_object_foreach(json_object_get(spec, "grid"), name, value)
     {
         for (i = 0; json_array_size(value) > 1 && i < json_array_size(value); i++)
-            check_add(columns, name, mst_study_text(json_array_get(value, i), "label"));
+            fine = check_add(columns, name, mst_study_text(json_array_get(value, i), "label")) && fine;
     }
-    if (st == MST_OK && (fixed.failed || sweep == NULL))
+    if (st == MST_OK && (fixed.failed || !fine))
         st = mst_fail_memory();
     mst_string_fini(&fixed);
     json_decref(sweep);
