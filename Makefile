@@ -51,7 +51,7 @@ bench:        ## speed and memory next to other programs, one line `name value u
 	@$(MAKE) --no-print-directory build >&2
 	@bench/run
 
-studies:      ## every study at a size for two cores, about an hour: build/studies/NAME/report.html
+studies:      ## every study at a size for two cores, about half an hour: build/studies/NAME/report.html
 	$(call build_preset,release,muster netlab-switch)
 	@build/release/muster study all --out build/studies
 
