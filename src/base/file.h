@@ -40,6 +40,12 @@ uint64_t mst_in_offset(const mst_in *in);    /* decompressed bytes handed out so
 uint64_t mst_in_file_size(const mst_in *in); /* bytes on disk; 0 when unknown (pipe) */
 bool mst_in_compressed(const mst_in *in);
 
+/* A file on disk that is not compressed: its bytes can also be read at any offset. */
+bool mst_in_is_plain(const mst_in *in);
+/* Reads n bytes of a plain file at the offset, independently of mst_in_read; any thread. MST_EINPUT if the
+ * file ends before. */
+mst_status mst_in_read_at(const mst_in *in, uint64_t offset, void *buf, size_t n);
+
 /* Reads a whole file (decompressed) of at most `limit` bytes; *data is the caller's to mst_free,
  * NUL-terminated beyond *size. */
 mst_status mst_file_read_all(const char *path, size_t limit, char **data, size_t *size);

@@ -466,6 +466,29 @@ bool mst_in_compressed(const mst_in *in)
     return in->codec != CODEC_PLAIN;
 }
 
+bool mst_in_is_plain(const mst_in *in)
+{
+    return in->codec == CODEC_PLAIN && !in->waits;
+}
+
+mst_status mst_in_read_at(const mst_in *in, uint64_t offset, void *buf, size_t n)
+{
+    for (size_t got = 0; got < n;) {
+        if (in_stop_is_set(g_stop) || in_stop_is_set(in->stop))
+            return mst_fail_lead(MST_ESTOPPED, "stopped", " while reading %s at byte %llu", in->path,
+                                 (unsigned long long)(offset + got));
+        ssize_t r = pread(in->fd, (uint8_t *)buf + got, n - got, (off_t)(offset + got));
+        if (r < 0 && errno != EINTR)
+            return mst_fail(MST_EIO, "%s: cannot read at byte %llu: %s", in->path,
+                            (unsigned long long)(offset + got), strerror(errno));
+        if (r == 0)
+            return mst_fail(MST_EINPUT, "%s was cut to %llu bytes while it was in use", in->path,
+                            (unsigned long long)(offset + got));
+        got += r > 0 ? (size_t)r : 0;
+    }
+    return MST_OK;
+}
+
 mst_status mst_file_read_all(const char *path, size_t limit, char **data, size_t *size)
 {
     mst_status st;

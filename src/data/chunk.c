@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "data/chunk_pool.h"
 
 #define INSERTION_MAX 48  /* rows up to this long are sorted in place */
 #define FIRST_ROWS    512 /* capacities to start with */
@@ -262,6 +263,7 @@ typedef struct pack_plan {
     bool fields, any_order;
     uint32_t max_key, max_field;
     float min_label, max_label;
+    bool whole_labels;
 } pack_plan;
 
 /* Takes the facts about a row of entries in the order of fields: MST_ORDER_POSITION or MST_ORDER_FIELDS. */
@@ -289,7 +291,7 @@ static void plan_fielded_row(const mst_chunk_builder *b, size_t start, size_t n,
 
 static void chunk_plan(const mst_chunk_builder *b, size_t from, size_t to, pack_plan *p)
 {
-    *p = (pack_plan){.equal = true};
+    *p = (pack_plan){.equal = true, .whole_labels = true};
     if (from == to)
         return;
     size_t first = b->row_start[from + 1] - b->row_start[from];
@@ -307,6 +309,7 @@ static void chunk_plan(const mst_chunk_builder *b, size_t from, size_t to, pack_
         float label = b->labels[i];
         p->min_label = label < p->min_label ? label : p->min_label;
         p->max_label = label > p->max_label ? label : p->max_label;
+        p->whole_labels &= fabsf(label) < 0x1p24f && label == (float)(int32_t)label;
         p->weights |= b->weights[i] != 1.0f;
     }
     p->n_dense = k;
@@ -371,11 +374,6 @@ static bool chunk_fill(const mst_chunk_builder *b, size_t from, size_t to, const
     return true;
 }
 
-static void chunk_destroy(mst_chunk *self)
-{
-    mst_free(self);
-}
-
 static size_t round_line(size_t n)
 {
     return (n + 63) & ~(size_t)63;
@@ -387,13 +385,13 @@ mst_status mst_chunk_images_new(uint32_t n_rows, uint32_t n_pixels, bool weights
            n_words = n_rows * stride;
     if (n_words > UINT32_MAX)
         return mst_fail(MST_EINPUT, "%u images of %u bytes are too many for one chunk", n_rows, n_pixels);
-    uint8_t *block = mst_alloc_lines(head + round_line(n_words * sizeof(uint32_t)));
-    if (block == NULL)
+    mst_chunk *chunk = mst_chunk_pool_take(NULL, head + round_line(n_words * sizeof(uint32_t)));
+    if (chunk == NULL)
         return mst_fail_memory();
+    uint8_t *block = (uint8_t *)chunk;
     uint32_t *words = (uint32_t *)(block + head);
     for (size_t i = 0; i < n_rows; i++) /* equal images have equal padding */
         words[(i + 1) * stride - 1] = 0;
-    mst_chunk *chunk = (mst_chunk *)block;
     *chunk = (mst_chunk){
         .n_rows = n_rows,
         .n_dense = n_pixels,
@@ -407,7 +405,8 @@ mst_status mst_chunk_images_new(uint32_t n_rows, uint32_t n_pixels, bool weights
         .max_label = -INFINITY,
         .n_entries = (uint64_t)n_rows * n_pixels,
         .references = 1,
-        .destroy = chunk_destroy,
+        .destroy = mst_chunk_pool_give,
+        .capacity = chunk->capacity,
     };
     *out = chunk;
     return MST_OK;
@@ -458,15 +457,16 @@ mst_status mst_chunk_builder_pack(const mst_chunk_builder *b, size_t from, size_
         bool strided = p.equal && n_rows > 0;
         size_t head = round_line(sizeof(mst_chunk)),
                offset_bytes = strided ? 0 : (n_rows + 1) * sizeof(uint32_t);
-        uint8_t *block = mst_alloc_lines(head + round_line(n_words * sizeof(uint32_t)) + offset_bytes);
-        if (block == NULL)
+        mst_chunk *chunk =
+            mst_chunk_pool_take(b->pool, head + round_line(n_words * sizeof(uint32_t)) + offset_bytes);
+        if (chunk == NULL)
             return mst_fail_memory();
-        mst_chunk *chunk = (mst_chunk *)block;
+        uint8_t *block = (uint8_t *)chunk;
         uint32_t *words = (uint32_t *)(block + head);
         uint32_t *offsets =
             strided ? NULL : (uint32_t *)(block + head + round_line(n_words * sizeof(uint32_t)));
         if (!chunk_fill(b, from, to, &p, words, offsets)) {
-            mst_free(block);
+            mst_chunk_pool_give(chunk);
             continue;
         }
         *chunk = (mst_chunk){
@@ -485,9 +485,12 @@ mst_status mst_chunk_builder_pack(const mst_chunk_builder *b, size_t from, size_
             .max_key = p.max_key,
             .min_label = p.min_label,
             .max_label = p.max_label,
+            .whole_labels = p.whole_labels,
             .n_entries = n_entries,
             .references = 1,
-            .destroy = chunk_destroy,
+            .destroy = mst_chunk_pool_give,
+            .pool = chunk->pool,
+            .capacity = chunk->capacity,
         };
         *out = chunk;
         return MST_OK;

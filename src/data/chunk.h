@@ -19,6 +19,7 @@
 #define MST_FIELDS_MAX 65536u /* fields of a dataset */
 
 typedef struct mst_chunk mst_chunk;
+typedef struct mst_chunk_pool mst_chunk_pool;
 struct mst_chunk {
     uint32_t n_rows;
     uint32_t n_dense;
@@ -33,14 +34,17 @@ struct mst_chunk {
     uint32_t max_key;   /* largest feature number present, dense ones included; 0 when none */
     uint32_t max_field; /* largest field, the dense ones included, where fielded */
     float min_label, max_label;
+    bool whole_labels;   /* all labels are known to be whole numbers */
     uint64_t n_entries;  /* features present over all rows, dense ones included */
     uint64_t bytes_read; /* of the input that this chunk was made from */
     atomic_uint references;
     void (*destroy)(mst_chunk *self); /* called with the last reference */
     /* Peeked chunks (dataset.h): checks that the rows are valid. NULL: they are. */
     mst_status (*check)(mst_chunk *self);
-    atomic_uint checked; /* 0: not yet; 1: a thread is checking; 2: the rows are valid */
-    void *owner;         /* for check */
+    atomic_uint checked;  /* 0: not yet; 1: a thread is checking; 2: the rows are valid */
+    void *owner;          /* for check */
+    mst_chunk_pool *pool; /* of the memory (chunk_pool.h); NULL: from the heap */
+    size_t capacity;      /* of the memory, in bytes */
 };
 
 /* Whether the rows may be read. */
@@ -176,8 +180,9 @@ typedef struct mst_chunk_builder {
     bool any_weight;
     uint8_t *bytes; /* rows of images: row_bytes each, in place of entries */
     size_t byte_capacity;
-    uint32_t row_bytes; /* 0: rows have entries */
-    uint32_t max_dense; /* the longest dense prefix that pack makes; unlimited after init */
+    uint32_t row_bytes;   /* 0: rows have entries */
+    uint32_t max_dense;   /* the longest dense prefix that pack makes; unlimited after init */
+    mst_chunk_pool *pool; /* for the memory of packed chunks; NULL after init: the heap */
 } mst_chunk_builder;
 
 void mst_chunk_builder_init(mst_chunk_builder *b);

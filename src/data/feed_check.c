@@ -91,8 +91,8 @@ mst_status mst_feed_check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_
     if (o->classes == 0 || c->n_rows == 0)
         return MST_OK;
     float lowest = o->classes == 2 ? -1.0f : 0.0f, highest = o->classes == 2 ? 1.0f : (float)(o->classes - 1);
-    if (f->dataset->info.scanned && f->dataset->info.labels_integral && c->min_label >= lowest &&
-        c->max_label <= highest)
+    bool whole = c->whole_labels || (f->dataset->info.scanned && f->dataset->info.labels_integral);
+    if (whole && c->min_label >= lowest && c->max_label <= highest)
         return MST_OK;
     TRY(mst_chunk_check_wait(c));
     for (uint32_t i = 0; i < c->n_rows; i++) {

@@ -7,7 +7,7 @@
 #include "data/chunk_ring.h"
 #include "data/feed.h"
 
-#define MST_FEED_RING  8 /* parsed chunks waiting */
+#define MST_FEED_RING  8 /* parsed chunks waiting, beyond those that threads are parsing */
 #define MST_FEED_QUEUE 1 /* windows waiting */
 
 #define MST_FEED_PARSERS 64 /* threads whose parsing is traced */

@@ -92,7 +92,8 @@ mst_status mst_feed_ring_init(mst_feed *f)
 {
     mst_chunk_maker maker = {
         .claim = f->dataset->random ? NULL : feed_claim_block, .make = feed_make_chunk, .arg = f};
-    return mst_chunk_ring_new(&maker, f->dataset->name, mst_feed_parsers(f), MST_FEED_RING, &f->ring);
+    unsigned parsers = mst_feed_parsers(f);
+    return mst_chunk_ring_new(&maker, f->dataset->name, parsers, MST_FEED_RING + parsers, &f->ring);
 }
 
 /* ---- window thread: chunks in order, windows out ---- */
@@ -143,8 +144,9 @@ static mst_status window_add(mst_feed *f, mst_feed_window *w, mst_chunk *chunk, 
         w->n_keys += chunk->has_values && !chunk->has_fields ? tail / 2 : tail;
     }
     w->unseen |= f->augmented_stride == 0 && mst_feed_has_unseen(o, chunk);
+    bool all = mst_feed_keeps_all(o);
     for (uint32_t i = 0; i < chunk->n_rows; i++) {
-        if (mst_feed_keeps(o, first_row + i, chunk, i))
+        if (all || mst_feed_keeps(o, first_row + i, chunk, i))
             w->order[w->n_rows++] = (mst_feed_place){c, i};
     }
     return MST_OK;

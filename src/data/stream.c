@@ -4,6 +4,10 @@
  * whole record and keeps the rest for the next one. Records do not continue from file to file. Buffers are
  * used again: parse and skip put them on a list from which read takes them.
  *
+ * Text of plain files is not read but only divided: read looks at the end of the next block for its last line
+ * feed, and parse reads the bytes, so that several threads read and parse at once. Lines are counted only for
+ * a message about one of them.
+ *
  * Live input (a pipe whose rows are needed as they arrive) is not read in full blocks: a block is the whole
  * records that are available.
  *
@@ -23,11 +27,24 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "data/chunk_pool.h"
 #include "data/guess.h"
 #include "data/text.h"
 
 #define DEALT_BLOCKS    16  /* at least, to each of those a stream is dealt to: so that one more is little */
 #define MIN_DEALT_BLOCK 512 /* bytes */
+/* Text of plain files, after the first block: text, parsed entries and packed rows of a block stay in the
+ * core's cache. */
+#define DIVIDED_BLOCK (256u << 10)
+#define LOOK_BYTES    4096       /* in search of a line feed */
+#define COUNT_BYTES   (1u << 20) /* read at a time to count lines */
+
+/* A plain file: the stream and its blocks hold references. */
+typedef struct mst_stream_file {
+    mst_in *in;
+    uint64_t size;
+    atomic_uint references;
+} mst_stream_file;
 
 typedef struct stream {
     mst_dataset base;
@@ -38,12 +55,13 @@ typedef struct stream {
     uint32_t settle_ms;
     atomic_bool interrupted;
 
-    size_t block_bytes; /* read at a time */
-    size_t most_bytes;  /* dealing makes blocks no larger */
-    size_t file;        /* the next to open, or the open one */
-    mst_in *in;         /* NULL: none open */
-    bool in_live;       /* `in` is read as it comes */
-    bool in_done;       /* `in` is at its end; the remaining bytes are in carry */
+    size_t block_bytes;       /* read at a time */
+    size_t most_bytes;        /* dealing makes blocks no larger */
+    size_t file;              /* the next to open, or the open one */
+    mst_in *in;               /* NULL: none open */
+    mst_stream_file *divided; /* the owner of `in`, if it is text of a plain file; else NULL */
+    bool in_live;             /* `in` is read as it comes */
+    bool in_done;             /* `in` is at its end; the remaining bytes are in carry */
     uint64_t offset, line, sequence;
     uint8_t *carry;
     size_t n_carry, carry_capacity;
@@ -56,6 +74,7 @@ typedef struct stream {
 
     pthread_mutex_t free_mutex; /* guards free_blocks */
     mst_raw_block *free_blocks;
+    mst_chunk_pool *pool; /* memory of chunks */
 } stream;
 
 const char *mst_path_name(const char *path)
@@ -100,10 +119,64 @@ uint64_t mst_paths_bytes(const mst_text_list *paths)
     return bytes;
 }
 
+/* ---- files ---- */
+
+static mst_status file_new(mst_in *in, mst_stream_file **out)
+{
+    mst_stream_file *file = mst_zalloc(sizeof *file);
+    if (file == NULL)
+        return mst_fail_memory();
+    *file = (mst_stream_file){.in = in, .size = mst_in_file_size(in), .references = 1};
+    *out = file;
+    return MST_OK;
+}
+
+static void file_release(mst_stream_file *file) /* NULL-safe */
+{
+    if (file == NULL || atomic_fetch_sub(&file->references, 1) != 1)
+        return;
+    mst_in_close(file->in);
+    mst_free(file);
+}
+
+/* The line, from 1, that begins at the offset. */
+static mst_status file_count_lines(const mst_stream_file *file, uint64_t offset, uint64_t *line)
+{
+    mst_status st = MST_OK;
+    uint8_t *bytes = mst_alloc(COUNT_BYTES);
+    if (bytes == NULL)
+        return mst_fail_memory();
+    *line = 1;
+    for (uint64_t at = 0; at < offset; at += COUNT_BYTES) {
+        size_t n = offset - at < COUNT_BYTES ? (size_t)(offset - at) : COUNT_BYTES;
+        TRY_OUT(st, mst_in_read_at(file->in, at, bytes, n));
+        *line += mst_count_newlines(bytes, n);
+    }
+out:
+    mst_free(bytes);
+    return st;
+}
+
+/* The size of the n bytes at the offset up to their last line feed; 0: they have none. */
+static mst_status file_find_end(const mst_stream_file *file, uint64_t offset, size_t n, size_t *whole)
+{
+    uint8_t bytes[LOOK_BYTES];
+    for (*whole = 0; n > 0 && *whole == 0;) {
+        size_t look = n < LOOK_BYTES ? n : LOOK_BYTES;
+        TRY(mst_in_read_at(file->in, offset + n - look, bytes, look));
+        const uint8_t *newline = memrchr(bytes, '\n', look);
+        n -= look;
+        *whole = newline != NULL ? n + (size_t)(newline - bytes) + 1 : 0;
+    }
+    return MST_OK;
+}
+
 /* ---- blocks ---- */
 
 static void block_free(mst_raw_block *raw)
 {
+    if (raw != NULL)
+        file_release(raw->file);
     if (raw != NULL)
         mst_free(raw->bytes);
     mst_free(raw);
@@ -113,6 +186,8 @@ static void block_give_back(stream *s, mst_raw_block *raw)
 {
     if (raw == NULL)
         return;
+    file_release(raw->file);
+    raw->file = NULL;
     if (raw->capacity > 4 * MST_STREAM_BLOCK) { /* made for one long record */
         block_free(raw);
         return;
@@ -154,7 +229,11 @@ static mst_status block_take(stream *s, mst_raw_block **out)
 
 static void stream_close_file(stream *s)
 {
-    mst_in_close(s->in);
+    if (s->divided != NULL)
+        file_release(s->divided);
+    else
+        mst_in_close(s->in);
+    s->divided = NULL;
     s->in = NULL;
     s->n_carry = 0;
 }
@@ -207,10 +286,15 @@ static mst_status stream_open_file(stream *s)
             s->opened = NULL;
         }
     }
-    if (s->in == NULL)
+    if (s->in == NULL) {
         TRY(mst_in_open(path, &s->in));
+        if (s->base.format->text && mst_in_is_plain(s->in))
+            TRY(file_new(s->in, &s->divided));
+    }
     mst_in_stop_when(s->in, &s->interrupted);
-    return stream_skip_mark(s);
+    TRY(stream_skip_mark(s));
+    s->n_carry = s->divided != NULL ? 0 : s->n_carry; /* the carried bytes are read with their block */
+    return MST_OK;
 }
 
 /* Bytes of the whole records at the start of the n bytes of raw. */
@@ -229,6 +313,47 @@ static mst_status stream_find_end(stream *s, mst_raw_block *raw, size_t n, size_
     if (s->in_done && *whole < n)
         return mst_block_fail(format, &raw->block, raw->bytes + *whole,
                               "the file ends in the middle of a record");
+    return MST_OK;
+}
+
+/* The next block of text of a plain file, without its bytes; size 0 at the end. */
+static mst_status stream_divide(stream *s, mst_raw_block *raw)
+{
+    const size_t most = (size_t)MST_STREAM_MAX_RECORD + 1;
+    uint64_t left = s->divided->size > s->offset ? s->divided->size - s->offset : 0;
+    size_t room = s->block_bytes, whole = 0;
+    if (s->sequence > 0 && room > DIVIDED_BLOCK) /* formats prepare themselves with the first one */
+        room = DIVIDED_BLOCK;
+    while (left > room) {
+        TRY(file_find_end(s->divided, s->offset, room, &whole));
+        if (whole > 0)
+            break;
+        if (room == most) {
+            raw->block = (mst_block){
+                .path = mst_in_path(s->in), .data = (const uint8_t *)"", .offset = s->offset, .line = 1};
+            TRY(file_count_lines(s->divided, s->offset, &raw->block.line));
+            return mst_block_fail(s->base.format, &raw->block, raw->block.data,
+                                  "a record is longer than 64 MiB");
+        }
+        room = 2 * room < most ? 2 * room : most;
+    }
+    raw->block = (mst_block){.size = whole > 0 ? whole : (size_t)left, .offset = s->offset};
+    if (raw->block.size > 0) {
+        raw->file = s->divided;
+        atomic_fetch_add(&raw->file->references, 1);
+    }
+    return MST_OK;
+}
+
+/* Reads the bytes of a block that was only divided; any thread. */
+static mst_status block_load(mst_raw_block *raw)
+{
+    const size_t step = 64u << 10; /* sizes differ by less than a row: the memory need not grow again */
+    if (raw->file == NULL || raw->block.data != NULL)
+        return MST_OK;
+    TRY(block_reserve(raw, (raw->block.size + step - 1) / step * step));
+    TRY(mst_in_read_at(raw->file->in, raw->block.offset, raw->bytes, raw->block.size));
+    raw->block.data = raw->bytes;
     return MST_OK;
 }
 
@@ -302,7 +427,7 @@ static mst_status stream_next_block(stream *s, mst_raw_block **out)
         if (raw == NULL)
             TRY_OUT(st, block_take(s, &raw));
         raw->block.size = 0;
-        TRY_OUT(st, stream_fill(s, raw));
+        TRY_OUT(st, s->divided != NULL ? stream_divide(s, raw) : stream_fill(s, raw));
         if (raw->block.size == 0) {
             stream_close_file(s);
             s->file++;
@@ -311,7 +436,7 @@ static mst_status stream_next_block(stream *s, mst_raw_block **out)
         raw->block.path = mst_path_shown(s->paths.items[s->file]);
         raw->sequence = s->sequence++;
         s->offset += raw->block.size;
-        if (s->base.format->text)
+        if (s->base.format->text && s->divided == NULL)
             s->line += mst_count_newlines(raw->block.data, raw->block.size);
         *out = raw;
         return MST_OK;
@@ -383,9 +508,19 @@ static mst_status stream_parse(mst_dataset *self, mst_raw_block *raw, mst_chunk_
     stream *s = (stream *)self;
     mst_status st;
     mst_chunk *chunk;
-    mst_chunk_builder_clear(builder);
     builder->max_dense = s->context.max_dense;
-    TRY_OUT(st, mst_format_parse(s->base.format, &s->context, &raw->block, builder));
+    builder->pool = s->pool;
+    TRY_OUT(st, block_load(raw));
+    mst_chunk_builder_clear(builder);
+    st = mst_format_parse(s->base.format, &s->context, &raw->block, builder);
+    if (st == MST_EINPUT && raw->file != NULL &&
+        raw->block.line == 0) { /* again, for a message with the line */
+        TRY_OUT(st, file_count_lines(raw->file, raw->block.offset, &raw->block.line));
+        mst_chunk_builder_clear(builder);
+        st = mst_format_parse(s->base.format, &s->context, &raw->block, builder);
+    }
+    if (st != MST_OK)
+        goto out;
     TRY_OUT(st, mst_chunk_builder_pack(builder, 0, builder->n_rows, &chunk));
     chunk->bytes_read = raw->block.size;
     *out = chunk;
@@ -408,6 +543,7 @@ static void stream_destroy(mst_dataset *self)
         s->free_blocks = next;
     }
     pthread_mutex_destroy(&s->free_mutex);
+    mst_chunk_pool_release(s->pool);
     mst_text_list_fini(&s->paths);
     mst_text_list_fini(&s->base.left_out);
     mst_free(s->carry);
@@ -488,7 +624,8 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     st = MST_ENOMEM;
     s->base.name = mst_paths_name(paths);
     s->head = n_head > 0 ? mst_alloc(n_head) : NULL;
-    if (s->base.name == NULL || (n_head > 0 && s->head == NULL)) {
+    s->pool = mst_chunk_pool_new();
+    if (s->base.name == NULL || s->pool == NULL || (n_head > 0 && s->head == NULL)) {
         mst_fail(st, "%s: out of memory for a stream", paths->items[0]);
         goto out;
     }
@@ -501,6 +638,8 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     TRY_OUT(st, stream_next_block(s, &s->first));
     s->settle_ms = 0;
     s->at_start = true;
+    if (s->first != NULL)
+        TRY_OUT(st, block_load(s->first));
     if (format->prepare != NULL)
         TRY_OUT(st, format->prepare(&s->context, s->first != NULL ? &s->first->block : &nothing));
     s->prepared = true;

@@ -9,10 +9,13 @@
 #define MST_STREAM_BLOCK      (1u << 20)  /* bytes read at a time, unless dealt (dataset.h) */
 #define MST_STREAM_MAX_RECORD (64u << 20) /* a longer record is an error */
 
+struct mst_stream_file;
+
 /* A run of whole records on its way from read to parse. Owned by its holder; parse takes it back. */
 struct mst_raw_block {
-    mst_block block;
-    uint64_t sequence; /* 0, 1, 2 ... in file order since the last rewind */
+    mst_block block;              /* text of a plain file: data is NULL until parse reads it, line is 0 */
+    struct mst_stream_file *file; /* whose bytes it reads then; or NULL */
+    uint64_t sequence;            /* 0, 1, 2 ... in file order since the last rewind */
     uint8_t *bytes;
     size_t capacity;
     mst_raw_block *next; /* in the stream's list of blocks to use again */
