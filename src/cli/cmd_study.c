@@ -220,6 +220,7 @@ static mst_status study_run_one(const char *name, const study_options *o, study_
     char *failure = NULL;
     *skipped = NULL;
     TRY_OUT(st, study_open(name, o, &study));
+    /* NOLINTBEGIN(clang-analyzer-core.NullDereference): study_open sets it on success */
     if (o->dry_run) {
         st = study_print_steps(study, o->json);
         goto out;
@@ -230,6 +231,7 @@ static mst_status study_run_one(const char *name, const study_options *o, study_
     if (!o->report_only && (*skipped = mst_steps_obstacle(study)) != NULL)
         goto out;
     TRY_OUT(st, mst_cli_lock_folder(study->folder, "study", &lock));
+    /* NOLINTEND(clang-analyzer-core.NullDereference) */
     mst_bar_start(&bar, "study", "steps", 0);
     if (!o->report_only)
         st = mst_steps_run(study, &progress);

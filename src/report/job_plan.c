@@ -294,9 +294,12 @@ void mst_job_forecast_of(const mst_job_costs *c, const mst_job_shape *s, mst_job
 /* ---- search ---- */
 
 /* 1, 2, 3, 4, 6, 8, 12, ... up to `most`, which is the last. */
-static double job_next(double n, double most)
+static uint64_t job_next(uint64_t n, uint64_t most)
 {
-    double power = exp2(floor(log2(n))), next = n < 2 ? n + 1 : n < 1.5 * power ? 1.5 * power : 2 * power;
+    uint64_t power = 1;
+    while (power <= n / 2)
+        power *= 2;
+    uint64_t next = n < 2 ? n + 1 : n < power + power / 2 ? power + power / 2 : 2 * power;
     return n < most && next > most ? most : next;
 }
 
@@ -304,25 +307,30 @@ mst_job_shape mst_job_best(const mst_job_costs *costs, const mst_job_shape *shap
                            bool fixed_workers)
 {
     mst_job_shape best = *shape;
-    double highest = 0, fewest = INFINITY, reached = 0, most = fixed_workers ? shape->workers : max_workers;
-    double limit = shape->hosts > 0 ? shape->hosts : INFINITY; /* a host with two servers gains nothing */
+    double highest = 0, fewest = INFINITY, reached = 0;
+    uint64_t most = (uint64_t)(fixed_workers ? shape->workers : max_workers);
+    /* two servers on a host gain nothing */
+    uint64_t limit = shape->hosts > 0 ? (uint64_t)shape->hosts : most;
     for (int pass = 0; pass < 2; pass++)
-        for (double w = fixed_workers ? most : 1; w <= most; w = job_next(w, most))
-            for (double servers = 1; servers <= fmin(w, limit); servers = job_next(servers, fmin(w, limit))) {
+        for (uint64_t w = fixed_workers ? most : 1; w <= most; w = job_next(w, most)) {
+            uint64_t most_servers = w < limit ? w : limit;
+            for (uint64_t servers = 1; servers <= most_servers; servers = job_next(servers, most_servers)) {
                 mst_job_shape s = *shape;
                 mst_job_forecast f;
-                s.workers = w;
-                s.servers = servers;
-                if (s.replicas > 0 && fmod(servers, 2) != 0)
+                s.workers = (double)w;
+                s.servers = (double)servers;
+                if (s.replicas > 0 && servers % 2 != 0)
                     continue;
                 mst_job_forecast_of(costs, &s, &f);
                 highest = fmax(highest, pass == 0 ? f.rows_per_s : 0);
-                bool fewer = w + servers < fewest || (w + servers == fewest && f.rows_per_s > reached);
+                double processes = s.workers + s.servers;
+                bool fewer = processes < fewest || (processes == fewest && f.rows_per_s > reached);
                 if (pass == 1 && f.rows_per_s >= ENOUGH * highest && fewer) {
-                    fewest = w + servers;
+                    fewest = processes;
                     reached = f.rows_per_s;
                     best = s;
                 }
             }
+        }
     return best;
 }

@@ -265,7 +265,7 @@ void mst_study_lab_name(const char *folder, char out[17])
         path = mst_sprintf("%s/%s", here, folder);
     const char *whole = path != NULL ? path : folder;
     unsigned long long hash = XXH3_64bits(whole, strlen(whole));
-    strcpy(out, "study-");
+    memcpy(out, "study-", 6);
     for (int i = 6; i < 14; i++, hash /= 26)
         out[i] = (char)('a' + hash % 26);
     out[14] = '\0';

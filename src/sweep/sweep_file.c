@@ -421,7 +421,7 @@ static mst_status file_refuse_twice(reader *r, const json_t *some, const char *w
     json_t *value;
     json_object_foreach((json_t *)some, name, value)
     {
-        if (json_object_get(others, name) != NULL)
+        if (node != NULL && json_object_get(others, name) != NULL)
             return mst_fail(MST_EUSAGE, "%s:%zu: %s: is given by %s and by %s", r->path,
                             file_line_of_key(r, node, name), name, where, other);
     }

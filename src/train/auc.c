@@ -83,7 +83,7 @@ static bool auc_append(mst_auc *auc, int side, const uint32_t *keys, const uint3
         return true;
     if (auc->sides[0].n + auc->sides[1].n + n > MST_AUC_ROWS)
         return false;
-    if (!auc_is_grouped(auc)) {
+    if (groups == NULL) {
         if (!mst_grow(&s->keys, &s->capacity, s->n + n, sizeof *s->keys))
             return false;
         memcpy(s->keys + s->n, keys, n * sizeof *keys);
@@ -91,6 +91,7 @@ static bool auc_append(mst_auc *auc, int side, const uint32_t *keys, const uint3
         if (!mst_grow(&s->pairs, &s->capacity, s->n + n, sizeof *s->pairs))
             return false;
         for (size_t i = 0; i < n; i++)
+            /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): all n are set */
             s->pairs[s->n + i] = (uint64_t)groups[i] << 32 | keys[i];
     }
     s->n += n;
@@ -99,19 +100,21 @@ static bool auc_append(mst_auc *auc, int side, const uint32_t *keys, const uint3
 
 void mst_auc_add(mst_auc *auc, const mst_batch *batch, const mst_batch *keyed, const float *scores)
 {
+    bool grouped = auc_is_grouped(auc);
     for (uint32_t from = 0; from < batch->n_rows; from += PORTION) {
         mst_batch portion = mst_batch_range(batch, from, PORTION);
         uint32_t keys[2][PORTION], groups[2][PORTION];
         size_t n[2] = {0, 0};
         for (uint32_t i = 0; i < portion.n_rows; i++) {
             int side = mst_label_positive(portion.rows[i].label);
-            if (auc_is_grouped(auc))
+            if (grouped)
                 groups[side][n[side]] = auc_group(&keyed->rows[from + i], (uint32_t)auc->group_field);
             keys[side][n[side]++] = auc_key(scores[from + i]);
         }
         pthread_mutex_lock(&auc->mutex);
         for (int side = 0; side < 2; side++)
-            auc->beyond = auc->beyond || !auc_append(auc, side, keys[side], groups[side], n[side]);
+            auc->beyond =
+                auc->beyond || !auc_append(auc, side, keys[side], grouped ? groups[side] : NULL, n[side]);
         pthread_mutex_unlock(&auc->mutex);
     }
 }
