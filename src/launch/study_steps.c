@@ -380,7 +380,9 @@ static mst_status steps_all(steps *s)
         s->at = i + 1;
         if (mst_study_is_done(s->study, &cells[i]))
             continue;
-        st = steps_run_cell(s, &cells[i]);
+        st = mst_study_forget_later(s->study, &cells[i]);
+        if (st == MST_OK)
+            st = steps_run_cell(s, &cells[i]);
         bool sweep = json_object_get(cells[i].step, "sweep") != NULL;
         if (st == MST_OK && !sweep && !mst_study_is_done(s->study, &cells[i]))
             break; /* later steps may need its results */

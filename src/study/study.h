@@ -115,6 +115,9 @@ void mst_study_cells_free(mst_study_cell *cells, size_t n);
 bool mst_study_is_done(const mst_study *self, const mst_study_cell *cell);
 /* Whether the cell has ended with another command, so that its results are not those of this file. */
 bool mst_study_is_changed(const mst_study *self, const mst_study_cell *cell);
+/* Forgets the results of the steps after that of a cell, which is about to run: commands may depend on it.
+ * Sweeps may, too, if the cell is a command that has changed, such as one that makes data. */
+mst_status mst_study_forget_later(mst_study *self, const mst_study_cell *cell);
 /* Records the end of a cell. sentence: why it failed, or NULL: it succeeded. */
 mst_status mst_study_mark(mst_study *self, const mst_study_cell *cell, double seconds, const char *sentence);
 /* The first failure as "STEP: why"; NULL: none. The caller frees. */

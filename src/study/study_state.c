@@ -228,6 +228,30 @@ bool mst_study_is_changed(const mst_study *self, const mst_study_cell *cell)
     return changed;
 }
 
+mst_status mst_study_forget_later(mst_study *self, const mst_study_cell *cell)
+{
+    bool later = false,
+         sweeps = mst_study_text(cell->step, "sweep") == NULL && mst_study_is_changed(self, cell);
+    mst_study_cell *cells;
+    size_t n;
+    TRY(mst_study_cells(self, &cells, &n));
+    mst_status st = MST_OK;
+    for (size_t i = 0; i < n && st == MST_OK; i++) {
+        bool sweep = mst_study_text(cells[i].step, "sweep") != NULL;
+        later = later || (i > 0 && cells[i - 1].step == cell->step && cells[i].step != cell->step);
+        if (!later || (sweep && !sweeps))
+            continue;
+        json_object_del(json_object_get(self->state, "steps"), cells[i].key);
+        if (sweep) { /* it would keep the runs */
+            char *folder = mst_sprintf("%s/%s", self->folder, mst_study_text(cells[i].step, "name"));
+            st = folder != NULL ? mst_remove_tree(folder) : mst_fail_memory();
+            mst_free(folder);
+        }
+    }
+    mst_study_cells_free(cells, n);
+    return st == MST_OK ? mst_study_save(self) : st;
+}
+
 mst_status mst_study_mark(mst_study *self, const mst_study_cell *cell, double seconds, const char *sentence)
 {
     json_t *record = json_pack("{s:o, s:s, s:f}", "command", cell_command(cell), "state",

@@ -85,6 +85,26 @@ has -- '--rows 4000'
 refused 2 '--set size=1' study own.yaml --set size=1
 refused 1 'no results found' study own.yaml --report-only --out none
 
+# Later steps run again after one that has run again: commands always, sweeps if a command has changed.
+cat >chain.yaml <<'Y'
+title: Chain
+question: Are the results those of the last data?
+size: {rows: 300, lr: 0.1}
+steps:
+  - {name: data, run: 'muster data gen blobs --rows $rows --out train.cache --overwrite'}
+  - {name: grid, sweep: {files: train.cache, for: {epochs: 1}, train: {model: softmax, save: false, lr: $lr}}}
+  - {name: copy, run: 'cat grid/report.csv; echo ran >>copies'}
+conclusion: [{sentence: '{grid.rows|count} rows, {copy.rows|count} copied.'}]
+Y
+expect 0 study chain.yaml
+has 'chain: 300 rows, 300 copied.'
+expect 0 study chain.yaml --set rows=500
+has 'chain: 500 rows, 500 copied.'
+expect 0 study chain.yaml --set rows=500 --set lr=0.2
+same "runs of the command after the sweep" "$(wc -l <study/chain/copies)" 3
+expect 0 study chain.yaml --set rows=500 --set lr=0.2
+same "runs of the command without a change" "$(wc -l <study/chain/copies)" 3
+
 # ---- failures ----
 cat >bad.yaml <<'Y'
 title: Bad
