@@ -269,7 +269,7 @@ static json_t *file_substitute(const json_t *values, const char *of, json_t *val
         json_array_foreach(value, i, inner)
         {
             copy = file_substitute(values, of, json_incref(inner));
-            failed = failed || copy == NULL || json_array_set_new(value, i, copy) != 0;
+            failed = copy == NULL || json_array_set_new(value, i, copy) != 0 || failed;
         }
     } else if (json_is_object(value)) {
         json_object_foreach(value, key, inner)
@@ -277,7 +277,7 @@ static json_t *file_substitute(const json_t *values, const char *of, json_t *val
             if (strcmp(key, MST_STUDY_LINE) == 0)
                 continue;
             copy = file_substitute(values, key, json_incref(inner));
-            failed = failed || copy == NULL || json_object_set_new(value, key, copy) != 0;
+            failed = copy == NULL || json_object_set_new(value, key, copy) != 0 || failed;
         }
     }
     if (failed) {
