@@ -1,0 +1,325 @@
+/* The baselines of the group `click` of `make bench`: fm and ffm with Adagrad as plain C loops.
+ *
+ *     bench_fm fm|ffm TRAIN.cache [--runs N] [--features D] [--lr RATE] [--threads N]
+ *
+ * Batch 1, updates in place, one pass in file order, rows in memory: 39 keys without values, the i-th of
+ * field i. This is the program of a careful engineer: the parameters of a feature and their sums of squares
+ * are one record, the records of the row after the next are prefetched, the numbers of factors (fm 16, ffm 4)
+ * are constants, and inner loops are simple enough for the compiler to vectorise for this machine. With
+ * several threads, each has its part of the rows and all share the records without locks. The records are
+ * written before the clock starts.
+ *
+ * Prints `plain_MODEL_rows_per_s VALUE rows/s`, the median over N runs from the same start, and
+ * `plain_MODEL_train_loss VALUE nats`, the mean loss of each row before it is trained on. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/rng.h"
+#include "base/team.h"
+#include "data/cache.h"
+
+enum {
+    FIELDS = 39,
+    RECORD = 1 + FIELDS, /* label and keys: one word each */
+    AHEAD = 2,           /* rows */
+    MAX_RUNS = 101,
+    MAX_THREADS = 64,
+    FM_K = 16,
+    FFM_K = 4,
+};
+#define EPS 1e-8f
+
+typedef struct fm_record {
+    float v[FM_K], squares[FM_K], w, w_square;
+} fm_record;
+
+typedef struct ffm_record {
+    float v[FIELDS][FFM_K], squares[FIELDS][FFM_K], w, w_square;
+} ffm_record;
+
+typedef struct bench {
+    bool fields; /* ffm */
+    uint32_t *records;
+    uint64_t n_rows, n_features;
+    fm_record *fm;
+    ffm_record *ffm;
+    float bias, bias_square, lr;
+    unsigned n_threads;
+    double losses[MAX_THREADS];
+} bench;
+
+static float sigmoid(float z)
+{
+    return 1.0f / (1.0f + expf(-z));
+}
+
+static float log_loss(float z, bool positive)
+{
+    float m = positive ? z : -z;
+    return m > 0 ? log1pf(expf(-m)) : -m + log1pf(expf(m));
+}
+
+static void update(float *w, float *square, float g, float lr)
+{
+    *square += g * g;
+    *w -= lr * g / (sqrtf(*square) + EPS);
+}
+
+/* The same for n weights with gradients d. */
+static inline void update_all(float *restrict w, float *restrict squares, const float *restrict d, int n,
+                              float lr)
+{
+    for (int i = 0; i < n; i++) {
+        float s = squares[i] + d[i] * d[i];
+        squares[i] = s;
+        w[i] -= lr * d[i] / (sqrtf(s) + EPS);
+    }
+}
+
+static void prefetch(const char *at, size_t size)
+{
+    for (size_t i = 0; i < size; i += 64)
+        __builtin_prefetch(at + i, 1);
+    __builtin_prefetch(at + size - 1, 1);
+}
+
+static void train_fm(bench *b, uint64_t from, uint64_t to, double *loss)
+{
+    fm_record *table = b->fm;
+    float lr = b->lr;
+    for (uint64_t i = from; i < to; i++) {
+        const uint32_t *keys = b->records + i * RECORD + 1;
+        bool positive = keys[-1] != 0;
+        float sum[FM_K] = {0}, square[FM_K] = {0}, z = b->bias;
+        for (int j = 0; i + AHEAD < to && j < FIELDS; j++)
+            prefetch((const char *)&table[keys[AHEAD * RECORD + j]], sizeof *table);
+        for (int j = 0; j < FIELDS; j++) {
+            const fm_record *r = &table[keys[j]];
+            z += r->w;
+            for (int f = 0; f < FM_K; f++) {
+                sum[f] += r->v[f];
+                square[f] += r->v[f] * r->v[f];
+            }
+        }
+        float pairs = 0;
+        for (int f = 0; f < FM_K; f++)
+            pairs += sum[f] * sum[f] - square[f];
+        z += 0.5f * pairs;
+        *loss += (double)log_loss(z, positive);
+        float g = sigmoid(z) - (positive ? 1.0f : 0.0f);
+        update(&b->bias, &b->bias_square, g, lr);
+        for (int j = 0; j < FIELDS; j++) {
+            fm_record *r = &table[keys[j]];
+            update(&r->w, &r->w_square, g, lr);
+            float d[FM_K];
+            for (int f = 0; f < FM_K; f++)
+                d[f] = g * (sum[f] - r->v[f]);
+            update_all(r->v, r->squares, d, FM_K, lr);
+        }
+    }
+}
+
+static void train_ffm(bench *b, uint64_t from, uint64_t to, double *loss)
+{
+    static _Thread_local float gradient[FIELDS][FIELDS][FFM_K];
+    ffm_record *table = b->ffm;
+    float lr = b->lr;
+    for (uint64_t i = from; i < to; i++) {
+        const uint32_t *keys = b->records + i * RECORD + 1;
+        bool positive = keys[-1] != 0;
+        float z = b->bias, pairs[FFM_K] = {0};
+        for (int j = 0; i + 1 < to && j < FIELDS; j++)
+            prefetch((const char *)&table[keys[RECORD + j]], sizeof *table);
+        for (int j = 0; j < FIELDS; j++) {
+            const ffm_record *a = &table[keys[j]];
+            z += a->w;
+            for (int k = j + 1; k < FIELDS; k++) {
+                const ffm_record *c = &table[keys[k]];
+                for (int f = 0; f < FFM_K; f++) { /* the gradients, but for their common factor */
+                    pairs[f] += a->v[k][f] * c->v[j][f];
+                    gradient[j][k][f] = c->v[j][f];
+                    gradient[k][j][f] = a->v[k][f];
+                }
+            }
+        }
+        z += (pairs[0] + pairs[1] + (pairs[2] + pairs[3])) / FIELDS;
+        *loss += (double)log_loss(z, positive);
+        float g = sigmoid(z) - (positive ? 1.0f : 0.0f), scale = g / FIELDS;
+        update(&b->bias, &b->bias_square, g, lr);
+        for (int j = 0; j < FIELDS; j++) {
+            ffm_record *a = &table[keys[j]];
+            float *d = gradient[j][0];
+            update(&a->w, &a->w_square, g, lr);
+            for (int f = 0; f < FIELDS * FFM_K; f++)
+                d[f] *= scale;
+            update_all(a->v[0], a->squares[0], d, FIELDS * FFM_K, lr);
+        }
+    }
+}
+
+static void train_part(void *arg, unsigned t)
+{
+    bench *b = arg;
+    uint64_t from = b->n_rows * t / b->n_threads, to = b->n_rows * (t + 1) / b->n_threads;
+    double loss = 0;
+    if (b->fields)
+        train_ffm(b, from, to, &loss);
+    else
+        train_fm(b, from, to, &loss);
+    b->losses[t] = loss;
+}
+
+static void start(bench *b)
+{
+    b->bias = b->bias_square = 0;
+    for (uint64_t key = 0; key < b->n_features; key++) {
+        mst_rng rng;
+        mst_rng_init(&rng, 1, MST_RNG_TEST, key);
+        size_t n = b->fields ? (size_t)FIELDS * FFM_K : FM_K;
+        float *v = b->fields ? b->ffm[key].v[0] : b->fm[key].v;
+        memset(v, 0, b->fields ? sizeof *b->ffm : sizeof *b->fm);
+        for (size_t i = 0; i < n; i++)
+            v[i] = 0.05f * ((float)(mst_rng_u32(&rng) >> 8) * 0x1p-23f - 1.0f);
+    }
+}
+
+static mst_status copy_chunk(void *arg, uint64_t first_row, mst_chunk *chunk)
+{
+    bench *b = arg;
+    for (uint32_t i = 0; i < chunk->n_rows; i++) {
+        mst_row row;
+        uint32_t *record = b->records + (first_row + i) * RECORD;
+        mst_chunk_row(chunk, i, &row);
+        if (row.n_dense != 0 || row.n_keys != FIELDS || row.values != NULL || first_row + i >= b->n_rows)
+            return mst_fail(MST_EINPUT, "row %llu does not have %d keys without values",
+                            (unsigned long long)(first_row + i), FIELDS);
+        record[0] = row.label > 0;
+        for (uint32_t j = 0; j < FIELDS; j++) {
+            if (row.keys[j] >= b->n_features)
+                return mst_fail(MST_EINPUT, "row %llu has feature %u; give --features above it",
+                                (unsigned long long)(first_row + i), row.keys[j]);
+            record[1 + j] = row.keys[j];
+        }
+    }
+    return MST_OK;
+}
+
+static mst_status load(bench *b, const char *path)
+{
+    mst_status st;
+    mst_text_list paths = {0};
+    mst_dataset *dataset = NULL;
+    TRY_OUT(st, mst_text_list_add(&paths, path));
+    TRY_OUT(st, mst_cache_open(&paths, &dataset));
+    b->n_rows = dataset->info.n_rows;
+    b->records = mst_calloc(b->n_rows, RECORD * sizeof *b->records);
+    if (b->records == NULL) {
+        st = mst_fail_memory();
+        goto out;
+    }
+    TRY_OUT(st, mst_dataset_each(dataset, 1, copy_chunk, b));
+out:
+    mst_dataset_destroy(dataset);
+    mst_text_list_fini(&paths);
+    return st;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+typedef struct arguments {
+    const char *model, *path;
+    int64_t n_runs, n_features, n_threads;
+    double lr;
+} arguments;
+
+static mst_status read_arguments(int argc, char **argv, arguments *out)
+{
+    *out = (arguments){.n_runs = 3, .n_features = 1 << 22, .n_threads = 1, .lr = 0.05};
+    for (int i = 1; i < argc; i++) {
+        const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
+        bool fine = true;
+        if (name[0] != '-') {
+            fine = out->path == NULL;
+            *(out->model == NULL ? &out->model : &out->path) = name;
+        } else {
+            i++; /* every option has a value */
+            if (strcmp(name, "--runs") == 0)
+                fine = mst_parse_int(value, &out->n_runs) && out->n_runs >= 1 && out->n_runs <= MAX_RUNS;
+            else if (strcmp(name, "--features") == 0)
+                fine = mst_parse_int(value, &out->n_features) && out->n_features > 0;
+            else if (strcmp(name, "--threads") == 0)
+                fine = mst_parse_int(value, &out->n_threads) && out->n_threads >= 1 &&
+                       out->n_threads <= MAX_THREADS;
+            else if (strcmp(name, "--lr") == 0)
+                fine = (out->lr = strtod(value, NULL)) > 0;
+            else
+                fine = false;
+        }
+        if (!fine)
+            return mst_fail(MST_EUSAGE, "cannot use %s %s", name, value);
+    }
+    if (out->path == NULL || (strcmp(out->model, "fm") != 0 && strcmp(out->model, "ffm") != 0))
+        return mst_fail(MST_EUSAGE,
+                        "usage: bench_fm fm|ffm TRAIN.cache [--runs N] [--features D] [--lr RATE] "
+                        "[--threads N]");
+    return MST_OK;
+}
+
+static mst_status run(const arguments *args)
+{
+    mst_status st;
+    bench b = {.fields = strcmp(args->model, "ffm") == 0,
+               .n_features = (uint64_t)args->n_features,
+               .lr = (float)args->lr,
+               .n_threads = (unsigned)args->n_threads};
+    size_t n_runs = (size_t)args->n_runs,
+           size = b.n_features * (b.fields ? sizeof(ffm_record) : sizeof(fm_record));
+    double rates[MAX_RUNS], loss = 0;
+    mst_team *team = NULL;
+    void *table = mst_pages_reserve(size, true);
+    b.fm = table;
+    b.ffm = table;
+    if (table == NULL) {
+        st = mst_fail_memory();
+        goto out;
+    }
+    TRY_OUT(st, load(&b, args->path));
+    TRY_OUT(st, mst_team_new(b.n_threads, &team));
+    for (size_t i = 0; i < n_runs; i++) {
+        start(&b);
+        uint64_t began = mst_now_ns();
+        mst_team_run(team, train_part, &b);
+        rates[i] = (double)b.n_rows / mst_seconds_since(began);
+    }
+    for (unsigned t = 0; t < b.n_threads; t++)
+        loss += b.losses[t];
+    qsort(rates, n_runs, sizeof *rates, by_value);
+    printf("plain_%s_rows_per_s %.0f rows/s\n", args->model,
+           0.5 * (rates[(n_runs - 1) / 2] + rates[n_runs / 2]));
+    printf("plain_%s_train_loss %.5f nats\n", args->model, loss / (double)b.n_rows);
+out:
+    mst_team_destroy(team);
+    mst_free(b.records);
+    if (table != NULL)
+        mst_pages_release(table, size);
+    return st;
+}
+
+int main(int argc, char **argv)
+{
+    arguments args;
+    mst_status st = read_arguments(argc, argv, &args);
+    if (st == MST_OK)
+        st = run(&args);
+    if (st != MST_OK)
+        fprintf(stderr, "bench_fm: %s\n", mst_error_text());
+    return mst_status_exit_code(st);
+}
