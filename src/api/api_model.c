@@ -36,8 +36,8 @@ static mst_status model_load(muster_model *self, const char *path)
     TRY_OUT(st, mst_checkpoint_find_model(path, false, &checkpoint, &best));
     TRY_OUT(st, mst_checkpoint_read_meta(checkpoint, &meta));
     TRY_OUT(st, mst_model_from_json(meta.model, checkpoint, &options, &shape));
-    TRY_OUT(st,
-            mst_assembly_init(&self->assembly, &options, &shape, mst_kernels_get(mst_isa_best()), 0, 0, 0));
+    TRY_OUT(st, mst_assembly_init(&self->assembly, &options, &shape, mst_kernels_get(mst_isa_best()),
+                                  &(mst_store_spec){0}, 0));
     TRY_OUT(st, mst_checkpoint_load(checkpoint, &self->assembly.params, NULL, false));
     const mst_model *model = self->assembly.model;
     TRY_OUT(st, mst_model_scratch_new(model, ROWS, 1, false, &self->scratch));

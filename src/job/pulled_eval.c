@@ -172,6 +172,7 @@ static mst_status pulled_run(void *arg, const float *values, json_t **out)
     for (uint32_t i = 0; i < self->layout.n_ranges; i++)
         weights.ranges[i] = w + self->range_at[i];
     weights.sparse = self->layout.width != 0 ? w + self->sparse_at : NULL;
+    weights.stride = self->layout.width;
     json_t *json = json_object();
     if (json == NULL)
         return mst_fail_memory();
@@ -195,7 +196,7 @@ static size_t pulled_stretches(const mst_pulled_eval *self, const mst_view *view
     const mst_grad *l = &self->layout;
     size_t n = 0;
     if (self->options.dense_model) {
-        out[0] = (mst_stretch){values + view->offset, view->size};
+        out[0] = (mst_stretch){.values = values + view->offset, .n = view->size};
         return 1;
     }
     for (uint32_t i = 0; i < l->n_ranges; i++) {
@@ -204,11 +205,12 @@ static size_t pulled_stretches(const mst_pulled_eval *self, const mst_view *view
         uint64_t end = view->offset + view->size, r_end = r->offset + r->size;
         uint64_t to = end < r_end ? end : r_end;
         if (from < to)
-            out[n++] = (mst_stretch){values + self->range_at[i] + (from - r->offset), to - from};
+            out[n++] =
+                (mst_stretch){.values = values + self->range_at[i] + (from - r->offset), .n = to - from};
     }
     if (self->translates && view->offset == l->sparse_offset)
-        out[n++] =
-            (mst_stretch){values + (uint64_t)self->key_start * l->width, (uint64_t)self->n_keys * l->width};
+        out[n++] = (mst_stretch){.values = values + (uint64_t)self->key_start * l->width,
+                                 .n = (uint64_t)self->n_keys * l->width};
     return n;
 }
 

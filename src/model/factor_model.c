@@ -4,7 +4,10 @@
  * first-level cache for both; those of the next rows are prefetched. */
 #include "model/factor_model.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
+#include "base/racy.h"
 #include "base/rng.h"
 #include "observe/trace_file.h"
 
@@ -39,6 +42,7 @@ mst_status mst_factor_declare(mst_model *self, mst_params *params)
     mst_factor_model *m = (mst_factor_model *)self;
     TRY(mst_params_add(params, "weight", MST_VIEW_TRAINABLE, m->width, 2,
                        (uint64_t[]){self->shape.n_features, m->width}, &m->weight));
+    params->views[m->weight].head = self->shape.n_dense;
     if (self->options.bias)
         TRY(mst_params_add(params, "bias", MST_VIEW_TRAINABLE, 0, 1, (uint64_t[]){1}, &m->bias));
     return MST_OK;
@@ -62,10 +66,12 @@ void mst_factor_start_keys(const mst_model *self, mst_params *params, uint64_t s
                            uint64_t n)
 {
     const mst_factor_model *m = (const mst_factor_model *)self;
-    float *w = params->w + params->views[m->weight].offset + first * m->width;
+    mst_key_rows rows = mst_params_keys(params, params->views[m->weight].offset, m->width, NULL);
     float scale = (float)self->options.init_scale;
     bool normal = self->options.init == MST_START_NORMAL;
-    for (uint64_t key = first; key < first + n; key++, w += m->width) {
+    for (uint64_t key = first; key < first + n; key++) {
+        float *w = key < self->shape.n_dense ? params->w + params->views[m->weight].offset + key * m->width
+                                             : rows.at + key * rows.stride;
         mst_rng rng;
         mst_rng_init(&rng, seed, MST_RNG_FACTORS, key);
         for (uint32_t i = 1; i < m->width; i++)
@@ -98,6 +104,8 @@ void mst_factor_close(const mst_model *self, void *scratch)
         return;
     mst_free(s->terms);
     mst_free(s->floats);
+    mst_free(s->dense);
+    mst_free(s->g);
     mst_free(s);
 }
 
@@ -105,9 +113,9 @@ void mst_factor_close(const mst_model *self, void *scratch)
 
 static void factor_prefetch(const mst_factor_model *m, const mst_row *row, const mst_weights *w)
 {
-    size_t bytes = m->width * sizeof(float);
+    size_t bytes = w->stride * sizeof(float);
     for (uint32_t i = 0; i < row->n_keys; i++) {
-        const char *at = (const char *)(w->sparse + (size_t)row->keys[i] * m->width);
+        const char *at = (const char *)(w->sparse + (size_t)row->keys[i] * w->stride);
         for (size_t b = 0; b < bytes; b += 64)
             __builtin_prefetch(at + b);
         __builtin_prefetch(at + bytes - 1);
@@ -115,20 +123,43 @@ static void factor_prefetch(const mst_factor_model *m, const mst_row *row, const
 }
 
 /* Rows between the prefetch of parameters and their use. */
-static uint32_t factor_rows_ahead(const mst_factor_model *m, const mst_batch *batch)
+static uint32_t factor_rows_ahead(const mst_batch *batch, const mst_weights *w)
 {
-    size_t lines = batch->n_rows > 0 ? (size_t)batch->rows[0].n_keys * (m->width / 16 + 2) : 0;
+    size_t lines = batch->n_rows > 0 ? (size_t)batch->rows[0].n_keys * (w->stride / 16 + 2) : 0;
     return lines * 4 < AHEAD_LINES ? 4 : lines * 2 < AHEAD_LINES ? 2 : 1;
 }
 
-/* The place of a key's gradient: in the dense prefix, or as a contribution to the list of its owner. */
-static float *factor_gradient_at(const mst_factor_model *m, mst_grad *grad, uint32_t key)
+/* In place: the number of the key among those that the step touches. Its row in the store has the number if
+ * this step has set it; other numbers are left over by another thread. *known: the key has a gradient. */
+MST_RACY static uint32_t factor_touch(mst_factor_scratch *s, float *row, uint32_t key, bool *known)
 {
-    if (key < m->base.shape.n_dense)
-        return grad->ranges[RANGE_PREFIX].g + (size_t)key * m->width;
-    mst_contributions *list = &grad->owners[mst_grad_owner(key, grad->n_owners)];
-    list->keys[list->n] = key;
-    return list->values + list->n++ * m->width;
+    uint32_t number, *keys = s->touched->keys;
+    memcpy(&number, row + s->scratch_at, sizeof number);
+    *known = number < s->n_touched && keys[number] == key;
+    if (*known)
+        return number;
+    number = s->n_touched++;
+    keys[number] = key;
+    memcpy(row + s->scratch_at, &number, sizeof number);
+    return number;
+}
+
+/* The place of a key's gradient: in the dense prefix, as a contribution to the list of its owner, or in place
+ * (lists are NULL). */
+static void factor_place_gradient(const mst_factor_model *m, mst_factor_scratch *s, mst_grad *grad,
+                                  uint32_t key, mst_term *term)
+{
+    if (key < m->base.shape.n_dense) {
+        term->g = grad->ranges[RANGE_PREFIX].g + (size_t)key * m->width;
+        term->add = true;
+    } else if (grad->owners == NULL) {
+        term->g = s->g + (size_t)factor_touch(s, (float *)term->w, key, &term->add) * m->width;
+    } else {
+        mst_contributions *list = &grad->owners[mst_grad_owner(key, grad->n_owners)];
+        list->keys[list->n] = key;
+        term->g = list->values + list->n++ * m->width;
+        term->add = false;
+    }
 }
 
 static uint16_t factor_field(const mst_factor_model *m, uint32_t field)
@@ -140,7 +171,7 @@ static uint16_t factor_field(const mst_factor_model *m, uint32_t field)
 static mst_status factor_gather(const mst_factor_model *m, mst_factor_scratch *s, const mst_row *row,
                                 const mst_weights *w, mst_grad *grad, mst_terms *out)
 {
-    uint32_t n = 0, last = UINT32_MAX, prefix = m->base.shape.n_dense;
+    uint32_t n = 0, last = UINT32_MAX;
     if (!mst_grow(&s->terms, &s->capacity, (size_t)row->n_dense + row->n_keys, sizeof *s->terms))
         return mst_fail_memory();
     for (; n < row->n_dense; n++)
@@ -160,11 +191,13 @@ static mst_status factor_gather(const mst_factor_model *m, mst_factor_scratch *s
             continue;
         }
         last = key;
-        s->terms[n++] = (mst_term){.w = w->sparse + (size_t)key * m->width,
-                                   .g = grad != NULL ? factor_gradient_at(m, grad, key) : NULL,
-                                   .x = x,
-                                   .field = field,
-                                   .add = key < prefix};
+        mst_term *term = &s->terms[n++];
+        *term = (mst_term){.w = key < w->head ? w->ranges[RANGE_PREFIX] + (size_t)key * m->width
+                                              : w->sparse + (size_t)key * w->stride,
+                           .x = x,
+                           .field = field};
+        if (grad != NULL)
+            factor_place_gradient(m, s, grad, key, term);
     }
     out->terms = s->terms;
     out->n = n;
@@ -210,7 +243,7 @@ mst_status mst_factor_compute(const mst_model *self, void *scratch, const mst_ba
 {
     const mst_factor_model *m = (const mst_factor_model *)self;
     mst_factor_scratch *s = scratch;
-    uint32_t ahead = factor_rows_ahead(m, batch);
+    uint32_t ahead = factor_rows_ahead(batch, w);
     uint64_t at = mst_trace_now(), n_all = 0;
     for (uint32_t range = 0; range < grad->n_ranges; range++)
         TRY(mst_step_need(step, range));
@@ -239,12 +272,85 @@ mst_status mst_factor_compute(const mst_model *self, void *scratch, const mst_ba
     return MST_OK;
 }
 
+/* One step in place: gradients of distinct keys are summed in s->g. */
+static mst_status factor_step(const mst_factor_model *m, mst_factor_scratch *s, const mst_batch *rows,
+                              uint32_t from, uint32_t n, const mst_weights *w, const mst_rule *rule,
+                              mst_grad *grad, uint32_t ahead, mst_loss_sum *sum)
+{
+    const mst_kernels *k = m->base.kernels;
+    float scale = 1.0f / (float)n;
+    s->n_touched = 0;
+    for (uint32_t r = 0; r < grad->n_ranges; r++)
+        memset(grad->ranges[r].g, 0, grad->ranges[r].size * sizeof(float));
+    if (m->begin != NULL)
+        m->begin(m, s, w);
+    for (uint32_t i = from; i < from + n; i++) {
+        const mst_row *row = &rows->rows[i];
+        size_t most = (size_t)s->n_touched + row->n_keys;
+        if (i + ahead < rows->n_rows)
+            factor_prefetch(m, &rows->rows[i + ahead], w);
+        if (!mst_grow(&s->touched->keys, &s->touched->capacity, most, sizeof *s->touched->keys) ||
+            !mst_grow(&s->g, &s->g_capacity, most * m->width, sizeof *s->g))
+            return mst_fail_memory();
+        TRY(factor_compute_row(m, s, row, w, scale, grad, sum));
+    }
+    if (m->end != NULL)
+        m->end(m, s, grad);
+    for (uint32_t r = 0; r < grad->n_ranges; r++)
+        k->apply_dense(rule, w->ranges[r], w->state, grad->ranges[r].g, grad->ranges[r].size);
+    k->update_rows(rule, w->sparse, w->stride, m->width, s->touched->keys, s->g, s->n_touched);
+    return MST_OK;
+}
+
+/* The gradient of the dense ranges, in the memory of the scratch. */
+static mst_status factor_dense_gradient(const mst_factor_model *m, mst_factor_scratch *s, mst_grad *grad)
+{
+    const mst_model *self = &m->base;
+    uint64_t prefix = (uint64_t)self->shape.n_dense * m->width, size = 0;
+    grad->ranges[grad->n_ranges++].size = prefix;
+    if (self->options.bias)
+        grad->ranges[grad->n_ranges++].size = 1;
+    if (m->n_own != 0)
+        grad->ranges[grad->n_ranges++].size = m->n_own;
+    if (s->dense == NULL)
+        s->dense = mst_alloc_lines((prefix + 1 + m->n_own) * sizeof *s->dense);
+    if (s->dense == NULL)
+        return mst_fail_memory();
+    for (uint32_t r = 0; r < grad->n_ranges; r++) {
+        grad->ranges[r].g = s->dense + size;
+        size += grad->ranges[r].size;
+    }
+    return MST_OK;
+}
+
+mst_status mst_factor_descend_rule(const mst_model *self, void *scratch, const mst_batch *rows,
+                                   uint32_t batch_rows, const mst_weights *w, const mst_rule *rules,
+                                   mst_touched *touched, mst_loss_sum *sum)
+{
+    const mst_factor_model *m = (const mst_factor_model *)self;
+    mst_factor_scratch *s = scratch;
+    uint32_t ahead = factor_rows_ahead(rows, w);
+    uint64_t at = mst_trace_now();
+    mst_grad grad;
+    grad.n_ranges = 0;
+    grad.owners = NULL;
+    TRY(factor_dense_gradient(m, s, &grad));
+    s->touched = touched;
+    s->scratch_at = m->width * (mst_rule_slots(rules->kind) + 1);
+    for (uint32_t from = 0, step = 0; from < rows->n_rows; from += batch_rows, step++) {
+        uint32_t n = mst_batch_range(rows, from, batch_rows).n_rows;
+        TRY(factor_step(m, s, rows, from, n, w, &rules[step], &grad, ahead, sum));
+    }
+    mst_trace_op("gather+dot+apply", at, mst_trace_floats(rows->n_rows, 0));
+    return MST_OK;
+}
+
 mst_status mst_factor_forward(const mst_model *self, void *scratch, const mst_batch *batch,
                               const mst_weights *w, float *scores)
 {
     const mst_factor_model *m = (const mst_factor_model *)self;
     mst_factor_scratch *s = scratch;
-    uint32_t ahead = factor_rows_ahead(m, batch);
+    uint32_t ahead = factor_rows_ahead(batch, w);
     uint64_t at = mst_trace_now();
     if (m->begin != NULL)
         m->begin(m, s, w);

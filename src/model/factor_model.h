@@ -19,6 +19,12 @@ typedef struct mst_factor_scratch {
     mst_term *terms; /* of the longest row so far */
     size_t capacity;
     float *floats; /* n_floats of the model */
+    /* A step in place: the gradient of the dense ranges, of the keys in touched->keys, and where a row of the
+     * store has its scratch float, which holds the number of its key there. */
+    float *dense, *g;
+    size_t g_capacity;
+    mst_touched *touched;
+    uint32_t n_touched, scratch_at;
 } mst_factor_scratch;
 
 struct mst_factor_model {
@@ -28,6 +34,7 @@ struct mst_factor_model {
     uint32_t width;  /* floats of a key */
     size_t n_floats; /* of a scratch */
     bool fields;     /* terms need fields */
+    uint64_t n_own;  /* floats of the model's own range, which is the last; 0: it has none */
     /* Prepares the scratch for a batch (NULL: nothing to do); the margin of a row's terms without the bias;
      * their gradient, after their margin; and the end of a batch: adds to the model's own ranges (NULL:
      * nothing to do). */
@@ -59,6 +66,9 @@ void mst_factor_close(const mst_model *self, void *scratch);
 mst_status mst_factor_compute(const mst_model *self, void *scratch, const mst_batch *batch,
                               const mst_weights *w, float scale, mst_grad *grad, mst_step *step,
                               mst_loss_sum *sum);
+mst_status mst_factor_descend_rule(const mst_model *self, void *scratch, const mst_batch *rows,
+                                   uint32_t batch_rows, const mst_weights *w, const mst_rule *rules,
+                                   mst_touched *touched, mst_loss_sum *sum);
 mst_status mst_factor_forward(const mst_model *self, void *scratch, const mst_batch *batch,
                               const mst_weights *w, float *scores);
 

@@ -45,4 +45,5 @@ const mst_model_ops mst_model_ffm = {
     .close = mst_factor_close,
     .compute = mst_factor_compute,
     .forward = mst_factor_forward,
+    .descend_rule = mst_factor_descend_rule,
 };

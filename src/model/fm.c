@@ -38,4 +38,5 @@ const mst_model_ops mst_model_fm = {
     .close = mst_factor_close,
     .compute = mst_factor_compute,
     .forward = mst_factor_forward,
+    .descend_rule = mst_factor_descend_rule,
 };

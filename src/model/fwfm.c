@@ -83,6 +83,7 @@ static mst_status fwfm_init(mst_model *self, const mst_model_options *options, c
     m->base.width = 1 + (uint32_t)options->factors;
     m->base.n_floats = (2 * (size_t)shape->n_fields + 2 * (size_t)options->factors + 1) * m->stride;
     m->base.fields = true;
+    m->base.n_own = (uint64_t)shape->n_fields * (shape->n_fields + 1) / 2;
     m->base.begin = fwfm_begin;
     m->base.margin = fwfm_margin;
     m->base.gradient = fwfm_gradient;
@@ -93,10 +94,8 @@ static mst_status fwfm_init(mst_model *self, const mst_model_options *options, c
 static mst_status fwfm_declare(mst_model *self, mst_params *params)
 {
     fwfm_model *m = (fwfm_model *)self;
-    uint64_t n = self->shape.n_fields;
     TRY(mst_factor_declare(self, params));
-    return mst_params_add(params, "field_pairs", MST_VIEW_TRAINABLE, 0, 1, (uint64_t[]){n * (n + 1) / 2},
-                          &m->pairs);
+    return mst_params_add(params, "field_pairs", MST_VIEW_TRAINABLE, 0, 1, &m->base.n_own, &m->pairs);
 }
 
 static void fwfm_start(const mst_model *self, mst_params *params, uint64_t seed)
@@ -128,4 +127,5 @@ const mst_model_ops mst_model_fwfm = {
     .close = mst_factor_close,
     .compute = mst_factor_compute,
     .forward = mst_factor_forward,
+    .descend_rule = mst_factor_descend_rule,
 };

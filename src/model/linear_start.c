@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "model/layer.h"
 
+#define PIECE 4096 /* floats */
 #define SCALE 0.05 /* bound of uniform and deviation of normal, as in nets */
 
 static const struct {
@@ -33,5 +34,13 @@ void mst_linear_start(const mst_model *self, mst_params *params, uint64_t seed)
     const mst_view *weight = mst_params_find(params, "weight");
     mst_rng rng;
     mst_rng_init(&rng, seed, MST_RNG_INIT, 0);
-    mst_layer_param_start(&starts[self->options.init].values, params->w + weight->offset, weight->size, &rng);
+    const mst_layer_param *values = &starts[self->options.init].values;
+    if (values->init == MST_INIT_CONSTANT && values->init_scale == 0.0)
+        return;         /* zero already */
+    float piece[PIECE]; /* an even number: normal numbers are made in pairs */
+    for (uint64_t at = 0; at < weight->size; at += PIECE) {
+        uint64_t n = weight->size - at < PIECE ? weight->size - at : PIECE;
+        mst_layer_param_start(values, piece, n, &rng);
+        mst_params_write(params, 0, weight->offset + at, n, piece);
+    }
 }

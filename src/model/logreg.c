@@ -2,6 +2,9 @@
  *
  * Views: "weight" [features], one weight per key; "bias" [1]. Gradient layout: range 0 is the dense prefix of
  * the weights (features that every row has), range 1 the bias; everything else is sparse with width 1. */
+#include <string.h>
+
+#include "base/alloc.h"
 #include "model/linear_start.h"
 #include "observe/trace_file.h"
 
@@ -31,6 +34,7 @@ static mst_status logreg_declare(mst_model *self, mst_params *params)
 {
     logreg *m = (logreg *)self;
     TRY(mst_params_add(params, "weight", MST_VIEW_TRAINABLE, 1, 1, &self->shape.n_features, &m->weight));
+    params->views[m->weight].head = self->shape.n_dense;
     if (self->options.bias)
         TRY(mst_params_add(params, "bias", MST_VIEW_TRAINABLE, 0, 1, (uint64_t[]){1}, &m->bias));
     return MST_OK;
@@ -52,8 +56,8 @@ static void logreg_layout(const mst_model *self, const mst_params *params, mst_g
 
 static size_t logreg_scratch_size(const mst_model *self, uint32_t max_rows)
 {
-    (void)self;
-    return max_rows * sizeof(float); /* margins, then coefficients */
+    /* margins, then coefficients; gradient of the dense ranges, for descend_rule */
+    return (max_rows + (self->shape.n_dense <= MST_HEAD_MAX ? MST_HEAD_MAX + 1 : 0)) * sizeof(float);
 }
 
 static mst_linear linear_of(const mst_model *self, const mst_weights *w)
@@ -62,6 +66,9 @@ static mst_linear linear_of(const mst_model *self, const mst_weights *w)
         .dense = w->ranges[RANGE_DENSE],
         .sparse = w->sparse,
         .bias = self->options.bias ? w->ranges[RANGE_BIAS] : NULL,
+        .stride = w->stride,
+        .head = w->head,
+        .state = w->state,
     };
 }
 
@@ -178,6 +185,56 @@ static void logreg_descend(const mst_model *self, void *scratch, const mst_batch
     }
 }
 
+/* A batch: the gradient of the dense ranges is in g, that of the keys in their rows. */
+static void logreg_step_rule(const mst_model *self, const mst_batch *batch, float *coefs, float *g,
+                             const mst_linear *linear, const mst_rule *rule, uint32_t *touched,
+                             mst_loss_sum *sum)
+{
+    const mst_kernels *k = self->kernels;
+    float scale = 1.0f / (float)batch->n_rows;
+    uint32_t n_dense = self->shape.n_dense;
+    uint64_t at = logreg_find_coefs(self, batch, linear, coefs, sum);
+    memset(g, 0, (n_dense + 1) * sizeof *g);
+    mst_linear dense = {.dense = g, .bias = g + n_dense};
+    k->scatter_dense(batch->rows, batch->n_rows, coefs, scale, n_dense, &dense);
+    size_t n = k->collect_keys(batch->rows, batch->n_rows, coefs, scale, linear, touched);
+    at = mst_trace_op("sum", at, mst_trace_floats(n, 1));
+    k->apply_touched(rule, linear, touched, n);
+    k->apply_dense(rule, linear->dense, linear->state, g, n_dense);
+    if (linear->bias != NULL)
+        k->apply_dense(rule, linear->bias, linear->state, g + n_dense, 1);
+    mst_trace_op("apply", at, mst_trace_floats(n + n_dense + 1, 0));
+}
+
+static mst_status logreg_descend_rule(const mst_model *self, void *scratch, const mst_batch *rows,
+                                      uint32_t batch_rows, const mst_weights *w, const mst_rule *rules,
+                                      mst_touched *touched, mst_loss_sum *sum)
+{
+    const mst_kernels *k = self->kernels;
+    float *g = scratch, *margins = g + MST_HEAD_MAX + 1;
+    float pos_weight = (float)self->options.pos_weight;
+    mst_linear linear = linear_of(self, w);
+    if (batch_rows == 1) {
+        uint64_t at = mst_trace_now();
+        k->train_rows(rows->rows, rows->n_rows, pos_weight, &linear, rules, margins);
+        at = mst_trace_op("gather+dot+apply", at, mst_trace_floats(rows->n_rows, 0));
+        logreg_count_rows(self, rows, margins, sum);
+        sum->loss += k->logistic_loss(rows->rows, rows->n_rows, margins, pos_weight);
+        mst_trace_op("loss", at, mst_trace_floats(rows->n_rows, 0));
+        return MST_OK;
+    }
+    for (uint32_t from = 0, step = 0; from < rows->n_rows; from += batch_rows, step++) {
+        mst_batch part = mst_batch_range(rows, from, batch_rows);
+        size_t n_keys = 1;
+        for (uint32_t i = 0; i < part.n_rows; i++)
+            n_keys += part.rows[i].n_keys;
+        if (!mst_grow(&touched->keys, &touched->capacity, n_keys, sizeof *touched->keys))
+            return mst_fail_memory();
+        logreg_step_rule(self, &part, margins, g, &linear, &rules[step], touched->keys, sum);
+    }
+    return MST_OK;
+}
+
 static void logreg_coefficients(const mst_model *self, const mst_batch *share, const mst_weights *w,
                                 float scale, float *coefs, mst_grad *grad, mst_loss_sum *sum)
 {
@@ -207,6 +264,7 @@ const mst_model_ops mst_model_logreg = {
     .compute = logreg_compute,
     .forward = logreg_forward,
     .descend = logreg_descend,
+    .descend_rule = logreg_descend_rule,
     .coefficients = logreg_coefficients,
     .scatter = logreg_scatter,
 };

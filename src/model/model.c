@@ -271,7 +271,12 @@ void mst_model_weights(const mst_model *self, const mst_params *params, mst_weig
     self->ops->layout(self, params, &layout);
     for (uint32_t i = 0; i < layout.n_ranges; i++)
         out->ranges[i] = params->w + layout.ranges[i].offset;
-    out->sparse = layout.width != 0 ? params->w + layout.sparse_offset : NULL;
+    mst_key_rows rows = mst_params_keys(params, layout.sparse_offset, layout.width, NULL);
+    out->by_rows = params->rows.stride != 0;
+    out->sparse = layout.width != 0 ? rows.at : NULL;
+    out->stride = rows.stride;
+    out->head = out->by_rows ? (uint32_t)(rows.n_keys - (rows.end - rows.first) / rows.width) : 0;
+    out->state = params->slot_step;
     out->map = NULL;
     out->map_scratch = NULL;
 }

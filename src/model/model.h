@@ -95,11 +95,20 @@ void mst_count_binary(const mst_batch *batch, const float *margins, double pos_w
 typedef struct mst_weights {
     float *ranges[MST_RANGE_MAX];
     float *sparse;
+    uint32_t stride, head; /* of the keys: mst_key_rows; by_rows: keys below head are in range 0 */
+    bool by_rows;
+    uint64_t state; /* by rows: floats from a weight of a dense range to its state */
     /* For descend with batch 1: keys are translated on the way (kernels.h, descend_rows). NULL: keys are used
      * as they are. */
     const mst_key_map *map;
     uint32_t *map_scratch;
 } mst_weights;
+
+/* Keys that a step touches. */
+typedef struct mst_touched {
+    uint32_t *keys;
+    size_t capacity;
+} mst_touched;
 
 /* A step of a strategy. The model calls need(range) before the first read of a dense range in the step: on
  * return the range has the weights of this step, and its gradient is cleared if the model adds to it. The
@@ -181,6 +190,13 @@ typedef struct mst_model_ops {
      * offered. */
     void (*descend)(const mst_model *self, void *scratch, const mst_batch *rows, uint32_t batch_rows,
                     const mst_weights *w, const float *lrs, mst_loss_sum *sum);
+
+    /* The same with any rule on a store by rows, step i under rules[i] (all of one kind); equals compute, the
+     * sum by key and the optimizer's update to rounding. touched: memory that grows as needed. NULL: not
+     * offered. */
+    mst_status (*descend_rule)(const mst_model *self, void *scratch, const mst_batch *rows,
+                               uint32_t batch_rows, const mst_weights *w, const mst_rule *rules,
+                               mst_touched *touched, mst_loss_sum *sum);
 
     /* One step of the same by several threads, in two phases with a barrier between them; both or neither are
      * NULL. coefficients: of the rows of a thread's share; their part of the dense ranges' gradient, times

@@ -46,6 +46,7 @@ static mst_status softmax_declare(mst_model *self, mst_params *params)
     else
         TRY(mst_params_add(params, "weight", MST_VIEW_TRAINABLE, (uint32_t)classes, 2,
                            (uint64_t[]){features, classes}, &m->weight));
+    params->views[m->weight].head = m->dense ? 0 : self->shape.n_dense;
     if (self->options.bias)
         TRY(mst_params_add(params, "bias", MST_VIEW_TRAINABLE, 0, 1, &classes, &m->bias));
     return MST_OK;
@@ -95,9 +96,11 @@ MST_RACY static void sparse_logits(const mst_model *self, const mst_row *row, co
         y[c] = self->options.bias ? w->ranges[RANGE_BIAS][c] : 0.0f;
     for (uint32_t i = 0; i < row->n_dense; i++)
         add_scaled(softmax_dense_value(row, i), w->ranges[RANGE_WEIGHT] + (size_t)i * classes, y, classes);
-    for (uint32_t i = 0; i < row->n_keys; i++)
-        add_scaled(row->values ? row->values[i] : 1.0f, w->sparse + (size_t)row->keys[i] * classes, y,
-                   classes);
+    for (uint32_t i = 0; i < row->n_keys; i++) {
+        const float *at = row->keys[i] < w->head ? w->ranges[RANGE_WEIGHT] + (size_t)row->keys[i] * classes
+                                                 : w->sparse + (size_t)row->keys[i] * w->stride;
+        add_scaled(row->values ? row->values[i] : 1.0f, at, y, classes);
+    }
 }
 
 /* Logits of a tile into y (n_rows x classes); x is scratch for the dense form. */

@@ -59,7 +59,8 @@ MST_RACY void mst_histogram_gather(mst_histogram *self, const mst_stretch *stret
         uint64_t place = looks == n ? i : (uint64_t)((double)i * (double)n / (double)looks);
         for (; place - before >= s->n && s + 1 < stretches + n_stretches; there.to = 0)
             before += s++->n;
-        const float *at = s->values + (place - before);
+        uint64_t k = place - before;
+        const float *at = s->values + (s->stride == 0 ? k : k / s->width * s->stride + k % s->width);
         float value = looks == n || histogram_is_resident(&there, at) ? *at : 0.0f;
         uint32_t bits;
         memcpy(&bits, &value, sizeof bits);

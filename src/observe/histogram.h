@@ -20,10 +20,11 @@ typedef struct mst_histogram {
     double scale;
 } mst_histogram;
 
-/* Consecutive values in memory. */
+/* Values in memory: consecutive, or `width` of every `stride`. */
 typedef struct mst_stretch {
     const float *values;
     uint64_t n;
+    uint32_t width, stride; /* stride 0: consecutive */
 } mst_stretch;
 
 /* Computes the histogram of all stretches together. With more than MST_HISTOGRAM_CAP values, values in

@@ -36,7 +36,7 @@ void mst_observe_scalars(mst_observe *self, mst_record_kind kind, uint64_t step,
 
 void mst_observe_histogram(mst_observe *self, uint64_t step, const char *tag, const float *values, uint64_t n)
 {
-    mst_stretch one = {values, n};
+    mst_stretch one = {.values = values, .n = n};
     mst_observe_stretches(self, step, tag, &one, 1);
 }
 

@@ -224,7 +224,5 @@ void mst_optimizer_start(const mst_optimizer *self, mst_params *params)
     float start = (float)self->options.adagrad_start;
     if (self->ops != &mst_optimizer_adagrad || start == 0.0f)
         return;
-    float *sums = params->slots[0];
-    for (uint64_t i = 0; i < params->size; i++)
-        sums[i] = start;
+    mst_params_fill(params, 1, start);
 }

@@ -24,6 +24,7 @@
 #include "base/option.h"
 #include "base/status.h"
 #include "tensor/params.h"
+#include "tensor/rule.h"
 
 typedef struct mst_optim_options {
     int optimizer;        /* --optimizer sgd|momentum|adagrad|adam|ftrl: index into mst_optimizers */
@@ -59,12 +60,15 @@ typedef struct mst_optimizer_ops {
     /* True when the update is w -= lr*g and nothing else under these options: then contributions may be
      * applied one by one without summing them per key first, and models may update in place. */
     bool (*additive)(const mst_optimizer *self);
+    /* The rule with the numbers of a step, for kernels that apply it themselves. */
+    mst_rule (*rule)(const mst_optimizer *self, const mst_update *u);
     /* n consecutive weights; slots[i] points at the state of w[0]. */
     void (*apply_range)(const mst_optimizer *self, const mst_update *u, float *w, float *const *slots,
                         const float *g, size_t n);
-    /* n distinct keys of `width` weights each: key k is w[k*width ..]; g is n*width. */
-    void (*apply_keys)(const mst_optimizer *self, const mst_update *u, float *w, float *const *slots,
-                       const uint32_t *keys, const float *g, size_t n, uint32_t width);
+    /* n distinct keys: rows has the weights of key 0 and the strides; slots[i] points at the state of key 0;
+     * g is n * width. */
+    void (*apply_keys)(const mst_optimizer *self, const mst_update *u, const mst_key_rows *rows,
+                       float *const *slots, const uint32_t *keys, const float *g, size_t n);
 } mst_optimizer_ops;
 
 struct mst_optimizer {

@@ -229,9 +229,9 @@ static void store_take_keys(apply *job, unsigned t, const uint32_t *keys, const 
         job->squares[t] += mst_clip_squares(g, n * table->width);
         return;
     }
-    mst_params_slots(params, table->sparse_offset, slots);
-    optimizer->ops->apply_keys(optimizer, job->update, params->w + table->sparse_offset, slots, keys,
-                               store_clipped(job, t, g, n * table->width), n, table->width);
+    mst_key_rows rows = mst_params_keys(params, table->sparse_offset, table->width, slots);
+    optimizer->ops->apply_keys(optimizer, job->update, &rows, slots, keys,
+                               store_clipped(job, t, g, n * table->width), n);
 }
 
 /* Adds n floats of a push to sums, or starts them. */

@@ -152,6 +152,10 @@ static void gradient_point(const mst_worker_gradient *self, float *floats, mst_w
     for (uint32_t i = 0; i < self->layout.n_ranges; i++)
         out->ranges[i] = floats + self->range_at[i];
     out->sparse = self->layout.width != 0 ? floats + self->sparse_at : NULL;
+    out->stride = self->layout.width;
+    out->head = 0;
+    out->by_rows = false;
+    out->state = 0;
     out->map = NULL;
     out->map_scratch = NULL;
 }

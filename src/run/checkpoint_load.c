@@ -15,6 +15,9 @@
 #include "base/json_text.h"
 #include "run/checkpoint_impl.h"
 #include "run/safetensors.h"
+#include "run/sparse_file.h"
+
+#define PIECE_FLOATS ((uint64_t)1 << 16) /* copied at a time between a file and rows */
 
 /* ---- the manifest ---- */
 
@@ -533,6 +536,27 @@ mst_status mst_checkpoint_read(mst_checkpoint *self, uint32_t slot, uint64_t fir
     return MST_OK;
 }
 
+/* A slice with floats that are in rows, piece by piece; pieces of zeros leave untouched rows untouched. */
+static mst_status checkpoint_load_rows(const mst_checkpoint *self, const slice *s, mst_params *params,
+                                       uint32_t slot)
+{
+    uint64_t place = slice_place(self, s);
+    float *piece = mst_calloc(PIECE_FLOATS, sizeof *piece);
+    mst_status st = piece != NULL ? MST_OK : mst_fail_memory();
+    for (uint64_t at = 0; st == MST_OK && at < s->count; at += PIECE_FLOATS) {
+        uint64_t n = s->count - at < PIECE_FLOATS ? s->count - at : PIECE_FLOATS, first = place + at;
+        st = mst_safetensors_read_at(self->files[s->part], s->held, at, n, piece, false);
+        bool zero = st == MST_OK && first >= params->rows.first && first + n <= params->rows.end &&
+                    mst_is_zero(piece, n * sizeof *piece);
+        size_t bytes;
+        const float *rows = zero ? mst_params_row_memory(params, first, n, &bytes) : NULL;
+        if (st == MST_OK && !(zero && mst_sparse_untouched(rows, bytes)))
+            mst_params_write(params, slot, first, n, piece);
+    }
+    mst_free(piece);
+    return st;
+}
+
 mst_status mst_checkpoint_load(const char *checkpoint, mst_params *params, const char *const *slot_names,
                                bool want_slots)
 {
@@ -543,7 +567,10 @@ mst_status mst_checkpoint_load(const char *checkpoint, mst_params *params, const
         const slice *s = &self->slices[i];
         uint32_t slot = s->tensor / params->n_views;
         float *base = slot == 0 ? params->w : params->slots[slot - 1];
-        st = mst_safetensors_read(self->files[s->part], s->held, base + slice_place(self, s), true);
+        uint64_t place = slice_place(self, s);
+        st = mst_params_in_rows(params, place, s->count)
+                 ? checkpoint_load_rows(self, s, params, slot)
+                 : mst_safetensors_read(self->files[s->part], s->held, base + place, true);
     }
     if (st != MST_OK)
         st = checkpoint_damaged(checkpoint, st);

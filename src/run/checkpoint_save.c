@@ -26,6 +26,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "run/checkpoint_impl.h"
+#include "run/sparse_file.h"
+
+#define PIECE_KEYS ((uint64_t)1 << 16) /* copied at a time from rows to a file */
 
 typedef enum save_state {
     SAVE_IDLE,
@@ -300,14 +303,42 @@ void mst_checkpointer_abandon(mst_checkpointer *self)
         checkpointer_abandon(self, MST_OK);
 }
 
+/* The weights or a state vector of a whole store. Floats in rows are copied piece by piece; pages of rows
+ * that were never touched are not read. */
+static mst_status checkpointer_write_vector(mst_checkpointer *self, const mst_params *params, uint32_t slot)
+{
+    const float *vector = slot == 0 ? params->w : params->slots[slot - 1];
+    const mst_key_rows *rows = &params->rows;
+    uint64_t first = rows->first, end = rows->end, n_piece = PIECE_KEYS * rows->width;
+    if (rows->stride == 0)
+        return mst_checkpointer_write(self, slot, 0, params->size, vector, true);
+    float *piece = mst_calloc(n_piece, sizeof *piece);
+    if (piece == NULL)
+        return checkpointer_abandon(self, mst_fail_memory());
+    mst_status st = mst_checkpointer_write(self, slot, 0, first, vector, true);
+    for (uint64_t at = first; st == MST_OK && at < end; at += n_piece) {
+        uint64_t n = end - at < n_piece ? end - at : n_piece;
+        size_t bytes;
+        const float *memory = mst_params_row_memory(params, at, n, &bytes);
+        if (mst_sparse_untouched(memory, bytes))
+            memset(piece, 0, n * sizeof *piece);
+        else
+            mst_params_read(params, slot, at, n, piece);
+        st = mst_checkpointer_write(self, slot, at, n, piece, false);
+    }
+    if (st == MST_OK)
+        st = mst_checkpointer_write(self, slot, end, params->size - end, vector + end, true);
+    mst_free(piece);
+    return st;
+}
+
 mst_status mst_checkpointer_begin(mst_checkpointer *self, const mst_params *params,
                                   const mst_checkpoint_meta *meta)
 {
     mst_part_spec whole = {.first = 0, .count = params->size};
     TRY(mst_checkpointer_begin_parts(self, params, meta, &whole, 1));
     for (uint32_t s = 0; s <= params->n_slots; s++)
-        TRY(mst_checkpointer_write(self, s, 0, params->size, s == 0 ? params->w : params->slots[s - 1],
-                                   true));
+        TRY(checkpointer_write_vector(self, params, s));
     return mst_checkpointer_complete(self);
 }
 

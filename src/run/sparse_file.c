@@ -81,6 +81,15 @@ static bool page_map_untouched(page_map *map, const void *data, size_t n)
     return true;
 }
 
+bool mst_sparse_untouched(const void *data, size_t n)
+{
+    page_map map;
+    page_map_init(&map, true, n);
+    bool untouched = page_map_untouched(&map, data, n);
+    page_map_fini(&map);
+    return untouched;
+}
+
 /* ---- writing ---- */
 
 static mst_status sparse_write_all(int fd, const char *path, uint64_t offset, const uint8_t *data, size_t n)

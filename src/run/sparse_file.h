@@ -23,6 +23,9 @@ mst_status mst_sparse_write(int fd, const char *path, uint64_t offset, const voi
  * early is MST_EINPUT. */
 mst_status mst_sparse_read(int fd, const char *path, uint64_t offset, void *data, size_t n, bool lazy);
 
+/* Whether none of the n bytes of lazily reserved memory was ever touched; false if that is not known. */
+bool mst_sparse_untouched(const void *data, size_t n);
+
 /* CRC-32C of the first `size` bytes, holes included. */
 mst_status mst_sparse_crc32c(int fd, const char *path, uint64_t size, uint32_t *out);
 

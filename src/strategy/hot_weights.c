@@ -98,6 +98,7 @@ mst_status mst_hot_weights_new(const mst_model *model, mst_params *params, unsig
         for (uint32_t i = 0; i < layout.n_ranges; i++)
             hot->weights[t].ranges[i] = hot_mine(hot, t) + range_at[i];
         hot->weights[t].sparse = params->w + layout.sparse_offset;
+        hot->weights[t].stride = 1;
     }
     atomic_flag_clear(&hot->busy[0]);
     atomic_flag_clear(&hot->busy[1]);

@@ -12,11 +12,15 @@
 
 static mst_local_way local_choose_way(const mst_local *self, const mst_model_ops *model)
 {
+    bool async = self->base.options.mode == MST_MODE_ASYNC;
+    if (model->descend_rule != NULL && self->weights.by_rows && self->weights.head <= MST_HEAD_MAX &&
+        self->base.env.optimizer->options.clip_norm == 0 && (self->n == 1 || (async && self->batch == 1)))
+        return MST_LOCAL_RULE;
     if (!self->additive)
         return MST_LOCAL_GENERAL;
-    if (model->descend != NULL && (self->base.options.mode == MST_MODE_ASYNC || self->n == 1))
+    if (model->descend != NULL && (async || self->n == 1))
         return MST_LOCAL_DESCEND;
-    if (model->coefficients != NULL && self->base.options.mode == MST_MODE_SYNC && self->n > 1)
+    if (model->coefficients != NULL && !async && self->n > 1)
         return MST_LOCAL_TWO_PHASE;
     return MST_LOCAL_GENERAL;
 }
@@ -24,7 +28,7 @@ static mst_local_way local_choose_way(const mst_local *self, const mst_model_ops
 /* Rows of the largest batch that the model computes at once. */
 static uint32_t local_rows_at_once(const mst_local *self)
 {
-    if (self->way == MST_LOCAL_DESCEND)
+    if (mst_local_in_place(self))
         return self->base.max_take;
     return self->base.options.mode == MST_MODE_ASYNC ? self->batch : (self->batch + self->n - 1) / self->n;
 }
@@ -37,9 +41,12 @@ static mst_status local_init_thread(mst_local *self, mst_local_thread *w, const 
     w->lrs = mst_calloc(self->claim_steps, sizeof *w->lrs);
     if (self->hot != NULL)
         w->rows = mst_calloc(max_take, sizeof *w->rows);
-    if (w->lrs == NULL || (self->hot != NULL && w->rows == NULL))
+    if (self->way == MST_LOCAL_RULE)
+        w->rules = mst_calloc(self->claim_steps, sizeof *w->rules);
+    if (w->lrs == NULL || (self->hot != NULL && w->rows == NULL) ||
+        (self->way == MST_LOCAL_RULE && w->rules == NULL))
         return mst_fail_memory();
-    if (self->way == MST_LOCAL_DESCEND)
+    if (mst_local_in_place(self))
         return MST_OK;
     bool emits = self->way == MST_LOCAL_GENERAL;
     return mst_grad_init(&w->grad, layout->ranges, layout->n_ranges, layout->sparse_offset,
@@ -56,12 +63,12 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     self->batch = (uint32_t)options->batch;
     self->claim_steps = self->batch < CLAIM_ROWS ? CLAIM_ROWS / self->batch : 1;
     self->additive = env->optimizer->ops->additive(env->optimizer);
+    mst_model_weights(env->model, env->params, &self->weights);
     self->way = local_choose_way(self, model);
     self->timed = self->batch >= TIMED_ROWS || mst_model_chain(env->model) != NULL;
     base->max_take = self->batch * self->claim_steps;
     base->any_keys = self->way != MST_LOCAL_GENERAL && env->params->guard != NULL;
     base->n_lanes = options->mode == MST_MODE_ASYNC ? self->n : 1;
-    mst_model_weights(env->model, env->params, &self->weights);
     TRY(mst_team_new(self->n, &self->team));
     if (self->way == MST_LOCAL_DESCEND && self->n > 1)
         TRY(mst_hot_weights_new(env->model, env->params, self->n, &self->hot));
@@ -90,6 +97,8 @@ static void local_fini(mst_strategy *base)
         mst_local_thread *w = &self->threads[t];
         mst_model_scratch_free(base->env.model, w->scratch);
         mst_free(w->lrs);
+        mst_free(w->rules);
+        mst_free(w->touched.keys);
         mst_free(w->rows);
         mst_free(w->keys);
         mst_grad_fini(&w->grad);
@@ -153,7 +162,7 @@ static mst_status local_run(mst_strategy *base, mst_feed *feed, const mst_budget
 static const mst_grad *local_gradient(const mst_strategy *base)
 {
     const mst_local *self = (const mst_local *)base;
-    return self->way == MST_LOCAL_DESCEND ? NULL : &self->threads[0].grad;
+    return mst_local_in_place(self) ? NULL : &self->threads[0].grad;
 }
 
 const mst_strategy_ops mst_strategy_local = {

@@ -59,6 +59,11 @@ static mst_status local_async_descend(mst_local *self, unsigned t, const mst_bat
     mst_batch claim = *rows;
     mst_weights weights;
     uint64_t n_steps = mst_local_steps(self, claim.n_rows);
+    if (self->way == MST_LOCAL_RULE) {
+        mst_local_rules(self, w, first_step, n_steps);
+        return model->ops->descend_rule(model, w->scratch, &claim, self->batch, &self->weights, w->rules,
+                                        &w->touched, &w->loss);
+    }
     for (uint64_t i = 0; i < n_steps; i++)
         w->lrs[i] = mst_local_lr(self, first_step + i);
     if (self->hot == NULL) {
@@ -165,8 +170,8 @@ void mst_local_async_thread(void *arg, unsigned t)
         mst_span_together(first_step, mst_local_steps(self, claim.n_rows));
         mst_span_enter(MST_PHASE_COMPUTE);
         if (st == MST_OK && claim.n_rows != 0)
-            st = self->way == MST_LOCAL_DESCEND ? local_async_descend(self, t, &claim, first_step)
-                                                : local_async_steps(self, t, &claim, first_step);
+            st = mst_local_in_place(self) ? local_async_descend(self, t, &claim, first_step)
+                                          : local_async_steps(self, t, &claim, first_step);
         if (st != MST_OK) {
             mst_local_fail(self, w, st);
             break;

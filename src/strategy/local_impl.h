@@ -12,7 +12,9 @@
 /* The state of one thread. */
 typedef struct mst_local_thread {
     _Alignas(64) void *scratch;
-    float *lrs; /* learning rates of the steps of a claim */
+    float *lrs;      /* learning rates of the steps of a claim */
+    mst_rule *rules; /* by rule: of the steps of a claim */
+    mst_touched touched;
     mst_grad grad;
     mst_key_sums key_sums;
     mst_row *rows; /* async with hot weights: rows with translated keys */
@@ -29,6 +31,7 @@ typedef struct mst_local_thread {
 typedef enum mst_local_way {
     MST_LOCAL_GENERAL,   /* gradient, then optimizer */
     MST_LOCAL_DESCEND,   /* the model updates in place: async, or one thread */
+    MST_LOCAL_RULE,      /* the same with any rule, on a store by rows: one thread, or async with batch 1 */
     MST_LOCAL_TWO_PHASE, /* the model updates in place in two phases: sync threads */
 } mst_local_way;
 
@@ -63,6 +66,22 @@ typedef struct mst_local {
 static inline float mst_local_lr(const mst_local *self, uint64_t step)
 {
     return mst_learning_rate(&self->base.env.optimizer->options, step);
+}
+
+/* Rules of n steps from `first` on, into w->rules. */
+static inline void mst_local_rules(const mst_local *self, mst_local_thread *w, uint64_t first, uint64_t n)
+{
+    const mst_optimizer *optimizer = self->base.env.optimizer;
+    for (uint64_t i = 0; i < n; i++) {
+        mst_update u = {.lr = mst_local_lr(self, first + i), .step = first + i};
+        w->rules[i] = optimizer->ops->rule(optimizer, &u);
+    }
+}
+
+/* The model updates the weights itself. */
+static inline bool mst_local_in_place(const mst_local *self)
+{
+    return self->way == MST_LOCAL_DESCEND || self->way == MST_LOCAL_RULE;
 }
 
 /* Step `number` for the model, on a share that starts at a row of the batch. */

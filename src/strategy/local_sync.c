@@ -195,14 +195,22 @@ static void local_descend(mst_local *self, const mst_batch *claim, uint64_t step
     const mst_model *model = self->base.env.model;
     mst_local_thread *w = &self->threads[0];
     uint64_t n_steps = mst_local_steps(self, claim->n_rows);
-    for (uint64_t i = 0; i < n_steps; i++)
-        w->lrs[i] = mst_local_lr(self, step + 1 + i);
     mst_status st = mst_feed_fill(self->feed, 0, 0, claim->n_rows);
     if (st != MST_OK) {
         mst_local_fail(self, w, st);
         return;
     }
     mst_span_enter(MST_PHASE_COMPUTE);
+    if (self->way == MST_LOCAL_RULE) {
+        mst_local_rules(self, w, step + 1, n_steps);
+        st = model->ops->descend_rule(model, w->scratch, claim, self->batch, &self->weights, w->rules,
+                                      &w->touched, &w->loss);
+        if (st != MST_OK)
+            mst_local_fail(self, w, st);
+        return;
+    }
+    for (uint64_t i = 0; i < n_steps; i++)
+        w->lrs[i] = mst_local_lr(self, step + 1 + i);
     model->ops->descend(model, w->scratch, claim, self->batch, &self->weights, w->lrs, &w->loss);
 }
 
@@ -216,15 +224,15 @@ void mst_local_sync_thread(void *arg, unsigned t)
     for (;;) {
         mst_span_enter(MST_PHASE_BARRIER_WAIT);
         mst_team_barrier(self->team); /* the claim is visible, and no thread uses rows of the previous one */
-        mst_span_enter(self->way == MST_LOCAL_DESCEND || self->timed ? MST_PHASE_PREPARE : MST_PHASE_COMPUTE);
+        mst_span_enter(mst_local_in_place(self) || self->timed ? MST_PHASE_PREPARE : MST_PHASE_COMPUTE);
         if (self->over || atomic_load(&self->failed))
             break;
         mst_batch claim = self->claim;
         uint64_t n_steps = mst_local_steps(self, claim.n_rows);
         mst_span_together(step + 1, n_steps);
-        if (self->way == MST_LOCAL_DESCEND)
+        if (mst_local_in_place(self))
             local_descend(self, &claim, step);
-        for (uint64_t i = 0; i < n_steps && self->way != MST_LOCAL_DESCEND; i++) {
+        for (uint64_t i = 0; i < n_steps && !mst_local_in_place(self); i++) {
             mst_batch batch = mst_batch_range(&claim, (uint32_t)(i * self->batch), self->batch);
             mst_status st = MST_OK;
             if (i > 0)

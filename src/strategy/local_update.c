@@ -24,10 +24,11 @@ MST_RACY void mst_local_apply_list(mst_local *self, float lr, const mst_contribu
 {
     enum { AHEAD = 32 };
     float *w = self->weights.sparse;
+    size_t stride = self->weights.stride;
     for (size_t i = 0; i < list->n; i++) {
         if (i + AHEAD < list->n)
-            __builtin_prefetch(&w[(size_t)list->keys[i + AHEAD] * width], 1);
-        float *at = w + (size_t)list->keys[i] * width;
+            __builtin_prefetch(&w[list->keys[i + AHEAD] * stride], 1);
+        float *at = w + list->keys[i] * stride;
         for (uint32_t c = 0; c < width; c++)
             at[c] -= lr * list->values[i * width + c];
     }
@@ -133,8 +134,7 @@ void mst_local_apply_sparse(mst_local *self, unsigned t, float clip, const mst_u
     float *slots[MST_SLOT_MAX];
     if (grad->width == 0)
         return;
-    mst_params_slots(params, grad->sparse_offset, slots);
+    mst_key_rows rows = mst_params_keys(params, grad->sparse_offset, grad->width, slots);
     mst_clip_scale(l->sums, (size_t)l->n * grad->width, clip);
-    optimizer->ops->apply_keys(optimizer, u, params->w + grad->sparse_offset, slots, l->keys, l->sums, l->n,
-                               grad->width);
+    optimizer->ops->apply_keys(optimizer, u, &rows, slots, l->keys, l->sums, l->n);
 }

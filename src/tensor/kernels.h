@@ -12,6 +12,7 @@
 
 #include "base/isa.h"
 #include "tensor/batch.h"
+#include "tensor/rule.h"
 #include "tensor/terms.h"
 
 /* A linear model's weights: dense prefix, key 0 of the sparse part, bias. */
@@ -19,7 +20,13 @@ typedef struct mst_linear {
     float *dense;
     float *sparse;
     float *bias; /* NULL: none */
+    /* A store by rows: floats between keys, which is 4, and keys below head are in the dense range. 0 or 1:
+     * one float per key, and the dense range is in front of the keys. */
+    uint32_t stride, head;
+    uint64_t state; /* by rows: floats from a weight of the dense range or the bias to its state */
 } mst_linear;
+
+#define MST_HEAD_MAX 1024 /* dense weights of a model that train_rows updates */
 
 /* Maps some keys to other places: those below `prefix`, and those of some lines of 16 keys (a cache line of
  * weights). The hash of a line is its index; lines that collide are not mapped. */
@@ -67,6 +74,21 @@ typedef struct mst_kernels {
     void (*descend_rows)(const mst_row *rows, uint32_t n, float pos_weight, const mst_linear *w,
                          const float *lrs, float *margins, const mst_key_map *map, uint32_t *scratch);
 
+    /* Batch 1 with any rule, on a store by rows: row after row, margin, then the update of step i under
+     * rules[i], which all have one kind. Keys that repeat in a row are updated once, by their sum. Racy. */
+    void (*train_rows)(const mst_row *rows, uint32_t n, float pos_weight, const mst_linear *w,
+                       const mst_rule *rules, float *margins);
+
+    /* A batch on a store by rows, in two parts. collect_keys adds coefs[i] * scale * x_i to the scratch
+     * floats of the keys that are not below head, and writes the distinct keys in the order of their first
+     * appearance to touched (room for all keys of the rows, and one more); returns their number.
+     * apply_touched updates these keys by their sums, which it clears. */
+    size_t (*collect_keys)(const mst_row *rows, uint32_t n, const float *coefs, float scale,
+                           const mst_linear *w, uint32_t *touched);
+    void (*apply_touched)(const mst_rule *rule, const mst_linear *w, const uint32_t *touched, size_t n);
+    /* n dense weights from w on, with state at w + state and w + 2 * state, by gradient g. Racy. */
+    void (*apply_dense)(const mst_rule *rule, float *w, uint64_t state, const float *g, uint64_t n);
+
     /* out[i] is rows[i] with its keys translated, which are written to keys (as many as all rows have). */
     void (*translate)(const mst_row *rows, uint32_t n, const mst_key_map *map, mst_row *out, uint32_t *keys);
 
@@ -91,6 +113,12 @@ typedef struct mst_kernels {
 
     /* The loss alone. */
     double (*softmax_loss)(const mst_row *rows, uint32_t n, uint32_t c, const float *y);
+
+    /* The update of n distinct keys with several weights, on a store by rows: key k has its `width` weights
+     * at w + k * stride, then its state, then the scratch float, which is set to zero; g is n * width. Racy.
+     */
+    void (*update_rows)(const mst_rule *rule, float *w, uint32_t stride, uint32_t width, const uint32_t *keys,
+                        const float *g, size_t n);
 
     /* Second-order models with k factors: the margin of a row without the bias, and then the gradient of its
      * terms' parameters. Racy in the terms' parameters.

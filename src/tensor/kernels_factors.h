@@ -3,6 +3,88 @@
  * The margins here have no bias. The parameters of a term are not aligned: a row of them has one linear
  * weight and then its factors. */
 
+/* ---- rows of parameters ---- */
+
+/* 1 / (sqrt(s) + eps) for s >= 0, relative error about 2e-7: estimates and one step of Newton's method.
+ * Square roots and divisions of vectors take most of the time of an update otherwise. */
+INLINE vec inverse_root(vec s, float eps)
+{
+    s = select_vec(s > splat(1e-36f), s, splat(1e-36f));
+#if LANES == 16
+    vec y = (vec)_mm512_rsqrt14_ps((__m512)s);
+#elif LANES == 8
+    vec y = (vec)__builtin_ia32_rsqrtps256(s);
+#else
+    vec y;
+    for (uint32_t i = 0; i < LANES; i++)
+        y[i] = 1.0f / sqrtf(s[i]);
+#endif
+    y = y * (splat(1.5f) - splat(0.5f) * s * y * y);
+    vec t = splat(1.0f) + splat(eps) * y;
+#if LANES == 16
+    vec z = (vec)_mm512_rcp14_ps((__m512)t);
+    z = z * (splat(2.0f) - t * z);
+#elif LANES == 8
+    vec z = (vec)__builtin_ia32_rcpps256(t);
+    z = z * (splat(2.0f) - t * z);
+#else
+    vec z = splat(1.0f) / t;
+#endif
+    return y * z;
+}
+
+/* Adagrad without L1 on n (at most LANES) weights. */
+INLINE void adagrad_lanes(const mst_rule *c, float *w, float *a, const float *g, uint32_t n)
+{
+    vec wv = n == LANES ? load(w) : load_part(w, n), s = n == LANES ? load(a) : load_part(a, n);
+    vec d = (n == LANES ? load(g) : load_part(g, n)) + splat(c->l2) * wv;
+    s += d * d;
+    wv -= splat(c->lr) * inverse_root(s, c->eps) * d;
+    if (n == LANES) {
+        store(a, s);
+        store(w, wv);
+    } else {
+        store_part(a, n, s);
+        store_part(w, n, wv);
+    }
+}
+
+INLINE void adagrad_row(const mst_rule *c, float *w, uint32_t width, const float *g)
+{
+    uint32_t i = 0;
+    for (; i + LANES <= width; i += LANES)
+        adagrad_lanes(c, w + i, w + width + i, g + i, LANES);
+    if (i < width)
+        adagrad_lanes(c, w + i, w + width + i, g + i, width - i);
+}
+
+#define UPDATE_AHEAD 8 /* keys */
+
+MST_RACY static void update_rows(const mst_rule *rule, float *w, uint32_t stride, uint32_t width,
+                                 const uint32_t *keys, const float *g, size_t n)
+{
+    uint32_t scratch = width * (mst_rule_slots(rule->kind) + 1);
+    bool fast = rule->kind == MST_RULE_ADAGRAD && rule->l1 == 0.0f;
+    for (size_t i = 0; i < n; i++, g += width) {
+        float *at = w + (size_t)keys[i] * stride;
+        if (n > 64 && i + UPDATE_AHEAD < n) { /* those of a row are in the cache */
+            const char *next = (const char *)(w + (size_t)keys[i + UPDATE_AHEAD] * stride);
+            for (size_t b = 0; b < stride * sizeof(float); b += 64)
+                __builtin_prefetch(next + b, 1);
+        }
+        if (fast) {
+            adagrad_row(rule, at, width, g);
+        } else {
+#define CALL(one, n_slots) rule_dense(one, n_slots, rule, at, width, g, width)
+            BY_RULE(rule->kind, CALL)
+#undef CALL
+        }
+        at[scratch] = 0.0f;
+    }
+}
+
+/* ---- terms ---- */
+
 INLINE float terms_linear(const mst_terms *t)
 {
     float a = 0.0f, b = 0.0f;

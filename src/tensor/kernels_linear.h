@@ -10,6 +10,7 @@
 
 /* Distances in rows at which weights, and the records themselves, are prefetched. */
 #define WEIGHTS_AHEAD 4 /* below MST_DESCEND_SCRATCH */
+#define ROWS_AHEAD    3 /* of a store by rows */
 #define RECORDS_AHEAD 8
 #define PICKED        64 /* keys of a row in any order that are picked at a time */
 
@@ -214,8 +215,14 @@ INLINE mst_row key_range(const mst_row *row, uint32_t from_key, uint32_t to_key)
                      .n_keys = to > from ? to - from : 0}; /* keys that changed meanwhile count otherwise */
 }
 
+#include "tensor/kernels_rows.h"
+
 MST_RACY static void margins(const mst_row *rows, uint32_t n, const mst_linear *w, float *out)
 {
+    if (w->stride > 1) {
+        margins_by_rows(rows, n, w, out);
+        return;
+    }
     for (uint32_t i = 0; i < n; i++) {
         prefetch_ahead(rows, i, n, w->sparse);
         out[i] = margin_of(&rows[i], w);

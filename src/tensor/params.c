@@ -70,14 +70,11 @@ static bool wants_huge_pages(uint64_t floats)
     return pages > 0 && page > 0 && floats * sizeof(float) <= (uint64_t)pages * (uint64_t)page / 4;
 }
 
-/* Reserves w, with a guard if a view needs one and there is address space for it. */
-static float *reserve_weights(mst_params *params, uint64_t floats, bool huge)
+/* Reserves n floats, followed by a guard that reaches to `reach` floats if there is address space for it. */
+static float *reserve_guarded(mst_params *params, uint64_t floats, uint64_t reach_floats, bool huge)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (params_bytes(floats) + page - 1) / page * page,
-           reach = 0;
-    for (uint32_t i = 0; i < params->n_views; i++)
-        if (params->views[i].width == 1)
-            reach = (size_t)(params->views[i].offset + (1ull << 32)) * sizeof(float);
+           reach = (size_t)reach_floats * sizeof(float);
     if (reach <= size)
         return mst_pages_reserve(params_bytes(floats), huge);
     reach = (reach + page - 1) / page * page;
@@ -98,6 +95,165 @@ bool mst_params_strayed(const mst_params *params)
     return mst_fault_hit(params->guard);
 }
 
+/* ---- rows ---- */
+
+/* Finds the view whose keys get rows. Rows of up to 16 floats have a power of 2 of them, so that no row
+ * crosses a cache line. */
+static void params_plan_rows(mst_params *params, uint32_t n_slots)
+{
+    for (uint32_t i = 0; params->by_rows && n_slots > 0 && i < params->n_views; i++) {
+        const mst_view *view = &params->views[i];
+        uint64_t first = (uint64_t)view->head * view->width;
+        uint32_t stride = 4, used = view->width * (n_slots + 1) + 1;
+        if (view->width == 0 || first >= view->size)
+            continue;
+        while (stride < used)
+            stride = stride < LINE_FLOATS ? stride * 2 : stride + 4;
+        params->rows = (mst_key_rows){.width = view->width,
+                                      .stride = stride,
+                                      .n_keys = view->size / view->width,
+                                      .first = view->offset + first,
+                                      .end = view->offset + view->size};
+        return;
+    }
+}
+
+static uint64_t rows_floats(const mst_params *params)
+{
+    return params->rows.n_keys * params->rows.stride;
+}
+
+/* The part of [first, first + count) that is in rows, as [*from, *to). */
+static void rows_part(const mst_params *params, uint64_t first, uint64_t count, uint64_t *from, uint64_t *to)
+{
+    const mst_key_rows *rows = &params->rows;
+    uint64_t end = first + count;
+    *from = *to = end;
+    if (!mst_params_in_rows(params, first, count))
+        return;
+    *from = first > rows->first ? first : rows->first;
+    *to = end < rows->end ? end : rows->end;
+}
+
+/* Calls that visit one float after the other keep its key and its place in the row. */
+typedef struct row_cursor {
+    float *row;
+    uint32_t c, width, stride;
+} row_cursor;
+
+static row_cursor rows_cursor(const mst_params *params, uint32_t slot, uint64_t at)
+{
+    const mst_key_rows *rows = &params->rows;
+    at -= rows->end - rows->n_keys * rows->width; /* from key 0 on */
+    return (row_cursor){.row = rows->at + at / rows->width * rows->stride + (uint64_t)slot * rows->width,
+                        .c = (uint32_t)(at % rows->width),
+                        .width = rows->width,
+                        .stride = rows->stride};
+}
+
+static inline float *row_cursor_next(row_cursor *self)
+{
+    float *at = self->row + self->c;
+    if (++self->c == self->width) {
+        self->c = 0;
+        self->row += self->stride;
+    }
+    return at;
+}
+
+static float *params_vector(const mst_params *params, uint32_t slot)
+{
+    return slot == 0 ? params->w : params->slots[slot - 1];
+}
+
+void mst_params_read(const mst_params *params, uint32_t slot, uint64_t first, uint64_t count, float *out)
+{
+    const float *vector = params_vector(params, slot);
+    uint64_t from, to, end = first + count;
+    rows_part(params, first, count, &from, &to);
+    memcpy(out, vector + first, (from - first) * sizeof *out);
+    if (from < to) {
+        row_cursor cursor = rows_cursor(params, slot, from);
+        for (uint64_t i = from; i < to; i++)
+            out[i - first] = *row_cursor_next(&cursor);
+    }
+    memcpy(out + (to - first), vector + to, (end - to) * sizeof *out);
+}
+
+void mst_params_write(mst_params *params, uint32_t slot, uint64_t first, uint64_t count, const float *in)
+{
+    float *vector = params_vector(params, slot);
+    uint64_t from, to, end = first + count;
+    rows_part(params, first, count, &from, &to);
+    memcpy(vector + first, in, (from - first) * sizeof *in);
+    if (from < to) {
+        row_cursor cursor = rows_cursor(params, slot, from);
+        for (uint64_t i = from; i < to; i++)
+            *row_cursor_next(&cursor) = in[i - first];
+    }
+    memcpy(vector + to, in + (to - first), (end - to) * sizeof *in);
+}
+
+void mst_params_fill(mst_params *params, uint32_t slot, float value)
+{
+    float *vector = params_vector(params, slot);
+    uint64_t from, to;
+    rows_part(params, 0, params->size, &from, &to);
+    for (uint64_t i = 0; i < params->size; i++)
+        if (i < from || i >= to)
+            vector[i] = value;
+    if (from < to) {
+        row_cursor cursor = rows_cursor(params, slot, from);
+        for (uint64_t i = from; i < to; i++)
+            *row_cursor_next(&cursor) = value;
+    }
+}
+
+/* ---- memory ---- */
+
+static bool params_huge(const mst_params *params, uint32_t n_slots)
+{
+    uint64_t in_rows = params->rows.end - params->rows.first;
+    return wants_huge_pages((params->size - in_rows) * (n_slots + 1) + params->spare + rows_floats(params));
+}
+
+/* w and state in one piece, of which the floats in rows are never touched; then the rows. */
+static mst_status params_reserve_rows(mst_params *params, uint32_t n_slots)
+{
+    mst_key_rows *rows = &params->rows;
+    uint64_t step = params_round_up(params->size + params->spare);
+    bool huge = params_huge(params, n_slots);
+    params->w = mst_pages_reserve(params_bytes(step * (n_slots + 1)), false);
+    if (params->w == NULL)
+        return MST_ENOMEM;
+    params->slot_step = step;
+    params->n_slots = n_slots;
+    for (uint32_t i = 0; i < n_slots; i++)
+        params->slots[i] = params->w + (i + 1) * step;
+    rows->at = reserve_guarded(params, rows_floats(params),
+                               rows->width == 1 ? (1ull << 32) * rows->stride : 0, huge);
+    return rows->at != NULL ? MST_OK : MST_ENOMEM;
+}
+
+static mst_status params_reserve_vectors(mst_params *params, uint32_t n_slots)
+{
+    uint64_t reach = 0;
+    bool huge = params_huge(params, n_slots);
+    for (uint32_t i = 0; i < params->n_views; i++)
+        if (params->views[i].width == 1)
+            reach = params->views[i].offset + (1ull << 32);
+    params->w = reserve_guarded(params, params->size + params->spare, reach, huge);
+    if (params->w == NULL)
+        return MST_ENOMEM;
+    for (uint32_t i = 0; i < n_slots; i++) {
+        params->slots[i] = mst_pages_reserve(params_bytes(params->size), huge);
+        if (params->slots[i] == NULL)
+            return MST_ENOMEM;
+        params->n_slots = i + 1;
+    }
+    return MST_OK;
+}
+
 mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spare)
 {
     if (n_slots > MST_SLOT_MAX)
@@ -108,22 +264,13 @@ mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spa
     if (end > SIZE_LIMIT)
         return mst_fail(MST_EINPUT, "the model has %" PRIu64 " parameters; at most %" PRIu32 " are possible",
                         end, SIZE_LIMIT);
-
-    bool huge = wants_huge_pages(params->size * (n_slots + 1) + spare);
-    float *w = reserve_weights(params, params->size + spare, huge);
-    if (w == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for %" PRIu64 " parameters", end);
-    params->w = w;
     params->spare = spare;
-    for (uint32_t i = 0; i < n_slots; i++) {
-        params->slots[i] = mst_pages_reserve(params_bytes(params->size), huge);
-        if (params->slots[i] == NULL) {
-            mst_params_fini(params);
-            return mst_fail(MST_ENOMEM, "no memory for the optimizer state of %" PRIu64 " parameters", end);
-        }
-        params->n_slots = i + 1;
-    }
-    return MST_OK;
+    params_plan_rows(params, n_slots);
+    if ((params->rows.stride != 0 ? params_reserve_rows : params_reserve_vectors)(params, n_slots) == MST_OK)
+        return MST_OK;
+    const char *what = params->w == NULL ? "" : "the optimizer state of ";
+    mst_params_fini(params);
+    return mst_fail(MST_ENOMEM, "no memory for %s%" PRIu64 " parameters", what, end);
 }
 
 /* Whole pages of 4 KB. Touching adjacent pages at either end is harmless. */
@@ -136,28 +283,45 @@ static void params_populate(float *from, uint64_t count)
 
 void mst_params_populate_part(mst_params *params, uint64_t first, uint64_t count)
 {
-    if (count == 0 || !wants_huge_pages(params->size * (params->n_slots + 1) + params->spare))
+    uint64_t from, to, end = first + count;
+    if (count == 0 || !params_huge(params, params->n_slots))
         return;
-    params_populate(params->w + first, count);
-    for (uint32_t i = 0; i < params->n_slots; i++)
-        params_populate(params->slots[i] + first, count);
+    rows_part(params, first, count, &from, &to);
+    for (uint32_t i = 0; i <= params->n_slots; i++) {
+        if (first < from)
+            params_populate(params_vector(params, i) + first, from - first);
+        if (to < end)
+            params_populate(params_vector(params, i) + to, end - to);
+    }
+    if (from < to) {
+        float *row = rows_cursor(params, 0, from).row;
+        params_populate(row, (uint64_t)(rows_cursor(params, 0, to - 1).row - row) + params->rows.stride);
+    }
 }
 
 void mst_params_populate(mst_params *params)
 {
     mst_params_populate_part(params, 0, params->size);
-    if (params->spare > 0 && wants_huge_pages(params->size * (params->n_slots + 1) + params->spare))
+    if (params->spare > 0 && params_huge(params, params->n_slots))
         params_populate(params->w + params->size, params->spare);
 }
 
 void mst_params_fini(mst_params *params)
 {
     mst_fault_unguard(params->guard);
-    if (params->w != NULL)
-        mst_pages_release(params->w,
-                          params->reach ? params->reach : params_bytes(params->size + params->spare));
-    for (uint32_t i = 0; i < params->n_slots; i++)
-        mst_pages_release(params->slots[i], params_bytes(params->size));
+    if (params->rows.stride != 0) {
+        if (params->rows.at != NULL)
+            mst_pages_release(params->rows.at,
+                              params->reach ? params->reach : params_bytes(rows_floats(params)));
+        if (params->w != NULL)
+            mst_pages_release(params->w, params_bytes(params->slot_step * (params->n_slots + 1)));
+    } else {
+        if (params->w != NULL)
+            mst_pages_release(params->w,
+                              params->reach ? params->reach : params_bytes(params->size + params->spare));
+        for (uint32_t i = 0; i < params->n_slots; i++)
+            mst_pages_release(params->slots[i], params_bytes(params->size));
+    }
     memset(params, 0, sizeof *params);
 }
 

@@ -6,6 +6,10 @@
  * 2. Memory is reserved lazily and zero at first: untouched weights cost nothing.
  * 3. w may be followed by a guard, which is not part of it.
  * 4. `spare` floats beyond D are scratch of the local strategy (replicas of hot weights), never checkpointed.
+ * 5. The flat vector is a contract of views and ranges, not of a memory layout. If `by_rows` was asked for, a
+ * key's weights and their state are adjacent in memory (mst_key_rows), so that a key costs one cache miss.
+ * Dense views, and the keys of a sparse view below its `head`, are contiguous in w and slots. Ranges that may
+ * have keys of the sparse view are copied with mst_params_read and mst_params_write.
  */
 #ifndef MST_TENSOR_PARAMS_H
 #define MST_TENSOR_PARAMS_H
@@ -31,9 +35,19 @@ typedef struct mst_view {
     uint64_t offset, size; /* in floats */
     uint32_t
         width; /* parameters per key for sparse access: key k is [offset + k*width, +width); 0: dense only */
+    uint32_t head; /* keys below it are a dense range; set by the model after mst_params_add */
     uint32_t n_dims;
     uint64_t dims[MST_VIEW_NDIM]; /* product = size */
 } mst_view;
+
+/* The keys of a sparse view: key k has its `width` weights at at + k * stride; state s of weight c is at + k
+ * * stride + c + (s + 1) * width. In a store by rows, one float of scratch follows, zero between steps. */
+typedef struct mst_key_rows {
+    float *at;
+    uint32_t width, stride; /* 64-bit products: stride * key may be beyond 2^32 */
+    uint64_t n_keys;
+    uint64_t first, end; /* floats of the flat vector that are here, and not in w and slots */
+} mst_key_rows;
 
 typedef struct mst_params {
     float *w;                   /* [0, size + spare) */
@@ -41,6 +55,11 @@ typedef struct mst_params {
     uint64_t size, spare;       /* size: D, the end of the last view rounded up to a multiple of 16 floats */
     uint32_t n_views, n_slots;
     mst_view views[MST_VIEW_MAX];
+    /* Asks for state next to the weights of a key; set before mst_params_reserve. Takes effect if there is
+     * state, and for the first view with keys beyond its head. */
+    bool by_rows;
+    mst_key_rows rows;  /* stride 0: the store is not by rows */
+    uint64_t slot_step; /* by rows: slots[s] is w + (s + 1) * slot_step */
     /* If a view has one float per key, w is followed by inaccessible pages, so many that no 32-bit key of
      * the view is beyond them (base/fault.h). NULL: none, and keys must be below the view's size. */
     struct mst_fault_range *guard;
@@ -52,11 +71,46 @@ typedef struct mst_params {
 mst_status mst_params_add(mst_params *params, const char *name, mst_view_kind kind, uint32_t width,
                           uint32_t n_dims, const uint64_t *dims, uint32_t *out);
 
-/* The state vectors of the weights from `at` on, for optimizers. */
+/* Whether some of the floats [first, first + count) are in rows. */
+static inline bool mst_params_in_rows(const mst_params *params, uint64_t first, uint64_t count)
+{
+    return params->rows.stride != 0 && first < params->rows.end && first + count > params->rows.first;
+}
+
+/* The memory of the rows with floats [first, first + count), all of which are in rows. */
+static inline const float *mst_params_row_memory(const mst_params *params, uint64_t first, uint64_t count,
+                                                 size_t *bytes)
+{
+    const mst_key_rows *rows = &params->rows;
+    uint64_t origin = rows->end - rows->n_keys * rows->width, from = (first - origin) / rows->width,
+             to = (first - origin + count + rows->width - 1) / rows->width;
+    *bytes = (size_t)(to - from) * rows->stride * sizeof(float);
+    return rows->at + from * rows->stride;
+}
+
+/* Copies floats [first, first + count) of the weights (slot 0) or of state slot - 1 out of the store, or into
+ * it. */
+void mst_params_read(const mst_params *params, uint32_t slot, uint64_t first, uint64_t count, float *out);
+void mst_params_write(mst_params *params, uint32_t slot, uint64_t first, uint64_t count, const float *in);
+void mst_params_fill(mst_params *params, uint32_t slot, float value); /* all of them */
+
+/* The state vectors of the weights from `at` on, for optimizers; of ranges that are not in rows. */
 static inline void mst_params_slots(const mst_params *params, uint64_t at, float **slots)
 {
     for (uint32_t s = 0; s < params->n_slots; s++)
         slots[s] = params->slots[s] + at;
+}
+
+/* The keys of the sparse view at `offset`, for optimizers and models: weights, and their state in slots. */
+static inline mst_key_rows mst_params_keys(const mst_params *params, uint64_t offset, uint32_t width,
+                                           float **slots)
+{
+    mst_key_rows rows = params->rows;
+    if (rows.stride == 0)
+        rows = (mst_key_rows){.at = params->w + offset, .width = width, .stride = width};
+    for (uint32_t s = 0; slots != NULL && s < params->n_slots; s++)
+        slots[s] = params->rows.stride != 0 ? rows.at + (uint64_t)(s + 1) * width : params->slots[s] + offset;
+    return rows;
 }
 
 /* Reserves w and n_slots state vectors. D beyond 2^32 - 1 is MST_EINPUT. */

@@ -17,10 +17,11 @@ mst_status mst_assembly_declare(mst_assembly *self, const mst_model_options *opt
 }
 
 mst_status mst_assembly_init(mst_assembly *self, const mst_model_options *options, const mst_shape *shape,
-                             const mst_kernels *kernels, uint32_t n_slots, uint64_t spare, uint64_t seed)
+                             const mst_kernels *kernels, const mst_store_spec *store, uint64_t seed)
 {
     TRY(mst_assembly_declare(self, options, shape, kernels));
-    TRY(mst_params_reserve(&self->params, n_slots, spare));
+    self->params.by_rows = store->by_rows && mst_model_chain(self->model) == NULL;
+    TRY(mst_params_reserve(&self->params, store->n_slots, store->spare));
     if (self->model->ops->start != NULL)
         self->model->ops->start(self->model, &self->params, seed);
     return MST_OK;
@@ -242,7 +243,7 @@ mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *checkpoi
         snprintf(features, sizeof features, "%llu", (unsigned long long)shape.n_features);
         TRY_OUT(st, mst_options_set(groups, n_groups, "features", features));
     }
-    TRY_OUT(st, mst_assembly_init(self, &options, &shape, kernels, 0, 0, 0));
+    TRY_OUT(st, mst_assembly_init(self, &options, &shape, kernels, &(mst_store_spec){0}, 0));
     TRY_OUT(st, mst_checkpoint_load(checkpoint, &self->params, NULL, false));
 out:
     return st;

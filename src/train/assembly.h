@@ -21,10 +21,17 @@ typedef struct mst_assembly {
 mst_status mst_assembly_declare(mst_assembly *self, const mst_model_options *options, const mst_shape *shape,
                                 const mst_kernels *kernels);
 
+/* The memory of a model's parameters: mst_params_reserve and mst_params.by_rows (not of nets). */
+typedef struct mst_store_spec {
+    uint32_t n_slots;
+    uint64_t spare;
+    bool by_rows;
+} mst_store_spec;
+
 /* Declares and reserves; weights are zero or the model's initial values, except for those that depend on a
  * key (mst_model_ops.start_keys). fini is safe after a failure. */
 mst_status mst_assembly_init(mst_assembly *self, const mst_model_options *options, const mst_shape *shape,
-                             const mst_kernels *kernels, uint32_t n_slots, uint64_t spare, uint64_t seed);
+                             const mst_kernels *kernels, const mst_store_spec *store, uint64_t seed);
 /* The initial values of all keys. */
 void mst_assembly_start_keys(mst_assembly *self, uint64_t seed);
 void mst_assembly_fini(mst_assembly *self);

@@ -59,8 +59,11 @@ mst_status mst_training_reload(mst_training *self)
 static mst_status training_init_model(mst_training *self, const mst_model_options *model,
                                       const mst_shape *shape)
 {
-    return mst_assembly_init(&self->assembly, model, shape, self->kernels, self->optimizer.ops->n_slots,
-                             mst_strategy_spare(&self->strategy_options), (uint64_t)self->options.seed);
+    mst_store_spec store = {.n_slots = self->optimizer.ops->n_slots,
+                            .spare = mst_strategy_spare(&self->strategy_options),
+                            .by_rows = self->strategy_options.strategy == MST_STRATEGY_LOCAL};
+    return mst_assembly_init(&self->assembly, model, shape, self->kernels, &store,
+                             (uint64_t)self->options.seed);
 }
 
 mst_status mst_training_build(mst_training *self, const json_t *description)
@@ -268,7 +271,7 @@ mst_status mst_training_read_start(mst_training *self, uint32_t slot, uint64_t f
 {
     if (slot == 0 || self->has_slots)
         return mst_checkpoint_read(self->start, slot, first, count, out);
-    memcpy(out, self->assembly.params.slots[slot - 1] + first, count * sizeof *out); /* fresh state */
+    mst_params_read(&self->assembly.params, slot, first, count, out); /* fresh state */
     return MST_OK;
 }
 

@@ -67,6 +67,26 @@ static mst_status loop_evaluate_set(const training_loop *self, const mst_eval_se
 
 /* Gives the observer histograms of the views, and of the dense ranges of the last gradient, as long as they
  * take less than a hundredth of the run's time. */
+/* The weights of a view: the part in front of its rows, if it has any, and the rows. */
+static void loop_observe_view(mst_observe *observe, uint64_t step, const char *tag, const mst_params *params,
+                              const mst_view *view)
+{
+    const mst_key_rows *rows = &params->rows;
+    bool in_rows = mst_params_in_rows(params, view->offset, view->size);
+    mst_stretch stretches[2] = {{.values = params->w + view->offset, .n = view->size}};
+    if (in_rows) {
+        size_t bytes;
+        stretches[0].n = rows->first - view->offset;
+        stretches[1] = (mst_stretch){
+            .values = mst_params_row_memory(params, rows->first, rows->end - rows->first, &bytes),
+            .n = rows->end - rows->first,
+            .width = rows->width,
+            .stride = rows->stride};
+    }
+    mst_observe_stretches(observe, step, tag, stretches + (in_rows && stretches[0].n == 0),
+                          in_rows && stretches[0].n != 0 ? 2 : 1);
+}
+
 static void loop_observe_weights(training_loop *self)
 {
     const mst_training *t = self->training;
@@ -80,7 +100,7 @@ static void loop_observe_weights(training_loop *self)
     for (uint32_t v = 0; v < params->n_views; v++) {
         const mst_view *view = &params->views[v];
         snprintf(tag, sizeof tag, "weights/%s", view->name);
-        mst_observe_histogram(t->observe, step, tag, params->w + view->offset, view->size);
+        loop_observe_view(t->observe, step, tag, params, view);
         for (uint32_t r = 0; grad != NULL && r < grad->n_ranges; r++) {
             const mst_range *range = &grad->ranges[r];
             if (range->state || view->offset < range->offset ||

@@ -1,7 +1,7 @@
 /* The contract of models, over the registry, on rows of every kind and with every instruction set: the
  * gradient is the derivative of the loss (finite differences), the loss is that of the scores, contributions
- * reach their owners and add up for any number of owners, and descend equals compute with an additive update.
- */
+ * reach their owners and add up for any number of owners, descend equals compute with an additive update, and
+ * descend_rule equals compute with the update of every optimizer. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "model/model.h"
+#include "optim/optim.h"
 #include "random_rows.h"
 
 #define N_DENSE  5
@@ -416,6 +417,114 @@ static void descend_equals_compute_and_update(void **state)
     }
 }
 
+static const mst_optim_options optims[] = {
+    {.optimizer = 1, .lr = 0.1, .momentum = 0.9},
+    {.optimizer = 2, .lr = 0.1, .eps = 1e-8},
+    {.optimizer = 2, .lr = 0.1, .eps = 1e-8, .l1 = 1e-3, .l2 = 1e-2, .adagrad_start = 0.1},
+    {.optimizer = 3, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
+    {.optimizer = 4, .lr = 0.1, .ftrl_beta = 1},
+    {.optimizer = 4, .lr = 0.1, .ftrl_beta = 1, .l1 = 1e-2, .l2 = 1e-2},
+};
+
+/* A step of the general way on vectors: gradient, dense ranges, distinct keys. */
+static void general_step(bench *b, const mst_optimizer *o, const mst_batch *part, uint64_t step,
+                         mst_loss_sum *sum)
+{
+    static float g[MANY + 64];
+    uint32_t keys[1024];
+    size_t n = 0;
+    mst_update u = {.lr = (float)o->options.lr / (float)step, .step = step};
+    float *slots[MST_SLOT_MAX];
+    double *whole = gradient_of(b, part, 1.0f / (float)part->n_rows, 1, sum);
+    for (uint32_t r = 0; r < b->layout.n_ranges; r++) {
+        uint64_t at = b->layout.ranges[r].offset, size = b->layout.ranges[r].size;
+        for (uint64_t i = 0; i < size; i++)
+            g[i] = (float)whole[at + i];
+        mst_params_slots(&b->params, at, slots);
+        o->ops->apply_range(o, &u, b->params.w + at, slots, g, size);
+    }
+    for (uint32_t i = 0; i < part->n_rows; i++)
+        for (uint32_t j = 0; j < part->rows[i].n_keys; j++) {
+            uint32_t key = part->rows[i].keys[j];
+            bool known = key < b->layout.ranges[0].size;
+            for (size_t k = 0; k < n && !known; k++)
+                known = keys[k] == key;
+            if (known)
+                continue;
+            g[n] = (float)whole[b->layout.sparse_offset + key];
+            keys[n++] = key;
+        }
+    mst_key_rows rows = mst_params_keys(&b->params, b->layout.sparse_offset, 1, slots);
+    o->ops->apply_keys(o, &u, &rows, slots, keys, g, n);
+    free(whole);
+}
+
+/* Exchanges the bench's store for one with state, and starts both from the same weights. */
+static void bench_with_state(bench *b, const mst_optimizer *o, bool by_rows, const float *start)
+{
+    mst_params_fini(&b->params);
+    assert_int_equal(b->model->ops->declare(b->model, &b->params), MST_OK);
+    b->params.by_rows = by_rows;
+    assert_int_equal(mst_params_reserve(&b->params, o->ops->n_slots, 0), MST_OK);
+    mst_model_weights(b->model, &b->params, &b->weights);
+    mst_params_write(&b->params, 0, 0, b->params.size, start);
+    mst_optimizer_start(o, &b->params);
+}
+
+static void descend_rule_equals_the_optimizer(void **state)
+{
+    (void)state;
+    EACH_CASE(b, v, kind, k)
+    {
+        static const uint32_t batches[] = {1, 3, 100};
+        uint64_t size = b.params.size;
+        float *start = malloc(size * sizeof(float)), *got = malloc(size * sizeof(float));
+        float *want[3] = {malloc(size * sizeof(float)), malloc(size * sizeof(float)),
+                          malloc(size * sizeof(float))};
+        memcpy(start, b.params.w, size * sizeof(float));
+        for (size_t c = 0; b.model->ops->descend_rule != NULL && c < 3 * sizeof optims / sizeof *optims;
+             c++) {
+            uint32_t batch_rows = batches[c % 3];
+            mst_batch rows = batch_of(&b);
+            mst_loss_sum expected = {0}, sum = {0};
+            mst_rule rules[MAX_ROWS];
+            mst_touched touched = {0};
+            mst_optimizer o;
+            assert_int_equal(mst_optimizer_init(&o, &optims[c / 3]), MST_OK);
+            bench_with_state(&b, &o, false, start);
+            for (uint32_t from = 0, step = 1; from < rows.n_rows; from += batch_rows, step++) {
+                mst_batch part = mst_batch_range(&rows, from, batch_rows);
+                general_step(&b, &o, &part, step, &expected);
+            }
+            for (uint32_t s = 0; s <= o.ops->n_slots; s++)
+                mst_params_read(&b.params, s, 0, size, want[s]);
+            bench_with_state(&b, &o, true, start);
+            assert_true(b.weights.by_rows == (b.params.rows.stride != 0));
+            if (b.weights.by_rows) {
+                for (uint32_t i = 0; i < rows.n_rows; i++)
+                    rules[i] = o.ops->rule(
+                        &o, &(mst_update){.lr = (float)o.options.lr / (float)(i + 1), .step = i + 1});
+                assert_int_equal(b.model->ops->descend_rule(b.model, b.scratch, &rows, batch_rows, &b.weights,
+                                                            rules, &touched, &sum),
+                                 MST_OK);
+                for (uint32_t s = 0; s <= o.ops->n_slots; s++) {
+                    mst_params_read(&b.params, s, 0, size, got);
+                    for (uint64_t i = 0; i < size; i++)
+                        assert_true(fabs((double)got[i] - (double)want[s][i]) <=
+                                    5e-5 * (0.1 + fabs((double)want[s][i])));
+                }
+                assert_true(fabs(sum.loss - expected.loss) <= 2e-5 * (1 + expected.loss));
+                assert_int_equal(sum.rows, expected.rows);
+            }
+            mst_free(touched.keys);
+        }
+        free(start);
+        free(got);
+        for (int s = 0; s < 3; s++)
+            free(want[s]);
+    }
+}
+
 /* The same by several threads in two phases: shares of rows, then ranges of keys, in any cut. */
 static void two_phases_equal_compute_and_update(void **state)
 {
@@ -593,6 +702,7 @@ int main(void)
         cmocka_unit_test(owners_do_not_matter),
         cmocka_unit_test(batches_are_sums_of_rows),
         cmocka_unit_test(descend_equals_compute_and_update),
+        cmocka_unit_test(descend_rule_equals_the_optimizer),
         cmocka_unit_test(two_phases_equal_compute_and_update),
         cmocka_unit_test(step_hears_of_every_range),
         cmocka_unit_test(shapes_that_do_not_fit),

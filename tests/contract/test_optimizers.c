@@ -75,7 +75,8 @@ static void apply_keys(const mst_optimizer *o, uint64_t step, vectors *v, const 
 {
     mst_update u = {.lr = 0.1f / (float)step, .step = step};
     float *slots[] = {v->a, v->b};
-    o->ops->apply_keys(o, &u, v->w, slots, keys, g, n, width);
+    mst_key_rows rows = {.at = v->w, .width = width, .stride = width};
+    o->ops->apply_keys(o, &u, &rows, slots, keys, g, n);
 }
 
 #define FOR_EACH(o)                                                                                          \
@@ -297,7 +298,8 @@ static void test_additive_means_additive(void **state)
         float w = 1, whole = 1;
         float *slots[] = {NULL, NULL};
         for (int i = 0; i < 3; i++)
-            o.ops->apply_keys(&o, &u, &w, slots, &key, &parts[i], 1, 1);
+            o.ops->apply_keys(&o, &u, &(mst_key_rows){.at = &w, .width = 1, .stride = 1}, slots, &key,
+                              &parts[i], 1);
         const float sum = 1.75f;
         o.ops->apply_range(&o, &u, &whole, slots, &sum, 1);
         assert_true(fabsf(w - whole) < 1e-6f && fabsf(w - 0.825f) < 1e-6f);

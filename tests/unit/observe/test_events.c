@@ -125,7 +125,7 @@ static void test_histogram(void **state)
     }
     values[7] = NAN;
     values[8] = -INFINITY;
-    mst_histogram_gather(&h, &(mst_stretch){values, N}, 1);
+    mst_histogram_gather(&h, &(mst_stretch){.values = values, .n = N}, 1);
     assert_int_equal(h.not_finite, 2);
     mst_event_histogram(&out, 1.0, 3, "weights/w", &h);
     event_message *e = only_event(&out);
@@ -157,11 +157,11 @@ static void test_long_vectors_are_sampled(void **state)
     (void)state;
     for (int i = 0; i < N; i++)
         values[i] = i % 2 ? 1.0f : -1.0f;
-    mst_histogram_gather(&h, &(mst_stretch){values, N}, 1);
+    mst_histogram_gather(&h, &(mst_stretch){.values = values, .n = N}, 1);
     assert_true(fabs(h.count - N) < 1e-6);
     assert_true(fabs(h.sum_squares - N) < 1e-6);
     assert_true(h.scale > 4.0);
-    mst_histogram_gather(&h, &(mst_stretch){values, 0}, 1);
+    mst_histogram_gather(&h, &(mst_stretch){.values = values}, 1);
     assert_true(h.count == 0.0 && h.min == 0.0);
     assert_int_equal(mst_histogram_each(&h, NULL, NULL), 0);
 }

@@ -158,6 +158,56 @@ static void test_round_trip(void **state)
     mst_params_fini(&loaded);
 }
 
+/* A store by rows saves the files of a store of vectors, and either loads them. Keys of the first view have
+ * three floats, and the first 100 keys are a dense range. */
+static void test_rows(void **state)
+{
+    enum { KEYS = 150000, WIDTH = 3 };
+    float *x = malloc(KEYS * WIDTH * sizeof *x), *y = malloc(KEYS * WIDTH * sizeof *y);
+    (void)state;
+    for (int from = 0; from < 2; from++)
+        for (int to = 0; to < 2; to++) {
+            mst_params stores[2] = {{.by_rows = from == 1}, {.by_rows = to == 1}};
+            mst_checkpointer *c = NULL;
+            char *path = NULL;
+            for (int i = 0; i < 2; i++) {
+                assert_int_equal(mst_params_add(&stores[i], "keys", MST_VIEW_TRAINABLE, WIDTH, 2,
+                                                (uint64_t[]){KEYS, WIDTH}, NULL),
+                                 MST_OK);
+                stores[i].views[0].head = 100;
+                assert_int_equal(
+                    mst_params_add(&stores[i], "bias", MST_VIEW_TRAINABLE, 0, 1, (uint64_t[]){3}, NULL),
+                    MST_OK);
+                assert_int_equal(mst_params_reserve(&stores[i], 2, 0), MST_OK);
+            }
+            assert_true((stores[0].rows.stride != 0) == (from == 1));
+            for (uint32_t s = 0; s <= 2; s++) {
+                for (uint64_t i = 0; i < KEYS * WIDTH; i++)
+                    x[i] = i / 50000 % 3 == 1 ? 0 : (float)(i + s);
+                mst_params_write(&stores[0], s, 0, KEYS * WIDTH, x);
+                mst_params_write(&stores[0], s, stores[0].views[1].offset, 3, (float[]){1, 2, (float)s});
+                mst_params_write(&stores[1], s, 60000, 1, &(float){9}); /* becomes zero again */
+            }
+            assert_int_equal(mst_checkpointer_new(folder, 0, adam, &c), MST_OK);
+            assert_int_equal(begin(c, &stores[0], (uint64_t)(10 + 2 * from + to)), MST_OK);
+            assert_int_equal(mst_checkpointer_wait(c, &path), MST_OK);
+            assert_int_equal(mst_checkpoint_load(path, &stores[1], adam, true), MST_OK);
+            for (uint32_t s = 0; s <= 2; s++)
+                for (uint32_t v = 0; v < 2; v++) {
+                    const mst_view *view = &stores[0].views[v];
+                    mst_params_read(&stores[0], s, view->offset, view->size, x);
+                    mst_params_read(&stores[1], s, view->offset, view->size, y);
+                    assert_memory_equal(x, y, view->size * sizeof *x);
+                }
+            mst_checkpointer_destroy(c);
+            mst_free(path);
+            for (int i = 0; i < 2; i++)
+                mst_params_fini(&stores[i]);
+        }
+    free(x);
+    free(y);
+}
+
 /* begin copies: what happens to the weights afterwards is not in the file. */
 static void test_copy_is_a_snapshot(void **state)
 {
@@ -611,6 +661,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_round_trip, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_rows, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_copy_is_a_snapshot, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_keep, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_same_step_again, set_up, tear_down),

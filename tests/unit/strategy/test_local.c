@@ -68,6 +68,7 @@ typedef struct plan {
     uint32_t batch;
     mst_optim_options optim;
     uint64_t rows_of_data; /* 0: N_ROWS */
+    bool by_vectors;       /* weights and state in vectors of their own */
 } plan;
 
 typedef struct trainer {
@@ -92,6 +93,7 @@ static void trainer_init(trainer *t, const plan *p)
     assert_int_equal(t->model->ops->declare(t->model, &t->params), MST_OK);
     assert_int_equal(mst_optimizer_init(&t->optimizer, &p->optim), MST_OK);
     assert_int_equal(mst_strategy_resolve(&options), MST_OK);
+    t->params.by_rows = !p->by_vectors;
     assert_int_equal(mst_params_reserve(&t->params, t->optimizer.ops->n_slots, mst_strategy_spare(&options)),
                      MST_OK);
     mst_optimizer_start(&t->optimizer, &t->params);
@@ -143,13 +145,24 @@ static float *train(const plan *p, mst_progress *progress, uint64_t *n)
     run_epochs(&t, 2);
     *n = t.params.size * (1 + t.params.n_slots);
     float *copy = malloc(*n * sizeof *copy);
-    memcpy(copy, t.params.w, t.params.size * sizeof *copy);
-    for (uint32_t s = 0; s < t.params.n_slots; s++)
-        memcpy(copy + (s + 1) * t.params.size, t.params.slots[s], t.params.size * sizeof *copy);
+    for (uint32_t s = 0; s <= t.params.n_slots; s++)
+        mst_params_read(&t.params, s, 0, t.params.size, copy + s * t.params.size);
     if (progress != NULL)
         *progress = t.progress;
     trainer_fini(&t);
     return copy;
+}
+
+static void assert_same_floats(const mst_params *a, const mst_params *b)
+{
+    float *x = malloc(a->size * sizeof *x), *y = malloc(a->size * sizeof *y);
+    for (uint32_t s = 0; s <= a->n_slots; s++) {
+        mst_params_read(a, s, 0, a->size, x);
+        mst_params_read(b, s, 0, b->size, y);
+        assert_memory_equal(x, y, a->size * sizeof *x);
+    }
+    free(x);
+    free(y);
 }
 
 static mst_optim_options optim_of(int which, int strength)
@@ -189,7 +202,9 @@ static void check_sync(plan p)
     mst_progress alone, crowd;
     p.mode = MST_MODE_SYNC;
     p.threads = 1;
+    p.by_vectors = true;
     float *one = train(&p, &alone, &n);
+    p.by_vectors = false;
     assert_int_equal(alone.rows, 2 * N_ROWS);
     assert_int_equal(alone.loss.rows, 2 * N_ROWS);
     assert_int_equal(alone.steps, 2 * ((N_ROWS + p.batch - 1) / p.batch));
@@ -301,7 +316,7 @@ static void pieces_equal_the_whole(void **state)
                 for (uint64_t n = 1; !pieces.progress.epoch_ended; n = n % 11 + 3)
                     assert_int_equal(run(&pieces, n, UINT64_MAX), MST_OK);
                 assert_int_equal(pieces.progress.steps, whole.progress.steps);
-                assert_memory_equal(pieces.params.w, whole.params.w, whole.params.size * sizeof(float));
+                assert_same_floats(&pieces.params, &whole.params);
                 trainer_fini(&whole);
                 trainer_fini(&pieces);
             }
@@ -409,7 +424,9 @@ static void check_async(plan p)
         const mst_view *weight = mst_params_find(&async.params, "weight");
         for (uint32_t i = 0; i < N_ROWS && weight->width != 0; i++) {
             uint64_t at = (uint64_t)(UNIQUE + i) * weight->width;
-            if (async.params.w[weight->offset + at] == 0.0f)
+            float own;
+            mst_params_read(&async.params, 0, weight->offset + at, 1, &own);
+            if (own == 0.0f)
                 fail_msg("%s with %s, %llu features, batch %u, %u threads: row %u was not trained on",
                          mst_models[p.model]->name, mst_optimizers[p.optim.optimizer]->name,
                          (unsigned long long)p.n_features, p.batch, p.threads, i);

@@ -56,6 +56,58 @@ static void test_layout(void **state)
     mst_params_fini(&params); /* once more is fine */
 }
 
+/* By rows, every float of the flat vector is where reading and writing find it; weights and state of a key
+ * are adjacent, and dense views and the head of the keys are contiguous. */
+static void test_rows(void **state)
+{
+    (void)state;
+    for (uint32_t width = 1; width <= 17; width += 8)
+        for (uint32_t n_slots = 1; n_slots <= 2; n_slots++) {
+            mst_params params = {.by_rows = true};
+            const uint64_t dims[] = {50, width};
+            float all[4][2000], part[64];
+            uint32_t index;
+            assert_int_equal(add(&params, "first", 0, 20), MST_OK);
+            assert_int_equal(mst_params_add(&params, "keys", MST_VIEW_TRAINABLE, width, 2, dims, &index),
+                             MST_OK);
+            params.views[index].head = 3;
+            assert_int_equal(add(&params, "last", 0, 5), MST_OK);
+            assert_int_equal(mst_params_reserve(&params, n_slots, 0), MST_OK);
+            const mst_key_rows *rows = &params.rows;
+            assert_true(rows->width == width && rows->stride > width * (n_slots + 1) && rows->n_keys == 50);
+            assert_true(rows->first == 32 + 3 * width && rows->end == 32 + 50 * width);
+            for (uint32_t s = 0; s <= n_slots; s++) {
+                for (uint64_t i = 0; i < params.size; i++)
+                    all[s][i] = (float)(10000 * s + i + 1);
+                mst_params_write(&params, s, 0, params.size, all[s]);
+            }
+            for (uint32_t s = 0; s <= n_slots; s++) {
+                const float *vector = s == 0 ? params.w : params.slots[s - 1];
+                for (uint64_t from = 0; from + 60 <= params.size; from += 7) {
+                    mst_params_read(&params, s, from, 60, part);
+                    assert_memory_equal(part, all[s] + from, 60 * sizeof *part);
+                }
+                assert_memory_equal(vector, all[s], rows->first * sizeof(float));
+                assert_memory_equal(vector + rows->end, all[s] + rows->end,
+                                    (params.size - rows->end) * sizeof(float));
+                for (uint64_t key = 3; key < 50; key++) {
+                    const float *row = rows->at + key * rows->stride;
+                    assert_memory_equal(row + s * width, all[s] + 32 + key * width, width * sizeof(float));
+                    assert_true(row[(n_slots + 1) * width] == 0); /* scratch */
+                }
+            }
+            mst_params_write(&params, 0, 30, 60, part);
+            mst_params_read(&params, 0, 30, 60, all[3]);
+            assert_memory_equal(part, all[3], 60 * sizeof *part);
+            mst_params_fill(&params, 1, 2.5f);
+            mst_params_read(&params, 1, 0, params.size, all[3]);
+            for (uint64_t i = 0; i < params.size; i++)
+                assert_true(all[3][i] == 2.5f);
+            mst_params_populate(&params);
+            mst_params_fini(&params);
+        }
+}
+
 static void test_empty(void **state)
 {
     mst_params params = {0};
@@ -186,9 +238,9 @@ static void test_no_guard(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layout),   cmocka_unit_test(test_empty),        cmocka_unit_test(test_lazy),
-        cmocka_unit_test(test_refused),  cmocka_unit_test(test_memory_short), cmocka_unit_test(test_guard),
-        cmocka_unit_test(test_no_guard),
+        cmocka_unit_test(test_layout), cmocka_unit_test(test_rows),     cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_lazy),   cmocka_unit_test(test_refused),  cmocka_unit_test(test_memory_short),
+        cmocka_unit_test(test_guard),  cmocka_unit_test(test_no_guard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
