@@ -16,8 +16,8 @@
  * 3. Labels and values are finite as floats.
  * 4. Marks are listed only for bytes with at least 8 more behind them in the block, so that 8-byte loads stay
  * inside. */
-#if defined(__SSE2__)
-#include <emmintrin.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
 #endif
 
 #include "data/format.h"
@@ -27,6 +27,9 @@
 #define MARKED_BYTES  4096
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
+/* With a mantissa below 2^24 and up to 7 decimals, the product with one of these rounds to the same float as
+ * the quotient: no such number lies halfway between two floats, or closer than 2^-49 of itself to that. */
+static const double inverses[8] = {1e0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7};
 static const uint32_t powers[9] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
 
 /* ":1 " as the first three bytes of a word. */
@@ -41,7 +44,7 @@ static const uint32_t powers[9] = {1, 10, 100, 1000, 10000, 100000, 1000000, 100
 typedef struct marks {
     const uint8_t *from; /* positions count from here */
     uint32_t n, next;
-    uint32_t at[MARKED_BYTES + 16]; /* the list is written 16 at a time */
+    uint32_t at[MARKED_BYTES + 64]; /* the list is written 16 or more at a time */
 } marks;
 
 extern const mst_format mst_format_libsvm;
@@ -152,10 +155,44 @@ ALWAYS_INLINE void marks_fill(marks *m, const uint8_t *p, const uint8_t *end)
     m->n = (uint32_t)(out - m->at);
 }
 
+typedef void marks_filler(marks *m, const uint8_t *p, const uint8_t *end);
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f,avx512bw,avx512vbmi2,popcnt"))) static void marks_fill_avx512(
+    marks *m, const uint8_t *p, const uint8_t *end)
+{
+    const __m512i zero = _mm512_set1_epi8('0'), nine = _mm512_set1_epi8(9);
+    uint8_t numbers[64];
+    for (int i = 0; i < 64; i++)
+        numbers[i] = (uint8_t)i;
+    const __m512i places = _mm512_loadu_si512(numbers);
+    uint32_t *out = m->at;
+    m->from = p;
+    m->next = 0;
+    for (uint32_t base = 0; base < MARKED_BYTES && end - p >= 64 + 8; base += 64, p += 64) {
+        __mmask64 others = _mm512_cmpgt_epu8_mask(_mm512_sub_epi8(_mm512_loadu_si512(p), zero), nine);
+        unsigned count = (unsigned)__builtin_popcountll(others);
+        __m512i list = _mm512_maskz_compress_epi8(others, places), from = _mm512_set1_epi32((int)base);
+        __m512i first = _mm512_cvtepu8_epi32(_mm512_castsi512_si128(list)),
+                second = _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(list, 1));
+        _mm512_storeu_si512(out, _mm512_add_epi32(first, from));
+        _mm512_storeu_si512(out + 16, _mm512_add_epi32(second, from));
+        if (count > 32) {
+            first = _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(list, 2));
+            second = _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(list, 3));
+            _mm512_storeu_si512(out + 32, _mm512_add_epi32(first, from));
+            _mm512_storeu_si512(out + 48, _mm512_add_epi32(second, from));
+        }
+        out += count;
+    }
+    m->n = (uint32_t)(out - m->at);
+}
+#endif
+
 /* Features from p on, as many of the line as have the common form; returns the end of the last one's blank,
  * or the line's '\n', or the position where the careful path continues. */
 ALWAYS_INLINE const uint8_t *fast(marks *m, const uint8_t *p, const uint8_t *end, uint32_t base,
-                                  uint64_t limit, mst_chunk_builder *out)
+                                  uint64_t limit, mst_chunk_builder *out, marks_filler *fill)
 {
     uint32_t *keys = out->keys;
     float *values = out->values;
@@ -164,7 +201,7 @@ ALWAYS_INLINE const uint8_t *fast(marks *m, const uint8_t *p, const uint8_t *end
         if (m->n - m->next < 4 || p < m->from) {
             if (end - p < 128)
                 break;
-            marks_fill(m, p, end);
+            fill(m, p, end);
             if (m->n < 4)
                 break;
         }
@@ -213,7 +250,9 @@ ALWAYS_INLINE const uint8_t *fast(marks *m, const uint8_t *p, const uint8_t *end
                     if (digits - 1 >= 8)
                         break;
                     mantissa = mantissa * powers[digits] + mst_digits_value8(mst_load8(from + part), digits);
-                    value = (double)(int64_t)mantissa / mst_powers_of_ten[digits];
+                    value = mantissa < 1u << 24 && digits < 8
+                                ? (double)(int64_t)mantissa * inverses[digits]
+                                : (double)(int64_t)mantissa / mst_powers_of_ten[digits];
                 } else {
                     value = (double)(int64_t)mantissa;
                 }
@@ -264,7 +303,7 @@ static bool no_label(const uint8_t **p, const uint8_t *end)
 }
 
 ALWAYS_INLINE mst_status parse_rows(const mst_parse_context *context, const mst_block *block,
-                                    mst_chunk_builder *out)
+                                    mst_chunk_builder *out, marks_filler *fill)
 {
     const uint8_t *p = block->data, *end = p + block->size;
     uint64_t limit = mst_key_limit(context);
@@ -298,7 +337,7 @@ ALWAYS_INLINE mst_status parse_rows(const mst_parse_context *context, const mst_
             if (p < end && *p == ' ')
                 p++;
             marks_skip(&m, p);
-            p = fast(&m, p, end, context->index_base, limit, out);
+            p = fast(&m, p, end, context->index_base, limit, out, fill);
             p = mst_skip_blanks(p, end);
             if (p < end && *p == '#')
                 p = mst_line_end(p, end);
@@ -315,7 +354,7 @@ ALWAYS_INLINE mst_status parse_rows(const mst_parse_context *context, const mst_
 static mst_status parse_portable(const mst_parse_context *context, const mst_block *block,
                                  mst_chunk_builder *out)
 {
-    return parse_rows(context, block, out);
+    return parse_rows(context, block, out, marks_fill);
 }
 
 #if defined(__x86_64__)
@@ -324,7 +363,14 @@ __attribute__((target("bmi,bmi2,popcnt"))) static mst_status parse_bmi(const mst
                                                                        const mst_block *block,
                                                                        mst_chunk_builder *out)
 {
-    return parse_rows(context, block, out);
+    return parse_rows(context, block, out, marks_fill);
+}
+
+__attribute__((target("bmi,bmi2,popcnt"))) static mst_status parse_avx512(const mst_parse_context *context,
+                                                                          const mst_block *block,
+                                                                          mst_chunk_builder *out)
+{
+    return parse_rows(context, block, out, marks_fill_avx512);
 }
 #endif
 
@@ -332,7 +378,11 @@ static mst_status libsvm_parse(const mst_parse_context *context, const mst_block
                                mst_chunk_builder *out)
 {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt"))
+    bool bits =
+        __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
+    if (bits && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi2"))
+        return parse_avx512(context, block, out);
+    if (bits)
         return parse_bmi(context, block, out);
 #endif
     return parse_portable(context, block, out);
