@@ -481,9 +481,11 @@ mst_status mst_in_read_at(const mst_in *in, uint64_t offset, void *buf, size_t n
         if (r < 0 && errno != EINTR)
             return mst_fail(MST_EIO, "%s: cannot read at byte %llu: %s", in->path,
                             (unsigned long long)(offset + got), strerror(errno));
+        struct stat info;
         if (r == 0)
-            return mst_fail(MST_EINPUT, "%s was cut to %llu bytes while it was in use", in->path,
-                            (unsigned long long)(offset + got));
+            return mst_fail(MST_EINPUT, "%s was cut from %llu to %llu bytes while it was in use", in->path,
+                            (unsigned long long)in->size,
+                            (unsigned long long)(fstat(in->fd, &info) == 0 ? (uint64_t)info.st_size : 0));
         got += r > 0 ? (size_t)r : 0;
     }
     return MST_OK;

@@ -120,6 +120,26 @@ static void failures_stop_the_walk(void **state)
     }
 }
 
+static void a_cut_file_is_named(void **state)
+{
+    (void)state;
+    char sentence[256];
+    for (unsigned threads = 1; threads <= 3; threads += 2) {
+        mst_dataset *d;
+        uint64_t rows = 0;
+        struct stat info;
+        write_rows("cut.txt", 0, 3000000);
+        assert_int_equal(stat(in_folder("cut.txt"), &info), 0);
+        snprintf(sentence, sizeof sentence, "%s was cut from %lld to 1500000 bytes while it was in use",
+                 in_folder("cut.txt"), (long long)info.st_size);
+        assert_int_equal(open_one(in_folder("cut.txt"), &d), MST_OK);
+        assert_int_equal(truncate(in_folder("cut.txt"), 1500000), 0);
+        assert_int_equal(mst_dataset_each(d, threads, count_rows, &rows), MST_EINPUT);
+        assert_string_equal(mst_error_text(), sentence);
+        mst_dataset_destroy(d);
+    }
+}
+
 static void long_lines_grow_the_block(void **state)
 {
     (void)state;
@@ -317,6 +337,7 @@ int main(void)
         cmocka_unit_test(files_in_order_whatever_the_threads),
         cmocka_unit_test(scan_finds_the_facts),
         cmocka_unit_test(failures_stop_the_walk),
+        cmocka_unit_test(a_cut_file_is_named),
         cmocka_unit_test(long_lines_grow_the_block),
         cmocka_unit_test(too_long_a_line_is_refused),
         cmocka_unit_test(formats_are_told_apart),
