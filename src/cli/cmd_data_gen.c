@@ -83,7 +83,7 @@ static const mst_option criteo_table[] = {
      .type = MST_OPTION_FLAG,
      .offset = FIELD(interactions),
      .help = "Draw the labels from a factorisation machine of rank 8 instead of a linear model: pairs of "
-             "categories matter that are expected at least 100 times in a million rows."},
+             "categories matter that are expected at least 100 times in 100,000 rows."},
     {.name = NULL},
 };
 

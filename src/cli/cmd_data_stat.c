@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/signals.h"
 #include "cli/cmd_data.h"
+#include "cli/stat_fields.h"
 #include "cli/table.h"
 #include "data/dataset.h"
 
@@ -35,6 +36,8 @@ typedef struct stat_walk {
     uint32_t n_dense, min_entries, max_entries;
     bool any_values, any_weights, dense_bytes;
     label_counts labels;
+    mst_stat_fields *fields;
+    uint32_t n_fields;
     uint32_t *keys; /* of the first SAMPLE_ROWS rows, without dense ones */
     size_t n_keys, key_capacity;
     uint32_t sample_dense;
@@ -125,9 +128,13 @@ static mst_status stat_take(void *arg, uint64_t first_row, mst_chunk *chunk)
         w->max_entries = entries > w->max_entries ? entries : w->max_entries;
         if (w->rows < SAMPLE_ROWS)
             TRY(stat_sample_row(w, &row));
+        if (chunk->fielded)
+            TRY(mst_stat_fields_add(w->fields, &row));
         w->rows++;
     }
     w->entries += chunk->n_entries;
+    if (chunk->fielded && chunk->max_field >= w->n_fields)
+        w->n_fields = chunk->max_field + 1;
     if (chunk->n_entries > 0 && (uint64_t)chunk->max_key + 1 > w->features)
         w->features = (uint64_t)chunk->max_key + 1;
     w->n_dense = chunk->n_dense > w->n_dense ? chunk->n_dense : w->n_dense;
@@ -200,6 +207,7 @@ static void stat_fill_facts(mst_table *t, stat_walk *w, double seconds)
     }
     mst_table_flag(mst_fact(t, "sparse values all one"), !w->any_values);
     mst_table_flag(mst_fact(t, "row weights"), w->any_weights);
+    mst_table_count(mst_fact(t, "fields"), d->info.n_fields > w->n_fields ? d->info.n_fields : w->n_fields);
     mst_table_count(mst_fact(t, "distinct features in 1000 rows"), stat_distinct_keys(w));
     if (mst_dataset_has(d, MST_DATA_INDEX_BASE))
         mst_table_count(mst_fact(t, "index base"), d->info.index_base);
@@ -245,11 +253,12 @@ static void stat_fill_bins(mst_table *t, const label_counts *l, double rows)
 static mst_status stat_show(stat_walk *w, double seconds, json_t *all)
 {
     const label_counts *l = &w->labels;
-    mst_table *facts = NULL, *labels = NULL;
+    mst_table *facts = NULL, *labels = NULL, *fields = NULL;
     mst_status st;
     TRY_OUT(st, mst_facts_new(false, &facts));
     TRY_OUT(st,
             l->binned ? mst_table_new(bin_columns, 4, &labels) : mst_table_new(label_columns, 3, &labels));
+    TRY_OUT(st, mst_stat_fields_table(w->fields, &fields));
     stat_fill_facts(facts, w, seconds);
     if (l->binned)
         stat_fill_bins(labels, l, (double)w->rows);
@@ -257,10 +266,13 @@ static mst_status stat_show(stat_walk *w, double seconds, json_t *all)
         stat_fill_distinct(labels, l, w->rows > 0 ? (double)w->rows : 1);
     if (all == NULL) {
         TRY_OUT(st, mst_table_print(facts, NULL, false));
-        st = mst_table_print(labels, "labels", true);
+        TRY_OUT(st, mst_table_print(labels, "labels", true));
+        if (fields != NULL)
+            st = mst_table_print(fields, "fields", true);
     } else {
         json_t *object = mst_table_json_facts(facts);
         if (json_object_set_new(object, "labels", mst_table_json(labels)) != 0 ||
+            (fields != NULL && json_object_set_new(object, "field_table", mst_table_json(fields)) != 0) ||
             json_array_append(all, object) != 0)
             st = mst_fail_memory();
         json_decref(object);
@@ -268,6 +280,7 @@ static mst_status stat_show(stat_walk *w, double seconds, json_t *all)
 out:
     mst_table_destroy(facts);
     mst_table_destroy(labels);
+    mst_table_destroy(fields);
     return st;
 }
 
@@ -279,6 +292,7 @@ static mst_status stat_describe(const char *pattern, const mst_data_options *dat
     mst_status st;
     TRY_OUT(st, mst_dataset_open(&patterns, data, &w.dataset));
     mst_dataset_warn_left_out(w.dataset);
+    TRY_OUT(st, mst_stat_fields_new(w.dataset->origin, &w.fields));
     uint64_t start = mst_now_ns();
     mst_bar_start(&w.bar, "reading", "rows",
                   w.dataset->random ? w.dataset->info.n_rows : w.dataset->info.bytes);
@@ -287,6 +301,7 @@ static mst_status stat_describe(const char *pattern, const mst_data_options *dat
     if (st == MST_OK)
         st = stat_show(&w, mst_seconds_since(start), all);
 out:
+    mst_stat_fields_destroy(w.fields);
     mst_dataset_destroy(w.dataset);
     mst_free(w.keys);
     return st;
@@ -344,7 +359,7 @@ out:
 
 const mst_command mst_cmd_data_stat = {
     .name = "stat",
-    .summary = "describe data: rows, features, labels, sizes",
+    .summary = "describe data: rows, features, fields, labels, sizes",
     .run = stat_run,
     .usage = "data stat FILE... [--json] [options]",
     .details = "FILE may be a pattern or a folder, which is described as one data set.\n",

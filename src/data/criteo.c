@@ -238,6 +238,21 @@ static json_t *criteo_origin(const mst_parse_context *context)
                      numeric[context->options->criteo_numeric]);
 }
 
+static bool criteo_missing_key(const json_t *origin, uint32_t field, uint32_t *key)
+{
+    const char *numeric = json_string_value(json_object_get(origin, "criteo-numeric"));
+    json_int_t features = json_integer_value(json_object_get(origin, "features"));
+    bool bucket = numeric == NULL || strcmp(numeric, "bucket") == 0,
+         log = !bucket && strcmp(numeric, "log") == 0;
+    hasher h = {.seed = (uint64_t)json_integer_value(json_object_get(origin, "hash-seed")),
+                .reserved = bucket ? 0 : N_INTEGERS};
+    if (features <= h.reserved || field < h.reserved)
+        return false;
+    h.range = (uint64_t)features - h.reserved;
+    *key = criteo_hash_key(&h, log ? field : field - h.reserved, TAG_EMPTY, 0);
+    return true;
+}
+
 /* Counts the fields of a row that are neither empty nor valid in their column. */
 static unsigned criteo_wrong_fields(const uint8_t *q, const uint8_t *line_end, unsigned tabs,
                                     unsigned *fields)
@@ -298,5 +313,6 @@ const mst_format mst_format_criteo = {
     .prepare = criteo_prepare,
     .unprepare = criteo_unprepare,
     .origin = criteo_origin,
+    .missing_key = criteo_missing_key,
     .parse = criteo_parse,
 };

@@ -27,6 +27,22 @@ const mst_option mst_data_option_table[] = {
      .help = "Number of features; 0: found in the data. criteo and vw hash into it (0: 2^20 for criteo, 2^18 "
              "for vw).",
      .facts = MST_OPTION_MAY_DIFFER | MST_OPTION_OF_SHAPE},
+    {.name = "fields",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(fields),
+     .fallback = "0",
+     .min = 0,
+     .max = MST_FIELDS_MAX,
+     .help = "libffm: number of fields; 0: found in the data.",
+     .facts = MST_OPTION_MAY_DIFFER | MST_OPTION_OF_SHAPE},
+    {.name = "vw-fields",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(vw_fields),
+     .metavar = "LIST",
+     .help = "vw: namespaces that are fields 0, 1, ..., separated by commas; all others are one more field. "
+             "Default: those of the first megabyte, in the order of their first row; none if there is only "
+             "one.",
+     .facts = MST_OPTION_MAY_DIFFER},
     {.name = "classes",
      .type = MST_OPTION_INT,
      .offset = FIELD(classes),

@@ -24,6 +24,8 @@ typedef enum mst_set { MST_SET_ALL, MST_SET_TRAINING, MST_SET_TEST } mst_set;
 typedef struct mst_data_options {
     char *format;        /* --format NAME; "auto": by content */
     int64_t features;    /* --features N; 0: found in the data. Hashing formats hash into it */
+    int64_t fields;      /* --fields N (libffm); 0: found in the data */
+    char *vw_fields;     /* --vw-fields LIST: the namespaces that are fields 0, 1, ...; NULL: found */
     int64_t classes;     /* --classes N; 0: found in the data */
     int64_t labels_from; /* --labels-from N: the label of class 0 */
     int index_base;      /* --index-base auto|0|1 (libsvm); choice index 0, 1, 2 */
@@ -81,6 +83,7 @@ typedef struct mst_format {
      * most 1: parse fails on them, unless options->unlabelled. */
     mst_data_kind kind;
     bool text;   /* records are lines: '\n'-separated, last newline optional; `find_end` is not used */
+    bool fields; /* rows have fields, whose number is found from the data where context->n_fields is 0 */
     bool hashes; /* keys are hashed into --features, which is then never found from the data */
 
     /* Length of the longest prefix of [data, data+n) that is whole records; 0 when not even one is whole. A
@@ -99,6 +102,9 @@ typedef struct mst_format {
     /* The meaning of keys (origin.h), once prepared. New reference, NULL when memory is short. Without this
      * function: numbers. */
     json_t *(*origin)(const mst_parse_context *context);
+
+    /* Whether a key of the field stands for a missing value, in rows of such an origin. NULL: never. */
+    bool (*missing_key)(const json_t *origin, uint32_t field, uint32_t *key);
 
     /* Appends the block's rows to the builder. Any thread. */
     mst_status (*parse)(const mst_parse_context *context, const mst_block *block, mst_chunk_builder *out);

@@ -28,8 +28,8 @@ mst_status mst_gen_run(uint64_t first_row, uint64_t rows, uint32_t chunk_rows, u
  * scatter: the keys of a field are renumbered, so that popular ones are spread over it, as hashing does; rows
  * are the same otherwise.
  *
- * interactions: the planted model is a factorisation machine. Categories expected at least 100 times in a
- * million rows have a weight and MST_GEN_CRITEO_RANK factors; others have neither. The factors of a field
+ * interactions: the planted model is a factorisation machine. Categories expected at least 100 times in
+ * 100,000 rows have a weight and MST_GEN_CRITEO_RANK factors; others have neither. The factors of a field
  * average to zero over its rows, so that a linear model explains none of the second-order part, which
  * varies as much as the linear part. The scale is set for a loss of 0.45. */
 

@@ -32,7 +32,7 @@
 #define POSITIVE      0.26
 #define PLANTED_RIGHT 0.79
 #define PLANTED_LOSS  0.45    /* with interactions */
-#define POPULAR       1e-4    /* share of the rows from which on a category has factors */
+#define POPULAR       1e-3    /* share of the rows from which on a category has factors */
 #define LOSS_UNIT     0x1p-20 /* of sums of losses, which do not depend on the order of chunks */
 
 /* Vocabularies of the 26 fields of Criteo's public click log. */

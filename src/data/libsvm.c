@@ -441,7 +441,8 @@ static int libsvm_sniff(const uint8_t *head, size_t n, uint64_t file_size)
             const uint8_t *stop = mst_token_end(q, line_end), *colon = memchr(q, ':', (size_t)(stop - q));
             uint64_t index;
             bool qid = colon != NULL && colon - q == 3 && memcmp(q, "qid", 3) == 0;
-            if (colon == NULL || (!qid && mst_number_unsigned(q, colon, &index) != colon))
+            if (colon == NULL || (!qid && mst_number_unsigned(q, colon, &index) != colon) ||
+                memchr(colon + 1, ':', (size_t)(stop - colon - 1)) != NULL)
                 return 0;
             pairs = true;
             q = stop;

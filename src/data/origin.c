@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/format.h"
+
 json_t *mst_origin_numbers(void)
 {
     return json_pack("{s:s}", "keys", "numbers");
@@ -14,6 +16,57 @@ const json_t *mst_origin_in(const json_t *object)
 {
     const json_t *origin = json_object_get(object, MST_ORIGIN);
     return json_is_string(json_object_get(origin, "keys")) ? origin : NULL;
+}
+
+/* Columns are "NAME float", "NAME float[WIDTH]", "NAME int64" or "NAME bytes"; the numbers of floats are
+ * fields before all others. */
+static void origin_column_name(const json_t *columns, uint32_t field, char *out, size_t size)
+{
+    for (int categories = 0; categories < 2; categories++) {
+        size_t i;
+        const json_t *column;
+        json_array_foreach((json_t *)columns, i, column)
+        {
+            const char *text = json_string_value(column), *kind = text != NULL ? strrchr(text, ' ') : NULL;
+            if (kind == NULL)
+                return;
+            bool floats = strncmp(kind + 1, "float", 5) == 0;
+            uint32_t width = floats && kind[6] == '[' ? (uint32_t)strtoul(kind + 7, NULL, 10) : 1;
+            if (floats == (categories == 1))
+                continue;
+            if (field < width) {
+                snprintf(out, size, "%.*s", (int)(kind - text), text);
+                return;
+            }
+            field -= width;
+        }
+    }
+}
+
+void mst_origin_field_name(const json_t *origin, uint32_t field, char *out, size_t size)
+{
+    const char *keys = json_string_value(json_object_get(origin, "keys")),
+               *generated = json_string_value(json_object_get(origin, "generated"));
+    const json_t *columns = json_object_get(origin, "columns"),
+                 *spaces = json_object_get(origin, MST_ORIGIN_FIELDS);
+    out[0] = '\0';
+    if (columns != NULL)
+        origin_column_name(columns, field, out, size);
+    else if (spaces != NULL)
+        snprintf(out, size, "%s",
+                 field < json_array_size(spaces) ? json_string_value(json_array_get(spaces, field))
+                                                 : "(others)");
+    else if ((keys != NULL && strcmp(keys, "criteo") == 0) ||
+             (generated != NULL && strncmp(generated, "criteo", 6) == 0))
+        snprintf(out, size, "%c%u", field % 39 < 13 ? 'I' : 'C',
+                 field % 39 < 13 ? field % 39 + 1 : field % 39 - 12);
+}
+
+bool mst_origin_missing_key(const json_t *origin, uint32_t field, uint32_t *key)
+{
+    const char *keys = json_string_value(json_object_get(origin, "keys"));
+    const mst_format *format = mst_data_kind_format(mst_data_kind_find(keys));
+    return format != NULL && format->missing_key != NULL && format->missing_key(origin, field, key);
 }
 
 /* An entry as text; "" when memory is short. */

@@ -7,8 +7,8 @@
  *   "criteo", "vw", "tfrecord"    they are hashes of values in the data, made by that format
  *
  * Further entries, present where they matter: "features" (that keys are hashed into), "hash-seed",
- * "criteo-numeric", "index-base" (libsvm), "columns" (TFRecord: names and kinds, in order), "generated", and
- * "labels-from", the label of class 0 in the files.
+ * "criteo-numeric", "index-base" (libsvm), "columns" (TFRecord: names and kinds, in order), "fields" (vw),
+ * "generated", and "labels-from", the label of class 0 in the files.
  *
  * Two origins fit when "keys" and all entries that both have are equal. NULL: unknown, which fits
  * everything. */
@@ -16,18 +16,27 @@
 #define MST_DATA_ORIGIN_H
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
 #define MST_ORIGIN "origin" /* its name in a cache's source key and in the "data" of a checkpoint */
 
 #define MST_ORIGIN_LABELS "labels-from" /* an entry */
+#define MST_ORIGIN_FIELDS "fields"      /* vw: the namespaces that are fields; another list changes no key */
 
 /* {"keys": "numbers"}. New reference or NULL. */
 json_t *mst_origin_numbers(void);
 
 /* The origin in an object of any content, borrowed; NULL if it has no valid origin. */
 const json_t *mst_origin_in(const json_t *object);
+
+/* The name of a field of such rows: of a column or a namespace; "" if it has none. */
+void mst_origin_field_name(const json_t *origin, uint32_t field, char *out, size_t size);
+
+/* Whether a key of the field stands for a missing value, and which. */
+bool mst_origin_missing_key(const json_t *origin, uint32_t field, uint32_t *key);
 
 /* MST_EINPUT, with a message that names the difference, when the rows of `name` do not fit `model` (in
  * words: the checkpoint's path, "the training data"). */

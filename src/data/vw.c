@@ -7,25 +7,128 @@
  * are hashed like any other. As in Vowpal Wabbit, a word that touches the first bar is a tag; tags and base
  * are ignored.
  *
+ * Namespaces are fields: those of --vw-fields, or those of the first block in the order of their appearance;
+ * all others share one more field. A first block with a single namespace makes rows without fields.
+ *
  * Invariants
  * 1. Every key is below the context's features, which prepare sets.
  * 2. Labels, weights and values (scale included) are finite as floats; weights are not negative. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/alloc.h"
+#include "base/json_text.h"
+#include "base/strings.h"
 #include "data/format.h"
 #include "data/numbers.h"
+#include "data/origin.h"
 #include "data/text.h"
 
 #define DEFAULT_FEATURES (1u << 18)
 
 extern const mst_format mst_format_vw;
 
+/* The namespaces that are fields. */
+typedef struct vw_fields {
+    mst_text_list names;
+    uint64_t *hashes; /* mask + 1: of names, or 0 */
+    uint32_t *numbers;
+    uint32_t mask;
+} vw_fields;
+
+static void vw_unprepare(const void *prepared)
+{
+    vw_fields *f = (vw_fields *)prepared;
+    if (f == NULL)
+        return;
+    mst_text_list_fini(&f->names);
+    mst_free(f->hashes);
+    mst_free(f->numbers);
+    mst_free(f);
+}
+
+static uint64_t vw_name_hash(const void *name, size_t n)
+{
+    return XXH64(name, n, 0) | 1;
+}
+
+/* The slot of a namespace, or the free one for it. */
+static inline uint32_t vw_slot(const vw_fields *f, uint64_t hash)
+{
+    uint32_t s = (uint32_t)(hash >> 32) & f->mask;
+    while (f->hashes[s] != 0 && f->hashes[s] != hash)
+        s = (s + 1) & f->mask;
+    return s;
+}
+
+/* The field of a namespace: the last one for those without a field of their own. */
+static inline uint16_t vw_field(const vw_fields *f, const uint8_t *name, size_t n)
+{
+    uint32_t s = vw_slot(f, vw_name_hash(name, n));
+    return (uint16_t)(f->hashes[s] != 0 ? f->numbers[s] : f->names.n);
+}
+
+static mst_status vw_add_name(vw_fields *f, const uint8_t *name, size_t n)
+{
+    uint64_t hash = vw_name_hash(name, n);
+    uint32_t s = vw_slot(f, hash);
+    if (f->hashes[s] != 0 || f->names.n >= f->mask / 2 || memchr(name, '\0', n) != NULL)
+        return MST_OK;
+    char *text = mst_sprintf("%.*s", (int)n, (const char *)name);
+    mst_status st = text != NULL ? mst_text_list_add(&f->names, text) : mst_fail_memory();
+    mst_free(text);
+    TRY(st);
+    f->hashes[s] = hash;
+    f->numbers[s] = (uint32_t)f->names.n - 1;
+    return MST_OK;
+}
+
+/* The end of a name or a value: a blank, a bar, a colon, or the line's end. */
+static inline const uint8_t *name_end(const uint8_t *p, const uint8_t *end)
+{
+    while (p < end && *p != ' ' && *p != ':' && *p != '|' && *p != '\t' && *p != '\r' && *p != '\n')
+        p++;
+    return p;
+}
+
+static mst_status vw_find_fields(const mst_parse_context *context, const mst_block *first, vw_fields *f)
+{
+    const uint8_t *p = first->data, *end = p + first->size;
+    const char *given = context->options->vw_fields;
+    if (given != NULL && *given != '\0')
+        for (const char *stop;; given = stop + 1) {
+            stop = strchrnul(given, ',');
+            TRY(vw_add_name(f, (const uint8_t *)given, (size_t)(stop - given)));
+            if (*stop == '\0')
+                return MST_OK;
+        }
+    while (p < end && (p = memchr(p, '|', (size_t)(end - p))) != NULL) {
+        const uint8_t *stop = name_end(++p, end);
+        TRY(vw_add_name(f, p, (size_t)(stop - p)));
+    }
+    return MST_OK;
+}
+
 static mst_status vw_prepare(mst_parse_context *context, const mst_block *first)
 {
-    (void)first;
+    enum { SLOTS = 1 << 13 }; /* twice the most fields */
     if (context->features == 0)
         context->features = DEFAULT_FEATURES;
+    vw_fields *f = mst_zalloc(sizeof *f);
+    if (f == NULL)
+        return mst_fail_memory();
+    f->mask = SLOTS - 1;
+    f->hashes = mst_calloc(SLOTS, sizeof *f->hashes);
+    f->numbers = mst_calloc(SLOTS, sizeof *f->numbers);
+    mst_status st =
+        f->hashes != NULL && f->numbers != NULL ? vw_find_fields(context, first, f) : mst_fail_memory();
+    if (st != MST_OK) {
+        vw_unprepare(f);
+        return st;
+    }
+    bool given = context->options->vw_fields != NULL && *context->options->vw_fields != '\0';
+    context->n_fields = given || f->names.n > 1 ? (uint32_t)f->names.n + 1 : 0;
+    context->prepared = f;
     return MST_OK;
 }
 
@@ -41,14 +144,6 @@ static bool finite_number(const uint8_t *p, const uint8_t *end, float *out)
         return false;
     *out = (float)value;
     return true;
-}
-
-/* The end of a name or a value: a blank, a bar, a colon, or the line's end. */
-static inline const uint8_t *name_end(const uint8_t *p, const uint8_t *end)
-{
-    while (p < end && *p != ' ' && *p != ':' && *p != '|' && *p != '\t' && *p != '\r')
-        p++;
-    return p;
 }
 
 static inline const uint8_t *value_end(const uint8_t *p, const uint8_t *end)
@@ -96,6 +191,8 @@ static mst_status vw_parse_line(const mst_parse_context *context, const mst_bloc
     const uint8_t *p = memchr(line, '|', (size_t)(end - line));
     float label = 0.0f, weight = 1.0f, scale = 1.0f;
     uint64_t space = 0;
+    uint16_t field = 0;
+    const bool fields = out->order == MST_ORDER_FIELDS;
     if (p == NULL)
         return mst_block_fail(&mst_format_vw, block, line, "the row has no '|'");
     TRY(parse_head(block, line, p, context->options->unlabelled, &label, &weight));
@@ -117,6 +214,8 @@ static mst_status vw_parse_line(const mst_parse_context *context, const mst_bloc
         if (opens) {
             space = XXH64(name, (size_t)(stop - name), (uint64_t)context->options->hash_seed);
             scale = value;
+            if (fields)
+                field = vw_field(context->prepared, name, (size_t)(stop - name));
         } else if (stop > name) {
             value *= scale;
             if (!isfinite(value))
@@ -124,7 +223,11 @@ static mst_status vw_parse_line(const mst_parse_context *context, const mst_bloc
                                       "value of %s times its namespace's scale is not finite",
                                       mst_token_show(name, stop).text);
             uint64_t hash = XXH64(name, (size_t)(stop - name), space);
-            mst_chunk_builder_add(out, (uint32_t)((hash >> 32) * context->features >> 32), value);
+            uint32_t key = (uint32_t)((hash >> 32) * context->features >> 32);
+            if (fields)
+                mst_chunk_builder_add_field(out, field, key, value);
+            else
+                mst_chunk_builder_add(out, key, value);
         } else if (p > name) {
             return mst_block_fail(&mst_format_vw, block, name, "\"%s\" has no feature name before its colon",
                                   mst_token_show(name, p).text);
@@ -137,6 +240,8 @@ static mst_status vw_parse_line(const mst_parse_context *context, const mst_bloc
 static mst_status vw_parse(const mst_parse_context *context, const mst_block *block, mst_chunk_builder *out)
 {
     const uint8_t *p = block->data, *end = p + block->size;
+    if (context->n_fields > 0)
+        mst_chunk_builder_set_order(out, MST_ORDER_FIELDS, 0);
     while (p < end) {
         const uint8_t *line_end = mst_line_end(p, end);
         if (mst_line_is_row(p, line_end))
@@ -148,8 +253,12 @@ static mst_status vw_parse(const mst_parse_context *context, const mst_block *bl
 
 static json_t *vw_origin(const mst_parse_context *context)
 {
-    return json_pack("{s:s, s:I, s:I}", "keys", "vw", "features", (json_int_t)context->features, "hash-seed",
-                     (json_int_t)context->options->hash_seed);
+    json_t *origin = json_pack("{s:s, s:I, s:I}", "keys", "vw", "features", (json_int_t)context->features,
+                               "hash-seed", (json_int_t)context->options->hash_seed);
+    const vw_fields *f = context->prepared;
+    if (origin != NULL && context->n_fields > 0)
+        json_object_set_new(origin, MST_ORIGIN_FIELDS, mst_json_texts(f->names.items, (uint32_t)f->names.n));
+    return origin;
 }
 
 /* Every line has a bar and nothing but numbers and a tag before it. */
@@ -190,6 +299,7 @@ const mst_format mst_format_vw = {
     .text = true,
     .hashes = true,
     .prepare = vw_prepare,
+    .unprepare = vw_unprepare,
     .origin = vw_origin,
     .parse = vw_parse,
 };

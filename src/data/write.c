@@ -85,8 +85,8 @@ static const mst_row_writer_ops columns_ops = {
 };
 
 const mst_row_writer_ops *const mst_row_writers[] = {
-    &mst_row_writer_libsvm, &pairs_ops, &columns_ops, &mst_row_writer_criteo, &mst_row_writer_vw,
-    &mst_row_writer_cache,  NULL,
+    &mst_row_writer_libsvm, &mst_row_writer_libffm, &pairs_ops, &columns_ops, &mst_row_writer_criteo,
+    &mst_row_writer_vw,     &mst_row_writer_cache,  NULL,
 };
 
 /* ---- finding and using ---- */

@@ -173,7 +173,7 @@ static mst_status text_add(mst_row_writer *self, const mst_chunk *chunk,
         if (row.any_order && self->ops == &mst_row_writer_libsvm) /* its readers expect ascending indices */
             TRY(text_sort_row(w, &row));
         size_t n_features = (size_t)row.n_dense + row.n_keys;
-        size_t need = 64 + 2 * MST_FLOAT_TEXT + n_features * (KEY_TEXT + MST_FLOAT_TEXT);
+        size_t need = 64 + 2 * MST_FLOAT_TEXT + n_features * (2 * KEY_TEXT + MST_FLOAT_TEXT);
         if (w->n >= FLUSH_BYTES)
             TRY(text_flush(w));
         if (!mst_grow(&w->text, &w->capacity, w->n + need, 1))
@@ -257,6 +257,46 @@ const mst_row_writer_ops mst_row_writer_libsvm = {
     .size = sizeof(text_rows),
     .open = text_open,
     .add = libsvm_add,
+    .commit = text_commit,
+    .close = text_close,
+};
+
+/* ---- libffm ---- */
+
+static char *libffm_put(char *p, const mst_row *row)
+{
+    p = put_float(p, row->label);
+    for (uint32_t j = 0; j < row->n_dense + row->n_keys; j++) {
+        bool dense = j < row->n_dense;
+        uint32_t k = j - row->n_dense;
+        float value = dense ? mst_row_dense(row, j) : row->values != NULL ? row->values[k] : 1.0f;
+        *p++ = ' ';
+        p = put_u32(p, dense ? j : mst_row_field(row, k));
+        *p++ = ':';
+        p = put_u32(p, dense ? j : row->keys[k]);
+        *p++ = ':';
+        p = put_float(p, value);
+    }
+    return p;
+}
+
+static mst_status libffm_add(mst_row_writer *self, const mst_chunk *chunk)
+{
+    if (chunk->has_weights)
+        return no_weights(self->path, "libffm text");
+    if (!chunk->fielded)
+        return mst_fail(MST_EINPUT, "%s: the rows have no fields: write libsvm, tfrecord or cache",
+                        self->path);
+    return text_add(self, chunk, libffm_put);
+}
+
+const mst_row_writer_ops mst_row_writer_libffm = {
+    .name = "libffm",
+    .help = "text: label field:index:value ..., numbered from 0",
+    .suffixes = ".ffm .libffm",
+    .size = sizeof(text_rows),
+    .open = text_open,
+    .add = libffm_add,
     .commit = text_commit,
     .close = text_close,
 };

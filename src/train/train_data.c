@@ -94,6 +94,7 @@ static mst_status train_data_adopt_cache_options(mst_train_data *self)
     to->tf_columns = from->tf_columns;
     to->tf_keys = from->tf_keys;
     to->criteo_numeric = from->criteo_numeric;
+    to->vw_fields = from->vw_fields;
     to->hash_seed = from->hash_seed;
     to->cifar_label = from->cifar_label;
     to->image_size = from->image_size;
@@ -144,6 +145,30 @@ static mst_status train_data_settle_columns(mst_train_data *self)
     return MST_OK;
 }
 
+/* The namespaces that are fields of the training data are those of the other sets, too, unless a list cannot
+ * hold a name. */
+static mst_status train_data_settle_fields(mst_train_data *self)
+{
+    const json_t *names = json_object_get(self->dataset->origin, MST_ORIGIN_FIELDS), *name;
+    mst_string list = {0};
+    size_t i;
+    json_array_foreach((json_t *)names, i, name)
+    {
+        const char *text = json_string_value(name);
+        if (text == NULL || strchr(text, ',') != NULL) {
+            mst_string_fini(&list);
+            return MST_OK;
+        }
+        mst_string_format(&list, "%s%s", i > 0 ? "," : "", text);
+    }
+    if (list.text == NULL && !list.failed)
+        return MST_OK;
+    self->vw_fields = self->read_options.vw_fields = list.text;
+    if (list.failed || json_object_set_new(self->reading, "vw-fields", json_string(list.text)) != 0)
+        return mst_fail_memory();
+    return MST_OK;
+}
+
 /* Records the augmentation in numbers, also where they were found in the data, and the size of the images
  * before it. */
 static mst_status train_data_settle_augmentation(mst_train_data *self)
@@ -187,6 +212,7 @@ static mst_status train_data_settle(mst_train_data *self)
         json_object_set_new(self->reading, MST_ORIGIN, json_deep_copy(self->dataset->origin)) != 0)
         return mst_fail_memory();
     TRY(train_data_settle_columns(self));
+    TRY(train_data_settle_fields(self));
     TRY(train_data_settle_classes(self));
     return train_data_settle_augmentation(self);
 }
@@ -354,10 +380,14 @@ static mst_status train_data_find_shape(mst_train_data *self, mst_shape *out)
                         (unsigned long long)features, dataset->name, dataset->info.n_dense);
     if (features == 0 && dataset->format != NULL && !dataset->info.scanned)
         features = dataset->info.n_features; /* the size that keys are hashed into */
-    if (!dataset->info.scanned && (features == 0 || (multi && classes == 0))) {
+    bool fields_unknown = dataset->format != NULL && dataset->format->fields && dataset->info.n_fields == 0 &&
+                          mst_stream_reads_once(dataset) == NULL;
+    if (!dataset->info.scanned && (features == 0 || fields_unknown || (multi && classes == 0))) {
         if (mst_stream_reads_once(dataset) == NULL)
             mst_info("reading %s once to find its features and labels (%s that)", dataset->name,
-                     multi ? "--features and --classes save" : "--features saves");
+                     fields_unknown ? "--features and --fields save"
+                     : multi        ? "--features and --classes save"
+                                    : "--features saves");
         TRY(mst_dataset_scan(dataset, self->n_threads));
     }
     if (dataset->info.scanned && dataset->info.n_rows == 0 && (dataset->random || dataset->format != NULL))
@@ -478,6 +508,7 @@ void mst_train_data_fini(mst_train_data *self)
 {
     json_decref(self->reading);
     mst_free(self->columns);
+    mst_free(self->vw_fields);
     mst_train_data_close_sets(self);
     mst_feed_destroy(self->feed);
     mst_dataset_destroy(self->dataset);

@@ -10,7 +10,7 @@
 #include "data/format.h"
 #include "fuzz.h"
 
-static inline void fuzz_check_rows(const mst_chunk_builder *b, uint64_t limit)
+static inline void fuzz_check_rows(const mst_chunk_builder *b, uint64_t limit, uint32_t n_fields)
 {
     for (size_t i = 0; i < b->n_rows; i++) {
         FUZZ_CHECK(isfinite(b->labels[i]) && isfinite(b->weights[i]) && b->weights[i] >= 0.0f);
@@ -18,7 +18,27 @@ static inline void fuzz_check_rows(const mst_chunk_builder *b, uint64_t limit)
         for (size_t j = b->row_start[i]; j < b->row_start[i + 1]; j++) {
             FUZZ_CHECK(b->keys[j] < limit);
             FUZZ_CHECK(isfinite(b->values[j]));
-            FUZZ_CHECK(j == b->row_start[i] || b->keys[j] >= b->keys[j - 1]);
+            bool first = j == b->row_start[i];
+            FUZZ_CHECK(first || b->order != MST_ORDER_KEYS || b->keys[j] >= b->keys[j - 1]);
+            FUZZ_CHECK(first || b->order != MST_ORDER_FIELDS || b->fields[j] >= b->fields[j - 1]);
+            FUZZ_CHECK(b->order != MST_ORDER_FIELDS || n_fields == 0 || b->fields[j] < n_fields);
+        }
+    }
+}
+
+/* The packed rows have the entries of the builder, in its order. */
+static inline void fuzz_check_chunk(const mst_chunk *c, const mst_chunk_builder *b)
+{
+    for (uint32_t i = 0; i < c->n_rows; i++) {
+        mst_row row;
+        size_t at = b->row_start[i];
+        mst_chunk_row(c, i, &row);
+        FUZZ_CHECK(at + row.n_dense + row.n_keys == b->row_start[i + 1]);
+        for (uint32_t j = 0; j < row.n_keys; j++) {
+            size_t e = at + row.n_dense + j;
+            FUZZ_CHECK(row.keys[j] == b->keys[e] && row.keys[j] >= c->n_dense && row.keys[j] <= c->max_key);
+            FUZZ_CHECK(!c->fielded || mst_row_field(&row, j) <= c->max_field);
+            FUZZ_CHECK(b->order != MST_ORDER_FIELDS || mst_row_field(&row, j) == b->fields[e]);
         }
     }
 }
@@ -39,9 +59,10 @@ static inline void fuzz_format(const mst_format *format, const mst_data_options 
     if (format->prepare == NULL || format->prepare(&context, &block) == MST_OK) {
         mst_status st = format->parse(&context, &block, &builder);
         FUZZ_CHECK(st == MST_OK || (st == MST_EINPUT && mst_error_text()[0] != '\0'));
-        fuzz_check_rows(&builder, mst_key_limit(&context));
+        fuzz_check_rows(&builder, mst_key_limit(&context), context.n_fields);
         if (builder.n_rows > 0 && mst_chunk_builder_pack(&builder, 0, builder.n_rows, &chunk) == MST_OK) {
             FUZZ_CHECK(chunk->n_rows == builder.n_rows);
+            fuzz_check_chunk(chunk, &builder);
             mst_chunk_release(chunk);
         }
         if (format->unprepare != NULL)

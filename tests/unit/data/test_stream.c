@@ -210,11 +210,12 @@ static void formats_are_told_apart(void **state)
     assert_string_equal(refused(paths, 2, MST_EINPUT), sentence);
 
     strcpy(a, write_file("junk", "\x7f\0\1\2\3\4\5", 7));
-    snprintf(sentence, sizeof sentence,
-             "%s is in none of the known formats (libsvm, tfrecord, criteo, vw, idx, cifar10, cifar100, "
-             "images, gen, cache); name one with "
-             "--format",
-             a);
+    snprintf(
+        sentence, sizeof sentence,
+        "%s is in none of the known formats (libsvm, tfrecord, criteo, vw, libffm, idx, cifar10, cifar100, "
+        "images, gen, cache); name one with "
+        "--format",
+        a);
     assert_string_equal(refused(paths, 1, MST_EINPUT), sentence);
     paths[0] = b, paths[1] = a;
     snprintf(sentence, sizeof sentence,
@@ -227,9 +228,10 @@ static void formats_are_told_apart(void **state)
     assert_int_equal(d->info.n_rows, 0);
     mst_dataset_destroy(d);
     options.format = "nope";
-    assert_string_equal(refused(paths, 1, MST_EUSAGE),
-                        "unknown format nope; the formats are auto, libsvm, tfrecord, criteo, vw, idx, "
-                        "cifar10, cifar100, images, gen, cache");
+    assert_string_equal(
+        refused(paths, 1, MST_EUSAGE),
+        "unknown format nope; the formats are auto, libsvm, tfrecord, criteo, vw, libffm, idx, "
+        "cifar10, cifar100, images, gen, cache");
     options.format = "libsvm"; /* said to be: then an empty file has no rows */
     uint64_t rows = 0;
     assert_int_equal(open_one(paths[0], &d), MST_OK);

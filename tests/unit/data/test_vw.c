@@ -134,16 +134,38 @@ static void sniffing(void **state)
     assert_int_equal(sniff(head), 0);
 }
 
+/* Namespaces are fields; a single one makes rows without. */
+static void namespaces_are_fields(void **state)
+{
+    (void)state;
+    static const char text[] = "1 |user a b |item:2 c\n0 |item d |user e\n1 | f |user g\n";
+    mst_data_options o = {.features = 1000}, given = {.features = 1000, .vw_fields = (char *)"item"};
+    parsed p = parse_text(F, &o, text), plain = parse_text(F, &o, "1 |user a b\n"),
+           some = parse_text(F, &given, text);
+    assert_int_equal(p.context.n_fields, 4); /* user, item, the nameless one, and others */
+    assert_int_equal(plain.context.n_fields, 0);
+    assert_int_equal(some.context.n_fields, 2);
+    static const uint16_t fields[] = {0, 0, 1, 0, 1, 0, 2}, two[] = {0, 1, 1, 0, 1, 1, 1};
+    assert_int_equal(p.b.n_entries, 7);
+    assert_int_equal(some.b.n_entries, 7);
+    for (size_t i = 0; i < 7; i++) {
+        assert_int_equal(p.b.fields[i], fields[i]);
+        assert_int_equal(some.b.fields[i], two[i]);
+    }
+    assert_true(p.b.values[2] == 2 && some.b.values[0] == 2);
+    assert_int_equal(p.b.keys[0] + p.b.keys[1], plain.b.keys[0] + plain.b.keys[1]); /* keys are the same */
+    mst_chunk_builder_fini(&p.b);
+    mst_chunk_builder_fini(&plain.b);
+    mst_chunk_builder_fini(&some.b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heads_of_lines),
-        cmocka_unit_test(labels_may_lack_to_predict),
-        cmocka_unit_test(names_are_hashed_with_their_namespace),
-        cmocka_unit_test(keys_stay_below_features),
-        cmocka_unit_test(scales_multiply),
-        cmocka_unit_test(bad_lines_are_named),
-        cmocka_unit_test(sniffing),
+        cmocka_unit_test(namespaces_are_fields),      cmocka_unit_test(heads_of_lines),
+        cmocka_unit_test(labels_may_lack_to_predict), cmocka_unit_test(names_are_hashed_with_their_namespace),
+        cmocka_unit_test(keys_stay_below_features),   cmocka_unit_test(scales_multiply),
+        cmocka_unit_test(bad_lines_are_named),        cmocka_unit_test(sniffing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -275,7 +275,7 @@ static void formats_say_what_they_cannot_hold(void **state)
     assert_int_equal(write_to("tfrecord-columns", path, &plain), MST_EINPUT);
     assert_non_null(strstr(mst_error_text(), "fixed columns"));
     assert_int_equal(write_to("parquet", path, &plain), MST_EUSAGE);
-    assert_non_null(strstr(mst_error_text(), "there are libsvm, tfrecord"));
+    assert_non_null(strstr(mst_error_text(), "there are libsvm, libffm, tfrecord"));
     assert_int_equal(write_to(NULL, path, &plain), MST_EUSAGE);
     assert_non_null(strstr(mst_error_text(), "--to"));
     assert_false(mst_path_exists(path));

@@ -1,0 +1,163 @@
+/* libffm text: "label field:index:value field:index:value ... # comment", one row a line. Fields and indices
+ * are numbers from 0. To predict, the label may be "?" or be left out.
+ *
+ * The entries of a row are kept in the order of their fields. No feature becomes dense: any field may have
+ * any index.
+ *
+ * Invariants
+ * 1. Every key is below mst_key_limit, every field below the context's n_fields, or below MST_FIELDS_MAX
+ * where that is 0.
+ * 2. Labels and values are finite as floats.
+ * 3. Entries never exceed a sixth of the bytes left plus one: "0:0:0" and a blank. Room is made by that
+ * bound. */
+#include "data/format.h"
+#include "data/numbers.h"
+#include "data/text.h"
+
+extern const mst_format mst_format_libffm;
+
+/* A finite float that fills the token at *p; steps *p to the token's end. */
+static bool ffm_number(const uint8_t **p, const uint8_t *end, float *out)
+{
+    double value;
+    const uint8_t *q = mst_number_real(*p, end, &value);
+    if (q == NULL || (q < end && !mst_is_blank(*q) && *q != '#') || !isfinite((float)value))
+        return false;
+    *p = q;
+    *out = (float)value;
+    return true;
+}
+
+/* Skips the place of a missing label: "?", or nothing before the features. False when it is something else.
+ */
+static bool ffm_no_label(const uint8_t **p, const uint8_t *end)
+{
+    const uint8_t *stop = mst_token_end(*p, end);
+    if (stop - *p == 1 && **p == '?') {
+        *p = stop;
+        return true;
+    }
+    return memchr(*p, ':', (size_t)(stop - *p)) != NULL;
+}
+
+/* The two numbers of "field:index:" at p: returns where the value starts, NULL when they are not there. */
+static const uint8_t *ffm_numbers(const uint8_t *p, const uint8_t *end, uint64_t *field, uint64_t *index)
+{
+    p = mst_number_unsigned(p, end, field);
+    if (p == NULL || p == end || *p != ':')
+        return NULL;
+    p = mst_number_unsigned(p + 1, end, index);
+    return p != NULL && p < end && *p == ':' ? p + 1 : NULL;
+}
+
+static mst_status ffm_parse_entry(const mst_parse_context *context, const mst_block *block, const uint8_t **p,
+                                  const uint8_t *end, mst_chunk_builder *out)
+{
+    const uint8_t *at = *p;
+    uint64_t field, index, limit = mst_key_limit(context),
+                           fields = context->n_fields != 0 ? context->n_fields : MST_FIELDS_MAX;
+    float value = 1.0f;
+    const uint8_t *q = ffm_numbers(at, end, &field, &index);
+    if (q == NULL)
+        return mst_block_fail(&mst_format_libffm, block, at, "\"%s\" is not field:index:value",
+                              mst_token_show(at, mst_token_end(at, end)).text);
+    if (field >= fields)
+        return mst_block_fail(&mst_format_libffm, block, at, "field %llu is not below %s%llu",
+                              (unsigned long long)field, context->n_fields != 0 ? "--fields " : "",
+                              (unsigned long long)fields);
+    if (index >= limit)
+        return mst_block_fail(&mst_format_libffm, block, at, "index %llu is not below %s%llu",
+                              (unsigned long long)index, limit != UINT32_MAX ? "--features " : "",
+                              (unsigned long long)limit);
+    if (q + 1 < end && *q == '1' && mst_is_blank(q[1]))
+        q++;
+    else if (!ffm_number(&q, end, &value))
+        return mst_block_fail(&mst_format_libffm, block, at, "value \"%s\" is not a finite number",
+                              mst_token_show(q, mst_token_end(q, end)).text);
+    mst_chunk_builder_add_field(out, (uint16_t)field, (uint32_t)index, value);
+    *p = q;
+    return MST_OK;
+}
+
+static mst_status ffm_parse_line(const mst_parse_context *context, const mst_block *block,
+                                 const uint8_t *line, const uint8_t *end, mst_chunk_builder *out)
+{
+    const uint8_t *p = mst_skip_blanks(line, end);
+    float label = 0.0f;
+    TRY(mst_chunk_builder_room(out, (size_t)(end - p) / 6 + 1));
+    if (!ffm_number(&p, end, &label)) {
+        const uint8_t *at = p;
+        if (!ffm_no_label(&p, end))
+            return mst_block_fail(&mst_format_libffm, block, p, "label \"%s\" is not a finite number",
+                                  mst_token_show(p, mst_token_end(p, end)).text);
+        if (!context->options->unlabelled)
+            return mst_block_fail(&mst_format_libffm, block, at, MST_NO_LABEL);
+        label = 0.0f;
+    }
+    while ((p = mst_skip_blanks(p, end)) < end && *p != '#')
+        TRY(ffm_parse_entry(context, block, &p, end, out));
+    return mst_chunk_builder_end_row(out, label, 1.0f);
+}
+
+static mst_status ffm_parse(const mst_parse_context *context, const mst_block *block, mst_chunk_builder *out)
+{
+    const uint8_t *p = block->data, *end = p + block->size;
+    mst_chunk_builder_set_order(out, MST_ORDER_FIELDS, 0);
+    while (p < end) {
+        const uint8_t *line_end = mst_line_end(p, end);
+        if (mst_line_is_row(p, line_end))
+            TRY(ffm_parse_line(context, block, p, line_end, out));
+        p = line_end + (line_end < end);
+    }
+    return MST_OK;
+}
+
+static mst_status ffm_prepare(mst_parse_context *context, const mst_block *first)
+{
+    (void)first;
+    context->n_fields = (uint32_t)context->options->fields;
+    return MST_OK;
+}
+
+/* 2: rows of field:index:value; 1: without labels. */
+static int ffm_sniff(const uint8_t *head, size_t n, uint64_t file_size)
+{
+    (void)file_size;
+    const uint8_t *p = head, *end = head + n, *line, *line_end;
+    bool whole = n < MST_SNIFF_BYTES, any = false, unlabelled = false;
+    int lines = 0;
+    if (!mst_looks_like_text(head, n))
+        return 0;
+    for (; lines < MST_SNIFF_LINES && mst_sniff_line(&p, end, whole, lines == 0, &line, &line_end); lines++) {
+        float number;
+        const uint8_t *q = mst_skip_blanks(line, line_end);
+        if (!ffm_number(&q, line_end, &number)) {
+            if (!ffm_no_label(&q, line_end))
+                return 0;
+            unlabelled = true;
+        }
+        while ((q = mst_skip_blanks(q, line_end)) < line_end && *q != '#') {
+            uint64_t field, index;
+            if (ffm_numbers(q, line_end, &field, &index) == NULL)
+                return 0;
+            any = true;
+            q = mst_token_end(q, line_end);
+        }
+    }
+    return !any ? 0 : unlabelled ? 1 : 2;
+}
+
+const mst_format mst_format_libffm = {
+    .kind =
+        {
+            .name = "libffm",
+            .help = "text rows \"label field:index:value ...\", numbered from 0",
+            .capabilities = MST_DATA_FORMAT | MST_DATA_PARSED,
+            .sniff = ffm_sniff,
+            .open = mst_format_open,
+        },
+    .text = true,
+    .fields = true,
+    .prepare = ffm_prepare,
+    .parse = ffm_parse,
+};
