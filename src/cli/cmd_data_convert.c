@@ -1,13 +1,18 @@
 /* `muster data convert`: reads rows in any input format and writes them in any output format. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/cmd_data.h"
 #include "data/cache.h"
 #include "data/images.h"
 #include "data/origin.h"
+#include "data/vocabulary.h"
+#include "data/write.h"
 
 typedef struct convert_options {
     int64_t skip_rows, rows;
@@ -94,18 +99,59 @@ static char *convert_source_key(const mst_dataset *dataset, const mst_data_optio
     return key;
 }
 
+/* --min-count: writes the vocabulary beside the cache, and reads the rows with it. */
+static mst_status convert_make_vocabulary(const mst_call *call, convert_options *o, char **out)
+{
+    const mst_row_writer_ops *to;
+    char number[32];
+    if (o->data.min_count == 0)
+        return MST_OK;
+    if (o->data.vocabulary != NULL)
+        return mst_fail(MST_EUSAGE,
+                        "--min-count makes a vocabulary, and --vocabulary %s is one: give one of them",
+                        o->data.vocabulary);
+    TRY(mst_row_writer_find(o->out.to, o->out.out, &to));
+    if (!to->keeps_origin)
+        return mst_fail(MST_EUSAGE,
+                        "--min-count: only a cache records its vocabulary; give --out FILE.cache");
+    if (mst_path_exists(o->out.out) && !o->out.overwrite)
+        return MST_OK; /* refused later */
+    char *path = mst_sprintf("%s" MST_VOCABULARY_SUFFIX, o->out.out);
+    if (path == NULL)
+        return mst_fail_memory();
+    mst_status st = mst_vocabulary_make(&call->words, &o->data, mst_cli_threads(o->out.threads), NULL, path);
+    char *full = st == MST_OK ? realpath(path, NULL) : NULL;
+    if (st == MST_OK && full == NULL)
+        st = mst_fail_memory();
+    mst_free(path);
+    TRY(st);
+    *out = mst_strdup(full);
+    free(full);
+    if (*out == NULL)
+        return mst_fail_memory();
+    o->data.vocabulary = *out;
+    mst_vocabulary *v = NULL;
+    TRY(mst_vocabulary_load(*out, &v));
+    if (!o->out.quiet)
+        mst_info("%s: %s features for categories that occur at least %lld times", *out,
+                 mst_figure_grouped(mst_vocabulary_features(v), number), (long long)o->data.min_count);
+    mst_vocabulary_destroy(v);
+    return MST_OK;
+}
+
 static mst_status convert_run(mst_call *call)
 {
     convert_options *o = call->options;
     mst_dataset *dataset = NULL;
     mst_data_sink sink = {0};
-    char *key = NULL;
+    char *key = NULL, *vocabulary = NULL;
     mst_status st;
     if (call->words.n == 0)
         return mst_fail(MST_EUSAGE, "no input files given; \"-\" is standard input");
     if (o->out.out == NULL)
         return mst_fail(MST_EUSAGE, "no output file given; add --out FILE");
     o->data.labels_given = mst_options_is_set(call->groups, call->n_groups, "labels-from");
+    TRY_OUT(st, convert_make_vocabulary(call, o, &vocabulary));
     TRY_OUT(st, mst_dataset_open(&call->words, &o->data, &dataset));
     TRY_OUT(st, mst_images_option_check(
                     mst_options_set_with(call->groups, call->n_groups, MST_DATA_OPTION_OF_IMAGES), dataset));
@@ -115,6 +161,12 @@ static mst_status convert_run(mst_call *call)
     st = convert_rows(dataset, o, &sink);
 out:
     mst_data_sink_close(&sink);
+    if (vocabulary != NULL) {
+        if (st != MST_OK)
+            unlink(vocabulary);
+        o->data.vocabulary = NULL;
+    }
+    mst_free(vocabulary);
     mst_free(key);
     mst_dataset_destroy(dataset);
     return st;

@@ -39,4 +39,9 @@ mst_status mst_cache_checksum(const char *path, uint32_t *checksum, uint64_t *ro
 mst_status mst_cache_for(mst_dataset *source, const mst_text_list *patterns, const mst_data_options *options,
                          const char *folder, unsigned n_threads, mst_dataset **out);
 
+/* The vocabulary of --min-count for `train --cache`, beside that cache and made like it: *path is freed with
+ * mst_free. */
+mst_status mst_cache_vocabulary_for(const mst_text_list *patterns, const mst_data_options *options,
+                                    const char *folder, unsigned n_threads, char **path);
+
 #endif

@@ -32,6 +32,7 @@
 #include "data/images.h"
 #include "data/origin.h"
 #include "data/stream.h"
+#include "data/vocabulary.h"
 #include "data/write.h"
 
 #define RETRY_MS    250
@@ -242,6 +243,47 @@ static mst_status copy_list(const mst_text_list *from, mst_text_list *to)
     for (size_t i = 0; i < from->n; i++)
         TRY(mst_text_list_add(to, from->items[i]));
     return MST_OK;
+}
+
+mst_status mst_cache_vocabulary_for(const mst_text_list *patterns, const mst_data_options *options,
+                                    const char *folder, unsigned n_threads, char **path)
+{
+    mst_status st = MST_OK;
+    mst_text_list files = {0};
+    char *key = NULL, *cache = NULL, *made = NULL, *lock_path = NULL, *full;
+    char digest[20];
+    uint64_t hash = 0;
+    int lock = -1;
+    TRY_OUT(st, mst_glob(patterns, &files));
+    TRY_OUT(st, cache_source_key(&files, options, NULL, &key, &hash));
+    snprintf(digest, sizeof digest, "%016llx", (unsigned long long)XXH64(key, strlen(key), 0));
+    if (folder != NULL)
+        TRY_OUT(st, mst_make_folders(folder));
+    cache = cache_path(folder, files.items[0], hash);
+    made = cache != NULL ? mst_sprintf("%s" MST_VOCABULARY_SUFFIX, cache) : NULL;
+    lock_path = made != NULL ? mst_sprintf("%s.lock", made) : NULL;
+    if (lock_path == NULL) {
+        st = mst_fail_memory();
+        goto out;
+    }
+    if (!mst_vocabulary_fits(made, digest)) {
+        TRY_OUT(st, mst_cache_lock(lock_path, DEADLINE_MS, &lock));
+        if (!mst_vocabulary_fits(made, digest))
+            TRY_OUT(st, mst_vocabulary_make(patterns, options, n_threads, digest, made));
+    }
+    full = realpath(made, NULL);
+    *path = full != NULL ? mst_strdup(full) : NULL;
+    free(full);
+    st = *path != NULL ? MST_OK : mst_fail_memory();
+out:
+    if (lock >= 0)
+        mst_cache_unlock(lock_path, lock);
+    mst_text_list_fini(&files);
+    mst_free(key);
+    mst_free(cache);
+    mst_free(made);
+    mst_free(lock_path);
+    return st;
 }
 
 mst_status mst_cache_for(mst_dataset *source, const mst_text_list *patterns, const mst_data_options *options,

@@ -28,6 +28,7 @@
 #include "data/format.h"
 #include "data/numbers.h"
 #include "data/text.h"
+#include "data/vocabulary.h"
 
 #define N_INTEGERS       13
 #define N_CATEGORIES     26
@@ -69,6 +70,7 @@ static mst_status criteo_prepare(mst_parse_context *context, const mst_block *fi
                         (unsigned long long)context->features);
     context->n_fields =
         N_CATEGORIES + (context->options->criteo_numeric == NUMERIC_BOTH ? 2 : 1) * N_INTEGERS;
+    context->n_numbers = context->options->criteo_numeric == NUMERIC_BUCKET ? 0 : N_INTEGERS;
     tables *t = mst_alloc(sizeof *t);
     if (t == NULL)
         return mst_fail_memory();
@@ -98,6 +100,23 @@ static inline uint32_t criteo_hash_key(const hasher *h, unsigned column, unsigne
     id = __builtin_bswap64(id);
 #endif
     return h->reserved + (uint32_t)((XXH3_64bits_withSeed(&id, sizeof id, h->seed) >> 32) * h->range >> 32);
+}
+
+/* The key of a value in a vocabulary: its name is the number of a bucket, "-" for that of negative integers,
+ * 8 hex digits of a category, or nothing for an empty field. */
+static uint32_t criteo_category_key(const mst_vocabulary *v, uint32_t field, unsigned tag, bool bucket,
+                                    uint32_t value)
+{
+    char name[16];
+    if (tag == TAG_EMPTY)
+        return mst_vocabulary_key(v, field, "", 0);
+    if (tag == TAG_NEGATIVE)
+        return mst_vocabulary_key(v, field, "-", 1);
+    if (bucket)
+        return mst_vocabulary_number_key(v, field, value);
+    for (int i = 7; i >= 0; i--, value >>= 4)
+        name[i] = "0123456789abcdef"[value & 15];
+    return mst_vocabulary_key(v, field, name, 8);
 }
 
 static unsigned criteo_count_columns(const uint8_t *line, const uint8_t *line_end)
@@ -180,7 +199,10 @@ static mst_status criteo_parse_line(const mst_parse_context *context, const mst_
             unsigned tag = empty ? TAG_EMPTY : negative ? TAG_NEGATIVE : TAG_VALUE;
             uint32_t bucket = tag != TAG_VALUE ? 0 : v < N_SMALL ? t->bucket[v] : criteo_bucket_of(v);
             out_values[n] = 1.0f;
-            out_keys[n++] = criteo_hash_key(h, c, tag, bucket);
+            out_keys[n] = context->vocabulary != NULL
+                              ? criteo_category_key(context->vocabulary, n, tag, true, bucket)
+                              : criteo_hash_key(h, c, tag, bucket);
+            n++;
         }
         if (numeric != NUMERIC_BUCKET) {
             out_keys[c] = c;
@@ -205,7 +227,10 @@ static mst_status criteo_parse_line(const mst_parse_context *context, const mst_
             return criteo_fail_line(context, block, line, line_end, N_INTEGERS + 1 + c, field);
         p++;
         out_values[n] = 1.0f;
-        out_keys[n++] = criteo_hash_key(h, N_INTEGERS + c, tag, value);
+        out_keys[n] = context->vocabulary != NULL
+                          ? criteo_category_key(context->vocabulary, n, tag, false, value)
+                          : criteo_hash_key(h, N_INTEGERS + c, tag, value);
+        n++;
     }
     out->n_entries += n;
     return mst_chunk_builder_end_row(out, label, 1.0f);
@@ -309,6 +334,7 @@ const mst_format mst_format_criteo = {
             .open = mst_format_open,
         },
     .text = true,
+    .categories = true,
     .hashes = true,
     .prepare = criteo_prepare,
     .unprepare = criteo_unprepare,

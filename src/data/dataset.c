@@ -208,6 +208,10 @@ mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_option
         st = mst_fail(MST_EUSAGE, "no data files given");
         goto out;
     }
+    if (options->min_count > 0 && options->vocabulary == NULL && options->counter == NULL) {
+        st = mst_fail(MST_EUSAGE, "--min-count is for data convert and for train --cache");
+        goto out;
+    }
     TRY_OUT(st, choose_kind(patterns, options, &kind));
     if (kind == NULL || !mst_data_kind_has(kind, MST_DATA_FOLDERS))
         TRY_OUT(st, mst_glob(patterns, &paths));
@@ -225,6 +229,10 @@ mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_option
         goto out;
     }
     TRY_OUT(st, kind->open(kind, &source, &d));
+    if (options->counter != NULL && (d->format == NULL || !d->format->categories)) {
+        st = mst_fail(MST_EUSAGE, "--min-count: %s data has no categories", kind->name);
+        goto out;
+    }
     if (mst_data_kind_has(kind, MST_DATA_FIXED_ROWS))
         d->origin = mst_origin_numbers();
     TRY_OUT(st, settle_labels(options, d));
@@ -251,6 +259,7 @@ mst_status mst_dataset_take_context(mst_dataset *self, mst_parse_context *contex
 {
     uint64_t row = (uint64_t)context->channels * context->height * context->width;
     self->info.n_fields = context->n_fields;
+    self->info.n_numbers = context->n_numbers;
     for (size_t i = 0; context->left_out != NULL && i < context->left_out->n; i++)
         TRY(mst_text_list_add(&self->left_out, context->left_out->items[i]));
     if (row == 0)

@@ -26,7 +26,8 @@ typedef struct mst_data_info {
     /* Fields of the rows, the dense prefix included; 0: rows have none, or their number is found by a scan.
      */
     uint32_t n_fields;
-    bool scanned; /* the label and feature figures are facts about every row */
+    uint32_t n_numbers; /* formats with categories: keys below are numbers */
+    bool scanned;       /* the label and feature figures are facts about every row */
     /* Rows are images: the dense prefix is channels x height x width, plane after plane. 0: not known. */
     uint32_t channels, height, width;
 } mst_data_info;

@@ -7,6 +7,7 @@
 
 #include "data/origin.h"
 #include "data/text.h"
+#include "data/vocabulary.h"
 
 #define FIELD(name) offsetof(mst_data_options, name)
 
@@ -131,6 +132,24 @@ const mst_option mst_data_option_table[] = {
      .fallback = "0",
      .help = "Seed of the hash that maps categories and names to features.",
      .facts = MST_OPTION_MAY_DIFFER},
+    {.name = "min-count",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(min_count),
+     .fallback = "0",
+     .min = 0,
+     .max = 1e15,
+     .metavar = "N",
+     .help = "criteo, libffm, vw and columns of tfrecord, in data convert and train --cache: categories that "
+             "occur N times or more have a feature of their own, all others of a field share one. The data "
+             "is read twice; the vocabulary is written beside the cache. 0: categories are hashed.",
+     .facts = MST_OPTION_MAY_DIFFER},
+    {.name = "vocabulary",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(vocabulary),
+     .metavar = "FILE",
+     .help = "Categories have the features of this vocabulary, which --min-count made. Default: that of the "
+             "model, or none: categories are hashed.",
+     .facts = MST_OPTION_MAY_DIFFER},
     {.name = "cifar-label",
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(cifar_label),
@@ -169,10 +188,44 @@ const mst_option mst_data_option_table[] = {
     {.name = NULL},
 };
 
+mst_status mst_parse_context_init(mst_parse_context *context, const mst_format *format,
+                                  const mst_block *first)
+{
+    const mst_data_options *o = context->options;
+    mst_vocabulary *v = NULL;
+    context->vocabulary = o->counter;
+    if (o->vocabulary != NULL && o->counter == NULL) {
+        if (!format->categories)
+            return mst_fail(MST_EUSAGE, "--vocabulary %s: %s data has no categories", o->vocabulary,
+                            format->kind.name);
+        TRY(mst_vocabulary_load(o->vocabulary, &v));
+        context->vocabulary = v;
+        context->features = mst_vocabulary_features(v);
+    }
+    TRY(format->prepare != NULL ? format->prepare(context, first) : MST_OK);
+    context->ready = true;
+    if (v != NULL && context->n_fields > mst_vocabulary_fields(v))
+        return mst_fail(MST_EINPUT, "%s: its rows have %u fields, but the vocabulary %s is for %u",
+                        first->path, context->n_fields, o->vocabulary, mst_vocabulary_fields(v));
+    if (v != NULL && context->n_fields > 0)
+        context->n_fields = mst_vocabulary_fields(v);
+    return MST_OK;
+}
+
+void mst_parse_context_fini(mst_parse_context *context, const mst_format *format)
+{
+    if (context->ready && format->unprepare != NULL)
+        format->unprepare(context->prepared);
+    if (context->vocabulary != NULL && context->options->counter == NULL)
+        mst_vocabulary_destroy((mst_vocabulary *)context->vocabulary);
+}
+
 mst_status mst_format_origin(const mst_format *format, const mst_parse_context *context, json_t **out)
 {
     *out = format->origin != NULL ? format->origin(context) : mst_origin_numbers();
-    return *out != NULL ? MST_OK : mst_fail_memory();
+    if (*out == NULL)
+        return mst_fail_memory();
+    return context->vocabulary != NULL ? mst_vocabulary_adopt(context->vocabulary, "the data", out) : MST_OK;
 }
 
 mst_status mst_block_fail(const mst_format *format, const mst_block *block, const uint8_t *at,

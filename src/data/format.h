@@ -36,6 +36,8 @@ typedef struct mst_data_options {
     char *labels;         /* --labels FILE: IDX labels when not named as usual */
     int criteo_numeric;   /* --criteo-numeric bucket|log|both */
     int64_t hash_seed;    /* --hash-seed */
+    int64_t min_count;    /* --min-count N: makes a vocabulary of categories that occur so often; 0: hashes */
+    char *vocabulary;     /* --vocabulary FILE: categories have its keys; NULL: hashes */
     int cifar_label;      /* --cifar-label fine|coarse: which of CIFAR-100's labels */
     char *image_size;     /* --image-size HxW of a folder of images (images.h) */
     int64_t image_resize; /* --image-resize: their shorter side before they are cropped to that size */
@@ -43,7 +45,8 @@ typedef struct mst_data_options {
     mst_text_list image_classes; /* --image-classes: the folders that are classes 0, 1, ...; empty: by name */
     bool labels_given;           /* --labels-from was given, also where it is the default */
     /* Not options, but the use of the rows: */
-    bool live;          /* rows are wanted as they come: pipes are not read in whole blocks */
+    struct mst_vocabulary *counter; /* categories are counted, not used; or NULL */
+    bool live;                      /* rows are wanted as they come: pipes are not read in whole blocks */
     uint32_t settle_ms; /* live: how long the first block, which settles the format, may take to fill */
     bool unlabelled;    /* labels are not looked at and need not be there; they are 0 then (predict) */
     bool any_key;       /* keys at or beyond `features` are kept: the consumer of the rows bounds them */
@@ -69,6 +72,10 @@ typedef struct mst_parse_context {
     bool any_key;         /* as in the options when the dataset was opened */
     uint32_t index_base;  /* libsvm: settled before parsing starts */
     const void *prepared; /* made by the format's prepare */
+    /* Categories have its keys; NULL: they are hashed. Set before prepare; the counter, or owned. */
+    const struct mst_vocabulary *vocabulary;
+    bool ready;         /* prepare has succeeded */
+    uint32_t n_numbers; /* set by prepare of formats with categories: keys below are numbers */
     /* Set by prepare where rows are images, encoded or raw; copied to the dataset. */
     uint32_t channels, height, width;
     bool encoded;
@@ -82,9 +89,10 @@ typedef struct mst_format {
     /* First, so that the kind is the format (mst_data_kind_format). Its sniff gives rows without a label at
      * most 1: parse fails on them, unless options->unlabelled. */
     mst_data_kind kind;
-    bool text;   /* records are lines: '\n'-separated, last newline optional; `find_end` is not used */
-    bool fields; /* rows have fields, whose number is found from the data where context->n_fields is 0 */
-    bool hashes; /* keys are hashed into --features, which is then never found from the data */
+    bool text;       /* records are lines: '\n'-separated, last newline optional; `find_end` is not used */
+    bool fields;     /* rows have fields, whose number is found from the data where context->n_fields is 0 */
+    bool categories; /* rows have categories, which a vocabulary can give keys */
+    bool hashes;     /* keys are hashed into --features, which is then never found from the data */
 
     /* Length of the longest prefix of [data, data+n) that is whole records; 0 when not even one is whole. A
      * prefix that can never become a record is MST_EINPUT. offset is for the message. NULL for text. */
@@ -113,6 +121,12 @@ typedef struct mst_format {
 /* Opens files of a format (mst_data_kind.open of all of them): by an index if there is one beside each file,
  * everything else as a stream. */
 mst_status mst_format_open(const mst_data_kind *self, mst_data_source *source, struct mst_dataset **out);
+
+/* Loads the vocabulary, if the options name one, and calls the format's prepare. fini undoes both, also after
+ * a failure. */
+mst_status mst_parse_context_init(mst_parse_context *context, const mst_format *format,
+                                  const mst_block *first);
+void mst_parse_context_fini(mst_parse_context *context, const mst_format *format);
 
 /* The origin of a format's rows: its own or numbers. New reference in *out. */
 mst_status mst_format_origin(const mst_format *format, const mst_parse_context *context, json_t **out);

@@ -64,7 +64,6 @@ typedef struct idle_builder {
 typedef struct indexed {
     mst_dataset base;
     mst_parse_context context;
-    bool prepared;
     mst_text_list paths;
     indexed_file *files;
     size_t n_files;
@@ -392,8 +391,7 @@ out:
 static void indexed_destroy(mst_dataset *self)
 {
     indexed *x = (indexed *)self;
-    if (x->prepared && x->base.format->unprepare != NULL)
-        x->base.format->unprepare(x->context.prepared);
+    mst_parse_context_fini(&x->context, x->base.format);
     for (size_t i = 0; x->files != NULL && i < x->n_files; i++) {
         mst_map_close(&x->files[i].map);
         mst_free(x->files[i].entries);
@@ -508,9 +506,7 @@ mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format
         x->base.info.n_rows += x->files[i].n_rows;
     }
     mst_block first = first_block(x);
-    if (format->prepare != NULL)
-        TRY_OUT(st, format->prepare(&x->context, &first));
-    x->prepared = true;
+    TRY_OUT(st, mst_parse_context_init(&x->context, format, &first));
     TRY_OUT(st, mst_dataset_take_context(&x->base, &x->context));
     if (x->context.channels == 0)
         x->context.max_dense = mst_first_dense(format, &x->context, &first, &x->base.info.first_features);

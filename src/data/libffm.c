@@ -13,6 +13,7 @@
 #include "data/format.h"
 #include "data/numbers.h"
 #include "data/text.h"
+#include "data/vocabulary.h"
 
 extern const mst_format mst_format_libffm;
 
@@ -65,7 +66,7 @@ static mst_status ffm_parse_entry(const mst_parse_context *context, const mst_bl
         return mst_block_fail(&mst_format_libffm, block, at, "field %llu is not below %s%llu",
                               (unsigned long long)field, context->n_fields != 0 ? "--fields " : "",
                               (unsigned long long)fields);
-    if (index >= limit)
+    if (context->vocabulary == NULL && index >= limit)
         return mst_block_fail(&mst_format_libffm, block, at, "index %llu is not below %s%llu",
                               (unsigned long long)index, limit != UINT32_MAX ? "--features " : "",
                               (unsigned long long)limit);
@@ -74,7 +75,10 @@ static mst_status ffm_parse_entry(const mst_parse_context *context, const mst_bl
     else if (!ffm_number(&q, end, &value))
         return mst_block_fail(&mst_format_libffm, block, at, "value \"%s\" is not a finite number",
                               mst_token_show(q, mst_token_end(q, end)).text);
-    mst_chunk_builder_add_field(out, (uint16_t)field, (uint32_t)index, value);
+    uint32_t key = context->vocabulary != NULL
+                       ? mst_vocabulary_number_key(context->vocabulary, (uint32_t)field, (int64_t)index)
+                       : (uint32_t)index;
+    mst_chunk_builder_add_field(out, (uint16_t)field, key, value);
     *p = q;
     return MST_OK;
 }
@@ -116,6 +120,8 @@ static mst_status ffm_prepare(mst_parse_context *context, const mst_block *first
 {
     (void)first;
     context->n_fields = (uint32_t)context->options->fields;
+    if (context->vocabulary != NULL && context->options->counter == NULL)
+        context->n_fields = mst_vocabulary_fields(context->vocabulary);
     return MST_OK;
 }
 
@@ -158,6 +164,7 @@ const mst_format mst_format_libffm = {
         },
     .text = true,
     .fields = true,
+    .categories = true,
     .prepare = ffm_prepare,
     .parse = ffm_parse,
 };

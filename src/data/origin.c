@@ -45,7 +45,8 @@ static void origin_column_name(const json_t *columns, uint32_t field, char *out,
 
 void mst_origin_field_name(const json_t *origin, uint32_t field, char *out, size_t size)
 {
-    const char *keys = json_string_value(json_object_get(origin, "keys")),
+    const json_t *source = json_object_get(origin, MST_ORIGIN_SOURCE);
+    const char *keys = json_string_value(source != NULL ? source : json_object_get(origin, "keys")),
                *generated = json_string_value(json_object_get(origin, "generated"));
     const json_t *columns = json_object_get(origin, "columns"),
                  *spaces = json_object_get(origin, MST_ORIGIN_FIELDS);
@@ -109,6 +110,8 @@ static void keys_text(const json_t *keys, char *out, size_t size)
     const char *text = json_string_value(keys);
     if (strcmp(text, "numbers") == 0)
         snprintf(out, size, "with numbered features");
+    else if (strcmp(text, "vocabulary") == 0)
+        snprintf(out, size, "with features of a vocabulary");
     else
         snprintf(out, size, "with features hashed by %.40s", text);
 }
@@ -149,6 +152,8 @@ mst_status mst_origin_check(const json_t *origin, const char *model, const json_
                    {"criteo-numeric", "read with --criteo-numeric ", ""},
                    {"index-base", "read with --index-base ", ""},
                    {"generated", "generated as ", ""},
+                   {MST_ORIGIN_SOURCE, "of format ", ""},
+                   {MST_ORIGIN_VOCABULARY, "numbered by vocabulary ", ""},
                    {MST_ORIGIN_LABELS, "read with --labels-from ", ""}};
     if (origin == NULL || rows == NULL)
         return MST_OK;

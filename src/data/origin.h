@@ -5,6 +5,7 @@
  *
  *   "numbers"                     the data holds them: libsvm, TFRecord with numbers, images, generated rows
  *   "criteo", "vw", "tfrecord"    they are hashes of values in the data, made by that format
+ *   "vocabulary"                  a vocabulary gives them to values in the data (vocabulary.h)
  *
  * Further entries, present where they matter: "features" (that keys are hashed into), "hash-seed",
  * "criteo-numeric", "index-base" (libsvm), "columns" (TFRecord: names and kinds, in order), "fields" (vw),
@@ -23,8 +24,10 @@
 
 #define MST_ORIGIN "origin" /* its name in a cache's source key and in the "data" of a checkpoint */
 
-#define MST_ORIGIN_LABELS "labels-from" /* an entry */
-#define MST_ORIGIN_FIELDS "fields"      /* vw: the namespaces that are fields; another list changes no key */
+#define MST_ORIGIN_LABELS     "labels-from" /* an entry */
+#define MST_ORIGIN_SOURCE     "source"      /* with a vocabulary: the format of the rows */
+#define MST_ORIGIN_VOCABULARY "vocabulary"  /* its checksum */
+#define MST_ORIGIN_FIELDS     "fields" /* vw: the namespaces that are fields; another list changes no key */
 
 /* {"keys": "numbers"}. New reference or NULL. */
 json_t *mst_origin_numbers(void);

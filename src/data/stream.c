@@ -50,7 +50,7 @@ typedef struct stream {
     mst_dataset base;
     mst_parse_context context;
     mst_text_list paths;
-    bool prepared, once_used;
+    bool once_used;
     const char *once; /* the first input that can be read only once; NULL: none */
     uint32_t settle_ms;
     atomic_bool interrupted;
@@ -532,8 +532,7 @@ out:
 static void stream_destroy(mst_dataset *self)
 {
     stream *s = (stream *)self;
-    if (s->prepared && s->base.format->unprepare != NULL)
-        s->base.format->unprepare(s->context.prepared);
+    mst_parse_context_fini(&s->context, s->base.format);
     stream_close_file(s);
     mst_in_close(s->opened);
     block_free(s->first);
@@ -640,9 +639,7 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     s->at_start = true;
     if (s->first != NULL)
         TRY_OUT(st, block_load(s->first));
-    if (format->prepare != NULL)
-        TRY_OUT(st, format->prepare(&s->context, s->first != NULL ? &s->first->block : &nothing));
-    s->prepared = true;
+    TRY_OUT(st, mst_parse_context_init(&s->context, format, s->first != NULL ? &s->first->block : &nothing));
     TRY_OUT(st, mst_dataset_take_context(&s->base, &s->context));
     if (s->first != NULL && s->context.channels != 0)
         TRY_OUT(st, stream_settle_images(s));

@@ -39,6 +39,7 @@
 #include "base/log.h"
 #include "data/image.h"
 #include "data/text.h"
+#include "data/vocabulary.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -140,8 +141,9 @@ typedef struct tf_parser {
     const uint8_t *record;      /* its frame: for messages */
     const uint8_t *message_end; /* of the tf.Example */
     mst_chunk_builder *builder;
-    uint64_t limit; /* hashed keys are below */
-    uint64_t bound; /* feature numbers are below */
+    const mst_vocabulary *vocabulary; /* of categories; or NULL */
+    uint64_t limit;                   /* hashed keys are below */
+    uint64_t bound;                   /* feature numbers are below */
     bool unlabelled;
     uint64_t seen[MST_TFRECORD_NAMES / 64];
     uint16_t order[REMEMBERED]; /* the name at each position of the record before */
@@ -286,11 +288,16 @@ static inline uint32_t hashed_key(const tf_parser *p, const mst_tf_name *name, c
     return n_dense + (uint32_t)((unsigned __int128)hash * (p->limit - n_dense) >> 64);
 }
 
+static inline uint32_t tf_field(const tf_parser *p, const mst_tf_name *name)
+{
+    return p->layout->n_dense + name->base;
+}
+
 static inline void tf_add_key(const tf_parser *p, const mst_tf_name *name, uint32_t key)
 {
     mst_chunk_builder *b = p->builder;
     if (b->order == MST_ORDER_FIELDS)
-        mst_chunk_builder_add_field(b, (uint16_t)(p->layout->n_dense + name->base), key, 1.0f);
+        mst_chunk_builder_add_field(b, (uint16_t)tf_field(p, name), key, 1.0f);
     else
         mst_chunk_builder_add(b, key, 1.0f);
 }
@@ -305,7 +312,9 @@ static inline mst_status tf_add_keys(tf_parser *p, const mst_tf_name *name, cons
         at = mst_varint(at, end, &value);
         if (at == NULL)
             return FAIL(p, "feature \"%.*s\" holds a broken int64", NAME(name));
-        if (layout->hashed)
+        if (p->vocabulary != NULL)
+            tf_add_key(p, name, mst_vocabulary_number_key(p->vocabulary, tf_field(p, name), (int64_t)value));
+        else if (layout->hashed)
             tf_add_key(p, name, hashed_key(p, name, &value, 8));
         else if (value - layout->n_dense < p->bound - layout->n_dense)
             tf_add_key(p, name, (uint32_t)value);
@@ -327,7 +336,9 @@ static inline mst_status read_category(tf_parser *p, const mst_tf_name *name,
     mst_example_list_init(&list, feature);
     while (mst_example_run(&list, &run, &n)) {
         if (name->kind == MST_EXAMPLE_BYTES)
-            tf_add_key(p, name, hashed_key(p, name, run, n));
+            tf_add_key(p, name,
+                       p->vocabulary != NULL ? mst_vocabulary_key(p->vocabulary, tf_field(p, name), run, n)
+                                             : hashed_key(p, name, run, n));
         else
             TRY(tf_add_keys(p, name, run, run + n));
     }
@@ -629,6 +640,11 @@ static mst_status tfrecord_prepare(mst_parse_context *context, const mst_block *
         n_fields += layout->names[i].role == MST_TF_CATEGORY;
     if (layout->columns && n_fields <= MST_FIELDS_MAX)
         context->n_fields = n_fields;
+    context->n_numbers = layout->n_dense;
+    if (context->vocabulary != NULL && context->n_fields == layout->n_dense)
+        return mst_fail(MST_EUSAGE,
+                        "%s: a vocabulary is for columns of categories, and the records have none",
+                        first->path);
     return MST_OK;
 }
 
@@ -649,6 +665,7 @@ static mst_status tfrecord_parse(const mst_parse_context *context, const mst_blo
         .layout = context->prepared,
         .block = block,
         .builder = out,
+        .vocabulary = context->vocabulary,
         .unlabelled = context->options->unlabelled,
         .limit = context->features != 0 && context->features < UINT32_MAX ? context->features : UINT32_MAX,
         .bound = mst_key_limit(context),
@@ -683,6 +700,7 @@ const mst_format mst_format_tfrecord = {
             .sniff = tfrecord_sniff,
             .open = mst_format_open,
         },
+    .categories = true,
     .find_end = tfrecord_find_end,
     .record = tfrecord_record,
     .prepare = tfrecord_prepare,

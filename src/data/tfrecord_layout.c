@@ -435,7 +435,7 @@ static mst_status settle_keys(mst_tf_layout *l, size_t first_column, const mst_t
         return mst_fail(MST_EUSAGE, "%s: columns of bytes are not feature numbers: use --tf-keys hash",
                         block->path);
     l->hashed = categories &&
-                (keys == MST_TF_KEYS_HASH ||
+                (context->vocabulary != NULL || keys == MST_TF_KEYS_HASH ||
                  (keys == MST_TF_KEYS_AUTO && !keys_look_global(l, first_column, s, mst_key_limit(context))));
     if (l->hashed && context->features == 0)
         context->features = limit = MST_TFRECORD_HASHED;

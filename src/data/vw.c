@@ -23,6 +23,7 @@
 #include "data/numbers.h"
 #include "data/origin.h"
 #include "data/text.h"
+#include "data/vocabulary.h"
 
 #define DEFAULT_FEATURES (1u << 18)
 
@@ -95,6 +96,16 @@ static mst_status vw_find_fields(const mst_parse_context *context, const mst_blo
 {
     const uint8_t *p = first->data, *end = p + first->size;
     const char *given = context->options->vw_fields;
+    const json_t *counted =
+        context->vocabulary != NULL
+            ? json_object_get(mst_vocabulary_origin(context->vocabulary), MST_ORIGIN_FIELDS)
+            : NULL;
+    for (size_t i = 0; i < json_array_size(counted); i++) {
+        const char *name = json_string_value(json_array_get(counted, i));
+        TRY(vw_add_name(f, (const uint8_t *)name, name != NULL ? strlen(name) : 0));
+    }
+    if (counted != NULL)
+        return MST_OK;
     if (given != NULL && *given != '\0')
         for (const char *stop;; given = stop + 1) {
             stop = strchrnul(given, ',');
@@ -193,6 +204,7 @@ static mst_status vw_parse_line(const mst_parse_context *context, const mst_bloc
     uint64_t space = 0;
     uint16_t field = 0;
     const bool fields = out->order == MST_ORDER_FIELDS;
+    const mst_vocabulary *v = context->vocabulary;
     if (p == NULL)
         return mst_block_fail(&mst_format_vw, block, line, "the row has no '|'");
     TRY(parse_head(block, line, p, context->options->unlabelled, &label, &weight));
@@ -223,7 +235,8 @@ static mst_status vw_parse_line(const mst_parse_context *context, const mst_bloc
                                       "value of %s times its namespace's scale is not finite",
                                       mst_token_show(name, stop).text);
             uint64_t hash = XXH64(name, (size_t)(stop - name), space);
-            uint32_t key = (uint32_t)((hash >> 32) * context->features >> 32);
+            uint32_t key = v != NULL ? mst_vocabulary_key(v, field, name, (size_t)(stop - name))
+                                     : (uint32_t)((hash >> 32) * context->features >> 32);
             if (fields)
                 mst_chunk_builder_add_field(out, field, key, value);
             else
@@ -297,6 +310,7 @@ const mst_format mst_format_vw = {
             .open = mst_format_open,
         },
     .text = true,
+    .categories = true,
     .hashes = true,
     .prepare = vw_prepare,
     .unprepare = vw_unprepare,

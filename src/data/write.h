@@ -31,8 +31,8 @@ struct mst_row_writer {
 };
 
 extern const mst_row_writer_ops *const mst_row_writers[]; /* NULL-terminated */
-extern const mst_row_writer_ops mst_row_writer_libsvm, mst_row_writer_libffm, mst_row_writer_vw, mst_row_writer_criteo,
-    mst_row_writer_cache;
+extern const mst_row_writer_ops mst_row_writer_libsvm, mst_row_writer_libffm, mst_row_writer_vw,
+    mst_row_writer_criteo, mst_row_writer_cache;
 
 /* By name; MST_EUSAGE listing the names when unknown. name NULL: by the path's suffix (.gz and .zst passed
  * over); MST_EUSAGE for an unknown suffix. */

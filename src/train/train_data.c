@@ -95,6 +95,8 @@ static mst_status train_data_adopt_cache_options(mst_train_data *self)
     to->tf_keys = from->tf_keys;
     to->criteo_numeric = from->criteo_numeric;
     to->vw_fields = from->vw_fields;
+    to->min_count = from->min_count;
+    to->vocabulary = from->vocabulary;
     to->hash_seed = from->hash_seed;
     to->cifar_label = from->cifar_label;
     to->image_size = from->image_size;
@@ -122,7 +124,7 @@ static mst_status train_data_settle_columns(mst_train_data *self)
 {
     const json_t *columns = json_object_get(self->dataset->origin, "columns"), *column;
     const char *keys = json_string_value(json_object_get(self->dataset->origin, "keys"));
-    bool hashed = keys != NULL && strcmp(keys, "tfrecord") == 0;
+    bool hashed = keys != NULL && (strcmp(keys, "tfrecord") == 0 || strcmp(keys, "vocabulary") == 0);
     mst_string list = {0};
     size_t i;
     json_array_foreach((json_t *)columns, i, column)
@@ -169,6 +171,15 @@ static mst_status train_data_settle_fields(mst_train_data *self)
     return MST_OK;
 }
 
+/* Readers of the checkpoint may work in another folder. */
+static mst_status train_data_settle_vocabulary(mst_train_data *self)
+{
+    char *full = self->read_options.vocabulary != NULL ? realpath(self->read_options.vocabulary, NULL) : NULL;
+    bool kept = full == NULL || json_object_set_new(self->reading, "vocabulary", mst_json_text(full)) == 0;
+    free(full);
+    return kept ? MST_OK : mst_fail_memory();
+}
+
 /* Records the augmentation in numbers, also where they were found in the data, and the size of the images
  * before it. */
 static mst_status train_data_settle_augmentation(mst_train_data *self)
@@ -213,6 +224,7 @@ static mst_status train_data_settle(mst_train_data *self)
         return mst_fail_memory();
     TRY(train_data_settle_columns(self));
     TRY(train_data_settle_fields(self));
+    TRY(train_data_settle_vocabulary(self));
     TRY(train_data_settle_classes(self));
     return train_data_settle_augmentation(self);
 }
@@ -228,6 +240,13 @@ static mst_status train_data_open_files(mst_train_data *self, const mst_text_lis
         TRY(c->open_own(c->open_arg, files, out));
     if (*out != NULL)
         return MST_OK;
+    if (options->min_count > 0 && options->vocabulary == NULL) { /* of the training files */
+        if (!self->options->cache)
+            return mst_fail(MST_EUSAGE, "--min-count needs --cache, which keeps its vocabulary");
+        TRY(mst_cache_vocabulary_for(files, options, self->options->cache_folder, self->n_threads,
+                                     &self->vocabulary));
+        options->vocabulary = self->vocabulary;
+    }
     TRY(mst_dataset_open(files, options, &dataset));
     if (options->index_base == 0 && mst_dataset_has(dataset, MST_DATA_INDEX_BASE) &&
         dataset->info.index_base <= 1)
@@ -509,6 +528,7 @@ void mst_train_data_fini(mst_train_data *self)
     json_decref(self->reading);
     mst_free(self->columns);
     mst_free(self->vw_fields);
+    mst_free(self->vocabulary);
     mst_train_data_close_sets(self);
     mst_feed_destroy(self->feed);
     mst_dataset_destroy(self->dataset);
