@@ -218,7 +218,7 @@ static mst_status logreg_descend_rule(const mst_model *self, void *scratch, cons
         uint64_t at = mst_trace_now();
         k->train_rows(rows->rows, rows->n_rows, pos_weight, &linear, rules, margins);
         at = mst_trace_op("gather+dot+apply", at, mst_trace_floats(rows->n_rows, 0));
-        logreg_count_rows(self, rows, margins, sum);
+        mst_count_binary(rows, margins, self->options.pos_weight, sum);
         sum->loss += k->logistic_loss(rows->rows, rows->n_rows, margins, pos_weight);
         mst_trace_op("loss", at, mst_trace_floats(rows->n_rows, 0));
         return MST_OK;
