@@ -30,7 +30,7 @@ static inline void trained_load(trained *r, const trial *t, const char *path)
     assert_int_equal(mst_checkpoint_read_meta(checkpoint, &r->meta), MST_OK);
     assert_int_equal(mst_model_from_json(r->meta.model, checkpoint, &options, &shape), MST_OK);
     assert_int_equal(mst_assembly_init(&r->assembly, &options, &shape, mst_kernels_get(mst_isa_best()),
-                                       ops->n_slots, 0, 0),
+                                       &(mst_store_spec){.n_slots = ops->n_slots}, 0),
                      MST_OK);
     assert_int_equal(mst_checkpoint_load(checkpoint, &r->assembly.params, ops->slot_names, true), MST_OK);
     mst_free(checkpoint);

@@ -71,9 +71,9 @@ static void bench_init(bench *b, const char *model, uint32_t classes, uint32_t f
                                                .valid_seed = 9,
                                                .held_out = 0.4,
                                                .keep = MST_KEEP_HELD_OUT};
-    assert_int_equal(
-        mst_assembly_init(&b->assembly, &b->model, &b->shape, mst_kernels_get(mst_isa_best()), 0, 0, 1),
-        MST_OK);
+    assert_int_equal(mst_assembly_init(&b->assembly, &b->model, &b->shape, mst_kernels_get(mst_isa_best()),
+                                       &(mst_store_spec){0}, 1),
+                     MST_OK);
     mst_rng rng;
     mst_rng_init(&rng, 4, 4, 4);
     for (uint64_t i = 0; i < b->assembly.params.size; i++)

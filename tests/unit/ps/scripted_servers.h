@@ -320,7 +320,8 @@ static inline void script_start(script *s, const mst_model_options *model, const
     s->optimizer.ops = mst_optimizers[0];
     if (s->optimizer.options.lr == 0.0)
         s->optimizer.options.lr = 0.5;
-    SCRIPT_MUST(mst_assembly_init(&s->assembly, model, shape, mst_kernels_get(mst_isa_best()), 0, 0, 1));
+    SCRIPT_MUST(mst_assembly_init(&s->assembly, model, shape, mst_kernels_get(mst_isa_best()),
+                                  &(mst_store_spec){0}, 1));
     s->assembly.model->ops->layout(s->assembly.model, &s->assembly.params, &layout);
     SCRIPT_MUST(
         mst_placement_make(&s->table, &s->assembly.params, &layout, s->n_servers, NULL, 0, s->dense_model));

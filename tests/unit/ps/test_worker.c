@@ -19,7 +19,8 @@ static void expect_weights(job *j, uint32_t batch_rows, uint32_t n_steps, double
     mst_grad layout = {0}, grad;
     mst_weights w;
     uint64_t position, d = j->params.size;
-    assert_int_equal(mst_assembly_init(&plain, &j->model, &j->shape, model->kernels, 0, 0, 1), MST_OK);
+    assert_int_equal(mst_assembly_init(&plain, &j->model, &j->shape, model->kernels, &(mst_store_spec){0}, 1),
+                     MST_OK);
     model->ops->layout(model, &plain.params, &layout);
     assert_int_equal(
         mst_grad_init(&grad, layout.ranges, layout.n_ranges, layout.sparse_offset, layout.width, 1), MST_OK);

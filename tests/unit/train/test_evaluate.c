@@ -32,8 +32,9 @@ static void bench_init(bench *b, fake_kind kind)
     mst_model_options options = {.bias = true, .pos_weight = 1.0};
     mst_shape shape = {.n_features = FAKE_KEY + N_ROWS, .n_classes = 2};
     b->data = fake_new(kind, N_ROWS, 64, NULL, NULL);
-    assert_int_equal(
-        mst_assembly_init(&b->assembly, &options, &shape, mst_kernels_get(mst_isa_best()), 0, 0, 1), MST_OK);
+    assert_int_equal(mst_assembly_init(&b->assembly, &options, &shape, mst_kernels_get(mst_isa_best()),
+                                       &(mst_store_spec){0}, 1),
+                     MST_OK);
     float *w = b->assembly.params.w + mst_params_find(&b->assembly.params, "weight")->offset;
     for (uint64_t i = 0; i < N_ROWS; i++)
         w[FAKE_KEY + i] = weight_of(i);

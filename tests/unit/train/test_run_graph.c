@@ -77,7 +77,8 @@ static void begin(mst_assembly *assembly, mst_optimizer *optimizer, const char *
         options.model++;
     assert_int_equal(mst_optimizer_init(optimizer, &(mst_optim_options){.lr = 0.5, .decay_steps = 1}),
                      MST_OK);
-    assert_int_equal(mst_assembly_init(assembly, &options, shape, mst_kernels_get(MST_ISA_PORTABLE), 0, 0, 1),
+    assert_int_equal(mst_assembly_init(assembly, &options, shape, mst_kernels_get(MST_ISA_PORTABLE),
+                                       &(mst_store_spec){0}, 1),
                      MST_OK);
 }
 
