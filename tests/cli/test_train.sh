@@ -137,7 +137,7 @@ refused 2 '--wire applies only to --strategy ps or allreduce, but --strategy is 
 refused 2 '--eval-mode applies only to --strategy ps, but --strategy is local' train train.cache --eval-mode exact
 refused 2 '--staleness applies only to --mode ssp, but --mode is sync' train train.cache --strategy ps --staleness 9
 refused 2 '--quorum applies only to --strategy ps, but --strategy is local' train train.cache --quorum 0
-refused 2 '--pos-weight applies only to --model logreg, but --model is softmax' train train.cache --model softmax --pos-weight 2
+refused 2 '--pos-weight applies only to --model logreg, fm, ffm or fwfm, but --model is softmax' train train.cache --model softmax --pos-weight 2
 refused 2 '--momentum applies only to --optimizer momentum, but --optimizer is sgd' train train.cache --momentum 0.9
 refused 2 '--decay-steps applies only to --schedule step, inverse or cosine, but' train train.cache --decay-steps 9
 refused 2 '--workers 2: the workers of --strategy allreduce are MPI ranks' train train.cache --strategy allreduce --workers 2
