@@ -173,8 +173,9 @@ muster_status muster_net_check(const muster_net *net, muster_dims in, uint32_t n
 /* ---- rows ---- */
 
 /* A row has n_dense numbers, features 0 to n_dense - 1, as floats or as bytes (byte b is b/255), and n_keys
- * further features by number, in ascending order (in a reader: in any order). A key may repeat; its values
- * add up. All numbers are finite. The reader or the model defines the sizes. */
+ * further features by number, in ascending order (in a reader: in any order; to predict with a model that has
+ * fields: one key per field, in the order of the fields). A key may repeat; its values add up. All numbers
+ * are finite. The reader or the model defines the sizes. */
 typedef struct muster_row {
     float *dense;         /* or NULL: bytes are used, or n_dense is 0 */
     unsigned char *bytes; /* or NULL */

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/table.h"
+#include "data/vocabulary.h"
 #include "model/executor.h"
 #include "train/assembly.h"
 
@@ -336,7 +337,7 @@ static const mst_command cmd_show = {
 
 typedef struct export_options {
     char *out;
-    bool overwrite, text, last;
+    bool overwrite, text, last, names;
 } export_options;
 
 static const mst_option export_table[] = {
@@ -359,23 +360,58 @@ static const mst_option export_table[] = {
      .type = MST_OPTION_FLAG,
      .offset = offsetof(export_options, last),
      .help = "Runs: use the newest checkpoint, even if the run has a best one."},
+    {.name = "names",
+     .type = MST_OPTION_FLAG,
+     .offset = offsetof(export_options, names),
+     .help =
+         "Add the field and the name of each feature, from the vocabulary of --min-count that the model was "
+         "trained with."},
     {.name = NULL},
 };
 static const mst_command_group export_groups[] = {{"export", export_table, 0}, {.table = NULL}};
 
-/* "weight 12 0.25", or "weight 3 12 0.25" in two dimensions; indices count from 0. */
-static mst_status model_export_view(const mst_params *params, const mst_view *view, mst_out *out)
+/* The vocabulary of the rows that a model was trained on. *out is the caller's to destroy. */
+static mst_status model_load_vocabulary(const mst_checkpoint_meta *meta, const char *checkpoint,
+                                        mst_vocabulary **out)
 {
+    const json_t *data = json_object_get(meta->extra, "data"), *path = json_object_get(data, "vocabulary");
+    if (!json_is_string(path))
+        return mst_fail(MST_EUSAGE, "--names: %s was not trained with --min-count and has no names",
+                        checkpoint);
+    return mst_vocabulary_load(json_string_value(path), out);
+}
+
+/* Ends a line with the field and the name of a feature; v may be NULL. */
+static mst_status model_export_name(const mst_vocabulary *v, uint64_t key, mst_out *out)
+{
+    uint32_t field;
+    char *name = NULL;
+    if (v == NULL)
+        return mst_out_printf(out, "\n");
+    TRY(mst_vocabulary_name(v, key, &field, &name));
+    mst_status st = mst_out_printf(out, " %u %s\n", field, name);
+    mst_free(name);
+    return st;
+}
+
+/* "weight 12 0.25", or "weight 3 12 0.25" in two dimensions; indices count from 0. */
+static mst_status model_export_view(const mst_params *params, const mst_view *view, const mst_vocabulary *v,
+                                    mst_out *out)
+{
+    bool first =
+             v != NULL && view->dims[0] == mst_vocabulary_features(v), /* of its indices, is the feature */
+        second = v != NULL && !first && view->n_dims == 2 && view->dims[1] == mst_vocabulary_features(v);
     const float *w = params->w + view->offset;
     uint64_t columns = view->n_dims == 2 ? view->dims[1] : 1;
     for (uint64_t i = 0; i < view->size; i++) {
         if (w[i] == 0.0f)
             continue;
         if (view->n_dims == 2)
-            TRY(mst_out_printf(out, "%s %llu %llu %.9g\n", view->name, (unsigned long long)(i / columns),
+            TRY(mst_out_printf(out, "%s %llu %llu %.9g", view->name, (unsigned long long)(i / columns),
                                (unsigned long long)(i % columns), (double)w[i]));
         else
-            TRY(mst_out_printf(out, "%s %llu %.9g\n", view->name, (unsigned long long)i, (double)w[i]));
+            TRY(mst_out_printf(out, "%s %llu %.9g", view->name, (unsigned long long)i, (double)w[i]));
+        TRY(model_export_name(first || second ? v : NULL, second ? i % columns : i / columns, out));
     }
     return MST_OK;
 }
@@ -385,6 +421,7 @@ static mst_status model_export_run(mst_call *call)
     const export_options *options = call->options;
     mst_assembly assembly = {0};
     mst_checkpoint_meta meta = {0};
+    mst_vocabulary *vocabulary = NULL;
     mst_out *out = NULL;
     char *checkpoint = NULL;
     mst_status st;
@@ -393,12 +430,15 @@ static mst_status model_export_run(mst_call *call)
                         "--no-text: text is the only export format; the checkpoint itself is safetensors");
     TRY_OUT(st, mst_cli_check_free(options->out, options->overwrite));
     TRY_OUT(st, model_load_one(call, options->last, &assembly, &meta, &checkpoint));
+    if (options->names)
+        TRY_OUT(st, model_load_vocabulary(&meta, checkpoint, &vocabulary));
     TRY_OUT(st, mst_out_open(options->out, &out));
     for (uint32_t i = 0; i < assembly.params.n_views; i++)
-        TRY_OUT(st, model_export_view(&assembly.params, &assembly.params.views[i], out));
+        TRY_OUT(st, model_export_view(&assembly.params, &assembly.params.views[i], vocabulary, out));
     st = mst_out_commit(out);
 out:
     mst_out_close(out);
+    mst_vocabulary_destroy(vocabulary);
     mst_checkpoint_meta_fini(&meta);
     mst_free(checkpoint);
     mst_assembly_fini(&assembly);
@@ -410,7 +450,9 @@ static const mst_command cmd_export = {
     .summary = "write the non-zero weights of a checkpoint as text",
     .run = model_export_run,
     .usage = "model export CHECKPOINT [options]",
-    .details = "One line per non-zero weight, e.g. \"weight 12 0.25\", indices from 0.\n",
+    .details =
+        "One line per non-zero weight, e.g. \"weight 12 0.25\", indices from 0. With --names, \"weight 12 "
+        "0.25 3 red\": feature 12 is category red of field 3.\n",
     .groups = export_groups,
     .options_size = sizeof(export_options),
     .examples = "muster model export runs/clicks --out weights.txt\n",

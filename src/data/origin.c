@@ -67,6 +67,11 @@ bool mst_origin_missing_key(const json_t *origin, uint32_t field, uint32_t *key)
 {
     const char *keys = json_string_value(json_object_get(origin, "keys"));
     const mst_format *format = mst_data_kind_format(mst_data_kind_find(keys));
+    const json_t *missing = json_array_get(json_object_get(origin, MST_ORIGIN_MISSING), field);
+    if (missing != NULL) {
+        *key = (uint32_t)json_integer_value(missing);
+        return json_integer_value(missing) >= 0;
+    }
     return format != NULL && format->missing_key != NULL && format->missing_key(origin, field, key);
 }
 

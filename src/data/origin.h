@@ -27,7 +27,8 @@
 #define MST_ORIGIN_LABELS     "labels-from" /* an entry */
 #define MST_ORIGIN_SOURCE     "source"      /* with a vocabulary: the format of the rows */
 #define MST_ORIGIN_VOCABULARY "vocabulary"  /* its checksum */
-#define MST_ORIGIN_FIELDS     "fields" /* vw: the namespaces that are fields; another list changes no key */
+#define MST_ORIGIN_MISSING    "missing" /* with a vocabulary: per field, the key of missing values or -1 */
+#define MST_ORIGIN_FIELDS     "fields"  /* vw: the namespaces that are fields; another list changes no key */
 
 /* {"keys": "numbers"}. New reference or NULL. */
 json_t *mst_origin_numbers(void);

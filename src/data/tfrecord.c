@@ -635,16 +635,6 @@ static mst_status tfrecord_prepare(mst_parse_context *context, const mst_block *
     mst_tf_layout *layout;
     TRY(mst_tf_layout_new(context, first, &layout));
     context->prepared = layout;
-    uint32_t n_fields = layout->n_dense;
-    for (size_t i = 0; i < layout->n_names; i++)
-        n_fields += layout->names[i].role == MST_TF_CATEGORY;
-    if (layout->columns && n_fields <= MST_FIELDS_MAX)
-        context->n_fields = n_fields;
-    context->n_numbers = layout->n_dense;
-    if (context->vocabulary != NULL && context->n_fields == layout->n_dense)
-        return mst_fail(MST_EUSAGE,
-                        "%s: a vocabulary is for columns of categories, and the records have none",
-                        first->path);
     return MST_OK;
 }
 

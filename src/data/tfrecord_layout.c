@@ -508,6 +508,23 @@ static mst_status tf_layout_settle_rows(mst_tf_layout *l, const mst_tf_survey *s
     return MST_OK;
 }
 
+/* Every number and every category column is a field. */
+static mst_status tf_layout_settle_fields(const mst_tf_layout *l, mst_parse_context *context,
+                                          const mst_block *block)
+{
+    uint32_t n_categories = 0;
+    for (size_t i = 0; i < l->n_names; i++)
+        n_categories += l->names[i].role == MST_TF_CATEGORY;
+    bool fits = l->columns && (uint64_t)l->n_dense + n_categories <= MST_FIELDS_MAX;
+    if (context->vocabulary != NULL && (!fits || n_categories == 0) && block->size > 0)
+        return mst_fail(MST_EUSAGE,
+                        "%s: a vocabulary is for columns of categories, and the records have none",
+                        block->path);
+    context->n_fields = fits ? l->n_dense + n_categories : 0;
+    context->n_numbers = l->n_dense;
+    return MST_OK;
+}
+
 mst_status mst_tf_layout_new(mst_parse_context *context, const mst_block *first, mst_tf_layout **out)
 {
     const mst_data_options *o = context->options;
@@ -537,6 +554,7 @@ mst_status mst_tf_layout_new(mst_parse_context *context, const mst_block *first,
     if (o->tf_weight != NULL && *o->tf_weight != '\0')
         TRY_OUT(st, add_wanted(l, o->tf_weight, strlen(o->tf_weight), MST_TF_WEIGHT, NULL));
     TRY_OUT(st, tf_layout_settle_rows(l, &s, image, context, first));
+    TRY_OUT(st, tf_layout_settle_fields(l, context, first));
     *out = l;
     l = NULL;
 out:

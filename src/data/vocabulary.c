@@ -50,6 +50,7 @@ struct mst_vocabulary {
     char *path;
     char digest[16];               /* of the file */
     json_t *facts;                 /* the second line of the file */
+    const category **by_key;       /* made by the first mst_vocabulary_name; features; NULL: no category */
     uint32_t *rare;                /* n_fields: the key of rare categories; of fields of numbers: the field */
     category_table tables[SHARDS]; /* a vocabulary uses the first alone */
 };
@@ -135,6 +136,7 @@ void mst_vocabulary_destroy(mst_vocabulary *self)
     }
     json_decref(self->facts);
     mst_free(self->path);
+    mst_free(self->by_key);
     mst_free(self->rare);
     mst_free(self);
 }
@@ -198,6 +200,23 @@ static json_t *vocabulary_source(const json_t *origin)
     return source;
 }
 
+/* Adds the keys of missing values, those without a name, to an origin: one per field, or -1. */
+static mst_status vocabulary_list_missing(const mst_vocabulary *self, json_t *origin)
+{
+    json_t *list = json_array();
+    bool any = false;
+    for (uint32_t f = 0; f < self->n_fields; f++) {
+        const category *c = table_find(&self->tables[0], category_hash(f, "", 0), f, "", 0);
+        any |= c->count != 0;
+        json_array_append_new(list, json_integer(c->count != 0 ? (json_int_t)c->key : -1));
+    }
+    if (list != NULL && !any) {
+        json_decref(list);
+        return MST_OK;
+    }
+    return json_object_set_new(origin, MST_ORIGIN_MISSING, list) == 0 ? MST_OK : mst_fail_memory();
+}
+
 mst_status mst_vocabulary_adopt(const mst_vocabulary *self, const char *name, json_t **origin)
 {
     if (self->counting)
@@ -210,6 +229,8 @@ mst_status mst_vocabulary_adopt(const mst_vocabulary *self, const char *name, js
                          json_object_set(source, MST_ORIGIN_SOURCE, keys) != 0 ||
                          json_object_set_new(source, MST_ORIGIN_VOCABULARY, json_string(self->digest)) != 0))
         st = mst_fail_memory();
+    if (st == MST_OK)
+        st = vocabulary_list_missing(self, source);
     json_decref(keys);
     if (st == MST_OK) {
         json_decref(*origin);
@@ -272,6 +293,40 @@ static void write_name(mst_string *text, const char *name, size_t n)
         else
             mst_string_format(text, "\\x%02x", c);
     }
+}
+
+mst_status mst_vocabulary_name(const mst_vocabulary *self, uint64_t key, uint32_t *field, char **name)
+{
+    const category_table *t = &self->tables[0];
+    mst_string text = {0};
+    if (key >= self->features)
+        return mst_fail(MST_EUSAGE, "%s has no key %" PRIu64, self->path, key);
+    if (self->by_key == NULL) {
+        const category **by_key = mst_calloc(self->features, sizeof *by_key);
+        if (by_key == NULL)
+            return mst_fail_memory();
+        for (size_t s = 0; s < t->n_slots; s++)
+            if (t->slots[s].count != 0)
+                by_key[t->slots[s].key] = &t->slots[s];
+        ((mst_vocabulary *)self)->by_key = by_key;
+    }
+    const category *c = self->by_key[key];
+    mst_string_add(&text, "");
+    if (c != NULL) {
+        *field = c->field;
+        write_name(&text, t->names + c->name, c->size);
+    } else { /* a number, or the first key of a field */
+        uint32_t f = 0;
+        while (f < self->n_fields && self->rare[f] != key)
+            f++;
+        *field = f;
+    }
+    if (text.failed) {
+        mst_string_fini(&text);
+        return mst_fail_memory();
+    }
+    *name = text.text;
+    return MST_OK;
 }
 
 static mst_status vocabulary_flush(mst_string *text, mst_out *out)

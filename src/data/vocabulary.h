@@ -41,6 +41,10 @@ uint32_t mst_vocabulary_key(const mst_vocabulary *self, uint32_t field, const vo
 /* The key of a number's decimal text. */
 uint32_t mst_vocabulary_number_key(const mst_vocabulary *self, uint32_t field, int64_t number);
 
+/* The field of a key, and its name as in the file; "" for numbers and rare categories. The caller frees *name
+ * with mst_free. MST_EUSAGE: there is no such key. */
+mst_status mst_vocabulary_name(const mst_vocabulary *self, uint64_t key, uint32_t *field, char **name);
+
 uint64_t mst_vocabulary_features(const mst_vocabulary *self);
 uint32_t mst_vocabulary_fields(const mst_vocabulary *self);
 /* The origin of the rows that were counted (origin.h), borrowed. */

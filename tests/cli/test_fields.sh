@@ -1,0 +1,67 @@
+# Fields and vocabularies: libffm, data stat, --min-count in convert, train, eval and predict, a vocabulary that is
+# missing or changed.
+. "$(dirname "$0")/common.sh"
+
+# ---- fields ----
+printf '1 0:3:1 1:7:0.5\n0 1:8:1 0:2:1\n1 2:9:1\n' >a.ffm
+expect 0 data stat a.ffm --json
+same "format" "$(jq -r '.[0].format' out)" libffm
+same "fields" "$(jq -c '[.[0].fields, (.[0].field_table | map(.distinct)), (.[0].field_table | map(.entries_per_row * 3 | round))]' out)" \
+  '[3,[2,2,1],[2,2,1]]'
+expect 0 data convert a.ffm --out a.cache
+expect 0 data convert a.cache --to libffm --out -
+printf '1 0:3:1 1:7:0.5\n0 0:2:1 1:8:1\n1 2:9:1\n' | cmp -s - out || fail "libffm rows do not come back from a cache"
+expect 0 data gen criteo --rows 3000 --features 20000 --scatter --seed 5 --out clicks.tsv
+expect 0 data stat clicks.tsv --json
+same "Criteo's fields" "$(jq -c '[.[0].fields, .[0].field_table[0].name, .[0].field_table[38].name]' out)" '[39,"I1","C26"]'
+printf '1 3:1\n' >one.svm
+refused 1 'the rows have no fields: write libsvm, tfrecord or cache' data convert one.svm --to libffm --out x.ffm
+
+# ---- vocabularies ----
+head -n 2500 clicks.tsv >train.tsv
+tail -n 500 clicks.tsv >test.tsv
+how='--optimizer adagrad --lr 0.1 --batch 50 --quiet'
+expect 0 data convert train.tsv --min-count 5 --out train.cache
+[ -s train.cache.vocabulary ] || fail "no vocabulary beside the cache"
+expect 0 train train.cache --test test.tsv --run cached $how
+expect 0 train train.tsv --cache --min-count 5 --test test.tsv --run direct $how
+expect 0 model export cached --out cached.txt
+expect 0 model export direct --out direct.txt
+cmp -s cached.txt direct.txt || fail "a cache of convert and one of train give different models"
+expect 0 eval cached test.tsv --json
+loss=$(jq .loss out)
+(mkdir elsewhere && cd elsewhere && "$muster" eval ../direct ../test.tsv --json) | jq .loss >other ||
+  fail "eval does not find the vocabulary from another folder"
+same "losses" "$(cat other)" "$loss"
+expect 0 predict cached test.tsv
+same "predictions" "$(wc -l <out)" 500
+features=$(jq .features <(sed -n 2p train.cache.vocabulary))
+expect 0 data stat train.cache --json
+same "features" "$(jq '.[0].features' out)" "$features"
+refused 2 '--min-count needs --cache' train train.tsv --min-count 5 --run x
+refused 2 '--min-count is for data convert and for train --cache' data stat train.tsv --min-count 5
+refused 2 'only a cache records its vocabulary' data convert train.tsv --min-count 5 --out x.svm
+refused 2 'libsvm data has no categories' data convert one.svm --min-count 5 --out x.cache
+
+# another vocabulary, one that is damaged, none
+cp train.cache.vocabulary kept
+expect 0 data convert train.tsv --min-count 50 --out other.cache
+cp other.cache.vocabulary train.cache.vocabulary
+refused 1 'numbered by vocabulary' eval cached test.tsv
+head -c 2000 kept >train.cache.vocabulary
+refused 1 'the vocabulary is damaged' eval cached test.tsv
+rm train.cache.vocabulary
+refused 1 'the vocabulary that gives categories their keys, does not exist' eval cached test.tsv
+expect 0 eval cached test.tsv --vocabulary kept --json
+same "losses" "$(jq .loss out)" "$loss"
+expect 0 eval cached train.cache # a cache needs no vocabulary
+
+# ---- names of weights ----
+refused 1 'the vocabulary that gives categories their keys, does not exist' model export cached --names
+cp kept train.cache.vocabulary
+expect 0 model export cached --names
+key=$(sed -n 20p train.cache.vocabulary | cut -f1)
+line=$(grep "^weight $key " out) || fail "no weight for feature $key"
+same "a name" "$(echo "$line" | cut -d' ' -f4-)" "$(sed -n 20p train.cache.vocabulary | awk -F'\t' '{ print $2 " " $4 }')"
+expect 0 train train.tsv --run hashed --quiet
+refused 2 'was not trained with --min-count and has no names' model export hashed --names
