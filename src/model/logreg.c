@@ -105,31 +105,6 @@ static uint64_t logreg_add_dense(const mst_model *self, const mst_batch *batch, 
     return mst_trace_op("scatter dense", at, mst_trace_floats(self->shape.n_dense + (dense.bias != NULL), 0));
 }
 
-/* Appends a row's contributions, coef * x, to the lists of their owners. Keys inside the dense prefix (rows
- * of a chunk whose prefix is shorter) have joined the dense range: a weight is updated in one place only. */
-static void emit_row(const mst_row *row, float coef, uint32_t n_prefix, mst_grad *grad)
-{
-    uint32_t i = 0, n = row->n_keys, n_owners = grad->n_owners;
-    while (i < n && row->keys[i] < n_prefix)
-        i++;
-    if (n_owners == 1) {
-        mst_contributions *list = &grad->owners[0];
-        uint32_t *keys = list->keys + list->n;
-        float *values = list->values + list->n;
-        list->n += n - i;
-        for (; i < n; i++) {
-            *keys++ = row->keys[i];
-            *values++ = row->values ? coef * row->values[i] : coef;
-        }
-        return;
-    }
-    for (; i < n; i++) {
-        mst_contributions *list = &grad->owners[mst_grad_owner(row->keys[i], n_owners)];
-        list->keys[list->n] = row->keys[i];
-        list->values[list->n++] = row->values ? coef * row->values[i] : coef;
-    }
-}
-
 static mst_status logreg_compute(const mst_model *self, void *scratch, const mst_batch *batch,
                                  const mst_weights *w, float scale, mst_grad *grad, mst_step *step,
                                  mst_loss_sum *sum)
@@ -139,13 +114,14 @@ static mst_status logreg_compute(const mst_model *self, void *scratch, const mst
     mst_linear linear = linear_of(self, w);
     for (uint32_t i = 0; i < batch->n_rows; i++)
         n_keys += batch->rows[i].n_keys;
-    TRY(mst_grad_room(grad, n_keys));
+    TRY(mst_grad_room(grad, n_keys + MST_EMIT_SLACK));
     for (uint32_t range = 0; range < grad->n_ranges; range++)
         TRY(mst_step_need(step, range));
     uint64_t at = logreg_find_coefs(self, batch, &linear, coefs, sum);
     at = logreg_add_dense(self, batch, coefs, scale, grad, at);
-    for (uint32_t i = 0; i < batch->n_rows; i++)
-        emit_row(&batch->rows[i], coefs[i] * scale, self->shape.n_dense, grad);
+    /* Keys inside the dense prefix (rows of a chunk whose prefix is shorter) have joined the dense range. */
+    self->kernels->emit_keys(batch->rows, batch->n_rows, coefs, scale, self->shape.n_dense, grad->owners,
+                             grad->n_owners);
     mst_trace_op("scatter", at, mst_trace_array(sizeof(uint32_t) + sizeof(float), n_keys, 0));
     for (uint32_t range = 0; range < grad->n_ranges; range++)
         TRY(mst_step_ready(step, range));
@@ -216,7 +192,7 @@ static mst_status logreg_descend_rule(const mst_model *self, void *scratch, cons
     mst_linear linear = linear_of(self, w);
     if (batch_rows == 1) {
         uint64_t at = mst_trace_now();
-        k->train_rows(rows->rows, rows->n_rows, pos_weight, &linear, rules, margins);
+        k->train_rows(rows->rows, rows->n_rows, pos_weight, &linear, rules, margins, w->map, w->map_scratch);
         at = mst_trace_op("gather+dot+apply", at, mst_trace_floats(rows->n_rows, 0));
         mst_count_binary(rows, margins, self->options.pos_weight, sum);
         sum->loss += k->logistic_loss(rows->rows, rows->n_rows, margins, pos_weight);

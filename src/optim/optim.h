@@ -56,6 +56,7 @@ typedef struct mst_optimizer_ops {
     const char *name, *help;
     double lr;                            /* --lr when not given */
     uint32_t n_slots;                     /* state vectors as long as the weights */
+    bool sums;                            /* state is sums over steps, not moving averages */
     const char *slot_names[MST_SLOT_MAX]; /* in checkpoints: "accumulator", "m", "v", ... */
     /* True when the update is w -= lr*g and nothing else under these options: then contributions may be
      * applied one by one without summing them per key first, and models may update in place. */

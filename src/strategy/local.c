@@ -1,7 +1,7 @@
 /* Strategy local: N threads of this process on one store; sync in local_sync.c, async in local_async.c.
  *
- * With plain SGD and a model that can update in place, steps update in place. The result equals that of the
- * general way through a gradient up to rounding. */
+ * One thread, and asynchronous threads with plain SGD or batch 1, update in place if the model can. The
+ * result equals that of the general way through a gradient up to rounding. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -20,8 +20,6 @@ static mst_local_way local_choose_way(const mst_local *self, const mst_model_ops
         return MST_LOCAL_GENERAL;
     if (model->descend != NULL && (async || self->n == 1))
         return MST_LOCAL_DESCEND;
-    if (model->coefficients != NULL && !async && self->n > 1)
-        return MST_LOCAL_TWO_PHASE;
     return MST_LOCAL_GENERAL;
 }
 
@@ -48,9 +46,8 @@ static mst_status local_init_thread(mst_local *self, mst_local_thread *w, const 
         return mst_fail_memory();
     if (mst_local_in_place(self))
         return MST_OK;
-    bool emits = self->way == MST_LOCAL_GENERAL;
-    return mst_grad_init(&w->grad, layout->ranges, layout->n_ranges, layout->sparse_offset,
-                         emits ? layout->width : 0, self->base.options.mode == MST_MODE_ASYNC ? 1 : self->n);
+    return mst_grad_init(&w->grad, layout->ranges, layout->n_ranges, layout->sparse_offset, layout->width,
+                         self->base.options.mode == MST_MODE_ASYNC ? 1 : self->n);
 }
 
 static mst_status local_init(mst_strategy *base, const mst_strategy_options *options,
@@ -67,17 +64,15 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     self->way = local_choose_way(self, model);
     self->timed = self->batch >= TIMED_ROWS || mst_model_chain(env->model) != NULL;
     base->max_take = self->batch * self->claim_steps;
-    base->any_keys = self->way != MST_LOCAL_GENERAL && env->params->guard != NULL;
+    self->row_sums = self->way == MST_LOCAL_GENERAL && options->mode == MST_MODE_SYNC &&
+                     self->weights.by_rows && env->params->rows.width == 1 &&
+                     env->optimizer->options.clip_norm == 0;
+    base->any_keys =
+        env->params->guard != NULL && (self->way != MST_LOCAL_GENERAL || self->row_sums || self->additive);
     base->n_lanes = options->mode == MST_MODE_ASYNC ? self->n : 1;
     TRY(mst_team_new(self->n, &self->team));
-    if (self->way == MST_LOCAL_DESCEND && self->n > 1)
-        TRY(mst_hot_weights_new(env->model, env->params, self->n, &self->hot));
-    if (self->way == MST_LOCAL_TWO_PHASE) {
-        self->coefs = mst_calloc(self->batch, sizeof *self->coefs);
-        self->splits = mst_calloc(self->n + 1, sizeof *self->splits);
-        if (self->coefs == NULL || self->splits == NULL)
-            return mst_fail_memory();
-    }
+    if (mst_local_in_place(self) && self->n > 1)
+        TRY(mst_hot_weights_new(env->model, env->params, self->n, env->optimizer->ops->sums, &self->hot));
     self->threads = mst_alloc_lines(self->n * sizeof *self->threads);
     if (self->threads == NULL)
         return mst_fail_memory();
@@ -105,8 +100,6 @@ static void local_fini(mst_strategy *base)
         mst_key_sums_fini(&w->key_sums);
     }
     mst_free(self->threads);
-    mst_free(self->coefs);
-    mst_free(self->splits);
     mst_hot_weights_destroy(self->hot);
 }
 

@@ -5,7 +5,7 @@
 #include "strategy/local_impl.h"
 
 #define PUBLISH_DENSE 64  /* rows between exchanges of the dense ranges and the bias */
-#define PUBLISH_LINES 256 /* rows between exchanges of the popular lines */
+#define PUBLISH_TOP   256 /* rows between exchanges of the most popular keys; others: once per claim */
 
 /* Claims up to claim_steps steps of the budget; 0 rows if it is used up. */
 static uint32_t local_claim_steps(mst_local *self, uint64_t *first_step)
@@ -52,43 +52,49 @@ static mst_status local_map_claim(mst_local *self, unsigned t, mst_batch *claim,
     return MST_OK;
 }
 
-static mst_status local_async_descend(mst_local *self, unsigned t, const mst_batch *rows, uint64_t first_step)
+/* Steps of a claim from number `step` on, by the model. */
+static mst_status local_descend_block(mst_local *self, mst_local_thread *w, const mst_batch *rows,
+                                      uint64_t step, const mst_weights *weights)
 {
     const mst_model *model = self->base.env.model;
+    if (self->way == MST_LOCAL_RULE)
+        return model->ops->descend_rule(model, w->scratch, rows, self->batch, weights, w->rules + step,
+                                        &w->touched, &w->loss);
+    model->ops->descend(model, w->scratch, rows, self->batch, weights, w->lrs + step, &w->loss);
+    return MST_OK;
+}
+
+static mst_status local_async_descend(mst_local *self, unsigned t, const mst_batch *rows, uint64_t first_step)
+{
     mst_local_thread *w = &self->threads[t];
     mst_batch claim = *rows;
     mst_weights weights;
     uint64_t n_steps = mst_local_steps(self, claim.n_rows);
-    if (self->way == MST_LOCAL_RULE) {
+    if (self->way == MST_LOCAL_RULE)
         mst_local_rules(self, w, first_step, n_steps);
-        return model->ops->descend_rule(model, w->scratch, &claim, self->batch, &self->weights, w->rules,
-                                        &w->touched, &w->loss);
-    }
-    for (uint64_t i = 0; i < n_steps; i++)
+    for (uint64_t i = 0; i < n_steps && self->way == MST_LOCAL_DESCEND; i++)
         w->lrs[i] = mst_local_lr(self, first_step + i);
-    if (self->hot == NULL) {
-        model->ops->descend(model, w->scratch, &claim, self->batch, &self->weights, w->lrs, &w->loss);
-        return MST_OK;
-    }
+    if (self->hot == NULL)
+        return local_descend_block(self, w, &claim, 0, &self->weights);
     uint64_t start = mst_trace_now();
     TRY(local_map_claim(self, t, &claim, &weights));
     mst_trace_op("translate", start, mst_trace_array(sizeof *claim.rows, claim.n_rows, 0));
-    uint32_t block_steps = self->batch < PUBLISH_DENSE ? PUBLISH_DENSE / self->batch : 1, since_lines = 0;
+    uint32_t block_steps = self->batch < PUBLISH_DENSE ? PUBLISH_DENSE / self->batch : 1, since_top = 0;
     for (uint64_t step = 0; step < n_steps; step += block_steps) {
         mst_batch block =
             mst_batch_range(&claim, (uint32_t)(step * self->batch), (uint32_t)(block_steps * self->batch));
-        model->ops->descend(model, w->scratch, &block, self->batch, &weights, w->lrs + step, &w->loss);
+        TRY(local_descend_block(self, w, &block, step, &weights));
         start = mst_trace_now();
         mst_hot_weights_publish_dense(self->hot, t);
-        since_lines += block.n_rows;
-        if (since_lines >= PUBLISH_LINES) {
-            mst_hot_weights_publish_lines(self->hot, t);
-            since_lines = 0;
+        since_top += block.n_rows;
+        if (since_top >= PUBLISH_TOP) {
+            mst_hot_weights_publish_top(self->hot, t);
+            since_top = 0;
         }
         mst_trace_op("publish", start, (mst_trace_output){0});
     }
     start = mst_trace_now();
-    mst_hot_weights_publish_lines(self->hot, t);
+    mst_hot_weights_publish_keys(self->hot, t);
     mst_trace_op("publish", start, (mst_trace_output){0});
     return MST_OK;
 }

@@ -15,6 +15,7 @@ typedef struct mst_local_thread {
     float *lrs;      /* learning rates of the steps of a claim */
     mst_rule *rules; /* by rule: of the steps of a claim */
     mst_touched touched;
+    size_t n_touched; /* by row sums: keys that this owner has to update */
     mst_grad grad;
     mst_key_sums key_sums;
     mst_row *rows; /* async with hot weights: rows with translated keys */
@@ -29,10 +30,9 @@ typedef struct mst_local_thread {
 
 /* The method of a step. */
 typedef enum mst_local_way {
-    MST_LOCAL_GENERAL,   /* gradient, then optimizer */
-    MST_LOCAL_DESCEND,   /* the model updates in place: async, or one thread */
-    MST_LOCAL_RULE,      /* the same with any rule, on a store by rows: one thread, or async with batch 1 */
-    MST_LOCAL_TWO_PHASE, /* the model updates in place in two phases: sync threads */
+    MST_LOCAL_GENERAL, /* gradient, then optimizer */
+    MST_LOCAL_DESCEND, /* the model updates in place: async, or one thread */
+    MST_LOCAL_RULE,    /* the same with any rule, on a store by rows: one thread, or async with batch 1 */
 } mst_local_way;
 
 typedef struct mst_local {
@@ -42,14 +42,12 @@ typedef struct mst_local {
     uint32_t batch, claim_steps;
     mst_local_way way;
     bool additive;
-    bool timed; /* a step is long enough to time its phases one by one; else they count as compute */
+    bool row_sums; /* sync, general: contributions are summed in the rows of the store */
+    bool timed;    /* a step is long enough to time its phases one by one; else they count as compute */
     mst_team *team;
     mst_local_thread *threads;
     mst_hot_weights *hot; /* async, n > 1, descend; or NULL */
     mst_weights weights;
-    float *coefs;     /* two-phase: of a step's rows */
-    uint32_t *splits; /* two-phase: owner t has keys [splits[t], splits[t + 1]) */
-    bool split;       /* splits are chosen */
 
     /* The run under way: */
     mst_feed *feed;
@@ -139,6 +137,11 @@ void mst_local_async_thread(void *self, unsigned t);
 /* Sums the contributions of `sources` for owner t of the sync threads (n_sources 1: all of that source) per
  * key, in the order of sources, into the key sums of thread t. */
 mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources, mst_local_thread *sources);
+
+/* The same into the scratch floats of the rows; the distinct keys are those of `touched`. apply_rows updates
+ * them. */
+mst_status mst_local_sum_rows(mst_local *self, unsigned t, unsigned n_sources, mst_local_thread *sources);
+void mst_local_apply_rows(mst_local *self, unsigned t, const mst_update *u);
 
 /* Adds the threads' dense gradients to thread 0's, in order; only the slices of owner t. State keeps the
  * value of thread 0. */

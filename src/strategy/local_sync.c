@@ -4,24 +4,15 @@
  * threads, in thread order, and updates the weights that it owns. No thread writes a weight of another, and
  * every sum has a fixed order: the result repeats bit for bit for the same number of threads.
  *
- * There are two kinds of owners. In general, threads emit (key, value) contributions to lists by owner, a
- * hash of the key. If the model can update in place, nothing is emitted: owner t goes through all rows of the
- * batch, but updates only the keys in its range. Ranges are quantiles of the keys of the first batch. Keys of
- * a row ascend, so its keys in a range are one slice; every key gets its updates in row order, so the result
- * does not depend on the ranges.
+ * Threads emit (key, value) contributions to lists by owner, a hash of the key, so that an owner reads only
+ * what concerns it. The owner adds them up by key: in the rows of a store by rows, otherwise in a hash table;
+ * with plain SGD it subtracts them one by one.
  *
  * With a model that has threads of its own inside a batch (mst_model_threads), the team is one thread, and
  * the update is divided among the threads of the model.
  *
- * Thread 0 claims the next rows while the others are in phase B: in general rows are not read after phase A,
- * and in place only until the last step of the claim. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/alloc.h"
+ * Thread 0 claims the next rows while the others are in phase B: rows are not read after phase A. */
 #include "strategy/local_impl.h"
-
-#define SAMPLE_KEYS 8192 /* sample for the ranges of the owners */
 
 /* The share of thread t. */
 static mst_batch local_share(const mst_local *self, const mst_batch *batch, unsigned t)
@@ -44,7 +35,7 @@ static void local_fill_share(mst_local *self, unsigned t, mst_batch *share)
     }
 }
 
-/* ---- the general way ---- */
+/* ---- a step ---- */
 
 static mst_status local_general_step(mst_local *self, unsigned t, const mst_batch *batch, uint64_t step)
 {
@@ -70,7 +61,9 @@ static mst_status local_general_step(mst_local *self, unsigned t, const mst_batc
     float clip = 1.0f;
     uint64_t start = mst_trace_now();
     mst_local_sum_dense(self, t);
-    if (st == MST_OK && !self->additive)
+    if (st == MST_OK && self->row_sums)
+        st = mst_local_sum_rows(self, t, self->n, self->threads);
+    else if (st == MST_OK && !self->additive)
         st = mst_local_sum_sparse(self, t, self->n, self->threads);
     start = mst_trace_op("sum", start, mst_trace_floats(w->key_sums.n, w->grad.width));
     if (optimizer->options.clip_norm > 0.0) {
@@ -86,75 +79,14 @@ static mst_status local_general_step(mst_local *self, unsigned t, const mst_batc
         mst_local_apply_alone(self, w, clip, &u);
     else
         mst_local_apply_dense(self, &self->threads[0].grad, t, self->n, clip, &u);
-    if (!self->additive && st == MST_OK)
+    if (self->row_sums && st == MST_OK)
+        mst_local_apply_rows(self, t, &u);
+    else if (!self->additive && st == MST_OK)
         mst_local_apply_sparse(self, t, clip, &u);
     for (unsigned s = 0; self->additive && w->grad.width != 0 && s < self->n; s++)
         mst_local_apply_list(self, u.lr, &self->threads[s].grad.owners[t], w->grad.width);
     mst_local_trace_apply(w, start);
     return st;
-}
-
-/* ---- in place ---- */
-
-static int by_key(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* Divides the keys into ranges that occur about equally often in the batch. Without memory one owner gets all
- * keys. */
-static void local_choose_splits(mst_local *self, const mst_batch *batch)
-{
-    uint32_t n = 0, *sample = mst_calloc(SAMPLE_KEYS, sizeof *sample);
-    for (uint32_t i = 0; sample != NULL && i < batch->n_rows; i++)
-        for (uint32_t j = 0; j < batch->rows[i].n_keys && n < SAMPLE_KEYS; j++)
-            sample[n++] = batch->rows[i].keys[j];
-    if (n > 0)
-        qsort(sample, n, sizeof *sample, by_key);
-    self->splits[0] = 0;
-    self->splits[self->n] = UINT32_MAX;
-    for (unsigned t = 1; t < self->n; t++) /* at a multiple of 16: a line of weights has one owner */
-        self->splits[t] = n > 0 ? sample[(uint64_t)n * t / self->n] & ~15u : UINT32_MAX;
-    mst_free(sample);
-    self->split = true;
-}
-
-static void local_two_phase_step(mst_local *self, unsigned t, const mst_batch *batch, uint64_t step)
-{
-    const mst_model *model = self->base.env.model;
-    mst_local_thread *w = &self->threads[t];
-    mst_batch share = local_share(self, batch, t);
-    mst_update u = {.lr = mst_local_lr(self, step), .step = step};
-    float scale = 1.0f / (float)batch->n_rows;
-    bool first = !self->split; /* the same for all threads: it changes between the barriers below */
-
-    if (self->timed)
-        mst_span_step(step);
-    mst_local_phase(self, MST_PHASE_PREPARE);
-    local_fill_share(self, t, &share);
-    mst_local_phase(self, MST_PHASE_COMPUTE);
-    uint64_t start = mst_trace_now();
-    mst_grad_clear(&w->grad);
-    mst_trace_op("clear", start, (mst_trace_output){0});
-    model->ops->coefficients(model, &share, &self->weights, scale, self->coefs + (share.rows - batch->rows),
-                             &w->grad, &w->loss);
-    mst_local_barrier(self, MST_PHASE_APPLY);
-    if (atomic_load(&self->unfilled))
-        return;
-
-    if (first) {
-        if (t == 0)
-            local_choose_splits(self, batch);
-        mst_local_barrier(self, MST_PHASE_APPLY);
-    }
-    start = mst_trace_now();
-    mst_local_sum_dense(self, t);
-    mst_local_apply_dense(self, &self->threads[0].grad, t, self->n, 1.0f, &u);
-    start = mst_trace_op("apply dense", start, (mst_trace_output){0});
-    model->ops->scatter(model, batch, self->coefs, -u.lr * scale, &self->weights, self->splits[t],
-                        self->splits[t + 1]);
-    mst_trace_op("scatter+apply", start, (mst_trace_output){0});
 }
 
 /* ---- claims ---- */
@@ -234,19 +166,13 @@ void mst_local_sync_thread(void *arg, unsigned t)
             local_descend(self, &claim, step);
         for (uint64_t i = 0; i < n_steps && !mst_local_in_place(self); i++) {
             mst_batch batch = mst_batch_range(&claim, (uint32_t)(i * self->batch), self->batch);
-            mst_status st = MST_OK;
             if (i > 0)
                 mst_local_barrier(self, MST_PHASE_PREPARE); /* all owners have updated their weights */
-            if (self->way == MST_LOCAL_TWO_PHASE)
-                local_two_phase_step(self, t, &batch, step + 1 + i);
-            else
-                st = local_general_step(self, t, &batch, step + 1 + i);
+            mst_status st = local_general_step(self, t, &batch, step + 1 + i);
             if (st != MST_OK)
                 mst_local_fail(self, &self->threads[t], st);
         }
         step += n_steps;
-        if (self->way == MST_LOCAL_TWO_PHASE)
-            mst_local_barrier(self, MST_PHASE_APPLY); /* the last read of the rows */
         if (t == 0) {
             atomic_fetch_add(&self->steps_done, n_steps);
             atomic_fetch_add(&self->rows_done, claim.n_rows);

@@ -20,6 +20,36 @@ mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources,
     return MST_OK;
 }
 
+static mst_linear local_rows(const mst_local *self)
+{
+    return (mst_linear){.sparse = self->weights.sparse, .stride = self->weights.stride};
+}
+
+mst_status mst_local_sum_rows(mst_local *self, unsigned t, unsigned n_sources, mst_local_thread *sources)
+{
+    mst_local_thread *w = &self->threads[t];
+    mst_linear rows = local_rows(self);
+    size_t n = 1;
+    for (unsigned s = 0; s < n_sources; s++)
+        n += sources[s].grad.owners[t].n;
+    if (!mst_grow(&w->touched.keys, &w->touched.capacity, n, sizeof *w->touched.keys))
+        return mst_fail_memory();
+    w->n_touched = 0;
+    for (unsigned s = 0; s < n_sources; s++)
+        w->n_touched += self->base.env.model->kernels->collect_list(&sources[s].grad.owners[t], &rows,
+                                                                    w->touched.keys + w->n_touched);
+    return MST_OK;
+}
+
+void mst_local_apply_rows(mst_local *self, unsigned t, const mst_update *u)
+{
+    const mst_optimizer *optimizer = self->base.env.optimizer;
+    mst_rule rule = optimizer->ops->rule(optimizer, u);
+    mst_linear rows = local_rows(self);
+    self->base.env.model->kernels->apply_touched(&rule, &rows, self->threads[t].touched.keys,
+                                                 self->threads[t].n_touched);
+}
+
 MST_RACY void mst_local_apply_list(mst_local *self, float lr, const mst_contributions *list, uint32_t width)
 {
     enum { AHEAD = 32 };

@@ -12,6 +12,7 @@
 
 #include "base/isa.h"
 #include "tensor/batch.h"
+#include "tensor/grad.h"
 #include "tensor/rule.h"
 #include "tensor/terms.h"
 
@@ -28,24 +29,25 @@ typedef struct mst_linear {
 
 #define MST_HEAD_MAX 1024 /* dense weights of a model that train_rows updates */
 
-/* Maps some keys to other places: those below `prefix`, and those of some lines of 16 keys (a cache line of
- * weights). The hash of a line is its index; lines that collide are not mapped. */
-#define MST_MAP_BITS 10
+/* Maps some keys to other places: those below `prefix`, and popular ones. The hash of a key is its index;
+ * keys that collide are not mapped. */
+#define MST_MAP_BITS 13
 typedef struct mst_key_map {
-    uint32_t prefix, prefix_delta;       /* keys below prefix: add prefix_delta */
-    uint32_t factor;                     /* of the hash; odd */
-    uint32_t lines[1u << MST_MAP_BITS];  /* key / 16, or MST_MAP_NONE */
-    uint32_t deltas[1u << MST_MAP_BITS]; /* the number to add to a key of that line */
+    uint32_t prefix, prefix_delta; /* keys below prefix: add prefix_delta */
+    uint32_t factor;               /* of the hash; odd */
+    struct mst_map_slot {
+        uint32_t key, delta; /* the number to add to the key; 0 in unused slots, whatever their key */
+    } slots[1u << MST_MAP_BITS];
 } mst_key_map;
-#define MST_MAP_NONE UINT32_MAX /* no key has this line */
 
-static inline uint32_t mst_map_slot(uint32_t line, uint32_t factor)
+static inline uint32_t mst_map_slot(uint32_t key, uint32_t factor)
 {
-    return line * factor >> (32 - MST_MAP_BITS);
+    return key * factor >> (32 - MST_MAP_BITS);
 }
 
 #define MST_DESCEND_SCRATCH 8
 #define MST_LANES_MAX       16 /* floats of the longest vector of an instruction set */
+#define MST_EMIT_SLACK      16
 
 typedef struct mst_kernels {
     mst_isa isa;
@@ -68,6 +70,12 @@ typedef struct mst_kernels {
     void (*scatter_keys)(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t from_key,
                          uint32_t to_key, float *sparse);
 
+    /* Appends the contributions coefs[i] * scale * x_i of keys that are not below n_prefix to the lists of
+     * their owners (mst_grad_owner), row by row. Each list needs room for all of them and MST_EMIT_SLACK
+     * more. */
+    void (*emit_keys)(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t n_prefix,
+                      mst_contributions *owners, uint32_t n_owners);
+
     /* SGD with batch 1: row after row, margin then update with lrs[i]. margins (n) are those before each
      * row's update. With a map, keys are translated on the way; scratch is then room for MST_DESCEND_SCRATCH
      * times the keys of the longest row. Racy. */
@@ -75,16 +83,19 @@ typedef struct mst_kernels {
                          const float *lrs, float *margins, const mst_key_map *map, uint32_t *scratch);
 
     /* Batch 1 with any rule, on a store by rows: row after row, margin, then the update of step i under
-     * rules[i], which all have one kind. Keys that repeat in a row are updated once, by their sum. Racy. */
+     * rules[i], which all have one kind. Keys that repeat in a row are updated once, by their sum. map and
+     * scratch: as in descend_rows. Racy. */
     void (*train_rows)(const mst_row *rows, uint32_t n, float pos_weight, const mst_linear *w,
-                       const mst_rule *rules, float *margins);
+                       const mst_rule *rules, float *margins, const mst_key_map *map, uint32_t *scratch);
 
     /* A batch on a store by rows, in two parts. collect_keys adds coefs[i] * scale * x_i to the scratch
      * floats of the keys that are not below head, and writes the distinct keys in the order of their first
      * appearance to touched (room for all keys of the rows, and one more); returns their number.
-     * apply_touched updates these keys by their sums, which it clears. */
+     * collect_list does the same for a list of contributions. apply_touched updates these keys by their sums,
+     * which it clears. */
     size_t (*collect_keys)(const mst_row *rows, uint32_t n, const float *coefs, float scale,
                            const mst_linear *w, uint32_t *touched);
+    size_t (*collect_list)(const mst_contributions *list, const mst_linear *w, uint32_t *touched);
     void (*apply_touched)(const mst_rule *rule, const mst_linear *w, const uint32_t *touched, size_t n);
     /* n dense weights from w on, with state at w + state and w + 2 * state, by gradient g. Racy. */
     void (*apply_dense)(const mst_rule *rule, float *w, uint64_t state, const float *g, uint64_t n);

@@ -12,6 +12,8 @@
 
 #include "tensor/kernels_linear.h"
 
+#include "tensor/kernels_rows.h"
+
 #include "tensor/kernels_dense.h"
 
 #include "tensor/kernels_factors.h"
@@ -23,10 +25,12 @@ const mst_kernels KERNELS_NAME = {
     .scatter = scatter,
     .scatter_dense = scatter_dense,
     .scatter_keys = scatter_keys,
+    .emit_keys = emit_keys,
     .descend_rows = descend_rows,
     .translate = translate,
     .train_rows = train_rows,
     .collect_keys = collect_keys,
+    .collect_list = collect_list,
     .apply_touched = apply_touched,
     .apply_dense = apply_dense,
     .logistic_loss = logistic_loss,

@@ -215,7 +215,7 @@ INLINE mst_row key_range(const mst_row *row, uint32_t from_key, uint32_t to_key)
                      .n_keys = to > from ? to - from : 0}; /* keys that changed meanwhile count otherwise */
 }
 
-#include "tensor/kernels_rows.h"
+static void margins_by_rows(const mst_row *rows, uint32_t n, const mst_linear *w, float *out);
 
 MST_RACY static void margins(const mst_row *rows, uint32_t n, const mst_linear *w, float *out)
 {
@@ -283,9 +283,69 @@ static void scatter_keys(const mst_row *rows, uint32_t n, const float *coefs, fl
     }
 }
 
+/* ---- contributions by owner ---- */
+
+#ifdef __AVX512F__
+/* The contributions of 16 keys and their owners at a time, for few owners. */
+static void emit_few(const mst_row *row, uint32_t i, float coef, mst_contributions *owners, uint32_t n_owners)
+{
+    const __m512i count = _mm512_set1_epi32((int)n_owners), factor = _mm512_set1_epi32((int)0x9E3779B1u);
+    for (; i < row->n_keys; i += 16) {
+        uint32_t left = row->n_keys - i;
+        __mmask16 part = left < 16 ? (__mmask16)((1u << left) - 1) : (__mmask16)0xffff;
+        __m512i keys = _mm512_maskz_loadu_epi32(part, row->keys + i);
+        __m512 values = _mm512_set1_ps(coef);
+        if (row->values != NULL)
+            values = _mm512_mul_ps(values, _mm512_maskz_loadu_ps(part, row->values + i));
+        __m512i hash = _mm512_mullo_epi32(_mm512_srli_epi32(keys, 4), factor); /* mst_grad_owner */
+        __m512i even = _mm512_srli_epi64(_mm512_mul_epu32(hash, count), 32);
+        __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(hash, 32), count);
+        __m512i owner = _mm512_mask_blend_epi32(0xaaaa, even, odd);
+        for (uint32_t o = 0; o < n_owners; o++) {
+            __mmask16 mine = _mm512_mask_cmpeq_epi32_mask(part, owner, _mm512_set1_epi32((int)o));
+            mst_contributions *list = &owners[o];
+            _mm512_storeu_si512(list->keys + list->n, _mm512_maskz_compress_epi32(mine, keys));
+            _mm512_storeu_ps(list->values + list->n, _mm512_maskz_compress_ps(mine, values));
+            list->n += (size_t)__builtin_popcount(mine);
+        }
+    }
+}
+#define FEW_OWNERS 4
+#endif
+
+INLINE void emit_row(const mst_row *row, uint32_t i, float coef, mst_contributions *owners, uint32_t n_owners)
+{
+    for (; i < row->n_keys; i++) {
+        uint32_t key = read_key(&row->keys[i]);
+        mst_contributions *list = &owners[mst_grad_owner(key, n_owners)];
+        list->keys[list->n] = key;
+        list->values[list->n++] = row->values ? coef * row->values[i] : coef;
+    }
+}
+
+static void emit_keys(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t n_prefix,
+                      mst_contributions *owners, uint32_t n_owners)
+{
+    for (uint32_t r = 0; r < n; r++) {
+        uint32_t i = 0;
+        if (r + RECORDS_AHEAD < n)
+            prefetch_record(&rows[r + RECORDS_AHEAD]);
+        while (i < rows[r].n_keys && read_key(&rows[r].keys[i]) < n_prefix)
+            i++;
+#ifdef __AVX512F__
+        if (n_owners <= FEW_OWNERS) {
+            emit_few(&rows[r], i, coefs[r] * scale, owners, n_owners);
+            continue;
+        }
+#endif
+        emit_row(&rows[r], i, coefs[r] * scale, owners, n_owners);
+    }
+}
+
 /* Writes the row's translated keys, and brings their weights closer unless w is NULL; without a branch per
  * key, which would be guessed wrong too often. */
-INLINE void translate_keys(const mst_row *row, const mst_key_map *map, uint32_t *restrict out, const float *w)
+INLINE void translate_keys(const mst_row *row, const mst_key_map *map, uint32_t *restrict out, const float *w,
+                           uint32_t stride)
 {
     const uint32_t *keys = row->keys, factor = map->factor;
     uint32_t i = 0, n = row->n_keys;
@@ -293,12 +353,12 @@ INLINE void translate_keys(const mst_row *row, const mst_key_map *map, uint32_t 
         out[i] = keys[i] + map->prefix_delta;
 #pragma GCC unroll 8
     for (; i < n; i++) {
-        uint32_t line = keys[i] >> 4, slot = mst_map_slot(line, factor);
-        uint32_t hit = -(uint32_t)(map->lines[slot] == line);
-        uint32_t key = keys[i] + (hit & map->deltas[slot]);
+        uint32_t key = keys[i];
+        const struct mst_map_slot *slot = &map->slots[mst_map_slot(key, factor)];
+        key += -(uint32_t)(slot->key == key) & slot->delta;
         out[i] = key;
         if (w != NULL)
-            __builtin_prefetch(&w[key], 1);
+            __builtin_prefetch(&w[(size_t)key * stride], 1);
     }
 }
 
@@ -307,7 +367,7 @@ static void translate(const mst_row *rows, uint32_t n, const mst_key_map *map, m
     for (uint32_t i = 0; i < n; i++) {
         if (i + RECORDS_AHEAD < n)
             prefetch_record(&rows[i + RECORDS_AHEAD]);
-        translate_keys(&rows[i], map, keys, NULL);
+        translate_keys(&rows[i], map, keys, NULL, 1);
         out[i] = rows[i];
         out[i].keys = keys;
         keys += rows[i].n_keys;
@@ -342,7 +402,7 @@ MST_RACY static void descend_mapped(const mst_row *rows, uint32_t n, float pos_w
             uint32_t *keys = scratch + (size_t)(i % RING) * longest;
             if (i + RECORDS_AHEAD < n)
                 prefetch_record(&rows[i + RECORDS_AHEAD]);
-            translate_keys(&rows[i], map, keys, w->sparse);
+            translate_keys(&rows[i], map, keys, w->sparse, 1);
             *in = rows[i];
             in->keys = keys;
         }

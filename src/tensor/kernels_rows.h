@@ -191,50 +191,73 @@ INLINE float logistic_coef(const mst_row *row, float pos_weight, float m)
     return positive ? -pos_weight * row->weight * p : row->weight * p;
 }
 
-INLINE void train_each(mst_rule_one *one, uint32_t n_slots, const mst_row *rows, uint32_t n, float pos_weight,
-                       const mst_linear *w, const mst_rule *rules, float *out)
+/* One row: margin, then the update; returns the margin. */
+INLINE float train_row(mst_rule_one *one, uint32_t n_slots, const mst_row *row, float pos_weight,
+                       const mst_linear *w, const mst_rule *rule, row_block *block)
 {
+    const uint32_t *keys = row->keys;
+    uint32_t n_keys = row->n_keys, n_head, repeats = 0;
+    float m = dense_margin(row, w, &n_head), sums[4] = {0};
+    if (n_head == 0 && row->values == NULL && n_keys <= BLOCK_KEYS) {
+        uint32_t before = UINT32_MAX;
+#pragma GCC unroll 4
+        for (uint32_t j = 0; j < n_keys; j++) {
+            uint32_t key = keys[j];
+            const float *at = row_at(w, key);
+            repeats |= key == before;
+            before = key;
+            block_load(block, n_slots, j, at);
+            sums[j % 4] += at[0];
+        }
+    } else {
+        repeats = 1;
+        for (uint32_t j = n_head; j < n_keys; j++)
+            sums[0] += value_of(row, j) * *row_at(w, keys[j]);
+    }
+    m += (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    float coef = logistic_coef(row, pos_weight, m);
+    if (repeats) {
+        train_keys(one, rule, row, n_head, coef, w);
+    } else {
+        float g[LANES];
+        store(g, splat(coef));
+        for (uint32_t j = 0; j < n_keys; j += LANES)
+            rule_lanes(one, rule, block->w + j, block->a + j, block->b + j, g);
+#pragma GCC unroll 4
+        for (uint32_t j = 0; j < n_keys; j++)
+            block_store(block, n_slots, j, row_at(w, keys[j]));
+    }
+    train_dense(one, n_slots, rule, row, n_head, coef, w);
+    return m;
+}
+
+INLINE void train_each(mst_rule_one *one, uint32_t n_slots, const mst_row *rows, uint32_t n, float pos_weight,
+                       const mst_linear *w, const mst_rule *rules, float *out, const mst_key_map *map,
+                       uint32_t *scratch)
+{
+    enum { RING = MST_DESCEND_SCRATCH }; /* rows on their way: translated, with their weights prefetched */
     row_block block = {0};
-    float g[LANES];
-    for (uint32_t i = 0; i < n; i++) {
-        const mst_row *row = &rows[i];
-        const uint32_t *keys = row->keys;
-        uint32_t n_keys = row->n_keys, n_head, repeats = 0;
+    mst_row ring[RING];
+    uint32_t longest = 0;
+    for (uint32_t i = 0; map == NULL && i < n; i++) {
         prefetch_ahead_rows(rows, i, n, w);
-        float m = dense_margin(row, w, &n_head), a = 0, b = 0;
-        if (n_head == 0 && row->values == NULL && n_keys <= BLOCK_KEYS) {
-            uint32_t j = 0, before = UINT32_MAX;
-#pragma GCC unroll 4
-            for (; j < n_keys; j++) {
-                uint32_t key = keys[j];
-                repeats |= key == before;
-                before = key;
-                block_load(&block, n_slots, j, row_at(w, key));
-            }
-            for (j = 0; j + 2 <= n_keys; j += 2) {
-                a += block.w[j];
-                b += block.w[j + 1];
-            }
-            a += j < n_keys ? block.w[j] : 0.0f;
-        } else {
-            repeats = 1;
-            for (uint32_t j = n_head; j < n_keys; j++)
-                a += value_of(row, j) * *row_at(w, keys[j]);
+        out[i] = train_row(one, n_slots, &rows[i], pos_weight, w, &rules[i], &block);
+    }
+    for (uint32_t i = 0; map != NULL && i < n; i++)
+        longest = rows[i].n_keys > longest ? rows[i].n_keys : longest;
+    for (uint32_t i = 0; map != NULL && i < n + ROWS_AHEAD; i++) {
+        if (i < n) {
+            uint32_t *keys = scratch + (size_t)(i % RING) * longest;
+            if (i + RECORDS_AHEAD < n)
+                prefetch_record(&rows[i + RECORDS_AHEAD]);
+            translate_keys(&rows[i], map, keys, w->sparse, ROW);
+            ring[i % RING] = rows[i];
+            ring[i % RING].keys = keys;
         }
-        m += a + b;
-        out[i] = m;
-        float coef = logistic_coef(row, pos_weight, m);
-        if (repeats) {
-            train_keys(one, &rules[i], row, n_head, coef, w);
-        } else {
-            store(g, splat(coef));
-            for (uint32_t j = 0; j < n_keys; j += LANES)
-                rule_lanes(one, &rules[i], block.w + j, block.a + j, block.b + j, g);
-#pragma GCC unroll 4
-            for (uint32_t j = 0; j < n_keys; j++)
-                block_store(&block, n_slots, j, row_at(w, keys[j]));
+        if (i >= ROWS_AHEAD) {
+            uint32_t at = i - ROWS_AHEAD;
+            out[at] = train_row(one, n_slots, &ring[at % RING], pos_weight, w, &rules[at], &block);
         }
-        train_dense(one, n_slots, &rules[i], row, n_head, coef, w);
     }
 }
 
@@ -275,6 +298,21 @@ static size_t collect_keys(const mst_row *rows, uint32_t n, const float *coefs, 
             n_touched += is_unmarked(was);
             *sum = marked(was + coef * value_of(row, j));
         }
+    }
+    return n_touched;
+}
+
+static size_t collect_list(const mst_contributions *list, const mst_linear *w, uint32_t *touched)
+{
+    enum { AHEAD = 32 };
+    size_t n_touched = 0, n = list->n;
+    for (size_t i = 0; i < n; i++) {
+        __builtin_prefetch(row_at(w, list->keys[i + AHEAD < n ? i + AHEAD : i]), 1);
+        uint32_t key = list->keys[i];
+        float *sum = row_at(w, key) + SCRATCH, was = *sum;
+        touched[n_touched] = key;
+        n_touched += is_unmarked(was);
+        *sum = marked(was + list->values[i]);
     }
     return n_touched;
 }
@@ -326,9 +364,9 @@ INLINE void touched_each(mst_rule_one *one, uint32_t n_slots, const mst_rule *c,
     }
 
 MST_RACY static void train_rows(const mst_row *rows, uint32_t n, float pos_weight, const mst_linear *w,
-                                const mst_rule *rules, float *out)
+                                const mst_rule *rules, float *out, const mst_key_map *map, uint32_t *scratch)
 {
-#define CALL(one, n_slots) train_each(one, n_slots, rows, n, pos_weight, w, rules, out)
+#define CALL(one, n_slots) train_each(one, n_slots, rows, n, pos_weight, w, rules, out, map, scratch)
     if (n > 0)
         BY_RULE(rules->kind, CALL)
 #undef CALL

@@ -120,7 +120,7 @@ static void params_plan_rows(mst_params *params, uint32_t n_slots)
 
 static uint64_t rows_floats(const mst_params *params)
 {
-    return params->rows.n_keys * params->rows.stride;
+    return params->rows.stride != 0 ? (params->rows.n_keys + params->spare) * params->rows.stride : 0;
 }
 
 /* The part of [first, first + count) that is in rows, as [*from, *to). */
@@ -221,7 +221,7 @@ static bool params_huge(const mst_params *params, uint32_t n_slots)
 static mst_status params_reserve_rows(mst_params *params, uint32_t n_slots)
 {
     mst_key_rows *rows = &params->rows;
-    uint64_t step = params_round_up(params->size + params->spare);
+    uint64_t step = params_round_up(params->size);
     bool huge = params_huge(params, n_slots);
     params->w = mst_pages_reserve(params_bytes(step * (n_slots + 1)), false);
     if (params->w == NULL)
@@ -302,7 +302,7 @@ void mst_params_populate_part(mst_params *params, uint64_t first, uint64_t count
 void mst_params_populate(mst_params *params)
 {
     mst_params_populate_part(params, 0, params->size);
-    if (params->spare > 0 && params_huge(params, params->n_slots))
+    if (params->spare > 0 && params->rows.stride == 0 && params_huge(params, params->n_slots))
         params_populate(params->w + params->size, params->spare);
 }
 

@@ -5,7 +5,8 @@
  * 1. Views start on 64-byte boundaries (multiples of 16 floats) and do not overlap; gaps are never read.
  * 2. Memory is reserved lazily and zero at first: untouched weights cost nothing.
  * 3. w may be followed by a guard, which is not part of it.
- * 4. `spare` floats beyond D are scratch of the local strategy (replicas of hot weights), never checkpointed.
+ * 4. `spare` floats beyond D (by rows: keys beyond the last) are scratch of the local strategy (replicas of
+ * hot weights), never checkpointed.
  * 5. The flat vector is a contract of views and ranges, not of a memory layout. If `by_rows` was asked for, a
  * key's weights and their state are adjacent in memory (mst_key_rows), so that a key costs one cache miss.
  * Dense views, and the keys of a sparse view below its `head`, are contiguous in w and slots. Ranges that may

@@ -73,7 +73,7 @@ static bench *make(void)
     bench *b = calloc(1, sizeof *b);
     make_store(b, 0, N_DENSE, FEATURES, mst_hot_weights_spare(N_THREADS));
     make_sample(b);
-    assert_int_equal(mst_hot_weights_new(b->model, &b->params, N_THREADS, &b->hot), MST_OK);
+    assert_int_equal(mst_hot_weights_new(b->model, &b->params, N_THREADS, true, &b->hot), MST_OK);
     assert_non_null(b->hot);
     return b;
 }
@@ -101,14 +101,13 @@ static bool is_hot(const bench *b, uint32_t key)
     return place_of(b, 0, key) != key;
 }
 
-static void popular_lines_are_private(void **state)
+static void popular_keys_are_private(void **state)
 {
     (void)state;
     bench *b = make();
     mst_hot_weights_begin(b->hot, &b->sample);
-    assert_true(is_hot(b, 10) && is_hot(b, 20) && is_hot(b, 50));
-    assert_true(is_hot(b, 9) && is_hot(b, 31) && is_hot(b, 16)); /* on the lines of 10 and of 20 */
-    assert_false(is_hot(b, 81));                                 /* in fewer than one row of 64 */
+    assert_true(is_hot(b, 10) && is_hot(b, 20) && is_hot(b, 50) && is_hot(b, 81));
+    assert_false(is_hot(b, 9) || is_hot(b, 31) || is_hot(b, 16)); /* neighbours of 10 and of 20 */
     assert_false(is_hot(b, 1000) || is_hot(b, 5080) || is_hot(b, FEATURES - 1) || is_hot(b, 64));
     for (unsigned t = 0; t < N_THREADS; t++) {
         const mst_weights *w = mst_hot_weights_of(b->hot, t);
@@ -139,7 +138,7 @@ static void keys_of_the_prefix(void **state)
     }
     mst_hot_weights_of(b->hot, 1)->sparse[place_of(b, 1, 2)] += 0.5f;
     mst_hot_weights_publish_dense(b->hot, 1);
-    mst_hot_weights_publish_lines(b->hot, 1);
+    mst_hot_weights_publish_keys(b->hot, 1);
     mst_hot_weights_end(b->hot);
     assert_true(b->params.w[2] == 2.5f);
     unmake(b);
@@ -177,7 +176,7 @@ static void changes_add_up(void **state)
             w->sparse[place_of(b, t, 10)] += 4;
             if (round != 1) {
                 mst_hot_weights_publish_dense(b->hot, t);
-                mst_hot_weights_publish_lines(b->hot, t);
+                mst_hot_weights_publish_keys(b->hot, t);
             }
         }
     const mst_weights *last = mst_hot_weights_of(b->hot, N_THREADS - 1); /* published last: has seen all */
@@ -219,7 +218,7 @@ static void *exchange(void *arg)
         w->sparse[at] += 1;
         mst_hot_weights_publish_dense(m->b->hot, m->t);
         if (i % 3 == 0 || i == ROUNDS - 1)
-            mst_hot_weights_publish_lines(m->b->hot, m->t);
+            mst_hot_weights_publish_keys(m->b->hot, m->t);
     }
     return NULL;
 }
@@ -245,16 +244,16 @@ static void nothing_is_lost_between_threads(void **state)
     unmake(b);
 }
 
-/* More popular lines than there is room for: the rest stay shared, and every weight is right at the end. */
-static void more_popular_lines_than_room(void **state)
+/* More popular keys than there is room for: the rest stay shared, and every weight is right at the end. */
+static void more_popular_keys_than_room(void **state)
 {
     (void)state;
-    enum { N = 2 * MST_HOT_LINES };
+    enum { N = 2 * MST_HOT_KEYS };
     bench *b = make();
     static uint32_t keys[N];
     mst_row rows[2];
     for (uint32_t i = 0; i < N; i++)
-        keys[i] = 100 + 16 * i;
+        keys[i] = 100 + 2 * i;
     rows[0] = rows[1] = (mst_row){.keys = keys, .n_keys = N, .weight = 1};
     mst_batch sample = {.rows = rows, .n_rows = 2};
     mst_hot_weights_begin(b->hot, &sample);
@@ -263,8 +262,8 @@ static void more_popular_lines_than_room(void **state)
         hot += is_hot(b, keys[i]);
         mst_hot_weights_of(b->hot, 1)->sparse[place_of(b, 1, keys[i])] += 0.5f;
     }
-    assert_true(hot > MST_HOT_LINES / 2 && hot <= MST_HOT_LINES);
-    mst_hot_weights_publish_lines(b->hot, 1);
+    assert_true(hot > MST_HOT_KEYS / 2 && hot <= MST_HOT_KEYS);
+    mst_hot_weights_publish_keys(b->hot, 1);
     mst_hot_weights_end(b->hot);
     for (uint32_t i = 0; i < N; i++)
         assert_true(b->params.w[keys[i]] == (float)keys[i] + 0.5f);
@@ -289,7 +288,7 @@ static void not_for_every_model(void **state)
         bench b = {0};
         make_store(&b, cases[i].model, cases[i].n_dense, cases[i].n_features, cases[i].spare);
         b.hot = (mst_hot_weights *)&b;
-        assert_int_equal(mst_hot_weights_new(b.model, &b.params, 2, &b.hot), MST_OK);
+        assert_int_equal(mst_hot_weights_new(b.model, &b.params, 2, true, &b.hot), MST_OK);
         assert_null(b.hot);
         mst_model_destroy(b.model);
         mst_params_fini(&b.params);
@@ -307,7 +306,7 @@ static void short_memory_is_reported(void **state)
     mst_status st = MST_ENOMEM;
     for (uint64_t k = 1; st != MST_OK; k++) {
         mst_alloc_fail_at(k);
-        st = mst_hot_weights_new(b.model, &b.params, 2, &b.hot);
+        st = mst_hot_weights_new(b.model, &b.params, 2, true, &b.hot);
         mst_alloc_fail_at(0);
         if (st != MST_OK) {
             assert_int_equal(st, MST_ENOMEM);
@@ -331,12 +330,12 @@ static void short_memory_is_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(popular_lines_are_private),
+        cmocka_unit_test(popular_keys_are_private),
         cmocka_unit_test(keys_of_the_prefix),
         cmocka_unit_test(translation_keeps_rows),
         cmocka_unit_test(changes_add_up),
         cmocka_unit_test(nothing_is_lost_between_threads),
-        cmocka_unit_test(more_popular_lines_than_room),
+        cmocka_unit_test(more_popular_keys_than_room),
         cmocka_unit_test(not_for_every_model),
         cmocka_unit_test(short_memory_is_reported),
     };

@@ -334,11 +334,11 @@ static void descend_rows_matches(void **state)
     }
 }
 
-/* With a map that moves some lines of keys elsewhere, the same happens there, bit for bit. */
+/* With a map that moves some keys elsewhere, the same happens there, bit for bit. */
 static void descend_rows_follows_a_map(void **state)
 {
     (void)state;
-    enum { FAR = 4096 }; /* where moved lines begin */
+    enum { FAR = 4096 }; /* where moved keys begin */
     static mst_key_map map;
     EACH_ISA(k)
     {
@@ -355,12 +355,10 @@ static void descend_rows_follows_a_map(void **state)
                 memcpy(moved, w.sparse, sizeof w.sparse);
                 map.prefix = 0;
                 map.factor = 0x9E3779B1u;
-                memset(map.lines, 0xff, sizeof map.lines);
-                for (uint32_t line = 0; line < n_sparse / 16; line += 3) {
-                    uint32_t slot = mst_map_slot(line, map.factor);
-                    map.lines[slot] = line;
-                    map.deltas[slot] = FAR;
-                    memcpy(moved + FAR + 16 * line, moved + 16 * line, 16 * sizeof *moved);
+                memset(map.slots, 0, sizeof map.slots);
+                for (uint32_t key = 0; key < n_sparse; key += 3) {
+                    map.slots[mst_map_slot(key, map.factor)] = (struct mst_map_slot){key, FAR};
+                    moved[FAR + key] = moved[key];
                 }
                 for (uint32_t i = 0; i < r.n_rows; i++)
                     longest = r.rows[i].n_keys > longest ? r.rows[i].n_keys : longest;
@@ -376,8 +374,8 @@ static void descend_rows_follows_a_map(void **state)
                 assert_memory_equal(dense, w.dense, sizeof dense);
                 assert_true(bias == *linear.bias);
                 for (uint32_t i = 0; i < n_sparse; i++) {
-                    uint32_t slot = mst_map_slot(i / 16, map.factor);
-                    assert_true(moved[map.lines[slot] == i / 16 ? FAR + i : i] == w.sparse[i]);
+                    const struct mst_map_slot *slot = &map.slots[mst_map_slot(i, map.factor)];
+                    assert_true(moved[slot->key == i && slot->delta != 0 ? FAR + i : i] == w.sparse[i]);
                 }
                 free(moved);
                 free(scratch);
