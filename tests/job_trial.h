@@ -36,28 +36,6 @@ static inline void trained_load(trained *r, const trial *t, const char *path)
     mst_free(checkpoint);
 }
 
-/* The largest difference between the weights of two stores. */
-static inline double params_distance(const mst_params *x, const mst_params *y)
-{
-    double most = 0.0;
-    assert_int_equal(x->size, y->size);
-    for (uint64_t i = 0; i < x->size; i++) {
-        double d = fabs((double)x->w[i] - (double)y->w[i]);
-        most = d > most || isnan(d) ? d : most;
-    }
-    return most;
-}
-
-/* Weights and optimizer state are the same bits. */
-static inline bool params_same_bits(const mst_params *x, const mst_params *y)
-{
-    bool same =
-        x->size == y->size && x->n_slots == y->n_slots && memcmp(x->w, y->w, x->size * sizeof(float)) == 0;
-    for (uint32_t s = 0; same && s < x->n_slots; s++)
-        same = memcmp(x->slots[s], y->slots[s], x->size * sizeof(float)) == 0;
-    return same;
-}
-
 /* M servers and N workers, which share batches of `batch` rows each. */
 static inline void job_init(trial *t, const char *file, const char *run, int servers, int workers)
 {

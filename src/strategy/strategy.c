@@ -52,7 +52,9 @@ const mst_option mst_strategy_option_table[] = {
      .min = 0,
      .max = 1024,
      .metavar = "N",
-     .help = "Training threads per process; 0: one per core.",
+     .help =
+         "Training threads per process; 0: one per core, or fewer if threads would share a small batch of a "
+         "linear model.",
      .needs = {{.option = "strategy", .values = "local|allreduce", .check = MST_NEED_SWEEP}},
      .facts = MST_OPTION_MAY_DIFFER},
     {.name = "batch",

@@ -12,6 +12,9 @@
 #include "run/run_dir.h"
 #include "train/settings_impl.h"
 
+#define ROWS_PER_THREAD 64 /* --threads 0, sync: fewer rows of a batch cost more in barriers than they gain  \
+                            */
+
 void mst_settings_begin(mst_settings *self, const mst_option_group *own)
 {
     *self = (mst_settings){0};
@@ -51,8 +54,17 @@ mst_status mst_settings_imply(mst_settings *self)
 /* Resolves the strategy, when all other options are settled. */
 static mst_status settings_resolve(mst_settings *s)
 {
+    bool local = s->strategy.strategy == MST_STRATEGY_LOCAL, chosen = local && s->strategy.threads == 0;
     s->resolved = s->strategy;
     TRY(mst_strategy_resolve(&s->resolved));
+    /* Nets divide a batch themselves; threads that share the rows of a batch need some rows each. */
+    if (chosen && s->strategy.mode == MST_MODE_SYNC &&
+        mst_model_has(mst_models[s->model.model], MST_MODEL_LINEAR)) {
+        int64_t most = s->resolved.batch / ROWS_PER_THREAD;
+        s->resolved.threads = s->resolved.threads < most ? s->resolved.threads : most > 1 ? most : 1;
+    }
+    if (chosen) /* a resumed run has as many */
+        s->strategy.threads = s->resolved.threads;
     s->strategy.servers = s->resolved.servers;
     return MST_OK;
 }
