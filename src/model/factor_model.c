@@ -4,6 +4,7 @@
  * first-level cache for both; those of the next rows are prefetched. */
 #include "model/factor_model.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -20,8 +21,8 @@ mst_status mst_factor_init(mst_model *self, const mst_model_options *options, co
 {
     const char *name = self->ops->name;
     if (options->init != MST_START_DEFAULT && options->init != MST_START_UNIFORM &&
-        options->init != MST_START_NORMAL)
-        return mst_fail(MST_EUSAGE, "--init of %s is uniform or normal", name);
+        options->init != MST_START_NORMAL && options->init != MST_START_POSITIVE)
+        return mst_fail(MST_EUSAGE, "--init of %s is uniform, normal or positive", name);
     if (shape->n_classes > 2)
         return mst_fail(MST_EINPUT, "%s takes labels 0/1 or -1/+1, but the data has labels up to %u", name,
                         shape->n_classes - 1);
@@ -61,14 +62,15 @@ void mst_factor_layout(const mst_model *self, const mst_params *params, mst_grad
     layout->width = m->width;
 }
 
-/* Uniform in [-scale, scale) or normal with that deviation; linear weights are zero. */
+/* Uniform in [-scale, scale) or in [0, scale), or normal with that deviation; linear weights are zero. */
 void mst_factor_start_keys(const mst_model *self, mst_params *params, uint64_t seed, uint64_t first,
                            uint64_t n)
 {
     const mst_factor_model *m = (const mst_factor_model *)self;
     mst_key_rows rows = mst_params_keys(params, params->views[m->weight].offset, m->width, NULL);
     float scale = (float)self->options.init_scale;
-    bool normal = self->options.init == MST_START_NORMAL;
+    bool normal = self->options.init == MST_START_NORMAL, positive = self->options.init == MST_START_POSITIVE;
+    float unit = positive ? 0x1p-24f : 0x1p-23f, least = positive ? 0.0f : 1.0f;
     for (uint64_t key = first; key < first + n; key++) {
         float *w = key < self->shape.n_dense ? params->w + params->views[m->weight].offset + key * m->width
                                              : rows.at + key * rows.stride;
@@ -76,7 +78,7 @@ void mst_factor_start_keys(const mst_model *self, mst_params *params, uint64_t s
         mst_rng_init(&rng, seed, MST_RNG_FACTORS, key);
         for (uint32_t i = 1; i < m->width; i++)
             w[i] = normal ? scale * (float)mst_rng_normal(&rng)
-                          : scale * ((float)(mst_rng_u32(&rng) >> 8) * 0x1p-23f - 1.0f);
+                          : scale * ((float)(mst_rng_u32(&rng) >> 8) * unit - least);
     }
 }
 
@@ -111,7 +113,7 @@ void mst_factor_close(const mst_model *self, void *scratch)
 
 /* ---- terms ---- */
 
-static void factor_prefetch(const mst_factor_model *m, const mst_row *row, const mst_weights *w)
+static void factor_prefetch(const mst_row *row, const mst_weights *w)
 {
     size_t bytes = w->stride * sizeof(float);
     for (uint32_t i = 0; i < row->n_keys; i++) {
@@ -167,6 +169,17 @@ static uint16_t factor_field(const mst_factor_model *m, uint32_t field)
     return field < m->base.shape.n_fields ? (uint16_t)field : 0; /* a mapped file may have changed */
 }
 
+/* --row-norm */
+static void factor_scale(mst_term *terms, uint32_t n)
+{
+    float sum = 0.0f;
+    for (uint32_t i = 0; i < n; i++)
+        sum += terms[i].x * terms[i].x;
+    float by = sum > 0.0f ? 1.0f / sqrtf(sum) : 1.0f;
+    for (uint32_t i = 0; i < n; i++)
+        terms[i].x *= by;
+}
+
 /* Collects the terms of a row; grad: also the places of their gradients. */
 static mst_status factor_gather(const mst_factor_model *m, mst_factor_scratch *s, const mst_row *row,
                                 const mst_weights *w, mst_grad *grad, mst_terms *out)
@@ -199,19 +212,11 @@ static mst_status factor_gather(const mst_factor_model *m, mst_factor_scratch *s
         if (grad != NULL)
             factor_place_gradient(m, s, grad, key, term);
     }
+    if (m->base.options.row_norm)
+        factor_scale(s->terms, n);
     out->terms = s->terms;
     out->n = n;
     return MST_OK;
-}
-
-static float factor_norm(const mst_factor_model *m, const mst_terms *t)
-{
-    float sum = 0.0f;
-    if (!m->base.options.row_norm)
-        return 1.0f;
-    for (uint32_t i = 0; i < t->n; i++)
-        sum += t->terms[i].x * t->terms[i].x;
-    return sum > 0.0f ? 1.0f / sum : 1.0f;
 }
 
 /* ---- passes ---- */
@@ -222,13 +227,12 @@ static mst_status factor_compute_row(const mst_factor_model *m, mst_factor_scrat
     const mst_model *self = &m->base;
     mst_terms terms;
     TRY(factor_gather(m, s, row, w, grad, &terms));
-    float norm = factor_norm(m, &terms), coef;
-    float margin = (self->options.bias ? w->ranges[RANGE_BIAS][0] : 0.0f) + m->margin(m, s, &terms, norm);
+    float coef;
+    float margin = (self->options.bias ? w->ranges[RANGE_BIAS][0] : 0.0f) + m->margin(m, s, &terms);
     mst_count_binary(&(mst_batch){row, 1}, &margin, self->options.pos_weight, sum);
     sum->loss += self->kernels->logistic(row, 1, &margin, (float)self->options.pos_weight, &coef);
     mst_term_rates rates = {
         .coef = coef * scale,
-        .norm = norm,
         .l2 = (float)self->options.l2_factors * scale * row->weight,
     };
     m->gradient(m, s, &terms, &rates);
@@ -250,7 +254,7 @@ mst_status mst_factor_compute(const mst_model *self, void *scratch, const mst_ba
     if (m->begin != NULL)
         m->begin(m, s, w);
     for (uint32_t i = 0; i < ahead && i < batch->n_rows; i++)
-        factor_prefetch(m, &batch->rows[i], w);
+        factor_prefetch(&batch->rows[i], w);
     for (uint32_t from = 0; from < batch->n_rows; from += TILE_ROWS) {
         mst_batch tile = mst_batch_range(batch, from, TILE_ROWS);
         size_t n_keys = 0;
@@ -259,7 +263,7 @@ mst_status mst_factor_compute(const mst_model *self, void *scratch, const mst_ba
         TRY(mst_grad_room(grad, n_keys));
         for (uint32_t i = 0; i < tile.n_rows; i++) {
             if (from + i + ahead < batch->n_rows)
-                factor_prefetch(m, &tile.rows[i + ahead], w);
+                factor_prefetch(&tile.rows[i + ahead], w);
             TRY(factor_compute_row(m, s, &tile.rows[i], w, scale, grad, sum));
         }
         n_all += n_keys;
@@ -288,7 +292,7 @@ static mst_status factor_step(const mst_factor_model *m, mst_factor_scratch *s, 
         const mst_row *row = &rows->rows[i];
         size_t most = (size_t)s->n_touched + row->n_keys;
         if (i + ahead < rows->n_rows)
-            factor_prefetch(m, &rows->rows[i + ahead], w);
+            factor_prefetch(&rows->rows[i + ahead], w);
         if (!mst_grow(&s->touched->keys, &s->touched->capacity, most, sizeof *s->touched->keys) ||
             !mst_grow(&s->g, &s->g_capacity, most * m->width, sizeof *s->g))
             return mst_fail_memory();
@@ -357,10 +361,9 @@ mst_status mst_factor_forward(const mst_model *self, void *scratch, const mst_ba
     for (uint32_t i = 0; i < batch->n_rows; i++) {
         mst_terms terms;
         if (i + ahead < batch->n_rows)
-            factor_prefetch(m, &batch->rows[i + ahead], w);
+            factor_prefetch(&batch->rows[i + ahead], w);
         TRY(factor_gather(m, s, &batch->rows[i], w, NULL, &terms));
-        scores[i] = (self->options.bias ? w->ranges[RANGE_BIAS][0] : 0.0f) +
-                    m->margin(m, s, &terms, factor_norm(m, &terms));
+        scores[i] = (self->options.bias ? w->ranges[RANGE_BIAS][0] : 0.0f) + m->margin(m, s, &terms);
     }
     mst_trace_op("gather+dot", at, mst_trace_floats(batch->n_rows, 0));
     return MST_OK;

@@ -1,8 +1,9 @@
 /* Second-order models for rows of features: fm, ffm and fwfm share everything but the interactions of the
  * terms of a row.
  *
- *   margin = bias + sum_i w_i x_i + norm * interactions,  norm = 1 / sum_i x_i^2 with --row-norm, else 1
+ *   margin = bias + sum_i w_i x_i + interactions
  *
+ * With --row-norm, x is scaled to length 1.
  * Views: "weight" [features, width], the row of a key: its linear weight, then its factors; "bias" [1]; then
  * those that a model adds. Gradient layout: range 0 is the dense prefix of the weights, then the bias, then
  * the model's own ranges; keys are sparse, with that width. A key that repeats in a row counts as one feature
@@ -39,8 +40,7 @@ struct mst_factor_model {
      * their gradient, after their margin; and the end of a batch: adds to the model's own ranges (NULL:
      * nothing to do). */
     void (*begin)(const mst_factor_model *self, mst_factor_scratch *scratch, const mst_weights *w);
-    float (*margin)(const mst_factor_model *self, mst_factor_scratch *scratch, const mst_terms *terms,
-                    float norm);
+    float (*margin)(const mst_factor_model *self, mst_factor_scratch *scratch, const mst_terms *terms);
     void (*gradient)(const mst_factor_model *self, mst_factor_scratch *scratch, const mst_terms *terms,
                      const mst_term_rates *rates);
     void (*end)(const mst_factor_model *self, mst_factor_scratch *scratch, mst_grad *grad);

@@ -2,10 +2,10 @@
  * x_j, with --factors numbers per feature and field of the other feature. */
 #include "model/factor_model.h"
 
-static float ffm_margin(const mst_factor_model *m, mst_factor_scratch *s, const mst_terms *t, float norm)
+static float ffm_margin(const mst_factor_model *m, mst_factor_scratch *s, const mst_terms *t)
 {
     (void)s;
-    return m->base.kernels->ffm_margin(t, (uint32_t)m->base.options.factors, norm);
+    return m->base.kernels->ffm_margin(t, (uint32_t)m->base.options.factors);
 }
 
 static void ffm_gradient(const mst_factor_model *m, mst_factor_scratch *s, const mst_terms *t,

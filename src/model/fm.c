@@ -2,9 +2,9 @@
  * v_i per feature. Computed as 1/2 sum_f ((sum_i v_if x_i)^2 - sum_i v_if^2 x_i^2). */
 #include "model/factor_model.h"
 
-static float fm_margin(const mst_factor_model *m, mst_factor_scratch *s, const mst_terms *t, float norm)
+static float fm_margin(const mst_factor_model *m, mst_factor_scratch *s, const mst_terms *t)
 {
-    return m->base.kernels->fm_margin(t, m->width - 1, norm, s->floats);
+    return m->base.kernels->fm_margin(t, m->width - 1, s->floats);
 }
 
 static void fm_gradient(const mst_factor_model *m, mst_factor_scratch *s, const mst_terms *t,

@@ -19,7 +19,7 @@ typedef struct fwfm_model {
 typedef struct fwfm_floats {
     float *pairs, *gradient; /* fields x stride */
     float *sums, *weighted;  /* factors x stride */
-    float *squares;          /* stride */
+    float *squares;          /* 2 x stride */
 } fwfm_floats;
 
 static fwfm_floats fwfm_floats_of(const fwfm_model *m, const mst_factor_scratch *s)
@@ -45,11 +45,11 @@ static void fwfm_begin(const mst_factor_model *self, mst_factor_scratch *s, cons
             f.pairs[(size_t)i * m->stride + j] = f.pairs[(size_t)j * m->stride + i] = *r;
 }
 
-static float fwfm_margin(const mst_factor_model *self, mst_factor_scratch *s, const mst_terms *t, float norm)
+static float fwfm_margin(const mst_factor_model *self, mst_factor_scratch *s, const mst_terms *t)
 {
     const fwfm_model *m = (const fwfm_model *)self;
     fwfm_floats f = fwfm_floats_of(m, s);
-    return self->base.kernels->fwfm_margin(t, self->width - 1, f.pairs, m->stride, norm, f.sums, f.weighted,
+    return self->base.kernels->fwfm_margin(t, self->width - 1, f.pairs, m->stride, f.sums, f.weighted,
                                            f.squares);
 }
 
@@ -81,7 +81,7 @@ static mst_status fwfm_init(mst_model *self, const mst_model_options *options, c
         return mst_fail(MST_EINPUT, "fwfm takes up to 4096 fields; the data has %u", shape->n_fields);
     m->stride = (shape->n_fields + MST_LANES_MAX - 1) / MST_LANES_MAX * MST_LANES_MAX;
     m->base.width = 1 + (uint32_t)options->factors;
-    m->base.n_floats = (2 * (size_t)shape->n_fields + 2 * (size_t)options->factors + 1) * m->stride;
+    m->base.n_floats = (2 * (size_t)shape->n_fields + 2 * (size_t)options->factors + 2) * m->stride;
     m->base.fields = true;
     m->base.n_own = (uint64_t)shape->n_fields * (shape->n_fields + 1) / 2;
     m->base.begin = fwfm_begin;

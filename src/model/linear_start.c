@@ -19,6 +19,7 @@ static const struct {
     [MST_START_CONSTANT] = {false, {0}},
     [MST_START_ZEROS] = {true, {.init = MST_INIT_CONSTANT}},
     [MST_START_ONES] = {true, {.init = MST_INIT_CONSTANT, .init_scale = 1.0}},
+    [MST_START_POSITIVE] = {false, {0}},
 };
 
 mst_status mst_linear_check_init(const mst_model *self, const mst_model_options *options)

@@ -67,7 +67,8 @@ const mst_option mst_model_option_table[] = {
      .min = 0,
      .max = 1e6,
      .metavar = "X",
-     .help = "Size of the initial factors: the bound of uniform, the deviation of normal.",
+     .help = "Size of the initial factors: the bound of uniform (-X to X) and positive (0 to X), the "
+             "deviation of normal.",
      .needs = {{FACTORS_ONLY}}},
     {.name = "l2-factors",
      .type = MST_OPTION_REAL,
@@ -83,7 +84,7 @@ const mst_option mst_model_option_table[] = {
      .type = MST_OPTION_FLAG,
      .offset = FIELD(row_norm),
      .fallback = "true",
-     .help = "Divide the interactions of a row by the sum of its squared values.",
+     .help = "Scale every row to length 1.",
      .needs = {{FACTORS_ONLY}}},
     {.name = "keep-negatives",
      .type = MST_OPTION_REAL,
@@ -122,11 +123,11 @@ const mst_option mst_model_option_table[] = {
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(init),
      .fallback = "default",
-     .choices = "default|glorot|he|uniform|normal|constant|zeros|ones",
-     .help =
-         "Initial weights. logreg, softmax: zeros (default), ones, uniform (-0.05 to 0.05) or normal "
-         "(deviation 0.05). fm, ffm, fwfm: of the factors, uniform (default) or normal; see --init-scale. "
-         "Nets: of layers that set none; default: as the net defines.",
+     .choices = "default|glorot|he|uniform|normal|constant|zeros|ones|positive",
+     .help = "Initial weights. logreg, softmax: zeros (default), ones, uniform (-0.05 to 0.05) or normal "
+             "(deviation 0.05). fm, ffm, fwfm: of the factors, uniform (default), normal or positive; see "
+             "--init-scale. "
+             "Nets: of layers that set none; default: as the net defines.",
      .facts = MST_MODEL_OPTION_OF_NET},
     {.name = "hidden",
      .type = MST_OPTION_TEXT,

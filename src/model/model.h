@@ -27,7 +27,7 @@ typedef struct mst_model_options {
     int64_t factors;   /* --factors: k */
     double init_scale; /* --init-scale: of the factors */
     double l2_factors; /* --l2-factors: per row that has the feature */
-    bool row_norm;     /* --row-norm: interactions are divided by the square of the row's length */
+    bool row_norm;     /* --row-norm: rows are scaled to length 1 */
     /* nets: */
     char *net;            /* --net FILE, with --model net */
     char *image;          /* --image CxHxW, where the data does not give it; or NULL */
@@ -52,6 +52,7 @@ typedef enum mst_init_choice {
     MST_START_CONSTANT,
     MST_START_ZEROS, /* from here on: linear models only */
     MST_START_ONES,
+    MST_START_POSITIVE, /* fm, ffm, fwfm only */
 } mst_init_choice;
 extern const mst_option mst_model_option_table[];
 #define MST_FACTORS_MAX         1024                        /* --factors */

@@ -135,17 +135,17 @@ typedef struct mst_kernels {
      * terms' parameters. Racy in the terms' parameters.
      *
      * fm: sums (k, rounded up to MST_LANES_MAX) passes from margin to gradient. */
-    float (*fm_margin)(const mst_terms *t, uint32_t k, float norm, float *sums);
+    float (*fm_margin)(const mst_terms *t, uint32_t k, float *sums);
     void (*fm_gradient)(const mst_terms *t, uint32_t k, const mst_term_rates *r, const float *sums);
     /* ffm: n_fields x k factors per term. */
-    float (*ffm_margin)(const mst_terms *t, uint32_t k, float norm);
+    float (*ffm_margin)(const mst_terms *t, uint32_t k);
     void (*ffm_gradient)(const mst_terms *t, uint32_t k, uint32_t n_fields, const mst_term_rates *r);
     /* fwfm: pairs (n_fields x stride) is symmetric; stride is a multiple of MST_LANES_MAX, with zeros beyond
-     * n_fields. sums and weighted (k x stride each) and squares (stride) pass from margin to gradient. Adds
-     * to pair_gradient (n_fields x stride): [f][g] is the derivative by the weight of fields f and g, but
-     * [f][f] is twice that. */
-    float (*fwfm_margin)(const mst_terms *t, uint32_t k, const float *pairs, uint32_t stride, float norm,
-                         float *sums, float *weighted, float *squares);
+     * n_fields. sums and weighted (k x stride each) and squares (2 x stride) pass from margin to gradient.
+     * Adds to pair_gradient (n_fields x stride): [f][g] is the derivative by the weight of fields f and g,
+     * but [f][f] is twice that. */
+    float (*fwfm_margin)(const mst_terms *t, uint32_t k, const float *pairs, uint32_t stride, float *sums,
+                         float *weighted, float *squares);
     void (*fwfm_gradient)(const mst_terms *t, uint32_t k, const float *pairs, uint32_t stride,
                           const mst_term_rates *r, const float *sums, const float *weighted,
                           const float *squares, float *pair_gradient);

@@ -122,7 +122,7 @@ INLINE vec fm_chunk(const mst_terms *t, uint32_t at, uint32_t n, vec *squares)
 }
 
 /* 1/2 sum_f ((sum_i v_if x_i)^2 - sum_i v_if^2 x_i^2), in O(n k) */
-MST_RACY static float fm_margin(const mst_terms *t, uint32_t k, float norm, float *sums)
+MST_RACY static float fm_margin(const mst_terms *t, uint32_t k, float *sums)
 {
     vec total = {};
     for (uint32_t at = 0; at < k; at += LANES) {
@@ -134,7 +134,7 @@ MST_RACY static float fm_margin(const mst_terms *t, uint32_t k, float norm, floa
         store(sums + at, sum);
         total += sum * sum - squares;
     }
-    return terms_linear(t) + 0.5f * norm * sum_lanes(total);
+    return terms_linear(t) + 0.5f * sum_lanes(total);
 }
 
 /* n floats of a term's gradient: added to those that are there, or stored. */
@@ -150,7 +150,7 @@ INLINE void fm_chunk_gradient(const mst_terms *t, uint32_t at, uint32_t n, const
 {
     for (uint32_t i = 0; i < t->n; i++) {
         const float *v = t->terms[i].w + 1 + at;
-        float x = t->terms[i].x, c = r->coef * r->norm * x;
+        float x = t->terms[i].x, c = r->coef * x;
         vec g = splat(c) * sum - splat(c * x - r->l2) * (n == LANES ? load(v) : load_part(v, n));
         put_gradient(t->terms[i].g + 1 + at, n, g, t->terms[i].add);
     }
@@ -207,7 +207,7 @@ INLINE quad ffm_term_quads(const mst_terms *t, uint32_t i, uint32_t k)
 }
 
 /* sum_{i<j} (v_i,f(j) . v_j,f(i)) x_i x_j */
-MST_RACY static float ffm_margin(const mst_terms *t, uint32_t k, float norm)
+MST_RACY static float ffm_margin(const mst_terms *t, uint32_t k)
 {
     float sum = 0.0f;
     if (k % 4 == 0) {
@@ -224,14 +224,14 @@ MST_RACY static float ffm_margin(const mst_terms *t, uint32_t k, float norm)
                        ffm_dot(a->w + 1 + (size_t)b->field * k, b->w + 1 + (size_t)a->field * k, k);
             }
     }
-    return terms_linear(t) + norm * sum;
+    return terms_linear(t) + sum;
 }
 
 /* Adds the gradient of term i: of its factors for the fields of the other terms. */
 INLINE void ffm_term_gradient(const mst_terms *t, uint32_t i, uint32_t k, const mst_term_rates *r)
 {
     const mst_term *a = &t->terms[i];
-    float scale = r->coef * r->norm * a->x;
+    float scale = r->coef * a->x;
     for (uint32_t j = 0; j < t->n; j++) {
         const mst_term *b = &t->terms[j];
         const float *v = a->w + 1 + (size_t)b->field * k, *u = b->w + 1 + (size_t)a->field * k;
@@ -272,15 +272,15 @@ INLINE void add_scaled_row(float *y, float a, const float *x, uint32_t n)
 }
 
 /* sums: (k x stride) the sum of v_i x_i of each field, transposed; weighted: (k x stride) R sums; squares:
- * (stride) the sum of |v_i x_i|^2 of each field. */
+ * (2 x stride) the sum of |v_i x_i|^2 of each field, and its number of terms. */
 MST_RACY static float fwfm_margin(const mst_terms *t, uint32_t k, const float *pairs, uint32_t stride,
-                                  float norm, float *sums, float *weighted, float *squares)
+                                  float *sums, float *weighted, float *squares)
 {
     uint32_t n_fields = 0;
     vec total = {};
     memset(sums, 0, (size_t)k * stride * sizeof *sums);
     memset(weighted, 0, (size_t)k * stride * sizeof *weighted);
-    memset(squares, 0, stride * sizeof *squares);
+    memset(squares, 0, 2 * stride * sizeof *squares);
     for (uint32_t i = 0; i < t->n; i++) {
         const mst_term *a = &t->terms[i];
         float square = 0.0f;
@@ -291,6 +291,7 @@ MST_RACY static float fwfm_margin(const mst_terms *t, uint32_t k, const float *p
             square += v * v;
         }
         squares[a->field] += square;
+        squares[stride + a->field] += 1.0f;
     }
     for (uint32_t f = 0; f < n_fields; f++)
         for (uint32_t c = 0; c < k; c++)
@@ -301,7 +302,7 @@ MST_RACY static float fwfm_margin(const mst_terms *t, uint32_t k, const float *p
     float twice = 0.0f;
     for (uint32_t f = 0; f < n_fields; f++)
         twice += pairs[(size_t)f * stride + f] * squares[f];
-    return terms_linear(t) + 0.5f * norm * (sum_lanes(total) - twice);
+    return terms_linear(t) + 0.5f * (sum_lanes(total) - twice);
 }
 
 /* pair_gradient (stride x stride): the upper triangle and the diagonal count; others get numbers too. */
@@ -309,7 +310,7 @@ MST_RACY static void fwfm_gradient(const mst_terms *t, uint32_t k, const float *
                                    const mst_term_rates *r, const float *sums, const float *weighted,
                                    const float *squares, float *pair_gradient)
 {
-    float scale = r->coef * r->norm;
+    float scale = r->coef;
     uint32_t n_fields = 0;
     terms_linear_gradient(t, r->coef);
     for (uint32_t i = 0; i < t->n; i++) {
@@ -322,9 +323,11 @@ MST_RACY static void fwfm_gradient(const mst_terms *t, uint32_t k, const float *
         }
     }
     for (uint32_t f = 0; f < n_fields; f++) {
-        float *row = pair_gradient + (size_t)f * stride;
+        float *row = pair_gradient + (size_t)f * stride, own = row[f];
         for (uint32_t c = 0; c < k; c++)
             add_scaled_row(row, scale * sums[(size_t)c * stride + f], sums + (size_t)c * stride, stride);
-        row[f] -= scale * squares[f]; /* twice the gradient of the field with itself */
+        /* Twice the gradient of the field with itself; exactly 0 of one feature, which adagrad would
+         * otherwise turn into a whole step. */
+        row[f] = squares[stride + f] > 1.0f ? row[f] - scale * squares[f] : own;
     }
 }

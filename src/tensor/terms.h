@@ -24,7 +24,6 @@ typedef struct mst_terms {
 /* How a row's gradient is made from its terms. */
 typedef struct mst_term_rates {
     float coef; /* d(loss)/d(margin), scaled */
-    float norm; /* factor of the interactions in the margin */
     float l2;   /* times the factors: their L2 regularisation, scaled */
 } mst_term_rates;
 

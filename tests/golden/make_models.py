@@ -78,8 +78,9 @@ def fm_loss(w, b, part):
 def ffm_loss(w, b, part):
     """With --row-norm. Rows of w: the linear weights, then FACTORS for each field."""
     v = w[1:].reshape(FIELDS, FACTORS, FEATURES)
+    square = (X[part] ** 2).sum(1)
     sums = interactions(part, lambda i, j: v[field(j), :, i] @ v[field(i), :, j])
-    return binary_loss(X[part] @ w[0] + b + sums / (X[part] ** 2).sum(1), part)
+    return binary_loss(X[part] @ w[0] / square.sqrt() + b + sums / square, part)
 
 
 def fwfm_loss(w, b, r, part):

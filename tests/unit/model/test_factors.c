@@ -93,9 +93,9 @@ static double naive(const bench *b, const mst_row *row, int factors)
     const char *name = b->model->ops->name;
     uint32_t n = features_of(row, strcmp(name, "fm") != 0, f), width = b->params.views[0].width,
              k = (uint32_t)factors;
-    double sum = 0.0, square = 0.0, margin = (double)b->weights.ranges[1][0];
+    double sum = 0.0, square = 0.0, linear = 0.0, bias = (double)b->weights.ranges[1][0];
     for (uint32_t i = 0; i < n; i++) {
-        margin += (double)b->params.w[(size_t)f[i].key * width] * f[i].x;
+        linear += (double)b->params.w[(size_t)f[i].key * width] * f[i].x;
         square += f[i].x * f[i].x;
         for (uint32_t j = i + 1; j < n; j++) {
             const float *v = b->params.w + (size_t)f[i].key * width + 1,
@@ -111,7 +111,9 @@ static double naive(const bench *b, const mst_row *row, int factors)
                    (strcmp(name, "fwfm") == 0 ? pair_weight(b, f[i].field, f[j].field) : 1.0);
         }
     }
-    return margin + (b->model->options.row_norm && square > 0.0 ? sum / square : sum);
+    if (!b->model->options.row_norm || square == 0.0)
+        square = 1.0;
+    return bias + linear / sqrt(square) + sum / square;
 }
 
 static void margins_are_sums_over_pairs(void **state)

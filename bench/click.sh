@@ -1,0 +1,66 @@
+# Sourced by bench/run: fm and ffm next to plain C loops with Adagrad (group click). bench/README.md has the floor of each line.
+#
+# Generated click logs as 39 hashed keys per row, in file order, without normalisation of fm's rows as in the loop.
+
+CLICK=$BUILD/bench/bench_fm
+CLICK_ROWS=${CLICK_ROWS:-1000000}
+CLICK_FFM_ROWS=${CLICK_FFM_ROWS:-200000}
+CLICK_FM="--model fm --factors 16 --no-row-norm --optimizer adagrad --lr 0.05"
+CLICK_FFM="--model ffm --factors 4 --optimizer adagrad --lr 0.05"
+
+# click_cache FILE ROWS FEATURES
+click_cache() {
+    [ ! -e "$1" ] || return 0
+    say "making $1"
+    "$MUSTER" data gen criteo --rows "$2" --features $FEATURES --seed $SEED --to criteo --out "$DATA/click.criteo" \
+        --overwrite --quiet >&2 &&
+        "$MUSTER" data convert "$DATA/click.criteo" --format criteo --features "$3" --out "$1.part" --to cache --overwrite \
+            --quiet >&2 && rm "$DATA/click.criteo" && mv "$1.part" "$1"
+}
+
+# click_rate OPTION...: rows per second of `muster train`.
+click_rate() {
+    local out
+    out=$(train "$@" --epochs 1 --shuffle-rows 0 --no-save) && field "$out" rows_per_s
+}
+
+# click_ps OPTION...: the same with one server and one worker; the summary of server 0.
+click_ps() {
+    "$MUSTER" launch --servers 1 --workers 1 --logs none -- train "$@" --mode async --epochs 1 --shuffle-rows 0 --no-save \
+        --quiet --run "$DATA/run" --overwrite --json 2>"$DATA/job.err" </dev/null | sed 's/^server 0 | //'
+}
+
+group_click() {
+    local fm=$DATA/click-22.cache ffm=$DATA/click-20.cache round plain one out name
+    local -A ratios
+    local names=(fm_k16_b1_1t_over_plain_loop fm_k16_b1000_1t_over_plain_loop fm_k16_async_2t_over_1t
+        ffm_k4_1t_over_plain_loop fm_k16_ps_async_1s1w_over_local)
+    if ! click_cache "$fm" "$CLICK_ROWS" 4194304 || ! click_cache "$ffm" "$CLICK_FFM_ROWS" 1048576; then
+        skip "no generated rows" "${names[@]}"
+        return
+    fi
+    for ((round = 1; round <= ROUNDS; round++)); do
+        say "click, round $round of $ROUNDS"
+        # shellcheck disable=SC2086
+        {
+            plain=$(value "$("$CLICK" fm "$fm" --runs 1)" plain_fm_rows_per_s) &&
+                one=$(click_rate "$fm" $CLICK_FM --batch 1 --threads 1) &&
+                ratios[fm_k16_b1_1t_over_plain_loop]+=" $(calc "$one / $plain" 4)" &&
+                ratios[fm_k16_async_2t_over_1t]+=" $(calc "$(click_rate "$fm" $CLICK_FM --batch 1 --threads 2 --mode async) / $one" 4)" &&
+                one=$(click_rate "$fm" $CLICK_FM --batch 1000 --threads 1) &&
+                ratios[fm_k16_b1000_1t_over_plain_loop]+=" $(calc "$one / $plain" 4)" &&
+                out=$(click_ps "$fm" $CLICK_FM --batch 1000) &&
+                ratios[fm_k16_ps_async_1s1w_over_local]+=" $(calc "$(field "$out" rows_per_s) / $one" 4)" &&
+                plain=$(value "$("$CLICK" ffm "$ffm" --runs 1 --features 1048576)" plain_ffm_rows_per_s) &&
+                one=$(click_rate "$ffm" $CLICK_FFM --batch 1 --threads 1) &&
+                ratios[ffm_k4_1t_over_plain_loop]+=" $(calc "$one / $plain" 4)"
+        } || {
+            skip "a program failed" "${names[@]}"
+            return
+        }
+    done
+    for name in "${names[@]}"; do
+        # shellcheck disable=SC2086
+        line "$name" "$(calc "$(median ${ratios[$name]})")" ratio
+    done
+}
