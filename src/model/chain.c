@@ -8,6 +8,8 @@
 #include "model/chain_impl.h"
 #include "model/net_table.h"
 
+#define TABLE_PIECE (4 * 4097) /* floats of a table that start at a time; a key has up to 4097 */
+
 static const mst_option no_options[] = {{0}};
 
 mst_option_group mst_layer_options(const mst_layer *layer)
@@ -139,10 +141,24 @@ void mst_layer_param_start(const mst_layer_param *param, float *w, uint64_t n, m
     }
 }
 
+/* A piece at a time. A table of linear weights alone stays untouched, and takes no memory until it is used.
+ */
+static void chain_start_table(const mst_chain *chain, mst_params *params, uint64_t seed)
+{
+    const mst_net_table *table = &chain->table;
+    float piece[TABLE_PIECE];
+    uint64_t at = params->views[table->view].offset, most = TABLE_PIECE / table->width;
+    for (uint64_t key = 0; key < table->n_keys; key += most) {
+        uint64_t n = table->n_keys - key < most ? table->n_keys - key : most;
+        mst_net_table_start(table, seed, key, n, piece);
+        memcpy(params->w + at + key * table->width, piece, n * table->width * sizeof *piece);
+    }
+}
+
 void mst_chain_start(const mst_chain *chain, mst_params *params, uint64_t seed)
 {
-    if (chain->table.width != 0)
-        mst_net_table_start(&chain->table, seed, params->w + params->views[chain->table.view].offset);
+    if (chain->table.factors != 0)
+        chain_start_table(chain, params, seed);
     for (uint32_t i = 0; i < chain->n_layers; i++) {
         const mst_layer *layer = chain->layers[i];
         for (uint32_t j = 0; j < layer->n_params; j++) {

@@ -8,10 +8,11 @@
 
 #define AHEAD 2 /* rows whose floats are prefetched: keys are scattered over the table */
 
-static void table_prefetch(const mst_net_table *table, const mst_row *row, const float *sparse)
+static void table_prefetch(const mst_net_table *table, const mst_row *row, const float *sparse,
+                           uint32_t stride)
 {
     for (uint32_t i = 0; i < row->n_keys; i++) {
-        const float *at = sparse + (size_t)row->keys[i] * table->width;
+        const float *at = sparse + (size_t)row->keys[i] * stride;
         __builtin_prefetch(at);
         __builtin_prefetch(at + table->width - 1);
     }
@@ -40,7 +41,7 @@ static void load_numbers(const mst_net_table *table, const mst_row *row, float *
 }
 
 MST_RACY static void load_keys(const mst_net_table *table, const mst_row *row, const float *sparse,
-                               float *embedding, float *wide)
+                               uint32_t stride, float *embedding, float *wide)
 {
     const uint32_t factors = table->factors;
     float sum = 0.0f;
@@ -50,7 +51,7 @@ MST_RACY static void load_keys(const mst_net_table *table, const mst_row *row, c
         uint32_t field = table_field(table, row, i);
         if (row->keys[i] < table->n_dense || field >= table->n_fields)
             continue;
-        const float *from = sparse + (size_t)row->keys[i] * table->width, value = row_value(row, i);
+        const float *from = sparse + (size_t)row->keys[i] * stride, value = row_value(row, i);
         float *to = embedding != NULL ? embedding + (size_t)field * factors : NULL;
         for (uint32_t k = 0; to != NULL && k < factors; k++)
             to[k] += value * from[k];
@@ -62,17 +63,17 @@ MST_RACY static void load_keys(const mst_net_table *table, const mst_row *row, c
 }
 
 void mst_net_table_load(const mst_net_table *table, const mst_batch *batch, const float *sparse,
-                        const mst_net_inputs *out)
+                        uint32_t stride, const mst_net_inputs *out)
 {
     size_t size = (size_t)table->n_fields * table->factors;
     for (uint32_t r = 0; r < batch->n_rows; r++) {
         const mst_row *row = &batch->rows[r];
         if (table->width != 0 && r + AHEAD < batch->n_rows)
-            table_prefetch(table, &batch->rows[r + AHEAD], sparse);
+            table_prefetch(table, &batch->rows[r + AHEAD], sparse, stride);
         if (out->numbers != NULL)
             load_numbers(table, row, out->numbers + (size_t)r * table->n_dense);
         if (table->width != 0)
-            load_keys(table, row, sparse, out->embedding != NULL ? out->embedding + r * size : NULL,
+            load_keys(table, row, sparse, stride, out->embedding != NULL ? out->embedding + r * size : NULL,
                       out->wide != NULL ? out->wide + r : NULL);
     }
 }
@@ -111,13 +112,13 @@ mst_status mst_net_table_scatter(const mst_net_table *table, const mst_batch *ba
     return MST_OK;
 }
 
-void mst_net_table_start(const mst_net_table *table, uint64_t seed, float *w)
+void mst_net_table_start(const mst_net_table *table, uint64_t seed, uint64_t first, uint64_t n, float *w)
 {
-    for (uint64_t key = table->n_dense; table->init_scale > 0.0 && key < table->n_keys; key++) {
+    memset(w, 0, n * table->width * sizeof *w);
+    for (uint64_t key = first; table->init_scale > 0.0 && key < first + n; key++, w += table->width) {
         mst_rng rng;
         mst_rng_init(&rng, seed, MST_RNG_TABLE, key);
-        for (uint32_t k = 0; k < table->factors; k++)
-            w[key * table->width + k] =
-                (float)(table->init_scale * ((double)mst_rng_u32(&rng) * 0x1p-31 - 1.0));
+        for (uint32_t k = 0; key >= table->n_dense && k < table->factors; k++)
+            w[k] = (float)(table->init_scale * ((double)mst_rng_u32(&rng) * 0x1p-31 - 1.0));
     }
 }

@@ -17,15 +17,15 @@ typedef struct mst_net_inputs {
     float *wide;      /* 1 */
 } mst_net_inputs;
 
-/* Racy in sparse, key 0 of the table. */
+/* sparse: key 0 of the table; keys are `stride` floats apart. Racy in sparse. */
 void mst_net_table_load(const mst_net_table *table, const mst_batch *batch, const float *sparse,
-                        const mst_net_inputs *out);
+                        uint32_t stride, const mst_net_inputs *out);
 
 /* Appends the contributions of d, the gradients of embedding and wide. */
 mst_status mst_net_table_scatter(const mst_net_table *table, const mst_batch *batch, const mst_net_inputs *d,
                                  mst_grad *grad);
 
-/* Initial values of the keys: each a function of seed and key. w: key 0. */
-void mst_net_table_start(const mst_net_table *table, uint64_t seed, float *w);
+/* Initial values of keys [first, first + n), width floats each: functions of seed and key. */
+void mst_net_table_start(const mst_net_table *table, uint64_t seed, uint64_t first, uint64_t n, float *w);
 
 #endif

@@ -389,10 +389,12 @@ static void initial_values_belong_to_keys(void **state)
                   large = small;
     float a[40] = {0}, b[80] = {0}, other[40] = {0};
     large.n_keys = 20;
-    mst_net_table_start(&small, 1, a);
-    mst_net_table_start(&large, 1, b);
-    mst_net_table_start(&small, 2, other);
+    mst_net_table_start(&small, 1, 0, 10, a);
+    mst_net_table_start(&large, 1, 0, 20, b);
+    mst_net_table_start(&small, 2, 0, 10, other);
     assert_memory_equal(a, b, sizeof a);
+    mst_net_table_start(&large, 1, 5, 5, b);
+    assert_memory_equal(a + 20, b, 20 * sizeof *a);
     assert_memory_not_equal(a, other, sizeof a);
     for (size_t i = 0; i < 40; i++) {
         bool zero = i < 8 || i % 4 == 3;

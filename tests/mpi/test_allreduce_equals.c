@@ -161,8 +161,24 @@ static void test_overlap(void **state)
     check("few.cache", options, 2e-5);
 }
 
+/* Rows of a table and layers in one step; with a gradient of a few kB, and beyond 1 MB. */
+static void test_embeddings(void **state)
+{
+    static const char *const sizes[] = {"16,8", "600,400"};
+    (void)state;
+    trial_clicks("fields.cache", 430, 0, 3000);
+    for (int i = 0; i < 2; i++) {
+        const char *const options[] = {"model",   "deepfm", "embedding",    "4",     "hidden",    sizes[i],
+                                       "dropout", "0.1",    "lr",           "0.005", "optimizer", "adagrad",
+                                       "eps",     "0.001",  "features",     "3000",  "epochs",    "1",
+                                       "threads", "2",      "global-batch", "50",    NULL};
+        check("fields.cache", options, 5e-5);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_clicks), cmocka_unit_test(test_overlap)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_clicks), cmocka_unit_test(test_overlap),
+                                       cmocka_unit_test(test_embeddings)};
     return cmocka_run_group_tests(tests, trial_make_root, trial_remove_root);
 }
