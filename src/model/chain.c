@@ -143,22 +143,24 @@ void mst_layer_param_start(const mst_layer_param *param, float *w, uint64_t n, m
 
 /* A piece at a time. A table of linear weights alone stays untouched, and takes no memory until it is used.
  */
-static void chain_start_table(const mst_chain *chain, mst_params *params, uint64_t seed)
+void mst_chain_start_keys(const mst_chain *chain, mst_params *params, uint64_t seed, uint64_t first,
+                          uint64_t n)
 {
     const mst_net_table *table = &chain->table;
     float piece[TABLE_PIECE];
+    if (table->factors == 0)
+        return;
     uint64_t at = params->views[table->view].offset, most = TABLE_PIECE / table->width;
-    for (uint64_t key = 0; key < table->n_keys; key += most) {
-        uint64_t n = table->n_keys - key < most ? table->n_keys - key : most;
-        mst_net_table_start(table, seed, key, n, piece);
-        memcpy(params->w + at + key * table->width, piece, n * table->width * sizeof *piece);
+    uint64_t end = first + n < table->n_keys ? first + n : table->n_keys;
+    for (uint64_t key = first; key < end; key += most) {
+        uint64_t some = end - key < most ? end - key : most;
+        mst_net_table_start(table, seed, key, some, piece);
+        mst_params_write(params, 0, at + key * table->width, some * table->width, piece);
     }
 }
 
 void mst_chain_start(const mst_chain *chain, mst_params *params, uint64_t seed)
 {
-    if (chain->table.factors != 0)
-        chain_start_table(chain, params, seed);
     for (uint32_t i = 0; i < chain->n_layers; i++) {
         const mst_layer *layer = chain->layers[i];
         for (uint32_t j = 0; j < layer->n_params; j++) {

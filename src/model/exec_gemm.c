@@ -426,7 +426,7 @@ static void load_rows(const gemm_tile *t)
         mst_replica_load(&t->self->base, t->rows.rows, t->rows.n_rows, t->self->input);
     if (chain->table.n_keys == 0)
         return;
-    mst_net_table_load(&chain->table, &t->rows, t->w->sparse, chain->table.width, &inputs);
+    mst_net_table_load(&chain->table, &t->rows, t->w->sparse, t->w->stride, &inputs);
     mst_trace_op("gather", start,
                  mst_trace_floats(t->rows.n_rows, chain->table.n_fields * chain->table.factors));
 }

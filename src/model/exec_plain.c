@@ -164,7 +164,7 @@ static void load_inputs(const plain *self, const mst_batch *batch, const mst_wei
         mst_replica_load(&self->base, batch->rows, batch->n_rows, self->input);
     mst_net_inputs inputs = table_arrays(self, self->outputs);
     if (chain->table.n_keys != 0)
-        mst_net_table_load(&chain->table, batch, w->sparse, chain->table.width, &inputs);
+        mst_net_table_load(&chain->table, batch, w->sparse, w->stride, &inputs);
 }
 
 /* ---- passes ---- */

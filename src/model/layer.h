@@ -177,6 +177,9 @@ void mst_chain_destroy(mst_chain *chain); /* NULL-safe */
 mst_status mst_chain_declare(mst_chain *chain, mst_params *params);
 /* First values: a function of the seed and the parameter alone. */
 void mst_chain_start(const mst_chain *chain, mst_params *params, uint64_t seed);
+/* Those of keys [first, first + n) of the table. */
+void mst_chain_start_keys(const mst_chain *chain, mst_params *params, uint64_t seed, uint64_t first,
+                          uint64_t n);
 uint64_t mst_chain_flops(const mst_chain *chain); /* of one image, forward */
 
 /* Nets that come with muster: "lenet", "alexnet", ...; NULL-terminated. */

@@ -310,6 +310,12 @@ static void net_start(const mst_model *self, mst_params *params, uint64_t seed)
     mst_chain_start(((const net_model *)self)->chain, params, seed);
 }
 
+static void net_start_keys(const mst_model *self, mst_params *params, uint64_t seed, uint64_t first,
+                           uint64_t n)
+{
+    mst_chain_start_keys(((const net_model *)self)->chain, params, seed, first, n);
+}
+
 static void net_layout(const mst_model *self, const mst_params *params, mst_grad *layout)
 {
     const mst_chain *chain = ((const net_model *)self)->chain;
@@ -428,6 +434,7 @@ const mst_chain *mst_model_chain(const mst_model *self)
         .fini = net_fini,                                                                                    \
         .declare = net_declare,                                                                              \
         .start = net_start,                                                                                  \
+        .start_keys = net_start_keys,                                                                        \
         .layout = net_layout,                                                                                \
         .open = net_open,                                                                                    \
         .close = net_close,                                                                                  \
