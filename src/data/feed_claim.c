@@ -252,6 +252,7 @@ MST_WIDE static uint32_t feed_copy_keys(mst_row *rows, const mst_feed_window *w,
             continue;
         memcpy(keys, rows[i].keys, count * sizeof *keys);
         bad |= mst_chunk_bad_keys(c, keys, count);
+        bad |= c->fielded && rows[i].fields == NULL && (uint64_t)c->n_dense + count - 1 > c->max_field;
         rows[i].keys = keys;
         keys += count;
         if (rows[i].fields != NULL) {

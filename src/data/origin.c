@@ -47,20 +47,24 @@ void mst_origin_field_name(const json_t *origin, uint32_t field, char *out, size
 {
     const json_t *source = json_object_get(origin, MST_ORIGIN_SOURCE);
     const char *keys = json_string_value(source != NULL ? source : json_object_get(origin, "keys")),
-               *generated = json_string_value(json_object_get(origin, "generated"));
+               *generated = json_string_value(json_object_get(origin, "generated")),
+               *numeric = json_string_value(json_object_get(origin, "criteo-numeric"));
     const json_t *columns = json_object_get(origin, "columns"),
                  *spaces = json_object_get(origin, MST_ORIGIN_FIELDS);
+    const char *name = json_string_value(json_array_get(spaces, field));
     out[0] = '\0';
     if (columns != NULL)
         origin_column_name(columns, field, out, size);
+    else if (field < json_array_size(spaces))
+        snprintf(out, size, "%s", name != NULL ? name : "");
     else if (spaces != NULL)
-        snprintf(out, size, "%s",
-                 field < json_array_size(spaces) ? json_string_value(json_array_get(spaces, field))
-                                                 : "(others)");
+        snprintf(out, size, "(others)");
     else if ((keys != NULL && strcmp(keys, "criteo") == 0) ||
-             (generated != NULL && strncmp(generated, "criteo", 6) == 0))
-        snprintf(out, size, "%c%u", field % 39 < 13 ? 'I' : 'C',
-                 field % 39 < 13 ? field % 39 + 1 : field % 39 - 12);
+             (generated != NULL && strncmp(generated, "criteo", 6) == 0)) {
+        if (field >= 13 && numeric != NULL && strcmp(numeric, "both") == 0)
+            field -= 13; /* the buckets of the numbers before */
+        snprintf(out, size, "%c%u", field < 13 ? 'I' : 'C', field < 13 ? field + 1 : field - 12);
+    }
 }
 
 bool mst_origin_missing_key(const json_t *origin, uint32_t field, uint32_t *key)

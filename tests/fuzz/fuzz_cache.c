@@ -60,6 +60,8 @@ static void check_chunk(const mst_dataset *d, const mst_chunk *c)
         for (uint32_t j = 0; j < row.n_keys; j++) {
             if (row.keys[j] < c->n_dense || row.keys[j] >= d->info.n_features || row.keys[j] > c->max_key)
                 abort();
+            if (c->fielded && (mst_row_field(&row, j) > c->max_field || c->max_field >= d->info.n_fields))
+                abort();
             sum += row.values != NULL && row.values[j] != 0;
         }
     }
@@ -96,6 +98,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 abort();
         }
         json_decref(mst_cache_options(d));
+        for (uint32_t field = 0; field < 60; field++) {
+            char name[16];
+            uint32_t key;
+            mst_origin_field_name(d->origin, field, name, sizeof name);
+            (void)mst_origin_missing_key(d->origin, field, &key);
+        }
         mst_origin_check(d->origin, "model", numbers, path);
         mst_origin_check(numbers, "model", d->origin, path);
         json_decref(numbers);
