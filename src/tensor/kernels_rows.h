@@ -140,12 +140,37 @@ INLINE void block_store(const row_block *block, uint32_t n_slots, uint32_t j, fl
 
 /* ---- batch 1 ---- */
 
-/* The update of a row that has values, repeated keys, keys below head or many keys. Repeated keys are
- * adjacent, and their gradients are summed first. */
+/* Whether a key occurs twice in a row whose keys are in any order: marks the rows of the store on the way. */
+INLINE bool has_repeats(const mst_row *row, const mst_linear *w)
+{
+    bool found = false;
+    for (uint32_t j = 0; j < row->n_keys; j++) {
+        float *mark = row_at(w, row->keys[j]) + SCRATCH;
+        found |= *mark != 0.0f;
+        *mark = 1.0f;
+    }
+    for (uint32_t j = 0; j < row->n_keys; j++)
+        row_at(w, row->keys[j])[SCRATCH] = 0.0f;
+    return found;
+}
+
+/* The update of a row that has values, repeated keys, keys below head or many keys. The gradients
+ * of a repeated key are summed first; they are adjacent where keys ascend. */
 INLINE void train_keys(mst_rule_one *one, const mst_rule *c, const mst_row *row, uint32_t from, float coef,
                        const mst_linear *w)
 {
-    for (uint32_t j = from; j < row->n_keys;) {
+    for (uint32_t j = from; row->any_order && j < row->n_keys; j++) {
+        uint32_t key = read_key(&row->keys[j]), i = from;
+        float g = coef * value_of(row, j), *at = row_at(w, key);
+        while (i < j && read_key(&row->keys[i]) != key)
+            i++;
+        if (i < j)
+            continue; /* done with the first of them */
+        for (i = j + 1; i < row->n_keys; i++)
+            g += read_key(&row->keys[i]) == key ? coef * value_of(row, i) : 0.0f;
+        one(c, at, at + 1, at + 2, 0, g);
+    }
+    for (uint32_t j = from; !row->any_order && j < row->n_keys;) {
         uint32_t key = read_key(&row->keys[j]);
         float g = coef * value_of(row, j), *at = row_at(w, key);
         for (j++; j < row->n_keys && read_key(&row->keys[j]) == key; j++)
@@ -209,6 +234,7 @@ INLINE float train_row(mst_rule_one *one, uint32_t n_slots, const mst_row *row, 
             block_load(block, n_slots, j, at);
             sums[j % 4] += at[0];
         }
+        repeats |= row->any_order && has_repeats(row, w);
     } else {
         repeats = 1;
         for (uint32_t j = n_head; j < n_keys; j++)

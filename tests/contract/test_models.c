@@ -483,8 +483,7 @@ static void descend_rule_equals_the_optimizer(void **state)
         float *want[3] = {malloc(size * sizeof(float)), malloc(size * sizeof(float)),
                           malloc(size * sizeof(float))};
         memcpy(start, b.params.w, size * sizeof(float));
-        for (size_t c = 0; b.model->ops->descend_rule != NULL && variants[v].model != LOGREG &&
-                           c < 3 * sizeof optims / sizeof *optims;
+        for (size_t c = 0; b.model->ops->descend_rule != NULL && c < 3 * sizeof optims / sizeof *optims;
              c++) {
             uint32_t batch_rows = batches[c % 3];
             mst_batch rows = batch_of(&b);
