@@ -214,16 +214,16 @@ static uint64_t hot_place_keys(mst_hot_weights *hot, uint32_t n, uint32_t factor
     uint64_t missed = 0;
     hot->n_keys = 0;
     map->factor = factor;
-    memset(map->slots, 0, sizeof map->slots);
+    memset(map->buckets, 0, sizeof map->buckets);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t key = hot->counts[i].key;
-        struct mst_map_slot *slot = &map->slots[mst_map_slot(key, factor)];
+        struct mst_map_bucket *slot = &map->buckets[mst_map_slot(key, factor)];
         if (slot->delta != 0) {
             missed += hot->counts[i].count;
             continue;
         }
         hot->keys[hot->n_keys++] = key;
-        *slot = (struct mst_map_slot){.key = key, .delta = hot->n_keys};
+        *slot = (struct mst_map_bucket){.key = key, .delta = hot->n_keys};
     }
     return missed;
 }
@@ -253,8 +253,8 @@ static void hot_aim_map(const mst_hot_weights *hot, unsigned t, mst_key_map *map
         map->prefix_delta = (uint32_t)(hot_mine_dense(hot, t) - origin) + hot->prefix_at;
     }
     for (uint32_t i = 0; i < 1u << MST_MAP_BITS; i++)
-        if (map->slots[i].delta != 0)
-            map->slots[i].delta = mine + map->slots[i].delta - 1 - map->slots[i].key;
+        if (map->buckets[i].delta != 0)
+            map->buckets[i].delta = mine + map->buckets[i].delta - 1 - map->buckets[i].key;
 }
 
 void mst_hot_weights_begin(mst_hot_weights *hot, const mst_batch *sample)

@@ -35,9 +35,9 @@ typedef struct mst_linear {
 typedef struct mst_key_map {
     uint32_t prefix, prefix_delta; /* keys below prefix: add prefix_delta */
     uint32_t factor;               /* of the hash; odd */
-    struct mst_map_slot {
-        uint32_t key, delta; /* the number to add to the key; 0 in unused slots, whatever their key */
-    } slots[1u << MST_MAP_BITS];
+    struct mst_map_bucket {
+        uint32_t key, delta; /* the number to add to the key; 0 in unused buckets, whatever their key */
+    } buckets[1u << MST_MAP_BITS];
 } mst_key_map;
 
 static inline uint32_t mst_map_slot(uint32_t key, uint32_t factor)

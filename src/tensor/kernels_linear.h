@@ -354,7 +354,7 @@ INLINE void translate_keys(const mst_row *row, const mst_key_map *map, uint32_t 
 #pragma GCC unroll 8
     for (; i < n; i++) {
         uint32_t key = keys[i];
-        const struct mst_map_slot *slot = &map->slots[mst_map_slot(key, factor)];
+        const struct mst_map_bucket *slot = &map->buckets[mst_map_slot(key, factor)];
         key += -(uint32_t)(slot->key == key) & slot->delta;
         out[i] = key;
         if (w != NULL)

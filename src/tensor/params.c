@@ -333,6 +333,15 @@ const mst_view *mst_params_find(const mst_params *params, const char *name)
     return NULL;
 }
 
+uint64_t mst_params_bytes(const mst_params *params, uint32_t n_slots)
+{
+    mst_params plan = *params;
+    params_plan_rows(&plan, n_slots);
+    uint64_t in_rows = plan.rows.end - plan.rows.first;
+    uint64_t rows = in_rows > 0 ? in_rows / plan.rows.width * plan.rows.stride : 0;
+    return ((plan.size - in_rows) * (n_slots + 1) + rows) * sizeof(float);
+}
+
 uint64_t mst_params_count(const mst_params *params)
 {
     uint64_t n = 0;

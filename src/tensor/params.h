@@ -128,6 +128,10 @@ void mst_params_populate(mst_params *params);
 void mst_params_populate_part(mst_params *params, uint64_t first,
                               uint64_t count); /* floats [first, +count) only */
 
+/* Bytes of weights and of n_slots state vectors that the store takes when all of it is touched, without spare
+ * floats; reserved or not. */
+uint64_t mst_params_bytes(const mst_params *params, uint32_t n_slots);
+
 /* The number of parameters: the sizes of all views, without the gaps between them. */
 uint64_t mst_params_count(const mst_params *params);
 

@@ -56,12 +56,18 @@ mst_status mst_training_reload(mst_training *self)
 
 /* ---- the model ---- */
 
+/* Whether keys have their optimizer state next to their weights. */
+static bool training_by_rows(const mst_training *self)
+{
+    return self->strategy_options.strategy == MST_STRATEGY_LOCAL;
+}
+
 static mst_status training_init_model(mst_training *self, const mst_model_options *model,
                                       const mst_shape *shape)
 {
     mst_store_spec store = {.n_slots = self->optimizer.ops->n_slots,
                             .spare = mst_strategy_spare(&self->strategy_options),
-                            .by_rows = self->strategy_options.strategy == MST_STRATEGY_LOCAL};
+                            .by_rows = training_by_rows(self)};
     return mst_assembly_init(&self->assembly, model, shape, self->kernels, &store,
                              (uint64_t)self->options.seed);
 }
@@ -359,6 +365,7 @@ static mst_status training_open(mst_training *self)
         mst_train_data_warn(data);
     TRY(weights ? training_init_model(self, c->model, &shape)
                 : mst_assembly_declare(&self->assembly, c->model, &shape, self->kernels));
+    self->assembly.params.by_rows = training_by_rows(self); /* also of a plan, which reserves nothing */
     TRY(mst_assembly_check_rows(&self->assembly, &data->augment, data->dataset));
     TRY(training_describe(self));
     if (leads || !weights)

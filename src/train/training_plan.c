@@ -57,12 +57,13 @@ mst_status mst_training_plan(mst_training *self, json_t **out)
     uint64_t touched = self->strategy_options.dense_model         ? weights
                        : mst_model_has(model->ops, MST_MODEL_NET) ? parameters * sizeof(float)
                                                                   : batch.keys * per_key;
-    *out = json_pack(
-        "{s:o, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "model", mst_model_json(model),
-        "parameters", (json_int_t)parameters, "weights_bytes", (json_int_t)weights, "optimizer_bytes",
-        (json_int_t)(weights * self->optimizer.ops->n_slots), "isa", mst_isa_name(self->kernels->isa),
-        "batch_rows", (json_int_t)batch.rows, "batch_entries", (json_int_t)batch.entries, "batch_row_bytes",
-        (json_int_t)batch.bytes, "batch_keys", (json_int_t)batch.keys, "batch_weight_bytes",
-        (json_int_t)touched, "epoch_rows", (json_int_t)mst_feed_epoch_rows(self->data.feed));
+    *out = json_pack("{s:o, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "model",
+                     mst_model_json(model), "parameters", (json_int_t)parameters, "weights_bytes",
+                     (json_int_t)weights, "optimizer_bytes",
+                     (json_int_t)(mst_params_bytes(params, self->optimizer.ops->n_slots) - weights), "isa",
+                     mst_isa_name(self->kernels->isa), "batch_rows", (json_int_t)batch.rows, "batch_entries",
+                     (json_int_t)batch.entries, "batch_row_bytes", (json_int_t)batch.bytes, "batch_keys",
+                     (json_int_t)batch.keys, "batch_weight_bytes", (json_int_t)touched, "epoch_rows",
+                     (json_int_t)mst_feed_epoch_rows(self->data.feed));
     return *out ? MST_OK : mst_fail_memory();
 }

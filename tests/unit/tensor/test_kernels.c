@@ -355,9 +355,9 @@ static void descend_rows_follows_a_map(void **state)
                 memcpy(moved, w.sparse, sizeof w.sparse);
                 map.prefix = 0;
                 map.factor = 0x9E3779B1u;
-                memset(map.slots, 0, sizeof map.slots);
+                memset(map.buckets, 0, sizeof map.buckets);
                 for (uint32_t key = 0; key < n_sparse; key += 3) {
-                    map.slots[mst_map_slot(key, map.factor)] = (struct mst_map_slot){key, FAR};
+                    map.buckets[mst_map_slot(key, map.factor)] = (struct mst_map_bucket){key, FAR};
                     moved[FAR + key] = moved[key];
                 }
                 for (uint32_t i = 0; i < r.n_rows; i++)
@@ -374,7 +374,7 @@ static void descend_rows_follows_a_map(void **state)
                 assert_memory_equal(dense, w.dense, sizeof dense);
                 assert_true(bias == *linear.bias);
                 for (uint32_t i = 0; i < n_sparse; i++) {
-                    const struct mst_map_slot *slot = &map.slots[mst_map_slot(i, map.factor)];
+                    const struct mst_map_bucket *slot = &map.buckets[mst_map_slot(i, map.factor)];
                     assert_true(moved[slot->key == i && slot->delta != 0 ? FAR + i : i] == w.sparse[i]);
                 }
                 free(moved);
