@@ -7,8 +7,9 @@
 #include "base/alloc.h"
 #include "strategy/local_impl.h"
 
-#define CLAIM_ROWS 1024 /* rows claimed at a time if batches are smaller */
-#define TIMED_ROWS 64   /* rows of a step from which its phases are timed, except for nets */
+#define CLAIM_ROWS      1024 /* rows claimed at a time if batches are smaller */
+#define SYNC_CLAIM_ROWS 8192 /* the same of synchronous threads, which wait for the one that claims */
+#define TIMED_ROWS      64   /* rows of a step from which its phases are timed, except for nets */
 
 static mst_local_way local_choose_way(const mst_local *self, const mst_model_ops *model)
 {
@@ -58,7 +59,8 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     self->n = mst_model_threads(env->model) ? 1 : (unsigned)options->threads;
     self->inner = (unsigned)options->threads / self->n;
     self->batch = (uint32_t)options->batch;
-    self->claim_steps = self->batch < CLAIM_ROWS ? CLAIM_ROWS / self->batch : 1;
+    uint32_t claim_rows = options->mode == MST_MODE_SYNC && self->n > 1 ? SYNC_CLAIM_ROWS : CLAIM_ROWS;
+    self->claim_steps = self->batch < claim_rows ? claim_rows / self->batch : 1;
     self->additive = env->optimizer->ops->additive(env->optimizer);
     mst_model_weights(env->model, env->params, &self->weights);
     self->way = local_choose_way(self, model);

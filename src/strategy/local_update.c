@@ -52,7 +52,7 @@ void mst_local_apply_rows(mst_local *self, unsigned t, const mst_update *u)
 
 MST_RACY void mst_local_apply_list(mst_local *self, float lr, const mst_contributions *list, uint32_t width)
 {
-    enum { AHEAD = 32 };
+    enum { AHEAD = 64 };
     float *w = self->weights.sparse;
     size_t stride = self->weights.stride;
     for (size_t i = 0; i < list->n; i++) {
