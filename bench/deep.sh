@@ -30,7 +30,8 @@ group_deep() {
         for model in deepfm dcn; do
             say "$model, round $round of $ROUNDS"
             if [ -z "$no_torch" ]; then
-                if torch=$("$PYTHON" bench/peers/deep_torch.py "$model" 2 1000 2>"$DATA/torch.err"); then
+                if torch=$(OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 "$PYTHON" bench/peers/deep_torch.py "$model" 2 1000 \
+                    2>"$DATA/torch.err"); then
                     torch=$(value "$torch" rows_per_s)
                     torches[$model]+=" $torch"
                 else
