@@ -222,10 +222,16 @@ void mst_parse_context_fini(mst_parse_context *context, const mst_format *format
 
 mst_status mst_format_origin(const mst_format *format, const mst_parse_context *context, json_t **out)
 {
-    *out = format->origin != NULL ? format->origin(context) : mst_origin_numbers();
-    if (*out == NULL)
+    json_t *origin = format->origin != NULL ? format->origin(context) : mst_origin_numbers();
+    if (origin == NULL)
         return mst_fail_memory();
-    return context->vocabulary != NULL ? mst_vocabulary_adopt(context->vocabulary, "the data", out) : MST_OK;
+    mst_status st =
+        context->vocabulary != NULL ? mst_vocabulary_adopt(context->vocabulary, "the data", &origin) : MST_OK;
+    if (st == MST_OK)
+        *out = origin;
+    else
+        json_decref(origin);
+    return st;
 }
 
 mst_status mst_block_fail(const mst_format *format, const mst_block *block, const uint8_t *at,

@@ -125,13 +125,19 @@ INLINE void sparse_add(const mst_row *row, float a, float *w)
     }
 }
 
-INLINE float margin_of(const mst_row *row, const mst_linear *w)
+/* bias + dense prefix */
+INLINE float prefix_margin(const mst_row *row, const mst_linear *w)
 {
     float m = w->bias ? *w->bias : 0.0f;
     if (row->n_dense != 0)
         m += row->bytes ? byte_dot(row->bytes, w->dense, row->n_dense)
                         : dense_dot(row->dense, w->dense, row->n_dense);
-    return m + sparse_dot(row, w->sparse);
+    return m;
+}
+
+INLINE float margin_of(const mst_row *row, const mst_linear *w)
+{
+    return prefix_margin(row, w) + sparse_dot(row, w->sparse);
 }
 
 INLINE void add_dense(const mst_row *row, float a, const mst_linear *w)

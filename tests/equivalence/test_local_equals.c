@@ -50,6 +50,8 @@ static void train(trial *t, const setting *s)
     trial_set(t, "mode", s->mode);
     trial_int(t, "threads", s->threads);
     trial_int(t, "batch", s->batch);
+    if (strcmp(s->model, "fm") == 0)
+        trial_set(t, "row-norm", "true"); /* converges at the rate of the others */
     trial_set(t, "lr", "0.05");
     trial_set(t, "epochs", "2");
     trial_set(t, "save", "false");
