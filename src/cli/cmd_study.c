@@ -219,6 +219,9 @@ static mst_status study_run_one(const char *name, const study_options *o, study_
     int lock = -1;
     char *failure = NULL;
     *skipped = NULL;
+    if (o->report_only && o->overwrite)
+        return mst_fail(MST_EUSAGE,
+                        "--report-only reads the results that --overwrite removes: use one of the two");
     TRY_OUT(st, study_open(name, o, &study));
     /* NOLINTBEGIN(clang-analyzer-core.NullDereference): study_open sets it on success */
     if (o->dry_run) {

@@ -207,6 +207,9 @@ mst_status mst_model_new(const mst_model_options *options, const mst_shape *shap
     self->options = *options;
     self->shape = *shape;
     mst_status st = ops->init(self, options, shape);
+    bool corrected = options->keep_negatives > 0.0 && options->keep_negatives < 1.0;
+    if (st == MST_OK && corrected && self->n_scores != 1)
+        st = mst_fail(MST_EUSAGE, "--keep-negatives needs one score per row: end the net in `linear 1`");
     if (st != MST_OK) {
         mst_model_destroy(self);
         return st;

@@ -1,5 +1,5 @@
-/* Comparison of the model of a checkpoint with the model of a run: name, classes, bias, images, the lines of
- * the net, features. */
+/* Comparison of the model of a checkpoint with the model of a run: name, classes, bias, images,
+ * factors and --row-norm, the lines of the net, features. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +8,8 @@
 /* The entries of a model's description that must be the same, besides features and net. */
 static const struct {
     const char *key, *before, *behind;
-} model_entries[] = {
-    {"name", "", ""}, {"classes", "", " classes"}, {"bias", "bias ", ""}, {"image", "images ", ""}};
+} model_entries[] = {{"name", "", ""},         {"classes", "", " classes"}, {"bias", "bias ", ""},
+                     {"image", "images ", ""}, {"factors", "", " factors"}, {"row_norm", "row-norm ", ""}};
 #define N_MODEL_ENTRIES (sizeof model_entries / sizeof *model_entries)
 
 /* The first of them in which two models differ; N_MODEL_ENTRIES: none. */

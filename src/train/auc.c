@@ -141,7 +141,8 @@ void mst_auc_add(mst_auc *auc, const mst_batch *batch, const mst_batch *keyed, c
             from = to;                                                                                       \
             to = swap;                                                                                       \
         }                                                                                                    \
-        memcpy(items, from, n * sizeof *items); /* after three passes the result is in other */              \
+        if (n > 0) /* after three passes the result is in other */                                           \
+            memcpy(items, from, n * sizeof *items);                                                          \
     }
 AUC_SORT(auc_sort_keys, uint32_t)
 AUC_SORT(auc_sort_pairs, uint64_t)

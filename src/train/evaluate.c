@@ -55,9 +55,9 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
                              const mst_evaluator_options *options, mst_evaluator **out)
 {
     mst_status st;
-    uint32_t n_fields = model->shape.n_fields;
+    uint32_t n_fields = dataset->info.n_fields;
     if (options->auc_by >= 0 && model->n_scores != 1)
-        return mst_fail(MST_EUSAGE, "--auc-by needs a model with two classes (--model logreg)");
+        return mst_fail(MST_EUSAGE, "--auc-by needs a model with one score per row, such as --model logreg");
     if (options->auc_by >= 0 && n_fields > 0 && options->auc_by >= (int64_t)n_fields)
         return mst_fail(MST_EUSAGE, "--auc-by %lld: the data has %u fields, numbered from 0",
                         (long long)options->auc_by, n_fields);

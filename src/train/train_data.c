@@ -373,12 +373,14 @@ static mst_status train_data_check_labels(const mst_dataset *dataset, bool multi
                         : low == -1.0f && top <= 1.0f ? "--model logreg takes -1 and +1"
                                                       : "number the classes from 0");
     if (!multi && (!whole || low < -1.0f || top > 1.0f))
-        return mst_fail(MST_EINPUT, "%s: labels from %g to %g are not 0/1 or -1/+1, as logreg takes them; %s",
-                        name, (double)low, (double)top,
-                        !whole                       ? whole_only
-                        : low == 1.0f && top == 2.0f ? "--labels-from 1 reads 1 and 2 as 0 and 1"
-                        : low < 0.0f                 ? "--model softmax takes more classes, numbered from 0"
-                                                     : "--model softmax takes classes 0, 1, 2, ...");
+        return mst_fail(
+            MST_EINPUT,
+            "%s: labels from %g to %g are not 0/1 or -1/+1, which a model of two classes takes; %s", name,
+            (double)low, (double)top,
+            !whole                       ? whole_only
+            : low == 1.0f && top == 2.0f ? "--labels-from 1 reads 1 and 2 as 0 and 1"
+            : low < 0.0f                 ? "--model softmax takes more classes, numbered from 0"
+                                         : "--model softmax takes classes 0, 1, 2, ...");
     return MST_OK;
 }
 

@@ -248,7 +248,7 @@ same "loss of eval" "$(figure loss)" "$loss"
 expect 0 eval kept all.cache --auc-by 20
 has 'grouped auc'
 has 'calibration by tenths'
-refused 2 "--auc-by needs a model with two classes" --log error train all.cache --model softmax --test all.cache --auc-by 3 --run z
+refused 2 "--auc-by needs a model with one score per row" --log error train all.cache --model softmax --test all.cache --auc-by 3 --run z
 expect 0 predict kept all.cache --out p.txt
 mean=$(awk '{ s += $1 } END { print s / NR }' p.txt)
 positive=$("$muster" data convert all.cache --to libsvm --out - 2>/dev/null | awk '{ n += $1 > 0 } END { print n / NR }')

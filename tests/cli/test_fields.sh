@@ -65,3 +65,12 @@ line=$(grep "^weight $key " out) || fail "no weight for feature $key"
 same "a name" "$(echo "$line" | cut -d' ' -f4-)" "$(sed -n 20p train.cache.vocabulary | awk -F'\t' '{ print $2 " " $4 }')"
 expect 0 train train.tsv --run hashed --quiet
 refused 2 'was not trained with --min-count and has no names' model export hashed --names
+
+# ---- models of click logs: a resumed run keeps what defines the score ----
+expect 0 data convert clicks.tsv --out clicks.cache
+expect 0 train clicks.cache --model ffm --factors 2 --optimizer adagrad --lr 0.05 --steps 5 --run pairs --quiet
+refused 1 'another model: row-norm false there, true here' --log error train --resume --run pairs --steps 6 --row-norm
+refused 1 'another model: 2 factors there, 3 here' --log error train --resume --run pairs --steps 6 --factors 3
+refused 2 '--auc-by 39: the data has 39 fields' --log error eval pairs clicks.cache --auc-by 39
+printf 'embedding 2\nlinear classes\n' >two.net
+refused 2 'keep-negatives needs one score per row' --log error train clicks.cache --net two.net --keep-negatives 0.5 --run z

@@ -151,7 +151,7 @@ refused 1 'row 1 has label 2, which is not -1, 0 or 1; more classes need --model
   train zero.svm --features 8 --run x
 refused 1 '--model softmax takes classes 0, 1, 2, ...' --log error train zero.svm --run x
 sed 's/^[23]/0.5/' one.svm >half.svm
-refused 1 'as logreg takes them; classes are whole numbers' --log error train half.svm --run x
+refused 1 'which a model of two classes takes; classes are whole numbers' --log error train half.svm --run x
 refused 1 'are not classes 0, 1, 2, ...; classes are whole numbers' --log error train half.svm --model softmax --run x
 sed 's/^[23]/-1/' one.svm >signs.svm
 refused 1 '--model logreg takes -1 and +1' --log error train signs.svm --model softmax --run x

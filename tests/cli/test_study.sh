@@ -84,6 +84,7 @@ expect 0 study own.yaml --full --dry-run
 has -- '--rows 4000'
 refused 2 '--set size=1' study own.yaml --set size=1
 refused 1 'no results found' study own.yaml --report-only --out none
+refused 2 'use one of the two' study own.yaml --report-only --overwrite
 
 # Later steps run again after one that has run again: commands always, sweeps if a command has changed.
 cat >chain.yaml <<'Y'
