@@ -14,6 +14,8 @@
  * - The library copies texts and arrays that it receives. Texts that it returns belong to the handle.
  * - One thread at a time uses a handle; different threads can use different handles. The log sink is the only
  *   global state.
+ * - Training and prediction treat subnormal numbers as 0, also in calls of the program's own functions. The
+ *   floating-point environment of the caller is the same after a call as before.
  * - The library does not print or exit. For signals, see docs/API.md, "In a larger program". Functions that
  *   wait document their deadline. */
 #ifndef MUSTER_MUSTER_H

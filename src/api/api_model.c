@@ -9,6 +9,7 @@
 
 #include "api/api_impl.h"
 #include "base/alloc.h"
+#include "base/float_mode.h"
 #include "train/assembly.h"
 
 #define ROWS 64 /* at a time */
@@ -238,5 +239,8 @@ static mst_status model_predict(muster_model *self, const muster_row *rows, size
 muster_status muster_model_predict(muster_model *self, const muster_row *rows, size_t n_rows,
                                    float *probabilities)
 {
-    return (muster_status)model_predict(self, rows, n_rows, probabilities);
+    mst_float_mode mode = mst_float_flush();
+    mst_status st = model_predict(self, rows, n_rows, probabilities); /* in this thread alone */
+    mst_float_mode_set(mode);
+    return (muster_status)st;
 }

@@ -5,7 +5,9 @@
 #include "api/api_impl.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/float_mode.h"
 #include "job/job.h"
+#include "tensor/dnnl_ops.h"
 #include "train/training.h"
 
 #define LOOK_NS (200 * MST_MS) /* between two calls of a callback without a number of steps */
@@ -125,6 +127,13 @@ static mst_status trainer_use_net(muster_options *options)
     return MST_OK;
 }
 
+/* Ends mst_float_flush: gives the thread of the program, and its OpenMP threads, their mode back. */
+static void trainer_restore(mst_float_mode mode)
+{
+    mst_float_mode_set(mode);
+    mst_dnnl_restore_mode();
+}
+
 static mst_status trainer_set_up(muster_trainer *self)
 {
     muster_options *options = self->options;
@@ -146,9 +155,11 @@ muster_status muster_trainer_new(const muster_options *options, muster_trainer *
     if (self == NULL)
         return muster_fail(MUSTER_ENOMEM, "no memory for training");
     atomic_init(&self->stop, false);
+    mst_float_mode mode = mst_float_flush(); /* for the threads that are made here */
     mst_status st = mst_api_options_copy(options, &self->options);
     if (st == MST_OK)
         st = trainer_set_up(self);
+    trainer_restore(mode);
     if (st != MST_OK) {
         muster_trainer_free(self);
         return (muster_status)st;
@@ -222,8 +233,10 @@ muster_status muster_trainer_run(muster_trainer *self, uint64_t every, muster_ca
         if (self->loop != NULL)
             mst_training_report_every(self->loop, every);
     }
+    mst_float_mode mode = mst_float_flush();
     mst_status st = self->loop != NULL ? mst_training_run(self->loop, &callbacks, &self->summary)
                                        : trainer_run_job(self, &callbacks, &has_run);
+    trainer_restore(mode);
     if (st == MST_OK && summary != NULL)
         trainer_fill_summary(self, has_run, summary);
     return (muster_status)st;

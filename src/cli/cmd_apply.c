@@ -2,6 +2,7 @@
 #include "cli/cmd_apply.h"
 
 #include "base/alloc.h"
+#include "base/float_mode.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "data/images.h"
@@ -94,6 +95,7 @@ mst_status mst_apply_open(mst_apply *self, mst_call *call)
     mst_isa isa;
     mst_checkpoint_meta meta = {0};
     bool reading_given;
+    mst_float_flush();
     self->words = &call->words;
     if (self->words->n < 2)
         return mst_fail(MST_EUSAGE, "%s needs a checkpoint and at least one file: muster %s",

@@ -6,6 +6,7 @@
 
 #include "base/figure.h"
 #include "base/file.h"
+#include "base/float_mode.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "cli/cli.h"
@@ -410,6 +411,7 @@ static mst_status train_run(mst_call *call)
     mst_settings *set = &s->train;
     mst_training *training = NULL;
     mst_status st;
+    mst_float_flush();
     set->files = call->words;
     call->words = (mst_text_list){0};
     TRY_OUT(st, mst_settings_settle(set, s->output.dry_run));

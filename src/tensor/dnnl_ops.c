@@ -15,6 +15,7 @@ void omp_set_num_threads(int n);
 #endif
 
 #include "base/alloc.h"
+#include "base/float_mode.h"
 
 #if DNNL_VERSION_MAJOR != 2
 #error "dnnl_ops.c is written for oneDNN 2.x"
@@ -139,6 +140,26 @@ static void drop_until(mst_dnnl *self, const mst_dnnl_op *last)
     }
 }
 
+/* OpenMP threads of the calling thread, itself included, that flush subnormal numbers because of
+ * dnnl_set_mode. Threads that OpenMP makes later inherit the mode of the calling thread. */
+static _Thread_local unsigned dnnl_flushing = 1;
+
+static void dnnl_set_mode(unsigned n_threads, mst_float_mode mode)
+{
+#ifdef _OPENMP
+#pragma omp parallel num_threads(n_threads)
+#endif
+    mst_float_mode_set(mode);
+    (void)n_threads;
+}
+
+void mst_dnnl_restore_mode(void)
+{
+    if (dnnl_flushing > 1)
+        dnnl_set_mode(dnnl_flushing, mst_float_mode_get());
+    dnnl_flushing = 1;
+}
+
 int mst_dnnl_enter(unsigned n_threads)
 {
     int before = omp_get_max_threads();
@@ -146,6 +167,10 @@ int mst_dnnl_enter(unsigned n_threads)
     n_threads = 1;
 #endif
     omp_set_num_threads((int)n_threads);
+    if (n_threads > dnnl_flushing && mst_float_flushes()) {
+        dnnl_set_mode(n_threads, mst_float_mode_get());
+        dnnl_flushing = n_threads;
+    }
     return before;
 }
 

@@ -44,9 +44,14 @@ typedef enum mst_dnnl_arg {
 mst_status mst_dnnl_open(mst_dnnl **out);
 void mst_dnnl_close(mst_dnnl *self); /* NULL-safe */
 
-/* The calling thread's OpenMP threads from here on; returns how many it had, for leave. */
+/* The calling thread's OpenMP threads from here on, which take over its floating-point mode if it flushes
+ * subnormal numbers (base/float_mode.h); returns how many it had, for leave. */
 int mst_dnnl_enter(unsigned n_threads);
 void mst_dnnl_leave(int n_threads);
+
+/* Gives the OpenMP threads that mst_dnnl_enter has made flush the present mode of the calling thread: the
+ * program that calls the library may use the same threads. */
+void mst_dnnl_restore_mode(void);
 
 /* Runs fn(arg, 0..n-1), divided among the threads of enter. */
 void mst_dnnl_each(unsigned n, void (*fn)(void *arg, unsigned i), void *arg);

@@ -471,6 +471,14 @@ refused 1 'nan.libsvm:2' predict ../r nan.libsvm --out p.txt
 [ ! -e p.txt ] || fail "a failed prediction left a file"
 cd ..
 
+# ---- subnormal numbers count as 0 ----
+printf '1 1:1e-39\n0 2:1\n' >subnormal.svm
+expect 0 data convert subnormal.svm --out subnormal.cache
+expect 0 train subnormal.cache --lr 1e6 --epochs 4 --run subnormal
+expect 0 model export subnormal
+grep -q '^weight 1 ' out || fail "feature 1 was not trained: $(cat out)"
+! grep -q '^weight 0 ' out || fail "a subnormal value has changed a weight: $(cat out)"
+
 # ---- wrong usage ----
 refused 2 'no training data' train
 refused 2 'no-such-option' train train.cache --no-such-option 3
