@@ -1,7 +1,10 @@
-/* Checks the names and expressions of a study's file against its rows; contract in study.h.
+/* Checks the values, names and expressions of a study's file, the latter against its rows; contract in
+ * study.h.
  *
  * The check runs twice. Before the first step, the columns of sweeps and the values of their axes are known
  * from the file. After a step, its rows are known. Names in the rows of other steps pass. */
+#include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -163,6 +166,153 @@ static mst_status check_where(const checker *c, const json_t *one)
         mst_study_check_where(c->scope.known, mst_study_text(one, "step"), mst_study_text(one, "where")));
 }
 
+/* ---- plain values ---- */
+
+#define CHECK_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+
+/* The value of a key, if the mapping has it, must be a number above 0; zero: 0 is allowed, too. */
+static mst_status check_number(const checker *c, const json_t *mapping, const char *key, bool zero)
+{
+    const char *text = mst_study_text(mapping, key);
+    char *end = NULL;
+    double number = text != NULL ? strtod(text, &end) : 0;
+    if (text == NULL || (end != text && *end == '\0' && number >= 0 && number < 1e9 && (zero || number > 0)))
+        return MST_OK;
+    return mst_fail(MST_EUSAGE, "%s:%d: %s: %s: must be a number %s", c->path,
+                    mst_study_line_of(mapping, key), key, text, zero ? "of 0 or more" : "above 0");
+}
+
+/* needs: is a word or a list of words. */
+static mst_status check_needs(const checker *c, const json_t *spec)
+{
+    const json_t *needs = json_object_get(spec, "needs");
+    size_t n = json_is_array(needs) ? json_array_size(needs) : 1;
+    for (size_t i = 0; needs != NULL && i < n; i++) {
+        const char *word = json_string_value(json_is_array(needs) ? json_array_get(needs, i) : needs);
+        if (word == NULL || strcmp(word, "mpi") != 0)
+            return mst_fail(MST_EUSAGE, "%s:%d: needs: %s: must be mpi, the only value", c->path,
+                            mst_study_line_item(spec, "needs", i), word != NULL ? word : "a mapping");
+    }
+    return MST_OK;
+}
+
+static mst_status check_kill(const checker *c, const json_t *kill)
+{
+    const char *signal = mst_study_text(kill, "signal");
+    TRY(check_number(c, kill, "after", true));
+    if (signal != NULL && strcmp(signal, "KILL") != 0 && strcmp(signal, "STOP") != 0 &&
+        strcmp(signal, "TERM") != 0)
+        return mst_fail(MST_EUSAGE, "%s:%d: kill: signal: %s: not one of KILL, STOP, TERM", c->path,
+                        mst_study_line_of(kill, "signal"), signal);
+    return MST_OK;
+}
+
+/* Whether the command sets the variable: NAME=VALUE, for NAME, read NAME. */
+static bool check_is_assigned(const char *command, const char *name)
+{
+    size_t n = strlen(name);
+    bool takes_names = false;
+    while (*command != '\0') {
+        size_t blank = strspn(command, " \t\n;&|(){}`"), word;
+        if (memchr(command, '\n', blank) != NULL || memchr(command, ';', blank) != NULL)
+            takes_names = false;
+        command += blank;
+        word = strcspn(command, " \t\n;&|(){}`");
+        if (word >= n && strncmp(command, name, n) == 0 && (command[n] == '=' || (takes_names && word == n)))
+            return true;
+        takes_names = takes_names || (word == 3 && strncmp(command, "for", 3) == 0) ||
+                      (word == 4 && strncmp(command, "read", 4) == 0);
+        command += word;
+    }
+    return false;
+}
+
+/* A place in a command. */
+typedef struct shell_text {
+    const char *at;
+    char quote;  /* the open quotation mark; 0: none */
+    char before; /* the character before `at`; a blank at the start */
+} shell_text;
+
+/* The next $NAME or ${NAME} that the shell would replace, without those that have a value for the case that
+ * there is none (${NAME:-0}). False: none is left. */
+static bool check_next_name(shell_text *t, char name[64])
+{
+    for (; *t->at != '\0'; t->before = *t->at++) {
+        if (*t->at == '\\' && t->quote != '\'' && t->at[1] != '\0') {
+            t->at++;
+        } else if (*t->at == t->quote) {
+            t->quote = '\0';
+        } else if (t->quote == '\0' && (*t->at == '\'' || *t->at == '"')) {
+            t->quote = *t->at;
+        } else if (t->quote == '\0' && *t->at == '#' && strchr(" \t\n;", t->before) != NULL) {
+            t->at += strcspn(t->at, "\n") - 1; /* a comment */
+        } else if (*t->at == '$' && t->quote != '\'') {
+            const char *from = t->at + 1 + (t->at[1] == '{');
+            size_t n = strspn(from, CHECK_LETTERS);
+            if (n > 0 && n < 64 && !isdigit((unsigned char)*from) && (t->at[1] != '{' || from[n] == '}')) {
+                memcpy(name, from, n);
+                name[n] = '\0';
+                t->at = from + n;
+                t->before = name[n - 1];
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* A $NAME of a command is a name of size: (replaced already) or each:, or a variable of the shell. A here
+ * document is not checked. */
+static mst_status check_command(const checker *c, const json_t *step)
+{
+    const char *command = mst_study_text(step, "run");
+    shell_text text = {.at = command, .before = ' '};
+    char name[64];
+    if (command == NULL || strstr(command, "<<") != NULL)
+        return MST_OK;
+    while (check_next_name(&text, name))
+        if (json_object_get(json_object_get(step, "each"), name) == NULL && getenv(name) == NULL &&
+            strcmp(name, "PWD") != 0 && strcmp(name, "PPID") != 0 && strcmp(name, "IFS") != 0 &&
+            !check_is_assigned(command, name))
+            return mst_fail(MST_EUSAGE,
+                            "%s:%d: run: $%s: neither a name of size: or each:, nor a variable that the "
+                            "command or the environment sets",
+                            c->path, mst_study_line_of(step, "run"), name);
+    return MST_OK;
+}
+
+/* A $NAME in the run: of a kill is a name of each:. */
+static mst_status check_kill_run(const checker *c, const json_t *step, const json_t *kill)
+{
+    shell_text text = {.at = mst_study_text(kill, "run"), .before = ' '};
+    char name[64];
+    while (check_next_name(&text, name))
+        if (json_object_get(json_object_get(step, "each"), name) == NULL)
+            return mst_fail(MST_EUSAGE,
+                            "%s:%d: kill: run: $%s: neither a name of size: nor of each:", c->path,
+                            mst_study_line_of(kill, "run"), name);
+    return MST_OK;
+}
+
+static mst_status check_step(const checker *c, const json_t *step)
+{
+    static const char *const of_run[] = {"each", "rows"};
+    const json_t *kill = json_object_get(step, "kill");
+    for (size_t i = 0; i < sizeof of_run / sizeof *of_run; i++)
+        if (mst_study_text(step, "sweep") != NULL && json_object_get(step, of_run[i]) != NULL)
+            return mst_fail(MST_EUSAGE, "%s:%d: steps: %s: has no effect on a sweep", c->path,
+                            mst_study_line_of(step, of_run[i]), of_run[i]);
+    TRY(check_number(c, step, "timeout", false));
+    TRY(check_command(c, step));
+    if (kill == NULL)
+        return MST_OK;
+    TRY(check_kill(c, kill));
+    return check_kill_run(c, step, kill);
+}
+
+/* ---- tables and plots ---- */
+
 /* An expression over a row whose columns are these; NULL: any. */
 static mst_status check_in_row(const checker *c, const json_t *columns, const char *text)
 {
@@ -178,10 +328,9 @@ static mst_status check_in_row(const checker *c, const json_t *columns, const ch
 static bool check_is_named(const char *text, const char *column)
 {
     size_t n = strlen(column);
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
     for (const char *at = strstr(text, column); at != NULL; at = strstr(at + 1, column))
-        if ((at == text || strchr(letters, at[-1]) == NULL) &&
-            (at[n] == '\0' || strchr(letters, at[n]) == NULL))
+        if ((at == text || strchr(CHECK_LETTERS, at[-1]) == NULL) &&
+            (at[n] == '\0' || strchr(CHECK_LETTERS, at[n]) == NULL))
             return true;
     return false;
 }
@@ -189,6 +338,27 @@ static bool check_is_named(const char *text, const char *column)
 static const char *check_column_of(const json_t *column)
 {
     return json_is_string(column) ? json_string_value(column) : mst_study_text(column, "of");
+}
+
+/* Columns that compute with a published value need a number there; a text would leave them empty. */
+static mst_status check_published_numbers(const checker *c, const json_t *table, const json_t *columns,
+                                          const json_t *published, int line)
+{
+    mst_expr_scope scope = c->scope;
+    json_t *all = columns != NULL ? json_copy((json_t *)columns) : json_object(), *column;
+    size_t i;
+    mst_status st =
+        all != NULL && json_object_update(all, (json_t *)published) == 0 ? MST_OK : mst_fail_memory();
+    scope.columns = all;
+    scope.any_column = columns == NULL;
+    json_array_foreach(json_object_get(table, "columns"), i, column)
+    {
+        const char *of = check_column_of(column);
+        if (st == MST_OK && json_object_get(all, of) == NULL) /* else a name that is no expression */
+            st = check_at(c, line, "published", mst_expr_check(&scope, of));
+    }
+    json_decref(all);
+    return st;
 }
 
 /* The names of published: are columns of the rows, which say where a figure belongs, or those of figures that
@@ -233,11 +403,15 @@ static mst_status check_published(const checker *c, const json_t *table, const j
 /* The columns of a table's own rows. New reference. */
 static json_t *check_inline_columns(const json_t *table)
 {
-    json_t *columns = json_object(), *row;
+    json_t *columns = json_object(), *row, *cell;
+    const char *name;
     size_t i;
     json_array_foreach(json_object_get(table, "rows"), i, row)
     {
-        json_object_update(columns, row);
+        json_object_foreach(row, name, cell)
+        {
+            json_object_set_new(columns, name, json_null()); /* a text with expressions may be a number */
+        }
     }
     json_object_del(columns, MST_STUDY_LINE);
     return columns;
@@ -247,18 +421,27 @@ static json_t *check_inline_columns(const json_t *table)
 static mst_status check_columns(const checker *c, const json_t *table, json_t *columns)
 {
     size_t i;
-    json_t *one;
+    json_t *one, *value;
+    const char *name;
     TRY(check_published(c, table, columns));
     if (columns != NULL)
         json_array_foreach(json_object_get(table, "published"), i, one)
         {
-            json_object_update(columns, one);
+            json_object_foreach(one, name, value)
+            {
+                if (json_object_get(columns, name) == NULL)
+                    json_object_set_new(columns, name, json_null());
+            }
         }
     json_array_foreach(json_object_get(table, "columns"), i, one)
     {
         int line =
             json_is_string(one) ? mst_study_line_item(table, "columns", i) : mst_study_line_of(one, "of");
         TRY(check_at(c, line, "columns", check_in_row(c, columns, check_column_of(one))));
+    }
+    json_array_foreach(json_object_get(table, "published"), i, one)
+    {
+        TRY(check_published_numbers(c, table, columns, one, mst_study_line_item(table, "published", i)));
     }
     return MST_OK;
 }
@@ -345,6 +528,12 @@ mst_status mst_study_check(const char *path, const json_t *spec, const mst_study
     size_t i;
     const char *name;
     json_t *one;
+    TRY(check_needs(&c, spec));
+    TRY(check_number(&c, spec, "minutes", false));
+    json_array_foreach(c.scope.steps, i, one)
+    {
+        TRY(check_step(&c, one));
+    }
     json_object_foreach((json_t *)c.scope.values, name, one)
     {
         if (strcmp(name, MST_STUDY_LINE) == 0)

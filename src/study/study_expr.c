@@ -394,7 +394,10 @@ static mst_status expr_named(reader *r, value *out)
         return expr_syntax(&inner, "unexpected text");
     }
     if (r->scope->rows == NULL) {
-        if (r->scope->any_column || json_object_get(r->scope->columns, name) != NULL)
+        const json_t *cell = json_object_get(r->scope->columns, name);
+        if (json_is_string(cell) && isnan(expr_cell(r->scope->columns, name)))
+            return value_set_text(out, json_string_value(cell));
+        if (r->scope->any_column || cell != NULL)
             return value_set(out, 1);
         return r->scope->columns == NULL
                    ? mst_fail(
@@ -495,11 +498,12 @@ static mst_status expr_apply(const reader *r, char op, value *a, value *b)
     value out = {0};
     if (a->text != NULL && b->text != NULL && (op == '=' || op == '!')) {
         st = value_set(&out, (strcmp(a->text, b->text) == 0) == (op == '='));
-    } else if (r->scope->rows == NULL) {
+    } else if (r->scope->rows == NULL && ((a->text == NULL && b->text == NULL) || op == '=' || op == '!')) {
         st = value_set(&out, 1); /* a column may be a text */
         snprintf(out.step, sizeof out.step, "%s", a->step[0] != '\0' ? a->step : b->step);
     } else if (a->text != NULL || b->text != NULL) {
-        st = mst_fail(MST_EUSAGE, "\"%s\": a text cannot be computed with", r->text);
+        st = mst_fail(MST_EUSAGE, "\"%s\": the text %s cannot be computed with", r->text,
+                      a->text != NULL ? a->text : b->text);
     } else if (a->n != b->n && a->n != 1 && b->n != 1) {
         st = mst_fail(MST_EINPUT, "\"%s\": %zu figures cannot be combined with %zu", r->text, a->n, b->n);
     } else {

@@ -196,7 +196,9 @@ unsigned mst_study_hosts(const json_t *spec)
 {
     const json_t *lab = json_object_get(spec, "lab");
     const char *text = mst_study_text(lab, "hosts");
-    return lab == NULL ? 0 : text != NULL ? (unsigned)atoi(text) : 5;
+    char *end = NULL;
+    unsigned long n = text != NULL ? strtoul(text, &end, 10) : 5;
+    return lab == NULL || (end != NULL && *end != '\0') || n > MST_STUDY_HOSTS_MAX ? 0 : (unsigned)n;
 }
 
 /* ---- substitution ---- */

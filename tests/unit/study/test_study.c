@@ -46,12 +46,12 @@ static void sizes(void **state)
     (void)state;
     static const char text[] =
         HEAD "size: {rows: 10, more: 1, list: [1, 2]}\nfull: {rows: 1000}\n"
-             "steps: [{name: a, run: 'x $rows $rowsx $more $host', each: {b: $list}}]\n" TAIL;
+             "steps: [{name: a, run: 'x $rows $b $more $host', each: {b: $list}}]\n" TAIL;
     json_t *built_in = json_pack("{s:s}", "host", "h");
     mst_text_list set = {0};
     mst_study_size how = {.built_in = built_in};
     json_t *spec = parse(text, &how);
-    assert_string_equal(run_of(spec), "x 10 $rowsx 1 h");
+    assert_string_equal(run_of(spec), "x 10 $b 1 h");
     const json_t *each = json_object_get(json_array_get(json_object_get(spec, "steps"), 0), "each");
     assert_int_equal(json_array_size(json_object_get(each, "b")), 2);
     json_decref(spec);
@@ -59,7 +59,7 @@ static void sizes(void **state)
     assert_int_equal(mst_text_list_add(&set, "more=7"), MST_OK);
     how.set = &set;
     spec = parse(text, &how);
-    assert_string_equal(run_of(spec), "x 1000 $rowsx 7 h");
+    assert_string_equal(run_of(spec), "x 1000 $b 7 h");
     json_decref(spec);
     assert_int_equal(mst_text_list_add(&set, "none=7"), MST_OK);
     assert_int_equal(mst_study_spec_parse("s.yaml", text, strlen(text), &how, &spec), MST_EUSAGE);
@@ -91,6 +91,56 @@ static void refusals(void **state)
     refuse(HEAD "steps: &x [*x]\n" TAIL, "nested too deeply");
     refuse(HEAD TAIL "steps: []\ntables: [{title: a, b}]\n", "s.yaml:5: b: has no value");
     refuse(HEAD TAIL "lab: {hosts: 40}\nsteps: []\n", "between 2 and 32");
+    refuse(HEAD TAIL "lab: {hosts: 3x}\nsteps: []\n", "between 2 and 32");
+    refuse(HEAD TAIL "needs: gpu\nsteps: []\n", "s.yaml:4: needs: gpu: must be mpi");
+    refuse(HEAD TAIL "needs:\n - mpi\n - gpu\nsteps: []\n", "s.yaml:6: needs: gpu");
+    refuse(HEAD TAIL "minutes: soon\nsteps: []\n", "s.yaml:4: minutes: soon: must be a number above 0");
+    refuse(HEAD TAIL "steps:\n - name: a\n   run: x\n   timeout: 5m\n",
+           "s.yaml:7: timeout: 5m: must be a number above 0");
+    refuse(HEAD TAIL "steps:\n - name: a\n   run: x\n   timeout: 0\n", "timeout: 0: must be");
+    refuse(HEAD TAIL "steps:\n - {name: a, run: x, kill: {run: r, process: p, after: soon}}\n",
+           "s.yaml:5: after: soon: must be a number of 0 or more");
+    refuse(HEAD TAIL "steps:\n - {name: a, run: x, kill: {run: r, process: p, after: 0, signal: HUP}}\n",
+           "s.yaml:5: kill: signal: HUP: not one of KILL, STOP, TERM");
+    refuse(HEAD TAIL "steps:\n - {name: a, run: x, kill: {run: r$b, process: p, after: 0}}\n",
+           "kill: run: $b: neither a name of size: nor of each:");
+    refuse(HEAD TAIL "steps:\n - name: a\n   each: {b: 1}\n   sweep: {files: x}\n",
+           "s.yaml:6: steps: each: has no effect on a sweep");
+}
+
+/* $NAME in a command: a name of the file, or a variable of the shell. */
+static void names_of_commands(void **state)
+{
+    static const char *const good[] = {
+        "x $each ${each} $? $1 $$ $(y)",
+        "for i in 1 2; do x $i; done",
+        "n=3\n      x $n",
+        "y | while read -r a b; do x $a $b; done",
+        "x '$none' \\$none # don't use $none\n      y '$none'",
+        "x ${none:-0} ${none-0}; y $muster_test_variable",
+        "cat <<EOF\n      $none\n      EOF",
+    };
+    static const char *const bad[] = {"x $none",
+                                      "x \"$none\"",
+                                      "x ${none}",
+                                      "x --none $none",
+                                      "echo none; x $none",
+                                      "x 'a'\"'$none'\"",
+                                      "for i in $none; do :; done",
+                                      "nonesuch=1; x $none"};
+    (void)state;
+    setenv("muster_test_variable", "1", 1);
+    for (size_t i = 0; i < sizeof good / sizeof *good + sizeof bad / sizeof *bad; i++) {
+        bool fine = i < sizeof good / sizeof *good;
+        char text[400];
+        snprintf(text, sizeof text,
+                 HEAD "steps:\n  - name: a\n    each: {each: 1}\n    run: |\n      %s\n" TAIL,
+                 fine ? good[i] : bad[i - sizeof good / sizeof *good]);
+        if (fine)
+            json_decref(parse(text, &(mst_study_size){0}));
+        else
+            refuse(text, "s.yaml:6: run: $none: neither a name of size: or each:");
+    }
 }
 
 /* A good file of 33 lines; the tests replace one of them. */
@@ -187,6 +237,10 @@ static void lines(void **state)
         {29, "      - {bacth: 1, published_s: 5}", "29: published: bacth: neither a column of the rows"},
         {29, "      - {batch: 1, publised_s: 5}", "29: published: publised_s: neither a column"},
         {29, "      - {published_s: 5}", "29: published: names no column of the rows"},
+        {29, "      - {batch: 1, published_s: about 5}",
+         "29: published: \"published_s / train_s\": the text about 5 cannot be computed with"},
+        {29, "      - {batch: 1, published_s: 5 s}\n      - {batch: 100, published_s: 3}",
+         "29: published: \"published_s / train_s\": the text 5 s cannot"},
         {29, "      - 5", "29: published: must be a mapping"},
         {30, "plots: [{title: P, step: gird, x: batch, y: train_s, by: mode},",
          "30: plots: there is no step"},
@@ -417,9 +471,16 @@ static void memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes),       cmocka_unit_test(refusals),   cmocka_unit_test(rows),
-        cmocka_unit_test(lines),       cmocka_unit_test(set_values), cmocka_unit_test(names_of_results),
-        cmocka_unit_test(expressions), cmocka_unit_test(known),      cmocka_unit_test(memory),
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(names_of_commands),
+        cmocka_unit_test(rows),
+        cmocka_unit_test(lines),
+        cmocka_unit_test(set_values),
+        cmocka_unit_test(names_of_results),
+        cmocka_unit_test(expressions),
+        cmocka_unit_test(known),
+        cmocka_unit_test(memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
