@@ -211,20 +211,18 @@ static mst_status logreg_descend_rule(const mst_model *self, void *scratch, cons
     return MST_OK;
 }
 
-static void logreg_coefficients(const mst_model *self, const mst_batch *share, const mst_weights *w,
+static void logreg_coefficients(const mst_model *self, const mst_batch *batch, const mst_weights *w,
                                 float scale, float *coefs, mst_grad *grad, mst_loss_sum *sum)
 {
     mst_linear linear = linear_of(self, w);
-    uint64_t at = logreg_find_coefs(self, share, &linear, coefs, sum);
-    logreg_add_dense(self, share, coefs, scale, grad, at);
+    uint64_t at = logreg_find_coefs(self, batch, &linear, coefs, sum);
+    logreg_add_dense(self, batch, coefs, scale, grad, at);
 }
 
 static void logreg_scatter(const mst_model *self, const mst_batch *batch, const float *coefs, float scale,
-                           const mst_weights *w, uint32_t from_key, uint32_t to_key)
+                           const mst_weights *g)
 {
-    uint32_t prefix = self->shape.n_dense;
-    self->kernels->scatter_keys(batch->rows, batch->n_rows, coefs, scale,
-                                from_key > prefix ? from_key : prefix, to_key, w->sparse);
+    self->kernels->scatter_keys(batch->rows, batch->n_rows, coefs, scale, self->shape.n_dense, g->sparse);
 }
 
 const mst_model_ops mst_model_logreg = {

@@ -199,15 +199,14 @@ typedef struct mst_model_ops {
                                uint32_t batch_rows, const mst_weights *w, const mst_rule *rules,
                                mst_touched *touched, mst_loss_sum *sum);
 
-    /* One step of the same by several threads, in two phases with a barrier between them; both or neither are
-     * NULL. coefficients: of the rows of a thread's share; their part of the dense ranges' gradient, times
-     * scale, is added to grad. scatter: adds scale * coefs[i] * x_i over all rows of the step to the sparse
-     * weights of keys [from_key, to_key), row by row: every key gets its updates in row order, whichever
-     * thread owns it. Keys below the dense prefix belong to the dense ranges. */
-    void (*coefficients)(const mst_model *self, const mst_batch *share, const mst_weights *w, float scale,
+    /* compute in two parts, for a gradient that lies in memory like the weights; both or neither are NULL.
+     * coefficients: of the rows; the dense ranges' gradient, times scale, is added to grad. scatter: adds
+     * scale * coefs[i] * x_i to the sparse part of g, row by row. Keys below the dense prefix belong to the
+     * dense ranges. */
+    void (*coefficients)(const mst_model *self, const mst_batch *batch, const mst_weights *w, float scale,
                          float *coefs, mst_grad *grad, mst_loss_sum *sum);
     void (*scatter)(const mst_model *self, const mst_batch *batch, const float *coefs, float scale,
-                    const mst_weights *w, uint32_t from_key, uint32_t to_key);
+                    const mst_weights *g);
 } mst_model_ops;
 
 struct mst_model {

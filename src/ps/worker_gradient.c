@@ -217,7 +217,7 @@ mst_status mst_worker_gradient_compute(mst_worker_gradient *self, uint32_t reque
     if (model->ops->coefficients != NULL && self->layout.width != 0) {
         model->ops->coefficients(model, rows, &w, scale, self->coefs, &grad, sum);
         at = mst_trace_now();
-        model->ops->scatter(model, rows, self->coefs, scale, &g, 0, UINT32_MAX);
+        model->ops->scatter(model, rows, self->coefs, scale, &g);
         mst_trace_op("scatter", at, mst_trace_floats(floats, 0));
     } else {
         if (self->sparse.owners != NULL)

@@ -64,11 +64,11 @@ typedef struct mst_kernels {
     void (*scatter)(const mst_row *rows, uint32_t n, const float *coefs, float scale, const mst_linear *w);
 
     /* The two parts of scatter: dense prefix and bias, with keys below n_prefix joining the dense part; and
-     * the remaining keys that lie in [from_key, to_key). */
+     * the remaining keys. */
     void (*scatter_dense)(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t n_prefix,
                           const mst_linear *w);
-    void (*scatter_keys)(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t from_key,
-                         uint32_t to_key, float *sparse);
+    void (*scatter_keys)(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t n_prefix,
+                         float *sparse);
 
     /* Appends the contributions coefs[i] * scale * x_i of keys that are not below n_prefix to the lists of
      * their owners (mst_grad_owner), row by row. Each list needs room for all of them and MST_EMIT_SLACK

@@ -12,7 +12,6 @@
 #define WEIGHTS_AHEAD 4 /* below MST_DESCEND_SCRATCH */
 #define ROWS_AHEAD    3 /* of a store by rows */
 #define RECORDS_AHEAD 8
-#define PICKED        64 /* keys of a row in any order that are picked at a time */
 
 /* A row's numbers and keys are in one record, or separate when its batch was localised; the keys are then in
  * the cache, because they were just written. */
@@ -159,68 +158,6 @@ INLINE void add_row(const mst_row *row, float a, const mst_linear *w)
     sparse_add(row, a, w->sparse);
 }
 
-/* Number of keys below `limit`, among n. */
-INLINE uint32_t count_below(const uint32_t *keys, uint32_t n, uint32_t limit)
-{
-    uint32_t count = 0;
-#ifdef __AVX512F__
-    __m512i limits = _mm512_set1_epi32((int)limit);
-    for (uint32_t i = 0; i < n; i += 16) {
-        __mmask16 part = n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : (__mmask16)0xffff;
-        __m512i some = _mm512_maskz_loadu_epi32(part, keys + i);
-        count += (uint32_t)__builtin_popcount(_mm512_mask_cmplt_epu32_mask(part, some, limits));
-    }
-#else
-    for (uint32_t i = 0; i < n; i++)
-        count += keys[i] < limit;
-#endif
-    return count;
-}
-
-/* Number of the row's keys, which ascend, below `limit`. */
-INLINE uint32_t keys_below(const mst_row *row, uint32_t limit)
-{
-    uint32_t n = row->n_keys, low = 0;
-    if (n == 0 || row->keys[0] >= limit)
-        return 0;
-    if (n <= 64) /* counting all beats guessing where */
-        return count_below(row->keys, n, limit);
-    while (low < n) {
-        uint32_t middle = low + (n - low) / 2;
-        if (row->keys[middle] < limit)
-            low = middle + 1;
-        else
-            n = middle;
-    }
-    return low;
-}
-
-/* A row whose keys do not ascend, limited to those in [from_key, to_key), or to the first `most` of them;
- * keys and values have room for so many. */
-INLINE mst_row pick_keys(const mst_row *row, uint32_t first, uint32_t most, uint32_t from_key,
-                         uint32_t to_key, uint32_t *keys, float *values)
-{
-    uint32_t n = 0, last = row->n_keys - first < most ? row->n_keys : first + most;
-    for (uint32_t i = first; i < last; i++) {
-        uint32_t key = read_key(&row->keys[i]);
-        keys[n] = key;
-        if (row->values)
-            values[n] = row->values[i];
-        n += key - from_key < to_key - from_key;
-    }
-    return (mst_row){.keys = keys, .values = row->values ? values : NULL, .n_keys = n};
-}
-
-/* The keys of a row that ascend, in [from_key, to_key) alone. */
-INLINE mst_row key_range(const mst_row *row, uint32_t from_key, uint32_t to_key)
-{
-    uint32_t from = from_key > 0 ? keys_below(row, from_key) : 0;
-    uint32_t to = to_key < UINT32_MAX ? keys_below(row, to_key) : row->n_keys;
-    return (mst_row){.keys = row->keys + from,
-                     .values = row->values ? row->values + from : NULL,
-                     .n_keys = to > from ? to - from : 0}; /* keys that changed meanwhile count otherwise */
-}
-
 static void margins_by_rows(const mst_row *rows, uint32_t n, const mst_linear *w, float *out);
 
 MST_RACY static void margins(const mst_row *rows, uint32_t n, const mst_linear *w, float *out)
@@ -260,32 +197,17 @@ static void scatter_dense(const mst_row *rows, uint32_t n, const float *coefs, f
     }
 }
 
-static void scatter_keys(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t from_key,
-                         uint32_t to_key, float *sparse)
+static void scatter_keys(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t n_prefix,
+                         float *sparse)
 {
-    mst_row ahead[WEIGHTS_AHEAD]; /* a ring of rows whose weights are being prefetched */
-    uint32_t keys[WEIGHTS_AHEAD][PICKED];
-    float values[WEIGHTS_AHEAD][PICKED];
-    if (from_key >= to_key)
-        return;
-    for (uint32_t i = 0; i < n + WEIGHTS_AHEAD; i++) {
-        mst_row *slot = &ahead[i % WEIGHTS_AHEAD];
-        uint32_t s = i % WEIGHTS_AHEAD;
-        if (i >= WEIGHTS_AHEAD) {
-            const mst_row *row = &rows[i - WEIGHTS_AHEAD];
-            sparse_add(slot, coefs[i - WEIGHTS_AHEAD] * scale, sparse);
-            for (uint32_t k = PICKED; row->any_order && k < row->n_keys; k += PICKED) {
-                *slot = pick_keys(row, k, PICKED, from_key, to_key, keys[s], values[s]);
-                sparse_add(slot, coefs[i - WEIGHTS_AHEAD] * scale, sparse);
-            }
+    for (uint32_t i = 0; i < n; i++) {
+        mst_row tail = rows[i];
+        prefetch_ahead(rows, i, n, sparse);
+        for (; tail.n_keys > 0 && read_key(tail.keys) < n_prefix; tail.n_keys--) {
+            tail.keys++;
+            tail.values += tail.values != NULL;
         }
-        if (i >= n)
-            continue;
-        if (i + RECORDS_AHEAD < n)
-            prefetch_record(&rows[i + RECORDS_AHEAD]);
-        *slot = rows[i].any_order ? pick_keys(&rows[i], 0, PICKED, from_key, to_key, keys[s], values[s])
-                                  : key_range(&rows[i], from_key, to_key);
-        prefetch_weights(slot, sparse);
+        sparse_add(&tail, coefs[i] * scale, sparse);
     }
 }
 

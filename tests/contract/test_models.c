@@ -530,57 +530,39 @@ static void descend_rule_equals_the_optimizer(void **state)
     }
 }
 
-/* The same by several threads in two phases: shares of rows, then ranges of keys, in any cut. */
-static void two_phases_equal_compute_and_update(void **state)
+/* The gradient in two parts, with the sparse one in memory like the weights. */
+static void two_parts_equal_compute(void **state)
 {
     (void)state;
     EACH_CASE(b, v, kind, k)
     {
-        static const uint32_t cuts[][4] = {{0, UINT32_MAX, UINT32_MAX, UINT32_MAX},
-                                           {0, 16, 16, UINT32_MAX},
-                                           {0, 0, 5, UINT32_MAX},
-                                           {0, 7, 40, UINT32_MAX}};
         size_t bytes = b.params.size * sizeof(float);
-        float *start = malloc(bytes), *first = malloc(bytes), coefs[256];
+        float *start = malloc(bytes), coefs[256];
         if (b.model->ops->coefficients == NULL)
             goto skip;
         mst_batch rows = batch_of(&b);
-        mst_loss_sum want = {0};
+        mst_loss_sum want = {0}, got = {0};
+        mst_grad grad;
         float scale = 1.0f / (float)rows.n_rows, lr = 0.3f;
         assert_true(rows.n_rows <= sizeof coefs / sizeof *coefs);
         double *g = gradient_of(&b, &rows, scale, 1, &want);
         memcpy(start, b.params.w, bytes);
-        for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
-            mst_loss_sum got = {0};
-            mst_grad grad;
-            memcpy(b.params.w, start, bytes);
-            grad_for(&b, &grad, 1);
-            for (uint32_t from = 0; from < rows.n_rows; from += 7) {
-                mst_batch share = mst_batch_range(&rows, from, 7);
-                b.model->ops->coefficients(b.model, &share, &b.weights, scale, coefs + from, &grad, &got);
-            }
-            for (unsigned owner = 0; owner < 3; owner++)
-                b.model->ops->scatter(b.model, &rows, coefs, -lr * scale, &b.weights, cuts[c][owner],
-                                      cuts[c][owner + 1]);
-            for (uint32_t r = 0; r < grad.n_ranges; r++)
-                for (uint64_t i = 0; i < grad.ranges[r].size; i++)
-                    b.params.w[grad.ranges[r].offset + i] -= lr * grad.ranges[r].g[i];
-            for (uint64_t i = 0; i < b.params.size; i++) {
-                double expected = (double)start[i] - (double)lr * g[i];
-                assert_true(fabs((double)b.params.w[i] - expected) <= 2e-6 * (1 + fabs(expected)));
-            }
-            assert_true(fabs(got.loss - want.loss) <= 1e-5 * (1 + want.loss));
-            assert_int_equal(got.rows, want.rows);
-            if (c == 0)
-                memcpy(first, b.params.w, bytes);
-            else /* where the keys are cut changes nothing at all */
-                assert_memory_equal(b.params.w, first, bytes);
-            mst_grad_fini(&grad);
+        grad_for(&b, &grad, 1);
+        b.model->ops->coefficients(b.model, &rows, &b.weights, scale, coefs, &grad, &got);
+        b.model->ops->scatter(b.model, &rows, coefs, -lr * scale, &b.weights);
+        for (uint32_t r = 0; r < grad.n_ranges; r++)
+            for (uint64_t i = 0; i < grad.ranges[r].size; i++)
+                b.params.w[grad.ranges[r].offset + i] -= lr * grad.ranges[r].g[i];
+        for (uint64_t i = 0; i < b.params.size; i++) {
+            double expected = (double)start[i] - (double)lr * g[i];
+            assert_true(fabs((double)b.params.w[i] - expected) <= 2e-6 * (1 + fabs(expected)));
         }
+        assert_true(fabs(got.loss - want.loss) <= 1e-5 * (1 + want.loss));
+        assert_int_equal(got.rows, want.rows);
+        mst_grad_fini(&grad);
         free(g);
     skip:
         free(start);
-        free(first);
     }
 }
 
@@ -708,7 +690,7 @@ int main(void)
         cmocka_unit_test(batches_are_sums_of_rows),
         cmocka_unit_test(descend_equals_compute_and_update),
         cmocka_unit_test(descend_rule_equals_the_optimizer),
-        cmocka_unit_test(two_phases_equal_compute_and_update),
+        cmocka_unit_test(two_parts_equal_compute),
         cmocka_unit_test(step_hears_of_every_range),
         cmocka_unit_test(shapes_that_do_not_fit),
         cmocka_unit_test(short_memory_is_reported),
