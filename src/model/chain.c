@@ -6,9 +6,6 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "model/chain_impl.h"
-#include "model/net_table.h"
-
-#define TABLE_PIECE (4 * 4097) /* floats of a table that start at a time; a key has up to 4097 */
 
 static const mst_option no_options[] = {{0}};
 
@@ -141,21 +138,20 @@ void mst_layer_param_start(const mst_layer_param *param, float *w, uint64_t n, m
     }
 }
 
-/* A piece at a time. A table of linear weights alone stays untouched, and takes no memory until it is used.
- */
+/* Keys below n_dense are numbers, which have no embedding. A table of linear weights alone stays untouched,
+ * and takes no memory until it is used. */
 void mst_chain_start_keys(const mst_chain *chain, mst_params *params, uint64_t seed, uint64_t first,
                           uint64_t n)
 {
     const mst_net_table *table = &chain->table;
-    float piece[TABLE_PIECE];
-    if (table->factors == 0)
+    if (table->factors == 0 || table->init_scale <= 0.0)
         return;
-    uint64_t at = params->views[table->view].offset, most = TABLE_PIECE / table->width;
+    mst_key_rows rows = mst_params_keys(params, params->views[table->view].offset, table->width, NULL);
     uint64_t end = first + n < table->n_keys ? first + n : table->n_keys;
-    for (uint64_t key = first; key < end; key += most) {
-        uint64_t some = end - key < most ? end - key : most;
-        mst_net_table_start(table, seed, key, some, piece);
-        mst_params_write(params, 0, at + key * table->width, some * table->width, piece);
+    for (uint64_t key = first > table->n_dense ? first : table->n_dense; key < end; key++) {
+        mst_rng rng;
+        mst_rng_init(&rng, seed, MST_RNG_TABLE, key);
+        fill_uniform(rows.at + key * rows.stride, table->factors, table->init_scale, &rng);
     }
 }
 

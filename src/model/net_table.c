@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/racy.h"
-#include "base/rng.h"
 
 #define AHEAD 2 /* rows whose floats are prefetched: keys are scattered over the table */
 
@@ -110,15 +109,4 @@ mst_status mst_net_table_scatter(const mst_net_table *table, const mst_batch *ba
         scatter_row(table, &batch->rows[r], d->embedding != NULL ? d->embedding + r * size : NULL,
                     d->wide != NULL ? d->wide + r : NULL, grad);
     return MST_OK;
-}
-
-void mst_net_table_start(const mst_net_table *table, uint64_t seed, uint64_t first, uint64_t n, float *w)
-{
-    memset(w, 0, n * table->width * sizeof *w);
-    for (uint64_t key = first; table->init_scale > 0.0 && key < first + n; key++, w += table->width) {
-        mst_rng rng;
-        mst_rng_init(&rng, seed, MST_RNG_TABLE, key);
-        for (uint32_t k = 0; key >= table->n_dense && k < table->factors; k++)
-            w[k] = (float)(table->init_scale * ((double)mst_rng_u32(&rng) * 0x1p-31 - 1.0));
-    }
 }

@@ -25,7 +25,4 @@ void mst_net_table_load(const mst_net_table *table, const mst_batch *batch, cons
 mst_status mst_net_table_scatter(const mst_net_table *table, const mst_batch *batch, const mst_net_inputs *d,
                                  mst_grad *grad);
 
-/* Initial values of keys [first, first + n), width floats each: functions of seed and key. */
-void mst_net_table_start(const mst_net_table *table, uint64_t seed, uint64_t first, uint64_t n, float *w);
-
 #endif
