@@ -17,18 +17,6 @@
 
 extern const mst_format mst_format_libffm;
 
-/* A finite float that fills the token at *p; steps *p to the token's end. */
-static bool ffm_number(const uint8_t **p, const uint8_t *end, float *out)
-{
-    double value;
-    const uint8_t *q = mst_number_real(*p, end, &value);
-    if (q == NULL || (q < end && !mst_is_blank(*q) && *q != '#') || !isfinite((float)value))
-        return false;
-    *p = q;
-    *out = (float)value;
-    return true;
-}
-
 /* Skips the place of a missing label: "?", or nothing before the features. False when it is something else.
  */
 static bool ffm_no_label(const uint8_t **p, const uint8_t *end)
@@ -72,7 +60,7 @@ static mst_status ffm_parse_entry(const mst_parse_context *context, const mst_bl
                               (unsigned long long)limit);
     if (q + 1 < end && *q == '1' && mst_is_blank(q[1]))
         q++;
-    else if (!ffm_number(&q, end, &value))
+    else if (!mst_token_float(&q, end, &value))
         return mst_block_fail(&mst_format_libffm, block, at, "value \"%s\" is not a finite number",
                               mst_token_show(q, mst_token_end(q, end)).text);
     uint32_t key = context->vocabulary != NULL
@@ -89,7 +77,7 @@ static mst_status ffm_parse_line(const mst_parse_context *context, const mst_blo
     const uint8_t *p = mst_skip_blanks(line, end);
     float label = 0.0f;
     TRY(mst_chunk_builder_room(out, (size_t)(end - p) / 6 + 1));
-    if (!ffm_number(&p, end, &label)) {
+    if (!mst_token_float(&p, end, &label)) {
         const uint8_t *at = p;
         if (!ffm_no_label(&p, end))
             return mst_block_fail(&mst_format_libffm, block, p, "label \"%s\" is not a finite number",
@@ -137,7 +125,7 @@ static int ffm_sniff(const uint8_t *head, size_t n, uint64_t file_size)
     for (; lines < MST_SNIFF_LINES && mst_sniff_line(&p, end, whole, lines == 0, &line, &line_end); lines++) {
         float number;
         const uint8_t *q = mst_skip_blanks(line, line_end);
-        if (!ffm_number(&q, line_end, &number)) {
+        if (!mst_token_float(&q, line_end, &number)) {
             if (!ffm_no_label(&q, line_end))
                 return 0;
             unlabelled = true;

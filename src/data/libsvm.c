@@ -75,18 +75,6 @@ static mst_status fail_index(const mst_parse_context *context, const mst_block *
         (unsigned long long)index, (unsigned long long)context->features);
 }
 
-/* A finite float that fills the token at *p; steps *p to the token's end. */
-static bool finite_token(const uint8_t **p, const uint8_t *end, float *out)
-{
-    double value;
-    const uint8_t *q = mst_number_real(*p, end, &value);
-    if (q == NULL || (q < end && !mst_is_blank(*q) && *q != '\n' && *q != '#') || !isfinite((float)value))
-        return false;
-    *p = q;
-    *out = (float)value;
-    return true;
-}
-
 /* One feature, or a qid, at *p, by the careful path; steps *p to the token's end. */
 static mst_status libsvm_careful(const mst_parse_context *context, const mst_block *block, const uint8_t **p,
                                  const uint8_t *end, uint64_t limit, mst_chunk_builder *out)
@@ -111,7 +99,7 @@ static mst_status libsvm_careful(const mst_parse_context *context, const mst_blo
         return fail_index(context, block, at, index);
     float value;
     q++;
-    if (!finite_token(&q, end, &value))
+    if (!mst_token_float(&q, end, &value))
         return fail_number(block, q, end, "value");
     mst_chunk_builder_add(out, (uint32_t)(index - context->index_base), value);
     *p = q;
@@ -325,7 +313,7 @@ ALWAYS_INLINE mst_status parse_rows(const mst_parse_context *context, const mst_
         if (end - p > 2 && (*p == '0' || *p == '1') && p[1] == ' ') {
             label = (float)(*p - '0');
             p++;
-        } else if (!finite_token(&p, end, &label)) {
+        } else if (!mst_token_float(&p, end, &label)) {
             const uint8_t *at = p;
             if (!no_label(&p, end))
                 return fail_number(block, p, end, "label");
@@ -432,7 +420,7 @@ static int libsvm_sniff(const uint8_t *head, size_t n, uint64_t file_size)
     for (; lines < MST_SNIFF_LINES && mst_sniff_line(&p, end, whole, lines == 0, &line, &line_end); lines++) {
         float number;
         const uint8_t *q = mst_skip_blanks(line, line_end);
-        if (!finite_token(&q, line_end, &number)) {
+        if (!mst_token_float(&q, line_end, &number)) {
             if (!no_label(&q, line_end))
                 return 0;
             unlabelled = true;

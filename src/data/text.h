@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "data/numbers.h"
+
 static inline bool mst_is_blank(uint8_t c)
 {
     return c == ' ' || c == '\t' || c == '\r';
@@ -36,6 +38,18 @@ static inline const uint8_t *mst_token_end(const uint8_t *p, const uint8_t *end)
     while (p < end && !mst_is_blank(*p) && *p != '\n')
         p++;
     return p;
+}
+
+/* A finite float that fills the token at *p, or ends at a comment; steps *p to its end. */
+static inline bool mst_token_float(const uint8_t **p, const uint8_t *end, float *out)
+{
+    double value;
+    const uint8_t *q = mst_number_real(*p, end, &value);
+    if (q == NULL || (q < end && !mst_is_blank(*q) && *q != '\n' && *q != '#') || !isfinite((float)value))
+        return false;
+    *p = q;
+    *out = (float)value;
+    return true;
 }
 
 static inline bool mst_line_is_row(const uint8_t *p, const uint8_t *line_end)
