@@ -54,6 +54,7 @@ typedef enum mst_option_fact {
     MST_OPTION_IF_GIVEN = 1 << 11,    /* passing the default explicitly differs from omitting it */
     MST_OPTION_SELF_NAMED = 1 << 12,  /* its values are clear without its name */
     MST_OPTION_OF_REPEAT = 1 << 13,   /* differs between the repeated runs of a group */
+    MST_OPTION_AT_START = 1 << 14,    /* has an effect only where a run starts: --resume refuses a change */
     /* About one process or command, not about the training. */
     MST_OPTION_PRIVATE =
         MST_OPTION_MAY_DIFFER | MST_OPTION_NOT_RESUMED | MST_OPTION_NOT_RECORDED | MST_OPTION_NOT_COMPARED,

@@ -25,6 +25,7 @@
 #include "net/cluster.h"
 #include "options/option_tables.h"
 #include "run/run_dir.h"
+#include "train/settings.h"
 
 typedef struct launch_options {
     int64_t servers, workers, port, grace, start_timeout, ranks, max_restarts, add;
@@ -179,6 +180,8 @@ typedef struct launch {
     bool json;                  /* the words include --json */
     bool dry_run;               /* the words include --dry-run */
     bool elastic;               /* the words include --elastic */
+    bool clips;                 /* the words include --clip-norm */
+    bool relaxed;               /* the words have a --mode other than sync, or an option that may set it */
     bool strategy;              /* the words have a strategy, or an option that provides one */
     bool alone;                 /* --deploy single */
     const char *run;            /* --run; NULL: none */
@@ -369,11 +372,19 @@ static mst_status launch_check_words(launch *l)
         if (strcmp(o->name, "strategy") == 0 || strcmp(o->name, "config") == 0 ||
             strcmp(o->name, "resume") == 0)
             l->strategy = true;
+        if (strcmp(o->name, "config") == 0 || strcmp(o->name, "resume") == 0)
+            l->relaxed = true;
+        if (strcmp(o->name, "clip-norm") == 0)
+            l->clips = strtod(value, NULL) > 0.0;
+        if (strcmp(o->name, "mode") == 0)
+            l->relaxed = strcmp(value, "sync") != 0;
         if (strcmp(o->name, "run") == 0)
             l->run = value;
         TRY(launch_check_option(l, o, value));
     }
-    return MST_OK;
+    bool servers = !l->options->mpi && !l->alone &&
+                   (l->options->servers > 1 || (l->options->servers == 0 && l->options->workers > 1));
+    return l->clips && servers && !l->relaxed ? mst_fail_split_norm() : MST_OK;
 }
 
 /* The caller calls mst_plan_fini. */

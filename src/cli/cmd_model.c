@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/table.h"
+#include "data/origin.h"
 #include "data/vocabulary.h"
 #include "model/executor.h"
 #include "train/assembly.h"
@@ -336,7 +337,7 @@ static const mst_command cmd_show = {
 /* ---- export ---- */
 
 typedef struct export_options {
-    char *out;
+    char *out, *vocabulary;
     bool overwrite, text, last, names;
 } export_options;
 
@@ -366,19 +367,34 @@ static const mst_option export_table[] = {
      .help =
          "Add the field and the name of each feature, from the vocabulary of --min-count that the model was "
          "trained with."},
+    {.name = "vocabulary",
+     .type = MST_OPTION_TEXT,
+     .offset = offsetof(export_options, vocabulary),
+     .metavar = "FILE",
+     .help =
+         "The vocabulary for --names, which it implies. Default: the file that the model was trained with."},
     {.name = NULL},
 };
 static const mst_command_group export_groups[] = {{"export", export_table, 0}, {.table = NULL}};
 
-/* The vocabulary of the rows that a model was trained on. *out is the caller's to destroy. */
+/* The vocabulary of the rows that a model was trained on: the file that it was trained with, or `given`,
+ * unless NULL. *out is the caller's to destroy. */
 static mst_status model_load_vocabulary(const mst_checkpoint_meta *meta, const char *checkpoint,
-                                        mst_vocabulary **out)
+                                        const char *given, mst_vocabulary **out)
 {
-    const json_t *data = json_object_get(meta->extra, "data"), *path = json_object_get(data, "vocabulary");
-    if (!json_is_string(path))
+    const json_t *data = json_object_get(meta->extra, "data");
+    const char *path = json_string_value(json_object_get(data, "vocabulary"));
+    if (given == NULL && path == NULL)
         return mst_fail(MST_EUSAGE, "--names: %s was not trained with --min-count and has no names",
                         checkpoint);
-    return mst_vocabulary_load(json_string_value(path), out);
+    path = given != NULL ? given : path;
+    TRY(mst_vocabulary_load(path, out));
+    json_t *origin = json_deep_copy(mst_vocabulary_origin(*out));
+    mst_status st = mst_vocabulary_adopt(*out, path, &origin);
+    if (st == MST_OK)
+        st = mst_origin_check(mst_origin_in(data), checkpoint, origin, path);
+    json_decref(origin);
+    return st;
 }
 
 /* Ends a line with the field and the name of a feature; v may be NULL. */
@@ -430,8 +446,8 @@ static mst_status model_export_run(mst_call *call)
                         "--no-text: text is the only export format; the checkpoint itself is safetensors");
     TRY_OUT(st, mst_cli_check_free(options->out, options->overwrite));
     TRY_OUT(st, model_load_one(call, options->last, &assembly, &meta, &checkpoint));
-    if (options->names)
-        TRY_OUT(st, model_load_vocabulary(&meta, checkpoint, &vocabulary));
+    if (options->names || options->vocabulary != NULL)
+        TRY_OUT(st, model_load_vocabulary(&meta, checkpoint, options->vocabulary, &vocabulary));
     TRY_OUT(st, mst_out_open(options->out, &out));
     for (uint32_t i = 0; i < assembly.params.n_views; i++)
         TRY_OUT(st, model_export_view(&assembly.params, &assembly.params.views[i], vocabulary, out));

@@ -53,6 +53,8 @@ const mst_known_net mst_known_nets[] = {
         .text = MST_NET_DEEPFM,
         .n_classes = 2,
         .takes_hidden = true,
+        .fields = 2,
+        .fields_with_numbers = 2,
     },
     {
         .name = "dcn",
@@ -67,6 +69,7 @@ const mst_known_net mst_known_nets[] = {
         .text = MST_NET_DLRM,
         .n_classes = 2,
         .takes_hidden = true,
+        .fields = 2,
     },
     {0},
 };

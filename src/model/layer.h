@@ -187,7 +187,8 @@ typedef struct mst_known_net {
     const char *name, *help, *text;
     mst_dims in; /* the input it was designed for; c 0: rows with fields */
     uint32_t n_classes;
-    bool takes_hidden; /* --hidden gives the sizes of its hidden layers */
+    bool takes_hidden;                    /* --hidden gives the sizes of its hidden layers */
+    uint32_t fields, fields_with_numbers; /* that the data must have; 0: none */
 } mst_known_net;
 extern const mst_known_net mst_known_nets[];
 

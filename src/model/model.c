@@ -69,7 +69,8 @@ const mst_option mst_model_option_table[] = {
      .metavar = "X",
      .help = "Size of the initial factors: the bound of uniform (-X to X) and positive (0 to X), the "
              "deviation of normal.",
-     .needs = {{FACTORS_ONLY}}},
+     .needs = {{FACTORS_ONLY}},
+     .facts = MST_OPTION_AT_START},
     {.name = "l2-factors",
      .type = MST_OPTION_REAL,
      .offset = FIELD(l2_factors),
@@ -96,7 +97,8 @@ const mst_option mst_model_option_table[] = {
      .help = "Train on this share of the rows with a negative label, chosen by --seed, and on all others. "
              "Evaluations and predictions correct the odds for it; --epochs and --rows count the rows that "
              "are kept.",
-     .needs = {{.option = "model", .values = "logreg|" FACTORS "|net|" EMBEDDING_NETS}}},
+     .needs = {{.option = "model", .values = "logreg|" FACTORS "|net|" EMBEDDING_NETS}},
+     .facts = MST_OPTION_AT_START},
     {.name = "net",
      .type = MST_OPTION_TEXT,
      .offset = FIELD(net),
@@ -128,7 +130,7 @@ const mst_option mst_model_option_table[] = {
              "(deviation 0.05). fm, ffm, fwfm: of the factors, uniform (default), normal or positive; see "
              "--init-scale. "
              "Nets: of layers that set none; default: as the net defines.",
-     .facts = MST_MODEL_OPTION_OF_NET},
+     .facts = MST_MODEL_OPTION_OF_NET | MST_OPTION_AT_START},
     {.name = "hidden",
      .type = MST_OPTION_TEXT,
      .offset = FIELD(hidden),

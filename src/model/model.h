@@ -255,6 +255,10 @@ void mst_model_each(const mst_model *self, void *scratch, unsigned n, void (*fn)
 /* The chain of layers of a net; NULL for other models. */
 struct mst_chain;
 const struct mst_chain *mst_model_chain(const mst_model *self);
+/* The weight of a model with one score that adds to every score: at *at of the store. False: it has none. */
+bool mst_model_bias(const mst_model *self, const mst_params *params, uint64_t *at);
+/* Whether it has a batch norm over the rows of a batch alone: of one row, nothing would be left. */
+bool mst_model_normalises_rows(const mst_model *self);
 
 /* The model as a graph from rows and labels to the loss, for the event file (mst_event_graph in
  * observe/events.h): a node for each layer and each parameter, which has the name of its view as "view". New

@@ -13,6 +13,7 @@
 #include "base/racy.h"
 #include "model/chain_impl.h"
 #include "model/executor.h"
+#include "model/layer_impl.h"
 
 #define FILE_MAX (1u << 20)
 /* Rows at a time in inference: batches of evaluation may be much larger than those of training. Rows of nets
@@ -234,6 +235,22 @@ static mst_status net_check_images(const net_model *net, const mst_model_options
                     shape->n_classes > 2 ? "softmax" : "logreg");
 }
 
+/* A net that comes with muster and multiplies vectors of fields needs some. Fields count besides those of
+ * numbers. */
+static mst_status net_check_fields(const net_model *net, const mst_model_options *options,
+                                   const mst_shape *shape)
+{
+    const mst_known_net *known = net_find_known(net->base.ops->name);
+    uint32_t fields = shape->n_fields > shape->n_dense ? shape->n_fields - shape->n_dense : 0;
+    if (known == NULL || options->net_text != NULL ||
+        fields >= (shape->n_dense > 0 ? known->fields_with_numbers : known->fields))
+        return MST_OK;
+    return mst_fail(MST_EINPUT,
+                    "%s needs data with at least two fields of keys (criteo, libffm, vw), and this data has "
+                    "%s; use --model wide-deep or fm",
+                    known->name, fields == 0 ? "none" : "one");
+}
+
 static mst_status net_parse(net_model *net, const mst_model_options *options, const mst_shape *shape)
 {
     static const char *const inits[] = {"", "glorot", "he", "uniform", "normal", "constant"};
@@ -247,6 +264,7 @@ static mst_status net_parse(net_model *net, const mst_model_options *options, co
                          .kinds = options->kinds};
     mst_status st;
     TRY(net_check_images(net, options, shape));
+    TRY(net_check_fields(net, options, shape));
     TRY(input_dims(options, shape, &data.in));
     TRY(mst_net_text(net->base.ops->name, options, &text));
     TRY_OUT(st, mst_chain_parse_with(text, source, &data, &net->chain));
@@ -422,6 +440,46 @@ static mst_status net_forward(const mst_model *self, void *scratch, const mst_ba
 const mst_chain *mst_model_chain(const mst_model *self)
 {
     return mst_model_has(self->ops, MST_MODEL_NET) ? ((const net_model *)self)->chain : NULL;
+}
+
+/* The bias of a layer of one number, or of a layer that it adds up; NULL: none. */
+static const mst_view *net_bias(const mst_chain *chain, uint32_t i, const mst_params *params)
+{
+    const mst_layer *layer = chain->layers[i];
+    const mst_view *bias = NULL;
+    for (uint32_t j = 0; layer->ops == &mst_layer_linear && j < layer->n_params; j++)
+        if (strcmp(layer->params[j].name, "bias") == 0)
+            return &params->views[layer->views[j]];
+    for (uint32_t j = 0; bias == NULL && layer->ops == &mst_layer_add && j < layer->n_inputs; j++)
+        if (layer->inputs[j] != MST_INPUT_ROWS)
+            bias = net_bias(chain, layer->inputs[j], params);
+    return bias;
+}
+
+bool mst_model_bias(const mst_model *self, const mst_params *params, uint64_t *at)
+{
+    const mst_chain *chain = mst_model_chain(self);
+    const mst_view *bias = NULL;
+    if (self->n_scores != 1)
+        return false;
+    if (chain != NULL)
+        bias = net_bias(chain, chain->n_layers - 1, params);
+    for (uint32_t i = 0; chain == NULL && i < params->n_views; i++)
+        if (strcmp(params->views[i].name, "bias") == 0)
+            bias = &params->views[i];
+    if (bias != NULL)
+        *at = bias->offset;
+    return bias != NULL;
+}
+
+bool mst_model_normalises_rows(const mst_model *self)
+{
+    const mst_chain *chain = mst_model_chain(self);
+    for (uint32_t i = 0; chain != NULL && i < chain->n_layers; i++)
+        if (chain->layers[i]->ops == &mst_layer_batchnorm && chain->layers[i]->in.h == 1 &&
+            chain->layers[i]->in.w == 1)
+            return true;
+    return false;
 }
 
 #define NET(id, title, bits, text)                                                                           \

@@ -12,8 +12,9 @@
 #include "run/run_dir.h"
 #include "train/settings_impl.h"
 
-#define ROWS_PER_THREAD 64 /* --threads 0, sync: fewer rows of a batch cost more in barriers than they gain  \
-                            */
+#define ROWS_PER_THREAD                                                                                      \
+    64 /* --threads 0, sync: fewer rows of a batch cost more in barriers than they gain                      \
+        */
 
 void mst_settings_begin(mst_settings *self, const mst_option_group *own)
 {
@@ -69,6 +70,12 @@ static mst_status settings_resolve(mst_settings *s)
     return MST_OK;
 }
 
+mst_status mst_fail_split_norm(void)
+{
+    return mst_fail(MST_EUSAGE, "--clip-norm with --mode sync needs the whole gradient in one place: use one "
+                                "server, or --mode async or ssp");
+}
+
 mst_status mst_settings_adopt(mst_settings *s, const json_t *job, json_t *shared)
 {
     if (!json_is_true(json_object_get(job, "resume")) || !s->train.resume)
@@ -112,7 +119,11 @@ static mst_status settings_check_usage(mst_settings *s, bool dry_run)
         return mst_fail(
             MST_EUSAGE,
             "--normalise auto: with --shard local, each worker would compute its own means; give the values");
-    return settings_resolve(s);
+    TRY(settings_resolve(s));
+    if (s->optim.clip_norm > 0.0 && s->resolved.strategy == MST_STRATEGY_PS &&
+        s->resolved.mode == MST_MODE_SYNC && s->resolved.servers > 1)
+        return mst_fail_split_norm();
+    return MST_OK;
 }
 
 mst_status mst_group_check(const char *group)

@@ -48,6 +48,10 @@ mst_status mst_settings_imply(mst_settings *self);
  * dry_run: the run directory may be there already. MST_EUSAGE and MST_EEXIST with a message. */
 mst_status mst_settings_settle(mst_settings *self, bool dry_run);
 
+/* MST_EUSAGE: --clip-norm in synchronous steps of several servers, each of which has a part of the gradient.
+ */
+mst_status mst_fail_split_norm(void);
+
 /* MST_EUSAGE when the text is not a valid --group: empty, longer than MST_GROUP_MAX bytes, not UTF-8, or with
  * control characters. */
 #define MST_GROUP_MAX 200

@@ -7,6 +7,20 @@
 #include "options/option_tables.h"
 #include "run/run_dir.h"
 #include "train/settings_impl.h"
+#include "train/train_data.h"
+
+/* An option that was given with another value than the run has, and would have no effect any more. */
+static mst_status resume_refuse_change(const char *name, const json_t *was, const json_t *is)
+{
+    char *before = mst_option_text(was), *now = mst_option_text(is);
+    mst_status st = mst_fail(MST_EUSAGE,
+                             "--%s %s: a resumed run keeps the %s that it was started with; leave "
+                             "--%s out, or start a new run",
+                             name, now != NULL ? now : "", before != NULL ? before : "value", name);
+    mst_free(before);
+    mst_free(now);
+    return st;
+}
 
 /* Adopts the options of a run that the command does not give. An option with its default keeps this state,
  * which --dry-run shows. */
@@ -14,18 +28,24 @@ static mst_status resume_adopt_values(mst_settings *s, json_t *values)
 {
     json_t *now = mst_options_json(s->groups, s->n_groups), *group, *value;
     const char *title, *name;
+    mst_status st = MST_OK;
     if (now == NULL)
         return mst_fail_memory();
     json_object_foreach(now, title, group)
     {
         json_object_foreach(group, name, value)
         {
-            if (!mst_train_option_is(name, MST_OPTION_IF_GIVEN) &&
-                json_equal(value, json_object_get(values, name)))
+            const json_t *was = json_object_get(values, name);
+            bool equal = json_equal(value, was);
+            if (st == MST_OK && was != NULL && !equal && mst_train_option_is(name, MST_OPTION_AT_START) &&
+                mst_options_is_set(s->groups, s->n_groups, name))
+                st = resume_refuse_change(name, was, value);
+            if (equal && !mst_train_option_is(name, MST_OPTION_IF_GIVEN))
                 json_object_del(values, name);
         }
     }
     json_decref(now);
+    TRY(st);
     if (mst_options_is_set(s->groups, s->n_groups, "batch"))
         json_object_del(values, "global-batch"); /* it would take precedence */
     return mst_options_adopt(s->groups, s->n_groups, values);
@@ -92,6 +112,19 @@ static void resume_adopt_shape(mst_settings *s, const json_t *manifest)
     s->resumed.classes = classes > 0 && classes <= 1 << 24 ? (uint32_t)classes : 0;
 }
 
+/* The rows that the run held out, by the options of its manifest. */
+static void resume_adopt_held_out(mst_settings *s, const json_t *groups)
+{
+    const json_t *training = json_object_get(groups, "training"),
+                 *valid_seed = json_object_get(training, "valid-seed");
+    mst_train_options was = {
+        .valid = (char *)json_string_value(json_object_get(training, "valid")),
+        .seed = json_integer_value(json_object_get(training, "seed")),
+        .valid_seed = json_is_integer(valid_seed) ? json_integer_value(valid_seed) : -1,
+    };
+    s->resumed.known = mst_held_out_parse(&was, &s->resumed.held_out) == MST_OK;
+}
+
 mst_status mst_resume_manifest(mst_settings *s, const json_t *manifest, const char *source)
 {
     json_t *groups = json_object_get(manifest, "options"), *files = json_object_get(manifest, "files"),
@@ -101,6 +134,7 @@ mst_status mst_resume_manifest(mst_settings *s, const json_t *manifest, const ch
     bool net_given = mst_options_is_set(s->groups, s->n_groups, "net");
     if (!json_is_object(groups) || !json_is_array(files))
         return mst_fail(MST_EINPUT, "%s: not the manifest of a muster run", source);
+    resume_adopt_held_out(s, groups);
     json_object_foreach(groups, title, values)
     {
         json_object_foreach_safe(values, next, name, value)

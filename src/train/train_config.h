@@ -21,10 +21,19 @@ typedef enum mst_training_role {
     MST_TRAINING_SERVER,
 } mst_training_role;
 
-/* Sizes of a resumed run's model, for files that have fewer features or classes; 0: unknown. */
+/* The rows that --valid FRACTION holds out; fraction 0: none. */
+typedef struct mst_held_out {
+    double fraction;
+    uint64_t seed;
+} mst_held_out;
+
+/* A resumed run: the sizes of its model, for files that have fewer features or classes (0: unknown), and the
+ * rows that it did not train on. */
 typedef struct mst_resumed {
+    bool known; /* this process has the run's manifest */
     uint64_t features;
     uint32_t classes;
+    mst_held_out held_out;
 } mst_resumed;
 
 /* All pointers are borrowed and outlive the training. */

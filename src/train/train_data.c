@@ -39,7 +39,7 @@ static mst_status train_data_check_read_once(const mst_train_data *self, mst_tra
                         "%s can be read only once, and --steps-per-epoch repeats the data: save it to a file "
                         "first, or give --steps",
                         name);
-    if (self->held_out > 0.0)
+    if (self->held_out.fraction > 0.0)
         return mst_fail(
             MST_EUSAGE,
             "%s can be read only once, and --valid %s reads it again: save it to a file first, or "
@@ -286,8 +286,8 @@ static mst_status train_data_open_set(mst_train_data *self, const mst_assembly *
         .batch = (uint32_t)self->options->eval_batch,
         .first_rows = (uint64_t)self->options->eval_rows,
         .strict_features = self->options->strict_features,
-        .valid_seed = self->valid_seed,
-        .held_out = self->held_out,
+        .valid_seed = self->held_out.seed,
+        .held_out = self->held_out.fraction,
         .keep = keep,
         .auc_by = self->options->auc_by,
         .stop = stop,
@@ -314,7 +314,7 @@ mst_status mst_train_data_open_sets(mst_train_data *self, const mst_assembly *as
     if (self->options->test.n > 0)
         TRY(train_data_open_set(self, assembly, params, stop, &self->test, &self->options->test,
                                 MST_KEEP_ALL));
-    if (self->held_out > 0.0)
+    if (self->held_out.fraction > 0.0)
         TRY(train_data_open_set(self, assembly, params, stop, &self->valid, self->config->files,
                                 MST_KEEP_HELD_OUT));
     else if (self->options->valid != NULL)
@@ -323,9 +323,10 @@ mst_status mst_train_data_open_sets(mst_train_data *self, const mst_assembly *as
 }
 
 /* --valid 0.1 is a fraction unless a file of that name exists. */
-static mst_status train_data_parse_valid(mst_train_data *self)
+mst_status mst_held_out_parse(const mst_train_options *options, mst_held_out *out)
 {
-    const char *valid = self->options->valid;
+    const char *valid = options->valid;
+    *out = (mst_held_out){0};
     if (valid == NULL || mst_path_exists(valid))
         return MST_OK;
     char *end;
@@ -334,9 +335,8 @@ static mst_status train_data_parse_valid(mst_train_data *self)
         return MST_OK; /* a file or pattern: opening it reports errors */
     if (!(fraction > 0.0 && fraction < 1.0))
         return mst_fail(MST_EUSAGE, "--valid %s: a fraction must lie between 0 and 1", valid);
-    self->held_out = fraction;
-    self->valid_seed =
-        (uint64_t)(self->options->valid_seed < 0 ? self->options->seed : self->options->valid_seed);
+    *out = (mst_held_out){.fraction = fraction,
+                          .seed = (uint64_t)(options->valid_seed < 0 ? options->seed : options->valid_seed)};
     return MST_OK;
 }
 
@@ -347,10 +347,10 @@ mst_status mst_train_data_make_feed(mst_train_data *self, const mst_model *model
     mst_feed_options feed = *lanes;
     feed.seed = (uint64_t)o->seed;
     feed.shuffle_rows = (uint64_t)o->shuffle_rows;
-    feed.held_out = self->held_out;
-    feed.valid_seed = self->valid_seed;
+    feed.held_out = self->held_out.fraction;
+    feed.valid_seed = self->held_out.seed;
     feed.keep_negatives = model->options.keep_negatives;
-    feed.keep = self->held_out > 0.0 ? MST_KEEP_TRAINING : MST_KEEP_ALL;
+    feed.keep = self->held_out.fraction > 0.0 ? MST_KEEP_TRAINING : MST_KEEP_ALL;
     feed.prefetch_threads = o->prefetch ? (unsigned)o->prefetch : self->n_threads;
     feed.features = model->shape.n_features;
     feed.fields = model->shape.n_fields;
@@ -441,7 +441,7 @@ mst_status mst_train_data_open(mst_train_data *self, const mst_train_config *c, 
     self->options = options;
     self->n_threads = (unsigned)c->strategy->threads;
     self->read_options = *c->data;
-    TRY(train_data_parse_valid(self));
+    TRY(mst_held_out_parse(options, &self->held_out));
     TRY(train_data_check_read_once(self, options, epochs_given));
     self->read_options.set = MST_SET_TRAINING;
     if (self->read_options.features == 0)
@@ -452,7 +452,7 @@ mst_status mst_train_data_open(mst_train_data *self, const mst_train_config *c, 
     self->read_options.settle_ms = SETTLE_MS;
     TRY(train_data_open_files(self, c->files, &self->dataset));
     self->read_options.settle_ms = 0;
-    if (self->options->test.n == 0 && (self->options->valid == NULL || self->held_out > 0.0))
+    if (self->options->test.n == 0 && (self->options->valid == NULL || self->held_out.fraction > 0.0))
         TRY(train_data_check_image_option(self));
     if (random && !self->dataset->random)
         return mst_fail(

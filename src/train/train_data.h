@@ -21,9 +21,8 @@ typedef struct mst_train_data {
     unsigned n_threads;
     mst_dataset *dataset;
     mst_feed *feed;
-    mst_augment augment;           /* applied to rows of every set */
-    double held_out;               /* fraction for --valid; 0: none */
-    uint64_t valid_seed;           /* of the held-out rows */
+    mst_augment augment; /* applied to rows of every set */
+    mst_held_out held_out;
     json_t *reading;               /* how rows are read, for checkpoints */
     bool reading_unknown;          /* a cache that does not record how its rows were read */
     mst_data_options read_options; /* with what opening the training data settled; texts are borrowed */
@@ -41,6 +40,9 @@ typedef struct mst_train_data {
 mst_status mst_train_data_open(mst_train_data *self, const mst_train_config *config,
                                mst_train_options *options, bool *epochs_given, bool random, mst_shape *shape);
 void mst_train_data_fini(mst_train_data *self);
+
+/* The rows that the options hold out. */
+mst_status mst_held_out_parse(const mst_train_options *options, mst_held_out *out);
 
 /* Logs a warning about data that may not be what the user means. */
 void mst_train_data_warn(const mst_train_data *self);

@@ -1,6 +1,7 @@
 /* Building a training; contract in training.h. */
 #include "train/training.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,10 +35,6 @@ static mst_status training_init_optimizer(mst_training *self)
     mst_optim_options options = *self->config.optim;
     if (strategy->lr_scale != 0)
         options.lr *= (double)strategy->workers;
-    if (options.clip_norm > 0.0 && strategy->strategy == MST_STRATEGY_PS && strategy->mode == MST_MODE_SYNC &&
-        strategy->servers > 1)
-        return mst_fail(MST_EUSAGE,
-                        "--clip-norm with --mode sync needs the whole gradient in one place: use one server");
     return mst_optimizer_init(&self->optimizer, &options);
 }
 
@@ -190,6 +187,29 @@ typedef enum start_use {
     START_OPEN,  /* for mst_training_read_start */
 } start_use;
 
+/* The scores of a model are corrected by the logarithm of --keep-negatives (mst_model_score). Where the run
+ * corrects by another one than the checkpoint's, the bias takes the difference, so that the run starts with
+ * the checkpoint's scores. */
+static mst_status training_find_shift(mst_training *self, const char *path, const json_t *theirs)
+{
+    const json_t *was = json_object_get(theirs, "keep_negatives");
+    double before = json_is_number(was) ? json_number_value(was) : 1.0,
+           now = self->assembly.model->options.keep_negatives;
+    now = now > 0.0 ? now : 1.0;
+    self->shift = (float)(log(before) - log(now));
+    if (self->shift == 0.0f)
+        return MST_OK;
+    if (!mst_model_bias(self->assembly.model, &self->assembly.params, &self->shift_at))
+        return mst_fail(MST_EUSAGE,
+                        "%s was trained with --keep-negatives %g, and the model has no bias that could take "
+                        "the correction: give --keep-negatives %g",
+                        path, before, before);
+    mst_info("%s was trained with --keep-negatives %g and this run has %g: the bias starts with the "
+             "difference, %+.4f",
+             path, before, now, (double)self->shift);
+    return MST_OK;
+}
+
 static mst_status training_use_start(mst_training *self, const char *path, mst_checkpoint_meta *meta,
                                      start_use use, bool resumes)
 {
@@ -205,10 +225,35 @@ static mst_status training_use_start(mst_training *self, const char *path, mst_c
     TRY(mst_checkpoint_fits(path, meta->model, json_object_get(description, "model"),
                             self->config.data->features != 0));
     self->has_slots = resumes;
-    if (use == START_LOAD)
-        return mst_checkpoint_load(path, &self->assembly.params, slots, resumes);
+    TRY(training_find_shift(self, path, meta->model));
+    if (use == START_LOAD) {
+        TRY(mst_checkpoint_load(path, &self->assembly.params, slots, resumes));
+        if (self->shift != 0.0f) {
+            float bias;
+            mst_params_read(&self->assembly.params, 0, self->shift_at, 1, &bias);
+            bias += self->shift;
+            mst_params_write(&self->assembly.params, 0, self->shift_at, 1, &bias);
+        }
+        return MST_OK;
+    }
     return use == START_OPEN ? mst_checkpoint_open(path, &self->assembly.params, slots, resumes, &self->start)
                              : MST_OK;
+}
+
+/* A resumed run must not validate on rows that it was trained on. The rows of a smaller fraction of one seed
+ * are among those of a larger one. */
+static mst_status training_check_held_out(const mst_training *self)
+{
+    mst_resumed run = mst_resumed_of(&self->config);
+    mst_held_out now;
+    TRY(mst_held_out_parse(&self->options, &now));
+    if (!run.known || now.fraction == 0.0 || mst_run_log_has_new_data(self->log) ||
+        (now.seed == run.held_out.seed && now.fraction <= run.held_out.fraction))
+        return MST_OK;
+    return mst_fail(MST_EUSAGE,
+                    "--valid %s: the run was trained on rows that this would hold out; give a file of other "
+                    "rows to --valid, or start a new run",
+                    self->options.valid);
 }
 
 /* Uses the checkpoint of --resume or --init-from, if there is one. plan as in mst_training_start_log. */
@@ -230,7 +275,8 @@ static mst_status training_start(mst_training *self, start_use use, json_t **pla
         st = training_use_start(self, path, &meta, use, resumes);
     if (st == MST_OK && resumes && self->log != NULL) {
         mst_run_log_resume(self->log, &meta);
-        if (!mst_run_log_has_new_data(self->log))
+        st = training_check_held_out(self);
+        if (st == MST_OK && !mst_run_log_has_new_data(self->log))
             *plan = json_incref(json_object_get(meta.extra, "plan"));
     }
     mst_checkpoint_meta_fini(&meta);
@@ -275,8 +321,12 @@ mst_status mst_training_start_log_from(mst_training *self, const json_t *state, 
 mst_status mst_training_read_start(mst_training *self, uint32_t slot, uint64_t first, uint64_t count,
                                    float *out)
 {
-    if (slot == 0 || self->has_slots)
-        return mst_checkpoint_read(self->start, slot, first, count, out);
+    if (slot == 0 || self->has_slots) {
+        TRY(mst_checkpoint_read(self->start, slot, first, count, out));
+        if (slot == 0 && self->shift != 0.0f && self->shift_at >= first && self->shift_at - first < count)
+            out[self->shift_at - first] += self->shift;
+        return MST_OK;
+    }
     mst_params_read(&self->assembly.params, slot, first, count, out); /* fresh state */
     return MST_OK;
 }
@@ -367,6 +417,9 @@ static mst_status training_open(mst_training *self)
                 : mst_assembly_declare(&self->assembly, c->model, &shape, self->kernels));
     self->assembly.params.by_rows = training_by_rows(self); /* also of a plan, which reserves nothing */
     TRY(mst_assembly_check_rows(&self->assembly, &data->augment, data->dataset));
+    if (self->strategy_options.batch == 1 && mst_model_normalises_rows(self->assembly.model))
+        return mst_fail(MST_EUSAGE, "--batch 1: the net has a batch norm, which needs at least two rows to "
+                                    "normalise over");
     TRY(training_describe(self));
     if (leads || !weights)
         TRY(mst_run_schedule_check(&self->schedule, &self->options, self->assembly.model->n_scores));

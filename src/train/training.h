@@ -40,9 +40,12 @@ typedef struct mst_training {
     mst_run_log *log;       /* local, rank 0, server 0; else NULL */
     mst_observe *observe;   /* NULL: none, or not started */
     mst_checkpoint
-        *start;      /* server 0: the checkpoint that the run starts from, until it is closed; or NULL */
-    bool has_slots;  /* and it has optimizer state that the run continues with */
-    char *continued; /* server 0: the run that continues because the job started again; or NULL */
+        *start;     /* server 0: the checkpoint that the run starts from, until it is closed; or NULL */
+    bool has_slots; /* and it has optimizer state that the run continues with */
+    /* Added to the weight at shift_at of that checkpoint, whose --keep-negatives differs. */
+    uint64_t shift_at;
+    float shift;
+    char *continued;       /* server 0: the run that continues because the job started again; or NULL */
     uint64_t report_every; /* steps; 0: by time only */
     json_t *workers;       /* report of each process, once the run is over; NULL: there is one process */
 } mst_training;

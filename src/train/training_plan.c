@@ -5,6 +5,7 @@
 
 typedef struct batch_cost {
     uint64_t rows, entries, keys, bytes;
+    uint64_t sparse_keys; /* those beyond the model's dense prefix */
 } batch_cost;
 
 /* Distinct keys of the first batch, and the bytes its rows take in memory. */
@@ -38,6 +39,8 @@ static mst_status plan_measure_batch(mst_training *self, batch_cost *out)
     TRY_OUT(st, mst_key_sums_begin(&key_sums, out->entries, 1));
     mst_key_sums_add(&key_sums, &grad.owners[0], 1);
     out->keys = key_sums.n;
+    for (uint32_t i = 0; i < key_sums.n; i++)
+        out->sparse_keys += key_sums.keys[i] >= self->assembly.model->shape.n_dense;
 out:
     mst_key_sums_fini(&key_sums);
     mst_grad_fini(&grad);
@@ -54,9 +57,13 @@ mst_status mst_training_plan(mst_training *self, json_t **out)
     TRY(plan_measure_batch(self, &batch));
     model->ops->layout(model, params, &layout);
     uint64_t per_key = sizeof(float) * (uint64_t)(layout.width != 0 ? layout.width : model->n_scores);
-    uint64_t touched = self->strategy_options.dense_model         ? weights
-                       : mst_model_has(model->ops, MST_MODEL_NET) ? parameters * sizeof(float)
-                                                                  : batch.keys * per_key;
+    bool net = mst_model_has(model->ops, MST_MODEL_NET);
+    uint64_t touched = self->strategy_options.dense_model ? weights
+                       : !net                             ? batch.keys * per_key
+                       : layout.width == 0
+                           ? parameters * sizeof(float) /* a net over embeddings otherwise */
+                           : (parameters - model->shape.n_features * layout.width) * sizeof(float) +
+                                 batch.sparse_keys * per_key;
     *out = json_pack("{s:o, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "model",
                      mst_model_json(model), "parameters", (json_int_t)parameters, "weights_bytes",
                      (json_int_t)weights, "optimizer_bytes",

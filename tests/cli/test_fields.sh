@@ -58,13 +58,18 @@ expect 0 eval cached train.cache # a cache needs no vocabulary
 
 # ---- names of weights ----
 refused 1 'the vocabulary that gives categories their keys, does not exist' model export cached --names
+expect 0 model export cached --vocabulary kept
+cp out given
+refused 1 'numbered by vocabulary' model export cached --vocabulary other.cache.vocabulary
 cp kept train.cache.vocabulary
 expect 0 model export cached --names
+cmp -s out given || fail "model export --vocabulary writes other names than --names"
 key=$(sed -n 20p train.cache.vocabulary | cut -f1)
 line=$(grep "^weight $key " out) || fail "no weight for feature $key"
 same "a name" "$(echo "$line" | cut -d' ' -f4-)" "$(sed -n 20p train.cache.vocabulary | awk -F'\t' '{ print $2 " " $4 }')"
 expect 0 train train.tsv --run hashed --quiet
 refused 2 'was not trained with --min-count and has no names' model export hashed --names
+refused 1 'kept' model export hashed --vocabulary kept
 
 # ---- models of click logs: a resumed run keeps what defines the score ----
 expect 0 data convert clicks.tsv --out clicks.cache
@@ -74,3 +79,39 @@ refused 1 'another model: 2 factors there, 3 here' --log error train --resume --
 refused 2 '--auc-by 39: the data has 39 fields' --log error eval pairs clicks.cache --auc-by 39
 printf 'embedding 2\nlinear classes\n' >two.net
 refused 2 'keep-negatives needs one score per row' --log error train clicks.cache --net two.net --keep-negatives 0.5 --run z
+
+# ---- options of the start of a run ----
+refused 2 '--init normal: a resumed run keeps the default that it was started with' train --resume --run pairs --steps 6 --init normal
+refused 2 '--init-scale 0.5: a resumed run keeps the 0.05' train --resume --run pairs --steps 6 --init-scale 0.5
+refused 2 '--fields 40: a resumed run keeps the 0' train --resume --run pairs --steps 6 --fields 40
+refused 2 '--keep-negatives 0.5: a resumed run keeps the 1' train --resume --run pairs --steps 6 --keep-negatives 0.5
+expect 0 train --resume --run pairs --steps 6 --init default --init-scale 0.05 --quiet
+
+# ---- a run that starts from one with sampled negatives has its scores ----
+expect 0 data gen criteo --rows 3000 --features 20000 --scatter --seed 5 --out small.cache
+for how in "--model logreg" "--model fm --factors 2" "--model deepfm --hidden 4 --embedding 2"; do
+  expect 0 train small.cache $how --optimizer adagrad --lr 0.05 --batch 100 --steps 20 --keep-negatives 0.25 --run sampled --overwrite --quiet
+  expect 0 eval sampled small.cache --json
+  loss=$(jq .loss out)
+  for strategy in "--strategy local" "--strategy ps --servers 2 --workers 2"; do
+    expect 0 train small.cache $how $strategy --init-from sampled --lr 1e-12 --steps 1 --run all --overwrite
+    grep -q 'the bias starts with the difference, -1.3863' err || fail "nothing is said of the correction"
+    expect 0 eval all small.cache --json
+    awk -v a="$loss" -v b="$(jq .loss out)" 'BEGIN { d = a - b; exit !(d < 1e-4 && d > -1e-4) }' ||
+      fail "$how $strategy: loss $(jq .loss out) after --init-from, $loss before"
+  done
+done
+expect 0 train small.cache --no-bias --keep-negatives 0.25 --steps 2 --run unbiased --quiet
+refused 2 'the model has no bias that could take the correction' --log error train small.cache --no-bias --init-from unbiased --run z
+
+# ---- nets that come with muster: fields and rows that they need ----
+printf '1 3:1 5:1\n0 2:1 4:1\n1 1:1 6:1\n0 3:1 7:1\n' >plain.svm
+refused 1 'deepfm needs data with at least two fields of keys (criteo, libffm, vw), and this data has none' --log error train plain.svm --model deepfm --run z
+refused 1 'dlrm needs data with at least two fields' --log error train plain.svm --model dlrm --run z
+expect 0 train plain.svm --model wide-deep --hidden 4 --embedding 2 --run plain --quiet
+refused 2 '--batch 1: the net has a batch norm' --log error train small.cache --model dcn --hidden 4 --embedding 2 --batch-norm --batch 1 --run z
+expect 0 train small.cache --model dcn --hidden 4 --embedding 2 --batch-norm --batch 2 --steps 3 --run norm --quiet
+
+# A step of a net over embeddings touches the weights of its layers and those of the batch's keys.
+expect 0 train small.cache --model deepfm --hidden 4 --embedding 2 --batch 50 --dry-run --json
+same "bytes of a step" "$(jq '.plan | .batch_weight_bytes == 4 * (.parameters - 3 * .model.features + 3 * (.batch_keys - 13))' out)" true

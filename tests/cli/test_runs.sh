@@ -186,4 +186,23 @@ cp train.libsvm "$name"
 expect 0 train "$name" --test "$name" --features 5000 --run "$(printf 'r\351')" --quiet --json
 grep -q "$(printf 'caf\357\277\275.libsvm')" "$(printf 'r\351')/manifest.json" || fail "the name is not in the manifest"
 
+# ---- rows that a resumed run was trained on are no validation set ----
+expect 0 train train.cache --run trained --steps 20 --quiet
+refused 2 '--valid 0.1: the run was trained on rows that this would hold out' train --resume --run trained --steps 30 --valid 0.1
+expect 0 train train.cache --run held --steps 20 --valid 0.2 --quiet
+refused 2 'the run was trained on rows that this would hold out' train --resume --run held --steps 30 --valid 0.3
+refused 2 'the run was trained on rows that this would hold out' train --resume --run held --steps 30 --valid-seed 7
+expect 0 train --resume --run held --steps 30 --valid 0.1 --quiet
+refused 2 'the run was trained on rows that this would hold out' train --resume --run held --steps 40 --valid 0.2
+expect 0 train --resume --run held --steps 40 --valid train.cache --quiet
+expect 0 data convert train.cache --rows 300 --out other.cache
+expect 0 train other.cache --resume --run trained --steps 30 --valid 0.1 --quiet # other rows
+refused 2 'the run was trained on rows that this would hold out' --log error train --resume --run trained --steps 40 --valid 0.2 --strategy ps --workers 2
+
+# ---- the norm of a gradient that several servers share ----
+refused 2 '--clip-norm with --mode sync needs the whole gradient in one place' train train.cache --strategy ps --servers 2 --workers 2 --clip-norm 1 --run z
+refused 2 '--clip-norm with --mode sync needs the whole gradient in one place' launch --servers 2 --workers 2 -- train train.cache --clip-norm 1 --run z
+[ ! -e z ] || fail "a refused job left a run"
+expect 0 launch --servers 2 --workers 2 --logs none -- train train.cache --clip-norm 1 --mode async --steps 4 --run clipped
+
 echo "runs: all passed"
