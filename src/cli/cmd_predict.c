@@ -1,13 +1,16 @@
 /* `muster predict`: one line per row, in input order: probabilities, classes or raw scores. */
-#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/signals.h"
+#include "base/team.h"
 #include "cli/cmd_apply.h"
 #include "data/feed.h"
 #include "data/images.h"
+#include "data/write.h"
 
 enum { WHAT_PROBABILITY, WHAT_CLASS, WHAT_SCORE, WHAT_NAME };
 
@@ -48,6 +51,38 @@ static const mst_option predict_table[] = {
 static const mst_command_group predict_groups[] = {
     {"prediction", predict_table, 0}, MST_APPLY_GROUPS(predict_options), {.table = NULL}};
 
+/* ---- lines ---- */
+
+/* The lines of a batch. */
+typedef struct lines {
+    char *text;
+    size_t n, capacity;
+} lines;
+
+#define NUMBER_TEXT (MST_FLOAT_TEXT + 1) /* with the character behind it */
+
+static mst_status lines_room(lines *self, size_t n)
+{
+    return mst_grow(&self->text, &self->capacity, self->n + n, 1) ? MST_OK : mst_fail_memory();
+}
+
+static mst_status lines_add(lines *self, const char *text, char behind)
+{
+    size_t n = strlen(text);
+    TRY(lines_room(self, n + 1));
+    memcpy(self->text + self->n, text, n);
+    self->n += n + 1;
+    self->text[self->n - 1] = behind;
+    return MST_OK;
+}
+
+/* Room for NUMBER_TEXT bytes is there. */
+static void lines_add_number(lines *self, double value, char behind)
+{
+    self->n += mst_number_text9(value, self->text + self->n);
+    self->text[self->n++] = behind;
+}
+
 static uint32_t predict_best_of(const float *y, uint32_t n)
 {
     uint32_t best = 0;
@@ -57,39 +92,139 @@ static uint32_t predict_best_of(const float *y, uint32_t n)
 }
 
 /* data: the names of classes, and the number of the first. */
-static mst_status predict_write_row(mst_out *out, int what, const mst_data_options *data, float *y,
-                                    uint32_t n)
+static mst_status predict_add_row(lines *out, int what, const mst_data_options *data, float *y, uint32_t n)
 {
     uint32_t class = n == 1 ? y[0] > 0.0f : predict_best_of(y, n);
     if (what == WHAT_NAME)
-        return mst_out_printf(out, "%s\n", data->image_classes.items[class]);
-    if (what == WHAT_CLASS)
-        return mst_out_printf(out, "%lld\n", (long long)(class + data->labels_from));
-    if (n == 1)
-        return mst_out_printf(out, "%.9g\n",
-                              what == WHAT_SCORE ? (double)y[0] : mst_probability((double)y[0]));
-    if (what == WHAT_PROBABILITY)
+        return lines_add(out, data->image_classes.items[class], '\n');
+    TRY(lines_room(out, (size_t)n * NUMBER_TEXT));
+    if (what == WHAT_CLASS) {
+        out->n += (size_t)snprintf(out->text + out->n, NUMBER_TEXT, "%lld\n",
+                                   (long long)(class + data->labels_from));
+        return MST_OK;
+    }
+    if (what == WHAT_PROBABILITY && n > 1)
         mst_probabilities(y, n, y);
     for (uint32_t c = 0; c < n; c++)
-        TRY(mst_out_printf(out, c + 1 < n ? "%.9g " : "%.9g\n", (double)y[c]));
+        lines_add_number(out,
+                         what == WHAT_PROBABILITY && n == 1 ? mst_probability((double)y[c]) : (double)y[c],
+                         c + 1 < n ? ' ' : '\n');
     return MST_OK;
 }
 
-/* Scores rows in file order in one lane; other threads parse ahead. *unseen: number of rows with features
- * that the model does not have. */
-static mst_status predict_rows(const predict_options *options, mst_out *out, uint64_t *n_rows,
-                               uint64_t *unseen)
+/* ---- threads ---- */
+
+typedef struct lane {
+    void *scratch;
+    float *scores;
+    lines lines;
+} lane;
+
+/* Threads claim batches in file order, score and format them side by side, and write them in the order of
+ * their tickets. A batch that fails ends the output before it. */
+typedef struct predictor {
+    const predict_options *options;
+    const mst_text_list *files; /* --names; or NULL */
+    mst_out *out;
+    mst_feed *feed;
+    mst_team *team;
+    mst_weights weights;
+    unsigned n_lanes;
+    lane *lanes;
+    pthread_mutex_t claiming, writing;
+    pthread_cond_t written;     /* guards: writing */
+    uint64_t n_tickets, n_rows; /* given out; guarded by claiming */
+    uint64_t turn;              /* ticket to write; guarded by writing */
+    bool ended;                 /* the batch whose turn it was failed; guarded by writing */
+    mst_status status;
+    mst_error error;
+} predictor;
+
+/* Takes the next rows, and the ticket of their lines. */
+static mst_status predictor_claim(predictor *self, unsigned t, mst_batch *batch, uint64_t *first,
+                                  uint64_t *ticket)
 {
-    const mst_apply *apply = &options->apply;
+    const char *answered =
+        strcmp(self->options->out, "-") == 0 ? "the predictions so far are printed" : "nothing was written";
+    uint64_t position;
+    bool more;
+    batch->n_rows = 0;
+    pthread_mutex_lock(&self->claiming);
+    *ticket = self->n_tickets++;
+    *first = self->n_rows;
+    mst_status st = mst_signals_check(answered);
+    if (st == MST_OK)
+        st = mst_feed_claim_by(self->feed, t, (uint32_t)self->options->apply.options.batch, 1, UINT64_MAX,
+                               batch, &position, &more);
+    self->n_rows += st == MST_OK ? batch->n_rows : 0;
+    pthread_mutex_unlock(&self->claiming);
+    return st;
+}
+
+/* Fills the lane's lines. */
+static mst_status predictor_format(predictor *self, unsigned t, const mst_batch *batch, uint64_t first)
+{
+    const mst_apply *apply = &self->options->apply;
+    const mst_model *model = apply->assembly.model;
+    lane *l = &self->lanes[t];
+    l->lines.n = 0;
+    TRY(mst_feed_fill(self->feed, t, 0, batch->n_rows));
+    TRY(mst_model_score(model, l->scratch, batch, &self->weights, l->scores));
+    for (uint32_t i = 0; i < batch->n_rows; i++) {
+        if (self->files != NULL)
+            TRY(lines_add(&l->lines, self->files->items[first + i], '\t'));
+        TRY(predict_add_row(&l->lines, self->options->what, &apply->data,
+                            l->scores + (size_t)i * model->n_scores, model->n_scores));
+    }
+    return MST_OK;
+}
+
+/* Writes the lane's lines when it is their turn; st: whether they are right. False: the output has ended. */
+static bool predictor_write(predictor *self, const lane *l, uint64_t ticket, mst_status st)
+{
+    pthread_mutex_lock(&self->writing);
+    while (self->turn != ticket && !self->ended)
+        pthread_cond_wait(&self->written, &self->writing);
+    if (!self->ended) {
+        if (st == MST_OK)
+            st = mst_out_write(self->out, l->lines.text, l->lines.n);
+        if (st == MST_OK && self->options->apply.dataset->live)
+            st = mst_out_flush(self->out);
+        self->turn++;
+        self->ended = st != MST_OK;
+        self->status = st;
+        if (st != MST_OK)
+            mst_error_save(&self->error, st);
+        pthread_cond_broadcast(&self->written);
+    }
+    bool ended = self->ended;
+    pthread_mutex_unlock(&self->writing);
+    return !ended;
+}
+
+static void predictor_thread(void *arg, unsigned t)
+{
+    predictor *self = arg;
+    mst_batch batch;
+    uint64_t first, ticket;
+    mst_status st;
+    do {
+        st = predictor_claim(self, t, &batch, &first, &ticket);
+        self->lanes[t].lines.n = 0;
+        if (st == MST_OK && batch.n_rows > 0)
+            st = predictor_format(self, t, &batch, first);
+    } while (predictor_write(self, &self->lanes[t], ticket, st) && batch.n_rows > 0);
+}
+
+static mst_status predictor_open(predictor *self)
+{
+    const mst_apply *apply = &self->options->apply;
     const mst_model *model = apply->assembly.model;
     uint32_t batch_rows = (uint32_t)apply->options.batch;
-    const mst_text_list *files = options->names ? mst_images_files(apply->dataset) : NULL;
-    mst_feed *feed = NULL;
-    mst_weights weights;
-    mst_feed_options feed_options = {
+    mst_feed_options feed = {
         .first_rows = (uint64_t)apply->options.rows,
         .prefetch_threads = apply->n_threads,
-        .n_lanes = 1,
+        .n_lanes = self->n_lanes,
         .max_take = batch_rows,
         .features = model->shape.n_features,
         .fields = model->shape.n_fields,
@@ -97,44 +232,52 @@ static mst_status predict_rows(const predict_options *options, mst_out *out, uin
         .stop = mst_signals_stop(),
         .augment = apply->augment.any ? &apply->augment : NULL,
     };
-    const char *answered =
-        strcmp(options->out, "-") == 0 ? "the predictions so far are printed" : "nothing was written";
-    mst_status st = MST_OK;
-    void *scratch = NULL;
-    float *scores = mst_calloc((size_t)batch_rows * model->n_scores, sizeof *scores);
-    if (scores == NULL) {
-        st = mst_fail_memory();
-        goto out;
+    self->lanes = mst_calloc(self->n_lanes, sizeof *self->lanes);
+    for (unsigned t = 0; t < self->n_lanes; t++) {
+        if (self->lanes == NULL)
+            return mst_fail_memory();
+        self->lanes[t].scores = mst_calloc((size_t)batch_rows * model->n_scores, sizeof(float));
+        if (self->lanes[t].scores == NULL)
+            return mst_fail_memory();
+        TRY(mst_model_scratch_new(model, batch_rows, apply->n_threads / self->n_lanes, false,
+                                  &self->lanes[t].scratch));
     }
-    TRY_OUT(st, mst_model_scratch_new(model, batch_rows, apply->n_threads, false, &scratch));
-    mst_model_weights(model, &apply->assembly.params, &weights);
-    TRY_OUT(st, mst_feed_new(apply->dataset, &feed_options, &feed));
-    TRY_OUT(st, mst_feed_start(feed, 0, 0));
-    for (;;) {
-        mst_batch batch;
-        uint64_t position;
-        bool more;
-        TRY_OUT(st, mst_signals_check(answered));
-        TRY_OUT(st, mst_feed_claim_by(feed, 0, batch_rows, 1, UINT64_MAX, &batch, &position, &more));
-        TRY_OUT(st, mst_feed_fill(feed, 0, 0, batch.n_rows));
-        if (batch.n_rows == 0)
-            break;
-        TRY_OUT(st, mst_model_score(model, scratch, &batch, &weights, scores));
-        for (uint32_t i = 0; i < batch.n_rows; i++) {
-            if (files != NULL)
-                TRY_OUT(st, mst_out_printf(out, "%s\t", files->items[*n_rows + i]));
-            TRY_OUT(st, predict_write_row(out, options->what, &apply->data,
-                                          scores + (size_t)i * model->n_scores, model->n_scores));
-        }
-        *n_rows += batch.n_rows;
-        if (apply->dataset->live)
-            TRY_OUT(st, mst_out_flush(out));
+    mst_model_weights(model, &apply->assembly.params, &self->weights);
+    TRY(mst_team_new(self->n_lanes, &self->team));
+    TRY(mst_feed_new(apply->dataset, &feed, &self->feed));
+    return mst_feed_start(self->feed, 0, 0);
+}
+
+/* *unseen: number of rows with features that the model does not have. */
+static mst_status predict_rows(const predict_options *options, mst_out *out, uint64_t *n_rows,
+                               uint64_t *unseen)
+{
+    const mst_model *model = options->apply.assembly.model;
+    predictor self = {.options = options,
+                      .out = out,
+                      .files = options->names ? mst_images_files(options->apply.dataset) : NULL,
+                      .n_lanes = mst_model_threads(model) ? 1 : options->apply.n_threads};
+    pthread_mutex_init(&self.claiming, NULL);
+    pthread_mutex_init(&self.writing, NULL);
+    pthread_cond_init(&self.written, NULL);
+    mst_status st = predictor_open(&self);
+    if (st == MST_OK) {
+        mst_team_run(self.team, predictor_thread, &self);
+        st = self.status != MST_OK ? mst_error_restore(&self.error) : MST_OK;
+        *n_rows = self.n_rows;
+        *unseen = mst_feed_unseen(self.feed);
     }
-    *unseen = mst_feed_unseen(feed);
-out:
-    mst_feed_destroy(feed);
-    mst_model_scratch_free(model, scratch);
-    mst_free(scores);
+    mst_feed_destroy(self.feed);
+    mst_team_destroy(self.team);
+    for (unsigned t = 0; self.lanes != NULL && t < self.n_lanes; t++) {
+        mst_model_scratch_free(model, self.lanes[t].scratch);
+        mst_free(self.lanes[t].scores);
+        mst_free(self.lanes[t].lines.text);
+    }
+    mst_free(self.lanes);
+    pthread_cond_destroy(&self.written);
+    pthread_mutex_destroy(&self.writing);
+    pthread_mutex_destroy(&self.claiming);
     return st;
 }
 

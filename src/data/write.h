@@ -52,5 +52,7 @@ void mst_row_writer_destroy(mst_row_writer *writer); /* NULL-safe; without commi
  * finite. */
 #define MST_FLOAT_TEXT 24
 size_t mst_float_text(float value, char *out);
+/* The same text as printf's %.9g, of any number. */
+size_t mst_number_text9(double value, char *out);
 
 #endif

@@ -101,6 +101,42 @@ size_t mst_float_text(float value, char *out)
     return 0; /* not reached */
 }
 
+/* A mantissa of 9 digits from one multiplication, whose error is below 1.2e-7 of its last digit; printf
+ * decides where that could change the rounding. */
+size_t mst_number_text9(double value, char *out)
+{
+    static const double powers[] = {1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9},
+                        scales[] = {1e12, 1e11, 1e10, 1e9, 1e8, 1e7, 1e6, 1e5, 1e4, 1e3, 1e2, 1e1, 1e0};
+    char *p = out;
+    double v = fabs(value);
+    if (v >= 1e-4 && v < 1e9) {
+        int i = 0; /* of the first power above v: i - 3 digits are before the point */
+        while (v >= powers[i])
+            i++;
+        double scaled = v * scales[i];
+        uint32_t digits = (uint32_t)scaled;
+        double rest = scaled - digits;
+        digits += rest > 0.5;
+        if (fabs(rest - 0.5) > 1e-6 && digits < 1000000000) {
+            if (value < 0.0)
+                *p++ = '-';
+            if (i <= 3) {
+                memcpy(p, "0.000", 5);
+                p = put_digits(p + 5 - i, digits, 9);
+            } else {
+                char *point = p + i - 3;
+                p = put_digits(p, digits, 9) + 1;
+                memmove(point + 1, point, (size_t)(p - point - 1));
+                *point = '.';
+            }
+            while (p[-1] == '0')
+                p--;
+            return (size_t)(p - (p[-1] == '.') - out);
+        }
+    }
+    return (size_t)snprintf(out, MST_FLOAT_TEXT, "%.9g", value);
+}
+
 static inline char *put_float(char *p, float v)
 {
     if (v == 1.0f) {

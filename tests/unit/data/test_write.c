@@ -65,6 +65,47 @@ static void numbers_are_short_and_exact(void **state)
     }
 }
 
+static void same_as_printf(double value)
+{
+    char text[MST_FLOAT_TEXT + 1], expected[64];
+    size_t n = mst_number_text9(value, text);
+    assert_true(n <= MST_FLOAT_TEXT);
+    text[n] = '\0';
+    snprintf(expected, sizeof expected, "%.9g", value);
+    if (strcmp(text, expected) != 0)
+        fail_msg("%s instead of %s", text, expected);
+}
+
+static void nine_digits_are_those_of_printf(void **state)
+{
+    (void)state;
+    static const double cases[] = {
+        0.0,         -0.0,         1.0,           -1.0,         0.5,   0.1234567895, 0.12345678949999999,
+        999999999.5, 999999999.49, 0.99999999949, 0.9999999995, 1e300, 5e-324,       INFINITY,
+        -INFINITY,   NAN};
+    mst_rng rng;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        same_as_printf(cases[i]);
+    for (double power = 1e-6; power < 1e11; power *= 10) {
+        double near = power;
+        for (int i = 0; i < 4; i++, near = nextafter(near, 0.0))
+            same_as_printf(near);
+        for (near = power; near < power * (1 + 1e-15); near = nextafter(near, INFINITY))
+            same_as_printf(-near);
+    }
+    mst_rng_init(&rng, 2, MST_RNG_TEST, 0);
+    for (int i = 0; i < 200000; i++) {
+        uint64_t bits = (uint64_t)mst_rng_u32(&rng) << 32 | mst_rng_u32(&rng);
+        double any, scale = pow(10.0, (int)(bits % 15) - 5), unit = (double)(bits >> 11) * 0x1p-53;
+        memcpy(&any, &bits, sizeof any);
+        same_as_printf(any);
+        same_as_printf(unit);
+        same_as_printf(unit * scale);
+        same_as_printf((double)(float)(unit * scale));
+        same_as_printf((double)(bits % 1000000000) * 1e-9 + 0.5e-9); /* ties */
+    }
+}
+
 /* ---- written and read back ---- */
 
 typedef struct kept {
@@ -345,6 +386,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_short_and_exact),
+        cmocka_unit_test(nine_digits_are_those_of_printf),
         cmocka_unit_test(click_logs_come_back),
         cmocka_unit_test(images_come_back),
         cmocka_unit_test(libsvm_has_each_index_once),
