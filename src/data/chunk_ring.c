@@ -1,7 +1,8 @@
 /* Ordered chunks from several threads (contract: chunk_ring.h).
  *
  * Invariants
- * 1. One thread claims at a time, so the order of numbers is the order of the input.
+ * 1. One thread claims at a time (claim_mutex, locked before mutex), so the order of numbers is the order of
+ * the input.
  * 2. A number is claimed only when it is less than capacity ahead of the next one to be taken: memory is
  * bounded, and the place of a claimed number is empty.
  * 3. The first failure in order of numbers sets `end` to its number; chunks before it still come out. */
@@ -17,9 +18,10 @@ struct mst_chunk_ring {
     unsigned n_threads;
     mst_chunk_builder builder; /* of a ring without threads */
 
+    pthread_mutex_t claim_mutex;       /* held during a claim */
     pthread_mutex_t mutex;             /* guards the rest */
     pthread_cond_t work, filled, idle; /* something to claim; a chunk or the end; no thread at work */
-    bool stopped, leaving, claiming;
+    bool stopped, leaving;
     unsigned busy;              /* threads at work */
     uint64_t next_in, next_out; /* the next number to claim, and to take */
     uint64_t end;               /* one past the last number */
@@ -38,38 +40,58 @@ static void ring_end_at(mst_chunk_ring *r, uint64_t number, mst_status st)
     pthread_cond_broadcast(&r->filled);
 }
 
-static mst_status ring_claim(mst_chunk_ring *r, uint64_t number, mst_raw_block **block, bool *more)
+/* Under the mutex: a thread is no longer busy. */
+static void ring_rest(mst_chunk_ring *r)
 {
-    *block = NULL;
-    *more = true;
-    return r->maker.claim != NULL ? r->maker.claim(r->maker.arg, number, block, more) : MST_OK;
+    if (--r->busy == 0)
+        pthread_cond_broadcast(&r->idle);
 }
 
 static bool ring_can_claim(const mst_chunk_ring *r)
 {
-    return !r->stopped && !r->claiming && r->next_in < r->end && r->next_in - r->next_out < r->capacity;
+    return !r->stopped && r->next_in < r->end && r->next_in - r->next_out < r->capacity;
 }
 
-/* Under the mutex, which is released meanwhile: claims a number and makes its chunk. */
-static void ring_work(mst_chunk_ring *r, mst_chunk_builder *builder)
+/* Claims the next number with its input, if there is room for it; waits while another thread claims. The
+ * thread counts as busy on true. */
+static bool ring_claim(mst_chunk_ring *r, uint64_t *number, mst_raw_block **block, bool *tried)
 {
-    uint64_t number = r->next_in;
+    mst_status st = MST_OK;
+    bool more = true;
+    *block = NULL;
+    pthread_mutex_lock(&r->claim_mutex);
+    pthread_mutex_lock(&r->mutex);
+    *number = r->next_in;
+    *tried = ring_can_claim(r);
+    r->busy += *tried;
+    pthread_mutex_unlock(&r->mutex);
+    if (*tried && r->maker.claim != NULL)
+        st = r->maker.claim(r->maker.arg, *number, block, &more);
+    if (*tried) {
+        pthread_mutex_lock(&r->mutex);
+        if (st != MST_OK || !more) {
+            ring_end_at(r, *number, st);
+            ring_rest(r);
+        } else {
+            r->next_in++;
+            pthread_cond_signal(&r->work);
+        }
+        pthread_mutex_unlock(&r->mutex);
+    }
+    pthread_mutex_unlock(&r->claim_mutex);
+    return *tried && st == MST_OK && more;
+}
+
+/* Claims a number and makes its chunk, if there is room for it; returns whether there was. */
+static bool ring_work(mst_chunk_ring *r, mst_chunk_builder *builder)
+{
+    uint64_t number;
     mst_raw_block *block;
     mst_chunk *chunk = NULL;
-    bool more;
-    r->claiming = true;
-    pthread_mutex_unlock(&r->mutex);
-    mst_status st = ring_claim(r, number, &block, &more);
-    pthread_mutex_lock(&r->mutex);
-    r->claiming = false;
-    if (st != MST_OK || !more) {
-        ring_end_at(r, number, st);
-        return;
-    }
-    r->next_in++;
-    pthread_cond_signal(&r->work);
-    pthread_mutex_unlock(&r->mutex);
-    st = r->maker.make(r->maker.arg, number, block, builder, &chunk);
+    bool tried;
+    if (!ring_claim(r, &number, &block, &tried))
+        return tried;
+    mst_status st = r->maker.make(r->maker.arg, number, block, builder, &chunk);
     pthread_mutex_lock(&r->mutex);
     if (st != MST_OK) {
         ring_end_at(r, number, st);
@@ -77,8 +99,12 @@ static void ring_work(mst_chunk_ring *r, mst_chunk_builder *builder)
         mst_chunk_release(chunk);
     } else {
         r->chunks[number % r->capacity] = chunk;
-        pthread_cond_signal(&r->filled);
+        if (number == r->next_out) /* the one that take waits for */
+            pthread_cond_signal(&r->filled);
     }
+    ring_rest(r);
+    pthread_mutex_unlock(&r->mutex);
+    return true;
 }
 
 static void *ring_main(void *arg)
@@ -92,10 +118,9 @@ static void *ring_main(void *arg)
             pthread_cond_wait(&r->work, &r->mutex);
             continue;
         }
-        r->busy++;
+        pthread_mutex_unlock(&r->mutex);
         ring_work(r, &builder);
-        if (--r->busy == 0)
-            pthread_cond_broadcast(&r->idle);
+        pthread_mutex_lock(&r->mutex);
     }
     pthread_mutex_unlock(&r->mutex);
     mst_chunk_builder_fini(&builder);
@@ -113,6 +138,7 @@ mst_status mst_chunk_ring_new(const mst_chunk_maker *maker, const char *name, un
     r->capacity = capacity;
     r->stopped = true;
     mst_chunk_builder_init(&r->builder);
+    pthread_mutex_init(&r->claim_mutex, NULL);
     pthread_mutex_init(&r->mutex, NULL);
     pthread_cond_init(&r->work, NULL);
     pthread_cond_init(&r->filled, NULL);
@@ -183,14 +209,10 @@ mst_status mst_chunk_ring_take(mst_chunk_ring *self, mst_chunk **out)
 {
     mst_status st = MST_OK;
     *out = NULL;
+    if (self->n_threads == 0)
+        ring_work(self, &self->builder);
     pthread_mutex_lock(&self->mutex);
     mst_chunk **place = &self->chunks[self->next_out % self->capacity];
-    if (self->n_threads == 0 && ring_can_claim(self)) {
-        self->busy++;
-        ring_work(self, &self->builder);
-        if (--self->busy == 0)
-            pthread_cond_broadcast(&self->idle);
-    }
     while (!self->stopped && *place == NULL && self->next_out < self->end)
         pthread_cond_wait(&self->filled, &self->mutex);
     if (!self->stopped && *place != NULL) {
@@ -203,6 +225,11 @@ mst_status mst_chunk_ring_take(mst_chunk_ring *self, mst_chunk **out)
     }
     pthread_mutex_unlock(&self->mutex);
     return st;
+}
+
+bool mst_chunk_ring_help(mst_chunk_ring *self, mst_chunk_builder *builder)
+{
+    return ring_work(self, builder);
 }
 
 void mst_chunk_ring_destroy(mst_chunk_ring *self)
@@ -222,6 +249,7 @@ void mst_chunk_ring_destroy(mst_chunk_ring *self)
     pthread_cond_destroy(&self->filled);
     pthread_cond_destroy(&self->work);
     pthread_mutex_destroy(&self->mutex);
+    pthread_mutex_destroy(&self->claim_mutex);
     mst_free(self->chunks);
     mst_free(self->threads);
     mst_free(self);

@@ -2,9 +2,9 @@
  *
  * Chunks are numbered. A thread claims the next number together with its input (a block of a stream), makes
  * that chunk, and puts it into a ring from which the owner takes chunks by number. A ring without threads
- * makes each chunk when it is taken.
+ * makes each chunk when it is taken. Other threads can help: a thread that waits for rows makes a chunk.
  *
- * Thread: one owner makes all calls, except that `stop` and `extend` may come from any thread.
+ * Thread: one owner makes all calls, except that `stop`, `extend` and `help` may come from any thread.
  * Waiting: `take` waits for threads of the ring, which compute or read files; `stop` ends that wait. */
 #ifndef MST_DATA_CHUNK_RING_H
 #define MST_DATA_CHUNK_RING_H
@@ -41,6 +41,10 @@ void mst_chunk_ring_stop(mst_chunk_ring *self);
 /* The next chunk, the caller's to release; NULL at the end or when stopped. A failure to claim or make a
  * chunk is returned in its place, after all chunks before it. */
 mst_status mst_chunk_ring_take(mst_chunk_ring *self, mst_chunk **out);
+
+/* Makes one chunk on the calling thread, with a builder of its own, if one may be claimed now; returns
+ * whether it tried. Waits for a claim under way, for nothing else. */
+bool mst_chunk_ring_help(mst_chunk_ring *self, mst_chunk_builder *builder);
 
 /* Calls fn for chunks 0 .. end-1, or until `claim` finds no more; stops at the first failure. fn is called on
  * the calling thread, and not for chunks without rows. With n_threads 0 or 1 the maker also runs on the

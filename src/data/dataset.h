@@ -70,6 +70,7 @@ struct mst_dataset {
     bool random;              /* load works; n_rows, n_chunks and chunk_rows are set */
     bool live;          /* stream: rows come when another process writes them; a long wait is not a failure */
     bool load_is_cheap; /* load only makes pointers: no need to prefetch */
+    bool read_is_cheap; /* stream: read only divides files, and parse reads them */
     uint32_t n_chunks;
     uint32_t chunk_rows; /* rows of every chunk but the last */
     /* The most rows that a window of the feed should hold, where loaded rows take much memory; 0: any number.

@@ -1,9 +1,10 @@
 /* The feed; contract in feed.h.
  *
  * Threads: a chunk ring (chunk_ring.h) makes the chunks in order, with threads of its own for streams and for
- * random access that costs work; the window thread collects chunks into windows, shuffles them and queues
- * them; lanes claim slices of the current window. The window thread and the lanes share one mutex, taken once
- * per window or claim, never per row. The ring's mutex is taken after it, never before it.
+ * random access that costs work, and with lanes that wait for rows; the window thread collects chunks into
+ * windows, shuffles them and queues them; lanes claim slices of the current window. The window thread and the
+ * lanes share one mutex, taken once per window or claim, never per row. The ring's mutex is taken after it,
+ * never before it.
  *
  * Invariants
  * 1. Chunks leave the ring in order, whichever thread made them.
@@ -148,6 +149,7 @@ mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, m
         goto out;
     memset(f->lanes, 0, options->n_lanes * sizeof *f->lanes);
     for (unsigned i = 0; i < options->n_lanes; i++) {
+        mst_chunk_builder_init(&f->lanes[i].builder);
         f->lanes[i].rows = mst_calloc(options->max_take, sizeof(mst_row));
         if (f->lanes[i].rows == NULL ||
             !mst_grow(&f->lanes[i].pieces, &f->lanes[i].piece_capacity, LANE_HOLD, sizeof(mst_feed_piece)))
@@ -212,6 +214,7 @@ void mst_feed_destroy(mst_feed *f)
         window_free(w);
     }
     for (unsigned i = 0; f->lanes != NULL && i < f->options.n_lanes; i++) {
+        mst_chunk_builder_fini(&f->lanes[i].builder);
         mst_free(f->lanes[i].rows);
         mst_free(f->lanes[i].pieces);
         mst_pages_release(f->lanes[i].keys, f->lanes[i].key_capacity * sizeof(uint32_t));

@@ -18,11 +18,16 @@ void mst_feed_drop_pieces(mst_feed *f, mst_feed_lane *l)
     l->n_pieces = 0;
 }
 
+static bool feed_stopped(const mst_feed *f)
+{
+    return f->options.stop != NULL && atomic_load(f->options.stop);
+}
+
 /* Under the mutex: waits for a change as a lane that has no rows, until the time and at most a second.
  * MST_ESTOPPED when a stop is requested. */
 static mst_status feed_wait_rows(mst_feed *f, uint64_t until_ns)
 {
-    if (f->options.stop != NULL && atomic_load(f->options.stop))
+    if (feed_stopped(f))
         return mst_fail_lead(MST_ESTOPPED, "stopped", " while waiting for rows of %s", f->dataset->name);
     uint64_t now = mst_now_ns();
     mst_phase before = mst_span_enter(MST_PHASE_READ);
@@ -32,11 +37,28 @@ static mst_status feed_wait_rows(mst_feed *f, uint64_t until_ns)
     return MST_OK;
 }
 
+/* Under the mutex, which is released meanwhile: a lane without rows parses a chunk. False when none is to be
+ * parsed now, or when reading may take long: a lane must return soon after a stop request. */
+static bool feed_help(mst_feed *f, mst_feed_lane *l)
+{
+    if (!f->dataset->read_is_cheap || feed_stopped(f))
+        return false;
+    pthread_mutex_unlock(&f->mutex);
+    uint64_t from = mst_now_ns();
+    mst_phase before = mst_span_enter(MST_PHASE_READ);
+    bool helped = mst_chunk_ring_help(f->ring, &l->builder);
+    mst_span_enter(before);
+    pthread_mutex_lock(&f->mutex);
+    f->wait_ns += helped ? mst_now_ns() - from : 0;
+    return helped;
+}
+
 /* Makes current a window with the row at `position`; *more is false at the end of the epoch or range. Under
  * the mutex. A current window stays at the end of a range: the next range may begin in it. */
-static mst_status feed_advance(mst_feed *f, bool *more)
+static mst_status feed_advance(mst_feed *f, mst_feed_lane *l, bool *more)
 {
     uint64_t begun = 0;
+    bool idle = false; /* there was nothing to help with, and the mutex has been held since the last look */
     for (;;) {
         *more = f->position < f->to;
         if (!*more || (f->current != NULL && f->position < f->current->start + f->current->n_rows))
@@ -61,7 +83,9 @@ static mst_status feed_advance(mst_feed *f, bool *more)
         if (!f->dataset->live && now - begun > MST_FEED_PATIENCE_S * MST_S)
             return mst_fail(MST_ETIMEOUT, "%s: no rows arrived for %d s", f->dataset->name,
                             MST_FEED_PATIENCE_S);
-        TRY(feed_wait_rows(f, UINT64_MAX));
+        if (idle)
+            TRY(feed_wait_rows(f, UINT64_MAX));
+        idle = !idle && !feed_help(f, l);
     }
 }
 
@@ -74,7 +98,7 @@ static mst_status feed_claim_rows(mst_feed *f, mst_feed_lane *l, uint32_t n, uin
     mst_feed_drop_pieces(f, l);
     while (*got < n) {
         bool more = false;
-        TRY(feed_advance(f, &more));
+        TRY(feed_advance(f, l, &more));
         if (!more)
             break;
         if (!mst_grow(&l->pieces, &l->piece_capacity, l->n_pieces + 1, sizeof *l->pieces))
@@ -174,7 +198,7 @@ static mst_status feed_wait_some(mst_feed *f, uint32_t n, uint32_t unit, uint64_
 
 bool mst_feed_ready(mst_feed *f, uint32_t n)
 {
-    if (!f->dataset->live || (f->options.stop != NULL && atomic_load(f->options.stop)))
+    if (!f->dataset->live || feed_stopped(f))
         return true;
     pthread_mutex_lock(&f->mutex);
     bool ready = feed_rows_due(f, n, n) > 0;

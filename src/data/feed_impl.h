@@ -7,7 +7,9 @@
 #include "data/chunk_ring.h"
 #include "data/feed.h"
 
-#define MST_FEED_RING  8 /* parsed chunks waiting, beyond those that threads are parsing */
+#define MST_FEED_RING 8 /* parsed chunks waiting, beyond those that threads are parsing */
+#define MST_FEED_DIVIDED                                                                                     \
+    64                   /* the same of divided text, whose chunks are small: lanes go on parsing meanwhile */
 #define MST_FEED_QUEUE 1 /* windows waiting */
 
 #define MST_FEED_PARSERS 64 /* threads whose parsing is traced */
@@ -45,8 +47,9 @@ typedef struct mst_feed_lane {
     size_t n_pieces, piece_capacity;
     uint32_t *keys; /* copies of mapped rows' keys; touched only where needed; or NULL */
     size_t key_capacity;
-    atomic_size_t n_keys;     /* words of copies for rows filled since the last claim */
-    uint64_t look_ns, faults; /* when to check the files again, and the fault count of the last check */
+    atomic_size_t n_keys;      /* words of copies for rows filled since the last claim */
+    uint64_t look_ns, faults;  /* when to check the files again, and the fault count of the last check */
+    mst_chunk_builder builder; /* for chunks made while the lane waits for rows */
     uint8_t *augmented; /* max_take rows of augmented_stride bytes, touched only where needed; or NULL */
 } mst_feed_lane;
 

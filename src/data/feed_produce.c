@@ -32,7 +32,16 @@ static mst_status feed_claim_block(void *arg, uint64_t number, mst_raw_block **b
     }
 }
 
-/* The lane of the thread with that builder. Under the mutex. */
+/* Whether a lane that waits for rows makes the chunk, not a thread of the ring. */
+static bool feed_lane_helps(const mst_feed *f, const mst_chunk_builder *builder)
+{
+    for (unsigned i = 0; i < f->options.n_lanes; i++)
+        if (builder == &f->lanes[i].builder)
+            return true;
+    return false;
+}
+
+/* The lane of the spans for the thread with that builder. Under the mutex. */
 static unsigned feed_parser_lane(mst_feed *f, const mst_chunk_builder *builder)
 {
     unsigned i = 0;
@@ -46,11 +55,14 @@ static unsigned feed_parser_lane(mst_feed *f, const mst_chunk_builder *builder)
 static void feed_trace_chunk(mst_feed *f, const mst_chunk_builder *builder, uint64_t from_ns,
                              const mst_chunk *chunk)
 {
+    mst_trace_output out = {.bytes = chunk->n_words * sizeof *chunk->words, .dims = {chunk->n_rows}};
+    if (feed_lane_helps(f, builder)) {
+        mst_trace_op("parse", from_ns, out);
+        return;
+    }
     pthread_mutex_lock(&f->mutex);
-    if (f->spans != NULL && chunk != NULL)
-        mst_trace_beside(
-            f->spans, feed_parser_lane(f, builder), "parse", from_ns,
-            (mst_trace_output){.bytes = chunk->n_words * sizeof *chunk->words, .dims = {chunk->n_rows}});
+    if (f->spans != NULL)
+        mst_trace_beside(f->spans, feed_parser_lane(f, builder), "parse", from_ns, out);
     pthread_mutex_unlock(&f->mutex);
 }
 
@@ -93,7 +105,9 @@ mst_status mst_feed_ring_init(mst_feed *f)
     mst_chunk_maker maker = {
         .claim = f->dataset->random ? NULL : feed_claim_block, .make = feed_make_chunk, .arg = f};
     unsigned parsers = mst_feed_parsers(f);
-    return mst_chunk_ring_new(&maker, f->dataset->name, parsers, MST_FEED_RING + parsers, &f->ring);
+    uint32_t waiting =
+        f->dataset->read_is_cheap && f->dataset->window_rows == 0 ? MST_FEED_DIVIDED : MST_FEED_RING;
+    return mst_chunk_ring_new(&maker, f->dataset->name, parsers, waiting + parsers, &f->ring);
 }
 
 /* ---- window thread: chunks in order, windows out ---- */

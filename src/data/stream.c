@@ -637,6 +637,7 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     TRY_OUT(st, stream_next_block(s, &s->first));
     s->settle_ms = 0;
     s->at_start = true;
+    s->base.read_is_cheap = s->first != NULL && s->first->file != NULL && s->once == NULL;
     if (s->first != NULL)
         TRY_OUT(st, block_load(s->first));
     TRY_OUT(st, mst_parse_context_init(&s->context, format, s->first != NULL ? &s->first->block : &nothing));

@@ -167,7 +167,8 @@ const mst_option mst_train_option_table[] = {
      .min = 0,
      .max = 256,
      .metavar = "N",
-     .help = "Threads that parse input ahead of training (text, TFRecord); 0: as many as --threads.",
+     .help = "Threads that parse input ahead of training (text, TFRecord); 0: as many as --threads; for "
+             "text files in mode async no more than cores are left, because training threads parse, too.",
      .facts = MST_OPTION_MAY_DIFFER},
     {.name = "cache",
      .type = MST_OPTION_FLAG,

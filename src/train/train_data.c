@@ -351,7 +351,8 @@ mst_status mst_train_data_make_feed(mst_train_data *self, const mst_model *model
     feed.valid_seed = self->held_out.seed;
     feed.keep_negatives = model->options.keep_negatives;
     feed.keep = self->held_out.fraction > 0.0 ? MST_KEEP_TRAINING : MST_KEEP_ALL;
-    feed.prefetch_threads = o->prefetch ? (unsigned)o->prefetch : self->n_threads;
+    if (o->prefetch != 0)
+        feed.prefetch_threads = (unsigned)o->prefetch;
     feed.features = model->shape.n_features;
     feed.fields = model->shape.n_fields;
     feed.classes = model->shape.n_classes;

@@ -53,7 +53,8 @@ mst_status mst_train_data_open_sets(mst_train_data *self, const mst_assembly *as
                                     const mst_params *params, const atomic_bool *stop);
 void mst_train_data_close_sets(mst_train_data *self); /* those that are open */
 
-/* Makes the feed. lanes: n_lanes, max_take, any_keys, shard, n_shards and stop are used. */
+/* Makes the feed. lanes: n_lanes, max_take, any_keys, shard, n_shards, stop and prefetch_threads are used,
+ * the last unless --prefetch is given. */
 mst_status mst_train_data_make_feed(mst_train_data *self, const mst_model *model,
                                     const mst_feed_options *lanes);
 

@@ -4,12 +4,14 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json_text.h"
 #include "base/log.h"
 #include "data/origin.h"
+#include "observe/cpu_quota.h"
 #include "report/verdict.h"
 #include "train/data_identity.h"
 
@@ -378,12 +380,29 @@ static mst_status training_make_strategy(mst_training *self)
     return mst_strategy_new(&self->strategy_options, &env, &self->strategy);
 }
 
+/* Threads that parse ahead unless --prefetch is given. Asynchronous training threads parse text while they
+ * wait for rows, so more threads than cores would only take turns. */
+static unsigned training_parsers(const mst_training *self)
+{
+    unsigned threads = (unsigned)self->strategy_options.threads;
+    if (self->strategy == NULL || self->strategy->n_lanes < threads || threads == 1 ||
+        !self->data.dataset->read_is_cheap)
+        return threads;
+    double allowed = mst_cpu_allowed();
+    long cores = allowed > 0.0 ? (long)ceil(allowed) : sysconf(_SC_NPROCESSORS_ONLN);
+    long left = cores - (long)threads;
+    return left < 1 ? 1 : left < (long)threads ? (unsigned)left : threads;
+}
+
 static mst_status training_make_feed(mst_training *self)
 {
     const mst_strategy_options *o = &self->strategy_options;
     const mst_strategy *strategy = self->strategy;
     bool random = self->data.dataset->random;
-    mst_feed_options lanes = {.n_lanes = 1, .max_take = (uint32_t)o->batch, .stop = self->config.stop};
+    mst_feed_options lanes = {.n_lanes = 1,
+                              .max_take = (uint32_t)o->batch,
+                              .stop = self->config.stop,
+                              .prefetch_threads = training_parsers(self)};
     if (strategy != NULL) {
         lanes.n_lanes = strategy->n_lanes;
         lanes.max_take = strategy->max_take;

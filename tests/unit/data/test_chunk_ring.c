@@ -151,6 +151,42 @@ static void the_end_ends_waits(void **state)
     mst_chunk_ring_destroy(ring);
 }
 
+static void *help_until_the_end(void *arg)
+{
+    mst_chunk_ring *ring = arg;
+    mst_chunk_builder builder;
+    uintptr_t made = 0;
+    mst_chunk_builder_init(&builder);
+    while (mst_chunk_ring_help(ring, &builder))
+        made++;
+    mst_chunk_builder_fini(&builder);
+    return (void *)made;
+}
+
+static void others_help_in_order_and_within_the_capacity(void **state)
+{
+    (void)state;
+    maker_state s = state_of(N_CHUNKS, UINT64_MAX);
+    mst_chunk_ring *ring = ring_of(&s, 0);
+    assert_int_equal((uintptr_t)help_until_the_end(ring), 0); /* it is stopped */
+    mst_chunk_ring_start(ring, 0, UINT64_MAX);
+    assert_int_equal((uintptr_t)help_until_the_end(ring), 4);
+    assert_int_equal(s.claimed, 4);
+    take_chunks(ring, 0, 2);
+    pthread_t threads[3];
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, help_until_the_end, ring), 0);
+        uint64_t from = 2 + 8 * (uint64_t)round;
+        take_chunks(ring, from, from + 8);
+        for (int i = 0; i < 3; i++)
+            pthread_join(threads[i], NULL);
+    }
+    take_chunks(ring, 162, N_CHUNKS);
+    assert_int_equal((uintptr_t)help_until_the_end(ring), 0);
+    mst_chunk_ring_destroy(ring);
+}
+
 static mst_status add_rows(void *arg, uint64_t first_row, mst_chunk *chunk)
 {
     uint64_t *rows = arg;
@@ -181,6 +217,7 @@ int main(void)
         cmocka_unit_test(chunks_come_in_order),
         cmocka_unit_test(a_failure_comes_in_its_place),
         cmocka_unit_test(the_end_ends_waits),
+        cmocka_unit_test(others_help_in_order_and_within_the_capacity),
         cmocka_unit_test(each_stops_at_a_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
