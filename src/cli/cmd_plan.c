@@ -38,20 +38,20 @@ static const mst_option plan_table[] = {
      .offset = FIELD(servers),
      .min = 0,
      .max = 10000,
-     .help = "Servers of the job; 0: as in the run, or 1."},
+     .help = "Servers of the job. Default: as in the run, or 1."},
     {.name = "workers",
      .type = MST_OPTION_INT,
      .offset = FIELD(workers),
      .min = 0,
      .max = 10000,
-     .help = "Workers of the job; 0: as in the run, or 1."},
+     .help = "Workers of the job. Default: as in the run, or 1."},
     {.name = "hosts",
      .type = MST_OPTION_INT,
      .offset = FIELD(hosts),
      .min = 0,
      .max = 10000,
-     .help = "Hosts. Servers, then workers, are placed on them in turn, as launch does. 0: a host for each "
-             "worker, with the servers on the first ones; more are not used."},
+     .help = "Hosts. Servers, then workers, are placed on them in turn, as launch does. Default: a host for "
+             "each worker, with the servers on the first ones; more are not used."},
     {.name = "link",
      .type = MST_OPTION_TEXT,
      .offset = FIELD(link),
@@ -69,7 +69,7 @@ static const mst_option plan_table[] = {
      .offset = FIELD(batch),
      .min = 0,
      .max = 1e9,
-     .help = "Rows of a worker's step; 0: as in the run or in the options of train."},
+     .help = "Rows of a worker's step. Default: as in the run or in the options of train."},
     {.name = "mode",
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(mode),
@@ -83,20 +83,20 @@ static const mst_option plan_table[] = {
      .min = -1,
      .max = 1000,
      .help = "Requests in flight besides the one of a step, in async and ssp; -1: as in the run or in the "
-             "options of train."},
+             "options of train, 0 in sync."},
     {.name = "cores",
      .type = MST_OPTION_INT,
      .offset = FIELD(cores),
      .min = 0,
      .max = 4096,
-     .help = "Cores of each host; 0: those of the measured host."},
+     .help = "Cores of each host. Default: those of the measured host."},
     {.name = "shared-cores",
      .type = MST_OPTION_INT,
      .offset = FIELD(shared_cores),
      .min = 0,
      .max = 1e6,
-     .help = "Cores that all hosts share, if they are virtual machines or network namespaces of one host; 0: "
-             "each host has its own."},
+     .help = "Cores that all hosts share, if they are virtual machines or network namespaces of one host. "
+             "Default: each host has its own."},
     {.name = "max-workers",
      .type = MST_OPTION_INT,
      .offset = FIELD(max_workers),
@@ -227,6 +227,8 @@ static mst_status plan_take_options(plan *p, const mst_text_list *words)
         TRY_OUT(st, mst_fail(MST_EUSAGE, "plan: name the files of the training data after -- train"));
     if (s.strategy.strategy == MST_STRATEGY_ALLREDUCE)
         TRY_OUT(st, mst_fail(MST_EUSAGE, "plan: --strategy allreduce: " ONLY_PS));
+    if (s.strategy.mode == MST_MODE_SYNC && s.strategy.pipeline > 0)
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "plan: --pipeline is for --mode async and ssp"));
     if (s.strategy.quorum > 0)
         TRY_OUT(st, mst_fail(MST_EUSAGE, "plan: --quorum: " ONLY_PS));
     double workers =
@@ -292,14 +294,20 @@ out:
 
 static mst_status plan_take_costs(plan *p, const mst_call *call)
 {
-    bool train = false;
-    for (int i = 0; i < call->argc; i++)
-        train = train || strcmp(call->argv[i], "--") == 0;
+    const char *train = NULL; /* the word after -- */
+    for (int i = 0; i < call->argc && train == NULL; i++)
+        if (strcmp(call->argv[i], "--") == 0)
+            train = i + 1 < call->argc ? call->argv[i + 1] : "";
     if (call->words.n == 0)
         return mst_fail(MST_EUSAGE,
                         "plan: give a run directory, or a training after --: muster plan --workers "
                         "8 -- train FILE");
-    if (train)
+    if (train != NULL && strcmp(train, call->words.items[0]) != 0)
+        return mst_fail(
+            MST_EUSAGE,
+            "plan: give either %s or a training after --; the costs of a step come from one of them",
+            call->words.items[0]);
+    if (train != NULL)
         return plan_calibrate(p, &call->words);
     for (size_t i = 0; i < call->words.n; i++)
         TRY(plan_take_run(p, call->words.items[i]));
@@ -344,6 +352,10 @@ static mst_status plan_take_shape(plan *p)
     s->shared_cores = (double)o->shared_cores;
     if (o->mode != MODE_SAME)
         s->mode = o->mode == MODE_SYNC ? MST_PLAN_SYNC : o->mode == MODE_SSP ? MST_PLAN_SSP : MST_PLAN_ASYNC;
+    if (s->mode == MST_PLAN_SYNC && o->pipeline > 0)
+        return mst_fail(MST_EUSAGE, "plan: --pipeline is for async and ssp, and the job is sync; see --mode");
+    if (s->mode == MST_PLAN_SYNC)
+        s->pipeline = 0;
     if (s->hosts > plan_hosts(s))
         plan_assume(p, "%.0f of the %.0f hosts have no process: one for each worker is the most that is used",
                     s->hosts - plan_hosts(s), s->hosts);
@@ -416,7 +428,9 @@ static mst_status plan_print_forecast(const plan *p)
              s->servers == 1 ? "" : "s", s->workers, s->workers == 1 ? "" : "s", hosts,
              hosts == 1 ? "" : "s");
     mst_table_text(mst_fact(t, "job"), text);
-    snprintf(text, sizeof text, "%s, %.0f rows per worker", plan_modes[s->mode], s->batch);
+    int n = snprintf(text, sizeof text, "%s, %.0f rows per worker", plan_modes[s->mode], s->batch);
+    if (s->pipeline > 0)
+        snprintf(text + n, sizeof text - (size_t)n, ", --pipeline %.0f", s->pipeline);
     mst_table_text(mst_fact(t, "step"), text);
     snprintf(text, sizeof text, "%s each way, round trip %s", mst_figure_bits(s->link, a),
              mst_figure_seconds(s->rtt_s, b));

@@ -322,7 +322,7 @@ static uint32_t popular_ranks(uint32_t size)
     if (size > EXACT)
         sum += law_integral(size + 0.5) - law_integral(EXACT + 0.5);
     double last = pow(POPULAR * sum, -1.0 / (1.0 + 1.0 / ZIPF_M));
-    return last < size ? (uint32_t)last : size;
+    return (uint32_t)fmin(last, size);
 }
 
 static void plant_factors(const mst_gen_criteo_model *m, const criteo_field *f, float *factors)
@@ -418,9 +418,10 @@ static void balance_parts(mst_gen_criteo_model *m, const float *pairs, float *ma
 /* Sets scale and bias by a sample: right answers of the planted model increase with the scale. */
 static mst_status criteo_gen_calibrate(mst_gen_criteo_model *m)
 {
-    float *margins = mst_alloc(2 * SAMPLE_ROWS * sizeof *margins), *pairs = margins + SAMPLE_ROWS;
+    float *margins = mst_alloc(2 * SAMPLE_ROWS * sizeof *margins), *pairs;
     if (margins == NULL)
         return mst_fail_memory();
+    pairs = margins + SAMPLE_ROWS;
     for (uint64_t i = 0; i < SAMPLE_ROWS; i++) {
         uint32_t keys[NUMERIC + FIELDS];
         float values[NUMERIC + FIELDS];

@@ -194,7 +194,7 @@ static size_t pulled_stretches(const mst_pulled_eval *self, const mst_view *view
                                mst_stretch out[MST_RANGE_MAX + 1])
 {
     const mst_grad *l = &self->layout;
-    size_t n = 0;
+    size_t n_out = 0;
     if (self->options.dense_model) {
         out[0] = (mst_stretch){.values = values + view->offset, .n = view->size};
         return 1;
@@ -205,13 +205,13 @@ static size_t pulled_stretches(const mst_pulled_eval *self, const mst_view *view
         uint64_t end = view->offset + view->size, r_end = r->offset + r->size;
         uint64_t to = end < r_end ? end : r_end;
         if (from < to)
-            out[n++] =
+            out[n_out++] =
                 (mst_stretch){.values = values + self->range_at[i] + (from - r->offset), .n = to - from};
     }
     if (self->translates && view->offset == l->sparse_offset)
-        out[n++] = (mst_stretch){.values = values + (uint64_t)self->key_start * l->width,
-                                 .n = (uint64_t)self->n_keys * l->width};
-    return n;
+        out[n_out++] = (mst_stretch){.values = values + (uint64_t)self->key_start * l->width,
+                                     .n = (uint64_t)self->n_keys * l->width};
+    return n_out;
 }
 
 static void pulled_histograms(void *arg, uint64_t step, const float *values)

@@ -129,7 +129,6 @@ const mst_option mst_optim_option_table[] = {
     {.name = "decay-steps",
      .type = MST_OPTION_INT,
      .offset = AT(decay_steps),
-     .fallback = "0",
      .min = 0,
      .max = 1e15,
      .metavar = "STEPS",

@@ -424,15 +424,14 @@ static mst_status check_columns(const checker *c, const json_t *table, json_t *c
     json_t *one, *value;
     const char *name;
     TRY(check_published(c, table, columns));
-    if (columns != NULL)
-        json_array_foreach(json_object_get(table, "published"), i, one)
+    json_array_foreach(json_object_get(table, "published"), i, one)
+    {
+        json_object_foreach(one, name, value)
         {
-            json_object_foreach(one, name, value)
-            {
-                if (json_object_get(columns, name) == NULL)
-                    json_object_set_new(columns, name, json_null());
-            }
+            if (columns != NULL && json_object_get(columns, name) == NULL)
+                json_object_set_new(columns, name, json_null());
         }
+    }
     json_array_foreach(json_object_get(table, "columns"), i, one)
     {
         int line =

@@ -354,7 +354,8 @@ static mst_status file_values(const char *path, json_t *spec, const mst_study_si
         else if (json_object_set_new(values, key, json_string(equals + 1)) != 0)
             st = mst_fail_memory();
         mst_free(key);
-        TRY_OUT(st, st);
+        if (st != MST_OK)
+            goto out;
     }
     json_object_foreach(values, name, value)
     {

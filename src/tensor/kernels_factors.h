@@ -15,7 +15,7 @@ INLINE vec inverse_root(vec s, float eps)
 #elif LANES == 8
     vec y = (vec)__builtin_ia32_rsqrtps256(s);
 #else
-    vec y;
+    vec y = {};
     for (uint32_t i = 0; i < LANES; i++)
         y[i] = 1.0f / sqrtf(s[i]);
 #endif

@@ -78,6 +78,20 @@ static const char *skip_spaces(const char *text)
     return text;
 }
 
+/* Losses and normalised entropy are 0 or more; all other metrics are shares, between 0 and 1. */
+static bool condition_is_of_loss(const mst_condition *c)
+{
+    return strstr(metric_names[c->metric], "_loss") != NULL ||
+           strstr(metric_names[c->metric], "_entropy") != NULL;
+}
+
+/* Whether a value that the metric can have fulfils the condition: the lowest or the highest one does, if any
+ * does. */
+static bool condition_is_possible(const mst_condition *c)
+{
+    return mst_condition_holds(c, c->less ? 0.0 : condition_is_of_loss(c) ? INFINITY : 1.0);
+}
+
 mst_status mst_condition_parse(const char *text, mst_condition *out)
 {
     const char *at = skip_spaces(text);
@@ -94,6 +108,9 @@ mst_status mst_condition_parse(const char *text, mst_condition *out)
         c.value = strtod(number, &end);
         if (end == number || *skip_spaces(end) != '\0' || !isfinite(c.value))
             break;
+        if (!condition_is_possible(&c))
+            return mst_fail(MST_EUSAGE, "--until %s can never be met: %s is %s", text, metric_names[m],
+                            condition_is_of_loss(&c) ? "0 or more" : "between 0 and 1");
         *out = c;
         return MST_OK;
     }
@@ -170,6 +187,9 @@ mst_status mst_run_schedule_parse(const mst_train_options *o, bool saves, mst_ru
         if (strncmp(metric, "valid", 5) == 0 && o->valid == NULL)
             return mst_fail(MST_EUSAGE, "--until %s needs --valid", o->until);
     }
+    if ((self.has_until || o->patience > 0) && self.eval.unit == MST_UNIT_NEVER)
+        return mst_fail(MST_EUSAGE, "--%s needs evaluations, and --eval-every is never",
+                        self.has_until ? "until" : "patience");
     if (o->patience > 0 && o->valid == NULL)
         return mst_fail(MST_EUSAGE, "--patience needs --valid");
     if (o->resume && o->overwrite)

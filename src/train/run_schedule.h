@@ -51,7 +51,8 @@ typedef struct mst_condition {
     double value;
 } mst_condition;
 
-/* "test_loss<=0.35": a metric, one of < <= > >=, a number; spaces are optional. */
+/* "test_loss<=0.35": a metric, one of < <= > >=, a number; spaces are optional. MST_EUSAGE also for a
+ * condition that no value of the metric fulfils. */
 mst_status mst_condition_parse(const char *text, mst_condition *out);
 bool mst_condition_holds(const mst_condition *condition, double value); /* false for NAN */
 

@@ -67,6 +67,9 @@ refused 2 '--rtt 5' plan job --rtt 5
 refused 1 'the runs of a plan must differ in their batch' plan job job
 refused 1 'nowhere' plan nowhere
 refused 2 'put a train command after --' plan -- eval rows.cache
+refused 2 'plan: give either runs/none or a training after --' plan runs/none -- train rows.cache
+refused 2 '--pipeline is for async and ssp, and the job is sync' plan job --pipeline 2
+refused 2 '--pipeline is for --mode async and ssp' plan -- train rows.cache --mode sync --pipeline 2
 refused 2 '--strategy allreduce: only jobs of servers and workers are planned' plan -- train rows.cache --strategy allreduce
 refused 2 '--quorum: only jobs of servers and workers are planned, and only without --quorum' plan -- train rows.cache --mode sync --quorum 1 --workers 2
 cp -r job ranks

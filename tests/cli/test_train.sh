@@ -486,6 +486,9 @@ refused 2 '--lr' train train.cache --lr x
 refused 2 '--batch' train train.cache --batch 0
 refused 2 'nothing ends this run' train train.cache --epochs 0
 refused 2 'needs a --test set' train train.cache --until 'test_loss<=0.3'
+refused 2 'test_auc is between 0 and 1' train train.cache --test train.cache --until 'test_auc>2'
+refused 2 '--until needs evaluations' train train.cache --until 'train_loss<=0.3' --eval-every never
+refused 2 '--patience needs evaluations' train train.cache --valid 0.1 --patience 2 --eval-every never
 refused 2 'needs --valid' train train.cache --patience 2
 refused 2 'exclude each other' train train.cache --run r --resume --overwrite
 refused 2 '--resume needs --run' train train.cache --resume

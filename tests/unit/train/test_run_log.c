@@ -340,6 +340,7 @@ static void test_late_figures(void **state)
     mst_train_summary summary;
     o.test = (mst_text_list){.items = sets, .n = 1};
     o.until = "train_loss<2.5";
+    o.eval_every = "1000 epochs"; /* the test begins evaluations itself */
     mst_run_log *run_log = open_run_log(&o);
     train(run_log, 10, 3.0);
     mst_run_log_evaluation_begins(run_log);
@@ -369,6 +370,7 @@ static void test_patience(void **state)
     mst_train_summary summary;
     o.valid = "valid.svm";
     o.patience = 2;
+    o.eval_every = "1000 epochs";
     mst_run_log *run_log = open_run_log(&o);
     static const double losses[] = {0.5, 0.4, 0.45, 0.41};
     for (int i = 0; i < 4; i++) {

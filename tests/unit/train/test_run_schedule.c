@@ -102,6 +102,25 @@ static void condition_refused(void **state)
     }
 }
 
+/* Conditions that no value of the metric fulfils would train for ever. */
+static void condition_impossible(void **state)
+{
+    static const char *const never[] = {
+        "test_auc>2",          "test_auc>1",       "valid_accuracy>=1.01",
+        "test_top5<0",         "test_loss<0",      "train_loss<=-1",
+        "valid_grouped_auc>1", "train_accuracy<0", "test_normalised_entropy<0"};
+    static const char *const possible[] = {"test_auc>=1", "test_loss<=0",  "test_loss>100",
+                                           "test_auc<=0", "valid_top5>-1", "test_normalised_entropy>1.5"};
+    mst_condition c;
+    (void)state;
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++) {
+        assert_int_equal(mst_condition_parse(never[i], &c), MST_EUSAGE);
+        assert_non_null(strstr(mst_error_text(), "can never be met"));
+    }
+    for (size_t i = 0; i < sizeof possible / sizeof *possible; i++)
+        assert_int_equal(mst_condition_parse(possible[i], &c), MST_OK);
+}
+
 static void condition_holds(void **state)
 {
     (void)state;
@@ -127,9 +146,9 @@ static void condition_holds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_form),      cmocka_unit_test(every_refused),
-        cmocka_unit_test(condition_form),  cmocka_unit_test(condition_refused),
-        cmocka_unit_test(condition_holds),
+        cmocka_unit_test(every_form),           cmocka_unit_test(every_refused),
+        cmocka_unit_test(condition_form),       cmocka_unit_test(condition_refused),
+        cmocka_unit_test(condition_impossible), cmocka_unit_test(condition_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
