@@ -5,15 +5,17 @@
  *   options   names and values as on the command line of `muster train`, and the files to train on
  *   net       a model of built-in and custom layers (not needed for --model logreg, lenet, ...)
  *   reader    rows that the program generates, in place of a file
+ *   data      rows in arrays of the program, which are read in place
  *   trainer   trains with local threads, or with a parameter server in threads or processes
- *   model     a trained model from a checkpoint, for predictions
+ *   model     a trained model from a checkpoint or a trainer, for predictions and further training
  *
  * Rules for all functions, unless stated otherwise:
  * - A status other than MUSTER_OK is a failure; muster_error_text then returns one sentence that states what
  *   happened, where, and what to do. A result (the last argument) is set only on MUSTER_OK.
- * - The library copies texts and arrays that it receives. Texts that it returns belong to the handle.
- * - One thread at a time uses a handle; different threads can use different handles. The log sink is the only
- *   global state.
+ * - The library copies texts and arrays that it receives, except for the arrays of a muster_data. Texts that
+ *   it returns belong to the handle.
+ * - One thread at a time uses a handle; different threads can use different handles. Any number of threads
+ * may predict with one model. The log sink is the only global state.
  * - Training and prediction treat subnormal numbers as 0, also in calls of the program's own functions. The
  *   floating-point environment of the caller is the same after a call as before.
  * - The library does not print or exit. For signals, see docs/API.md, "In a larger program". Functions that
@@ -209,6 +211,61 @@ typedef struct muster_reader {
     muster_status (*read)(void *cursor, uint64_t number, muster_row *row, int *end);
 } muster_reader;
 
+/* ---- rows in arrays ---- */
+
+typedef enum muster_type {
+    MUSTER_NONE = 0, /* there is no such array */
+    MUSTER_FLOAT32 = 1,
+    MUSTER_FLOAT64 = 2,
+    MUSTER_UINT8 = 3, /* dense numbers only: byte b is b/255 */
+    MUSTER_INT32 = 4,
+    MUSTER_UINT32 = 5,
+    MUSTER_INT64 = 6
+} muster_type;
+
+typedef struct muster_array {
+    const void *data; /* aligned to its numbers */
+    muster_type type;
+} muster_array;
+
+/* A dense matrix (dense), a CSR matrix (starts, columns, values), or both: then the dense numbers are the
+ * first features and the columns of the CSR matrix are further ones. Zero the struct first. */
+typedef struct muster_arrays {
+    size_t size;      /* sizeof(muster_arrays) */
+    const char *name; /* for messages; NULL: "X" */
+    uint64_t n_rows;
+    uint64_t n_features; /* columns of all */
+    /* Dense: n_rows x n_dense of float32, float64 or uint8; row_stride numbers from a row to the next (0:
+     * n_dense). */
+    muster_array dense;
+    uint32_t n_dense;
+    uint64_t row_stride;
+    /* CSR: row i has the entries [starts[i], starts[i + 1]). starts: n_rows + 1 of int32 or int64; columns:
+     * n_entries of int32, uint32 or int64, in any order, a repeated one adds up; values: n_entries of float32
+     * or float64, or NONE: all are 1. */
+    muster_array starts, columns, values;
+    uint64_t n_entries;
+    /* Fields, for models that need them: of each entry; or NULL: entry i of a row is of field n_dense + i. */
+    const uint16_t *fields;
+    uint32_t n_fields; /* 0: rows have no fields */
+    /* Of any type. labels: 0, 1, ..., n_classes - 1; NONE: rows to predict. weights: NONE: all are 1. */
+    muster_array labels, weights;
+    uint32_t n_classes;               /* 0: 2 */
+    uint32_t channels, height, width; /* of images: the product is n_dense; 0: no images */
+} muster_arrays;
+
+typedef struct muster_data muster_data;
+
+/* Checks the rows once, with n_threads (0: one per core): bounds, order of the starts, labels, and that all
+ * numbers are finite. MUSTER_EINPUT with a sentence that names the first bad row. The arrays are read in
+ * place: they must not change or disappear before muster_data_free, and before trainers that use them are
+ * freed. Only arrays of other types than float32 (numbers, labels, weights), uint8 (dense numbers) and 32-bit
+ * columns are copied, converted to 4 bytes per number, once; and the columns and values of a CSR matrix
+ * without fields whose columns do not ascend in every row, to sort them. */
+muster_status muster_data_new(const muster_arrays *arrays, uint32_t n_threads, muster_data **data);
+void muster_data_free(muster_data *data); /* NULL-safe; options and trainers keep a reference */
+uint64_t muster_data_rows(const muster_data *data);
+
 /* ---- options ---- */
 
 typedef struct muster_options muster_options;
@@ -244,6 +301,13 @@ muster_status muster_options_add_file(muster_options *options, const char *path)
  * It cannot be combined with other files. */
 muster_status muster_options_add_reader(muster_options *options, const char *name,
                                         const muster_reader *reader);
+
+/* Makes the file name `name` stand for these rows, in the same way. */
+muster_status muster_options_add_data(muster_options *options, const char *name, muster_data *data);
+
+/* Trains in memory: no run directory is written, and muster_trainer_model returns the result. With the option
+ * patience that is the model with the best loss on --valid. Strategy local only. */
+muster_status muster_options_set_memory(muster_options *options);
 
 /* Makes the net the model, in place of --model. The net must not change afterwards; it may be freed. */
 muster_status muster_options_set_net(muster_options *options, muster_net *net);
@@ -303,6 +367,7 @@ typedef struct muster_summary {
 } muster_summary;
 
 typedef struct muster_trainer muster_trainer;
+typedef struct muster_model muster_model;
 
 /* Checks the options. With strategy local it also opens the data and creates the model. Writes nothing. The
  * role of this process in a cluster comes from the options role, index and cluster, or from MUSTER_CLUSTER or
@@ -321,15 +386,28 @@ muster_status muster_trainer_run(muster_trainer *trainer, uint64_t every, muster
  * not wait. */
 void muster_trainer_stop(muster_trainer *trainer);
 
-/* ---- trained models ---- */
+/* Returns the trained model after muster_trainer_run. A trainer in memory hands its model over, with the
+ * optimizer state, and can do so once; other trainers load the checkpoint of their run. */
+muster_status muster_trainer_model(muster_trainer *trainer, muster_model **model);
 
-typedef struct muster_model muster_model;
+/* ---- trained models ---- */
 
 /* Loads a model. path is a checkpoint, a run directory (its newest checkpoint; after --patience its best), or
  * RUN/checkpoints (the newest). net provides the kinds of custom layers, if the model has any, else NULL; it
  * must not change afterwards. The lines of the net come from the checkpoint. */
 muster_status muster_model_load(const char *path, muster_net *net, muster_model **model);
+/* Loads the optimizer state too, which further training needs. */
+muster_status muster_model_load_state(const char *path, muster_net *net, muster_model **model);
 void muster_model_free(muster_model *model); /* NULL-safe */
+
+/* Writes a checkpoint below the folder, which may exist: muster_model_load, `muster predict` and --init-from
+ * accept it. */
+muster_status muster_model_save(const muster_model *model, const char *folder);
+
+/* Makes trainers of these options start with the weights of the model and, if they have its optimizer, with
+ * its state; steps and epochs count on, and limits such as epochs count from here. The model is copied when
+ * the trainer is created, and must exist until then. Strategy local only. NULL: no model. */
+muster_status muster_options_set_model(muster_options *options, const muster_model *model);
 
 /* Return the number of features of a row to predict, and the number of classes. */
 uint64_t muster_model_features(const muster_model *model);
@@ -340,12 +418,44 @@ uint32_t muster_model_classes(const muster_model *model);
  * here too, as in `muster predict` (the centre of every image, which has muster_model_features numbers before
  * the crop). MUSTER_EINPUT for a row with features that the model does not have, and for an image of another
  * size. */
-muster_status muster_model_predict(muster_model *model, const muster_row *rows, size_t n_rows,
+muster_status muster_model_predict(const muster_model *model, const muster_row *rows, size_t n_rows,
                                    float *probabilities);
 
+typedef enum muster_output {
+    MUSTER_PROBABILITIES = 0, /* float: n_rows x muster_model_classes */
+    MUSTER_CLASSES = 1,       /* int32_t: n_rows */
+    MUSTER_MARGINS = 2        /* float: n_rows x muster_model_scores, before the sigmoid or softmax */
+} muster_output;
+
+/* Predicts all rows of the data, in n_threads (0: one per core), into an array of the program. Labels are
+ * ignored. The rows must have the features of the model. */
+muster_status muster_model_predict_data(const muster_model *model, const muster_data *data,
+                                        muster_output what, uint32_t n_threads, void *out);
+uint32_t muster_model_scores(const muster_model *model); /* 1 for two classes, unless the model has two */
+
 /* Returns a parameter by its name in checkpoints ("conv1.weight"), or NULL; sets *size (unless NULL) to the
- * number of its values. Valid as long as the model. */
+ * number of its values. Valid as long as the model. NULL also for weights that are stored next to their
+ * optimizer state: use muster_model_tensor or muster_model_read. */
 const float *muster_model_weight(const muster_model *model, const char *name, uint64_t *size);
+
+/* A parameter, or the optimizer state of one. Valid as long as the model. */
+typedef struct muster_tensor {
+    const char *name; /* as in checkpoints: "weight", "optimizer.sum.weight" */
+    uint32_t n_dims;
+    uint64_t dims[4];
+    uint64_t size;     /* product of dims */
+    const float *data; /* index i of the first dimension is at data + i * stride; NULL: in pieces,
+                          muster_model_read copies them */
+    uint64_t stride;
+} muster_tensor;
+uint32_t muster_model_n_tensors(const muster_model *model);
+muster_status muster_model_tensor(const muster_model *model, uint32_t number, muster_tensor *tensor);
+/* Copies the size floats of the tensor of that number. */
+muster_status muster_model_read(const muster_model *model, uint32_t number, float *out);
+
+/* Returns what the model is, as JSON: {"name": "logreg", "features": ..., "step": ...}. Valid as long as the
+ * model; NULL without memory. */
+const char *muster_model_text(muster_model *model);
 
 #ifdef __cplusplus
 }

@@ -1,78 +1,139 @@
-/* Trained models of the public interface; contract in muster/muster.h.
- *
- * The model reads rows in place. If a linear model has a shorter dense prefix than the rows, they are packed
- * first, as rows of a file would be. Images go through the augmentation of the training, without its random
- * part, into memory of the model object. */
+/* Trained models of the public interface: loading, saving, parameters; contract in muster/muster.h.
+ * Predictions are in api_predict.c. */
 #include <inttypes.h>
-#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "api/api_impl.h"
+#include "api/api_model_impl.h"
 #include "base/alloc.h"
-#include "base/float_mode.h"
-#include "train/assembly.h"
 
-#define ROWS 64 /* at a time */
+/* ---- making ---- */
 
-struct muster_model {
-    mst_assembly assembly;
-    mst_weights weights;
-    muster_net *net; /* held, for its kinds; or NULL */
-    void *scratch;
-    float *scores; /* ROWS x n_scores */
-    mst_row rows[ROWS];
-    mst_chunk_builder builder;
-    mst_augment augment; /* of images; any false: none */
-    float *images;       /* ROWS of them, augmented */
-};
+/* The contents of a checkpoint besides the floats, of a state (mst_run_log_state). */
+static mst_status model_meta(const mst_start *start, mst_checkpoint_meta *out)
+{
+    json_int_t step, rows, epoch, position;
+    *out = (mst_checkpoint_meta){0};
+    if (json_unpack(start->state, "{s:I, s:I, s:I, s:I, s:F, s:F, s:O}", "step", &step, "rows", &rows,
+                    "epoch", &epoch, "position", &position, "train_seconds", &out->train_seconds,
+                    "eval_seconds", &out->eval_seconds, "extra", &out->extra) != 0)
+        return mst_fail(MST_EINPUT, "the model has no valid state");
+    out->step = (uint64_t)step;
+    out->rows = (uint64_t)rows;
+    out->epoch = (uint64_t)epoch;
+    out->position = (uint64_t)position;
+    out->model = mst_model_json(start->assembly.model);
+    out->optimizer = json_pack("{s:s}", "name", start->optimizer);
+    return out->model != NULL && out->optimizer != NULL ? MST_OK : mst_fail_memory();
+}
 
-static mst_status model_load(muster_model *self, const char *path)
+/* The augmentation of images, if there is any. */
+static mst_status model_set_augment(muster_model *self, const char *source)
+{
+    const mst_model *model = self->start.assembly.model;
+    mst_checkpoint_meta meta;
+    mst_status st = model_meta(&self->start, &meta);
+    if (st == MST_OK)
+        st = mst_augment_from_checkpoint(&self->augment, &meta, source);
+    mst_checkpoint_meta_fini(&meta);
+    TRY(st);
+    if (self->augment.any && mst_augment_out(&self->augment) != model->shape.n_features)
+        return mst_fail(MST_EINPUT,
+                        "%s: the augmentation makes images of %u x %u x %u, but the model expects %" PRIu64
+                        " numbers",
+                        source, self->augment.channels, self->augment.height, self->augment.width,
+                        model->shape.n_features);
+    return MST_OK;
+}
+
+static muster_model *model_new(muster_net *net)
+{
+    muster_model *self = mst_zalloc(sizeof *self);
+    if (self == NULL)
+        return NULL;
+    self->net = mst_api_net_hold(net);
+    pthread_mutex_init(&self->mutex, NULL);
+    return self;
+}
+
+static mst_status model_finish(muster_model *self, const char *source)
+{
+    const mst_assembly *a = &self->start.assembly;
+    mst_model_weights(a->model, &a->params, &self->weights);
+    return model_set_augment(self, source);
+}
+
+mst_status mst_api_model_of(mst_start *from, muster_net *net, muster_model **out)
+{
+    muster_model *self = model_new(net);
+    if (self == NULL) {
+        mst_start_fini(from);
+        return mst_fail_memory();
+    }
+    self->start = *from;
+    mst_status st = model_finish(self, "the model");
+    if (st != MST_OK) {
+        muster_model_free(self);
+        return st;
+    }
+    *out = self;
+    return MST_OK;
+}
+
+const mst_start *mst_api_model_start(const muster_model *self)
+{
+    return &self->start;
+}
+
+static const mst_optimizer_ops *model_optimizer(const char *name)
+{
+    for (size_t i = 0; mst_optimizers[i] != NULL; i++)
+        if (strcmp(mst_optimizers[i]->name, name) == 0)
+            return mst_optimizers[i];
+    return NULL;
+}
+
+static mst_status model_load(muster_model *self, const char *path, bool with_state)
 {
     mst_status st;
     char *checkpoint = NULL;
     bool best;
+    mst_start *start = &self->start;
     mst_checkpoint_meta meta = {0};
     mst_model_options options = {.kinds = self->net != NULL ? self->net->kinds : NULL};
     mst_shape shape;
     TRY_OUT(st, mst_checkpoint_find_model(path, false, &checkpoint, &best));
     TRY_OUT(st, mst_checkpoint_read_meta(checkpoint, &meta));
     TRY_OUT(st, mst_model_from_json(meta.model, checkpoint, &options, &shape));
-    TRY_OUT(st, mst_assembly_init(&self->assembly, &options, &shape, mst_kernels_get(mst_isa_best()),
-                                  &(mst_store_spec){0}, 0));
-    TRY_OUT(st, mst_checkpoint_load(checkpoint, &self->assembly.params, NULL, false));
-    const mst_model *model = self->assembly.model;
-    TRY_OUT(st, mst_model_scratch_new(model, ROWS, 1, false, &self->scratch));
-    mst_model_weights(model, &self->assembly.params, &self->weights);
-    self->scores = mst_calloc((size_t)ROWS * model->n_scores, sizeof *self->scores);
-    if (self->scores == NULL)
+    const char *name = json_string_value(json_object_get(meta.optimizer, "name"));
+    const mst_optimizer_ops *optimizer = with_state && name != NULL ? model_optimizer(name) : NULL;
+    mst_store_spec store = {.n_slots = optimizer != NULL ? optimizer->n_slots : 0,
+                            .by_rows = optimizer != NULL};
+    if (optimizer != NULL)
+        snprintf(start->optimizer, sizeof start->optimizer, "%s", optimizer->name);
+    TRY_OUT(st, mst_assembly_init(&start->assembly, &options, &shape, mst_kernels_get(mst_isa_best()), &store,
+                                  0));
+    TRY_OUT(st, mst_checkpoint_load(checkpoint, &start->assembly.params,
+                                    optimizer != NULL ? optimizer->slot_names : NULL, optimizer != NULL));
+    start->state = json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:O}", "step", (json_int_t)meta.step, "rows",
+                             (json_int_t)meta.rows, "epoch", (json_int_t)meta.epoch, "position",
+                             (json_int_t)meta.position, "train_seconds", meta.train_seconds, "eval_seconds",
+                             meta.eval_seconds, "extra", meta.extra);
+    if (start->state == NULL)
         TRY_OUT(st, mst_fail_memory());
-    TRY_OUT(st, mst_augment_from_checkpoint(&self->augment, &meta, checkpoint));
-    if (!self->augment.any)
-        goto out;
-    if (mst_augment_out(&self->augment) != model->shape.n_features)
-        TRY_OUT(st,
-                mst_fail(MST_EINPUT,
-                         "%s: the augmentation makes images of %u x %u x %u, but the model expects %" PRIu64
-                         " numbers",
-                         checkpoint, self->augment.channels, self->augment.height, self->augment.width,
-                         model->shape.n_features));
-    self->images = mst_calloc(ROWS * mst_augment_out(&self->augment), sizeof *self->images);
-    if (self->images == NULL)
-        st = mst_fail_memory();
+    st = model_finish(self, checkpoint);
 out:
     mst_checkpoint_meta_fini(&meta);
     mst_free(checkpoint);
     return st;
 }
 
-muster_status muster_model_load(const char *path, muster_net *net, muster_model **out)
+static muster_status model_new_from(const char *path, muster_net *net, bool with_state, muster_model **out)
 {
-    muster_model *self = mst_zalloc(sizeof *self);
+    muster_model *self = model_new(net);
     if (self == NULL)
         return muster_fail(MUSTER_ENOMEM, "%s: no memory for a model", path);
-    self->net = mst_api_net_hold(net);
-    mst_chunk_builder_init(&self->builder);
-    mst_status st = model_load(self, path);
+    mst_status st = model_load(self, path, with_state);
     if (st != MST_OK) {
         muster_model_free(self);
         return (muster_status)st;
@@ -81,166 +142,175 @@ muster_status muster_model_load(const char *path, muster_net *net, muster_model 
     return MUSTER_OK;
 }
 
+muster_status muster_model_load(const char *path, muster_net *net, muster_model **out)
+{
+    return model_new_from(path, net, false, out);
+}
+
+muster_status muster_model_load_state(const char *path, muster_net *net, muster_model **out)
+{
+    return model_new_from(path, net, true, out);
+}
+
 void muster_model_free(muster_model *self)
 {
     if (self == NULL)
         return;
-    if (self->assembly.model != NULL)
-        mst_model_scratch_free(self->assembly.model, self->scratch);
-    mst_assembly_fini(&self->assembly);
-    mst_chunk_builder_fini(&self->builder);
-    mst_free(self->scores);
-    mst_free(self->images);
+    mst_api_scorers_free(self);
+    mst_start_fini(&self->start);
+    pthread_mutex_destroy(&self->mutex);
     muster_net_free(self->net);
+    mst_free(self->text);
     mst_free(self);
 }
 
+/* ---- saving ---- */
+
+static mst_status model_save(const muster_model *self, const char *folder)
+{
+    const mst_optimizer_ops *optimizer = model_optimizer(self->start.optimizer);
+    mst_checkpointer *checkpointer = NULL;
+    mst_checkpoint_meta meta;
+    mst_status st;
+    TRY_OUT(st, model_meta(&self->start, &meta));
+    if (optimizer == NULL) { /* without state */
+        json_decref(meta.optimizer);
+        meta.optimizer = json_pack("{s:s}", "name", "sgd");
+    }
+    TRY_OUT(st,
+            mst_checkpointer_new(folder, 1, optimizer != NULL ? optimizer->slot_names : NULL, &checkpointer));
+    TRY_OUT(st, mst_checkpointer_begin(checkpointer, &self->start.assembly.params, &meta));
+    st = mst_checkpointer_wait(checkpointer, NULL);
+out:
+    mst_checkpointer_destroy(checkpointer);
+    mst_checkpoint_meta_fini(&meta);
+    return st;
+}
+
+muster_status muster_model_save(const muster_model *self, const char *folder)
+{
+    return (muster_status)model_save(self, folder);
+}
+
+/* ---- the shape ---- */
+
 uint64_t muster_model_features(const muster_model *self)
 {
-    return self->augment.any ? mst_augment_in(&self->augment) : self->assembly.model->shape.n_features;
+    return self->augment.any ? mst_augment_in(&self->augment) : self->start.assembly.model->shape.n_features;
+}
+
+uint32_t muster_model_scores(const muster_model *self)
+{
+    return self->start.assembly.model->n_scores;
 }
 
 uint32_t muster_model_classes(const muster_model *self)
 {
-    uint32_t n = self->assembly.model->n_scores;
+    uint32_t n = muster_model_scores(self);
     return n == 1 ? 2 : n;
 }
 
+const char *muster_model_text(muster_model *self)
+{
+    mst_checkpoint_meta meta;
+    char *text = NULL;
+    if (model_meta(&self->start, &meta) == MST_OK) {
+        json_object_set_new(meta.model, "step", json_integer((json_int_t)meta.step));
+        json_object_set_new(meta.model, "rows", json_integer((json_int_t)meta.rows));
+        json_object_set_new(meta.model, "optimizer", json_string(self->start.optimizer));
+        json_object_set_new(meta.model, "fields", json_integer(self->start.assembly.model->shape.n_fields));
+        text = json_dumps(meta.model, JSON_SORT_KEYS);
+    }
+    mst_checkpoint_meta_fini(&meta);
+    mst_free(self->text);
+    self->text = text != NULL ? mst_strdup(text) : NULL;
+    free(text);
+    return self->text;
+}
+
+/* ---- parameters ---- */
+
 const float *muster_model_weight(const muster_model *self, const char *name, uint64_t *size)
 {
-    const mst_view *view = mst_params_find(&self->assembly.params, name);
-    if (view == NULL)
+    const mst_params *params = &self->start.assembly.params;
+    const mst_view *view = mst_params_find(params, name);
+    if (view == NULL || mst_params_in_rows(params, view->offset, view->size))
         return NULL;
     if (size != NULL)
         *size = view->size;
-    return self->assembly.params.w + view->offset;
+    return params->w + view->offset;
 }
 
-/* ---- predicting ---- */
-
-static mst_status model_check_row(const muster_model *self, const muster_row *row, size_t number)
+uint32_t muster_model_n_tensors(const muster_model *self)
 {
-    uint64_t from = row->n_dense, features = muster_model_features(self);
-    uint32_t n_fields = self->assembly.model->shape.n_fields;
-    const mst_augment *a = &self->augment;
-    if (a->any && (row->n_dense != features || row->n_keys > 0))
-        return mst_fail(MST_EINPUT,
-                        "row %zu has %u numbers and %u keys; the model was trained on images of %u x %u x %u",
-                        number, row->n_dense, row->n_keys, a->channels, a->in_height, a->in_width);
-    if (row->n_dense > features)
-        return mst_fail(MST_EINPUT, "row %zu has %u numbers; the model has %" PRIu64 " features", number,
-                        row->n_dense, features);
-    if (row->n_dense > 0 && row->dense == NULL && row->bytes == NULL)
-        return mst_fail(MST_EINPUT, "row %zu has %u numbers, but neither dense nor bytes", number,
-                        row->n_dense);
-    for (uint32_t k = 0; row->bytes == NULL && k < row->n_dense; k++)
-        if (!isfinite(row->dense[k]))
-            return mst_fail(MST_EINPUT, "row %zu has %g as number %u", number, (double)row->dense[k], k);
-    if (row->n_keys > 0 && row->keys == NULL)
-        return mst_fail(MST_EINPUT, "row %zu has %u keys, but none are given", number, row->n_keys);
-    if (n_fields > 0 && (uint64_t)row->n_dense + row->n_keys > n_fields)
-        return mst_fail(MST_EINPUT, "row %zu has %u numbers and %u keys; the model has %u fields", number,
-                        row->n_dense, row->n_keys, n_fields);
-    for (uint32_t k = 0; k < row->n_keys; k++) {
-        if (row->values != NULL && !isfinite(row->values[k]))
-            return mst_fail(MST_EINPUT, "row %zu has %g at key %u", number, (double)row->values[k],
-                            row->keys[k]);
-        if (row->keys[k] < from || row->keys[k] >= features)
-            return mst_fail(
-                MST_EINPUT,
-                "row %zu has key %u: keys must ascend, after the dense numbers and below the model's "
-                "%" PRIu64 " features",
-                number, row->keys[k], features);
-        from = n_fields > 0 ? from : row->keys[k]; /* fields are positions: keys are in their order */
+    const mst_params *params = &self->start.assembly.params;
+    return params->n_views * (params->n_slots + 1);
+}
+
+/* View number % n_views, of the weights or of state number / n_views - 1. */
+static const mst_view *model_view(const muster_model *self, uint32_t number, uint32_t *slot)
+{
+    const mst_params *params = &self->start.assembly.params;
+    if (number >= muster_model_n_tensors(self))
+        return NULL;
+    *slot = number / params->n_views;
+    return &params->views[number % params->n_views];
+}
+
+static mst_status model_no_tensor(const muster_model *self, uint32_t number)
+{
+    return mst_fail(MST_EUSAGE, "there is no tensor %u: the model has %u", number,
+                    muster_model_n_tensors(self));
+}
+
+/* Names are made once, under the mutex, and live as long as the model. */
+static const char *model_tensor_name(muster_model *self, uint32_t number, const mst_view *view, uint32_t slot)
+{
+    const mst_optimizer_ops *optimizer = model_optimizer(self->start.optimizer);
+    if (slot == 0)
+        return view->name;
+    pthread_mutex_lock(&self->mutex);
+    if (self->names == NULL)
+        self->names = mst_calloc(muster_model_n_tensors(self), sizeof *self->names);
+    if (self->names != NULL && self->names[number] == NULL)
+        self->names[number] = mst_sprintf(
+            "optimizer.%s.%s", optimizer != NULL ? optimizer->slot_names[slot - 1] : "state", view->name);
+    const char *name = self->names != NULL ? self->names[number] : NULL;
+    pthread_mutex_unlock(&self->mutex);
+    return name;
+}
+
+muster_status muster_model_tensor(const muster_model *self, uint32_t number, muster_tensor *out)
+{
+    const mst_params *params = &self->start.assembly.params;
+    uint32_t slot;
+    const mst_view *view = model_view(self, number, &slot);
+    if (view == NULL)
+        return (muster_status)model_no_tensor(self, number);
+    muster_tensor t = {.n_dims = view->n_dims, .size = view->size};
+    t.name = model_tensor_name((muster_model *)self, number, view, slot); /* a cache of texts */
+    if (t.name == NULL)
+        return (muster_status)mst_fail_memory();
+    memcpy(t.dims, view->dims, sizeof t.dims);
+    t.stride = view->dims[0] > 0 ? view->size / view->dims[0] : 0;
+    const mst_key_rows *rows = &params->rows;
+    if (!mst_params_in_rows(params, view->offset, view->size)) {
+        t.data = (slot == 0 ? params->w : params->slots[slot - 1]) + view->offset;
+    } else if (rows->first <= view->offset && t.stride == rows->width) { /* no part is in front of the rows */
+        size_t bytes;
+        t.data = mst_params_row_memory(params, view->offset, view->size, &bytes) + (size_t)slot * rows->width;
+        t.stride = rows->stride;
     }
-    return MST_OK;
+    *out = t;
+    return MUSTER_OK;
 }
 
-static mst_row model_row_in_place(const muster_model *self, const muster_row *row)
+muster_status muster_model_read(const muster_model *self, uint32_t number, float *out)
 {
-    return (mst_row){
-        .dense = row->bytes == NULL ? row->dense : NULL,
-        .bytes = row->bytes,
-        .keys = row->keys,
-        .values = row->values,
-        .n_dense = row->n_dense,
-        .n_keys = row->n_keys,
-        .weight = 1.0f,
-        .any_order = self->assembly.model->shape.n_fields > 0,
-    };
-}
-
-static mst_status model_add_row(mst_chunk_builder *b, const muster_row *row)
-{
-    TRY(mst_chunk_builder_room(b, (size_t)row->n_dense + row->n_keys));
-    for (uint32_t k = 0; k < row->n_dense; k++)
-        mst_chunk_builder_add(b, k, row->bytes != NULL ? (float)row->bytes[k] / 255.0f : row->dense[k]);
-    for (uint32_t k = 0; k < row->n_keys; k++)
-        mst_chunk_builder_add(b, row->keys[k], row->values != NULL ? row->values[k] : 1.0f);
-    return mst_chunk_builder_end_row(b, 0.0f, 1.0f);
-}
-
-static mst_status model_score(muster_model *self, const muster_row *rows, uint32_t n)
-{
-    const mst_model *model = self->assembly.model;
-    mst_chunk *chunk = NULL;
-    bool pack = false;
-    for (uint32_t i = 0; i < n && !mst_model_has(model->ops, MST_MODEL_NET) && !self->augment.any; i++)
-        pack |= rows[i].n_dense > model->shape.n_dense;
-    if (pack) {
-        mst_chunk_builder_clear(&self->builder);
-        self->builder.max_dense = model->shape.n_dense;
-        if (model->shape.n_fields > 0)
-            self->builder.order = MST_ORDER_POSITION;
-        for (uint32_t i = 0; i < n; i++)
-            TRY(model_add_row(&self->builder, &rows[i]));
-        TRY(mst_chunk_builder_pack(&self->builder, 0, n, &chunk));
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        if (pack)
-            mst_chunk_row(chunk, i, &self->rows[i]);
-        else
-            self->rows[i] = model_row_in_place(self, &rows[i]);
-        if (self->augment.any)
-            mst_augment_row(&self->augment, false, 0, i, self->images + i * mst_augment_out(&self->augment),
-                            &self->rows[i]);
-    }
-    mst_batch batch = {.rows = self->rows, .n_rows = n};
-    mst_status st = mst_model_score(model, self->scratch, &batch, &self->weights, self->scores);
-    mst_chunk_release(chunk);
-    return st;
-}
-
-static void model_probabilities(const float *scores, uint32_t n, float *out)
-{
-    if (n > 1) {
-        mst_probabilities(scores, n, out);
-        return;
-    }
-    double p = mst_probability((double)scores[0]);
-    out[0] = (float)(1.0 - p);
-    out[1] = (float)p;
-}
-
-static mst_status model_predict(muster_model *self, const muster_row *rows, size_t n_rows, float *out)
-{
-    uint32_t n_scores = self->assembly.model->n_scores, classes = muster_model_classes(self);
-    for (size_t i = 0; i < n_rows; i++)
-        TRY(model_check_row(self, &rows[i], i));
-    for (size_t from = 0; from < n_rows; from += ROWS) {
-        uint32_t n = n_rows - from < ROWS ? (uint32_t)(n_rows - from) : ROWS;
-        TRY(model_score(self, rows + from, n));
-        for (uint32_t i = 0; i < n; i++)
-            model_probabilities(self->scores + (size_t)i * n_scores, n_scores, out + (from + i) * classes);
-    }
-    return MST_OK;
-}
-
-muster_status muster_model_predict(muster_model *self, const muster_row *rows, size_t n_rows,
-                                   float *probabilities)
-{
-    mst_float_mode mode = mst_float_flush();
-    mst_status st = model_predict(self, rows, n_rows, probabilities); /* in this thread alone */
-    mst_float_mode_set(mode);
-    return (muster_status)st;
+    uint32_t slot;
+    const mst_view *view = model_view(self, number, &slot);
+    if (view == NULL)
+        return (muster_status)model_no_tensor(self, number);
+    mst_params_read(&self->start.assembly.params, slot, view->offset, view->size, out);
+    return MUSTER_OK;
 }

@@ -30,8 +30,10 @@ void muster_options_free(muster_options *self)
     if (self == NULL)
         return;
     mst_settings_fini(&self->settings);
-    for (size_t i = 0; i < self->n_readers; i++)
+    for (size_t i = 0; i < self->n_readers; i++) {
+        mst_array_rows_release(self->readers[i].rows);
         mst_free(self->readers[i].name);
+    }
     mst_free(self->readers);
     muster_net_free(self->net);
     mst_free(self->text);
@@ -90,9 +92,10 @@ muster_status muster_options_add_file(muster_options *self, const char *path)
     return (muster_status)mst_text_list_add(&self->settings.files, path);
 }
 
-static mst_status options_add_reader(muster_options *self, const char *name, const muster_reader *reader)
+/* Adds a copy of the name and of the reader, or a reference to the rows. */
+static mst_status options_add_named(muster_options *self, const char *name, const muster_reader *reader,
+                                    mst_array_rows *rows)
 {
-    TRY(mst_api_reader_check(name, reader));
     for (size_t i = 0; i < self->n_readers; i++)
         if (strcmp(self->readers[i].name, name) == 0)
             return mst_fail(MST_EUSAGE, "there is a reader %s already", name);
@@ -102,13 +105,43 @@ static mst_status options_add_reader(muster_options *self, const char *name, con
         mst_free(copy);
         return mst_fail_memory();
     }
-    self->readers[self->n_readers++] = (mst_api_named_reader){.name = copy, .reader = *reader};
+    mst_api_named_reader *named = &self->readers[self->n_readers++];
+    *named = (mst_api_named_reader){.name = copy};
+    if (rows != NULL)
+        named->rows = mst_array_rows_hold(rows);
+    else
+        named->reader = *reader;
     return MST_OK;
+}
+
+static mst_status options_add_reader(muster_options *self, const char *name, const muster_reader *reader)
+{
+    TRY(mst_api_reader_check(name, reader));
+    return options_add_named(self, name, reader, NULL);
 }
 
 muster_status muster_options_add_reader(muster_options *self, const char *name, const muster_reader *reader)
 {
     return (muster_status)options_add_reader(self, name, reader);
+}
+
+muster_status muster_options_add_data(muster_options *self, const char *name, muster_data *data)
+{
+    if (name == NULL || name[0] == '\0')
+        return muster_fail(MUSTER_EUSAGE, "rows in arrays need a name");
+    return (muster_status)options_add_named(self, name, NULL, data->rows);
+}
+
+muster_status muster_options_set_memory(muster_options *self)
+{
+    self->in_memory = true;
+    return MUSTER_OK;
+}
+
+muster_status muster_options_set_model(muster_options *self, const muster_model *model)
+{
+    self->model = model;
+    return MUSTER_OK;
 }
 
 muster_status muster_options_set_net(muster_options *self, muster_net *net)
@@ -145,12 +178,14 @@ mst_status mst_api_options_copy(const muster_options *from, muster_options **out
     TRY(options_new(&copy));
     mst_status st = options_copy_values(&from->settings, &copy->settings);
     for (size_t i = 0; st == MST_OK && i < from->n_readers; i++)
-        st = options_add_reader(copy, from->readers[i].name, &from->readers[i].reader);
+        st = options_add_named(copy, from->readers[i].name, &from->readers[i].reader, from->readers[i].rows);
     if (st != MST_OK) {
         muster_options_free(copy);
         return st;
     }
     copy->net = mst_api_net_hold(from->net);
+    copy->in_memory = from->in_memory;
+    copy->model = from->model;
     *out = copy;
     return MST_OK;
 }

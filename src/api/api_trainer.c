@@ -17,7 +17,7 @@ struct muster_trainer {
     mst_train_config config;
     mst_training *loop; /* strategy local; else NULL */
     atomic_bool stop;
-    bool ran;
+    bool ran, done;
     mst_train_summary summary;
     /* During run: */
     uint64_t every, reported_step, reported_ns;
@@ -103,7 +103,8 @@ static mst_status trainer_open_reader(void *arg, const mst_text_list *files, mst
             if (files->n > 1)
                 return mst_fail(MST_EUSAGE, "reader %s cannot be read together with %s", r->name,
                                 files->items[f == 0]);
-            return mst_api_reader_open(r->name, &r->reader, out);
+            return r->rows != NULL ? mst_array_rows_open(r->rows, r->name, out)
+                                   : mst_api_reader_open(r->name, &r->reader, out);
         }
     return MST_OK;
 }
@@ -146,7 +147,19 @@ static mst_status trainer_set_up(muster_trainer *self)
     self->config.stop = &self->stop;
     self->config.open_own = trainer_open_reader;
     self->config.open_arg = options;
-    return mst_settings_local(s) ? mst_training_new(&self->config, &self->loop) : MST_OK;
+    if (!mst_settings_local(s) && (options->in_memory || options->model != NULL))
+        return mst_fail(MST_EUSAGE,
+                        "a training in memory, or from a model in memory, needs --strategy local; "
+                        "train in a run directory and continue it with --resume");
+    if (options->model != NULL && (s->train.resume || s->train.init_from != NULL))
+        return mst_fail(MST_EUSAGE, "the program gives the model to start from: leave out --resume and "
+                                    "--init-from");
+    self->config.in_memory = options->in_memory;
+    if (options->model != NULL)
+        self->config.from = mst_api_model_start(options->model);
+    TRY(mst_settings_local(s) ? mst_training_new(&self->config, &self->loop) : MST_OK);
+    self->config.from = NULL; /* it is copied */
+    return MST_OK;
 }
 
 muster_status muster_trainer_new(const muster_options *options, muster_trainer **out)
@@ -175,6 +188,23 @@ void muster_trainer_free(muster_trainer *self)
     mst_training_destroy(self->loop);
     muster_options_free(self->options);
     mst_free(self);
+}
+
+muster_status muster_trainer_model(muster_trainer *self, muster_model **out)
+{
+    mst_start end = {0};
+    if (!self->done)
+        return muster_fail(MUSTER_EUSAGE, "the trainer has no model: its training has not ended well, or its "
+                                          "model was taken before");
+    if (!self->config.in_memory && self->summary.checkpoint[0] == '\0')
+        return muster_fail(MUSTER_EUSAGE, "the trainer has no checkpoint (--no-save)");
+    if (!self->config.in_memory)
+        return muster_model_load_state(self->summary.run, self->options->net, out);
+    self->done = false;
+    mst_status st = mst_training_take(self->loop, &end);
+    if (st == MST_OK)
+        st = mst_api_model_of(&end, self->options->net, out);
+    return (muster_status)st;
 }
 
 void muster_trainer_stop(muster_trainer *self)
@@ -237,6 +267,7 @@ muster_status muster_trainer_run(muster_trainer *self, uint64_t every, muster_ca
     mst_status st = self->loop != NULL ? mst_training_run(self->loop, &callbacks, &self->summary)
                                        : trainer_run_job(self, &callbacks, &has_run);
     trainer_restore(mode);
+    self->done = st == MST_OK && has_run;
     if (st == MST_OK && summary != NULL)
         trainer_fill_summary(self, has_run, summary);
     return (muster_status)st;

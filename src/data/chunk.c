@@ -204,6 +204,16 @@ mst_status mst_chunk_builder_image(mst_chunk_builder *b, uint32_t n, uint8_t **p
     return MST_OK;
 }
 
+mst_status mst_sort_row(uint32_t *keys, float *values, size_t n)
+{
+    if (chunk_ascends(keys, n))
+        return MST_OK;
+    if (n > INSERTION_MAX)
+        return sort_long(keys, values, n);
+    insertion_sort(keys, values, n);
+    return MST_OK;
+}
+
 mst_status mst_chunk_builder_end_row(mst_chunk_builder *b, float label, float weight)
 {
     if (b->n_rows + 2 > b->row_capacity)
@@ -212,11 +222,8 @@ mst_status mst_chunk_builder_end_row(mst_chunk_builder *b, float label, float we
     if (b->order == MST_ORDER_FIELDS) {
         if (!chunk_fields_ascend(b->fields + start, n))
             TRY(sort_by_field(b, start, n));
-    } else if (b->order == MST_ORDER_KEYS && !chunk_ascends(b->keys + start, n)) {
-        if (n <= INSERTION_MAX)
-            insertion_sort(b->keys + start, b->values + start, n);
-        else
-            TRY(sort_long(b->keys + start, b->values + start, n));
+    } else if (b->order == MST_ORDER_KEYS) {
+        TRY(mst_sort_row(b->keys + start, b->values + start, n));
     }
     b->labels[b->n_rows] = label;
     b->weights[b->n_rows] = weight;

@@ -3,8 +3,9 @@
  * Rows are records of 32-bit words, one after the other, so that reading a row in shuffled order touches as
  * few cache lines as can be: label:f32  [weight:f32]  dense: n_dense f32, or n_dense bytes padded to words
  * keys: n u32  [values: n f32]  [fields: n u16 padded to words] All records of a chunk have the same parts; n
- * follows from the record's length. Chunks are immutable once made, shared by reference count, and safe to
- * read from any thread. */
+ * follows from the record's length. Or the rows are in arrays that belong to the program (array_rows.h), and
+ * the chunk points at them. Chunks are immutable once made, shared by reference count, and safe to read from
+ * any thread. */
 #ifndef MST_DATA_CHUNK_H
 #define MST_DATA_CHUNK_H
 
@@ -17,6 +18,20 @@
 #include "tensor/batch.h"
 
 #define MST_FIELDS_MAX 65536u /* fields of a dataset */
+
+/* Rows in separate arrays: dense numbers, or the keys of a CSR matrix. */
+typedef struct mst_row_arrays {
+    const float *labels;  /* or NULL: 0 */
+    const float *weights; /* or NULL: 1 */
+    const float *dense;   /* row i begins at i * stride; or NULL */
+    const uint8_t *bytes; /* likewise; or NULL */
+    size_t stride;        /* numbers from a row to the next */
+    const void *starts;   /* row i has the keys [starts[i], starts[i + 1]); NULL: rows have none */
+    bool wide_starts;     /* int64_t, else int32_t */
+    const uint32_t *keys;
+    const float *values;    /* or NULL: all one */
+    const uint16_t *fields; /* or NULL */
+} mst_row_arrays;
 
 typedef struct mst_chunk mst_chunk;
 typedef struct mst_chunk_pool mst_chunk_pool;
@@ -31,6 +46,8 @@ struct mst_chunk {
     const uint32_t *offsets; /* n_rows + 1 word positions; NULL when stride != 0 */
     const uint32_t *words;   /* the records */
     size_t n_words;
+    const mst_row_arrays *arrays; /* the rows from array_row on, in place of records; or NULL */
+    uint64_t array_row;
     uint32_t max_key;   /* largest feature number present, dense ones included; 0 when none */
     uint32_t max_field; /* largest field, the dense ones included, where fielded */
     float min_label, max_label;
@@ -134,8 +151,43 @@ static inline uint32_t mst_chunk_bad_fields(const mst_chunk *c, const uint16_t *
     return bad;
 }
 
+static inline uint64_t mst_array_start(const mst_row_arrays *a, uint64_t row)
+{
+    return a->wide_starts ? (uint64_t)((const int64_t *)a->starts)[row]
+                          : (uint64_t)((const int32_t *)a->starts)[row];
+}
+
+static inline void mst_array_row(const mst_chunk *c, uint64_t at, mst_row *row)
+{
+    const mst_row_arrays *a = c->arrays;
+    uint64_t from = a->starts != NULL ? mst_array_start(a, at) : 0,
+             to = a->starts != NULL ? mst_array_start(a, at + 1) : 0;
+    row->label = a->labels != NULL ? a->labels[at] : 0.0f;
+    row->weight = a->weights != NULL ? a->weights[at] : 1.0f;
+    row->n_dense = c->n_dense;
+    row->dense = a->dense != NULL ? a->dense + at * a->stride : NULL;
+    row->bytes = a->bytes != NULL ? a->bytes + at * a->stride : NULL;
+    row->n_keys = (uint32_t)(to - from);
+    row->keys = a->keys != NULL ? a->keys + from : NULL;
+    row->values = a->values != NULL ? a->values + from : NULL;
+    row->fields = a->fields != NULL ? a->fields + from : NULL;
+    row->any_order = c->any_order;
+}
+
+static inline float mst_chunk_label(const mst_chunk *c, uint32_t i)
+{
+    uint32_t length;
+    if (c->arrays != NULL)
+        return c->arrays->labels != NULL ? c->arrays->labels[c->array_row + i] : 0.0f;
+    return *(const float *)mst_chunk_record(c, i, &length);
+}
+
 static inline void mst_chunk_row(const mst_chunk *c, uint32_t i, mst_row *row)
 {
+    if (c->arrays != NULL) {
+        mst_array_row(c, c->array_row + i, row);
+        return;
+    }
     uint32_t length, head = mst_chunk_head_words(c);
     const uint32_t *record = mst_chunk_record(c, i, &length);
     const float *numbers = (const float *)record;
@@ -154,6 +206,9 @@ static inline void mst_chunk_row(const mst_chunk *c, uint32_t i, mst_row *row)
 }
 
 /* ---- building ---- */
+
+/* Sorts the entries of a row by key, unless they ascend already (stable). */
+mst_status mst_sort_row(uint32_t *keys, float *values, size_t n);
 
 /* The order of a row's entries. */
 typedef enum mst_row_order {

@@ -231,6 +231,32 @@ mst_status mst_feed_claim_by(mst_feed *f, unsigned lane_index, uint32_t n, uint3
 
 /* ---- filling claimed rows ---- */
 
+/* Fetches the first cache lines of a row. */
+static inline void feed_prefetch_row(const mst_chunk *c, uint32_t row)
+{
+    if (c->arrays == NULL) {
+        const uint32_t *record = c->words + (c->stride ? (size_t)row * c->stride : (size_t)c->offsets[row]);
+        __builtin_prefetch(record);
+        __builtin_prefetch(record + 16);
+        __builtin_prefetch(record + 32);
+        return;
+    }
+    const mst_row_arrays *a = c->arrays;
+    uint64_t at = c->array_row + row;
+    if (a->starts == NULL) {
+        const void *numbers = a->bytes != NULL ? (const void *)(a->bytes + at * a->stride)
+                                               : (const void *)(a->dense + at * a->stride);
+        __builtin_prefetch(numbers);
+        return;
+    }
+    uint64_t from = mst_array_start(a, at);
+    __builtin_prefetch(a->keys + from);
+    __builtin_prefetch(a->keys + from + 16);
+    __builtin_prefetch(a->keys + from + 32);
+    if (a->values != NULL)
+        __builtin_prefetch(a->values + from);
+}
+
 /* rows[i] = row `from + i` of the window's order, for n rows. */
 static void feed_fill_rows(mst_row *rows, const mst_feed_window *w, uint32_t from, uint32_t n)
 {
@@ -240,12 +266,7 @@ static void feed_fill_rows(mst_row *rows, const mst_feed_window *w, uint32_t fro
     for (uint32_t i = 0; i < n; i++) {
         if (i + AHEAD < n) {
             const mst_feed_place *next = &order[i + AHEAD];
-            const mst_chunk *c = chunks[next->chunk];
-            const uint32_t *record =
-                c->words + (c->stride ? (size_t)next->row * c->stride : (size_t)c->offsets[next->row]);
-            __builtin_prefetch(record);
-            __builtin_prefetch(record + 16);
-            __builtin_prefetch(record + 32);
+            feed_prefetch_row(chunks[next->chunk], next->row);
         }
         mst_chunk_row(chunks[order[i].chunk], order[i].row, &rows[i]);
     }

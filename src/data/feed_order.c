@@ -31,11 +31,9 @@ static bool feed_samples_negatives(const mst_feed_options *o)
 
 bool mst_feed_keeps(const mst_feed_options *o, uint64_t row, const mst_chunk *chunk, uint32_t i)
 {
-    uint32_t length;
     if (!feed_in_set(o, row))
         return false;
-    return !feed_samples_negatives(o) ||
-           mst_label_positive(*(const float *)mst_chunk_record(chunk, i, &length)) ||
+    return !feed_samples_negatives(o) || mst_label_positive(mst_chunk_label(chunk, i)) ||
            feed_draw(o->keep_negatives, o->seed, MST_RNG_KEEP_NEGATIVES, row);
 }
 

@@ -9,8 +9,7 @@
  * killed process has left of such a folder in RUN.old-PID, which is known by its .lock.
  * 2. A new run is created by one mkdir: of two processes with the same name, one is refused.
  * 3. The process with the run open holds the flock of RUN/.lock, which the kernel releases when a process
- * dies. The holder removes the file before it unlocks, so a process that gets a lock checks that the file
- * still exists. */
+ * dies. The holder removes the file before it unlocks: a process that gets a lock checks that it exists. */
 #include "run/run_dir.h"
 
 #include <errno.h>
@@ -282,7 +281,7 @@ static void run_put_back(mst_run *self)
 
 void mst_run_abandon(mst_run *self)
 {
-    if (!self->foreign)
+    if (!self->foreign && *self->path != '\0')
         mst_remove_tree(self->path);
     run_unlock_folder(self->path, &self->lock);
     run_put_back(self);
@@ -343,7 +342,7 @@ mst_status mst_run_manifest(mst_run *self, const json_t *manifest)
     self->last = json_incref((json_t *)manifest);
     json_decref(before);
     TRY(mst_run_keep(self, NULL));
-    return run_save_manifest(self);
+    return *self->path != '\0' ? run_save_manifest(self) : MST_OK;
 }
 
 static mst_status run_write_first_manifest(mst_run *self)
@@ -560,6 +559,8 @@ static void metrics_add_real(mst_string *line, double value)
 mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics)
 {
     mst_string line = {0};
+    if (*self->path == '\0')
+        return MST_OK;
     mst_status st = mst_run_keep(self, NULL);
     if (st == MST_EIO && !self->unwritten)
         mst_warn("%s: cannot be created again: %s; metrics.csv ends here", self->path, mst_error_text());
@@ -573,15 +574,11 @@ mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics)
     metrics_add_real(&line, metrics->lr);
     metrics_add_real(&line, metrics->train_loss);
     mst_string_format(&line, ",%s", metrics->set);
-    metrics_add_real(&line, metrics->loss);
-    metrics_add_real(&line, metrics->accuracy);
-    metrics_add_real(&line, metrics->auc);
-    metrics_add_real(&line, metrics->top5);
-    metrics_add_real(&line, metrics->train_accuracy);
-    metrics_add_real(&line, metrics->progressive_loss);
-    metrics_add_real(&line, metrics->grouped_auc);
-    metrics_add_real(&line, metrics->calibration);
-    metrics_add_real(&line, metrics->normalised_entropy);
+    const double figures[] = {metrics->loss,        metrics->accuracy,       metrics->auc,
+                              metrics->top5,        metrics->train_accuracy, metrics->progressive_loss,
+                              metrics->grouped_auc, metrics->calibration,    metrics->normalised_entropy};
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        metrics_add_real(&line, figures[i]);
     mst_string_add(&line, "\n");
     st = line.failed ? mst_fail_memory() : run_append_metrics(self, line.text, line.size);
     mst_string_fini(&line);
@@ -661,6 +658,10 @@ mst_status mst_run_new(const char *path, mst_run_open how, uint64_t resume_step,
         TRY_OUT(st, mst_fail_memory());
     if (how == MST_RUN_OVERWRITE)
         TRY_OUT(st, run_put_aside(self));
+    if (how == MST_RUN_MEMORY) {
+        *out = self;
+        return MST_OK;
+    }
     if (how == MST_RUN_RESUME) {
         TRY_OUT(st, run_open_existing(self, resume_step, keep_before));
         TRY_OUT(st, run_open_metrics(self));

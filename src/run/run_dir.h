@@ -16,6 +16,7 @@ typedef enum mst_run_open {
     MST_RUN_NEW,       /* refuses an existing one: MST_EEXIST */
     MST_RUN_OVERWRITE, /* moves an existing one to RUN.old-PID until mst_run_settle removes it */
     MST_RUN_RESUME,    /* truncates metrics.csv to the resumed step and appends to it */
+    MST_RUN_MEMORY,    /* has no folder: its path is "", and nothing is written */
 } mst_run_open;
 
 /* One line of metrics.csv. NAN: the column is empty. */

@@ -61,6 +61,7 @@ void mst_run_log_destroy(mst_run_log *self)
     run_log_close(self);
     json_decref(self->manifest);
     json_decref(self->save.plan);
+    mst_free(self->save.best_weights);
     json_decref(self->options.model);
     json_decref(self->options.data);
     json_decref(self->options.source);
@@ -100,6 +101,8 @@ static mst_status run_log_open_directory(mst_run_log *self)
     mst_run_open how = o->resume ? MST_RUN_RESUME : o->overwrite ? MST_RUN_OVERWRITE : MST_RUN_NEW;
     /* An incomplete evaluation is repeated: its lines may have been written after the checkpoint. */
     uint64_t step = self->progress.steps, keep_before = step + !self->evals.incomplete;
+    if (self->options.in_memory)
+        return mst_run_new("", MST_RUN_MEMORY, step, keep_before, &self->run);
     if (o->run != NULL)
         return mst_run_new(o->run, how, step, keep_before, &self->run);
     mst_status st = MST_EEXIST;

@@ -35,6 +35,7 @@ typedef struct mst_run_log_options {
     json_t *data;           /* how rows are read, for checkpoints; the run log takes a reference; or NULL */
     json_t *source;         /* the training data (data_identity.h); the run log takes a reference; or NULL */
     bool reading_unknown;   /* a cache that does not record how its rows were read */
+    bool in_memory;         /* the run has no folder; train->save and train->observe are false */
     const atomic_bool *stop;
     /* Takes requests that have arrived: true once for every request to save and continue. It may set the stop
      * flag. Or NULL. */
@@ -167,7 +168,11 @@ mst_status mst_run_log_evaluated(mst_run_log *self, const mst_train_callbacks *c
 /* Saves the parameters in one call, unless this step is saved already or with --no-save. */
 mst_status mst_run_log_save(mst_run_log *self, const mst_train_callbacks *callbacks,
                             const mst_params *params);
-mst_status mst_run_log_save_best(mst_run_log *self, const mst_params *params); /* nothing without --save */
+/* Nothing without --save; in memory the weights are copied. */
+mst_status mst_run_log_save_best(mst_run_log *self, const mst_params *params);
+/* In memory: puts the best weights back, if there are any. Their optimizer state stays that of the last step.
+ */
+void mst_run_log_restore_best(const mst_run_log *self, mst_params *params);
 
 /* Sets the rows left to train on for later checkpoints, beyond epoch and position: "plan" of the meta's
  * extra. plan is stolen; NULL: none. */

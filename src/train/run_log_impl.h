@@ -47,8 +47,9 @@ typedef struct mst_run_saves {
     double open_seconds;                   /* save_seconds when it began */
     double cost;                           /* seconds of training that the last one took */
     bool requested;                        /* a checkpoint is due at once */
-    bool settling; /* the run that this one replaces is removed once the first checkpoint is complete */
-    json_t *plan;  /* the rows left to train on (mst_run_log_plan); or NULL */
+    bool settling;       /* the run that this one replaces is removed once the first checkpoint is complete */
+    json_t *plan;        /* the rows left to train on (mst_run_log_plan); or NULL */
+    float *best_weights; /* in memory: the flat vector; NULL: none yet */
 } mst_run_saves;
 
 /* Evaluations. */

@@ -82,7 +82,7 @@ void mst_run_log_report_new_data(const mst_run_log *self)
 {
     char before[256], now[256], rows[32], step[32];
     const char *run = mst_run_path(self->run);
-    if (!mst_run_log_has_new_data(self))
+    if (!mst_run_log_has_new_data(self) || self->options.in_memory)
         return;
     mst_info("%s continues on new data, %s, from step %s; limits such as --epochs count from there", run,
              mst_data_identity_name(self->options.source, now, sizeof now),

@@ -1,4 +1,5 @@
 /* Checkpoints of the run log; contract in run_log.h. */
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "train/run_log_impl.h"
@@ -174,7 +175,20 @@ mst_status mst_run_log_save(mst_run_log *self, const mst_train_callbacks *callba
 mst_status mst_run_log_save_best(mst_run_log *self, const mst_params *params)
 {
     bool saved;
-    return self->save.best != NULL ? run_log_save_whole(self, self->save.best, params, &saved) : MST_OK;
+    if (!self->options.in_memory)
+        return self->save.best != NULL ? run_log_save_whole(self, self->save.best, params, &saved) : MST_OK;
+    if (self->save.best_weights == NULL)
+        self->save.best_weights = mst_calloc(params->size, sizeof *self->save.best_weights);
+    if (self->save.best_weights == NULL)
+        return mst_fail_memory();
+    mst_params_read(params, 0, 0, params->size, self->save.best_weights);
+    return MST_OK;
+}
+
+void mst_run_log_restore_best(const mst_run_log *self, mst_params *params)
+{
+    if (self->save.best_weights != NULL)
+        mst_params_write(params, 0, 0, params->size, self->save.best_weights);
 }
 
 bool mst_run_log_can_save(mst_run_log *self, bool best)

@@ -65,6 +65,10 @@ typedef struct mst_train_config {
     mst_status (*open_own)(void *arg, const mst_text_list *files, mst_dataset **out);
     void *open_arg;
 
+    /* Local only: */
+    bool in_memory;               /* no run directory is written: the caller takes the model */
+    const struct mst_start *from; /* a model in memory that training continues; or NULL */
+
     /* Signals and other processes: */
     const atomic_bool *stop;       /* set: save and end */
     const atomic_bool *job_ended;  /* as mst_worker_options.job_ended */

@@ -47,6 +47,8 @@ mst_status mst_training_reload(mst_training *self)
     self->options = *c->train;
     self->epochs_given = c->epochs_given;
     self->strategy_options = *c->strategy;
+    if (c->in_memory)
+        self->options.save = self->options.observe = false;
     TRY(mst_run_schedule_parse(&self->options, c->strategy->strategy == MST_STRATEGY_PS, &self->schedule));
     TRY(mst_isa_parse(self->options.isa, &isa));
     self->kernels = mst_kernels_get(isa);
@@ -123,6 +125,7 @@ static mst_status training_make_log(mst_training *self)
         .data = json_object_get(self->description, "reading"),
         .source = source,
         .reading_unknown = json_is_true(json_object_get(self->description, "reading_unknown")),
+        .in_memory = self->config.in_memory,
         .stop = self->config.stop,
         .take_requests = self->config.take_requests,
         .requests_arg = self->config.requests_arg,
@@ -258,6 +261,41 @@ static mst_status training_check_held_out(const mst_training *self)
                     self->options.valid);
 }
 
+/* Copies weights and, if it is of the same optimizer, state of a model in memory, and takes over its
+ * progress. */
+static mst_status training_start_from(mst_training *self, const mst_start *from)
+{
+    enum { BLOCK = 1 << 14 };
+    mst_params *to = &self->assembly.params;
+    const mst_params *params = &from->assembly.params;
+    bool same = strcmp(from->optimizer, self->optimizer.ops->name) == 0 && params->n_slots == to->n_slots;
+    json_t *theirs = mst_model_json(from->assembly.model);
+    mst_status st = theirs != NULL ? mst_checkpoint_fits("the model", theirs,
+                                                         json_object_get(self->description, "model"), false)
+                                   : mst_fail_memory();
+    json_decref(theirs);
+    TRY(st);
+    float *block = mst_alloc(BLOCK * sizeof *block);
+    if (block == NULL)
+        return mst_fail_memory();
+    for (uint32_t slot = 0; slot <= (same ? to->n_slots : 0); slot++)
+        for (uint64_t at = 0; at < to->size; at += BLOCK) {
+            uint64_t n = to->size - at < BLOCK ? to->size - at : BLOCK;
+            mst_params_read(params, slot, at, n, block);
+            mst_params_write(to, slot, at, n, block);
+        }
+    mst_free(block);
+    if (from->state == NULL)
+        return MST_OK;
+    mst_progress at = {0};
+    at.steps = (uint64_t)json_integer_value(json_object_get(from->state, "step"));
+    at.rows = (uint64_t)json_integer_value(json_object_get(from->state, "rows"));
+    at.epoch = (uint64_t)json_integer_value(json_object_get(from->state, "epoch"));
+    at.position = (uint64_t)json_integer_value(json_object_get(from->state, "position"));
+    self->options.resume_data = MST_RESUME_NEW; /* limits count from here */
+    return mst_run_log_resume_state(self->log, from->state, &at);
+}
+
 /* Uses the checkpoint of --resume or --init-from, if there is one. plan as in mst_training_start_log. */
 static mst_status training_start(mst_training *self, start_use use, json_t **plan)
 {
@@ -267,6 +305,8 @@ static mst_status training_start(mst_training *self, start_use use, json_t **pla
     bool best, resumes = o->resume;
     mst_status st = resumes ? mst_checkpoint_find(o->run, &path) : MST_OK;
     *plan = NULL;
+    if (self->config.from != NULL)
+        return training_start_from(self, self->config.from);
     if (st == MST_EINPUT && self->continued != NULL) { /* nothing was saved before the loss */
         resumes = false;
         st = MST_OK;
@@ -499,6 +539,29 @@ void mst_training_destroy(mst_training *self)
     json_decref(self->workers);
     mst_free(self->continued);
     mst_free(self);
+}
+
+void mst_start_fini(mst_start *self)
+{
+    if (self->assembly.model != NULL)
+        mst_assembly_fini(&self->assembly);
+    json_decref(self->state);
+    *self = (mst_start){0};
+}
+
+mst_status mst_training_take(mst_training *self, mst_start *out)
+{
+    json_t *state = mst_run_log_state(self->log);
+    if (state == NULL)
+        return mst_fail_memory();
+    json_object_del(json_object_get(state, "extra"), "best_valid_loss"); /* it is of these sets */
+    mst_train_data_close_sets(&self->data);                              /* they point at the parameters */
+    mst_strategy_destroy(self->strategy);
+    self->strategy = NULL;
+    *out = (mst_start){.assembly = self->assembly, .state = state};
+    self->assembly = (mst_assembly){0};
+    snprintf(out->optimizer, sizeof out->optimizer, "%s", self->optimizer.ops->name);
+    return MST_OK;
 }
 
 void mst_training_observe(mst_training *self, uint64_t step)

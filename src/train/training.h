@@ -24,6 +24,14 @@
 #include "train/train_config.h"
 #include "train/train_data.h"
 
+/* The end of a training in memory, from which another one starts. */
+typedef struct mst_start {
+    mst_assembly assembly; /* weights, and optimizer state in the slots */
+    char optimizer[16];    /* that the state is of; "": there is none */
+    json_t *state;         /* of the run log: mst_run_log_state; NULL: none, steps count from 0 */
+} mst_start;
+void mst_start_fini(mst_start *self); /* zeroes are fine */
+
 /* Read-only for other files. */
 typedef struct mst_training {
     mst_train_config config;
@@ -68,6 +76,9 @@ void mst_training_report_every(mst_training *self, uint64_t n);
 
 mst_status mst_training_run(mst_training *self, const mst_train_callbacks *callbacks,
                             mst_train_summary *summary);
+
+/* After a training in memory: hands its model over. Nothing but mst_training_destroy may follow. */
+mst_status mst_training_take(mst_training *self, mst_start *out);
 
 /* ---- servers ---- */
 
