@@ -162,10 +162,11 @@ static mst_status array_explain_row(const mst_array_rows *self, uint64_t row)
     for (uint32_t k = 0; s->dense.type != MST_ARRAY_NONE && k < s->n_dense; k++) {
         double x = array_number(&s->dense, row * s->stride + k);
         if (!isfinite((float)x))
-            return mst_fail(MST_EINPUT,
-                            "%s: row %" PRIu64 " has %g in column %u; numbers must be finite and fit into 32 "
-                            "bits",
-                            name, row, x, k);
+            return mst_fail(
+                MST_EINPUT,
+                "%s: row %" PRIu64
+                " has %g in column %u; NaN and inf are not allowed, and numbers must fit into 32 bits",
+                name, row, x, k);
     }
     if (s->starts.type == MST_ARRAY_NONE)
         return MST_OK;
@@ -178,10 +179,11 @@ static mst_status array_explain_row(const mst_array_rows *self, uint64_t row)
                             "%s: row %" PRIu64 " has column %.0f; columns are from %u to %" PRIu64, name, row,
                             key, s->n_dense, s->n_features - 1);
         if (!isfinite((float)x))
-            return mst_fail(MST_EINPUT,
-                            "%s: row %" PRIu64 " has %g in column %.0f; numbers must be finite and fit into "
-                            "32 bits",
-                            name, row, x, key);
+            return mst_fail(
+                MST_EINPUT,
+                "%s: row %" PRIu64
+                " has %g in column %.0f; NaN and inf are not allowed, and numbers must fit into 32 bits",
+                name, row, x, key);
         if (s->fields != NULL && s->fields[i] >= s->n_fields)
             return mst_fail(MST_EINPUT, "%s: row %" PRIu64 " has field %u; there are %u fields", name, row,
                             s->fields[i], s->n_fields);
@@ -366,7 +368,7 @@ static mst_status array_check_spec(const mst_array_spec *s)
     if (s->n_classes < 2 || s->n_classes > 1u << 24)
         return mst_fail(MST_EUSAGE, "%s: there must be at least 2 classes", name);
     if (s->n_fields > MST_FIELDS_MAX || (s->fields != NULL && s->n_fields == 0) ||
-        (s->n_fields > 0 && s->n_fields <= s->n_dense))
+        (s->n_fields > 0 && s->n_fields < s->n_dense))
         return mst_fail(MST_EUSAGE, "%s: %u fields; fields are from 1 to %u, with those of dense numbers",
                         name, s->n_fields, MST_FIELDS_MAX);
     bool image = s->channels != 0 || s->height != 0 || s->width != 0;

@@ -1,0 +1,138 @@
+"""Trained models: predictions, tensors, files."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import tempfile
+from typing import Any, Dict, Mapping, Optional
+
+import numpy as np
+
+from . import _library
+from ._arrays import Data, Matrix, threads
+from ._library import Handle, InputError, Tensor, check, lib
+
+
+class _View:
+    """Memory of a model as a numpy array that keeps the model alive."""
+
+    def __init__(self, owner: Any, address: int, shape: tuple, strides: tuple):
+        self.owner = owner
+        self.__array_interface__ = {"data": (address, True), "shape": shape, "strides": strides, "typestr": "<f4",
+                                    "version": 3}
+
+
+class Model:
+    """A trained model, from a checkpoint, a run directory or a training.
+
+    ``Model(path)`` loads it with its optimizer state, so that training can continue. Any number of threads may predict with
+    one model.
+    """
+
+    def __init__(self, path: Any = None, *, net: Any = None, _handle: Optional[Handle] = None):
+        self._net = net
+        if _handle is None:
+            raw = _library.text(path)
+            _handle = Handle("muster_model_free", lambda out: lib.muster_model_load_state(
+                raw, net.pointer if net is not None else None, out))
+        self._handle = _handle
+        self.pointer = _handle.pointer
+
+    @property
+    def info(self) -> Dict[str, Any]:
+        """The description of the model: name, features, classes, step, optimizer, ..."""
+        return json.loads(lib.muster_model_text(self.pointer).decode())
+
+    @property
+    def n_features(self) -> int:
+        return int(lib.muster_model_features(self.pointer))
+
+    @property
+    def n_classes(self) -> int:
+        return int(lib.muster_model_classes(self.pointer))
+
+    @property
+    def n_scores(self) -> int:
+        return int(lib.muster_model_scores(self.pointer))
+
+    @property
+    def tensors(self) -> Mapping[str, np.ndarray]:
+        """The parameters by name, and the optimizer state as ``optimizer.STATE.NAME``: read-only views of the model's
+        memory, or copies where a parameter is in several pieces."""
+        out: Dict[str, np.ndarray] = {}
+        for number in range(lib.muster_model_n_tensors(self.pointer)):
+            t = Tensor()
+            check(lib.muster_model_tensor(self.pointer, number, ctypes.byref(t)))
+            shape = tuple(t.dims[i] for i in range(t.n_dims))
+            if t.data:
+                strides, inner = [], 4
+                for size in reversed(shape[1:]):
+                    strides.append(inner)
+                    inner *= size
+                a = np.asarray(_View(self._handle, t.data, shape, (4 * t.stride, *reversed(strides))))
+            else:
+                a = np.empty(shape, np.float32)
+                check(lib.muster_model_read(self.pointer, number, a.ctypes.data))
+                a.flags.writeable = False
+            out[t.name.decode()] = a
+        return out
+
+    def _predict(self, X: Any, what: int, n_jobs: Optional[int], fields: Any = None) -> np.ndarray:
+        data = X if isinstance(X, Data) else None
+        if data is None:
+            m = X if isinstance(X, Matrix) else Matrix(X, bytes_as_units=True)
+            data = Data(m, fields=fields, n_jobs=n_jobs,
+                        with_fields=fields is not None or (m.sparse and bool(self.info["fields"])))
+        n = len(data)
+        if what == _library.CLASSES:
+            out = np.empty(n, np.int32)
+        else:
+            out = np.empty((n, self.n_classes if what == _library.PROBABILITIES else self.n_scores), np.float32)
+        check(lib.muster_model_predict_data(self.pointer, data.pointer, what, threads(n_jobs), out.ctypes.data))
+        return out
+
+    def predict(self, X: Any, n_jobs: Optional[int] = -1, fields: Any = None) -> np.ndarray:
+        """The number of the most likely class of each row."""
+        return self._predict(X, _library.CLASSES, n_jobs, fields)
+
+    def predict_proba(self, X: Any, n_jobs: Optional[int] = -1, fields: Any = None) -> np.ndarray:
+        """The probability of every class, rows x classes."""
+        return self._predict(X, _library.PROBABILITIES, n_jobs, fields)
+
+    def margins(self, X: Any, n_jobs: Optional[int] = -1, fields: Any = None) -> np.ndarray:
+        """The scores before the sigmoid or softmax, rows x scores."""
+        return self._predict(X, _library.MARGINS, n_jobs, fields)
+
+    def save(self, path: Any) -> None:
+        """Writes a checkpoint below the folder, which ``muster predict`` and ``Model`` accept."""
+        check(lib.muster_model_save(self.pointer, _library.text(path)))
+
+    def __getstate__(self) -> Dict[str, Any]:
+        if self._net is not None:
+            raise InputError("a model with layers of the program cannot be pickled")
+        with tempfile.TemporaryDirectory(prefix="muster-") as folder:
+            self.save(folder)
+            files = {}
+            for top, _, names in os.walk(folder):
+                for name in names:
+                    path = os.path.join(top, name)
+                    with open(path, "rb") as file:
+                        files[os.path.relpath(path, folder)] = file.read()
+        return {"files": files}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        with tempfile.TemporaryDirectory(prefix="muster-") as folder:
+            for name, content in state["files"].items():
+                path = os.path.normpath(os.path.join(folder, name))
+                if not path.startswith(folder + os.sep):
+                    raise InputError(f"a pickled model has the file name {name}")
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "wb") as file:
+                    file.write(content)
+            Model.__init__(self, folder)
+
+    def __repr__(self) -> str:
+        info = self.info
+        return f"<muster.Model {info['name']}, {self.n_features} features, step {info['step']}>"

@@ -1,0 +1,344 @@
+"""Classifiers: kinds of arrays, labels and weights; state that is kept; files; scikit-learn's tools and checks."""
+
+import copy
+import gc
+import glob
+import os
+import pickle
+import tempfile
+import unittest
+import warnings
+
+import numpy as np
+
+import muster
+
+try:
+    import scipy.sparse as sparse
+except ImportError:
+    sparse = None
+try:
+    import pandas
+except ImportError:
+    pandas = None
+try:
+    import sklearn
+except ImportError:
+    sklearn = None
+
+KINDS = [muster.LogisticRegression, muster.SoftmaxRegression, muster.NetClassifier, muster.FM, muster.FFM, muster.FwFM,
+         muster.DeepFM, muster.WideDeep, muster.DCN]
+RNG = np.random.default_rng(2)
+X = RNG.normal(size=(500, 6)).astype(np.float32)
+Y = (X[:, 0] - X[:, 3] > 0).astype(int)
+
+
+def clicks(n, seed=0, fields=5, values=20):
+    """One entry per field, and labels that follow from some of them."""
+    rng = np.random.default_rng(seed)
+    chosen = rng.integers(0, values, size=(n, fields))
+    weights = np.random.default_rng(99).normal(size=(fields, values))
+    margins = weights[np.arange(fields), chosen].sum(1)
+    columns = (chosen + np.arange(fields) * values).astype(np.int32)
+    matrix = sparse.csr_matrix((np.ones(n * fields, np.float32), columns.ravel(), np.arange(0, n * fields + 1, fields)),
+                               shape=(n, fields * values))
+    return matrix, (margins > 0).astype(int), np.repeat(np.arange(fields), values)
+
+
+class Arrays(unittest.TestCase):
+    def same(self, other, labels=Y, **options):
+        a = muster.LogisticRegression(**options).fit(X, Y)
+        b = muster.LogisticRegression(**options).fit(other, labels)
+        np.testing.assert_array_equal(a.coef_, b.coef_)
+        np.testing.assert_array_equal(a.predict_proba(X), b.predict_proba(other))
+
+    def test_forms_of_a_matrix(self):
+        self.same(X.astype(np.float64))
+        self.same(np.asfortranarray(X))
+        self.same(X.astype(">f4"))
+        self.same(np.repeat(X, 2, axis=0)[::2])
+        self.same(np.hstack([X, X])[:, :6])
+        self.same(np.flip(np.flip(X, 1).copy(), 1))
+        self.same(X.tolist())
+        self.same(X.astype(object))
+        frozen = X.copy()
+        frozen.flags.writeable = False
+        self.same(frozen)
+        if pandas is not None:
+            self.same(pandas.DataFrame(X))
+            named = pandas.DataFrame(X, columns=list("abcdef"))
+            m = muster.LogisticRegression().fit(named, Y)
+            self.assertEqual(list(m.feature_names_in_), list("abcdef"))
+            with self.assertRaisesRegex(ValueError, "feature names"):
+                m.predict(named[list("bacdef")])
+
+    def test_whole_numbers_are_numbers(self):
+        whole = np.round(X * 10).astype(np.int64)
+        for kind in (np.int8, np.int16, np.int32, np.float32, np.float16):
+            a = muster.LogisticRegression(random_state=3).fit(whole, Y)
+            b = muster.LogisticRegression(random_state=3).fit(whole.astype(kind), Y)
+            np.testing.assert_array_equal(a.coef_, b.coef_)
+        small = np.abs(whole).astype(np.uint8)
+        np.testing.assert_array_equal(muster.LogisticRegression().fit(small, Y).coef_,
+                                      muster.LogisticRegression().fit(small.astype(np.float32), Y).coef_)
+
+    @unittest.skipIf(sparse is None, "no scipy")
+    def test_forms_of_a_sparse_matrix(self):
+        S = sparse.csr_matrix(np.where(np.abs(X) > 0.7, X, 0))
+        a = muster.LogisticRegression().fit(S, Y)
+        wide = S.copy()
+        wide.indptr, wide.indices = wide.indptr.astype(np.int64), wide.indices.astype(np.int64)
+        unsorted = S.copy()
+        for i in range(S.shape[0]):
+            part = slice(S.indptr[i], S.indptr[i + 1])
+            unsorted.indices[part] = S.indices[part][::-1]
+            unsorted.data[part] = S.data[part][::-1]
+        unsorted.has_sorted_indices = False
+        before = unsorted.indices.copy()
+        for other in (wide, unsorted, S.tocsc(), S.tocoo(), S.astype(np.float64), sparse.csr_array(S)):
+            b = muster.LogisticRegression().fit(other, Y)
+            np.testing.assert_array_equal(a.coef_, b.coef_)
+            np.testing.assert_array_equal(a.predict_proba(S), b.predict_proba(other))
+        np.testing.assert_array_equal(before, unsorted.indices)
+        twice = sparse.csr_matrix((np.repeat(S.data / 2, 2), np.repeat(S.indices, 2), S.indptr * 2), shape=S.shape)
+        np.testing.assert_allclose(a.coef_, muster.LogisticRegression().fit(twice, Y).coef_, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(a.predict_proba(S), a.predict_proba(S.toarray()), rtol=1e-5, atol=1e-6)
+
+    def test_labels_of_any_type(self):
+        for labels in (Y.astype(bool), Y * 2 - 1, Y.astype(np.uint8), Y.astype(float) * 7, np.where(Y, "b", "a"),
+                       np.where(Y, "b", "a").astype(object), (Y * 3000000000).astype(np.int64), Y.tolist()):
+            m = muster.LogisticRegression().fit(X, labels)
+            self.assertEqual(len(m.classes_), 2)
+            self.assertGreater(m.score(X, labels), 0.95)
+            self.assertEqual(m.predict(X).dtype.kind, np.asarray(labels).dtype.kind)
+
+    def test_weights_count_rows(self):
+        weights = np.where(Y, 3.0, 1.0)
+        for w in (weights, weights.astype(np.float32), weights.astype(int), weights.tolist()):
+            m = muster.LogisticRegression(learning_rate=0.01).fit(X, Y, sample_weight=w)
+            self.assertGreater(m.predict(X).mean(), Y.mean() - 0.05)
+        np.testing.assert_array_equal(muster.LogisticRegression().fit(X, Y).coef_,
+                                      muster.LogisticRegression().fit(X, Y, sample_weight=np.ones(500)).coef_)
+
+    def test_images(self):
+        rng = np.random.default_rng(0)
+        labels = rng.integers(0, 3, 600)
+        images = rng.integers(0, 60, size=(600, 28, 28)).astype(np.uint8)
+        for i, label in enumerate(labels):
+            images[i, 4 + 8 * label:8 + 8 * label] += 150
+        m = muster.NetClassifier("lenet-small", epochs=2, batch_size=10).fit(images, labels)
+        self.assertGreater(m.score(images, labels), 0.95)
+        flat = muster.NetClassifier("linear 20\nrelu\nlinear classes", epochs=5).fit(images.reshape(600, -1), labels)
+        self.assertGreater(flat.score(images.reshape(600, -1), labels), 0.95)
+        np.testing.assert_allclose(flat.predict_proba(images.reshape(600, -1)),
+                                   flat.predict_proba(images.reshape(600, -1) / 255.0), atol=1e-4)
+
+    @unittest.skipIf(sparse is None, "no scipy")
+    def test_click_models(self):
+        S, y, fields = clicks(3000)
+        for kind in (muster.LogisticRegression, muster.FM):
+            self.assertGreater(kind().fit(S, y).score(S, y), 0.9, kind)
+        for kind in (muster.FFM, muster.FwFM, muster.DeepFM, muster.WideDeep, muster.DCN):
+            for of in (fields, "position"):
+                m = kind(fields=of).fit(S, y)
+                self.assertGreater(m.score(S, y), 0.9, kind)
+            b = kind(fields=fields).fit(S, y)
+            np.testing.assert_allclose(m.predict_proba(S), b.predict_proba(S), atol=1e-5)
+
+
+class Training(unittest.TestCase):
+    def test_partial_fit_continues(self):
+        for kind, more in ((muster.LogisticRegression, {}), (muster.SoftmaxRegression, {"optimizer": "adam"}),
+                           (muster.NetClassifier, {}), (muster.FM, {"optimizer": "ftrl"})):
+            whole = kind(epochs=3, **more).fit(X, Y)
+            parts = kind(epochs=1, **more)
+            for _ in range(3):
+                parts.partial_fit(X, Y)
+            np.testing.assert_array_equal(whole.predict_proba(X), parts.predict_proba(X), str(kind))
+            again = pickle.loads(pickle.dumps(kind(epochs=1, **more).fit(X, Y)))  # its state is pickled, too
+            again.partial_fit(X, Y).partial_fit(X, Y)
+            np.testing.assert_array_equal(whole.predict_proba(X), again.predict_proba(X), str(kind))
+
+    def test_partial_fit_checks(self):
+        m = muster.LogisticRegression().partial_fit(X[:10], np.ones(10), classes=[0, 1])
+        m.partial_fit(X, Y)
+        for wrong, words in (((X[:, :3], Y), "3 features"), ((X, Y + 1), "none of the classes")):
+            with self.assertRaisesRegex(ValueError, words):
+                m.partial_fit(*wrong)
+        with self.assertRaisesRegex(ValueError, "not the same"):
+            m.partial_fit(X, Y, classes=[0, 1, 2])
+        with self.assertRaisesRegex(ValueError, "1 class"):
+            muster.LogisticRegression().partial_fit(X, np.ones(500))
+
+    def test_warm_start(self):
+        m = muster.LogisticRegression(epochs=1, warm_start=True).fit(X, Y).fit(X, Y)
+        np.testing.assert_array_equal(m.coef_, muster.LogisticRegression(epochs=2).fit(X, Y).coef_)
+        m = muster.LogisticRegression(epochs=1).fit(X, Y).fit(X, Y)
+        np.testing.assert_array_equal(m.coef_, muster.LogisticRegression(epochs=1).fit(X, Y).coef_)
+
+    def test_eval_set_and_patience(self):
+        noise = np.random.default_rng(5).integers(0, 2, 500)
+        m = muster.LogisticRegression(epochs=50, patience=2, learning_rate=1.0).fit(X, noise, eval_set=(X[::-1], Y))
+        self.assertLess(m.evals_[-1]["epoch"], 50)
+        self.assertEqual({e["set"] for e in m.evals_}, {"valid"})
+        best = min(m.evals_, key=lambda e: e["loss"])
+        p = m.predict_proba(X[::-1])[np.arange(500), Y]
+        self.assertAlmostEqual(float(-np.log(p).mean()), best["loss"], places=4)
+        held_out = muster.LogisticRegression(epochs=30, patience=3).fit(X, Y)
+        self.assertGreater(len(held_out.evals_), 1)
+        for wrong in (5, (X,), [(X, Y), (X, Y)], (X[:, :2], Y), (X, Y + 5)):
+            with self.assertRaises(ValueError):
+                muster.LogisticRegression().fit(X, Y, eval_set=wrong)
+
+    def test_random_state(self):
+        fits = [muster.NetClassifier(random_state=s, epochs=2).fit(X, Y).predict_proba(X)
+                for s in (1, 1, 2, np.random.RandomState(7), np.random.default_rng(7))]
+        np.testing.assert_array_equal(fits[0], fits[1])
+        self.assertFalse(np.array_equal(fits[0], fits[2]))
+
+    def test_threads_and_servers(self):
+        for options in ({"n_jobs": 2}, {"n_jobs": -1}, {"n_jobs": 2, "batch_size": 128, "epochs": 60},
+                        {"strategy": "ps", "batch_size": 10, "options": {"workers": 2}}):
+            m = muster.LogisticRegression(**options).fit(X, Y)
+            self.assertGreater(m.score(X, Y), 0.93, options)
+        step = m.model_.info["step"]
+        m.partial_fit(X, Y)
+        self.assertGreater(m.model_.info["step"], step)
+        with self.assertRaisesRegex(ValueError, "strategy"):
+            pickle.loads(pickle.dumps(m)).partial_fit(X, Y)
+
+    def test_files_and_batches(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for part in range(2):
+                with open(f"{folder}/{part}.libsvm", "w") as out:
+                    for row, label in zip(X[part::2], Y[part::2]):
+                        out.write(f"{label} " + " ".join(f"{i}:{float(v)!r}" for i, v in enumerate(row)) + "\n")
+            for files in (f"{folder}/*.libsvm", sorted(glob.glob(f"{folder}/*"))):
+                m = muster.LogisticRegression(options={"index_base": 0}).fit(files, eval_set=f"{folder}/0.libsvm")
+                self.assertEqual((m.n_features_in_, list(m.classes_)), (6, [0, 1]))
+                self.assertGreater(m.score(X, Y), 0.95)
+                self.assertEqual(len(m.evals_), 10)
+        m = muster.LogisticRegression().fit((X[i:i + 50], Y[i:i + 50]) for i in range(0, 500, 50))
+        self.assertGreater(m.score(X, Y), 0.9)
+        with self.assertRaisesRegex(ValueError, "no batch"):
+            muster.LogisticRegression().fit(iter([]))
+        with self.assertRaisesRegex(ValueError, "pairs"):
+            muster.LogisticRegression().fit(iter([X]))
+
+    def test_ctrl_c_keeps_the_model_so_far(self):
+        def interrupt(p):
+            if p.event == "evaluated" and p.epoch > 2:
+                raise KeyboardInterrupt
+
+        m = muster.LogisticRegression(epochs=10**6)
+        with self.assertRaises(KeyboardInterrupt):
+            m.fit(X, Y, eval_set=(X, Y), callback=interrupt)
+        self.assertGreater(m.score(X, Y), 0.9)
+
+    def test_memory_is_returned(self):
+        def resident():
+            with open("/proc/self/statm") as file:
+                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+        def cycles(n):
+            for i in range(n):
+                m = muster.LogisticRegression(epochs=1, optimizer=("sgd", "adam")[i % 2]).fit(X[:50], Y[:50])
+                m.predict_proba(X[:50])
+                m.coef_
+            gc.collect()
+
+        n = int(os.environ.get("MUSTER_TEST_CYCLES", "300"))
+        cycles(100)
+        before = resident()
+        cycles(n)
+        self.assertLess(resident() - before, 5e6)
+
+
+class Files(unittest.TestCase):
+    def test_save_and_load(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for i, (kind, labels) in enumerate(((muster.LogisticRegression, np.where(Y, "yes", "no")),
+                                                (muster.SoftmaxRegression, Y * 5), (muster.NetClassifier, Y),
+                                                (muster.DeepFM, Y))):
+                m = kind(epochs=2).fit(X, labels)
+                m.save(f"{folder}/{i}")
+                n = muster.load(f"{folder}/{i}")
+                self.assertEqual(n.get_params()["epochs"], 2)
+                np.testing.assert_array_equal(m.predict(X), n.predict(X))
+                np.testing.assert_array_equal(m.predict_proba(X), n.predict_proba(X))
+                np.testing.assert_array_equal(m.partial_fit(X, labels).predict_proba(X),
+                                              n.partial_fit(X, labels).predict_proba(X))
+            with self.assertRaisesRegex(ValueError, "no classifier"):
+                muster.load(folder)
+
+    def test_pickle_and_copy(self):
+        for kind in KINDS:
+            m = kind(epochs=1).fit(X, Y)
+            for other in (pickle.loads(pickle.dumps(m)), copy.deepcopy(m)):
+                np.testing.assert_array_equal(m.predict_proba(X), other.predict_proba(X))
+
+
+class Parameters(unittest.TestCase):
+    def test_wrong_parameters(self):
+        for params, words in (({"optimizer": "best"}, "optimizer"), ({"epochs": 0}, "epochs"), ({"epochs": 1.5}, "epochs"),
+                              ({"batch_size": -1}, "batch_size"), ({"learning_rate": "x"}, "lr"), ({"n_jobs": 0}, "n_jobs"),
+                              ({"l2": -1.0}, "l2"), ({"random_state": "x"}, "random_state"), ({"options": {"no": 1}}, "--no"),
+                              ({"strategy": "cloud"}, "strategy")):
+            with self.assertRaisesRegex(ValueError, words):
+                muster.LogisticRegression(**params).fit(X, Y)
+        with self.assertRaisesRegex(ValueError, "Invalid parameter"):
+            muster.LogisticRegression().set_params(alpha=1)
+        with self.assertRaisesRegex(ValueError, "one of mlp"):
+            muster.NetClassifier("resnet").fit(X, Y)
+        with self.assertRaisesRegex(ValueError, "linera"):
+            muster.NetClassifier("linera 5\nlinear classes").fit(X, Y)
+
+    def test_repr_shows_changed_parameters(self):
+        self.assertEqual(repr(muster.LogisticRegression(l2=0.1, epochs=3)), "LogisticRegression(epochs=3, l2=0.1)")
+
+    def test_not_fitted(self):
+        for call in ("predict", "predict_proba", "decision_function"):
+            with self.assertRaisesRegex(ValueError, "not fitted"):
+                getattr(muster.FM(), call)(X)
+        self.assertFalse(hasattr(muster.LogisticRegression(), "coef_"))
+
+
+@unittest.skipIf(sklearn is None, "no scikit-learn")
+class ScikitLearn(unittest.TestCase):
+    def test_its_checks(self):
+        from sklearn.utils.estimator_checks import check_estimator
+        for kind in KINDS:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the skipped check of _more_tags
+                check_estimator(kind())
+
+    def test_searches_and_pipelines(self):
+        from sklearn.base import clone
+        from sklearn.model_selection import GridSearchCV, cross_val_score
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+        search = GridSearchCV(muster.LogisticRegression(), {"l2": [0.0, 10.0], "epochs": [1, 5]}, cv=3, n_jobs=2)
+        search.fit(sparse.csr_matrix(X), Y)
+        self.assertEqual(search.best_params_["l2"], 0.0)
+        scores = cross_val_score(make_pipeline(StandardScaler(), muster.NetClassifier()), X, Y, cv=3)
+        self.assertGreater(scores.mean(), 0.9)
+        fitted = muster.LogisticRegression(l2=0.5).fit(X, Y)
+        self.assertEqual(clone(fitted).l2, 0.5)
+        self.assertFalse(hasattr(clone(fitted), "model_"))
+
+    def test_weights_of_one_are_no_weights(self):
+        from sklearn.utils.estimator_checks import check_sample_weights_invariance
+        for kind in KINDS:
+            check_sample_weights_invariance(kind.__name__, kind(), kind="ones")
+
+    def test_the_same_model_as_its_own(self):
+        from sklearn.linear_model import LogisticRegression
+        rng = np.random.default_rng(0)
+        noisy = rng.random(500) < 1 / (1 + np.exp(-2 * X[:, 0] + X[:, 3]))
+        theirs = LogisticRegression(penalty="none", tol=1e-8).fit(X, noisy)
+        mine = muster.LogisticRegression(optimizer="sgd", learning_rate=0.02, epochs=300, batch_size=10).fit(X, noisy)
+        np.testing.assert_allclose(mine.coef_, theirs.coef_, atol=0.08)
+
+
+if __name__ == "__main__":
+    unittest.main()
