@@ -262,6 +262,15 @@ mst_status mst_dataset_take_context(mst_dataset *self, mst_parse_context *contex
     self->info.n_numbers = context->n_numbers;
     for (size_t i = 0; context->left_out != NULL && i < context->left_out->n; i++)
         TRY(mst_text_list_add(&self->left_out, context->left_out->items[i]));
+    if (context->classes != NULL && context->classes->n > 0) {
+        mst_text_list names = {0};
+        mst_status st = MST_OK;
+        for (size_t i = 0; i < context->classes->n && st == MST_OK; i++)
+            st = mst_text_list_add(&names, context->classes->items[i]);
+        self->class_names = names.items;
+        self->n_class_names = (uint32_t)names.n;
+        TRY(st);
+    }
     if (row == 0)
         return MST_OK;
     self->info.channels = context->channels;

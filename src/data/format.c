@@ -25,8 +25,8 @@ const mst_option mst_data_option_table[] = {
      .fallback = "0",
      .min = 0,
      .max = 4294967295.0,
-     .help = "Number of features; 0: found in the data. criteo and vw hash into it (0: 2^20 for criteo, 2^18 "
-             "for vw).",
+     .help =
+         "Number of features; 0: found in the data. criteo, csv and vw hash into it (0: 2^20, 2^18 for vw).",
      .facts = MST_OPTION_MAY_DIFFER | MST_OPTION_OF_SHAPE},
     {.name = "fields",
      .type = MST_OPTION_INT,
@@ -43,6 +43,61 @@ const mst_option mst_data_option_table[] = {
      .help = "vw: namespaces that are fields 0, 1, ..., separated by commas; all others are one more field. "
              "Default: those of the first megabyte, in the order of their first row; none if there is only "
              "one.",
+     .facts = MST_OPTION_MAY_DIFFER},
+    {.name = "csv-columns",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(csv_columns),
+     .metavar = "LIST",
+     .help = "csv: NAME:KIND of columns, separated by commas, such as age:log,C1..C26:category,id:ignore; "
+             "kinds are "
+             "number, standard, log, bucket, category, label, weight and ignore. *:KIND is for all other "
+             "columns. "
+             "Default: found in the first megabyte.",
+     .facts = MST_OPTION_MAY_DIFFER},
+    {.name = "csv-label",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(csv_label),
+     .metavar = "NAME",
+     .help = "csv: column with the label, by name or by number from 1. Default: label, target, y, class, "
+             "click or "
+             "clicked, or the first column without a header.",
+     .facts = MST_OPTION_MAY_DIFFER},
+    {.name = "csv-weight",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(csv_weight),
+     .metavar = "NAME",
+     .help = "csv: column with the weight of the row, by name or by number from 1. Default: none.",
+     .facts = MST_OPTION_MAY_DIFFER},
+    {.name = "csv-numeric",
+     .type = MST_OPTION_CHOICE,
+     .offset = FIELD(csv_numeric),
+     .fallback = "standard",
+     .choices = "standard|number|log|bucket",
+     .help = "csv: columns of numbers whose kind is not given: with mean 0 and deviation 1, as they are, as "
+             "log(1+v), "
+             "or as buckets, which are hashed like categories.",
+     .facts = MST_OPTION_MAY_DIFFER},
+    {.name = "csv-delimiter",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(csv_delimiter),
+     .fallback = "auto",
+     .metavar = "CHARACTER",
+     .help = "csv: the character between fields, or tab; auto: the one of , tab ; | that the first line has "
+             "most of.",
+     .facts = MST_OPTION_MAY_DIFFER},
+    {.name = "csv-header",
+     .type = MST_OPTION_CHOICE,
+     .offset = FIELD(csv_header),
+     .fallback = "auto",
+     .choices = "auto|yes|no",
+     .help = "csv: whether the first line names the columns; auto: by its contents.",
+     .facts = MST_OPTION_MAY_DIFFER | MST_OPTION_OF_FILE},
+    {.name = "csv-quote",
+     .type = MST_OPTION_CHOICE,
+     .offset = FIELD(csv_quote),
+     .fallback = "double",
+     .choices = "double|none",
+     .help = "csv: whether double quotes enclose fields, or are characters like any other.",
      .facts = MST_OPTION_MAY_DIFFER},
     {.name = "classes",
      .type = MST_OPTION_INT,
@@ -139,7 +194,8 @@ const mst_option mst_data_option_table[] = {
      .min = 0,
      .max = 1e15,
      .metavar = "N",
-     .help = "criteo, libffm, vw and columns of tfrecord, in data convert and train --cache: categories that "
+     .help = "criteo, csv, libffm, vw and columns of tfrecord, in data convert and train --cache: categories "
+             "that "
              "occur N times or more have a feature of their own, all others of a field share one. The data "
              "is read twice; the vocabulary is written beside the cache. 0: categories are hashed.",
      .facts = MST_OPTION_MAY_DIFFER},
@@ -250,11 +306,25 @@ mst_status mst_block_fail(const mst_format *format, const mst_block *block, cons
                     (unsigned long long)(block->offset + before), text);
 }
 
-/* The start of row number `row` of a block; text only, otherwise the block's start. */
-static const uint8_t *find_row(const mst_format *format, const mst_block *block, size_t row)
+/* The start of row number `row` of a block. */
+static const uint8_t *find_row(const mst_format *format, const mst_parse_context *context,
+                               const mst_block *block, size_t row)
 {
     const uint8_t *p = block->data, *end = p + block->size;
-    while (format->text && p < end) {
+    while (!mst_format_has_lines(format) && p < end) {
+        mst_block rest = *block;
+        size_t n = 0;
+        bool is_row = true;
+        rest.data = p;
+        rest.size = (size_t)(end - p);
+        rest.offset += (uint64_t)(p - block->data);
+        if (format->record(context, &rest, &n, &is_row) != MST_OK || n == 0)
+            return block->data;
+        if (is_row && row-- == 0)
+            return p;
+        p += n;
+    }
+    while (p < end) {
         const uint8_t *line_end = mst_line_end(p, end);
         if (mst_line_is_row(p, line_end) && row-- == 0)
             return p;
@@ -271,7 +341,7 @@ mst_status mst_format_parse(const mst_format *format, const mst_parse_context *c
     TRY(format->parse(context, block, out));
     for (size_t i = before; from != 0.0f && !context->options->unlabelled && i < out->n_rows; i++) {
         if (!(out->labels[i] >= from))
-            return mst_block_fail(format, block, find_row(format, block, i - before),
+            return mst_block_fail(format, block, find_row(format, context, block, i - before),
                                   "label %g is below --labels-from %g", (double)out->labels[i], (double)from);
         out->labels[i] -= from;
     }

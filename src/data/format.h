@@ -22,13 +22,19 @@ typedef enum mst_set { MST_SET_ALL, MST_SET_TRAINING, MST_SET_TEST } mst_set;
 
 /* The options for reading data; the table is mst_data_option_table. */
 typedef struct mst_data_options {
-    char *format;        /* --format NAME; "auto": by content */
-    int64_t features;    /* --features N; 0: found in the data. Hashing formats hash into it */
-    int64_t fields;      /* --fields N (libffm); 0: found in the data */
-    char *vw_fields;     /* --vw-fields LIST: the namespaces that are fields 0, 1, ...; NULL: found */
-    int64_t classes;     /* --classes N; 0: found in the data */
-    int64_t labels_from; /* --labels-from N: the label of class 0 */
-    int index_base;      /* --index-base auto|0|1 (libsvm); choice index 0, 1, 2 */
+    char *format;      /* --format NAME; "auto": by content */
+    int64_t features;  /* --features N; 0: found in the data. Hashing formats hash into it */
+    int64_t fields;    /* --fields N (libffm); 0: found in the data */
+    char *vw_fields;   /* --vw-fields LIST: the namespaces that are fields 0, 1, ...; NULL: found */
+    char *csv_columns; /* --csv-columns LIST: kinds of columns (csv_list.c); NULL: found */
+    char *csv_label,
+        *csv_weight;     /* --csv-label, --csv-weight: a column's name or number from 1; NULL: found, none */
+    int csv_numeric;     /* --csv-numeric standard|number|log|bucket: columns of numbers without a kind */
+    char *csv_delimiter; /* --csv-delimiter: one character, "tab" or "auto" */
+    int csv_header, csv_quote; /* --csv-header auto|yes|no, --csv-quote double|none */
+    int64_t classes;           /* --classes N; 0: found in the data */
+    int64_t labels_from;       /* --labels-from N: the label of class 0 */
+    int index_base;            /* --index-base auto|0|1 (libsvm); choice index 0, 1, 2 */
     char *tf_label, *tf_index, *tf_value, *tf_weight; /* --tf-label ... : tf.Example feature names */
     char *tf_columns;     /* --tf-columns: fixed columns, e.g. "I1..I13,C1..C26"; empty: index/value pairs or
                              found */
@@ -52,7 +58,9 @@ typedef struct mst_data_options {
     bool any_key;       /* keys at or beyond `features` are kept: the consumer of the rows bounds them */
     mst_set set;        /* the files to read of a folder that has a training and a test set: IDX */
 } mst_data_options;
-enum { MST_TF_KEYS_AUTO, MST_TF_KEYS_GLOBAL, MST_TF_KEYS_HASH }; /* tf_keys */
+enum { MST_CSV_HEADER_AUTO, MST_CSV_HEADER_YES, MST_CSV_HEADER_NO }; /* csv_header */
+enum { MST_CSV_QUOTE_DOUBLE, MST_CSV_QUOTE_NONE };                   /* csv_quote */
+enum { MST_TF_KEYS_AUTO, MST_TF_KEYS_GLOBAL, MST_TF_KEYS_HASH };     /* tf_keys */
 extern const mst_option mst_data_option_table[];
 #define MST_DATA_OPTION_OF_IMAGES MST_OPTION_FACT_FREE /* a fact: has an effect on encoded images only */
 
@@ -82,6 +90,7 @@ typedef struct mst_parse_context {
     uint64_t first_rows;           /* in the first block, where rows are images */
     uint32_t n_fields;             /* set by prepare where rows have fields and their number is known */
     const mst_text_list *left_out; /* see mst_dataset; prepared owns it. NULL: nothing */
+    const mst_text_list *classes;  /* names of classes 0, 1, ...; prepared owns it. NULL or empty: unknown */
     uint32_t max_dense; /* chunks have no longer dense prefix: that of the first block (mst_first_dense) */
 } mst_parse_context;
 
@@ -89,18 +98,19 @@ typedef struct mst_format {
     /* First, so that the kind is the format (mst_data_kind_format). Its sniff gives rows without a label at
      * most 1: parse fails on them, unless options->unlabelled. */
     mst_data_kind kind;
-    bool text;       /* records are lines: '\n'-separated, last newline optional; `find_end` is not used */
-    bool fields;     /* rows have fields, whose number is found from the data where context->n_fields is 0 */
+    bool text;   /* bytes are text, whose last line feed is optional; without `find_end`, records are lines */
+    bool fields; /* rows have fields, whose number is found from the data where context->n_fields is 0 */
     bool categories; /* rows have categories, which a vocabulary can give keys */
     bool hashes;     /* keys are hashed into --features, which is then never found from the data */
 
     /* Length of the longest prefix of [data, data+n) that is whole records; 0 when not even one is whole. A
-     * prefix that can never become a record is MST_EINPUT. offset is for the message. NULL for text. */
-    mst_status (*find_end)(const mst_block *block, size_t *whole);
+     * prefix that can never become a record is MST_EINPUT. offset is for the message. The first block of a
+     * dataset is found before prepare. NULL for lines. */
+    mst_status (*find_end)(const mst_parse_context *context, const mst_block *block, size_t *whole);
 
     /* Length of the record at the start of the block, which need not end with the block; 0: the block ends
-     * within it. Checks as in find_end. Every record is a row. NULL for text. */
-    mst_status (*record)(const mst_block *block, size_t *n);
+     * within it. Checks as in find_end. *row: whether the record is a row. NULL for lines. */
+    mst_status (*record)(const mst_parse_context *context, const mst_block *block, size_t *n, bool *row);
 
     /* Once per dataset, before any parse: checks the options and the first block. NULL: nothing to prepare.
      * unprepare releases context->prepared. May set context->index_base. */
@@ -117,6 +127,12 @@ typedef struct mst_format {
     /* Appends the block's rows to the builder. Any thread. */
     mst_status (*parse)(const mst_parse_context *context, const mst_block *block, mst_chunk_builder *out);
 } mst_format;
+
+/* Whether the records of a format are lines. */
+static inline bool mst_format_has_lines(const mst_format *format)
+{
+    return format->text && format->find_end == NULL;
+}
 
 /* Opens files of a format (mst_data_kind.open of all of them): by an index if there is one beside each file,
  * everything else as a stream. */

@@ -6,7 +6,7 @@
  * and parsed when it is loaded. Chunks have 4096 rows, or fewer if rows are images.
  *
  * Invariants
- * 1. Which lines are rows is decided by mst_line_is_row alone; every record of other formats is a row. A
+ * 1. Which lines are rows is decided by mst_line_is_row alone, which records by the format. A
  * chunk that parses to another number of rows is MST_EINPUT, never a chunk of another size.
  * 2. Offsets of a valid index ascend and lie within the file; checked when it is opened.
  * 3. After open everything is read-only but the list of builders, which free_mutex guards: load may run
@@ -86,25 +86,26 @@ static void index_path(const char *path, char out[PATH_MAX + 16])
     snprintf(out, PATH_MAX + 16, "%s" MST_INDEX_SUFFIX, path);
 }
 
-/* Moves *p, which is below the end of the file, past one line or record. */
-static mst_status indexed_step(const mst_format *format, const char *path, const mst_map *map,
-                               const uint8_t **p, bool *row)
+/* Moves *p, which is below the end of the file, past one line or record, and *line past its lines. */
+static mst_status indexed_step(const mst_format *format, const mst_parse_context *context, const char *path,
+                               const mst_map *map, const uint8_t **p, uint64_t *line, bool *row)
 {
     const uint8_t *start = *p, *end = map->data + map->size;
-    if (format->text) {
+    if (mst_format_has_lines(format)) {
         const uint8_t *line_end = mst_line_end(start, end);
         *row = mst_line_is_row(start, line_end);
         *p = line_end + (line_end < end);
+        (*line)++;
         return MST_OK;
     }
     size_t n;
     mst_block block = {
         .path = path, .data = start, .size = (size_t)(end - start), .offset = (uint64_t)(start - map->data)};
-    TRY(format->record(&block, &n));
+    TRY(format->record(context, &block, &n, row));
     if (n == 0)
         return mst_block_fail(format, &block, start, "the file ends in the middle of a record");
-    *row = true;
     *p = start + n;
+    *line += format->text ? mst_count_newlines(start, n) : 1;
     return MST_OK;
 }
 
@@ -121,16 +122,17 @@ static uint32_t indexed_entry_rows(const mst_format *format, uint64_t first_size
     return rows;
 }
 
-static mst_status indexed_collect(const mst_format *format, const char *path, const mst_map *map,
-                                  index_head *head, index_entry **entries)
+static mst_status indexed_collect(const mst_format *format, const mst_parse_context *context,
+                                  const char *path, const mst_map *map, index_head *head,
+                                  index_entry **entries)
 {
     const uint8_t *p = map->data + (format->text ? mst_text_mark(map->data, map->size) : 0);
     const uint8_t *end = map->data + map->size;
     size_t capacity = 0;
-    for (uint64_t line = 1; p < end; line++) {
+    for (uint64_t line = 1, next = 1; p < end; line = next) {
         const uint8_t *start = p;
         bool row = false;
-        TRY(indexed_step(format, path, map, &p, &row));
+        TRY(indexed_step(format, context, path, map, &p, &next, &row));
         if (!row)
             continue;
         if (head->n_rows == 0)
@@ -163,9 +165,40 @@ out:
     return st;
 }
 
-mst_status mst_index_build(const char *path, const mst_format *format, uint64_t *n_rows)
+/* The first block as a stream would have it, so that both settle on the same index base and layout. */
+static mst_block indexed_first_block(const mst_format *format, const mst_parse_context *context,
+                                     const char *path, const mst_map *map)
+{
+    size_t mark = format->text ? mst_text_mark(map->data, map->size) : 0, n = 0;
+    mst_block block = {
+        .path = path, .data = map->data + mark, .size = map->size - mark, .offset = mark, .line = 1};
+    bool row;
+    if (format->text && map->size <= MST_STREAM_BLOCK)
+        return block;
+    if (block.size > MST_STREAM_BLOCK)
+        block.size = MST_STREAM_BLOCK;
+    if (mst_format_has_lines(format)) {
+        const uint8_t *newline = memrchr(block.data, '\n', block.size);
+        n = newline != NULL ? (size_t)(newline - block.data) + 1 : 0;
+    } else if (format->find_end(context, &block, &n) != MST_OK) {
+        n = 0;
+    }
+    block.size = map->size - mark;
+    if (n == 0 && mst_format_has_lines(format))
+        n = (size_t)(mst_line_end(block.data, block.data + block.size) - block.data);
+    else if (n == 0 && format->record(context, &block, &n, &row) != MST_OK)
+        n = 0;
+    block.size = n;
+    return block;
+}
+
+mst_status mst_index_build(const char *path, const mst_format *format, const mst_data_options *options,
+                           uint64_t *n_rows)
 {
     mst_status st;
+    mst_data_options unlabelled = options != NULL ? *options : (mst_data_options){0};
+    mst_parse_context context = {.options = &unlabelled};
+    unlabelled.unlabelled = true;
     mst_map map = {0};
     index_entry *entries = NULL;
     index_head head = {.version = INDEX_VERSION, .rows_per_entry = MST_INDEX_ROWS};
@@ -195,13 +228,18 @@ mst_status mst_index_build(const char *path, const mst_format *format, uint64_t 
     }
     if (format == NULL)
         format = mst_data_kind_format(kind);
-    TRY_OUT(st, indexed_collect(format, path, &map, &head, &entries));
+    if (format->text && !mst_format_has_lines(format)) { /* where records end follows from the layout */
+        mst_block first = indexed_first_block(format, &context, path, &map);
+        TRY_OUT(st, mst_parse_context_init(&context, format, &first));
+    }
+    TRY_OUT(st, indexed_collect(format, &context, path, &map, &head, &entries));
     memcpy(head.magic, index_magic, sizeof head.magic);
     snprintf(head.format, sizeof head.format, "%s", format->kind.name);
     TRY_OUT(st, write_index(path, &head, entries));
     if (n_rows != NULL)
         *n_rows = head.n_rows;
 out:
+    mst_parse_context_fini(&context, format);
     mst_in_close(in);
     mst_map_close(&map);
     mst_free(entries);
@@ -284,13 +322,12 @@ static mst_status indexed_open_file(const char *path, const mst_format *format, 
 /* ---- loading ---- */
 
 /* Moves *p past n rows, or to the end of a file that has changed. Returns the lines or records passed. */
-static uint64_t indexed_pass(const mst_format *format, const indexed_file *file, uint64_t n,
-                             const uint8_t **p)
+static uint64_t indexed_pass(const indexed *x, const indexed_file *file, uint64_t n, const uint8_t **p)
 {
     const uint8_t *end = file->map.data + file->map.size;
     uint64_t passed = 0;
-    for (bool row = false; n > 0 && *p < end; passed++, n -= row)
-        if (indexed_step(format, file->path, &file->map, p, &row) != MST_OK) {
+    for (bool row = false; n > 0 && *p < end; n -= row)
+        if (indexed_step(x->base.format, &x->context, file->path, &file->map, p, &passed, &row) != MST_OK) {
             *p = end;
             break;
         }
@@ -298,20 +335,20 @@ static uint64_t indexed_pass(const mst_format *format, const indexed_file *file,
 }
 
 /* The lines or records of rows [from, to) of a file. */
-static void indexed_find_rows(const mst_format *format, const indexed_file *file, uint64_t from, uint64_t to,
+static void indexed_find_rows(const indexed *x, const indexed_file *file, uint64_t from, uint64_t to,
                               mst_block *block)
 {
     uint32_t n = file->rows_per_entry;
     const index_entry *entry = &file->entries[from / n];
     const uint8_t *start = file->map.data + entry->offset, *end;
-    uint64_t line = entry->line + indexed_pass(format, file, from % n, &start);
+    uint64_t line = entry->line + indexed_pass(x, file, from % n, &start);
     if (to == file->n_rows) {
         end = file->map.data + file->map.size;
     } else if (to % n == 0) {
         end = file->map.data + file->entries[to / n].offset;
     } else {
         end = start;
-        indexed_pass(format, file, to - from, &end);
+        indexed_pass(x, file, to - from, &end);
     }
     if (end < start)
         end = start; /* the file has changed: fewer rows than there were */
@@ -332,7 +369,7 @@ static mst_status parse_rows(indexed *x, uint64_t from, uint64_t to, idle_builde
             continue;
         mst_block block;
         size_t before = builder->n_rows;
-        indexed_find_rows(x->base.format, file, from - file->first_row, stop - file->first_row, &block);
+        indexed_find_rows(x, file, from - file->first_row, stop - file->first_row, &block);
         if (!mst_grow(&b->text, &b->text_capacity, block.size + 1, 1))
             return mst_fail_memory();
         if (block.size > 0) /* parsers read bytes twice, and the file may change between */
@@ -407,6 +444,7 @@ static void indexed_destroy(mst_dataset *self)
     pthread_mutex_destroy(&x->free_mutex);
     mst_text_list_fini(&x->paths);
     mst_text_list_fini(&x->base.left_out);
+    mst_text_list_fini(&(mst_text_list){.items = x->base.class_names, .n = x->base.n_class_names});
     mst_free(x->base.name);
     mst_free(x);
 }
@@ -425,39 +463,11 @@ static const mst_dataset_ops indexed_ops = {
     .destroy = indexed_destroy,
 };
 
-/* The length of the first block of a file of records; 0: it begins with no whole record. */
-static size_t indexed_first_records(const mst_format *format, const mst_map *map)
-{
-    size_t n = 0;
-    mst_block block = {
-        .path = "", .data = map->data, .size = map->size < MST_STREAM_BLOCK ? map->size : MST_STREAM_BLOCK};
-    if (format->find_end(&block, &n) == MST_OK && n > 0)
-        return n;
-    block.size = map->size;
-    return format->record(&block, &n) == MST_OK ? n : 0;
-}
-
-/* The first block as a stream would have it, so that both settle on the same index base and layout. */
 static mst_block first_block(const indexed *x)
 {
-    const mst_format *format = x->base.format;
-    for (size_t i = 0; i < x->n_files; i++) {
-        const indexed_file *file = &x->files[i];
-        if (file->map.size == 0)
-            continue;
-        size_t n = file->map.size;
-        if (!format->text)
-            return (mst_block){.path = file->path,
-                               .data = file->map.data,
-                               .size = indexed_first_records(format, &file->map)};
-        if (n > MST_STREAM_BLOCK) {
-            const uint8_t *newline = memrchr(file->map.data, '\n', MST_STREAM_BLOCK);
-            const uint8_t *end = file->map.data + n;
-            n = (size_t)((newline != NULL ? newline : mst_line_end(file->map.data, end)) - file->map.data);
-        }
-        size_t mark = mst_text_mark(file->map.data, n);
-        return (mst_block){.path = file->path, .data = file->map.data + mark, .size = n - mark, .line = 1};
-    }
+    for (size_t i = 0; i < x->n_files; i++)
+        if (x->files[i].map.size > 0)
+            return indexed_first_block(x->base.format, &x->context, x->files[i].path, &x->files[i].map);
     return (mst_block){.path = "", .data = (const uint8_t *)"", .line = 1};
 }
 
@@ -473,6 +483,28 @@ static mst_status indexed_settle_chunks(indexed *x)
     x->base.chunk_rows = rows;
     x->base.n_chunks = (uint32_t)n;
     return MST_OK;
+}
+
+/* A file is indexed by itself; its first row must be the one that it has in this dataset. */
+static mst_status indexed_check_header(const indexed *x, const indexed_file *file)
+{
+    const mst_format *format = x->base.format;
+    const uint8_t *p = file->map.data, *end = p + file->map.size, *start = p;
+    uint64_t line = 0;
+    if (!format->text || mst_format_has_lines(format) || file->n_entries == 0)
+        return MST_OK;
+    p += mst_text_mark(p, file->map.size);
+    for (bool row = false; !row && p < end;) {
+        start = p;
+        TRY(indexed_step(format, &x->context, file->path, &file->map, &p, &line, &row));
+    }
+    if ((uint64_t)(start - file->map.data) == file->entries[0].offset)
+        return MST_OK;
+    return mst_fail(
+        MST_EINPUT,
+        "%s: its index and %s differ on whether its first line is a header; run muster data index %s "
+        "--csv-header yes or no",
+        file->path, x->files[0].path, file->path);
 }
 
 mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format,
@@ -508,6 +540,8 @@ mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format
     mst_block first = first_block(x);
     TRY_OUT(st, mst_parse_context_init(&x->context, format, &first));
     TRY_OUT(st, mst_dataset_take_context(&x->base, &x->context));
+    for (size_t i = 0; i < x->n_files; i++)
+        TRY_OUT(st, indexed_check_header(x, &x->files[i]));
     if (x->context.channels == 0)
         x->context.max_dense = mst_first_dense(format, &x->context, &first, &x->base.info.first_features);
     TRY_OUT(st, indexed_settle_chunks(x));

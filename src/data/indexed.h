@@ -12,10 +12,12 @@
 #define MST_INDEX_ROWS   4096 /* per entry, and per chunk of the dataset: at most */
 #define MST_INDEX_SUFFIX ".mstidx"
 
-/* Writes path's index beside it, over one that is there. format NULL: by content. Compressed files,
+/* Writes path's index beside it, over one that is there. format NULL: by content. options: of formats whose
+ * records are not lines (csv). Compressed files,
  * standard input and kinds of data that need no index are MST_EINPUT. *n_rows (may be NULL) is set on MST_OK.
  */
-mst_status mst_index_build(const char *path, const mst_format *format, uint64_t *n_rows);
+mst_status mst_index_build(const char *path, const mst_format *format, const mst_data_options *options,
+                           uint64_t *n_rows);
 
 /* Whether every path has an index file beside it, valid or not. */
 bool mst_indexed_available(const mst_text_list *paths);

@@ -18,8 +18,17 @@ const json_t *mst_origin_in(const json_t *object)
     return json_is_string(json_object_get(origin, "keys")) ? origin : NULL;
 }
 
-/* Columns are "NAME float", "NAME float[WIDTH]", "NAME int64" or "NAME bytes"; the numbers of floats are
- * fields before all others. */
+/* Whether a kind of column is of numbers, which are fields before all others. */
+static bool origin_is_number(const char *kind)
+{
+    static const char *const kinds[] = {"float", "number", "standard", "log"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strncmp(kind, kinds[i], strlen(kinds[i])) == 0)
+            return true;
+    return false;
+}
+
+/* Columns are "NAME KIND"; a kind "float[WIDTH]" is several numbers. */
 static void origin_column_name(const json_t *columns, uint32_t field, char *out, size_t size)
 {
     for (int categories = 0; categories < 2; categories++) {
@@ -30,8 +39,9 @@ static void origin_column_name(const json_t *columns, uint32_t field, char *out,
             const char *text = json_string_value(column), *kind = text != NULL ? strrchr(text, ' ') : NULL;
             if (kind == NULL)
                 return;
-            bool floats = strncmp(kind + 1, "float", 5) == 0;
-            uint32_t width = floats && kind[6] == '[' ? (uint32_t)strtoul(kind + 7, NULL, 10) : 1;
+            bool floats = origin_is_number(kind + 1);
+            uint32_t width =
+                floats && strncmp(kind + 1, "float[", 6) == 0 ? (uint32_t)strtoul(kind + 7, NULL, 10) : 1;
             if (floats == (categories == 1))
                 continue;
             if (field < width) {

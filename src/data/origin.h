@@ -4,12 +4,12 @@
  * An origin is a JSON object. "keys" is the source of the numbers:
  *
  *   "numbers"                     the data holds them: libsvm, TFRecord with numbers, images, generated rows
- *   "criteo", "vw", "tfrecord"    they are hashes of values in the data, made by that format
+ *   "criteo", "csv", "vw", "tfrecord"  they are hashes of values in the data, made by that format
  *   "vocabulary"                  a vocabulary gives them to values in the data (vocabulary.h)
  *
  * Further entries, present where they matter: "features" (that keys are hashed into), "hash-seed",
- * "criteo-numeric", "index-base" (libsvm), "columns" (TFRecord: names and kinds, in order), "fields" (vw),
- * "generated", and "labels-from", the label of class 0 in the files.
+ * "criteo-numeric", "index-base" (libsvm), "columns" (TFRecord and csv: names and kinds, in order), "fields"
+ * (vw), "generated", and "labels-from", the label of class 0 in the files.
  *
  * Two origins fit when "keys" and all entries that both have are equal. NULL: unknown, which fits
  * everything. */
@@ -28,7 +28,8 @@
 #define MST_ORIGIN_SOURCE     "source"      /* with a vocabulary: the format of the rows */
 #define MST_ORIGIN_VOCABULARY "vocabulary"  /* its checksum */
 #define MST_ORIGIN_MISSING    "missing" /* with a vocabulary: per field, the key of missing values or -1 */
-#define MST_ORIGIN_FIELDS     "fields"  /* vw: the namespaces that are fields; another list changes no key */
+#define MST_ORIGIN_CSV        "csv-columns" /* csv: the whole list of columns; other lists may give equal rows */
+#define MST_ORIGIN_FIELDS     "fields" /* vw: the namespaces that are fields; another list changes no key */
 
 /* {"keys": "numbers"}. New reference or NULL. */
 json_t *mst_origin_numbers(void);

@@ -4,9 +4,9 @@
  * whole record and keeps the rest for the next one. Records do not continue from file to file. Buffers are
  * used again: parse and skip put them on a list from which read takes them.
  *
- * Text of plain files is not read but only divided: read looks at the end of the next block for its last line
- * feed, and parse reads the bytes, so that several threads read and parse at once. Lines are counted only for
- * a message about one of them.
+ * Lines of plain files are not read but only divided: read looks at the end of the next block for its last
+ * line feed, and parse reads the bytes, so that several threads read and parse at once. Lines are counted
+ * only for a message about one of them.
  *
  * Live input (a pipe whose rows are needed as they arrive) is not read in full blocks: a block is the whole
  * records that are available.
@@ -288,7 +288,7 @@ static mst_status stream_open_file(stream *s)
     }
     if (s->in == NULL) {
         TRY(mst_in_open(path, &s->in));
-        if (s->base.format->text && mst_in_is_plain(s->in))
+        if (mst_format_has_lines(s->base.format) && mst_in_is_plain(s->in))
             TRY(file_new(s->in, &s->divided));
     }
     mst_in_stop_when(s->in, &s->interrupted);
@@ -303,13 +303,17 @@ static mst_status stream_find_end(stream *s, mst_raw_block *raw, size_t n, size_
     const mst_format *format = s->base.format;
     raw->block = (mst_block){
         .path = mst_in_path(s->in), .data = raw->bytes, .size = n, .offset = s->offset, .line = s->line};
-    if (format->text) {
+    if (format->text && s->in_done) {
+        *whole = n;
+        return MST_OK;
+    }
+    if (mst_format_has_lines(format)) {
         const uint8_t *newline = memrchr(raw->bytes, '\n', n);
-        *whole = s->in_done ? n : newline != NULL ? (size_t)(newline - raw->bytes) + 1 : 0;
+        *whole = newline != NULL ? (size_t)(newline - raw->bytes) + 1 : 0;
         return MST_OK;
     }
     *whole = 0;
-    TRY(format->find_end(&raw->block, whole));
+    TRY(format->find_end(&s->context, &raw->block, whole));
     if (s->in_done && *whole < n)
         return mst_block_fail(format, &raw->block, raw->bytes + *whole,
                               "the file ends in the middle of a record");
@@ -545,6 +549,7 @@ static void stream_destroy(mst_dataset *self)
     mst_chunk_pool_release(s->pool);
     mst_text_list_fini(&s->paths);
     mst_text_list_fini(&s->base.left_out);
+    mst_text_list_fini(&(mst_text_list){.items = s->base.class_names, .n = s->base.n_class_names});
     mst_free(s->carry);
     mst_free(s->head);
     mst_free(s->base.name);

@@ -96,8 +96,9 @@ static inline mst_status frame_length(const mst_block *block, size_t at, size_t 
     return MST_OK;
 }
 
-static mst_status tfrecord_find_end(const mst_block *block, size_t *whole)
+static mst_status tfrecord_find_end(const mst_parse_context *context, const mst_block *block, size_t *whole)
 {
+    (void)context;
     size_t at = 0, n;
     do {
         TRY(frame_length(block, at, &n));
@@ -107,8 +108,11 @@ static mst_status tfrecord_find_end(const mst_block *block, size_t *whole)
     return MST_OK;
 }
 
-static mst_status tfrecord_record(const mst_block *block, size_t *n)
+static mst_status tfrecord_record(const mst_parse_context *context, const mst_block *block, size_t *n,
+                                  bool *row)
 {
+    (void)context;
+    *row = true;
     return frame_length(block, 0, n);
 }
 

@@ -95,6 +95,10 @@ static mst_status train_data_adopt_cache_options(mst_train_data *self)
     to->tf_keys = from->tf_keys;
     to->criteo_numeric = from->criteo_numeric;
     to->vw_fields = from->vw_fields;
+    to->csv_columns = from->csv_columns;
+    to->csv_label = from->csv_label;
+    to->csv_weight = from->csv_weight;
+    to->csv_numeric = from->csv_numeric;
     to->min_count = from->min_count;
     to->vocabulary = from->vocabulary;
     to->hash_seed = from->hash_seed;
@@ -118,10 +122,28 @@ static mst_status train_data_settle_classes(mst_train_data *self)
     return json_object_set_new(self->reading, "image-classes", names) == 0 ? MST_OK : mst_fail_memory();
 }
 
+/* Tables of the other sets, and of a resumed run, are read with the list of columns that the training data
+ * gave. */
+static mst_status train_data_settle_csv(mst_train_data *self)
+{
+    json_t *list = json_object_get(self->dataset->origin, MST_ORIGIN_CSV);
+    if (list == NULL)
+        return MST_OK;
+    self->columns = self->read_options.csv_columns = mst_strdup(json_string_value(list));
+    self->read_options.csv_label = self->read_options.csv_weight = NULL; /* the list has them */
+    json_object_del(self->reading, "csv-label");
+    json_object_del(self->reading, "csv-weight");
+    return self->columns != NULL && json_object_set(self->reading, "csv-columns", list) == 0
+               ? MST_OK
+               : mst_fail_memory();
+}
+
 /* TFRecords of the other sets have the columns of the training data. If a list cannot hold a name, the
  * columns of each set are detected separately. */
 static mst_status train_data_settle_columns(mst_train_data *self)
 {
+    if (json_object_get(self->dataset->origin, MST_ORIGIN_CSV) != NULL)
+        return train_data_settle_csv(self);
     const json_t *columns = json_object_get(self->dataset->origin, "columns"), *column;
     const char *keys = json_string_value(json_object_get(self->dataset->origin, "keys"));
     bool hashed = keys != NULL && (strcmp(keys, "tfrecord") == 0 || strcmp(keys, "vocabulary") == 0);

@@ -28,7 +28,7 @@ typedef struct mst_train_data {
     mst_data_options read_options; /* with what opening the training data settled; texts are borrowed */
     mst_option_group cached;       /* how the rows of a cache were read: its base is cached_options */
     mst_data_options cached_options;
-    char *columns;    /* TFRecord: those of the training data; or NULL */
+    char *columns;    /* TFRecord, csv: those of the training data; or NULL */
     char *vocabulary; /* made for --min-count; or NULL */
     char *vw_fields;  /* vw: the namespaces that are fields of the training data; or NULL */
     mst_eval_set test, valid;

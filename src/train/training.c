@@ -135,19 +135,22 @@ static mst_status training_make_log(mst_training *self)
     return st;
 }
 
-/* Values that were found in the data (--normalise auto) are there in numbers. New reference or NULL. */
+/* Values that were found in the data (--normalise auto, --csv-columns) are there as found, so that a resumed
+ * run keeps them. New reference or NULL. */
 static json_t *training_manifest_options(json_t *options, const json_t *reading)
 {
-    json_t *found = json_object_get(reading, "normalise");
+    static const char *const found[][2] = {{"augmentation", "normalise"}, {"data", "csv-columns"}};
     if (options == NULL)
         return json_null();
-    if (found == NULL || json_object_get(options, "augmentation") == NULL)
-        return json_incref(options);
     json_t *copy = json_deep_copy(options);
-    if (json_object_set(json_object_get(copy, "augmentation"), "normalise", found) == 0)
-        return copy;
-    json_decref(copy);
-    return NULL;
+    for (size_t i = 0; copy != NULL && i < sizeof found / sizeof *found; i++) {
+        json_t *group = json_object_get(copy, found[i][0]), *value = json_object_get(reading, found[i][1]);
+        if (group != NULL && value != NULL && json_object_set(group, found[i][1], value) != 0) {
+            json_decref(copy);
+            copy = NULL;
+        }
+    }
+    return copy;
 }
 
 mst_status mst_training_open_run(mst_training *self)

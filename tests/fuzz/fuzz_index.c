@@ -68,8 +68,8 @@ static void set_up(indexed_sample *sample)
         else
             write_record(f, i);
     if (f == NULL || fclose(f) != 0 ||
-        mst_index_build(sample->path, mst_data_kind_format(mst_data_kind_find(sample->format)), &n_rows) !=
-            MST_OK ||
+        mst_index_build(sample->path, mst_data_kind_format(mst_data_kind_find(sample->format)), NULL,
+                        &n_rows) != MST_OK ||
         n_rows != ROWS || mst_file_read_all(sample->index, 1 << 20, &good, &sample->size) != MST_OK)
         abort();
     sample->good = (uint8_t *)good;

@@ -140,7 +140,7 @@ static void byte_order_mark(void **state)
     assert_int_equal(d->info.n_rows, 2);
     assert_true(d->info.min_label == -1);
     mst_dataset_destroy(d);
-    assert_int_equal(mst_index_build(in_folder("mark.svm"), NULL, &rows), MST_OK);
+    assert_int_equal(mst_index_build(in_folder("mark.svm"), NULL, NULL, &rows), MST_OK);
     assert_int_equal(rows, 2);
     assert_int_equal(open_one("mark.svm.not", text, 0, &d), MST_OK);
     mst_dataset_destroy(d);

@@ -42,8 +42,8 @@ static void chunks_span_files(void **state)
         uint64_t rows;
         sprintf(name, "p%d.txt", i);
         const char *path = write_rows(name, first, sizes[i]);
-        assert_int_equal(mst_index_build(path, mst_data_kind_format(mst_data_kind_find("libsvm")), &rows),
-                         MST_OK);
+        assert_int_equal(
+            mst_index_build(path, mst_data_kind_format(mst_data_kind_find("libsvm")), NULL, &rows), MST_OK);
         assert_int_equal(rows, sizes[i]);
         first += sizes[i];
     }
@@ -85,7 +85,7 @@ static void bad_rows_are_named_by_their_line(void **state)
     for (int i = 0; i < 10000; i++)
         w += sprintf(w, i == 9500 ? "\n1 oops\n" : "1 1:1\n");
     const char *path = write_file("bad.txt", text, (size_t)(w - text));
-    assert_int_equal(mst_index_build(path, NULL, NULL), MST_OK);
+    assert_int_equal(mst_index_build(path, NULL, NULL, NULL), MST_OK);
     mst_dataset *d;
     mst_chunk *chunk;
     assert_int_equal(open_pattern(path, &d), MST_OK);
@@ -115,7 +115,7 @@ static void indexes_that_do_not_fit_are_refused(void **state)
     char path[128], beside[160];
     strcpy(path, write_rows("x.txt", 0, 6000));
     snprintf(beside, sizeof beside, "%s" MST_INDEX_SUFFIX, path);
-    assert_int_equal(mst_index_build(path, NULL, NULL), MST_OK);
+    assert_int_equal(mst_index_build(path, NULL, NULL, NULL), MST_OK);
     assert_open_says(path, "vw",
                      ".mstidx was made for format libsvm, not vw; remove it or run muster data index ");
 
@@ -140,7 +140,7 @@ static void indexes_that_do_not_fit_are_refused(void **state)
     struct timespec times[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
     assert_open_says(path, NULL, " last changed; run muster data index ");
-    assert_int_equal(mst_index_build(path, NULL, NULL), MST_OK);
+    assert_int_equal(mst_index_build(path, NULL, NULL, NULL), MST_OK);
     assert_int_equal(open_pattern(path, &d), MST_OK);
     mst_dataset_destroy(d);
 }
@@ -153,15 +153,15 @@ static void what_cannot_be_indexed(void **state)
     assert_int_equal(mst_out_printf(out, "1 1:1\n"), MST_OK);
     assert_int_equal(mst_out_commit(out), MST_OK);
     mst_out_close(out);
-    assert_int_equal(mst_index_build(in_folder("z.txt.gz"), NULL, NULL), MST_EINPUT);
+    assert_int_equal(mst_index_build(in_folder("z.txt.gz"), NULL, NULL, NULL), MST_EINPUT);
     assert_non_null(strstr(mst_error_text(), "is compressed and cannot be indexed"));
-    assert_int_equal(mst_index_build("-", NULL, NULL), MST_EINPUT);
-    assert_int_equal(mst_index_build(in_folder("absent"), NULL, NULL), MST_EINPUT);
-    assert_int_equal(mst_index_build(write_file("odd", "what is this\n", 13), NULL, NULL), MST_EINPUT);
+    assert_int_equal(mst_index_build("-", NULL, NULL, NULL), MST_EINPUT);
+    assert_int_equal(mst_index_build(in_folder("absent"), NULL, NULL, NULL), MST_EINPUT);
+    assert_int_equal(mst_index_build(write_file("odd", "what is this\n", 13), NULL, NULL, NULL), MST_EINPUT);
     assert_non_null(strstr(mst_error_text(), "odd:1: \"what is this\" is not a row of a known format"));
     const char *path = write_rows("full.txt", 0, 10);
     mst_out_fail_at(1);
-    assert_int_equal(mst_index_build(path, NULL, NULL), MST_EIO);
+    assert_int_equal(mst_index_build(path, NULL, NULL, NULL), MST_EIO);
     mst_out_fail_at(0);
     assert_false(mst_path_exists(in_folder("full.txt" MST_INDEX_SUFFIX)));
 }
