@@ -12,7 +12,9 @@
 #include "cli/cmd_data.h"
 #include "cli/stat_fields.h"
 #include "cli/table.h"
+#include "data/csv_table.h"
 #include "data/dataset.h"
+#include "data/origin.h"
 
 #define DISTINCT_MAX 64
 #define BINS         16
@@ -249,16 +251,40 @@ static void stat_fill_bins(mst_table *t, const label_counts *l, double rows)
     }
 }
 
-/* Prints both tables, or appends them to `all` as one object. */
+/* The columns of a table of text, from the list of its origin; *out stays NULL without one. */
+static mst_status stat_columns(const char *list, mst_table **out)
+{
+    static const mst_column columns[] = {{.key = "name"}, {.key = "kind"}};
+    mst_csv_list entries = {0};
+    mst_status st;
+    if (list == NULL)
+        return MST_OK;
+    TRY_OUT(st, mst_csv_list_read(&entries, list));
+    TRY_OUT(st, mst_table_new(columns, 2, out));
+    for (uint32_t i = 0; i < entries.n; i++) {
+        mst_string kind = {0};
+        mst_csv_kind_text(&entries.items[i], &kind);
+        mst_table_text(*out, entries.items[i].name);
+        mst_table_text(*out, kind.text);
+        mst_string_fini(&kind);
+    }
+out:
+    mst_csv_list_fini(&entries);
+    return st;
+}
+
+/* Prints the tables, or appends them to `all` as one object. */
 static mst_status stat_show(stat_walk *w, double seconds, json_t *all)
 {
     const label_counts *l = &w->labels;
-    mst_table *facts = NULL, *labels = NULL, *fields = NULL;
+    mst_table *facts = NULL, *labels = NULL, *fields = NULL, *columns = NULL;
+    const json_t *list = json_object_get(w->dataset->origin, MST_ORIGIN_CSV);
     mst_status st;
     TRY_OUT(st, mst_facts_new(false, &facts));
     TRY_OUT(st,
             l->binned ? mst_table_new(bin_columns, 4, &labels) : mst_table_new(label_columns, 3, &labels));
     TRY_OUT(st, mst_stat_fields_table(w->fields, &fields));
+    TRY_OUT(st, stat_columns(json_string_value(list), &columns));
     stat_fill_facts(facts, w, seconds);
     if (l->binned)
         stat_fill_bins(labels, l, (double)w->rows);
@@ -266,12 +292,15 @@ static mst_status stat_show(stat_walk *w, double seconds, json_t *all)
         stat_fill_distinct(labels, l, w->rows > 0 ? (double)w->rows : 1);
     if (all == NULL) {
         TRY_OUT(st, mst_table_print(facts, NULL, false));
+        if (columns != NULL)
+            TRY_OUT(st, mst_table_print(columns, "columns", true));
         TRY_OUT(st, mst_table_print(labels, "labels", true));
         if (fields != NULL)
             st = mst_table_print(fields, "fields", true);
     } else {
         json_t *object = mst_table_json_facts(facts);
         if (json_object_set_new(object, "labels", mst_table_json(labels)) != 0 ||
+            (list != NULL && json_object_set(object, "csv_columns", (json_t *)list) != 0) ||
             (fields != NULL && json_object_set_new(object, "field_table", mst_table_json(fields)) != 0) ||
             json_array_append(all, object) != 0)
             st = mst_fail_memory();
@@ -281,6 +310,7 @@ out:
     mst_table_destroy(facts);
     mst_table_destroy(labels);
     mst_table_destroy(fields);
+    mst_table_destroy(columns);
     return st;
 }
 

@@ -1,4 +1,4 @@
-/* The layout of a table: its dialect, its header, and the meaning of its columns (contract: csv.h).
+/* The layout of a table: its dialect, its header, and the meaning of its columns (contract: csv_table.h).
  *
  * Whatever the list of columns (csv_list.c) leaves open is found in the first block: the kind of a column,
  * the mean and deviation or the bounds of its numbers, the classes of its labels. The result is written as a
@@ -11,7 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/utf8.h"
-#include "data/csv.h"
+#include "data/csv_table.h"
 #include "data/text.h"
 #include "data/vocabulary.h"
 

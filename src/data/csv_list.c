@@ -1,5 +1,5 @@
-/* The list of columns of --csv-columns (contract: csv.h): an entry per column, "NAME:KIND", or "*:KIND" for
- * all others. Names and texts with special characters are quoted, and kinds may have parameters:
+/* The list of columns of --csv-columns (contract: csv_table.h): an entry per column, "NAME:KIND", or "*:KIND"
+ * for all others. Names and texts with special characters are quoted, and kinds may have parameters:
  *
  *     age:standard(38.6;13.2),price:bucket(1;2.5;10),"city, state":category,income:label(<=50K;>50K),*:ignore
  *
@@ -7,7 +7,7 @@
 #include <ctype.h>
 
 #include "base/alloc.h"
-#include "data/csv.h"
+#include "data/csv_table.h"
 
 static const char *const kind_names[] = {"number",   "standard", "log",    "bucket",
                                          "category", "label",    "weight", "ignore"};

@@ -71,6 +71,7 @@ bool mst_data_no_rows(const uint8_t *head, size_t n)
 
 static const char rewrite[] = "write its rows as \"LABEL INDEX:VALUE ...\" (libsvm), in Python with "
                               "sklearn.datasets.dump_svmlight_file(X, y, FILE)";
+#define PANDAS(kind) "pandas.read_" kind "(FILE).to_csv(\"data.csv\", index=False)"
 static const char unpack[] = "unpack it and give the files in it";
 static const char not_data[] = "check that this is the file you meant";
 static const char twice[] = "unpack it once and give the result";
@@ -82,12 +83,12 @@ static const struct {
     const char *what, *advice;
 } magics[] = {
     {"\x93NUMPY", 0, 6, "a NumPy array (.npy)", rewrite},
-    {"PAR1", 0, 4, "a Parquet file", rewrite},
+    {"PAR1", 0, 4, "a Parquet file", "write it as CSV, in Python with " PANDAS("parquet")},
     {"\x89HDF\r\n\x1a\n", 0, 8, "an HDF5 file", rewrite},
-    {"ORC", 0, 3, "an ORC file", rewrite},
+    {"ORC", 0, 3, "an ORC file", "write it as CSV, in Python with " PANDAS("orc")},
     {"Obj\x01", 0, 4, "an Avro file", rewrite},
-    {"ARROW1", 0, 6, "an Arrow or Feather file", rewrite},
-    {"FEA1", 0, 4, "a Feather file", rewrite},
+    {"ARROW1", 0, 6, "an Arrow or Feather file", "write it as CSV, in Python with " PANDAS("feather")},
+    {"FEA1", 0, 4, "a Feather file", "write it as CSV, in Python with " PANDAS("feather")},
     {"MATLAB 5.0", 0, 10, "a MATLAB file", rewrite},
     {"SQLite format 3", 0, 15, "an SQLite database", rewrite},
     {"BZh", 0, 3, "a file compressed with bzip2", "pipe it: bzcat FILE | muster COMMAND -"},
@@ -172,34 +173,6 @@ static const char *binary_kind(const uint8_t *head, size_t n, const char **advic
     return NULL;
 }
 
-/* Fields of a line between delimiters that are not quoted. */
-static unsigned guess_count_fields(const uint8_t *line, const uint8_t *end, uint8_t delimiter)
-{
-    unsigned fields = 1;
-    bool quoted = false;
-    for (; line < end; line++) {
-        quoted ^= *line == '"';
-        fields += !quoted && *line == delimiter;
-    }
-    return fields;
-}
-
-/* Columns of a table with this delimiter, the same in all of the first rows; 0: it is none. */
-static unsigned table_columns(const uint8_t *head, size_t n, uint8_t delimiter)
-{
-    const uint8_t *p = head, *end = head + n, *line, *line_end;
-    unsigned columns = 0;
-    for (int rows = 0;
-         rows < MST_SNIFF_LINES && mst_sniff_line(&p, end, n < MST_SNIFF_BYTES, rows == 0, &line, &line_end);
-         rows++) {
-        unsigned fields = guess_count_fields(line, line_end, delimiter);
-        if (fields < 2 || (columns != 0 && fields != columns))
-            return 0;
-        columns = fields;
-    }
-    return columns;
-}
-
 /* Columns of a table with blanks between numbers or words; 0: it is none. */
 static unsigned blank_columns(const uint8_t *head, size_t n)
 {
@@ -225,10 +198,6 @@ static unsigned blank_columns(const uint8_t *head, size_t n)
 /* Text that is a table or JSON; false: it is neither. */
 static bool text_kind(const uint8_t *head, size_t n, char *what, size_t size, const char **advice)
 {
-    static const struct {
-        uint8_t delimiter;
-        const char *what;
-    } tables[] = {{',', "CSV"}, {'\t', "a table with tabs"}, {';', "CSV with semicolons"}};
     const uint8_t *p = head, *end = head + n, *line, *line_end;
     if (!mst_sniff_line(&p, end, true, true, &line, &line_end))
         return false;
@@ -243,15 +212,7 @@ static bool text_kind(const uint8_t *head, size_t n, char *what, size_t size, co
         *advice = "check where it was downloaded from";
         return true;
     }
-    *advice = "write its rows as \"LABEL INDEX:VALUE ...\" (libsvm) or \"LABEL |f NAME:VALUE ...\" (vw), for "
-              "example with awk";
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        unsigned columns = table_columns(head, n, tables[i].delimiter);
-        if (columns > 0) {
-            snprintf(what, size, "%s (%u columns)", tables[i].what, columns);
-            return true;
-        }
-    }
+    *advice = "write it as CSV, for example with awk '{$1 = $1; print}' OFS=, FILE";
     unsigned columns = blank_columns(head, n);
     if (columns > 0)
         snprintf(what, size, "a table with blanks (%u columns)", columns);

@@ -491,14 +491,16 @@ static mst_status indexed_check_header(const indexed *x, const indexed_file *fil
     const mst_format *format = x->base.format;
     const uint8_t *p = file->map.data, *end = p + file->map.size, *start = p;
     uint64_t line = 0;
-    if (!format->text || mst_format_has_lines(format) || file->n_entries == 0)
+    bool row = false;
+    if (!format->text || mst_format_has_lines(format))
         return MST_OK;
     p += mst_text_mark(p, file->map.size);
-    for (bool row = false; !row && p < end;) {
+    while (!row && p < end) {
         start = p;
         TRY(indexed_step(format, &x->context, file->path, &file->map, &p, &line, &row));
     }
-    if ((uint64_t)(start - file->map.data) == file->entries[0].offset)
+    if (row ? file->n_entries > 0 && (uint64_t)(start - file->map.data) == file->entries[0].offset
+            : file->n_entries == 0)
         return MST_OK;
     return mst_fail(
         MST_EINPUT,

@@ -118,16 +118,12 @@ static mst_status tfrecord_record(const mst_parse_context *context, const mst_bl
 
 mst_status mst_tfrecord_next(const mst_block *block, const uint8_t **at, const uint8_t **data, size_t *n)
 {
-    const uint8_t *start = *at;
-    size_t left = (size_t)(block->data + block->size - start);
-    if (left < MST_TFRECORD_HEAD)
+    const uint8_t *start = *at, *body = start + MST_TFRECORD_HEAD;
+    size_t frame;
+    TRY(frame_length(block, (size_t)(start - block->data), &frame));
+    if (frame == 0)
         return mst_block_fail(&mst_format_tfrecord, block, start, "the file ends in the middle of a record");
-    if (!head_is_good(start))
-        return bad_head(block, start);
-    size_t size = (size_t)tf_load64(start);
-    if (left < MST_TFRECORD_HEAD + size + MST_TFRECORD_TAIL)
-        return mst_block_fail(&mst_format_tfrecord, block, start, "the file ends in the middle of a record");
-    const uint8_t *body = start + MST_TFRECORD_HEAD;
+    size_t size = frame - MST_TFRECORD_HEAD - MST_TFRECORD_TAIL;
     if (mst_crc_mask(mst_crc32c(0, body, size)) != tf_load32(body + size))
         return mst_block_fail(&mst_format_tfrecord, block, start, "the record's checksum is wrong");
     *data = body;

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "data/images.h"
+#include "run/checkpoint.h"
 #include "run/run_dir.h"
 #include "train/settings_impl.h"
 
@@ -139,6 +140,29 @@ mst_status mst_group_check(const char *group)
     return MST_OK;
 }
 
+/* A model that a run starts from has rows of its own columns, so tables are read with its list of them. A
+ * checkpoint that this process cannot read is reported by the one that loads it. */
+static mst_status settings_adopt_columns(mst_settings *s)
+{
+    mst_checkpoint_meta meta = {0};
+    char *path = NULL;
+    bool best;
+    if (s->train.init_from == NULL || s->train.resume ||
+        mst_options_is_set(s->groups, s->n_groups, "csv-columns") ||
+        mst_checkpoint_find_model(s->train.init_from, false, &path, &best) != MST_OK)
+        return MST_OK;
+    mst_status st = MST_OK;
+    if (mst_checkpoint_read_meta(path, &meta) == MST_OK) {
+        const char *list =
+            json_string_value(json_object_get(json_object_get(meta.extra, "data"), "csv-columns"));
+        if (list != NULL)
+            st = mst_options_set(s->groups, s->n_groups, "csv-columns", list);
+    }
+    mst_checkpoint_meta_fini(&meta);
+    mst_free(path);
+    return st;
+}
+
 mst_status mst_settings_settle(mst_settings *self, bool dry_run)
 {
     static const char *const plugins[] = {"auto", "openmpi", "mpich"};
@@ -160,6 +184,7 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
         return mst_fail(MST_EUSAGE, "--resume needs --run, the directory of the run to continue");
     if (self->train.resume && mst_settings_keeps_run(self))
         TRY(mst_resume_run(self, &before));
+    TRY(settings_adopt_columns(self));
     TRY(mst_settings_imply(self));
     if (!mst_options_is_set(self->groups, self->n_groups, "lr"))
         self->optim.lr = mst_optimizers[self->optim.optimizer]->lr;

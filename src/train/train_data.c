@@ -127,9 +127,17 @@ static mst_status train_data_settle_classes(mst_train_data *self)
 static mst_status train_data_settle_csv(mst_train_data *self)
 {
     json_t *list = json_object_get(self->dataset->origin, MST_ORIGIN_CSV);
-    if (list == NULL)
-        return MST_OK;
-    self->columns = self->read_options.csv_columns = mst_strdup(json_string_value(list));
+    const mst_strategy_options *strategy = self->config->strategy;
+    const char *given = self->read_options.csv_columns, *found = json_string_value(list);
+    if (found == NULL)
+        return mst_fail(MST_EINPUT, "%s: its origin has no list of columns", self->dataset->name);
+    if (strategy->strategy == MST_STRATEGY_PS && strategy->shard == MST_SHARD_LOCAL &&
+        (given == NULL || strcmp(given, found) != 0))
+        return mst_fail(
+            MST_EUSAGE,
+            "with --shard local, each worker would find columns in its own files; give all of them the "
+            "list of one, which muster data stat --json prints as csv_columns: --csv-columns LIST");
+    self->columns = self->read_options.csv_columns = mst_strdup(found);
     self->read_options.csv_label = self->read_options.csv_weight = NULL; /* the list has them */
     json_object_del(self->reading, "csv-label");
     json_object_del(self->reading, "csv-weight");

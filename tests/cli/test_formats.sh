@@ -57,8 +57,8 @@ expect 0 predict conv eight.png --image-size 4x4
 
 # ---- unknown formats are described, with advice ----
 printf '1 1:1\n0 2:1\n' >good.svm
-printf 'label,a,b\n1,2,3\n0,3,4\n' >a.csv
-refused 1 'a.csv looks like CSV (3 columns), which muster does not read; write its rows as' train a.csv --run x
+printf '5.1 3.5 setosa\n4.9 3 virginica\n' >a.txt
+refused 1 'a.txt looks like a table with blanks (3 columns), which muster does not read; write it as CSV' train a.txt --run x
 printf '1 1:1\n0 2:1\nx 2:1\n' >bad.svm
 refused 1 'bad.svm:3: label "x" is not a finite number' --log error train bad.svm --run x
 printf '# only\n' >comments.svm

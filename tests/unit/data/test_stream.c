@@ -210,12 +210,11 @@ static void formats_are_told_apart(void **state)
     assert_string_equal(refused(paths, 2, MST_EINPUT), sentence);
 
     strcpy(a, write_file("junk", "\x7f\0\1\2\3\4\5", 7));
-    snprintf(
-        sentence, sizeof sentence,
-        "%s is in none of the known formats (libsvm, tfrecord, criteo, vw, libffm, idx, cifar10, cifar100, "
-        "images, gen, cache); name one with "
-        "--format",
-        a);
+    snprintf(sentence, sizeof sentence,
+             "%s is in none of the known formats (libsvm, tfrecord, criteo, vw, libffm, csv, idx, cifar10, "
+             "cifar100, images, gen, cache); name one with "
+             "--format",
+             a);
     assert_string_equal(refused(paths, 1, MST_EINPUT), sentence);
     paths[0] = b, paths[1] = a;
     snprintf(sentence, sizeof sentence,

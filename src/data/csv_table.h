@@ -1,10 +1,10 @@
-/* Tables of text: CSV, TSV and the like (csv.c), and the layout of their columns (csv_layout.c).
+/* Tables of text: CSV, TSV and the like (csv_table.c), and the layout of their columns (csv_layout.c).
  *
  * A record is a line of fields between delimiters. A field that begins with a quote ends at the next quote
  * that is not doubled; delimiters and line feeds before it are part of the field. A quote anywhere else is a
  * character like any other. */
-#ifndef MST_DATA_CSV_H
-#define MST_DATA_CSV_H
+#ifndef MST_DATA_CSV_TABLE_H
+#define MST_DATA_CSV_TABLE_H
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

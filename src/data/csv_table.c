@@ -1,4 +1,4 @@
-/* Tables of text: CSV, TSV and others with a delimiter (contract of fields and layouts: csv.h).
+/* Tables of text: CSV, TSV and others with a delimiter (contract of fields and layouts: csv_table.h).
  *
  * Every column is a field, in the order of the layout: numbers are the dense features 0, 1, ..., categories
  * and buckets are hashed into the features after them. A category is hashed like a feature of Vowpal Wabbit
@@ -12,7 +12,7 @@
  * 1. Every key is below the context's features, and every row has layout->n_fields entries.
  * 2. Labels, weights and values are finite as floats; weights are not negative.
  * 3. find_end, record and parse agree about the ends of records: all take fields as mst_csv_next does. */
-#include "data/csv.h"
+#include "data/csv_table.h"
 
 #include "base/alloc.h"
 #include "data/origin.h"
@@ -128,19 +128,43 @@ static bool csv_at_start(const mst_block *block)
     return block->line <= 1 && block->offset <= 3; /* a byte order mark has 3 bytes */
 }
 
+/* The end of the record at p, after its line feed. */
+static const uint8_t *csv_record_end(const mst_csv_dialect *d, const uint8_t *p, const uint8_t *end)
+{
+    for (bool more = true; more; p += p < end) {
+        p = mst_csv_next(d, p, end).stop;
+        more = p < end && *p == d->delimiter;
+    }
+    return p;
+}
+
+/* The length of the header and of blank lines before it, at the start of a file; 0: there is none. */
+static mst_status csv_header_length(const mst_csv_layout *l, const mst_block *block, size_t *n)
+{
+    const uint8_t *end = block->data + block->size;
+    mst_block rest = *block;
+    bool header = false;
+    *n = 0;
+    if (l == NULL || !csv_at_start(block))
+        return MST_OK;
+    for (; csv_is_blank_line(rest.data, end); rest.data++)
+        ;
+    rest.size = (size_t)(end - rest.data);
+    if (rest.size > 0)
+        TRY(mst_csv_is_header(l, &rest, &header));
+    if (header)
+        *n = (size_t)(csv_record_end(&l->dialect, rest.data, end) - block->data);
+    return MST_OK;
+}
+
 static mst_status csv_record(const mst_parse_context *context, const mst_block *block, size_t *n, bool *row)
 {
     mst_csv_dialect d = csv_dialect(context, block);
     const uint8_t *p = block->data, *end = p + block->size;
-    bool header = false;
-    if (csv_at_start(block) && context->prepared != NULL)
-        TRY(mst_csv_is_header(context->prepared, block, &header));
-    *row = !csv_is_blank_line(p, end) && !header;
-    for (bool more = true; more; p += p < end) {
-        p = mst_csv_next(&d, p, end).stop;
-        more = p < end && *p == d.delimiter;
-    }
-    *n = (size_t)(p - block->data);
+    TRY(csv_header_length(context->prepared, block, n));
+    *row = *n == 0 && !csv_is_blank_line(p, end);
+    if (*n == 0)
+        *n = (size_t)(csv_record_end(&d, p, end) - p);
     return MST_OK;
 }
 
@@ -342,20 +366,10 @@ static mst_status csv_parse(const mst_parse_context *context, const mst_block *b
     csv_parser p = {.context = context, .layout = l, .block = block, .record = block->data};
     const uint8_t *end = block->data + block->size;
     mst_status st = MST_OK;
-    bool header = false;
+    size_t header;
     mst_chunk_builder_set_order(out, MST_ORDER_POSITION, l->n_numbers);
-    while (csv_at_start(block) && csv_is_blank_line(p.record, end))
-        p.record++;
-    if (csv_at_start(block) && p.record < end) {
-        mst_block rest = *block;
-        size_t n;
-        bool row;
-        rest.data = p.record;
-        rest.size = (size_t)(end - p.record);
-        TRY(mst_csv_is_header(l, &rest, &header));
-        if (header && csv_record(context, &rest, &n, &row) == MST_OK)
-            p.record += n;
-    }
+    TRY(csv_header_length(l, block, &header));
+    p.record += header;
     while (p.record < end && st == MST_OK) {
         if (csv_is_blank_line(p.record, end)) {
             p.record++;
@@ -443,6 +457,8 @@ static int csv_sniff(const uint8_t *head, size_t n, uint64_t file_size)
         return 0;
     while (csv_is_blank_line(p, end))
         p++;
+    if (p < end && (*p == '{' || *p == '[' || *p == '<')) /* JSON, XML */
+        return 0;
     mst_csv_dialect d = mst_csv_dialect_of(&options, p, (size_t)(end - p));
     while (p < end && rows < MST_SNIFF_LINES) {
         unsigned fields = 0;

@@ -1,0 +1,134 @@
+# Tables of text: rows equal to those that Python's csv module gives, however they are read; columns that other
+# sets, eval, predict, resumed runs and jobs share; refusals.
+. "$(dirname "$0")/common.sh"
+here=$(cd "$(dirname "$0")" && pwd)
+
+# ---- rows ----
+mkdir cases
+python3 "$here/csv_cases.py" cases || fail "no cases"
+for file in cases/*.csv; do
+  name=${file%.csv}
+  expect 0 data convert $file --format csv $(cat $name.options) --to libffm --out rows.ffm --overwrite
+  python3 "$here/csv_cases.py" rows.ffm $name.ffm || fail "$name"
+done
+# blocks end after records, whatever divides the bytes
+cat cases/big.csv | "$muster" --log error data convert - --format csv --to libffm --out pipe.ffm || fail "a pipe is not read"
+gzip -k cases/big.csv
+expect 0 data convert cases/big.csv.gz --to libffm --out gz.ffm
+expect 0 data convert cases/big.csv --threads 7 --to libffm --out threads.ffm
+expect 0 data convert cases/big.csv --out big.cache
+expect 0 data convert big.cache --to libffm --out cache.ffm
+cp cases/big.csv indexed.csv
+expect 0 data index indexed.csv
+grep -q '40,000' out || fail "the index does not have 40,000 rows"
+expect 0 data convert indexed.csv --to libffm --out indexed.ffm
+expect 0 data stat indexed.csv --json
+same "random access" "$(jq '.[0].random_access' out)" true
+for rows in pipe gz threads cache indexed; do
+  cmp -s $rows.ffm pipe.ffm || fail "$rows.ffm differs"
+done
+python3 "$here/csv_cases.py" pipe.ffm cases/big.ffm || fail "big"
+# a header per file, or in the first alone
+printf 'a,b,label\n1,x,0\n2,y,1\n' >one.csv
+printf 'a,b,label\n3,z,0\n' >two.csv
+printf '3,z,0\n' >bare.csv
+expect 0 data convert one.csv two.csv --to libffm --out with.ffm
+expect 0 data convert one.csv bare.csv --to libffm --out without.ffm
+cmp -s with.ffm without.ffm || fail "a header in the second file is a row, or a row a header"
+same "rows" "$(wc -l <with.ffm)" 3
+printf 'a,c,label\n3,z,0\n' >other.csv
+refused 1 'other.csv:1: its header differs from that of one.csv' data convert one.csv other.csv --to libffm --out x.ffm
+expect 0 data index one.csv bare.csv --csv-header yes
+refused 1 'bare.csv: its index and one.csv differ on whether its first line is a header' --log error train one.csv bare.csv --run x
+rm -f ./*.mstidx
+
+# ---- columns that are found once ----
+python3 - <<'END'
+import csv, random
+rng = random.Random(3)
+names = ["id", "age", "city", "income"]
+for name, n, shift in (("day1", 600, 0), ("day2", 500, 40)):
+    rows = []
+    for i in range(n):
+        age, city = rng.randrange(18, 90) + shift, rng.choice(["Bonn", "Köln", "Trier, Mosel", ""])
+        rich = (age - shift) / 90 + (city == "Bonn") + rng.gauss(0, 0.3) > 0.9
+        rows.append([i, rng.choice([age, age, age, ""]), city, ">50K" if rich else "<=50K"])
+    csv.writer(open(name + ".csv", "w", newline="")).writerows([names] + rows)
+    # the same rows with other columns in another order, without the label
+    csv.writer(open(name + "-turned.csv", "w", newline=""), delimiter=";").writerows(
+        [["extra", "city", "age"]] + [["?", r[2], r[1]] for r in rows])
+END
+expect 0 data stat day1.csv --csv-label income --csv-columns id:ignore --json
+list=$(jq -r '.[0].csv_columns' out)
+case $list in
+"id:ignore,age:standard("*"),city:category,income:label(<=50K;>50K),*:ignore") ;;
+*) fail "columns: $list" ;;
+esac
+expect 0 data stat day1.csv --csv-label income --csv-columns id:ignore
+grep -q '^ *city  *category' out || fail "data stat does not show the kinds of columns"
+how='--csv-label income --csv-columns id:ignore --optimizer adagrad --lr 0.1 --batch 50 --quiet'
+expect 0 train day1.csv $how --test day2.csv --run day
+same "list in the manifest" "$(jq -r '.options.data["csv-columns"]' day/manifest.json)" "$list"
+expect 0 eval day day2.csv --json
+same "test loss" "$(jq '.loss * 1e4 | round' out)" "$(python3 -c 'import csv
+print(round([float(r["loss"]) for r in csv.DictReader(open("day/metrics.csv")) if r["set"] == "test"][-1] * 1e4))')"
+expect 0 predict day day2.csv
+cp out straight
+expect 0 predict day day2-turned.csv
+cmp -s out straight || fail "columns in another order predict something else"
+expect 0 predict day day2.csv --what name
+same "names of classes" "$(sort -u out | tr '\n' ' ')" "<=50K >50K "
+python3 -c 'import csv; csv.writer(open("nameless.csv", "w", newline="")).writerows(r[:3] for r in list(csv.reader(open("day2.csv", newline="")))[1:])'
+expect 0 predict day nameless.csv
+cmp -s out straight || fail "a file without header and label predicts something else"
+printf 'city,x\nBonn,1\n' >no-age.csv
+refused 1 'no-age.csv has no column "age" (--csv-columns); its columns are city, x' predict day no-age.csv
+printf 'age,city,income\n30,Bonn,rich\n' >rich.csv
+refused 1 'rich.csv:2: label "rich" (income) is none of the classes <=50K, >50K' eval day rich.csv
+# a resumed run and one that starts from its weights keep the columns, means included
+expect 0 train day2.csv --run day --resume --resume-data new --epochs 2 --quiet
+same "list after a resume" "$(jq -r '.options.data["csv-columns"]' day/manifest.json)" "$list"
+expect 0 train day2.csv --init-from day --run next --quiet
+same "list after --init-from" "$(jq -r '.options.data["csv-columns"]' next/manifest.json)" "$list"
+# caches, indexes and jobs give the same model
+sync='--csv-label income --csv-columns id:ignore --optimizer sgd --lr 0.1 --global-batch 50 --shuffle-rows 0 --quiet'
+expect 0 train day1.csv $sync --run plain
+expect 0 model export plain --out plain.txt
+expect 0 train day1.csv $sync --cache --run cached
+expect 0 model export cached --out cached.txt
+cmp -s plain.txt cached.txt || fail "a cache gives another model"
+expect 0 predict cached day2-turned.csv
+expect 0 predict plain day2-turned.csv
+expect 0 train day1.csv $sync --cache --strategy ps --mode sync --workers 2 --servers 2 --run ps
+expect 0 model export ps --out ps.txt
+python3 - <<'END' || fail "servers and workers give another model"
+a, b = [dict(l.rsplit(None, 1) for l in open(f) if not l.startswith("#")) for f in ("plain.txt", "ps.txt")]
+assert a.keys() == b.keys() and len(a) > 4 and all(abs(float(a[k]) - float(b[k])) < 1e-6 for k in a), (a, b)
+END
+refused 2 'with --shard local, each worker would find columns in its own files' \
+  --log error train day1.csv $how --strategy ps --workers 2 --shard local --run local
+# vocabularies, and models with fields
+expect 0 train day1.csv $how --cache --min-count 3 --test day2.csv --run words
+expect 0 eval words day2.csv
+for model in fm ffm deepfm; do
+  expect 0 train day1.csv $how --csv-numeric bucket --model $model --run $model
+  expect 0 predict $model day2-turned.csv
+done
+
+# ---- refusals ----
+printf 'a,b\n1,x\n2,y\n' >unlabelled.csv
+refused 1 'unlabelled.csv has no column "label" (--csv-label NAME names the label); its columns are a, b' train unlabelled.csv --run x
+printf 'label,a\n1,2\n0,x\n' >late.csv
+refused 1 'late.csv:3: "x" in column a is not a finite number; --csv-columns with a:category takes any text' \
+  train late.csv --csv-columns a:number --run x
+printf 'label,a,b\n1,2,3\n0,2\n' >short.csv
+refused 1 'short.csv:3: 2 columns instead of 3' train short.csv --format csv --run x
+printf 'label,a\n1,x\n0,"open\n1,y\n' >open.csv
+refused 1 'open.csv:3: the quote that begins a field here is not closed; --csv-quote none reads quotes as text' \
+  train open.csv --format csv --run x
+expect 0 train open.csv --format csv --csv-quote none --run unquoted --quiet
+printf 'label,a,a\n1,2,3\n' >twice.csv
+refused 1 'twice.csv: two columns are named "a"' train twice.csv --run x
+refused 2 '--csv-columns: the kind is none of number, standard, log, bucket' train one.csv --csv-columns a:text --run x
+refused 1 'one.csv has no column "c" (--csv-columns); its columns are a, b, label' train one.csv --csv-columns c:log --run x
+refused 2 '--csv-delimiter ab: give one character, tab or auto' train one.csv --csv-delimiter ab --run x
