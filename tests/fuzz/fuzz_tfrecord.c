@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .options = &options, .features = choice & 32 ? 1000 : 0, .any_key = choice % 5 == 0};
     mst_block block = {.path = "fuzz", .data = exact, .size = n};
     size_t whole = 0;
-    if (mst_format_tfrecord.find_end(&block, &whole) == MST_OK) {
+    if (mst_format_tfrecord.find_end(NULL, &block, &whole) == MST_OK) {
         if (whole > n)
             abort();
         block.size = whole;

@@ -62,7 +62,7 @@ static mst_status read_file(uint64_t features)
     memcpy(copy, f->file.data, f->file.n);
     mst_block block = {.path = "x.tfrecord", .data = copy, .size = f->file.n, .offset = 1000};
     size_t whole = 0;
-    f->st = mst_format_tfrecord.find_end(&block, &whole);
+    f->st = mst_format_tfrecord.find_end(NULL, &block, &whole);
     if (f->st == MST_OK) {
         block.size = whole;
         f->st = mst_format_tfrecord.prepare(&f->context, &block);
@@ -512,7 +512,7 @@ static void frames(void **state)
     for (size_t n = 0; n <= f->file.n; n++) {
         mst_block block = {.path = "x", .data = f->file.data, .size = n};
         size_t whole;
-        assert_int_equal(mst_format_tfrecord.find_end(&block, &whole), MST_OK);
+        assert_int_equal(mst_format_tfrecord.find_end(NULL, &block, &whole), MST_OK);
         assert_int_equal(whole, n / one * one);
     }
     f->file.data[one + 20] ^= 1;
