@@ -229,7 +229,7 @@ static void formats_are_told_apart(void **state)
     options.format = "nope";
     assert_string_equal(
         refused(paths, 1, MST_EUSAGE),
-        "unknown format nope; the formats are auto, libsvm, tfrecord, criteo, vw, libffm, idx, "
+        "unknown format nope; the formats are auto, libsvm, tfrecord, criteo, vw, libffm, csv, idx, "
         "cifar10, cifar100, images, gen, cache");
     options.format = "libsvm"; /* said to be: then an empty file has no rows */
     uint64_t rows = 0;
