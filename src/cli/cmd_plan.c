@@ -295,9 +295,11 @@ out:
 static mst_status plan_take_costs(plan *p, const mst_call *call)
 {
     const char *train = NULL; /* the word after -- */
-    for (int i = 0; i < call->argc && train == NULL; i++)
-        if (strcmp(call->argv[i], "--") == 0)
+    for (int i = 0; i < call->argc; i++)
+        if (strcmp(call->argv[i], "--") == 0) {
             train = i + 1 < call->argc ? call->argv[i + 1] : "";
+            break;
+        }
     if (call->words.n == 0)
         return mst_fail(MST_EUSAGE,
                         "plan: give a run directory, or a training after --: muster plan --workers "
