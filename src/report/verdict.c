@@ -23,7 +23,8 @@
  *          median's, from MST_VERDICT_SLOWER times on; or, if that is more, the time for which the
  *          coordinator held steps open for one worker alone, beyond any other's, from MST_VERDICT_HELD on,
  *          unless its link is the reason: used MST_VERDICT_DOMINATES, or MST_VERDICT_SLOW_LINK if half of the
- *          links have twice its capacity. With a quorum, the slowest is the last one of the quorum.
+ *          links have twice its capacity. Then the time, less that of its longer round trip, belongs to the
+ *          link. With a quorum, the slowest is the last one of the quorum.
  *        - Without lockstep: idle time, if one worker idles MST_VERDICT_IDLE_GAP of the time more than
  *          another.
  *     b. server-cpu, server-network, worker-network, by use: the busy share of the busiest server (apply_s +
@@ -206,6 +207,17 @@ static void verdict_queue(const mst_facts *f, double wait, double use, double *s
     *trips = scale * parts[2];
 }
 
+/* The share of a step by which the round trip of the worker that steps are held open for exceeds any other's.
+ */
+static double verdict_longer_trip(const mst_facts *f)
+{
+    double other = 0;
+    for (size_t i = 0; i < f->n_workers; i++)
+        if (i != f->held_worker)
+            other = fmax(other, f->workers[i].trip_s);
+    return fmax(0, mst_or_zero(f->workers[f->held_worker].trip_s) - other) / f->step_s;
+}
+
 static void verdict_take_waits(const mst_facts *f, mst_verdict *v, double wait, mst_places *at)
 {
     double server = f->server_busy, link = 0, trips = mst_or_zero(f->latency);
@@ -214,9 +226,9 @@ static void verdict_take_waits(const mst_facts *f, mst_verdict *v, double wait, 
     if (known) {
         where = f->link_at_worker ? MST_BOTTLENECK_WORKER_NETWORK : MST_BOTTLENECK_SERVER_NETWORK;
         link = f->link_at_worker ? f->worker_link : f->server_link;
-        if (f->lockstep && f->link_at_worker && f->slow_link && f->linked_worker == f->held_worker)
-            link = fmax(link,
-                        f->held >= MST_VERDICT_HELD && f->worker_link >= MST_VERDICT_SLOW_LINK ? f->held : 0);
+        if (f->lockstep && f->link_at_worker && f->slow_link && f->linked_worker == f->held_worker &&
+            f->held >= MST_VERDICT_HELD && f->worker_link >= MST_VERDICT_SLOW_LINK)
+            link = fmax(link, f->held - verdict_longer_trip(f));
         at->of[where] = f->link_at_worker ? &f->workers[f->linked_worker] : &f->servers[f->linked_server];
     }
     if (f->lockstep) {

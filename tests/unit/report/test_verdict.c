@@ -583,6 +583,8 @@ static void test_paths(void **state)
                                            "\"round_trip_s\": 0.0001}]",
                              *const less = "[{\"to\": \"server-0\", \"bits_per_s\": 18000000, "
                                            "\"round_trip_s\": 0.0001}]",
+                             *const far = "[{\"to\": \"server-0\", \"bits_per_s\": 60000000, "
+                                          "\"round_trip_s\": 0.022}]",
                              *const more = "[{\"to\": \"server-0\", \"bits_per_s\": 200000000, "
                                            "\"round_trip_s\": 0.0001}]";
     fixture_run r = far_job("sync", near); /* 600 steps/s with round trips of 1 ms */
@@ -624,6 +626,10 @@ static void test_paths(void **state)
     r.processes[3].paths = more; /* the measurement was too high; other links are still faster */
     judge(&r, &v);
     is(&v, MST_BOTTLENECK_WORKER_NETWORK, "worker-2");
+    r.processes[3].paths = far; /* steps wait for its round trips of 22 ms rather than for its bytes */
+    r.processes[3].bytes_in = r.processes[3].bytes_out = 1e6;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_LATENCY, "worker-2");
     r.processes[3].paths = near; /* its link is like the others': it is slow itself */
     judge(&r, &v);
     is(&v, MST_BOTTLENECK_STRAGGLERS, "worker-2");
