@@ -12,8 +12,8 @@
 #include "base/rng.h"
 #include "observe/trace_file.h"
 
-#define TILE_ROWS   64   /* rows for which room for contributions is made at once */
-#define AHEAD_LINES 2048 /* cache lines of parameters that are prefetched before they are used, about */
+#define TILE_ROWS   64  /* rows for which room for contributions is made at once */
+#define AHEAD_LINES 512 /* cache lines of parameters that are prefetched before they are used, about */
 
 enum { RANGE_PREFIX, RANGE_BIAS };
 
@@ -113,15 +113,19 @@ void mst_factor_close(const mst_model *self, void *scratch)
 
 /* ---- terms ---- */
 
-static void factor_prefetch(const mst_row *row, const mst_weights *w)
+/* The parameters of row `i`, if there is one. */
+static mst_terms_ahead factor_ahead(const mst_batch *batch, uint32_t i, const mst_weights *w)
 {
-    size_t bytes = w->stride * sizeof(float);
-    for (uint32_t i = 0; i < row->n_keys; i++) {
-        const char *at = (const char *)(w->sparse + (size_t)row->keys[i] * w->stride);
-        for (size_t b = 0; b < bytes; b += 64)
-            __builtin_prefetch(at + b);
-        __builtin_prefetch(at + bytes - 1);
-    }
+    if (i >= batch->n_rows)
+        return (mst_terms_ahead){0};
+    return (mst_terms_ahead){batch->rows[i].keys, batch->rows[i].n_keys, w->sparse, w->stride};
+}
+
+static inline __attribute__((always_inline)) void factor_prefetch(const mst_batch *batch, uint32_t i,
+                                                                  const mst_weights *w)
+{
+    mst_terms_ahead ahead = factor_ahead(batch, i, w);
+    mst_terms_prefetch(&ahead, 0, ahead.n);
 }
 
 /* Rows between the prefetch of parameters and their use. */
@@ -221,23 +225,60 @@ static mst_status factor_gather(const mst_factor_model *m, mst_factor_scratch *s
 
 /* ---- passes ---- */
 
+/* The margin and the loss of a row; also adds the gradient of the bias. */
+static mst_term_rates factor_row_rates(const mst_factor_model *m, mst_factor_scratch *s, const mst_row *row,
+                                       const mst_terms *terms, const mst_weights *w, float scale,
+                                       mst_grad *grad, mst_loss_sum *sum)
+{
+    const mst_model *self = &m->base;
+    float coef;
+    float margin = (self->options.bias ? w->ranges[RANGE_BIAS][0] : 0.0f) + m->margin(m, s, terms);
+    mst_count_binary(&(mst_batch){row, 1}, &margin, self->options.pos_weight, sum);
+    sum->loss += self->kernels->logistic(row, 1, &margin, (float)self->options.pos_weight, &coef);
+    if (self->options.bias)
+        grad->ranges[RANGE_BIAS].g[0] += coef * scale;
+    return (mst_term_rates){.coef = coef * scale,
+                            .l2 = (float)self->options.l2_factors * scale * row->weight};
+}
+
 static mst_status factor_compute_row(const mst_factor_model *m, mst_factor_scratch *s, const mst_row *row,
                                      const mst_weights *w, float scale, mst_grad *grad, mst_loss_sum *sum)
 {
-    const mst_model *self = &m->base;
     mst_terms terms;
     TRY(factor_gather(m, s, row, w, grad, &terms));
-    float coef;
-    float margin = (self->options.bias ? w->ranges[RANGE_BIAS][0] : 0.0f) + m->margin(m, s, &terms);
-    mst_count_binary(&(mst_batch){row, 1}, &margin, self->options.pos_weight, sum);
-    sum->loss += self->kernels->logistic(row, 1, &margin, (float)self->options.pos_weight, &coef);
-    mst_term_rates rates = {
-        .coef = coef * scale,
-        .l2 = (float)self->options.l2_factors * scale * row->weight,
-    };
+    mst_term_rates rates = factor_row_rates(m, s, row, &terms, w, scale, grad, sum);
     m->gradient(m, s, &terms, &rates);
-    if (self->options.bias)
-        grad->ranges[RANGE_BIAS].g[0] += rates.coef;
+    return MST_OK;
+}
+
+/* Whether a step of this row alone can update its keys while it computes their gradients. */
+static bool factor_fuses(const mst_factor_model *m, const mst_row *row, const mst_weights *w,
+                         const mst_rule *rule)
+{
+    if (m->descend == NULL || rule->kind != MST_RULE_ADAGRAD || rule->l1 != 0.0f ||
+        !m->base.kernels->keys_distinct(row->keys, row->n_keys))
+        return false;
+    uint32_t least = UINT32_MAX;
+    for (uint32_t i = 0; i < row->n_keys; i++)
+        least = row->keys[i] < least ? row->keys[i] : least;
+    return least >= w->head;
+}
+
+/* A step of one row, its keys updated at once; the gradient of the dense ranges stays in grad. */
+static mst_status factor_descend_row(const mst_factor_model *m, mst_factor_scratch *s, const mst_row *row,
+                                     const mst_weights *w, const mst_rule *rule, mst_grad *grad,
+                                     const mst_terms_ahead *ahead, mst_loss_sum *sum)
+{
+    mst_terms terms;
+    TRY(factor_gather(m, s, row, w, NULL, &terms));
+    mst_term_rates rates = factor_row_rates(m, s, row, &terms, w, 1.0f, grad, sum);
+    mst_terms dense = {terms.terms, row->n_dense},
+              keys = {terms.terms + row->n_dense, terms.n - row->n_dense};
+    for (uint32_t i = 0; i < dense.n; i++)
+        dense.terms[i].g = grad->ranges[RANGE_PREFIX].g + (size_t)i * m->width;
+    if (dense.n > 0)
+        m->gradient(m, s, &dense, &rates);
+    m->descend(m, s, &keys, &rates, rule, ahead);
     return MST_OK;
 }
 
@@ -253,8 +294,8 @@ mst_status mst_factor_compute(const mst_model *self, void *scratch, const mst_ba
         TRY(mst_step_need(step, range));
     if (m->begin != NULL)
         m->begin(m, s, w);
-    for (uint32_t i = 0; i < ahead && i < batch->n_rows; i++)
-        factor_prefetch(&batch->rows[i], w);
+    for (uint32_t i = 0; i < ahead; i++)
+        factor_prefetch(batch, i, w);
     for (uint32_t from = 0; from < batch->n_rows; from += TILE_ROWS) {
         mst_batch tile = mst_batch_range(batch, from, TILE_ROWS);
         size_t n_keys = 0;
@@ -262,8 +303,7 @@ mst_status mst_factor_compute(const mst_model *self, void *scratch, const mst_ba
             n_keys += tile.rows[i].n_keys;
         TRY(mst_grad_room(grad, n_keys));
         for (uint32_t i = 0; i < tile.n_rows; i++) {
-            if (from + i + ahead < batch->n_rows)
-                factor_prefetch(&tile.rows[i + ahead], w);
+            factor_prefetch(batch, from + i + ahead, w);
             TRY(factor_compute_row(m, s, &tile.rows[i], w, scale, grad, sum));
         }
         n_all += n_keys;
@@ -291,8 +331,12 @@ static mst_status factor_step(const mst_factor_model *m, mst_factor_scratch *s, 
     for (uint32_t i = from; i < from + n; i++) {
         const mst_row *row = &rows->rows[i];
         size_t most = (size_t)s->n_touched + row->n_keys;
-        if (i + ahead < rows->n_rows)
-            factor_prefetch(&rows->rows[i + ahead], w);
+        if (n == 1 && factor_fuses(m, row, w, rule)) {
+            mst_terms_ahead next = factor_ahead(rows, i + ahead, w);
+            TRY(factor_descend_row(m, s, row, w, rule, grad, &next, sum));
+            continue;
+        }
+        factor_prefetch(rows, i + ahead, w);
         if (!mst_grow(&s->touched->keys, &s->touched->capacity, most, sizeof *s->touched->keys) ||
             !mst_grow(&s->g, &s->g_capacity, most * m->width, sizeof *s->g))
             return mst_fail_memory();
@@ -339,6 +383,8 @@ mst_status mst_factor_descend_rule(const mst_model *self, void *scratch, const m
     grad.n_ranges = 0;
     grad.owners = NULL;
     TRY(factor_dense_gradient(m, s, &grad));
+    for (uint32_t i = 0; i < ahead; i++)
+        factor_prefetch(rows, i, w);
     s->touched = touched;
     s->scratch_at = m->width * (mst_rule_slots(rules->kind) + 1);
     for (uint32_t from = 0, step = 0; from < rows->n_rows; from += batch_rows, step++) {
@@ -360,8 +406,7 @@ mst_status mst_factor_forward(const mst_model *self, void *scratch, const mst_ba
         m->begin(m, s, w);
     for (uint32_t i = 0; i < batch->n_rows; i++) {
         mst_terms terms;
-        if (i + ahead < batch->n_rows)
-            factor_prefetch(&batch->rows[i + ahead], w);
+        factor_prefetch(batch, i + ahead, w);
         TRY(factor_gather(m, s, &batch->rows[i], w, NULL, &terms));
         scores[i] = (self->options.bias ? w->ranges[RANGE_BIAS][0] : 0.0f) + m->margin(m, s, &terms);
     }

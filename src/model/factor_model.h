@@ -44,6 +44,10 @@ struct mst_factor_model {
     void (*gradient)(const mst_factor_model *self, mst_factor_scratch *scratch, const mst_terms *terms,
                      const mst_term_rates *rates);
     void (*end)(const mst_factor_model *self, mst_factor_scratch *scratch, mst_grad *grad);
+    /* The gradient of terms with distinct keys, after the margin of all terms of their row, and their update
+     * by Adagrad without L1 at once. NULL: there is none. */
+    void (*descend)(const mst_factor_model *self, mst_factor_scratch *scratch, const mst_terms *terms,
+                    const mst_term_rates *rates, const mst_rule *rule, const mst_terms_ahead *ahead);
 };
 
 /* Checks options and shape; the model sets the rest. */

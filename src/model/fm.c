@@ -13,6 +13,12 @@ static void fm_gradient(const mst_factor_model *m, mst_factor_scratch *s, const 
     m->base.kernels->fm_gradient(t, m->width - 1, rates, s->floats);
 }
 
+static void fm_descend(const mst_factor_model *m, mst_factor_scratch *s, const mst_terms *t,
+                       const mst_term_rates *rates, const mst_rule *rule, const mst_terms_ahead *ahead)
+{
+    m->base.kernels->fm_descend(t, m->width - 1, rates, rule, s->floats, ahead);
+}
+
 static mst_status fm_init(mst_model *self, const mst_model_options *options, const mst_shape *shape)
 {
     mst_factor_model *m = (mst_factor_model *)self;
@@ -22,6 +28,7 @@ static mst_status fm_init(mst_model *self, const mst_model_options *options, con
     self->shape.n_fields = 0;                   /* not used */
     m->margin = fm_margin;
     m->gradient = fm_gradient;
+    m->descend = fm_descend;
     return MST_OK;
 }
 

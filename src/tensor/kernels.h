@@ -125,6 +125,9 @@ typedef struct mst_kernels {
     /* The loss alone. */
     double (*softmax_loss)(const mst_row *rows, uint32_t n, uint32_t c, const float *y);
 
+    /* Whether n keys are known to be distinct; false of more than 64 that do not ascend. */
+    bool (*keys_distinct)(const uint32_t *keys, uint32_t n);
+
     /* The update of n distinct keys with several weights, on a store by rows: key k has its `width` weights
      * at w + k * stride, then its state, then the scratch float, which is set to zero; g is n * width. Racy.
      */
@@ -137,6 +140,10 @@ typedef struct mst_kernels {
      * fm: sums (k, rounded up to MST_LANES_MAX) passes from margin to gradient. */
     float (*fm_margin)(const mst_terms *t, uint32_t k, float *sums);
     void (*fm_gradient)(const mst_terms *t, uint32_t k, const mst_term_rates *r, const float *sums);
+    /* The gradient and the update in place, by Adagrad without L1, of terms whose parameters are distinct
+     * rows of a store: their state follows their weights. Racy. */
+    void (*fm_descend)(const mst_terms *t, uint32_t k, const mst_term_rates *r, const mst_rule *rule,
+                       const float *sums, const mst_terms_ahead *ahead);
     /* ffm: n_fields x k factors per term. */
     float (*ffm_margin)(const mst_terms *t, uint32_t k);
     void (*ffm_gradient)(const mst_terms *t, uint32_t k, uint32_t n_fields, const mst_term_rates *r);

@@ -85,6 +85,48 @@ MST_RACY static void update_rows(const mst_rule *rule, float *w, uint32_t stride
 
 /* ---- terms ---- */
 
+static bool keys_distinct(const uint32_t *keys, uint32_t n)
+{
+    enum { MOST = 64 };
+    int32_t copy[MOST + LANES];
+    uint32_t falls = 0;
+    for (uint32_t i = 1; i < n; i++)
+        falls |= keys[i] <= keys[i - 1];
+    if (!falls || n > MOST)
+        return !falls;
+    memcpy(copy, keys, n * sizeof *keys);
+    memset(copy + n, 0xff, LANES * sizeof *copy);
+    ivec equal = {};
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t j = i + 1; j < n; j += LANES)
+            equal |= *(const ivec_u *)(copy + j) == copy[i] - (ivec){};
+    int32_t any = 0;
+    for (uint32_t i = 0; i < LANES; i++)
+        any |= equal[i];
+    return any == 0;
+}
+
+/* Adagrad without L1 on the linear weights of the terms, LANES of them side by side. */
+INLINE void terms_linear_descend(const mst_terms *t, uint32_t width, float coef, const mst_rule *rule)
+{
+    float w[LANES] = {0}, a[LANES] = {0}, g[LANES] = {0};
+    for (uint32_t from = 0; from < t->n; from += LANES) {
+        const mst_term *terms = t->terms + from;
+        uint32_t n = t->n - from < LANES ? t->n - from : LANES;
+        for (uint32_t i = 0; i < n; i++) {
+            w[i] = terms[i].w[0];
+            a[i] = terms[i].w[width];
+            g[i] = coef * terms[i].x;
+        }
+        adagrad_lanes(rule, w, a, g, LANES);
+        for (uint32_t i = 0; i < n; i++) {
+            float *row = (float *)terms[i].w;
+            row[0] = w[i];
+            row[width] = a[i];
+        }
+    }
+}
+
 INLINE float terms_linear(const mst_terms *t)
 {
     float a = 0.0f, b = 0.0f;
@@ -164,6 +206,41 @@ MST_RACY static void fm_gradient(const mst_terms *t, uint32_t k, const mst_term_
             fm_chunk_gradient(t, at, LANES, r, load(sums + at));
         else
             fm_chunk_gradient(t, at, k - at, r, load(sums + at));
+    }
+}
+
+INLINE void fm_chunk_descend(const mst_terms *t, uint32_t k, uint32_t at, uint32_t n, const mst_term_rates *r,
+                             const mst_rule *rule, vec sum, const mst_terms_ahead *ahead)
+{
+    for (uint32_t i = 0; i < t->n; i++) {
+        mst_terms_prefetch(ahead, i, i + 1);
+        float *w = (float *)t->terms[i].w + 1 + at, *a = w + 1 + k;
+        float x = t->terms[i].x, c = r->coef * x;
+        vec wv = n == LANES ? load(w) : load_part(w, n), s = n == LANES ? load(a) : load_part(a, n);
+        vec g = splat(c) * sum - splat(c * x - r->l2) * wv, d = g + splat(rule->l2) * wv;
+        s += d * d;
+        wv -= splat(rule->lr) * inverse_root(s, rule->eps) * d;
+        if (n == LANES) {
+            store(a, s);
+            store(w, wv);
+        } else {
+            store_part(a, n, s);
+            store_part(w, n, wv);
+        }
+    }
+}
+
+MST_RACY static void fm_descend(const mst_terms *t, uint32_t k, const mst_term_rates *r, const mst_rule *rule,
+                                const float *sums, const mst_terms_ahead *ahead)
+{
+    static const mst_terms_ahead none = {0};
+    terms_linear_descend(t, 1 + k, r->coef, rule);
+    for (uint32_t at = 0; at < k; at += LANES, ahead = &none) {
+        if (k - at >= LANES)
+            fm_chunk_descend(t, k, at, LANES, r, rule, load(sums + at), ahead);
+        else
+            fm_chunk_descend(t, k, at, k - at, r, rule, load(sums + at), ahead);
+        mst_terms_prefetch(ahead, t->n, UINT32_MAX);
     }
 }
 

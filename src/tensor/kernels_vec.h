@@ -4,6 +4,7 @@
 typedef float vec __attribute__((vector_size(LANES * 4)));
 typedef int32_t ivec __attribute__((vector_size(LANES * 4)));
 typedef float vec_u __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef int32_t ivec_u __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
 INLINE vec load(const float *p)
 {

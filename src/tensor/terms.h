@@ -5,6 +5,7 @@
 #define MST_TENSOR_TERMS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct mst_term {
@@ -26,5 +27,29 @@ typedef struct mst_term_rates {
     float coef; /* d(loss)/d(margin), scaled */
     float l2;   /* times the factors: their L2 regularisation, scaled */
 } mst_term_rates;
+
+/* Rows of parameters that a later row of data needs: kernels prefetch them between their computations. */
+typedef struct mst_terms_ahead {
+    const uint32_t *keys;
+    uint32_t n;
+    const float *at; /* key k has `stride` floats at at + k * stride */
+    size_t stride;
+} mst_terms_ahead;
+
+/* Inlined always: gcc takes a function that only prefetches for one without effect. */
+static inline __attribute__((always_inline)) void mst_prefetch_floats(const float *from, size_t n)
+{
+    const char *at = (const char *)from, *end = (const char *)(from + n);
+    for (at -= (uintptr_t)at % 64; at < end; at += 64)
+        __builtin_prefetch(at, 1);
+}
+
+/* Prefetches the rows of the keys from number i on, below `to`. */
+static inline __attribute__((always_inline)) void mst_terms_prefetch(const mst_terms_ahead *a, uint32_t i,
+                                                                     uint32_t to)
+{
+    for (; i < to && i < a->n; i++)
+        mst_prefetch_floats(a->at + a->keys[i] * a->stride, a->stride);
+}
 
 #endif
