@@ -3,8 +3,9 @@
 # Generated click logs as 39 hashed keys per row, in file order, without normalisation of fm's rows as in the loop.
 
 CLICK=$BUILD/bench/bench_fm
-CLICK_ROWS=${CLICK_ROWS:-1000000}
-CLICK_FFM_ROWS=${CLICK_FFM_ROWS:-200000}
+CLICK_SECONDS=${CLICK_SECONDS:-6} # of training, of each line
+CLICK_ROWS=${CLICK_ROWS:-2000000}
+CLICK_FFM_ROWS=${CLICK_FFM_ROWS:-500000}
 CLICK_FM="--model fm --factors 16 --no-row-norm --optimizer adagrad --lr 0.05"
 CLICK_FFM="--model ffm --factors 4 --optimizer adagrad --lr 0.05"
 
@@ -12,7 +13,7 @@ CLICK_FFM="--model ffm --factors 4 --optimizer adagrad --lr 0.05"
 click_cache() {
     [ ! -e "$1" ] || return 0
     say "making $1"
-    "$MUSTER" data gen criteo --rows "$2" --features $FEATURES --seed $SEED --to criteo --out "$DATA/click.criteo" \
+    "$MUSTER" data gen criteo --rows "$2" --features $FEATURES --seed $SEED --scatter --to criteo --out "$DATA/click.criteo" \
         --overwrite --quiet >&2 &&
         "$MUSTER" data convert "$DATA/click.criteo" --format criteo --features "$3" --out "$1.part" --to cache --overwrite \
             --quiet >&2 && rm "$DATA/click.criteo" && mv "$1.part" "$1"
@@ -21,13 +22,13 @@ click_cache() {
 # click_rate OPTION...: rows per second of `muster train`.
 click_rate() {
     local out
-    out=$(train "$@" --epochs 1 --shuffle-rows 0 --no-save) && field "$out" rows_per_s
+    out=$(train "$@" --seconds "$CLICK_SECONDS" --shuffle-rows 0 --no-save) && field "$out" rows_per_s
 }
 
 # click_ps OPTION...: the same with one server and one worker; the summary of server 0.
 click_ps() {
-    "$MUSTER" launch --servers 1 --workers 1 --logs none -- train "$@" --mode async --epochs 1 --shuffle-rows 0 --no-save \
-        --quiet --run "$DATA/run" --overwrite --json 2>"$DATA/job.err" </dev/null | sed 's/^server 0 | //'
+    "$MUSTER" launch --servers 1 --workers 1 --logs none -- train "$@" --mode async --seconds "$CLICK_SECONDS" \
+        --shuffle-rows 0 --no-save --quiet --run "$DATA/run" --overwrite --json 2>"$DATA/job.err" </dev/null | sed 's/^server 0 | //'
 }
 
 group_click() {
@@ -43,7 +44,7 @@ group_click() {
         say "click, round $round of $ROUNDS"
         # shellcheck disable=SC2086
         {
-            plain=$(value "$("$CLICK" fm "$fm" --runs 1)" plain_fm_rows_per_s) &&
+            plain=$(value "$("$CLICK" fm "$fm" --seconds "$CLICK_SECONDS")" plain_fm_rows_per_s) &&
                 one=$(click_rate "$fm" $CLICK_FM --batch 1 --threads 1) &&
                 ratios[fm_k16_b1_1t_over_plain_loop]+=" $(calc "$one / $plain" 4)" &&
                 ratios[fm_k16_async_2t_over_1t]+=" $(calc "$(click_rate "$fm" $CLICK_FM --batch 1 --threads 2 --mode async) / $one" 4)" &&
@@ -51,7 +52,7 @@ group_click() {
                 ratios[fm_k16_b1000_1t_over_plain_loop]+=" $(calc "$one / $plain" 4)" &&
                 out=$(click_ps "$fm" $CLICK_FM --batch 1000) &&
                 ratios[fm_k16_ps_async_1s1w_over_local]+=" $(calc "$(field "$out" rows_per_s) / $one" 4)" &&
-                plain=$(value "$("$CLICK" ffm "$ffm" --runs 1 --features 1048576)" plain_ffm_rows_per_s) &&
+                plain=$(value "$("$CLICK" ffm "$ffm" --seconds "$CLICK_SECONDS" --features 1048576)" plain_ffm_rows_per_s) &&
                 one=$(click_rate "$ffm" $CLICK_FFM --batch 1 --threads 1) &&
                 ratios[ffm_k4_1t_over_plain_loop]+=" $(calc "$one / $plain" 4)"
         } || {

@@ -3,16 +3,18 @@
 
 DEEPFM_FLOP=3420000 # of a row in training: three times 2 * (624 * 400 + 2 * 400 * 400 + 400)
 
-# deep_rate MODEL: prints rows/s of one epoch at batch 1,000 with 2 threads.
+DEEP_SECONDS=${DEEP_SECONDS:-6} # of training, of each line
+
+# deep_rate MODEL: prints rows/s at batch 1,000 with 2 threads.
 deep_rate() {
     local out
-    out=$(train "$DATA/deep.cache" --model "$1" --optimizer adagrad --lr 0.005 --batch 1000 --threads 2 --epochs 1 \
-        --no-save) && field "$out" rows_per_s
+    out=$(train "$DATA/deep.cache" --model "$1" --optimizer adagrad --lr 0.005 --batch 1000 --threads 2 \
+        --seconds "$DEEP_SECONDS" --no-save) && field "$out" rows_per_s
 }
 
 # Rows of 39 keys, hashed into 2^22 features.
 deep_rows() {
-    make_file "$DATA/deep.criteo" "$MUSTER" data gen criteo --rows 300k --seed "$SEED" --to criteo --out &&
+    make_file "$DATA/deep.criteo" "$MUSTER" data gen criteo --rows 300k --seed "$SEED" --scatter --to criteo --out &&
         make_file "$DATA/deep.cache" "$MUSTER" data convert "$DATA/deep.criteo" --format criteo --features 2^22 \
             --to cache --out
 }

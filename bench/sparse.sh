@@ -3,7 +3,7 @@
 # optimizer, and the gain of a second thread (group sparse). bench/README.md has its limits.
 
 SPARSE=$BUILD/bench/bench_sparse
-SPARSE_SECONDS=${SPARSE_SECONDS:-5} # of a plain loop
+SPARSE_SECONDS=${SPARSE_SECONDS:-6} # of training, of each line
 sparse_cache=$DATA/criteo-scatter-4m.cache
 
 # sparse_rate OPTIMIZER BATCH THREADS MODE: rows/s of `muster train` in file order.
@@ -15,8 +15,17 @@ sparse_rate() {
     adam) lr=0.0002 ;;
     *) lr=0.02 ;;
     esac
-    out=$(train "$sparse_cache" --model logreg --features "$FEATURES" --epochs 10 --optimizer "$1" --lr "$lr" --batch "$2" \
-        --threads "$3" --mode "$4" --shuffle-rows 0 --no-save) && field "$out" rows_per_s
+    out=$(train "$sparse_cache" --model logreg --features "$FEATURES" --seconds "$SPARSE_SECONDS" --optimizer "$1" \
+        --lr "$lr" --batch "$2" --threads "$3" --mode "$4" --shuffle-rows 0 --no-save) && field "$out" rows_per_s
+}
+
+# sparse_ps_rate: rows/s of one server and one worker with adagrad at batch 1,000, one request at a time.
+sparse_ps_rate() {
+    local out
+    out=$("$MUSTER" launch --servers 1 --workers 1 --logs none -- train "$sparse_cache" --model logreg --features "$FEATURES" \
+        --seconds "$SPARSE_SECONDS" --optimizer adagrad --lr 0.02 --batch 1000 --mode async --pipeline 0 --shuffle-rows 0 \
+        --no-save --quiet --run "$DATA/run" --overwrite --json 2>"$DATA/job.err" </dev/null | sed 's/^server 0 | //') &&
+        field "$out" rows_per_s
 }
 
 group_sparse() {
@@ -30,6 +39,7 @@ group_sparse() {
     for o in sgd adagrad; do
         names+=("${o}_b1_async_2t_over_1t" "${o}_b1000_sync_2t_over_1t" "plain_${o}_2t_over_1t")
     done
+    names+=(adagrad_b1000_ps_async_1s1w_over_local)
     if ! "$MUSTER" data gen criteo --help 2>&1 | grep -q -- --scatter; then
         skip "data gen criteo has no --scatter" "${names[@]}"
         return
@@ -61,6 +71,8 @@ group_sparse() {
             rate=$(value "$("$SPARSE" "$o" "$sparse_cache" --seconds "$SPARSE_SECONDS" --threads 2)" "plain_${o}_rows_per_s")
             ratios[plain_${o}_2t_over_1t]+=" $(calc "$rate / $plain" 4)"
         done
+        plain=$(sparse_rate adagrad 1000 1 sync) && rate=$(sparse_ps_rate) &&
+            ratios[adagrad_b1000_ps_async_1s1w_over_local]+=" $(calc "$rate / $plain" 4)"
     done
     for name in "${names[@]}"; do
         # shellcheck disable=SC2086

@@ -37,7 +37,7 @@ typedef struct rows_spec {
     uint32_t n_features; /* above n_dense where there are keys */
     uint32_t n_keys;     /* keys per row; rows differ a little around it */
     uint32_t n_classes;  /* 2: labels -1, 0, 1; more: a class number */
-    uint32_t n_fields;   /* above n_dense: keys get fields at random; 0: none */
+    uint32_t n_fields;   /* above n_dense: keys get fields at random, or consecutive ones; 0: none */
     bool weighted;       /* weights other than one, zero among them */
     uint64_t seed;
 } rows_spec;
@@ -112,8 +112,10 @@ static inline void random_row(const rows_spec *s, mst_rng *rng, mst_row *row)
         }
         if (s->n_fields != 0) {
             uint16_t *fields = row_block(row->n_keys, sizeof *fields);
+            bool follow = row->n_keys <= s->n_fields && mst_rng_below(rng, 2) == 0;
             for (uint32_t i = 0; i < row->n_keys; i++)
-                fields[i] = (uint16_t)mst_rng_below(rng, s->n_fields);
+                fields[i] =
+                    (uint16_t)(follow ? s->n_fields - row->n_keys + i : mst_rng_below(rng, s->n_fields));
             row->fields = fields;
         }
     }

@@ -251,12 +251,23 @@ static mst_status factor_compute_row(const mst_factor_model *m, mst_factor_scrat
     return MST_OK;
 }
 
+/* Whether the row has no dense prefix, and the fields of its keys are consecutive. */
+static bool factor_fields_follow(const mst_factor_model *m, const mst_row *row)
+{
+    uint32_t n_fields = m->base.shape.n_fields, bad = row->n_dense != 0 || row->n_keys > n_fields;
+    for (uint32_t i = 0; row->fields != NULL && i < row->n_keys; i++)
+        bad |= row->fields[i] != row->fields[0] + i || row->fields[i] >= n_fields;
+    return !bad;
+}
+
 /* Whether a step of this row alone can update its keys while it computes their gradients. */
 static bool factor_fuses(const mst_factor_model *m, const mst_row *row, const mst_weights *w,
                          const mst_rule *rule)
 {
     if (m->descend == NULL || rule->kind != MST_RULE_ADAGRAD || rule->l1 != 0.0f ||
         !m->base.kernels->keys_distinct(row->keys, row->n_keys))
+        return false;
+    if (m->fields && (rule->l2 != 0.0f || !factor_fields_follow(m, row))) /* fields without keys decay, too */
         return false;
     uint32_t least = UINT32_MAX;
     for (uint32_t i = 0; i < row->n_keys; i++)

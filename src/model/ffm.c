@@ -15,6 +15,13 @@ static void ffm_gradient(const mst_factor_model *m, mst_factor_scratch *s, const
     m->base.kernels->ffm_gradient(t, (uint32_t)m->base.options.factors, m->base.shape.n_fields, rates);
 }
 
+static void ffm_descend(const mst_factor_model *m, mst_factor_scratch *s, const mst_terms *t,
+                        const mst_term_rates *rates, const mst_rule *rule, const mst_terms_ahead *ahead)
+{
+    m->base.kernels->ffm_descend(t, (uint32_t)m->base.options.factors, m->base.shape.n_fields, rates, rule,
+                                 s->floats, ahead);
+}
+
 static mst_status ffm_init(mst_model *self, const mst_model_options *options, const mst_shape *shape)
 {
     mst_factor_model *m = (mst_factor_model *)self;
@@ -29,6 +36,10 @@ static mst_status ffm_init(mst_model *self, const mst_model_options *options, co
     m->fields = true;
     m->margin = ffm_margin;
     m->gradient = ffm_gradient;
+    if (options->factors % 4 == 0) {
+        m->descend = ffm_descend;
+        m->n_floats = MST_FFM_ROOM((size_t)options->factors, shape->n_fields);
+    }
     return MST_OK;
 }
 

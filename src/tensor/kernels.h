@@ -49,6 +49,8 @@ static inline uint32_t mst_map_slot(uint32_t key, uint32_t factor)
 #define MST_LANES_MAX       16 /* floats of the longest vector of an instruction set */
 #define MST_EMIT_SLACK      16
 
+#define MST_FFM_ROOM(k, n_fields) (3 * ((size_t)(k) * (n_fields) + MST_LANES_MAX))
+
 typedef struct mst_kernels {
     mst_isa isa;
 
@@ -147,6 +149,10 @@ typedef struct mst_kernels {
     /* ffm: n_fields x k factors per term. */
     float (*ffm_margin)(const mst_terms *t, uint32_t k);
     void (*ffm_gradient)(const mst_terms *t, uint32_t k, uint32_t n_fields, const mst_term_rates *r);
+    /* Like fm_descend, for k a multiple of 4, terms of consecutive fields and a rule without L2; room is for
+     * MST_FFM_ROOM(k, n_fields) floats. */
+    void (*ffm_descend)(const mst_terms *t, uint32_t k, uint32_t n_fields, const mst_term_rates *r,
+                        const mst_rule *rule, float *room, const mst_terms_ahead *ahead);
     /* fwfm: pairs (n_fields x stride) is symmetric; stride is a multiple of MST_LANES_MAX, with zeros beyond
      * n_fields. sums and weighted (k x stride each) and squares (2 x stride) pass from margin to gradient.
      * Adds to pair_gradient (n_fields x stride): [f][g] is the derivative by the weight of fields f and g,

@@ -339,6 +339,95 @@ MST_RACY static void ffm_gradient(const mst_terms *t, uint32_t k, uint32_t n_fie
     }
 }
 
+/* Copies the factors u_j of the terms after i for its field to `room`, their state to room + step, and,
+ * unless `same`, the products of rate and values to room + 2 * step. */
+INLINE void ffm_collect(const mst_terms *t, uint32_t i, uint32_t k, uint32_t width, float coef, bool same,
+                        float *room, size_t step)
+{
+    const mst_term *terms = t->terms;
+    size_t field = 1 + (size_t)terms[i].field * k;
+    for (uint32_t j = i + 1; j < t->n; j++) {
+        const float *u = terms[j].w + field;
+        float c = coef * terms[i].x * terms[j].x;
+        for (uint32_t f = 0; f < k; f += 4, room += 4) {
+            *(quad_u *)room = *(const quad_u *)(u + f);
+            *(quad_u *)(room + step) = *(const quad_u *)(u + width + f);
+            if (!same)
+                *(quad_u *)(room + 2 * step) = c - (quad){};
+        }
+    }
+    for (size_t f = 0; f < (same ? 2u : 3u); f++) /* the last vector is computed whole */
+        memset(room + f * step, 0, LANES * sizeof *room);
+}
+
+INLINE void ffm_put_back(const mst_terms *t, uint32_t i, uint32_t k, uint32_t width, const float *room,
+                         size_t step)
+{
+    size_t field = 1 + (size_t)t->terms[i].field * k;
+    for (uint32_t j = i + 1; j < t->n; j++) {
+        float *u = (float *)t->terms[j].w + field;
+        for (uint32_t f = 0; f < k; f += 4, room += 4) {
+            *(quad_u *)(u + f) = *(const quad_u *)room;
+            *(quad_u *)(u + width + f) = *(const quad_u *)(room + step);
+        }
+    }
+}
+
+/* Gradients and Adagrad of n factors from v on, of one term for consecutive fields, and of their partners in
+ * `room`. */
+INLINE void ffm_descend_pairs(float *v, uint32_t width, uint32_t n, float coef, bool same, float l2,
+                              const mst_rule *rule, float *room, size_t step)
+{
+    for (uint32_t l = 0; l < n; l += LANES) {
+        bool part = n - l < LANES;
+        float *s = v + width + l, *u = room + l;
+        vec x = part ? load_part(v + l, n - l) : load(v + l), y = load(u);
+        vec c = same ? splat(coef) : load(u + 2 * step);
+        vec gx = c * y + splat(l2) * x, gy = c * x + splat(l2) * y;
+        vec sx = (part ? load_part(s, n - l) : load(s)) + gx * gx, sy = load(u + step) + gy * gy;
+        x -= splat(rule->lr) * inverse_root(sx, rule->eps) * gx;
+        y -= splat(rule->lr) * inverse_root(sy, rule->eps) * gy;
+        store(u, y);
+        store(u + step, sy);
+        if (part) {
+            store_part(v + l, n - l, x);
+            store_part(s, n - l, sx);
+        } else {
+            store(v + l, x);
+            store(s, sx);
+        }
+    }
+}
+
+MST_RACY static void ffm_descend(const mst_terms *t, uint32_t k, uint32_t n_fields, const mst_term_rates *r,
+                                 const mst_rule *rule, float *room, const mst_terms_ahead *ahead)
+{
+    uint32_t width = 1 + n_fields * k;
+    size_t step = (size_t)k * n_fields + MST_LANES_MAX;
+    bool same = true; /* values */
+    for (uint32_t i = 1; i < t->n; i++)
+        same &= t->terms[i].x == t->terms[0].x;
+    terms_linear_descend(t, width, r->coef, rule);
+    for (uint32_t i = 0; i < t->n; i++) {
+        mst_terms_prefetch(ahead, i, i + 1);
+        if (i + 1 == t->n)
+            break;
+        float *v = (float *)t->terms[i].w + 1 + (size_t)t->terms[i + 1].field * k;
+        float c = r->coef * t->terms[i].x * t->terms[i].x;
+        uint32_t n = (t->n - 1 - i) * k;
+        if (same && k == 4) {
+            ffm_collect(t, i, 4, width, r->coef, true, room, step);
+            ffm_descend_pairs(v, width, n, c, true, r->l2, rule, room, step);
+            ffm_put_back(t, i, 4, width, room, step);
+        } else {
+            ffm_collect(t, i, k, width, r->coef, false, room, step);
+            ffm_descend_pairs(v, width, n, c, false, r->l2, rule, room, step);
+            ffm_put_back(t, i, k, width, room, step);
+        }
+    }
+    mst_terms_prefetch(ahead, t->n, UINT32_MAX);
+}
+
 /* ---- fwfm ---- */
 
 /* y (n, a multiple of LANES) += a * x */

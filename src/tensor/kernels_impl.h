@@ -46,6 +46,7 @@ const mst_kernels KERNELS_NAME = {
     .fm_descend = fm_descend,
     .ffm_margin = ffm_margin,
     .ffm_gradient = ffm_gradient,
+    .ffm_descend = ffm_descend,
     .fwfm_margin = fwfm_margin,
     .fwfm_gradient = fwfm_gradient,
 };
