@@ -6,6 +6,11 @@ SPARSE=$BUILD/bench/bench_sparse
 SPARSE_SECONDS=${SPARSE_SECONDS:-6} # of training, of each line
 sparse_cache=$DATA/criteo-scatter-4m.cache
 
+sparse_rows() {
+    make_file "$sparse_cache" "$MUSTER" data gen criteo --rows 4000000 --features "$FEATURES" --seed "$SEED" --scatter \
+        --to cache --out
+}
+
 # sparse_rate OPTIMIZER BATCH THREADS MODE: rows/s of `muster train` in file order.
 sparse_rate() {
     local out lr
@@ -44,8 +49,7 @@ group_sparse() {
         skip "data gen criteo has no --scatter" "${names[@]}"
         return
     fi
-    make_file "$sparse_cache" "$MUSTER" data gen criteo --rows 4000000 --features "$FEATURES" --seed "$SEED" --scatter \
-        --to cache --out
+    sparse_rows
     for ((round = 1; round <= ROUNDS; round++)); do
         for o in "${optimizers[@]}"; do
             say "sparse $o, round $round of $ROUNDS"

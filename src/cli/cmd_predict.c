@@ -229,6 +229,7 @@ static mst_status predictor_open(predictor *self)
         .features = model->shape.n_features,
         .fields = model->shape.n_fields,
         .drop_unseen = !apply->options.strict_features,
+        .any_keys = mst_model_any_keys(model, &apply->assembly.params),
         .stop = mst_signals_stop(),
         .augment = apply->augment.any ? &apply->augment : NULL,
     };
@@ -263,7 +264,8 @@ static mst_status predict_rows(const predict_options *options, mst_out *out, uin
     mst_status st = predictor_open(&self);
     if (st == MST_OK) {
         mst_team_run(self.team, predictor_thread, &self);
-        st = self.status != MST_OK ? mst_error_restore(&self.error) : MST_OK;
+        st = self.status != MST_OK ? mst_error_restore(&self.error)
+                                   : mst_params_kept(&options->apply.assembly.params, options->apply.dataset);
         *n_rows = self.n_rows;
         *unseen = mst_feed_unseen(self.feed);
     }

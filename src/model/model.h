@@ -255,6 +255,13 @@ void mst_model_each(const mst_model *self, void *scratch, unsigned n, void (*fn)
 /* The chain of layers of a net; NULL for other models. */
 struct mst_chain;
 const struct mst_chain *mst_model_chain(const mst_model *self);
+/* Whether forward on the store may be given any keys and labels (mst_feed_options.any_keys): a linear model
+ * of two classes, whose keys all address the weights or the guard behind them. */
+static inline bool mst_model_any_keys(const mst_model *self, const mst_params *params)
+{
+    return mst_model_has(self->ops, MST_MODEL_LINEAR) && self->n_scores == 1 && params->guard != NULL;
+}
+
 /* The weight of a model with one score that adds to every score: at *at of the store. False: it has none. */
 bool mst_model_bias(const mst_model *self, const mst_params *params, uint64_t *at);
 /* Whether it has a batch norm over the rows of a batch alone: of one row, nothing would be left. */

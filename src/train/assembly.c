@@ -108,6 +108,15 @@ mst_status mst_assembly_check_rows(const mst_assembly *self, const mst_augment *
     return MST_OK;
 }
 
+mst_status mst_params_kept(const mst_params *params, const mst_dataset *dataset)
+{
+    TRY(mst_dataset_intact(dataset));
+    return mst_params_strayed(params)
+               ? mst_fail(MST_EINPUT, "%s was changed while it was in use: a row has a key out of range",
+                          dataset->name)
+               : MST_OK;
+}
+
 json_t *mst_model_json(const mst_model *model)
 {
     const mst_chain *chain = mst_model_chain(model);

@@ -44,6 +44,10 @@ void mst_assembly_fini(mst_assembly *self);
 mst_status mst_assembly_check_rows(const mst_assembly *self, const mst_augment *augment,
                                    const mst_dataset *dataset);
 
+/* After rows of the dataset were used with these weights, their keys possibly unchecked
+ * (mst_feed_options.any_keys): MST_EINPUT if its files have changed meanwhile. */
+mst_status mst_params_kept(const mst_params *params, const mst_dataset *dataset);
+
 /* Entry of how rows are read, in checkpoints of models of augmented images: [channels, height, width] of the
  * images before augmentation. Like MST_ORIGIN it is no option: a dataset records it itself. */
 #define MST_AUGMENTED_IMAGE "augmented-image"

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/team.h"
+#include "train/assembly.h"
 
 typedef struct scorer {
     void *scratch;
@@ -27,6 +28,7 @@ typedef struct scored {
 
 struct mst_evaluator {
     const mst_model *model;
+    const mst_params *params; /* or NULL */
     const mst_dataset *dataset;
     mst_evaluator_options options;
     mst_feed *feed;
@@ -66,6 +68,7 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
     if (self == NULL)
         return mst_fail_memory();
     self->model = model;
+    self->params = params;
     self->dataset = dataset;
     self->options = *options;
     self->options.n_threads = n;
@@ -84,6 +87,7 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
         .features = model->shape.n_features,
         .fields = model->shape.n_fields,
         .drop_unseen = !options->strict_features,
+        .any_keys = params != NULL && mst_model_any_keys(model, params),
         .classes = model->shape.n_classes,
         .stop = options->stop,
         .augment = options->augment,
@@ -227,7 +231,7 @@ static mst_status evaluator_pass(mst_evaluator *self)
     for (unsigned t = 0; t < self->options.n_threads; t++)
         if (self->scorers[t].status != MST_OK)
             return mst_error_restore(&self->scorers[t].error);
-    return MST_OK;
+    return self->params != NULL ? mst_params_kept(self->params, self->dataset) : MST_OK;
 }
 
 mst_status mst_evaluator_run_on(mst_evaluator *self, const mst_weights *weights,

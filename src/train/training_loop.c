@@ -166,11 +166,8 @@ static mst_status loop_advance(training_loop *self, bool *ended)
     p->loss = (mst_loss_sum){0};
     p->epoch_ended = false;
     mst_status st = t->strategy->ops->run(t->strategy, t->data.feed, &budget, p);
-    if (st == MST_OK)
-        st = mst_dataset_intact(dataset); /* before an evaluation or a checkpoint uses it */
-    if (st == MST_OK && mst_params_strayed(&t->assembly.params))
-        st = mst_fail(MST_EINPUT, "%s was changed while it was in use: a row has a key out of range",
-                      dataset->name);
+    if (st == MST_OK) /* before an evaluation or a checkpoint uses it */
+        st = mst_params_kept(&t->assembly.params, dataset);
     p->seconds += mst_seconds_since(start);
     if (st == MST_ESTOPPED)
         st = MST_OK; /* the run log reads the flag itself */
