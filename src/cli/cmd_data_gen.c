@@ -14,8 +14,8 @@
 typedef struct gen_options {
     int64_t rows, first_row, seed, test_rows;
     int64_t features, classes;
-    double spread;
-    bool scatter, interactions;
+    double spread, interactions;
+    bool scatter;
     mst_data_out_options out;
     char *config;
 } gen_options;
@@ -80,10 +80,15 @@ static const mst_option criteo_table[] = {
      .help = "Spread the popular categories over the numbers of their field, as hashing does. Default: a "
              "category's number is its popularity rank."},
     {.name = "interactions",
-     .type = MST_OPTION_FLAG,
+     .type = MST_OPTION_REAL,
      .offset = FIELD(interactions),
-     .help = "Draw the labels from a factorisation machine of rank 8 instead of a linear model: pairs of "
-             "categories matter that are expected at least 100 times in 100,000 rows."},
+     .metavar = "SHARE",
+     .fallback = "0",
+     .min = 0,
+     .max = 0.01,
+     .help = "Draw the labels from a factorisation machine of rank 8 instead of a linear model. Categories "
+             "that this share of the rows or more are expected to have matter, alone and in pairs: 1e-5 is "
+             "100 times in 10M rows. 0: a linear model."},
     {.name = NULL},
 };
 
@@ -105,12 +110,14 @@ static mst_status gen_criteo_run(mst_call *call)
         .n_threads = mst_cli_threads(options->out.threads),
         .planted_loss = &planted_loss,
     };
+    char planted[64] = "";
+    if (o.interactions > 0)
+        snprintf(planted, sizeof planted, ", with interactions from %g of the rows", o.interactions);
     mst_data_info info = {.n_features = o.features,
                           .n_fields = MST_GEN_CRITEO_NUMERIC + MST_GEN_CRITEO_FIELDS};
     TRY_OUT(st, gen_open_sink(&sink, &options->out, o.rows,
                               json_sprintf("criteo of %lld features%s%s", (long long)options->features,
-                                           o.scatter ? ", scattered" : "",
-                                           o.interactions ? ", with interactions" : "")));
+                                           o.scatter ? ", scattered" : "", planted)));
     TRY_OUT(st, mst_gen_criteo(&o, mst_data_sink_take, &sink));
     st = mst_data_sink_commit(&sink, &info);
     if (st == MST_OK && !options->out.quiet)

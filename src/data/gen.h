@@ -28,9 +28,9 @@ mst_status mst_gen_run(uint64_t first_row, uint64_t rows, uint32_t chunk_rows, u
  * scatter: the keys of a field are renumbered, so that popular ones are spread over it, as hashing does; rows
  * are the same otherwise.
  *
- * interactions: the planted model is a factorisation machine. Categories expected at least 100 times in
- * 100,000 rows have a weight and MST_GEN_CRITEO_RANK factors; others have neither. The factors of a field
- * average to zero over its rows, so that a linear model explains none of the second-order part, which
+ * interactions > 0: the planted model is a factorisation machine. Categories that this share of the rows or
+ * more are expected to have own a weight and MST_GEN_CRITEO_RANK factors; others have neither. The factors of
+ * a field average to zero over its rows, so that a linear model explains none of the second-order part, which
  * varies as much as the linear part. The scale is set for a loss of 0.45. */
 
 #define MST_GEN_CRITEO_NUMERIC  13
@@ -42,7 +42,8 @@ typedef struct mst_gen_criteo_options {
     uint64_t rows, first_row;
     uint64_t features; /* 128 .. 2^32 - 1 */
     uint64_t seed;
-    bool scatter, interactions;
+    bool scatter;
+    double interactions;  /* 0 .. 0.01 */
     unsigned n_threads;   /* 0 counts as 1 */
     double *planted_loss; /* mean log loss of the planted model on the rows; set on MST_OK; or NULL */
 } mst_gen_criteo_options;

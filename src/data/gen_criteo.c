@@ -32,7 +32,6 @@
 #define POSITIVE      0.26
 #define PLANTED_RIGHT 0.79
 #define PLANTED_LOSS  0.45    /* with interactions */
-#define POPULAR       1e-3    /* share of the rows from which on a category has factors */
 #define LOSS_UNIT     0x1p-20 /* of sums of losses, which do not depend on the order of chunks */
 
 /* Vocabularies of the 26 fields of Criteo's public click log. */
@@ -60,9 +59,10 @@ struct mst_gen_criteo_model {
     double scale, bias;
     double head, cut; /* integral at 3/2 less the law at 1; k - x below which a draw is accepted at once */
     double accept[ACCEPT_RANKS + 1];
-    bool interactions;
-    float pair_scale; /* of the second-order part, beside the linear one */
-    float *factors;   /* of all fields */
+    double interactions; /* share of the rows from which on a category has weight and factors; 0: all have a
+                            weight */
+    float pair_scale;    /* of the second-order part, beside the linear one */
+    float *factors;      /* of all fields */
     criteo_field fields[FIELDS];
 };
 
@@ -146,7 +146,7 @@ typedef struct planted_sum {
 static inline void planted_add(const mst_gen_criteo_model *m, const criteo_field *f, uint32_t rank,
                                planted_sum *sum)
 {
-    if (!m->interactions) {
+    if (m->interactions == 0) {
         sum->linear += planted_weight(m, f->first + rank);
         return;
     }
@@ -171,7 +171,7 @@ static inline float planted_pairs(const planted_sum *sum)
 
 static inline float planted_margin(const mst_gen_criteo_model *m, const planted_sum *sum)
 {
-    return m->interactions ? sum->linear + m->pair_scale * planted_pairs(sum) : sum->linear;
+    return m->interactions > 0 ? sum->linear + m->pair_scale * planted_pairs(sum) : sum->linear;
 }
 
 /* Writes the row's 39 keys and values (26 values of one) and adds up the planted model. */
@@ -312,8 +312,8 @@ static void scatter_field(criteo_field *f, uint64_t bits)
     f->offset = (uint32_t)(bits % f->size);
 }
 
-/* Number of ranks that at least POPULAR of the rows have. */
-static uint32_t popular_ranks(uint32_t size)
+/* Number of ranks that at least `share` of the rows have. */
+static uint32_t popular_ranks(uint32_t size, double share)
 {
     enum { EXACT = 1000 };
     double sum = 0;
@@ -321,7 +321,7 @@ static uint32_t popular_ranks(uint32_t size)
         sum += criteo_gen_law(k);
     if (size > EXACT)
         sum += law_integral(size + 0.5) - law_integral(EXACT + 0.5);
-    double last = pow(POPULAR * sum, -1.0 / (1.0 + 1.0 / ZIPF_M));
+    double last = pow(share * sum, -1.0 / (1.0 + 1.0 / ZIPF_M));
     return (uint32_t)fmin(last, size);
 }
 
@@ -343,14 +343,14 @@ static void plant_factors(const mst_gen_criteo_model *m, const criteo_field *f, 
             factors[(size_t)r * RANK + c] -= (float)(mean[c] / total);
 }
 
-static mst_status plant_interactions(mst_gen_criteo_model *m)
+static mst_status plant_interactions(mst_gen_criteo_model *m, double share)
 {
     size_t n = 0;
     for (uint32_t j = 0; j < FIELDS; j++) {
-        m->fields[j].n_popular = popular_ranks(m->fields[j].size);
+        m->fields[j].n_popular = popular_ranks(m->fields[j].size, share);
         n += m->fields[j].n_popular;
     }
-    m->interactions = true;
+    m->interactions = share;
     m->factors = mst_alloc(n * RANK * sizeof *m->factors);
     if (m->factors == NULL)
         return mst_fail_memory();
@@ -431,14 +431,14 @@ static mst_status criteo_gen_calibrate(mst_gen_criteo_model *m)
         margins[i] = sum.linear;
         pairs[i] = planted_pairs(&sum);
     }
-    if (m->interactions)
+    if (m->interactions > 0)
         balance_parts(m, pairs, margins);
     double low = 0, high = 1;
     for (int i = 0; i < 14; i++) {
         m->scale = (low + high) / 2;
         m->bias = find_bias(margins, m->scale);
-        if (m->interactions ? mean_loss(margins, m->scale, m->bias) > PLANTED_LOSS
-                            : mean_probability(margins, m->scale, m->bias, true) < PLANTED_RIGHT)
+        if (m->interactions > 0 ? mean_loss(margins, m->scale, m->bias) > PLANTED_LOSS
+                                : mean_probability(margins, m->scale, m->bias, true) < PLANTED_RIGHT)
             low = m->scale;
         else
             high = m->scale;
@@ -471,7 +471,7 @@ mst_status mst_gen_criteo_model_new(const mst_gen_criteo_options *options, mst_g
             scatter_field(&m->fields[j], criteo_gen_mix(m->weight_seed ^ (j + 1)));
         first += sizes[j];
     }
-    mst_status st = options->interactions ? plant_interactions(m) : MST_OK;
+    mst_status st = options->interactions > 0 ? plant_interactions(m, options->interactions) : MST_OK;
     if (st == MST_OK)
         st = criteo_gen_calibrate(m);
     if (st == MST_OK)

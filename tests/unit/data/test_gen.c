@@ -215,7 +215,7 @@ static mst_status keep_rows(void *arg, uint64_t first_row, mst_chunk *chunk)
 
 enum { KEPT = 20000 };
 
-static kept_rows generate(bool scatter, bool interactions, double *planted)
+static kept_rows generate(bool scatter, double interactions, double *planted)
 {
     kept_rows k = {.keys = mst_calloc(KEPT, sizeof *k.keys), .labels = mst_calloc(KEPT, sizeof(float))};
     mst_gen_criteo_options o = {.rows = KEPT,
@@ -244,8 +244,8 @@ static void kept_fini(kept_rows *k)
 static void scatter_renumbers_the_keys_of_a_field(void **state)
 {
     (void)state;
-    for (int interactions = 0; interactions < 2; interactions++) {
-        double loss[2];
+    for (int pass = 0; pass < 2; pass++) {
+        double loss[2], interactions = pass == 0 ? 0 : 1e-3;
         kept_rows plain = generate(false, interactions, &loss[0]),
                   other = generate(true, interactions, &loss[1]);
         uint32_t *to = mst_calloc(MST_GEN_CRITEO_FEATURES, sizeof *to),
@@ -286,7 +286,7 @@ static void interactions_have_the_promised_loss(void **state)
 {
     (void)state;
     double loss;
-    kept_rows k = generate(true, true, &loss);
+    kept_rows k = generate(true, 1e-3, &loss);
     assert_true(loss > 0.43 && loss < 0.47);
     double positive = 0;
     for (uint32_t i = 0; i < KEPT; i++)
@@ -310,6 +310,40 @@ static void interactions_have_the_promised_loss(void **state)
     second = corner[1][1] - corner[1][0] - corner[0][1] + corner[0][0];
     assert_true(fabs(second) > 1e-3);
     kept_fini(&k);
+}
+
+static double margin_of(const mst_gen_criteo_model *model, uint32_t field, uint32_t rank)
+{
+    uint32_t keys[MST_GEN_CRITEO_FIELDS], first, size;
+    float numbers[MST_GEN_CRITEO_NUMERIC] = {0};
+    for (uint32_t j = 0; j < MST_GEN_CRITEO_FIELDS; j++) {
+        mst_gen_criteo_field(model, j, &first, &size);
+        keys[j] = first + (j == field ? rank : 0);
+    }
+    mst_row row = {
+        .dense = numbers, .n_dense = MST_GEN_CRITEO_NUMERIC, .keys = keys, .n_keys = MST_GEN_CRITEO_FIELDS};
+    return mst_gen_criteo_planted_margin(model, &row);
+}
+
+/* Field 2 has 10,131,227 values, and value k is in a share of k^-1.1 / 8.6 of the rows: 1e-3 of them have one
+ * of the first 75, 1e-5 one of the first 4,950. Rarer values are alike. */
+static void the_share_decides_which_categories_interact(void **state)
+{
+    (void)state;
+    const struct {
+        double share;
+        uint32_t last;
+    } cases[] = {{1e-3, 75}, {1e-5, 4950}};
+    for (size_t i = 0; i < 2; i++) {
+        mst_gen_criteo_model *model = NULL;
+        mst_gen_criteo_options o = {
+            .features = MST_GEN_CRITEO_FEATURES, .seed = 5, .interactions = cases[i].share};
+        assert_int_equal(mst_gen_criteo_model_new(&o, &model), MST_OK);
+        double none = margin_of(model, 2, 1000000);
+        assert_true(margin_of(model, 2, cases[i].last * 21 / 20) == none);
+        assert_true(margin_of(model, 2, cases[i].last * 19 / 20) != none);
+        mst_gen_criteo_model_destroy(model);
+    }
 }
 
 static void criteo_scales_to_few_and_many_features(void **state)
@@ -503,6 +537,7 @@ int main(void)
         cmocka_unit_test(criteo_scales_to_few_and_many_features),
         cmocka_unit_test(scatter_renumbers_the_keys_of_a_field),
         cmocka_unit_test(interactions_have_the_promised_loss),
+        cmocka_unit_test(the_share_decides_which_categories_interact),
         cmocka_unit_test(a_failure_of_the_consumer_ends_the_run),
         cmocka_unit_test(digits_are_neither_trivial_nor_hopeless),
         cmocka_unit_test(digits_are_written_as_idx),
