@@ -85,6 +85,8 @@ static const kind kinds[] = {
     {"clicks.cache", "softmax", "sgd", "0.1", "0", "0"}, /* a dense prefix of width C */
     {"clicks.cache", "fm", "adagrad", "0.05", "0", "0.001"},
     {"values.cache", "fm", "sgd", "0.05", "0", "0"},
+    {"clicks.cache", "ffm", "adagrad", "0.05", "0", "0.001"},
+    {"clicks.cache", "fwfm", "adagrad", "0.02", "0", "0"},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
