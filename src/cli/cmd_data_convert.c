@@ -110,6 +110,11 @@ static mst_status convert_make_vocabulary(const mst_call *call, convert_options 
         return mst_fail(MST_EUSAGE,
                         "--min-count makes a vocabulary, and --vocabulary %s is one: give one of them",
                         o->data.vocabulary);
+    if (o->rows != 0 || o->skip_rows != 0)
+        return mst_fail(
+            MST_EUSAGE,
+            "--min-count counts the categories of all rows, also of those that --rows and --skip-rows "
+            "leave out; put the rows into a file of their own");
     TRY(mst_row_writer_find(o->out.to, o->out.out, &to));
     if (!to->keeps_origin)
         return mst_fail(MST_EUSAGE,

@@ -1,5 +1,6 @@
 # Fields and vocabularies: libffm, data stat, --min-count in convert, train, eval and predict, a vocabulary that is
 # missing or changed.
+nets=$(realpath "$(dirname "$0")/../../nets")
 . "$(dirname "$0")/common.sh"
 
 # ---- fields ----
@@ -33,6 +34,7 @@ loss=$(jq .loss out)
 (mkdir elsewhere && cd elsewhere && "$muster" eval ../direct ../test.tsv --json) | jq .loss >other ||
   fail "eval does not find the vocabulary from another folder"
 same "losses" "$(cat other)" "$loss"
+expect 0 train train.cache --test test.tsv --net "$nets/deepfm-small.net" --run small $how
 expect 0 predict cached test.tsv
 same "predictions" "$(wc -l <out)" 500
 features=$(jq .features <(sed -n 2p train.cache.vocabulary))
@@ -40,6 +42,8 @@ expect 0 data stat train.cache --json
 same "features" "$(jq '.[0].features' out)" "$features"
 refused 2 '--min-count needs --cache' train train.tsv --min-count 5 --run x
 refused 2 '--min-count is for data convert and for train --cache' data stat train.tsv --min-count 5
+refused 2 'counts the categories of all rows' data convert train.tsv --min-count 5 --rows 100 --out x.cache
+refused 2 'counts the categories of all rows' data convert train.tsv --min-count 5 --skip-rows 100 --out x.cache
 refused 2 'only a cache records its vocabulary' data convert train.tsv --min-count 5 --out x.svm
 refused 2 'libsvm data has no categories' data convert one.svm --min-count 5 --out x.cache
 
