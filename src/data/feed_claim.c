@@ -9,6 +9,10 @@
 #include "data/feed_impl.h"
 #include "observe/trace_file.h"
 
+/* Of more lanes than these, two do not parse while they wait: the window thread, which all wait for, and the
+ * ring's thread then have a core each where there are as many lanes as cores. */
+#define FEW_LANES 4
+
 /* ---- claims ---- */
 
 void mst_feed_drop_pieces(mst_feed *f, mst_feed_lane *l)
@@ -41,14 +45,17 @@ static mst_status feed_wait_rows(mst_feed *f, uint64_t until_ns)
  * parsed now, or when reading may take long: a lane must return soon after a stop request. */
 static bool feed_help(mst_feed *f, mst_feed_lane *l)
 {
-    if (!f->dataset->read_is_cheap || feed_stopped(f))
+    unsigned lanes = f->options.n_lanes, most = lanes > FEW_LANES ? lanes - 2 : lanes;
+    if (!f->dataset->read_is_cheap || feed_stopped(f) || f->helpers >= most)
         return false;
+    f->helpers++;
     pthread_mutex_unlock(&f->mutex);
     uint64_t from = mst_now_ns();
     mst_phase before = mst_span_enter(MST_PHASE_READ);
     bool helped = mst_chunk_ring_help(f->ring, &l->builder);
     mst_span_enter(before);
     pthread_mutex_lock(&f->mutex);
+    f->helpers--;
     f->wait_ns += helped ? mst_now_ns() - from : 0;
     return helped;
 }

@@ -102,6 +102,7 @@ struct mst_feed {
     mst_error error;       /* code MST_OK: none */
     uint64_t epoch_rows;
     uint64_t wait_ns;
+    unsigned helpers; /* lanes that parse while they wait for rows */
 
     atomic_uint_fast64_t unseen; /* rows that lost keys */
 
