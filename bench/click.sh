@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by bench/run: fm and ffm next to plain C loops with Adagrad (group click). bench/README.md has the floor of each line.
 #
 # Generated click logs as 39 hashed keys per row, in file order, without normalisation of fm's rows as in the loop.
@@ -13,7 +14,7 @@ CLICK_FFM="--model ffm --factors 4 --optimizer adagrad --lr 0.05"
 click_cache() {
     [ ! -e "$1" ] || return 0
     say "making $1"
-    "$MUSTER" data gen criteo --rows "$2" --features $FEATURES --seed $SEED --scatter --to criteo --out "$DATA/click.criteo" \
+    "$MUSTER" data gen criteo --rows "$2" --features "$FEATURES" --seed "$SEED" --scatter --to criteo --out "$DATA/click.criteo" \
         --overwrite --quiet >&2 &&
         "$MUSTER" data convert "$DATA/click.criteo" --format criteo --features "$3" --out "$1.part" --to cache --overwrite \
             --quiet >&2 && rm "$DATA/click.criteo" && mv "$1.part" "$1"
