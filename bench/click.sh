@@ -33,8 +33,8 @@ click_ps() {
 }
 
 group_click() {
-    local fm=$DATA/click-22.cache ffm=$DATA/click-20.cache round plain one out name
-    local -A ratios
+    local fm=$DATA/click-22.cache ffm=$DATA/click-20.cache round name out plain plain_ffm one two many ps fields
+    local -A values rates
     local names=(fm_k16_b1_1t_over_plain_loop fm_k16_b1000_1t_over_plain_loop fm_k16_async_2t_over_1t
         ffm_k4_1t_over_plain_loop fm_k16_ps_async_1s1w_over_local)
     if ! click_cache "$fm" "$CLICK_ROWS" 4194304 || ! click_cache "$ffm" "$CLICK_FFM_ROWS" 1048576; then
@@ -47,22 +47,34 @@ group_click() {
         {
             plain=$(value "$("$CLICK" fm "$fm" --seconds "$CLICK_SECONDS")" plain_fm_rows_per_s) &&
                 one=$(click_rate "$fm" $CLICK_FM --batch 1 --threads 1) &&
-                ratios[fm_k16_b1_1t_over_plain_loop]+=" $(calc "$one / $plain" 4)" &&
-                ratios[fm_k16_async_2t_over_1t]+=" $(calc "$(click_rate "$fm" $CLICK_FM --batch 1 --threads 2 --mode async) / $one" 4)" &&
-                one=$(click_rate "$fm" $CLICK_FM --batch 1000 --threads 1) &&
-                ratios[fm_k16_b1000_1t_over_plain_loop]+=" $(calc "$one / $plain" 4)" &&
+                two=$(click_rate "$fm" $CLICK_FM --batch 1 --threads 2 --mode async) &&
+                many=$(click_rate "$fm" $CLICK_FM --batch 1000 --threads 1) &&
                 out=$(click_ps "$fm" $CLICK_FM --batch 1000) &&
-                ratios[fm_k16_ps_async_1s1w_over_local]+=" $(calc "$(field "$out" rows_per_s) / $one" 4)" &&
-                plain=$(value "$("$CLICK" ffm "$ffm" --seconds "$CLICK_SECONDS" --features 1048576)" plain_ffm_rows_per_s) &&
-                one=$(click_rate "$ffm" $CLICK_FFM --batch 1 --threads 1) &&
-                ratios[ffm_k4_1t_over_plain_loop]+=" $(calc "$one / $plain" 4)"
+                ps=$(field "$out" rows_per_s) &&
+                plain_ffm=$(value "$("$CLICK" ffm "$ffm" --seconds "$CLICK_SECONDS" --features 1048576)" plain_ffm_rows_per_s) &&
+                fields=$(click_rate "$ffm" $CLICK_FFM --batch 1 --threads 1)
         } || {
             skip "a program failed" "${names[@]}"
             return
         }
+        values[fm_k16_b1_1t_over_plain_loop]+=" $(calc "$one / $plain" 4)"
+        values[fm_k16_b1000_1t_over_plain_loop]+=" $(calc "$many / $plain" 4)"
+        values[fm_k16_async_2t_over_1t]+=" $(calc "$two / $one" 4)"
+        values[ffm_k4_1t_over_plain_loop]+=" $(calc "$fields / $plain_ffm" 4)"
+        values[fm_k16_ps_async_1s1w_over_local]+=" $(calc "$ps / $many" 4)"
+        rates[plain_fm_k16]+=" $plain"
+        rates[fm_k16_b1_1t]+=" $one"
+        rates[fm_k16_async_2t]+=" $two"
+        rates[fm_k16_b1000_1t]+=" $many"
+        rates[plain_ffm_k4]+=" $plain_ffm"
+        rates[ffm_k4_1t]+=" $fields"
     done
     for name in "${names[@]}"; do
         # shellcheck disable=SC2086
-        line "$name" "$(calc "$(median ${ratios[$name]})")" ratio
+        line "$name" "$(calc "$(median ${values[$name]})")" ratio
+    done
+    for name in "${!rates[@]}"; do
+        # shellcheck disable=SC2086
+        line "${name}_rows_per_s" "$(calc "$(median ${rates[$name]})" 0)" rows/s
     done
 }

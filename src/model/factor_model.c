@@ -184,9 +184,10 @@ static void factor_scale(mst_term *terms, uint32_t n)
         terms[i].x *= by;
 }
 
-/* Collects the terms of a row; grad: also the places of their gradients. */
+/* Collects the terms of a row, and prefetches `ahead` meanwhile; grad: also the places of their gradients. */
 static mst_status factor_gather(const mst_factor_model *m, mst_factor_scratch *s, const mst_row *row,
-                                const mst_weights *w, mst_grad *grad, mst_terms *out)
+                                const mst_weights *w, mst_grad *grad, const mst_terms_ahead *ahead,
+                                mst_terms *out)
 {
     uint32_t n = 0, last = UINT32_MAX;
     if (!mst_grow(&s->terms, &s->capacity, (size_t)row->n_dense + row->n_keys, sizeof *s->terms))
@@ -201,6 +202,7 @@ static mst_status factor_gather(const mst_factor_model *m, mst_factor_scratch *s
         };
     for (uint32_t i = 0; i < row->n_keys; i++) {
         uint32_t key = row->keys[i];
+        mst_terms_prefetch(ahead, i, i + 1);
         uint16_t field = m->fields ? factor_field(m, mst_row_field(row, i)) : 0;
         float x = row->values != NULL ? row->values[i] : 1.0f;
         if (key == last && s->terms[n - 1].field == field) {
@@ -216,6 +218,7 @@ static mst_status factor_gather(const mst_factor_model *m, mst_factor_scratch *s
         if (grad != NULL)
             factor_place_gradient(m, s, grad, key, term);
     }
+    mst_terms_prefetch(ahead, row->n_keys, ahead->n);
     if (m->base.options.row_norm)
         factor_scale(s->terms, n);
     out->terms = s->terms;
@@ -242,10 +245,11 @@ static mst_term_rates factor_row_rates(const mst_factor_model *m, mst_factor_scr
 }
 
 static mst_status factor_compute_row(const mst_factor_model *m, mst_factor_scratch *s, const mst_row *row,
-                                     const mst_weights *w, float scale, mst_grad *grad, mst_loss_sum *sum)
+                                     const mst_weights *w, float scale, mst_grad *grad,
+                                     const mst_terms_ahead *ahead, mst_loss_sum *sum)
 {
     mst_terms terms;
-    TRY(factor_gather(m, s, row, w, grad, &terms));
+    TRY(factor_gather(m, s, row, w, grad, ahead, &terms));
     mst_term_rates rates = factor_row_rates(m, s, row, &terms, w, scale, grad, sum);
     m->gradient(m, s, &terms, &rates);
     return MST_OK;
@@ -281,7 +285,7 @@ static mst_status factor_descend_row(const mst_factor_model *m, mst_factor_scrat
                                      const mst_terms_ahead *ahead, mst_loss_sum *sum)
 {
     mst_terms terms;
-    TRY(factor_gather(m, s, row, w, NULL, &terms));
+    TRY(factor_gather(m, s, row, w, NULL, &(mst_terms_ahead){0}, &terms));
     mst_term_rates rates = factor_row_rates(m, s, row, &terms, w, 1.0f, grad, sum);
     mst_terms dense = {terms.terms, row->n_dense},
               keys = {terms.terms + row->n_dense, terms.n - row->n_dense};
@@ -314,8 +318,8 @@ mst_status mst_factor_compute(const mst_model *self, void *scratch, const mst_ba
             n_keys += tile.rows[i].n_keys;
         TRY(mst_grad_room(grad, n_keys));
         for (uint32_t i = 0; i < tile.n_rows; i++) {
-            factor_prefetch(batch, from + i + ahead, w);
-            TRY(factor_compute_row(m, s, &tile.rows[i], w, scale, grad, sum));
+            mst_terms_ahead next = factor_ahead(batch, from + i + ahead, w);
+            TRY(factor_compute_row(m, s, &tile.rows[i], w, scale, grad, &next, sum));
         }
         n_all += n_keys;
     }
@@ -342,16 +346,15 @@ static mst_status factor_step(const mst_factor_model *m, mst_factor_scratch *s, 
     for (uint32_t i = from; i < from + n; i++) {
         const mst_row *row = &rows->rows[i];
         size_t most = (size_t)s->n_touched + row->n_keys;
+        mst_terms_ahead next = factor_ahead(rows, i + ahead, w);
         if (n == 1 && factor_fuses(m, row, w, rule)) {
-            mst_terms_ahead next = factor_ahead(rows, i + ahead, w);
             TRY(factor_descend_row(m, s, row, w, rule, grad, &next, sum));
             continue;
         }
-        factor_prefetch(rows, i + ahead, w);
         if (!mst_grow(&s->touched->keys, &s->touched->capacity, most, sizeof *s->touched->keys) ||
             !mst_grow(&s->g, &s->g_capacity, most * m->width, sizeof *s->g))
             return mst_fail_memory();
-        TRY(factor_compute_row(m, s, row, w, scale, grad, sum));
+        TRY(factor_compute_row(m, s, row, w, scale, grad, &next, sum));
     }
     if (m->end != NULL)
         m->end(m, s, grad);
@@ -417,8 +420,8 @@ mst_status mst_factor_forward(const mst_model *self, void *scratch, const mst_ba
         m->begin(m, s, w);
     for (uint32_t i = 0; i < batch->n_rows; i++) {
         mst_terms terms;
-        factor_prefetch(batch, i + ahead, w);
-        TRY(factor_gather(m, s, &batch->rows[i], w, NULL, &terms));
+        mst_terms_ahead next = factor_ahead(batch, i + ahead, w);
+        TRY(factor_gather(m, s, &batch->rows[i], w, NULL, &next, &terms));
         scores[i] = (self->options.bias ? w->ranges[RANGE_BIAS][0] : 0.0f) + m->margin(m, s, &terms);
     }
     mst_trace_op("gather+dot", at, mst_trace_floats(batch->n_rows, 0));
