@@ -69,6 +69,7 @@ static mst_linear linear_of(const mst_model *self, const mst_weights *w)
         .stride = w->stride,
         .head = w->head,
         .state = w->state,
+        .near = w->near,
     };
 }
 
@@ -211,18 +212,13 @@ static mst_status logreg_descend_rule(const mst_model *self, void *scratch, cons
     return MST_OK;
 }
 
-static void logreg_coefficients(const mst_model *self, const mst_batch *batch, const mst_weights *w,
-                                float scale, float *coefs, mst_grad *grad, mst_loss_sum *sum)
+static void logreg_gradient(const mst_model *self, const mst_batch *batch, const mst_weights *w, float scale,
+                            float *coefs, const mst_weights *g, mst_loss_sum *sum)
 {
-    mst_linear linear = linear_of(self, w);
+    mst_linear linear = linear_of(self, w), out = linear_of(self, g);
     uint64_t at = logreg_find_coefs(self, batch, &linear, coefs, sum);
-    logreg_add_dense(self, batch, coefs, scale, grad, at);
-}
-
-static void logreg_scatter(const mst_model *self, const mst_batch *batch, const float *coefs, float scale,
-                           const mst_weights *g)
-{
-    self->kernels->scatter_keys(batch->rows, batch->n_rows, coefs, scale, self->shape.n_dense, g->sparse);
+    self->kernels->scatter(batch->rows, batch->n_rows, coefs, scale, &out);
+    mst_trace_op("scatter", at, logreg_touched(batch));
 }
 
 const mst_model_ops mst_model_logreg = {
@@ -239,6 +235,5 @@ const mst_model_ops mst_model_logreg = {
     .forward = logreg_forward,
     .descend = logreg_descend,
     .descend_rule = logreg_descend_rule,
-    .coefficients = logreg_coefficients,
-    .scatter = logreg_scatter,
+    .gradient = logreg_gradient,
 };

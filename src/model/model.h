@@ -98,6 +98,7 @@ typedef struct mst_weights {
     float *sparse;
     uint32_t stride, head; /* of the keys: mst_key_rows; by_rows: keys below head are in range 0 */
     bool by_rows;
+    bool near;      /* they are few: all are in a cache */
     uint64_t state; /* by rows: floats from a weight of a dense range to its state */
     /* For descend with batch 1: keys are translated on the way (kernels.h, descend_rows). NULL: keys are used
      * as they are. */
@@ -199,14 +200,11 @@ typedef struct mst_model_ops {
                                uint32_t batch_rows, const mst_weights *w, const mst_rule *rules,
                                mst_touched *touched, mst_loss_sum *sum);
 
-    /* compute in two parts, for a gradient that lies in memory like the weights; both or neither are NULL.
-     * coefficients: of the rows; the dense ranges' gradient, times scale, is added to grad. scatter: adds
-     * scale * coefs[i] * x_i to the sparse part of g, row by row. Keys below the dense prefix belong to the
-     * dense ranges. */
-    void (*coefficients)(const mst_model *self, const mst_batch *batch, const mst_weights *w, float scale,
-                         float *coefs, mst_grad *grad, mst_loss_sum *sum);
-    void (*scatter)(const mst_model *self, const mst_batch *batch, const float *coefs, float scale,
-                    const mst_weights *g);
+    /* Adds scale * d(loss)/dw of the rows to g, row by row. g is laid out like w, where the dense prefix is in
+     * front of the keys: a key below it is in range 0. coefs is room for as many floats as there are rows.
+     * NULL: compute does the same by contributions. */
+    void (*gradient)(const mst_model *self, const mst_batch *batch, const mst_weights *w, float scale,
+                     float *coefs, const mst_weights *g, mst_loss_sum *sum);
 } mst_model_ops;
 
 struct mst_model {

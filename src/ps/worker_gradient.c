@@ -155,6 +155,7 @@ static void gradient_point(const mst_worker_gradient *self, float *floats, mst_w
     out->stride = self->layout.width;
     out->head = 0;
     out->by_rows = false;
+    out->near = !self->job->dense_model;
     out->state = 0;
     out->map = NULL;
     out->map_scratch = NULL;
@@ -214,11 +215,8 @@ mst_status mst_worker_gradient_compute(mst_worker_gradient *self, uint32_t reque
     grad.fresh = fresh;
     grad.n_owners = self->sparse.n_owners;
     grad.owners = self->sparse.owners;
-    if (model->ops->coefficients != NULL && self->layout.width != 0) {
-        model->ops->coefficients(model, rows, &w, scale, self->coefs, &grad, sum);
-        at = mst_trace_now();
-        model->ops->scatter(model, rows, self->coefs, scale, &g);
-        mst_trace_op("scatter", at, mst_trace_floats(floats, 0));
+    if (model->ops->gradient != NULL && self->layout.width != 0) {
+        model->ops->gradient(model, rows, &w, scale, self->coefs, &g, sum);
     } else {
         if (self->sparse.owners != NULL)
             self->sparse.owners[0].n = 0;

@@ -30,8 +30,8 @@ mst_status mst_worker_pipeline_init(mst_worker_pipeline *self, uint32_t max_rows
             return mst_fail_memory();
     }
     if (self->gradient->layout.width != 0 && !self->job->dense_model)
-        TRY(mst_row_localiser_new(mst_worker_gradient_keys(self->gradient), self->n_requests,
-                                  &self->localiser));
+        TRY(mst_row_localiser_new(self->job->model->kernels, mst_worker_gradient_keys(self->gradient),
+                                  self->n_requests, &self->localiser));
     return MST_OK;
 }
 
@@ -70,8 +70,11 @@ static mst_status pipeline_localise(mst_worker_pipeline *self, uint32_t request)
     list->n_keys = 0;
     if (self->localiser != NULL && batch->n_rows > 0) {
         uint64_t start = mst_trace_now();
-        TRY(mst_row_localise(self->localiser, request, batch, self->gradient->n_prefix,
-                             mst_client_key_start(self->client, request), list, r->rows));
+        mst_status st = mst_row_localise(self->localiser, request, batch, self->gradient->n_prefix,
+                                         mst_client_key_start(self->client, request), list, r->rows);
+        if (st == MST_EINPUT) /* keys were checked when their chunk was read */
+            TRY(mst_dataset_intact(self->job->dataset));
+        TRY(st);
         batch->rows = r->rows;
         mst_trace_op("localise", start, mst_trace_array(sizeof *list->keys, list->n_keys, 0));
     }

@@ -7,6 +7,7 @@
 #ifndef MST_TENSOR_KERNELS_H
 #define MST_TENSOR_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,7 @@ typedef struct mst_linear {
     /* A store by rows: floats between keys, which is 4, and keys below head are in the dense range. 0 or 1:
      * one float per key, and the dense range is in front of the keys. */
     uint32_t stride, head;
+    bool near; /* all are in a cache */
     uint64_t state; /* by rows: floats from a weight of the dense range or the bias to its state */
 } mst_linear;
 
@@ -43,6 +45,13 @@ typedef struct mst_key_map {
 static inline uint32_t mst_map_slot(uint32_t key, uint32_t factor)
 {
     return key * factor >> (32 - MST_MAP_BITS);
+}
+
+/* Buckets of a hash table with 1 << bits of them. */
+#define MST_KEY_HASH 0x9E3779B1u
+static inline uint32_t mst_key_bucket(uint32_t key, unsigned bits)
+{
+    return key * MST_KEY_HASH >> (32 - bits);
 }
 
 #define MST_DESCEND_SCRATCH 8
@@ -65,12 +74,9 @@ typedef struct mst_kernels {
     /* w += coefs[i] * scale * x_i over all rows: in place. Racy. */
     void (*scatter)(const mst_row *rows, uint32_t n, const float *coefs, float scale, const mst_linear *w);
 
-    /* The two parts of scatter: dense prefix and bias, with keys below n_prefix joining the dense part; and
-     * the remaining keys. */
+    /* The dense part of scatter: prefix and bias, which keys below n_prefix join. */
     void (*scatter_dense)(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t n_prefix,
                           const mst_linear *w);
-    void (*scatter_keys)(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t n_prefix,
-                         float *sparse);
 
     /* Appends the contributions coefs[i] * scale * x_i of keys that are not below n_prefix to the lists of
      * their owners (mst_grad_owner), row by row. Each list needs room for all of them and MST_EMIT_SLACK
@@ -104,6 +110,15 @@ typedef struct mst_kernels {
 
     /* out[i] is rows[i] with its keys translated, which are written to keys (as many as all rows have). */
     void (*translate)(const mst_row *rows, uint32_t n, const mst_key_map *map, mst_row *out, uint32_t *keys);
+
+    /* Localising. A bucket of the table (1 << bits of them, 1 to 31) holds key << 32 | number of one key; the
+     * numbers of this batch are at least base. look_up_keys writes the numbers of n keys that are in the
+     * table, and lists the places of the others, whose numbers are undefined, in missing (room for n and 8
+     * more); returns how many these are. Keys may change meanwhile. */
+    uint32_t (*look_up_keys)(const uint64_t *table, unsigned bits, const uint32_t *keys, uint32_t n,
+                             uint32_t base, uint32_t *numbers, uint32_t *missing);
+    /* numbers[i] = ranks[numbers[i] - base] */
+    void (*rank_numbers)(uint32_t *numbers, size_t n, uint32_t base, const uint32_t *ranks);
 
     /* sum of v * logistic loss at the given margins. */
     double (*logistic_loss)(const mst_row *rows, uint32_t n, const float *margins, float pos_weight);

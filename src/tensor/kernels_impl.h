@@ -14,6 +14,8 @@
 
 #include "tensor/kernels_rows.h"
 
+#include "tensor/kernels_keys.h"
+
 #include "tensor/kernels_dense.h"
 
 #include "tensor/kernels_factors.h"
@@ -24,7 +26,6 @@ const mst_kernels KERNELS_NAME = {
     .logistic = logistic,
     .scatter = scatter,
     .scatter_dense = scatter_dense,
-    .scatter_keys = scatter_keys,
     .emit_keys = emit_keys,
     .descend_rows = descend_rows,
     .translate = translate,
@@ -33,6 +34,8 @@ const mst_kernels KERNELS_NAME = {
     .collect_list = collect_list,
     .apply_touched = apply_touched,
     .apply_dense = apply_dense,
+    .look_up_keys = look_up_keys,
+    .rank_numbers = rank_numbers,
     .logistic_loss = logistic_loss,
     .unpack_bytes = unpack_bytes,
     .dense_forward = dense_forward,

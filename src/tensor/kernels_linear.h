@@ -44,12 +44,12 @@ INLINE void prefetch_weights(const mst_row *row, const float *w)
         __builtin_prefetch(&w[keys[i]], 1);
 }
 
-INLINE void prefetch_ahead(const mst_row *rows, uint32_t i, uint32_t n, const float *w)
+INLINE void prefetch_ahead(const mst_row *rows, uint32_t i, uint32_t n, const mst_linear *w)
 {
     if (i + RECORDS_AHEAD < n)
         prefetch_record(&rows[i + RECORDS_AHEAD]);
-    if (i + WEIGHTS_AHEAD < n)
-        prefetch_weights(&rows[i + WEIGHTS_AHEAD], w);
+    if (i + WEIGHTS_AHEAD < n && !w->near)
+        prefetch_weights(&rows[i + WEIGHTS_AHEAD], w->sparse);
 }
 
 INLINE float dense_dot(const float *x, const float *w, uint32_t n)
@@ -167,7 +167,7 @@ MST_RACY static void margins(const mst_row *rows, uint32_t n, const mst_linear *
         return;
     }
     for (uint32_t i = 0; i < n; i++) {
-        prefetch_ahead(rows, i, n, w->sparse);
+        prefetch_ahead(rows, i, n, w);
         out[i] = margin_of(&rows[i], w);
     }
 }
@@ -176,7 +176,7 @@ MST_RACY static void scatter(const mst_row *rows, uint32_t n, const float *coefs
                              const mst_linear *w)
 {
     for (uint32_t i = 0; i < n; i++) {
-        prefetch_ahead(rows, i, n, w->sparse);
+        prefetch_ahead(rows, i, n, w);
         add_row(&rows[i], coefs[i] * scale, w);
     }
 }
@@ -194,20 +194,6 @@ static void scatter_dense(const mst_row *rows, uint32_t n, const float *coefs, f
                 break;
             w->dense[key] += coefs[i] * scale * (rows[i].values ? rows[i].values[j] : 1.0f);
         }
-    }
-}
-
-static void scatter_keys(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t n_prefix,
-                         float *sparse)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        mst_row tail = rows[i];
-        prefetch_ahead(rows, i, n, sparse);
-        for (; tail.n_keys > 0 && read_key(tail.keys) < n_prefix; tail.n_keys--) {
-            tail.keys++;
-            tail.values += tail.values != NULL;
-        }
-        sparse_add(&tail, coefs[i] * scale, sparse);
     }
 }
 
@@ -349,7 +335,7 @@ MST_RACY static void descend_rows(const mst_row *rows, uint32_t n, float pos_wei
         return;
     }
     for (uint32_t i = 0; i < n; i++) {
-        prefetch_ahead(rows, i, n, w->sparse);
+        prefetch_ahead(rows, i, n, w);
         out[i] = descend_row(&rows[i], pos_weight, w, lrs[i]);
     }
 }

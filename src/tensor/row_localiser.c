@@ -12,6 +12,7 @@
  * tenth longer; a bitmap over all keys takes as long for batches of 1,000 rows and 1.5 times as long for 100
  * rows, and grows with the model.)
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -24,9 +25,10 @@
 #define PASSES_MAX  4
 #define SMALL       48 /* keys that are sorted by insertion */
 #define TABLE_BITS  12 /* at least */
+#define BLOCK       64 /* keys that are looked up before the missing ones among them are added */
 #define ENTRIES_MAX ((size_t)1 << 31)
 
-mst_status mst_row_localiser_new(uint64_t n_keys, unsigned n_banks, mst_row_localiser **out)
+mst_status mst_row_localiser_new(const mst_kernels *kernels, uint64_t n_keys, unsigned n_banks, mst_row_localiser **out)
 {
     mst_row_localiser *self = mst_zalloc(sizeof *self);
     if (self != NULL)
@@ -36,6 +38,8 @@ mst_status mst_row_localiser_new(uint64_t n_keys, unsigned n_banks, mst_row_loca
         return mst_fail_memory();
     }
     self->n_banks = n_banks;
+    self->n_keys = n_keys;
+    self->kernels = kernels;
     while (self->n_passes < PASSES_MAX && n_keys > (uint64_t)1 << self->n_passes * DIGIT_BITS)
         self->n_passes++;
     *out = self;
@@ -56,15 +60,16 @@ void mst_row_localiser_destroy(mst_row_localiser *self)
     mst_free(self);
 }
 
-/* Room for n entries, which may all be different. */
-static mst_status row_localiser_make_room(mst_row_localiser *self, mst_row_bank *b, size_t n)
+/* Room for n entries, which may all be different. Numbers are above n_prefix. */
+static mst_status row_localiser_make_room(mst_row_localiser *self, mst_row_bank *b, size_t n,
+                                          uint32_t n_prefix)
 {
     unsigned bits = self->table_bits ? self->table_bits : TABLE_BITS;
-    if (n > ENTRIES_MAX)
+    if (n > ENTRIES_MAX || n_prefix > ENTRIES_MAX)
         return mst_fail(MST_EUSAGE, "a batch of %zu entries is too large; use a smaller --batch", n);
     while ((size_t)1 << bits < n / 2)
         bits++;
-    if (bits != self->table_bits || self->next > UINT32_MAX - n) {
+    if (bits != self->table_bits || self->next > UINT32_MAX - n || self->next <= n_prefix) {
         uint64_t *table = self->table;
         if (bits != self->table_bits) {
             table = mst_alloc_lines(sizeof *table << bits);
@@ -75,7 +80,7 @@ static mst_status row_localiser_make_room(mst_row_localiser *self, mst_row_bank 
             self->table_bits = bits;
         }
         memset(table, 0, sizeof *table << bits);
-        self->next = 1;
+        self->next = n_prefix + 1;
     }
     if (!mst_grow(&b->keys, &b->capacity, n + 1, sizeof *b->keys) ||
         !mst_grow(&self->items, &self->item_capacity, n + 1, sizeof *self->items) ||
@@ -93,26 +98,30 @@ static inline void row_localiser_fetch_row(const mst_row *row)
         __builtin_prefetch(row->keys + row->n_keys - 1);
 }
 
-/* Numbers n keys; items has room for one more than there are. Returns the next number. A separate function,
- * so that the loop's variables fit in registers. */
+/* Numbers n keys; items has room for one more than there are. Returns the next number. Most keys are in the
+ * table: looking up a block of them first, without a store to the table, lets the loads overlap. A separate
+ * function, so that the loops' variables fit in registers. */
 __attribute__((noinline)) static uint32_t number_keys(const mst_row_localiser *self, const uint32_t *keys,
                                                       uint32_t n, uint32_t base, uint32_t next,
                                                       uint32_t *numbers)
 {
-    uint64_t *table = self->table, *item = self->items + (next - base);
-    uint64_t current = ((uint64_t)1 << 32) - base; /* numbers of this batch, less base, are below */
-    unsigned shift = 64 - self->table_bits;
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t key = keys[i], high = key << 32;
-        uint64_t *at = &table[key * 0x9E3779B97F4A7C15ull >> shift];
-        uint64_t number = *at - high; /* at least 2^32 if another key has the bucket */
-        uint64_t fresh = number - base >= current;
-        number ^= (number ^ next) & -fresh;
-        *at = high | number;
-        *item = high | next;
-        item += fresh;
-        next += (uint32_t)fresh;
-        numbers[i] = (uint32_t)number;
+    uint64_t *table = self->table, *items = self->items;
+    uint64_t current = ((uint64_t)1 << 32) - base;
+    unsigned bits = self->table_bits;
+    uint32_t missing[BLOCK + 8];
+    for (uint32_t from = 0; from < n; from += BLOCK, keys += BLOCK, numbers += BLOCK) {
+        uint32_t n_missing = self->kernels->look_up_keys(table, bits, keys, n - from < BLOCK ? n - from : BLOCK,
+                                                         base, numbers, missing);
+        for (uint32_t m = 0; m < n_missing; m++) { /* an earlier one may be the same */
+            uint64_t key = __atomic_load_n(&keys[missing[m]], __ATOMIC_RELAXED), high = key << 32;
+            uint64_t *at = &table[mst_key_bucket((uint32_t)key, bits)];
+            uint64_t number = *at - high, fresh = number - base >= current;
+            number ^= (number ^ next) & -fresh;
+            *at = high | number;
+            items[next - base] = high | next;
+            next += (uint32_t)fresh;
+            numbers[missing[m]] = (uint32_t)number;
+        }
     }
     return next;
 }
@@ -171,28 +180,30 @@ static uint64_t *row_localiser_sort_items(uint64_t *items, uint64_t *spare, uint
     }
 }
 
-/* Sorted items to distinct keys, and where each number stands among them. Returns how many there are. */
-static uint32_t row_localiser_rank_items(const uint64_t *sorted, uint32_t n, uint32_t base,
+/* Sorted items to distinct keys, and where each number stands among them. Returns how many there are, or
+ * UINT32_MAX if a key is not below n_keys. */
+static uint32_t row_localiser_rank_items(const uint64_t *sorted, uint32_t n, uint32_t base, uint64_t n_keys,
                                          uint32_t key_start, uint32_t *keys, uint32_t *ranks)
 {
     uint32_t n_distinct = 0;
-    uint64_t before = UINT64_MAX;
+    uint64_t before = UINT64_MAX, largest = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint64_t key = sorted[i] >> 32;
         n_distinct += key != before;
         before = key;
+        largest = key > largest ? key : largest;
         keys[n_distinct - 1] = (uint32_t)key;
         ranks[(uint32_t)sorted[i] - base] = key_start + n_distinct - 1;
     }
-    return n_distinct;
+    return n == 0 || largest < n_keys ? n_distinct : UINT32_MAX;
 }
 
-/* Keys of a row below n_prefix; they come first. */
-static inline uint32_t row_localiser_prefix_keys(const mst_row *row, uint32_t n_prefix)
+/* Copies the keys of a row below n_prefix, which come first. Returns how many there are. */
+static inline uint32_t row_localiser_copy_prefix(const mst_row *row, uint32_t n_prefix, uint32_t *out)
 {
-    uint32_t i = 0;
-    while (i < row->n_keys && row->keys[i] < n_prefix)
-        i++;
+    uint32_t i = 0, key;
+    while (i < row->n_keys && (key = __atomic_load_n(&row->keys[i], __ATOMIC_RELAXED)) < n_prefix)
+        out[i++] = key;
     return i;
 }
 
@@ -200,10 +211,10 @@ mst_status mst_row_localise(mst_row_localiser *self, unsigned index, const mst_b
                             uint32_t n_prefix, uint32_t key_start, mst_key_list *list, mst_row *rows)
 {
     mst_row_bank *b = &self->banks[index];
-    size_t n = 0;
+    size_t n = 0, n_prefixed = 0;
     for (uint32_t r = 0; r < batch->n_rows; r++)
         n += batch->rows[r].n_keys;
-    TRY(row_localiser_make_room(self, b, n));
+    TRY(row_localiser_make_room(self, b, n, n_prefix));
 
     uint32_t base = self->next, next = base;
     uint32_t *numbers = b->keys;
@@ -213,12 +224,11 @@ mst_status mst_row_localise(mst_row_localiser *self, unsigned index, const mst_b
         const mst_row *row = &batch->rows[r];
         if (r + ROWS_AHEAD < batch->n_rows)
             row_localiser_fetch_row(&batch->rows[r + ROWS_AHEAD]);
-        if (row->n_keys == 0)
-            continue;
-        uint32_t prefix = row_localiser_prefix_keys(row, n_prefix);
-        for (uint32_t i = 0; i < prefix; i++)
-            numbers[i] = row->keys[i];
+        uint32_t prefix = row_localiser_copy_prefix(row, n_prefix, numbers);
         next = number_keys(self, row->keys + prefix, row->n_keys - prefix, base, next, numbers + prefix);
+        n_prefixed += prefix;
+        rows[r] = *row;
+        rows[r].keys = numbers;
         numbers += row->n_keys;
     }
     self->next = next;
@@ -227,18 +237,18 @@ mst_status mst_row_localise(mst_row_localiser *self, unsigned index, const mst_b
     TRY(mst_key_list_room(list, n_items));
     list->n_keys =
         row_localiser_rank_items(row_localiser_sort_items(self->items, self->spare, n_items, self->n_passes),
-                                 n_items, base, key_start, list->keys, self->ranks);
-
-    const uint32_t *ranks = self->ranks;
-    numbers = b->keys;
-    for (uint32_t r = 0; r < batch->n_rows; r++) {
-        const mst_row *row = &batch->rows[r];
-        uint32_t i = row_localiser_prefix_keys(row, n_prefix), count = row->n_keys;
-        rows[r] = *row;
-        rows[r].keys = numbers;
-        for (; i < count; i++)
-            numbers[i] = ranks[numbers[i] - base];
-        numbers += count;
+                                 n_items, base, self->n_keys, key_start, list->keys, self->ranks);
+    if (list->n_keys == UINT32_MAX) {
+        list->n_keys = 0;
+        return mst_fail(MST_EINPUT, "a row has a key that is not below %" PRIu64, self->n_keys);
     }
+
+    if (n_prefixed == 0) {
+        self->kernels->rank_numbers(b->keys, n, base, self->ranks);
+        return MST_OK;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (b->keys[i] >= base)
+            b->keys[i] = self->ranks[b->keys[i] - base];
     return MST_OK;
 }

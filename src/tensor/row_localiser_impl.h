@@ -13,6 +13,8 @@ typedef struct mst_row_bank {
 struct mst_row_localiser {
     unsigned n_banks, n_passes; /* passes: digits of the largest key */
     mst_row_bank *banks;
+    uint64_t n_keys;
+    const mst_kernels *kernels;
     uint64_t *table; /* 1 << table_bits: key << 32 | number */
     unsigned table_bits;
     uint32_t next;   /* the number of the next new key */

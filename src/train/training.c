@@ -437,6 +437,15 @@ static unsigned training_parsers(const mst_training *self)
     return left < 1 ? 1 : left < (long)threads ? (unsigned)left : threads;
 }
 
+/* Whether a worker localises its rows, which copies and checks the keys, and the model computes with any
+ * labels and without fields. */
+static bool training_localises(const mst_training *self)
+{
+    const mst_model_ops *model = self->assembly.model->ops;
+    return mst_model_has(model, MST_MODEL_LINEAR) && mst_model_has(model, MST_MODEL_BINARY) &&
+           !mst_model_has(model, MST_MODEL_FIELDS) && !self->strategy_options.dense_model;
+}
+
 static mst_status training_make_feed(mst_training *self)
 {
     const mst_strategy_options *o = &self->strategy_options;
@@ -457,6 +466,7 @@ static mst_status training_make_feed(mst_training *self)
         lanes.max_take = (uint32_t)(o->global_batch > o->batch ? o->global_batch : o->batch);
         lanes.shard = whole ? 0 : self->config.index;
         lanes.n_shards = whole ? 0 : (uint32_t)o->workers;
+        lanes.any_keys = training_localises(self);
         /* a step that workers share needs the rows of each until the coordinator ends the job */
         lanes.stop = random ? NULL : self->config.stop;
     }

@@ -79,9 +79,13 @@ static void random_batches(void **state)
     static mst_key_list list;
     static const uint32_t features[] = {40, 600, 70000, 33762578, UINT32_MAX - 1};
     list.n_ranges = 7;
-    for (size_t f = 0; f < sizeof features / sizeof *features; f++) {
+    for (size_t c = 0; c < (size_t)MST_ISA_COUNT * (sizeof features / sizeof *features); c++) {
+        size_t f = c / MST_ISA_COUNT;
+        mst_isa isa = (mst_isa)(c % MST_ISA_COUNT);
         mst_row_localiser *self;
-        assert_int_equal(mst_row_localiser_new(features[f], 2, &self), MST_OK);
+        if (!mst_isa_supported(isa))
+            continue;
+        assert_int_equal(mst_row_localiser_new(mst_kernels_get(isa), features[f], 2, &self), MST_OK);
         for (int kind = 0; kind < ROWS_KINDS; kind++)
             for (uint32_t n_rows = 0; n_rows <= 400; n_rows = n_rows * 3 + 1) {
                 rows_spec spec = {.kind = (row_kind)kind,
@@ -116,7 +120,7 @@ static void banks(void **state)
     mst_row rows[3][50];
     random_rows r[3];
     mst_row_localiser *self;
-    assert_int_equal(mst_row_localiser_new(100000, 3, &self), MST_OK);
+    assert_int_equal(mst_row_localiser_new(mst_kernels_get(mst_isa_best()), 100000, 3, &self), MST_OK);
     for (int round = 0; round < 3; round++) {
         for (unsigned b = 0; b < 3; b++) {
             r[b] = random_rows_make(&(rows_spec){.kind = ROWS_MIXED,
@@ -148,7 +152,7 @@ static void allocates_nothing(void **state)
     random_rows r = random_rows_make(
         &(rows_spec){.kind = ROWS_ONES, .n_rows = 100, .n_features = 1000000, .n_keys = 26, .seed = 1});
     mst_batch batch = {.rows = r.rows, .n_rows = 100};
-    assert_int_equal(mst_row_localiser_new(1000000, 1, &self), MST_OK);
+    assert_int_equal(mst_row_localiser_new(mst_kernels_get(mst_isa_best()), 1000000, 1, &self), MST_OK);
     localise(self, 0, &batch, 0, 0, &list, rows);
     mst_alloc_stats_get(&before);
     for (int i = 0; i < 10; i++)
@@ -171,7 +175,7 @@ static void numbers_run_out(void **state)
         &(rows_spec){.kind = ROWS_ONES, .n_rows = 20, .n_features = 100000, .n_keys = 10, .seed = 2});
     mst_batch batch = {.rows = r.rows, .n_rows = 20};
     for (uint32_t left = 0; left < 400; left += 7) {
-        assert_int_equal(mst_row_localiser_new(100000, 1, &self), MST_OK);
+        assert_int_equal(mst_row_localiser_new(mst_kernels_get(mst_isa_best()), 100000, 1, &self), MST_OK);
         localise(self, 0, &batch, 0, 0, &list, rows);
         self->next = UINT32_MAX - left;
         for (uint32_t k = 0; k < 4; k++)
@@ -181,6 +185,25 @@ static void numbers_run_out(void **state)
     }
     random_rows_free(&r);
     mst_key_list_fini(&list);
+}
+
+/* Keys of a file that changes while it is read may be any number. */
+static void keys_out_of_range(void **state)
+{
+    (void)state;
+    static mst_key_list list;
+    static const uint32_t keys[][3] = {{1000, 3, 4}, {2, 1u << 31, 4}, {2, 3, UINT32_MAX}};
+    mst_row row = {.n_keys = 3}, out;
+    mst_row_localiser *self;
+    assert_int_equal(mst_row_localiser_new(mst_kernels_get(mst_isa_best()), 1000, 1, &self), MST_OK);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        row.keys = keys[i];
+        assert_int_equal(mst_row_localise(self, 0, &(mst_batch){&row, 1}, 0, 0, &list, &out), MST_EINPUT);
+        row.keys = (const uint32_t[]){999, 0, 1}; /* usable after a failure */
+        localise(self, 0, &(mst_batch){&row, 1}, 0, 0, &list, &out);
+    }
+    mst_key_list_fini(&list);
+    mst_row_localiser_destroy(self);
 }
 
 static void no_memory(void **state)
@@ -196,7 +219,7 @@ static void no_memory(void **state)
     for (uint64_t k = 1;; k++) {
         mst_row_localiser *self = NULL;
         mst_alloc_fail_at(k);
-        mst_status st = mst_row_localiser_new(1000, 1, &self);
+        mst_status st = mst_row_localiser_new(mst_kernels_get(mst_isa_best()), 1000, 1, &self);
         if (st == MST_OK)
             st = mst_row_localise(self, 0, &batch, 0, 0, &list, rows);
         mst_alloc_fail_at(0);
@@ -220,7 +243,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_batches),  cmocka_unit_test(banks),     cmocka_unit_test(allocates_nothing),
-        cmocka_unit_test(numbers_run_out), cmocka_unit_test(no_memory),
+        cmocka_unit_test(numbers_run_out), cmocka_unit_test(keys_out_of_range), cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
