@@ -20,28 +20,30 @@
 
 #define ROWS_AHEAD  12
 #define LINE_KEYS   16
-#define DIGIT_BITS  9
-#define DIGITS      (1u << DIGIT_BITS)
-#define PASSES_MAX  4
-#define SMALL       48 /* keys that are sorted by insertion */
-#define TABLE_BITS  12 /* at least */
-#define BLOCK       64 /* keys that are looked up before the missing ones among them are added */
+#define COUNTS      (2u << 13) /* of the digits of all passes */
+#define SMALL       48         /* keys that are sorted by insertion */
+#define MEDIUM      4096       /* keys for which longer digits do not pay: they have more counts to clear */
+#define TABLE_BITS  12         /* at least */
+#define BLOCK       64         /* keys that are looked up before the missing ones among them are added */
 #define ENTRIES_MAX ((size_t)1 << 31)
 
-mst_status mst_row_localiser_new(const mst_kernels *kernels, uint64_t n_keys, unsigned n_banks, mst_row_localiser **out)
+mst_status mst_row_localiser_new(const mst_kernels *kernels, uint64_t n_keys, unsigned n_banks,
+                                 mst_row_localiser **out)
 {
     mst_row_localiser *self = mst_zalloc(sizeof *self);
     if (self != NULL)
+        self->counts = mst_alloc_lines(COUNTS * sizeof *self->counts);
+    if (self != NULL)
         self->banks = mst_calloc(n_banks, sizeof *self->banks);
-    if (self == NULL || self->banks == NULL) {
+    if (self == NULL || self->banks == NULL || self->counts == NULL) {
         mst_row_localiser_destroy(self);
         return mst_fail_memory();
     }
     self->n_banks = n_banks;
     self->n_keys = n_keys;
     self->kernels = kernels;
-    while (self->n_passes < PASSES_MAX && n_keys > (uint64_t)1 << self->n_passes * DIGIT_BITS)
-        self->n_passes++;
+    while (n_keys > (uint64_t)1 << self->key_bits)
+        self->key_bits++;
     *out = self;
     return MST_OK;
 }
@@ -57,6 +59,7 @@ void mst_row_localiser_destroy(mst_row_localiser *self)
     mst_free(self->items);
     mst_free(self->spare);
     mst_free(self->ranks);
+    mst_free(self->counts);
     mst_free(self);
 }
 
@@ -110,8 +113,8 @@ __attribute__((noinline)) static uint32_t number_keys(const mst_row_localiser *s
     unsigned bits = self->table_bits;
     uint32_t missing[BLOCK + 8];
     for (uint32_t from = 0; from < n; from += BLOCK, keys += BLOCK, numbers += BLOCK) {
-        uint32_t n_missing = self->kernels->look_up_keys(table, bits, keys, n - from < BLOCK ? n - from : BLOCK,
-                                                         base, numbers, missing);
+        uint32_t n_missing = self->kernels->look_up_keys(
+            table, bits, keys, n - from < BLOCK ? n - from : BLOCK, base, numbers, missing);
         for (uint32_t m = 0; m < n_missing; m++) { /* an earlier one may be the same */
             uint64_t key = __atomic_load_n(&keys[missing[m]], __ATOMIC_RELAXED), high = key << 32;
             uint64_t *at = &table[mst_key_bucket((uint32_t)key, bits)];
@@ -137,24 +140,25 @@ static void row_localiser_sort_small(uint64_t *items, uint32_t n)
     }
 }
 
-/* Sorts by key; the sorted items are in the array returned. */
-static inline uint64_t *row_localiser_sort_passes(uint64_t *items, uint64_t *spare, uint32_t n,
-                                                  unsigned n_passes)
+/* Sorts by n_passes digits of `bits` bits of the key; the sorted items are in the array returned. */
+static inline __attribute__((always_inline)) uint64_t *row_localiser_sort_digits(
+    const mst_row_localiser *self, uint32_t n, unsigned bits, unsigned n_passes)
 {
-    uint32_t starts[PASSES_MAX][DIGITS];
-    memset(starts, 0, n_passes * sizeof *starts);
+    uint64_t *items = self->items, *spare = self->spare;
+    uint32_t *counts = self->counts, digits = 1u << bits;
+    memset(counts, 0, (size_t)n_passes * digits * sizeof *counts);
     for (uint32_t i = 0; i < n; i++)
         for (unsigned p = 0; p < n_passes; p++)
-            starts[p][items[i] >> (32 + p * DIGIT_BITS) & (DIGITS - 1)]++;
-    for (unsigned p = 0; p < n_passes; p++) {
+            counts[p * digits + (items[i] >> (32 + p * bits) & (digits - 1))]++;
+    for (unsigned p = 0; p < n_passes; p++, counts += digits) {
         uint32_t at = 0;
-        for (unsigned d = 0; d < DIGITS; d++) {
-            uint32_t count = starts[p][d];
-            starts[p][d] = at;
+        for (uint32_t d = 0; d < digits; d++) {
+            uint32_t count = counts[d];
+            counts[d] = at;
             at += count;
         }
         for (uint32_t i = 0; i < n; i++)
-            spare[starts[p][items[i] >> (32 + p * DIGIT_BITS) & (DIGITS - 1)]++] = items[i];
+            spare[counts[items[i] >> (32 + p * bits) & (digits - 1)]++] = items[i];
         uint64_t *sorted = spare;
         spare = items;
         items = sorted;
@@ -162,22 +166,22 @@ static inline uint64_t *row_localiser_sort_passes(uint64_t *items, uint64_t *spa
     return items;
 }
 
-static uint64_t *row_localiser_sort_items(uint64_t *items, uint64_t *spare, uint32_t n, unsigned n_passes)
+static uint64_t *row_localiser_sort_items(const mst_row_localiser *self, uint32_t n)
 {
+    unsigned bits = self->key_bits;
     if (n <= SMALL) {
-        row_localiser_sort_small(items, n);
-        return items;
+        row_localiser_sort_small(self->items, n);
+        return self->items;
     }
-    switch (n_passes) { /* constants: loops over passes unroll */
-    case 1:
-        return row_localiser_sort_passes(items, spare, n, 1);
-    case 2:
-        return row_localiser_sort_passes(items, spare, n, 2);
-    case 3:
-        return row_localiser_sort_passes(items, spare, n, 3);
-    default:
-        return row_localiser_sort_passes(items, spare, n, 4);
-    }
+    if (bits <= 9) /* constants: loops over passes unroll */
+        return row_localiser_sort_digits(self, n, 9, 1);
+    if (bits <= 18)
+        return row_localiser_sort_digits(self, n, 9, 2);
+    if (bits <= 26 && n > MEDIUM)
+        return row_localiser_sort_digits(self, n, 13, 2);
+    if (bits <= 27)
+        return row_localiser_sort_digits(self, n, 9, 3);
+    return n > MEDIUM ? row_localiser_sort_digits(self, n, 11, 3) : row_localiser_sort_digits(self, n, 8, 4);
 }
 
 /* Sorted items to distinct keys, and where each number stands among them. Returns how many there are, or
@@ -235,9 +239,8 @@ mst_status mst_row_localise(mst_row_localiser *self, unsigned index, const mst_b
 
     uint32_t n_items = next - base;
     TRY(mst_key_list_room(list, n_items));
-    list->n_keys =
-        row_localiser_rank_items(row_localiser_sort_items(self->items, self->spare, n_items, self->n_passes),
-                                 n_items, base, self->n_keys, key_start, list->keys, self->ranks);
+    list->n_keys = row_localiser_rank_items(row_localiser_sort_items(self, n_items), n_items, base,
+                                            self->n_keys, key_start, list->keys, self->ranks);
     if (list->n_keys == UINT32_MAX) {
         list->n_keys = 0;
         return mst_fail(MST_EINPUT, "a row has a key that is not below %" PRIu64, self->n_keys);
