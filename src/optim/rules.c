@@ -16,9 +16,12 @@
 #pragma GCC optimize("fp-contract=off")
 #endif
 
+#include "base/isa.h"
 #include "tensor/rule_one.h"
 
 #define AHEAD  12 /* keys from prefetch to use */
+#define BLOCK  16 /* keys of one weight that are updated at once */
+#define FAR    64 /* keys from prefetch to use in blocks */
 #define RACY   __attribute__((no_sanitize("thread")))
 #define INLINE static inline __attribute__((always_inline, no_sanitize("thread")))
 
@@ -29,6 +32,37 @@ INLINE void over_range(mst_rule_one *one, const mst_rule *c, float *restrict w, 
         one(c, w, a, b, i, g[i]);
 }
 
+/* BLOCK keys of one weight, of n that are there: roots and quotients are vectors. */
+INLINE void over_block(mst_rule_one *one, const mst_rule *c, float *w, float *a, float *b, uint32_t n_slots,
+                       size_t stride, bool apart, const uint32_t *restrict keys, size_t n,
+                       const float *restrict g)
+{
+    float block[3][BLOCK] = {0};
+    for (size_t i = FAR; i < FAR + BLOCK && i < n; i++) {
+        size_t soon = keys[i] * stride;
+        __builtin_prefetch(&w[soon], 1);
+        if (apart)
+            __builtin_prefetch(&a[soon], 1);
+        if (apart && n_slots > 1)
+            __builtin_prefetch(&b[soon], 1);
+    }
+    for (size_t i = 0; i < BLOCK; i++) {
+        size_t at = keys[i] * stride;
+        block[0][i] = w[at];
+        block[1][i] = a[at];
+        if (n_slots > 1)
+            block[2][i] = b[at];
+    }
+    over_range(one, c, block[0], block[1], block[2], g, BLOCK);
+    for (size_t i = 0; i < BLOCK; i++) {
+        size_t at = keys[i] * stride;
+        w[at] = block[0][i];
+        a[at] = block[1][i];
+        if (n_slots > 1)
+            b[at] = block[2][i];
+    }
+}
+
 /* Keys of `width` weights, `stride` floats apart; so is their state. */
 INLINE void over_keys(mst_rule_one *one, const mst_rule *c, const mst_key_rows *rows, uint32_t n_slots,
                       float *const *slots, const uint32_t *restrict keys, const float *restrict g, size_t n)
@@ -36,7 +70,10 @@ INLINE void over_keys(mst_rule_one *one, const mst_rule *c, const mst_key_rows *
     float *w = rows->at, *a = n_slots > 0 ? slots[0] : NULL, *b = n_slots > 1 ? slots[1] : NULL;
     size_t width = rows->width, stride = rows->stride;
     bool apart = n_slots > 0 && a != w + width; /* state is elsewhere than behind the weights */
-    for (size_t i = 0; i < n; i++) {
+    size_t i = 0;
+    for (; width == 1 && n_slots > 0 && i + BLOCK <= n; i += BLOCK)
+        over_block(one, c, w, a, b, n_slots, stride, apart, keys + i, n - i, g + i);
+    for (; i < n; i++) {
         if (n_slots > 0) { /* without state the processor prefetches far enough */
             size_t soon = keys[i + AHEAD < n ? i + AHEAD : i] * stride;
             __builtin_prefetch(&w[soon], 1);
@@ -119,8 +156,9 @@ const mst_optimizer_ops mst_optimizer_sgd = {
         mst_rule c = name##_numbers(self, u);                                                                \
         over_range(mst_rule_##name, &c, w, slots[0], n_slots > 1 ? slots[1] : NULL, g, n);                   \
     }                                                                                                        \
-    RACY static void name##_keys(const mst_optimizer *self, const mst_update *u, const mst_key_rows *rows,   \
-                                 float *const *slots, const uint32_t *keys, const float *g, size_t n)        \
+    RACY MST_WIDE static void name##_keys(const mst_optimizer *self, const mst_update *u,                    \
+                                          const mst_key_rows *rows, float *const *slots,                     \
+                                          const uint32_t *keys, const float *g, size_t n)                    \
     {                                                                                                        \
         mst_rule c = name##_numbers(self, u);                                                                \
         over_keys(mst_rule_##name, &c, rows, n_slots, slots, keys, g, n);                                    \
