@@ -37,6 +37,7 @@ group_click() {
     local -A values rates
     local names=(fm_k16_b1_1t_over_plain_loop fm_k16_b1000_1t_over_plain_loop fm_k16_async_2t_over_1t
         ffm_k4_1t_over_plain_loop fm_k16_ps_async_1s1w_over_local)
+    local keys
     if ! click_cache "$fm" "$CLICK_ROWS" 4194304 || ! click_cache "$ffm" "$CLICK_FFM_ROWS" 1048576; then
         skip "no generated rows" "${names[@]}"
         return
@@ -77,4 +78,12 @@ group_click() {
         # shellcheck disable=SC2086
         line "${name}_rows_per_s" "$(calc "$(median ${rates[$name]})" 0)" rows/s
     done
+    # One step: the keys of the first 1,000 rows travel once, their weights to the worker, their gradients back.
+    # shellcheck disable=SC2086
+    if keys=$(field "$("$MUSTER" data stat "$fm" --json)" distinct_features_in_1000_rows) &&
+        out=$(click_ps "$fm" $CLICK_FM --batch 1000 --steps 1); then
+        line fm_k16_ps_bytes_per_key "$(calc "($(field "$out" bytes_in) + $(field "$out" bytes_out)) / $keys" 1)" bytes
+    else
+        skip "a program failed" fm_k16_ps_bytes_per_key
+    fi
 }

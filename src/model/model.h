@@ -200,8 +200,8 @@ typedef struct mst_model_ops {
                                uint32_t batch_rows, const mst_weights *w, const mst_rule *rules,
                                mst_touched *touched, mst_loss_sum *sum);
 
-    /* Adds scale * d(loss)/dw of the rows to g, row by row. g is laid out like w, where the dense prefix is in
-     * front of the keys: a key below it is in range 0. coefs is room for as many floats as there are rows.
+    /* Adds scale * d(loss)/dw of the rows to g, row by row. g is laid out like w, where the dense prefix is
+     * in front of the keys: a key below it is in range 0. coefs is room for as many floats as there are rows.
      * NULL: compute does the same by contributions. */
     void (*gradient)(const mst_model *self, const mst_batch *batch, const mst_weights *w, float scale,
                      float *coefs, const mst_weights *g, mst_loss_sum *sum);

@@ -25,7 +25,7 @@ typedef struct mst_linear {
     /* A store by rows: floats between keys, which is 4, and keys below head are in the dense range. 0 or 1:
      * one float per key, and the dense range is in front of the keys. */
     uint32_t stride, head;
-    bool near; /* all are in a cache */
+    bool near;      /* all are in a cache */
     uint64_t state; /* by rows: floats from a weight of the dense range or the bias to its state */
 } mst_linear;
 

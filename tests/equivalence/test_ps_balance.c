@@ -126,7 +126,8 @@ static void servers_share_alike(void **state)
             l.rows = calloc(l.batch, sizeof *l.rows);
             l.packed = malloc(1u << 20);
             assert_true(l.rows != NULL && l.packed != NULL);
-            assert_int_equal(mst_row_localiser_new(mst_kernels_get(mst_isa_best()), FEATURES, 1, &l.localiser), MST_OK);
+            assert_int_equal(
+                mst_row_localiser_new(mst_kernels_get(mst_isa_best()), FEATURES, 1, &l.localiser), MST_OK);
             mst_gen_criteo_options gen = {
                 .rows = 10000, .first_row = 5000000, .features = FEATURES, .seed = 3, .n_threads = 1};
             assert_int_equal(mst_gen_criteo(&gen, add_chunk, &l), MST_OK);

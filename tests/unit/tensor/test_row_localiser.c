@@ -242,8 +242,9 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_batches),  cmocka_unit_test(banks),     cmocka_unit_test(allocates_nothing),
-        cmocka_unit_test(numbers_run_out), cmocka_unit_test(keys_out_of_range), cmocka_unit_test(no_memory),
+        cmocka_unit_test(random_batches),    cmocka_unit_test(banks),
+        cmocka_unit_test(allocates_nothing), cmocka_unit_test(numbers_run_out),
+        cmocka_unit_test(keys_out_of_range), cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
