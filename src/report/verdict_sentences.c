@@ -409,6 +409,36 @@ static void explain_parsing(const mst_facts *f, mst_verdict *v)
                  " Parsing uses %.2f of the %.2f cores that the process gets.", f->parsing, all);
 }
 
+/* The threads of a local run that would do; all of them: n_threads.
+ *
+ * n threads that wait for each other a part w of the time compute n (1 - w) of it together. At worst one
+ * thread alone computes while the others wait, for s = w n / (n - 1) of a step, and they divide the rest,
+ * 1 - s: m threads then take s + (1 - s) n / m. Barriers that cost more with every thread, or unequal shares
+ * of the rows, leave less to m threads. So the least m for which that is at most 1 + MST_VERDICT_SPARE is
+ * enough, whatever the threads wait for. */
+static double explain_enough(const mst_facts *f, const mst_verdict *v)
+{
+    double n = f->figures.n_threads,
+           training = 1 - v->shares[MST_BOTTLENECK_EVALUATION] - f->typical[MST_COST_CHECKPOINT];
+    if (!mst_facts_alone(f) || !(n >= 2) || !(training > 0))
+        return n;
+    double alone = fmin(1, v->shares[MST_BOTTLENECK_SYNCHRONISATION] / training * n / (n - 1));
+    return fmin(n, fmax(1, ceil(n * (1 - alone) / (1 + MST_VERDICT_SPARE - alone))));
+}
+
+static void explain_threads(const mst_facts *f, mst_verdict *v)
+{
+    size_t n = strlen(v->sentence);
+    double enough = explain_enough(f, v), all = f->figures.n_threads;
+    if (!(enough < all))
+        return;
+    evidence_add(v, enough, "threads", "threads that would do, for at least %.0f%% of the rate",
+                 100 / (1 + MST_VERDICT_SPARE));
+    snprintf(v->sentence + n, SENTENCE_SIZE - n,
+             " %.0f of the %.0f threads would do: the others add at most a tenth to the rows per second.",
+             enough, all);
+}
+
 /* Other programs on a host make every figure doubtful: the sentence ends with them. */
 static void explain_others(const mst_facts *f, mst_verdict *v)
 {
@@ -442,6 +472,7 @@ void mst_verdict_explain(const mst_facts *f, const mst_places *places, mst_verdi
     explain_evidence(f, v);
     causes[v->kind].sentence(f, v);
     explain_parsing(f, v);
+    explain_threads(f, v);
     explain_losses(f, v);
     explain_others(f, v);
 }

@@ -39,6 +39,7 @@
 #define MST_VERDICT_CROWDING   0.25 /* of the cores are used by others: threads of one process lack cores */
 #define MST_VERDICT_OTHERS     0.25 /* of the cores are used by other programs: the verdict mentions them */
 #define MST_VERDICT_CORES_LACK 0.15 /* of the time, runnable without a core: the sentence is about cores */
+#define MST_VERDICT_SPARE      0.1  /* of the rate at most is what spare threads add */
 #define MST_VERDICT_SOURCE     0.5  /* of the waits for rows, parsing is running or runnable */
 #define MST_VERDICT_OVERLAP_S  2    /* of training: lines of several processes cover nearly the same time */
 #define MST_VERDICT_SHORT_S    1    /* of training: a shorter run is not judged */

@@ -427,6 +427,51 @@ static void test_synchronisation(void **state)
     r.processes[0].barrier_wait = 0.6;
     judge(&r, &v);
     is(&v, MST_BOTTLENECK_SYNCHRONISATION, "");
+    assert_non_null(strstr(v.sentence, "1 of the 2 threads would do"));
+}
+
+/* The threads that the verdict finds enough, of n that wait for each other `wait` of the time; *alone: the
+ * part of a step in which one thread works at worst, and the others wait. */
+static double enough_threads(int n, double wait, double *alone)
+{
+    mst_verdict v;
+    fixture_run r = fixture_local();
+    r.threads = n;
+    r.processes[0].threads = n;
+    r.processes[0].cores = 2 * n; /* none of the waits is for a core */
+    r.processes[0].cpu = r.processes[0].host_cpu = n * (1 - wait);
+    r.processes[0].prepare = r.processes[0].read = 0;
+    r.processes[0].compute = 1 - wait;
+    r.processes[0].barrier_wait = wait;
+    judge(&r, &v);
+    *alone =
+        v.shares[MST_BOTTLENECK_SYNCHRONISATION] / (1 - v.shares[MST_BOTTLENECK_EVALUATION]) * n / (n - 1);
+    assert_true(fabs(*alone - wait * n / (n - 1)) < 0.05);
+    for (size_t i = 0; i < v.n_evidence; i++)
+        if (strcmp(v.evidence[i].unit, "threads") == 0) {
+            assert_non_null(strstr(v.sentence, "threads would do: the others add at most a tenth"));
+            return v.evidence[i].value;
+        }
+    assert_null(strstr(v.sentence, "threads would do"));
+    return n;
+}
+
+/* m threads take alone + (1 - alone) n / m of the present time of a step: at most 1.1. */
+static void test_spare_threads(void **state)
+{
+    (void)state;
+    double alone;
+    assert_true(enough_threads(2, 0.1, &alone) == 2);
+    assert_true(enough_threads(2, 0.3, &alone) == 2);
+    assert_true(enough_threads(2, 0.48, &alone) == 1);
+    assert_true(enough_threads(16, 0.02, &alone) >= 15);
+    static const int threads[] = {4, 8, 16};
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++)
+        for (double part = 0.1; part < 1; part += 0.1) {
+            double n = threads[i], m = enough_threads(threads[i], part * (n - 1) / n, &alone);
+            assert_true(m == n || alone + (1 - alone) * n / m <= 1.1 + 1e-3);
+            assert_true(m == 1 || alone + (1 - alone) * n / (m - 1) > 1.1 - 1e-3);
+        }
 }
 
 static void test_evaluation(void **state)
@@ -855,13 +900,28 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_compute),        TEST(test_server_network),  TEST(test_worker_network),
-        TEST(test_server_cpu),     TEST(test_input),           TEST(test_disk),
-        TEST(test_stragglers),     TEST(test_synchronisation), TEST(test_evaluation),
-        TEST(test_losses),         TEST(test_balanced),        TEST(test_manifest_only),
-        TEST(test_one_host),       TEST(test_paths),           TEST(test_hosted),
-        TEST(test_ranks),          TEST(test_ps_ranks),        TEST(test_parsing_takes_cores),
-        TEST(test_other_programs), TEST(test_rarer),           TEST(test_write),
+        TEST(test_compute),
+        TEST(test_server_network),
+        TEST(test_worker_network),
+        TEST(test_server_cpu),
+        TEST(test_input),
+        TEST(test_disk),
+        TEST(test_stragglers),
+        TEST(test_synchronisation),
+        TEST(test_spare_threads),
+        TEST(test_evaluation),
+        TEST(test_losses),
+        TEST(test_balanced),
+        TEST(test_manifest_only),
+        TEST(test_one_host),
+        TEST(test_paths),
+        TEST(test_hosted),
+        TEST(test_ranks),
+        TEST(test_ps_ranks),
+        TEST(test_parsing_takes_cores),
+        TEST(test_other_programs),
+        TEST(test_rarer),
+        TEST(test_write),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
