@@ -158,10 +158,13 @@ rows_dropped() {
 # completes SERVERS WORKERS: resumes the run that stopped, to the end of an epoch; every row is used once per epoch, except for those
 # that server 0 states as trained on twice.
 completes() {
-  local epochs twice
+  local epochs twice saved least
   twice=$(sed -n 's/^\([0-9,]*\) rows were trained on twice.*/\1/p' s0.log | tr -d ,)
-  epochs=$(sed -n 's/^ "epoch": \([0-9]*\),$/\1/p' "run/checkpoints/$(ls run/checkpoints | sort | tail -n 1)/manifest.json")
+  saved=run/checkpoints/$(ls run/checkpoints | sort | tail -n 1)/manifest.json
+  epochs=$(sed -n 's/^ "epoch": \([0-9]*\),$/\1/p' "$saved")
   epochs=$((epochs + 2)) # the one it was in, and one that workers may have begun
+  least=$(($(sed -n 's/^ "rows": \([0-9]*\),$/\1/p' "$saved") / rows + 2)) # fast workers begin several
+  [ $epochs -ge $least ] || epochs=$least
   expect 0 launch --servers "$1" --workers "$2" --logs none -- train --resume --run run --epochs $epochs --json
   cp out r.out
   same "rows of $epochs epochs" $(($(fact_of r rows) + $(rows_dropped r))) $((epochs * rows + ${twice:-0}))

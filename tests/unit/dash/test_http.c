@@ -21,7 +21,9 @@
 #include "base/file.h"
 #include "unit/report/run_fixture.h"
 
-#define DEADLINE_MS 15000
+#define DEADLINE_MS 60000
+#define SHORT_S                                                                                              \
+    4 /* timeout of a request that tests wait for; a busy machine delays whole requests by a second */
 
 static char folder[64];
 
@@ -71,7 +73,7 @@ static void site_close(site *s)
     assert_int_equal(s->st, MST_OK);
     mst_http_destroy(s->http);
     mst_board_destroy(s->board);
-    assert_true(mst_seconds_since(begun) < 10);
+    assert_true(mst_seconds_since(begun) < DEADLINE_MS / 1000);
 }
 
 static int dial(const site *s)
@@ -262,7 +264,7 @@ static void test_nonsense(void **state)
         "GET /?token=%zz&&&=%00 HTTP/1.1\r\nHost: localhost\r\nCookie: ;;;=;a\r\nConnection: close\r\n\r\n",
     };
     site s;
-    if (!site_open(&s, "0123456789abcdefghij", 1))
+    if (!site_open(&s, "0123456789abcdefghij", SHORT_S))
         skip();
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         int fd = dial(&s);
@@ -294,7 +296,7 @@ static void test_crowd(void **state)
     enum { SILENT = 40, DEAF = 34 };
     int silent[SILENT], deaf[DEAF], refused = 0;
     site s;
-    if (!site_open(&s, NULL, 1))
+    if (!site_open(&s, NULL, SHORT_S))
         skip();
     for (int i = 0; i < SILENT; i++)
         silent[i] = dial(&s);
@@ -359,7 +361,7 @@ static void test_dribble(void **state)
 {
     (void)state;
     site s;
-    if (!site_open(&s, NULL, 1))
+    if (!site_open(&s, NULL, SHORT_S))
         skip();
     int fd = dial(&s);
     say(fd, "GET / HTTP/1.1\r\nX-Slow: ");
