@@ -21,6 +21,7 @@ typedef struct mst_replica {
     const mst_kernels *kernels;
     uint32_t max_rows;
     unsigned n_threads;
+    float pos_weight; /* of the logistic loss of one score; 0: 1 */
 } mst_replica;
 
 typedef struct mst_executor {

@@ -77,16 +77,18 @@ void mst_replica_loss(const mst_replica *self, const mst_batch *batch, const flo
     const mst_layer *last = self->chain->layers[self->chain->n_layers - 1];
     uint32_t classes = (uint32_t)mst_dims_size(&last->out);
     uint64_t start = mst_trace_now();
-    sum->correct += mst_count_correct(batch, scores, classes);
     if (classes == 1) {
-        sum->loss += self->kernels->logistic(batch->rows, batch->n_rows, scores, 1.0f, d);
+        float pos_weight = self->pos_weight > 0.0f ? self->pos_weight : 1.0f;
+        mst_count_binary(batch, scores, (double)pos_weight, sum);
+        sum->loss += self->kernels->logistic(batch->rows, batch->n_rows, scores, pos_weight, d);
         for (uint32_t r = 0; r < batch->n_rows; r++)
             d[r] *= scale;
     } else {
+        sum->correct += mst_count_correct(batch, scores, classes);
         sum->loss += self->kernels->softmax(batch->rows, batch->n_rows, classes, scores, scale, d);
+        sum->rows += batch->n_rows;
+        for (uint32_t r = 0; r < batch->n_rows; r++)
+            sum->weight += (double)batch->rows[r].weight;
     }
-    sum->rows += batch->n_rows;
-    for (uint32_t r = 0; r < batch->n_rows; r++)
-        sum->weight += (double)batch->rows[r].weight;
     mst_trace_op("loss", start, mst_trace_floats(batch->n_rows, classes));
 }

@@ -27,6 +27,7 @@ const mst_model_ops *const mst_models[] = {
 #define LINEAR_ONLY    .option = "model", .values = LINEAR
 #define FACTORS_ONLY   .option = "model", .values = FACTORS
 #define NETS_ONLY      .option = "model", .values = NETS
+#define ONE_SCORE_ONLY .option = "model", .values = "logreg|" FACTORS "|net|" EMBEDDING_NETS
 #define EMBEDDING_ONLY .option = "model", .values = EMBEDDING_NETS
 const mst_option mst_model_option_table[] = {
     {.name = "model",
@@ -50,7 +51,7 @@ const mst_option mst_model_option_table[] = {
      .max = 1e6,
      .metavar = "X",
      .help = "Weight of rows with a positive label, multiplied by their own weight.",
-     .needs = {{.option = "model", .values = "logreg|" FACTORS}}},
+     .needs = {{ONE_SCORE_ONLY}}},
     {.name = "factors",
      .type = MST_OPTION_INT,
      .offset = FIELD(factors),
@@ -97,7 +98,7 @@ const mst_option mst_model_option_table[] = {
      .help = "Train on this share of the rows with a negative label, chosen by --seed, and on all others. "
              "Evaluations and predictions correct the odds for it; --epochs and --rows count the rows that "
              "are kept.",
-     .needs = {{.option = "model", .values = "logreg|" FACTORS "|net|" EMBEDDING_NETS}},
+     .needs = {{ONE_SCORE_ONLY}},
      .facts = MST_OPTION_AT_START},
     {.name = "net",
      .type = MST_OPTION_TEXT,
@@ -210,8 +211,10 @@ mst_status mst_model_new(const mst_model_options *options, const mst_shape *shap
     self->shape = *shape;
     mst_status st = ops->init(self, options, shape);
     bool corrected = options->keep_negatives > 0.0 && options->keep_negatives < 1.0;
-    if (st == MST_OK && corrected && self->n_scores != 1)
-        st = mst_fail(MST_EUSAGE, "--keep-negatives needs one score per row: end the net in `linear 1`");
+    bool weighted = options->pos_weight > 0.0 && options->pos_weight != 1.0;
+    if (st == MST_OK && (corrected || (weighted && mst_model_has(ops, MST_MODEL_NET))) && self->n_scores != 1)
+        st = mst_fail(MST_EUSAGE, "--%s needs one score per row: end the net in `linear 1`",
+                      corrected ? "keep-negatives" : "pos-weight");
     if (st != MST_OK) {
         mst_model_destroy(self);
         return st;

@@ -20,7 +20,7 @@
 typedef struct mst_model_options {
     int model;             /* --model logreg|softmax|net|lenet|...: index into mst_models */
     bool bias;             /* --bias / --no-bias (logreg, softmax) */
-    double pos_weight;     /* --pos-weight: weight of rows with a positive label (logreg) */
+    double pos_weight;     /* --pos-weight: weight of rows with a positive label; 0: 1 */
     double keep_negatives; /* --keep-negatives: share of the negative rows that training sees; 0: all */
     int init;              /* --init (mst_init_choice); nets: where the net does not set it */
     /* fm, ffm, fwfm: */

@@ -365,6 +365,7 @@ static mst_status net_open(const mst_model *self, uint32_t max_rows, unsigned n_
         max_rows = most;
     TRY(net->executor->open(net->chain, self->kernels, max_rows > 0 ? max_rows : 1, n_threads, training,
                             &replica));
+    replica->pos_weight = (float)self->options.pos_weight;
     *out = replica;
     return MST_OK;
 }

@@ -82,6 +82,7 @@ refused 1 'another model: row-norm false there, true here' --log error train --r
 refused 1 'another model: 2 factors there, 3 here' --log error train --resume --run pairs --steps 6 --factors 3
 refused 2 '--auc-by 39: the data has 39 fields' --log error eval pairs clicks.cache --auc-by 39
 printf 'embedding 2\nlinear classes\n' >two.net
+refused 2 'pos-weight needs one score per row' --log error train clicks.cache --net two.net --pos-weight 2 --run z
 refused 2 'keep-negatives needs one score per row' --log error train clicks.cache --net two.net --keep-negatives 0.5 --run z
 
 # ---- options of the start of a run ----

@@ -145,7 +145,7 @@ core=$(taskset -cp $$ | sed 's/.*: *\([0-9]*\).*/\1/')
 taskset -c "$core" "$muster" train --resume --run chosen --steps 4 --quiet >out 2>err || fail "a resumed run on one core"
 same "threads of a resumed run" "$(grep -m 1 '"threads"' chosen/manifest.json)" "$threads"
 
-refused 2 '--pos-weight applies only to --model logreg, fm, ffm or fwfm, but --model is softmax' train train.cache --model softmax --pos-weight 2
+refused 2 '--pos-weight applies only to --model logreg, fm, ffm, fwfm, net, wide-deep, deepfm, dcn or dlrm, but --model is softmax' train train.cache --model softmax --pos-weight 2
 refused 2 '--momentum applies only to --optimizer momentum, but --optimizer is sgd' train train.cache --momentum 0.9
 refused 2 '--decay-steps applies only to --schedule step, inverse or cosine, but' train train.cache --decay-steps 9
 refused 2 '--workers 2: the workers of --strategy allreduce are MPI ranks' train train.cache --strategy allreduce --workers 2

@@ -383,6 +383,32 @@ static void batch_norm_sees_the_batch(void **state)
     bench_free(b);
 }
 
+/* --pos-weight is a factor of the weights of positive rows. */
+static void positives_have_a_weight(void **state)
+{
+    (void)state;
+    static const char *const executors[] = {"plain", "gemm"};
+    for (size_t e = 0; e < sizeof executors / sizeof *executors; e++) {
+        net_case weighted = cases[0];
+        weighted.options.pos_weight = 4.0; /* exact in float */
+        bench *a = bench_make(&weighted, EXPLICIT, executors[e]),
+              *b = bench_make(&cases[0], EXPLICIT, executors[e]);
+        uint32_t positive = 0;
+        for (uint32_t r = 0; r < ROWS; r++)
+            if (b->rows[r].label > 0.0f) {
+                b->rows[r].weight *= 4.0f;
+                positive++;
+            }
+        assert_true(positive > 0 && positive < ROWS);
+        result got = train(a, ROWS, ROWS, false, 1), expected = train(b, ROWS, ROWS, false, 1);
+        near_results(b, "--pos-weight", &got, &expected);
+        free(got.g);
+        free(expected.g);
+        bench_free(a);
+        bench_free(b);
+    }
+}
+
 /* The table of a net with n_keys keys, of which [first, first + n) are started; the caller frees. */
 static float *table_started(uint64_t n_keys, uint64_t seed, uint64_t first, uint64_t n)
 {
@@ -446,6 +472,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(executors_agree),
         cmocka_unit_test(scores_agree),
         cmocka_unit_test(batch_norm_sees_the_batch),
+        cmocka_unit_test(positives_have_a_weight),
         cmocka_unit_test(initial_values_belong_to_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
