@@ -2,12 +2,12 @@
  *
  *     bench_fm fm|ffm TRAIN.cache [--seconds S] [--features D] [--lr RATE] [--threads N]
  *
- * Batch 1, updates in place, passes in file order until S seconds (5) are over, rows in memory: 39 keys without values, the i-th of
- * field i. This is the program of a careful engineer: the parameters of a feature and their sums of squares
- * are one record, the records of the row after the next are prefetched, the numbers of factors (fm 16, ffm 4)
- * are constants, and factors are vectors of the compiler, whatever the registers of this machine hold. With
- * several threads, each has its part of the rows and all share the records without locks. The records are
- * written before the clock starts.
+ * Batch 1, updates in place, passes in file order until S seconds (5) are over, rows in memory: 39 keys
+ * without values, the i-th of field i. This is the program of a careful engineer: the parameters of a feature
+ * and their sums of squares are one record, the records of the row after the next are prefetched, the numbers
+ * of factors (fm 16, ffm 4) are constants, and factors are vectors of the compiler, whatever the registers of
+ * this machine hold. With several threads, each has its part of the rows and all share the records without
+ * locks. The records are written before the clock starts.
  *
  * Prints `plain_MODEL_rows_per_s VALUE rows/s` and `plain_MODEL_train_loss VALUE nats`, the mean loss of each
  * row before it is trained on, in the first pass. */
@@ -21,12 +21,12 @@
 #include "base/rng.h"
 #include "base/team.h"
 #include "data/cache.h"
+#include "plain_main.h"
 
 enum {
     FIELDS = 39,
     RECORD = 1 + FIELDS, /* label and keys: one word each */
     AHEAD = 2,           /* rows */
-    MAX_THREADS = 64,
     FM_K = 16,
     FFM_K = 4,
 };
@@ -250,49 +250,13 @@ out:
     return st;
 }
 
-typedef struct arguments {
-    const char *model, *path;
-    int64_t n_features, n_threads;
-    double lr, seconds;
-} arguments;
-
-static mst_status read_arguments(int argc, char **argv, arguments *out)
-{
-    *out = (arguments){.n_features = 1 << 22, .n_threads = 1, .lr = 0.05, .seconds = 5};
-    for (int i = 1; i < argc; i++) {
-        const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
-        bool fine = true;
-        if (name[0] != '-') {
-            fine = out->path == NULL;
-            *(out->model == NULL ? &out->model : &out->path) = name;
-        } else {
-            i++; /* every option has a value */
-            if (strcmp(name, "--seconds") == 0)
-                fine = (out->seconds = strtod(value, NULL)) > 0;
-            else if (strcmp(name, "--features") == 0)
-                fine = mst_parse_int(value, &out->n_features) && out->n_features > 0;
-            else if (strcmp(name, "--threads") == 0)
-                fine = mst_parse_int(value, &out->n_threads) && out->n_threads >= 1 &&
-                       out->n_threads <= MAX_THREADS;
-            else if (strcmp(name, "--lr") == 0)
-                fine = (out->lr = strtod(value, NULL)) > 0;
-            else
-                fine = false;
-        }
-        if (!fine)
-            return mst_fail(MST_EUSAGE, "cannot use %s %s", name, value);
-    }
-    if (out->path == NULL || (strcmp(out->model, "fm") != 0 && strcmp(out->model, "ffm") != 0))
-        return mst_fail(MST_EUSAGE,
-                        "usage: bench_fm fm|ffm TRAIN.cache [--seconds S] [--features D] [--lr RATE] "
-                        "[--threads N]");
-    return MST_OK;
-}
-
 static mst_status run(const arguments *args)
 {
     mst_status st;
-    bench b = {.fields = strcmp(args->model, "ffm") == 0,
+    const char *model = args->words[0];
+    if (strcmp(model, "fm") != 0 && strcmp(model, "ffm") != 0)
+        return mst_fail(MST_EUSAGE, "there is no plain loop of %s", model);
+    bench b = {.fields = strcmp(model, "ffm") == 0,
                .n_features = (uint64_t)args->n_features,
                .lr = (float)args->lr,
                .n_threads = (unsigned)args->n_threads};
@@ -309,7 +273,7 @@ static mst_status run(const arguments *args)
         goto out;
     }
     b.linear = (fm_linear *)((char *)table + factors);
-    TRY_OUT(st, load(&b, args->path));
+    TRY_OUT(st, load(&b, args->words[1]));
     TRY_OUT(st, mst_team_new(b.n_threads, &team));
     start(&b);
     uint64_t began = mst_now_ns();
@@ -320,8 +284,8 @@ static mst_status run(const arguments *args)
         rows += b.n_rows;
         seconds = mst_seconds_since(began);
     } while (seconds < args->seconds);
-    printf("plain_%s_rows_per_s %.0f rows/s\n", args->model, (double)rows / seconds);
-    printf("plain_%s_train_loss %.5f nats\n", args->model, loss / (double)b.n_rows);
+    printf("plain_%s_rows_per_s %.0f rows/s\n", model, (double)rows / seconds);
+    printf("plain_%s_train_loss %.5f nats\n", model, loss / (double)b.n_rows);
 out:
     mst_team_destroy(team);
     mst_free(b.records);
@@ -332,11 +296,7 @@ out:
 
 int main(int argc, char **argv)
 {
-    arguments args;
-    mst_status st = read_arguments(argc, argv, &args);
-    if (st == MST_OK)
-        st = run(&args);
-    if (st != MST_OK)
-        fprintf(stderr, "bench_fm: %s\n", mst_error_text());
-    return mst_status_exit_code(st);
+    return plain_main(
+        argc, argv, "bench_fm fm|ffm TRAIN.cache [--seconds S] [--features D] [--lr RATE] [--threads N]", 2,
+        2, (arguments){.n_runs = -1, .n_features = 1 << 22, .n_threads = 1, .lr = 0.05, .seconds = 5}, run);
 }

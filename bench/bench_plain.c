@@ -16,9 +16,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "plain_main.h"
 #include "plain_rows.h"
-
-enum { MAX_RUNS = 101 };
 
 typedef struct model {
     float *weights; /* D; [0, N_NUMBERS) belong to the numbers */
@@ -79,45 +78,6 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-typedef struct arguments {
-    const char *train_path, *test_path;
-    int64_t n_runs, n_features;
-    double lr;
-} arguments;
-
-static mst_status read_arguments(int argc, char **argv, arguments *out)
-{
-    *out = (arguments){.n_runs = 5, .n_features = 33762578, .lr = 0.05};
-    for (int i = 1; i < argc; i++) {
-        const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
-        bool fine = true;
-        if (name[0] != '-') {
-            if (out->train_path == NULL)
-                out->train_path = name;
-            else if (out->test_path == NULL)
-                out->test_path = name;
-            else
-                fine = false;
-        } else {
-            i++; /* every option has a value */
-            if (strcmp(name, "--runs") == 0)
-                fine = mst_parse_int(value, &out->n_runs) && out->n_runs >= 1 && out->n_runs <= MAX_RUNS;
-            else if (strcmp(name, "--features") == 0)
-                fine = mst_parse_int(value, &out->n_features) && out->n_features > N_NUMBERS;
-            else if (strcmp(name, "--lr") == 0)
-                fine = (out->lr = strtod(value, NULL)) > 0;
-            else
-                fine = false;
-        }
-        if (!fine)
-            return mst_fail(MST_EUSAGE, "cannot use %s %s", name, value);
-    }
-    if (out->train_path == NULL)
-        return mst_fail(MST_EUSAGE,
-                        "usage: bench_plain TRAIN.cache [TEST.cache] [--runs N] [--lr RATE] [--features D]");
-    return MST_OK;
-}
-
 static mst_status bench(const arguments *args)
 {
     mst_status st;
@@ -130,9 +90,9 @@ static mst_status bench(const arguments *args)
         st = mst_fail(MST_ENOMEM, "no memory for %llu weights", (unsigned long long)m.n_features);
         goto out;
     }
-    TRY_OUT(st, load(args->train_path, m.n_features, &train_rows));
-    if (args->test_path != NULL)
-        TRY_OUT(st, load(args->test_path, m.n_features, &test_rows));
+    TRY_OUT(st, load(args->words[0], m.n_features, &train_rows));
+    if (args->words[1] != NULL)
+        TRY_OUT(st, load(args->words[1], m.n_features, &test_rows));
     for (size_t run = 0; run < n_runs; run++) {
         memset(m.weights, 0, m.n_features * sizeof *m.weights);
         m.bias = 0;
@@ -153,11 +113,7 @@ out:
 
 int main(int argc, char **argv)
 {
-    arguments args;
-    mst_status st = read_arguments(argc, argv, &args);
-    if (st == MST_OK)
-        st = bench(&args);
-    if (st != MST_OK)
-        fprintf(stderr, "bench_plain: %s\n", mst_error_text());
-    return mst_status_exit_code(st);
+    return plain_main(
+        argc, argv, "bench_plain TRAIN.cache [TEST.cache] [--runs N] [--lr RATE] [--features D]", 1, 2,
+        (arguments){.n_runs = 5, .n_features = 33762578, .lr = 0.05, .n_threads = -1, .seconds = -1}, bench);
 }

@@ -16,11 +16,12 @@
 
 #include "base/clock.h"
 #include "base/racy.h"
+#include "plain_main.h"
 #include "plain_rows.h"
 
 #define INLINE static inline __attribute__((always_inline)) MST_RACY
 
-enum { MAX_THREADS = 64, AHEAD = 2 };
+enum { AHEAD = 2 };
 
 typedef struct numbers {
     float lr, rate, unbias; /* adam: lr / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
@@ -172,47 +173,6 @@ MST_RACY static void *run_share(void *arg)
     return NULL;
 }
 
-typedef struct arguments {
-    const char *optimizer, *train_path, *test_path;
-    int64_t n_threads, n_features;
-    double lr, seconds;
-} arguments;
-
-static mst_status read_arguments(int argc, char **argv, arguments *out)
-{
-    *out = (arguments){.n_threads = 1, .n_features = 33762578, .seconds = 5};
-    for (int i = 1; i < argc; i++) {
-        const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
-        bool fine = true;
-        if (name[0] != '-') {
-            const char **next = out->optimizer == NULL    ? &out->optimizer
-                                : out->train_path == NULL ? &out->train_path
-                                                          : &out->test_path;
-            fine = *next == NULL;
-            *next = name;
-        } else {
-            i++; /* every option has a value */
-            if (strcmp(name, "--threads") == 0)
-                fine = mst_parse_int(value, &out->n_threads) && out->n_threads >= 1 &&
-                       out->n_threads <= MAX_THREADS;
-            else if (strcmp(name, "--features") == 0)
-                fine = mst_parse_int(value, &out->n_features) && out->n_features > N_NUMBERS;
-            else if (strcmp(name, "--lr") == 0)
-                fine = (out->lr = strtod(value, NULL)) > 0;
-            else if (strcmp(name, "--seconds") == 0)
-                fine = (out->seconds = strtod(value, NULL)) > 0;
-            else
-                fine = false;
-        }
-        if (!fine)
-            return mst_fail(MST_EUSAGE, "cannot use %s %s", name, value);
-    }
-    if (out->train_path == NULL)
-        return mst_fail(MST_EUSAGE, "usage: bench_sparse OPTIMIZER TRAIN.cache [TEST.cache] [--threads N] "
-                                    "[--seconds S] [--lr RATE] [--features D]");
-    return MST_OK;
-}
-
 static mst_status bench(const arguments *args)
 {
     mst_status st = MST_OK;
@@ -221,10 +181,10 @@ static mst_status bench(const arguments *args)
     pthread_t threads[MAX_THREADS];
     const struct plain_loop *loop = NULL;
     for (size_t i = 0; i < sizeof plain_loops / sizeof *plain_loops; i++)
-        if (strcmp(plain_loops[i].name, args->optimizer) == 0)
+        if (strcmp(plain_loops[i].name, args->words[0]) == 0)
             loop = &plain_loops[i];
     if (loop == NULL)
-        return mst_fail(MST_EUSAGE, "there is no plain loop with optimizer %s", args->optimizer);
+        return mst_fail(MST_EUSAGE, "there is no plain loop with optimizer %s", args->words[0]);
     float lr = (float)(args->lr > 0 ? args->lr : loop->lr);
     model m = {.n_features = (uint64_t)args->n_features, .stride = loop->stride};
     size_t bytes = m.n_features * (size_t)loop->stride * sizeof(float);
@@ -232,10 +192,10 @@ static mst_status bench(const arguments *args)
     if (m.table == NULL)
         return mst_fail(MST_ENOMEM, "no memory for %llu weights", (unsigned long long)m.n_features);
     memset(m.table, 0, bytes);
-    TRY_OUT(st, load(args->train_path, m.n_features, &train_rows));
-    if (args->test_path != NULL) {
+    TRY_OUT(st, load(args->words[1], m.n_features, &train_rows));
+    if (args->words[2] != NULL) {
         uint64_t t = 0;
-        TRY_OUT(st, load(args->test_path, m.n_features, &test_rows));
+        TRY_OUT(st, load(args->words[2], m.n_features, &test_rows));
         loop->pass(&m, &train_rows, 0, train_rows.n, lr, &t);
         printf("plain_%s_test_loss %.5f nats\n", loop->name, mean_loss(&m, &test_rows));
         memset(m.table, 0, bytes);
@@ -272,11 +232,9 @@ out:
 
 int main(int argc, char **argv)
 {
-    arguments args;
-    mst_status st = read_arguments(argc, argv, &args);
-    if (st == MST_OK)
-        st = bench(&args);
-    if (st != MST_OK)
-        fprintf(stderr, "bench_sparse: %s\n", mst_error_text());
-    return mst_status_exit_code(st);
+    return plain_main(
+        argc, argv,
+        "bench_sparse OPTIMIZER TRAIN.cache [TEST.cache] [--threads N] [--seconds S] [--lr RATE] "
+        "[--features D]",
+        2, 3, (arguments){.n_runs = -1, .n_features = 33762578, .n_threads = 1, .seconds = 5}, bench);
 }
