@@ -4,11 +4,13 @@
 #include "base/alloc.h"
 #include "base/figure.h"
 #include "base/file.h"
+#include "base/version.h"
 #include "cli/cli.h"
 #include "cli/table.h"
 #include "data/origin.h"
 #include "data/vocabulary.h"
 #include "model/executor.h"
+#include "model/onnx.h"
 #include "train/assembly.h"
 
 /* ---- show ---- */
@@ -337,8 +339,8 @@ static const mst_command cmd_show = {
 /* ---- export ---- */
 
 typedef struct export_options {
-    char *out, *vocabulary;
-    bool overwrite, text, last, names;
+    char *out, *vocabulary, *onnx;
+    bool overwrite, text, last, names, external;
 } export_options;
 
 static const mst_option export_table[] = {
@@ -357,6 +359,16 @@ static const mst_option export_table[] = {
      .offset = offsetof(export_options, text),
      .fallback = "true",
      .help = "One line per non-zero weight: view, indices, value."},
+    {.name = "onnx",
+     .type = MST_OPTION_TEXT,
+     .offset = offsetof(export_options, onnx),
+     .metavar = "FILE",
+     .help =
+         "Write the model as ONNX, opset 13, instead of text: from rows to the probabilities of predict."},
+    {.name = "external-data",
+     .type = MST_OPTION_FLAG,
+     .offset = offsetof(export_options, external),
+     .help = "--onnx: write the weights to FILE.data, as is always done above 2 GB."},
     {.name = "last",
      .type = MST_OPTION_FLAG,
      .offset = offsetof(export_options, last),
@@ -432,6 +444,24 @@ static mst_status model_export_view(const mst_params *params, const mst_view *vi
     return MST_OK;
 }
 
+/* Rows that were normalised in training are normalised by the exported model. */
+static mst_status model_export_onnx(const export_options *o, const mst_assembly *assembly,
+                                    const mst_checkpoint_meta *meta, const char *checkpoint)
+{
+    mst_augment augment;
+    float scale[MST_AUGMENT_CHANNELS];
+    mst_onnx_options options = {.version = mst_version(), .external = o->external};
+    TRY(mst_augment_from_checkpoint(&augment, meta, checkpoint));
+    for (uint32_t c = 0; augment.normalise && c < augment.channels; c++)
+        scale[c] = 1.0f / augment.deviation[c];
+    if (augment.normalise) {
+        options.mean = augment.mean;
+        options.scale = scale;
+        options.n_channels = augment.channels;
+    }
+    return mst_onnx_export(assembly->model, &assembly->params, &options, o->onnx);
+}
+
 static mst_status model_export_run(mst_call *call)
 {
     const export_options *options = call->options;
@@ -444,8 +474,14 @@ static mst_status model_export_run(mst_call *call)
     if (!options->text)
         return mst_fail(MST_EUSAGE,
                         "--no-text: text is the only export format; the checkpoint itself is safetensors");
-    TRY_OUT(st, mst_cli_check_free(options->out, options->overwrite));
+    if (options->onnx == NULL && options->external)
+        return mst_fail(MST_EUSAGE, "--external-data is for --onnx FILE");
+    TRY_OUT(st, mst_cli_check_free(options->onnx != NULL ? options->onnx : options->out, options->overwrite));
     TRY_OUT(st, model_load_one(call, options->last, &assembly, &meta, &checkpoint));
+    if (options->onnx != NULL) {
+        st = model_export_onnx(options, &assembly, &meta, checkpoint);
+        goto out;
+    }
     if (options->names || options->vocabulary != NULL)
         TRY_OUT(st, model_load_vocabulary(&meta, checkpoint, options->vocabulary, &vocabulary));
     TRY_OUT(st, mst_out_open(options->out, &out));
@@ -463,7 +499,7 @@ out:
 
 static const mst_command cmd_export = {
     .name = "export",
-    .summary = "write the non-zero weights of a checkpoint as text",
+    .summary = "write a model as ONNX, or its non-zero weights as text",
     .run = model_export_run,
     .usage = "model export CHECKPOINT [options]",
     .details =
@@ -471,7 +507,8 @@ static const mst_command cmd_export = {
         "0.25 3 red\": feature 12 is category red of field 3.\n",
     .groups = export_groups,
     .options_size = sizeof(export_options),
-    .examples = "muster model export runs/clicks --out weights.txt\n",
+    .examples = "muster model export runs/clicks --out weights.txt\n"
+                "muster model export runs/clicks --onnx clicks.onnx\n",
 };
 
 static const mst_command *const commands[] = {&cmd_show, &cmd_export, NULL};

@@ -1,7 +1,7 @@
 # Tables of text: rows equal to those that Python's csv module gives, however they are read; columns that other
 # sets, eval, predict, resumed runs and jobs share; refusals.
-. "$(dirname "$0")/common.sh"
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/common.sh"
 
 # ---- rows ----
 mkdir cases
