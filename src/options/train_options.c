@@ -249,7 +249,8 @@ const mst_option mst_train_option_table[] = {
      .offset = FIELD(init_from),
      .metavar = "CHECKPOINT",
      .help = "Start from the weights of a checkpoint or run (the best weights if the run used --patience), "
-             "with new optimizer state at step 0.",
+             "with new optimizer state at step 0; or from a safetensors file with the model's names "
+             "(--strategy local).",
      .facts = MST_OPTION_MAY_DIFFER | MST_OPTION_NOT_RESUMED},
     {.name = "force",
      .type = MST_OPTION_FLAG,

@@ -13,6 +13,7 @@
 #include "data/origin.h"
 #include "observe/cpu_quota.h"
 #include "report/verdict.h"
+#include "run/tensors_load.h"
 #include "train/data_identity.h"
 
 static const char *const role_names[] = {
@@ -313,6 +314,15 @@ static mst_status training_start(mst_training *self, start_use use, json_t **pla
     if (st == MST_EINPUT && self->continued != NULL) { /* nothing was saved before the loss */
         resumes = false;
         st = MST_OK;
+    }
+    if (st == MST_OK && !resumes && o->init_from != NULL && mst_tensors_is_file(o->init_from)) {
+        if (self->strategy_options.strategy != MST_STRATEGY_LOCAL)
+            return mst_fail(
+                MST_EUSAGE,
+                "--init-from %s: only --strategy local starts from a file without a checkpoint; train "
+                "one step with it, and start from that run",
+                o->init_from);
+        return use == START_LOAD ? mst_tensors_load(o->init_from, &self->assembly.params) : MST_OK;
     }
     if (st == MST_OK && !resumes && o->init_from != NULL)
         st = mst_checkpoint_find_model(o->init_from, false, &path, &best);
