@@ -1,4 +1,6 @@
 /* `muster model show` and `muster model export`: the contents of a checkpoint, and the sizes of a net. */
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -340,6 +342,7 @@ static const mst_command cmd_show = {
 
 typedef struct export_options {
     char *out, *vocabulary, *onnx;
+    int64_t top;
     bool overwrite, text, last, names, external;
 } export_options;
 
@@ -359,6 +362,14 @@ static const mst_option export_table[] = {
      .offset = offsetof(export_options, text),
      .fallback = "true",
      .help = "One line per non-zero weight: view, indices, value."},
+    {.name = "top",
+     .type = MST_OPTION_INT,
+     .offset = offsetof(export_options, top),
+     .fallback = "0",
+     .min = 0,
+     .max = 1e9,
+     .metavar = "N",
+     .help = "The N weights of the largest size, largest first; 0: all that are not zero, in their order."},
     {.name = "onnx",
      .type = MST_OPTION_TEXT,
      .offset = offsetof(export_options, onnx),
@@ -376,9 +387,9 @@ static const mst_option export_table[] = {
     {.name = "names",
      .type = MST_OPTION_FLAG,
      .offset = offsetof(export_options, names),
-     .help =
-         "Add the field and the name of each feature, from the vocabulary of --min-count that the model was "
-         "trained with."},
+     .help = "Add the field and the name of each feature: columns of numbers, and categories of the "
+             "vocabulary of "
+             "--min-count that the model was trained with."},
     {.name = "vocabulary",
      .type = MST_OPTION_TEXT,
      .offset = offsetof(export_options, vocabulary),
@@ -397,8 +408,10 @@ static mst_status model_load_vocabulary(const mst_checkpoint_meta *meta, const c
     const json_t *data = json_object_get(meta->extra, "data");
     const char *path = json_string_value(json_object_get(data, "vocabulary"));
     if (given == NULL && path == NULL)
-        return mst_fail(MST_EUSAGE, "--names: %s was not trained with --min-count and has no names",
-                        checkpoint);
+        return mst_fail(
+            MST_EUSAGE,
+            "--names: %s was trained neither with --min-count nor on columns of numbers, and has no names",
+            checkpoint);
     path = given != NULL ? given : path;
     TRY(mst_vocabulary_load(path, out));
     json_t *origin = json_deep_copy(mst_vocabulary_origin(*out));
@@ -409,38 +422,142 @@ static mst_status model_load_vocabulary(const mst_checkpoint_meta *meta, const c
     return st;
 }
 
-/* Ends a line with the field and the name of a feature; v may be NULL. */
-static mst_status model_export_name(const mst_vocabulary *v, uint64_t key, mst_out *out)
+/* The names of features. */
+typedef struct export_names {
+    mst_vocabulary *vocabulary; /* of categories; or NULL */
+    const json_t *origin;       /* of columns; or NULL */
+    uint64_t features;          /* 0: no names are wanted */
+    uint32_t n_dense;           /* features that are columns of numbers */
+} export_names;
+
+static mst_status export_names_init(export_names *self, const export_options *o, const mst_model *model,
+                                    const mst_checkpoint_meta *meta, const char *checkpoint)
 {
-    uint32_t field;
-    char *name = NULL;
-    if (v == NULL)
-        return mst_out_printf(out, "\n");
-    TRY(mst_vocabulary_name(v, key, &field, &name));
-    mst_status st = mst_out_printf(out, " %u %s\n", field, name);
+    const json_t *data = json_object_get(meta->extra, "data");
+    char column[64] = "";
+    self->origin = mst_origin_in(data);
+    self->n_dense = model->shape.n_dense;
+    if (self->origin != NULL && self->n_dense > 0)
+        mst_origin_field_name(self->origin, 0, column, sizeof column);
+    if (column[0] == '\0' || o->vocabulary != NULL || json_is_string(json_object_get(data, "vocabulary")))
+        TRY(model_load_vocabulary(meta, checkpoint, o->vocabulary, &self->vocabulary));
+    self->features = model->shape.n_features;
+    return MST_OK;
+}
+
+/* Ends a line with the field and the name of a feature: of a column, of a category, or COLUMN=CATEGORY. */
+static mst_status export_names_end(const export_names *self, uint64_t key, mst_out *out)
+{
+    uint32_t field = (uint32_t)key;
+    char *name = NULL, column[256] = "";
+    if (self->vocabulary != NULL)
+        TRY(mst_vocabulary_name(self->vocabulary, key, &field, &name));
+    bool known = name != NULL || key < self->n_dense;
+    if (known && self->origin != NULL)
+        mst_origin_field_name(self->origin, field, column, sizeof column);
+    bool category = name != NULL && key >= self->n_dense;
+    mst_status st = !known ? mst_out_printf(out, "\n")
+                           : mst_out_printf(out, " %u %s%s%s\n", field, column,
+                                            category && column[0] != '\0' ? "=" : "", category ? name : "");
     mst_free(name);
     return st;
 }
 
 /* "weight 12 0.25", or "weight 3 12 0.25" in two dimensions; indices count from 0. */
-static mst_status model_export_view(const mst_params *params, const mst_view *view, const mst_vocabulary *v,
-                                    mst_out *out)
+static mst_status model_export_weight(const mst_params *params, const mst_view *view, uint64_t i,
+                                      const export_names *names, mst_out *out)
 {
-    bool first =
-             v != NULL && view->dims[0] == mst_vocabulary_features(v), /* of its indices, is the feature */
-        second = v != NULL && !first && view->n_dims == 2 && view->dims[1] == mst_vocabulary_features(v);
-    const float *w = params->w + view->offset;
     uint64_t columns = view->n_dims == 2 ? view->dims[1] : 1;
-    for (uint64_t i = 0; i < view->size; i++) {
-        if (w[i] == 0.0f)
-            continue;
-        if (view->n_dims == 2)
-            TRY(mst_out_printf(out, "%s %llu %llu %.9g", view->name, (unsigned long long)(i / columns),
-                               (unsigned long long)(i % columns), (double)w[i]));
-        else
-            TRY(mst_out_printf(out, "%s %llu %.9g", view->name, (unsigned long long)i, (double)w[i]));
-        TRY(model_export_name(first || second ? v : NULL, second ? i % columns : i / columns, out));
+    bool first =
+             names->features != 0 && view->dims[0] == names->features, /* of its indices, is the feature */
+        second = names->features != 0 && !first && view->n_dims == 2 && view->dims[1] == names->features;
+    double value = (double)params->w[view->offset + i];
+    if (view->n_dims == 2)
+        TRY(mst_out_printf(out, "%s %llu %llu %.9g", view->name, (unsigned long long)(i / columns),
+                           (unsigned long long)(i % columns), value));
+    else
+        TRY(mst_out_printf(out, "%s %llu %.9g", view->name, (unsigned long long)i, value));
+    return first || second ? export_names_end(names, second ? i % columns : i / columns, out)
+                           : mst_out_printf(out, "\n");
+}
+
+/* A weight of --top. */
+typedef struct top_weight {
+    uint32_t view;
+    uint64_t i;
+    float size;
+} top_weight;
+
+/* Whether a comes before b: larger, or first in the model. */
+static bool top_before(const top_weight *a, const top_weight *b)
+{
+    if (a->size != b->size)
+        return a->size > b->size;
+    return a->view != b->view ? a->view < b->view : a->i < b->i;
+}
+
+static int top_compare(const void *a, const void *b)
+{
+    return top_before(a, b) ? -1 : 1; /* no two are equal */
+}
+
+/* The heap has its last weight at the root. */
+static void top_sink(top_weight *heap, size_t at, size_t n)
+{
+    for (size_t child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && top_before(&heap[child], &heap[child + 1]))
+            child++;
+        if (!top_before(&heap[at], &heap[child]))
+            return;
+        top_weight swap = heap[at];
+        heap[at] = heap[child];
+        heap[child] = swap;
     }
+}
+
+/* The n largest weights, the largest first. */
+static mst_status model_export_top(const mst_params *params, size_t most, const export_names *names,
+                                   mst_out *out)
+{
+    top_weight *heap = NULL;
+    size_t n = 0, capacity = 0;
+    mst_status st = MST_OK;
+    for (uint32_t v = 0; v < params->n_views; v++)
+        for (uint64_t i = 0; i < params->views[v].size; i++) {
+            top_weight w = {.view = v, .i = i, .size = fabsf(params->w[params->views[v].offset + i])};
+            if (!(w.size > 0.0f) || (n == most && !top_before(&w, &heap[0])))
+                continue;
+            if (n < most) {
+                if (!mst_grow(&heap, &capacity, n + 1, sizeof *heap)) {
+                    st = mst_fail_memory();
+                    goto out;
+                }
+                heap[n++] = w;
+                for (size_t k = n / 2; n == most && k-- > 0;)
+                    top_sink(heap, k, n);
+                continue;
+            }
+            heap[0] = w;
+            top_sink(heap, 0, n);
+        }
+    if (n > 0)
+        qsort(heap, n, sizeof *heap, top_compare);
+    for (size_t k = 0; k < n && st == MST_OK; k++)
+        st = model_export_weight(params, &params->views[heap[k].view], heap[k].i, names, out);
+out:
+    mst_free(heap);
+    return st;
+}
+
+static mst_status model_export_text(const mst_params *params, const export_options *o,
+                                    const export_names *names, mst_out *out)
+{
+    if (o->top > 0)
+        return model_export_top(params, (size_t)o->top, names, out);
+    for (uint32_t v = 0; v < params->n_views; v++)
+        for (uint64_t i = 0; i < params->views[v].size; i++)
+            if (params->w[params->views[v].offset + i] != 0.0f)
+                TRY(model_export_weight(params, &params->views[v], i, names, out));
     return MST_OK;
 }
 
@@ -467,7 +584,7 @@ static mst_status model_export_run(mst_call *call)
     const export_options *options = call->options;
     mst_assembly assembly = {0};
     mst_checkpoint_meta meta = {0};
-    mst_vocabulary *vocabulary = NULL;
+    export_names names = {0};
     mst_out *out = NULL;
     char *checkpoint = NULL;
     mst_status st;
@@ -483,14 +600,13 @@ static mst_status model_export_run(mst_call *call)
         goto out;
     }
     if (options->names || options->vocabulary != NULL)
-        TRY_OUT(st, model_load_vocabulary(&meta, checkpoint, options->vocabulary, &vocabulary));
+        TRY_OUT(st, export_names_init(&names, options, assembly.model, &meta, checkpoint));
     TRY_OUT(st, mst_out_open(options->out, &out));
-    for (uint32_t i = 0; i < assembly.params.n_views; i++)
-        TRY_OUT(st, model_export_view(&assembly.params, &assembly.params.views[i], vocabulary, out));
+    TRY_OUT(st, model_export_text(&assembly.params, options, &names, out));
     st = mst_out_commit(out);
 out:
     mst_out_close(out);
-    mst_vocabulary_destroy(vocabulary);
+    mst_vocabulary_destroy(names.vocabulary);
     mst_checkpoint_meta_fini(&meta);
     mst_free(checkpoint);
     mst_assembly_fini(&assembly);
@@ -504,7 +620,7 @@ static const mst_command cmd_export = {
     .usage = "model export CHECKPOINT [options]",
     .details =
         "One line per non-zero weight, e.g. \"weight 12 0.25\", indices from 0. With --names, \"weight 12 "
-        "0.25 3 red\": feature 12 is category red of field 3.\n",
+        "0.25 3 colour=red\": feature 12 is category red of field 3, the column colour.\n",
     .groups = export_groups,
     .options_size = sizeof(export_options),
     .examples = "muster model export runs/clicks --out weights.txt\n"

@@ -110,6 +110,16 @@ refused 2 'with --shard local, each worker would find columns in its own files' 
 # vocabularies, and models with fields
 expect 0 train day1.csv $how --cache --min-count 3 --test day2.csv --run words
 expect 0 eval words day2.csv
+# the largest weights, with the names of columns and categories
+expect 0 model export words --names --top 3
+cp out top
+expect 0 model export words --names
+LC_ALL=C awk '{ v = $3 < 0 ? -$3 : $3; printf "%.9f\t%d\t%s\n", v, NR, $0 }' out | sort -t "$(printf '\t')" -k1,1nr -k2,2n | cut -f3 | head -n 3 >sorted
+cmp -s top sorted || fail "--top 3 is not the first of all sorted weights"
+grep -q ' 1 city=Bonn$' out || fail "no weight of city=Bonn"
+grep -q '^weight 0 .* 0 age$' out || fail "no weight of age"
+expect 0 model export day --names
+grep -q '^weight 0 .* 0 age$' out || fail "no name of a column without a vocabulary"
 for model in fm ffm deepfm; do
   expect 0 train day1.csv $how --csv-numeric bucket --model $model --run $model
   expect 0 predict $model day2-turned.csv

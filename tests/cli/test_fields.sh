@@ -70,9 +70,9 @@ expect 0 model export cached --names
 cmp -s out given || fail "model export --vocabulary writes other names than --names"
 key=$(sed -n 20p train.cache.vocabulary | cut -f1)
 line=$(grep "^weight $key " out) || fail "no weight for feature $key"
-same "a name" "$(echo "$line" | cut -d' ' -f4-)" "$(sed -n 20p train.cache.vocabulary | awk -F'\t' '{ print $2 " " $4 }')"
+same "a name" "$(echo "$line" | cut -d' ' -f4-)" "$(sed -n 20p train.cache.vocabulary | awk -F'\t' '{ print $2 " I" $2 + 1 "=" $4 }')"
 expect 0 train train.tsv --run hashed --quiet
-refused 2 'was not trained with --min-count and has no names' model export hashed --names
+refused 2 'was trained neither with --min-count nor on columns of numbers, and has no names' model export hashed --names
 refused 1 'kept' model export hashed --vocabulary kept
 
 # ---- models of click logs: a resumed run keeps what defines the score ----
