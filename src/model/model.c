@@ -321,12 +321,14 @@ void mst_rows_expand(const mst_kernels *kernels, const mst_row *rows, uint32_t n
 void mst_count_binary(const mst_batch *batch, const float *margins, double pos_weight, mst_loss_sum *sum)
 {
     uint32_t correct = 0;
-    sum->rows += batch->n_rows;
+    double weight = sum->weight, factors[2] = {1.0, pos_weight}; /* labels cannot be predicted: no branch */
     for (uint32_t i = 0; i < batch->n_rows; i++) {
         bool positive = mst_label_positive(batch->rows[i].label);
-        sum->weight += positive ? (double)batch->rows[i].weight * pos_weight : (double)batch->rows[i].weight;
+        weight += (double)batch->rows[i].weight * factors[positive];
         correct += (margins[i] > 0.0f) == positive;
     }
+    sum->rows += batch->n_rows;
+    sum->weight = weight;
     sum->correct += correct;
 }
 
