@@ -4,22 +4,10 @@
 #include "model/layer_impl.h"
 
 const mst_layer_ops *const mst_layers[] = {
-    &mst_layer_conv,
-    &mst_layer_linear,
-    &mst_layer_maxpool,
-    &mst_layer_avgpool,
-    &mst_layer_relu,
-    &mst_layer_tanh,
-    &mst_layer_sigmoid,
-    &mst_layer_lrn,
-    &mst_layer_batchnorm,
-    &mst_layer_dropout,
-    &mst_layer_concat,
-    &mst_layer_add,
-    &mst_layer_cross,
-    &mst_layer_fm,
-    &mst_layer_dot,
-    NULL,
+    &mst_layer_conv,      &mst_layer_linear,  &mst_layer_maxpool, &mst_layer_avgpool,
+    &mst_layer_relu,      &mst_layer_tanh,    &mst_layer_sigmoid, &mst_layer_lrn,
+    &mst_layer_batchnorm, &mst_layer_dropout, &mst_layer_concat,  &mst_layer_add,
+    &mst_layer_cross,     &mst_layer_fm,      &mst_layer_dot,     NULL,
 };
 
 void mst_layer_weights(mst_layer *self, const mst_weight_options *options, uint32_t n_dims,
