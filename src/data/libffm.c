@@ -113,32 +113,20 @@ static mst_status ffm_prepare(mst_parse_context *context, const mst_block *first
     return MST_OK;
 }
 
+static bool ffm_is_entry(const uint8_t *p, const uint8_t *stop)
+{
+    uint64_t field, index;
+    return ffm_numbers(p, stop, &field, &index) != NULL;
+}
+
 /* 2: rows of field:index:value; 1: without labels. */
 static int ffm_sniff(const uint8_t *head, size_t n, uint64_t file_size)
 {
+    mst_sniffed_rows rows;
     (void)file_size;
-    const uint8_t *p = head, *end = head + n, *line, *line_end;
-    bool whole = n < MST_SNIFF_BYTES, any = false, unlabelled = false;
-    int lines = 0;
-    if (!mst_looks_like_text(head, n))
+    if (!mst_sniff_rows(head, n, ffm_no_label, ffm_is_entry, &rows) || !rows.entries)
         return 0;
-    for (; lines < MST_SNIFF_LINES && mst_sniff_line(&p, end, whole, lines == 0, &line, &line_end); lines++) {
-        float number;
-        const uint8_t *q = mst_skip_blanks(line, line_end);
-        if (!mst_token_float(&q, line_end, &number)) {
-            if (!ffm_no_label(&q, line_end))
-                return 0;
-            unlabelled = true;
-        }
-        while ((q = mst_skip_blanks(q, line_end)) < line_end && *q != '#') {
-            uint64_t field, index;
-            if (ffm_numbers(q, line_end, &field, &index) == NULL)
-                return 0;
-            any = true;
-            q = mst_token_end(q, line_end);
-        }
-    }
-    return !any ? 0 : unlabelled ? 1 : 2;
+    return rows.unlabelled ? 1 : 2;
 }
 
 const mst_format mst_format_libffm = {

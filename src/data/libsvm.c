@@ -408,35 +408,24 @@ static json_t *libsvm_origin(const mst_parse_context *context)
     return json_pack("{s:s, s:I}", "keys", "numbers", "index-base", (json_int_t)context->index_base);
 }
 
+/* index:value or qid:number. */
+static bool libsvm_is_entry(const uint8_t *p, const uint8_t *stop)
+{
+    const uint8_t *colon = memchr(p, ':', (size_t)(stop - p));
+    uint64_t index;
+    bool qid = colon != NULL && colon - p == 3 && memcmp(p, "qid", 3) == 0;
+    return colon != NULL && (qid || mst_number_unsigned(p, colon, &index) == colon) &&
+           memchr(colon + 1, ':', (size_t)(stop - colon - 1)) == NULL;
+}
+
 /* 2: rows of index:value; 1: nothing but labels, or rows without them. */
 static int libsvm_sniff(const uint8_t *head, size_t n, uint64_t file_size)
 {
+    mst_sniffed_rows rows;
     (void)file_size;
-    const uint8_t *p = head, *end = head + n, *line, *line_end;
-    bool whole = n < MST_SNIFF_BYTES, pairs = false, unlabelled = false;
-    int lines = 0;
-    if (!mst_looks_like_text(head, n))
+    if (!mst_sniff_rows(head, n, no_label, libsvm_is_entry, &rows) || rows.lines == 0)
         return 0;
-    for (; lines < MST_SNIFF_LINES && mst_sniff_line(&p, end, whole, lines == 0, &line, &line_end); lines++) {
-        float number;
-        const uint8_t *q = mst_skip_blanks(line, line_end);
-        if (!mst_token_float(&q, line_end, &number)) {
-            if (!no_label(&q, line_end))
-                return 0;
-            unlabelled = true;
-        }
-        while ((q = mst_skip_blanks(q, line_end)) < line_end && *q != '#') {
-            const uint8_t *stop = mst_token_end(q, line_end), *colon = memchr(q, ':', (size_t)(stop - q));
-            uint64_t index;
-            bool qid = colon != NULL && colon - q == 3 && memcmp(q, "qid", 3) == 0;
-            if (colon == NULL || (!qid && mst_number_unsigned(q, colon, &index) != colon) ||
-                memchr(colon + 1, ':', (size_t)(stop - colon - 1)) != NULL)
-                return 0;
-            pairs = true;
-            q = stop;
-        }
-    }
-    return lines == 0 || (unlabelled && !pairs) ? 0 : pairs && !unlabelled ? 2 : 1;
+    return rows.unlabelled ? rows.entries : rows.entries ? 2 : 1;
 }
 
 const mst_format mst_format_libsvm = {

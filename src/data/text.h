@@ -133,4 +133,40 @@ static inline bool mst_looks_like_text(const uint8_t *p, size_t n)
 #define MST_SNIFF_BYTES 65536 /* of a file's beginning, decompressed, that sniffers are given */
 #define MST_SNIFF_LINES 20    /* that a text sniffer looks at */
 
+/* What the head of a file has of rows "label entry entry ... # comment". */
+typedef struct mst_sniffed_rows {
+    int lines;
+    bool entries, unlabelled; /* some row has entries; lacks a label */
+} mst_sniffed_rows;
+
+/* no_label: steps over the place of a missing label, or false. entry: whether [p, stop) is one. False: some
+ * row is not of that form. */
+static inline bool mst_sniff_rows(const uint8_t *head, size_t n,
+                                  bool (*no_label)(const uint8_t **p, const uint8_t *end),
+                                  bool (*entry)(const uint8_t *p, const uint8_t *stop), mst_sniffed_rows *out)
+{
+    const uint8_t *p = head, *end = head + n, *line, *line_end;
+    *out = (mst_sniffed_rows){0};
+    if (!mst_looks_like_text(head, n))
+        return false;
+    for (; out->lines < MST_SNIFF_LINES &&
+           mst_sniff_line(&p, end, n < MST_SNIFF_BYTES, out->lines == 0, &line, &line_end);
+         out->lines++) {
+        float number;
+        const uint8_t *q = mst_skip_blanks(line, line_end), *stop;
+        if (!mst_token_float(&q, line_end, &number)) {
+            if (!no_label(&q, line_end))
+                return false;
+            out->unlabelled = true;
+        }
+        for (; (q = mst_skip_blanks(q, line_end)) < line_end && *q != '#'; q = stop) {
+            stop = mst_token_end(q, line_end);
+            if (!entry(q, stop))
+                return false;
+            out->entries = true;
+        }
+    }
+    return true;
+}
+
 #endif
