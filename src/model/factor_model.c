@@ -238,7 +238,7 @@ static mst_term_rates factor_row_rates(const mst_factor_model *m, mst_factor_scr
     float margin = (self->options.bias ? w->ranges[RANGE_BIAS][0] : 0.0f) + m->margin(m, s, terms);
     mst_count_binary(&(mst_batch){row, 1}, &margin, self->options.pos_weight, sum);
     sum->loss += self->kernels->logistic(row, 1, &margin, (float)self->options.pos_weight, &coef);
-    if (self->options.bias)
+    if (self->options.bias) /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it has a range */
         grad->ranges[RANGE_BIAS].g[0] += coef * scale;
     return (mst_term_rates){.coef = coef * scale,
                             .l2 = (float)self->options.l2_factors * scale * row->weight};
