@@ -274,12 +274,14 @@ def classes_of(y: Any, n_rows: Optional[int] = None) -> Tuple[np.ndarray, np.nda
     if len(a) == 0:
         raise InputError("y has 0 labels; at least 1 is required")
     if a.dtype.kind == "f":
-        if not np.isfinite(a).all():
+        if not np.isfinite(a.sum()) and not np.isfinite(a).all():
             raise InputError("Input y contains NaN or infinity.")
         if (a != np.floor(a)).any():
             raise InputError("Unknown label type: continuous. Labels are classes: whole numbers, texts or booleans.")
     if a.dtype.kind in "biuf":
         low, high = a.min(), a.max()
+        if low == 0 and high == 1:  # whole numbers between them are 0 and 1
+            return np.array([0, 1], a.dtype), a
         if float(high) - float(low) < 1 << 20 and abs(float(low)) < 2**53:
             codes = a.astype(np.int64, copy=False)
             if low != 0:
@@ -307,7 +309,7 @@ def codes_of(y: Any, classes: np.ndarray, n_rows: Optional[int] = None) -> np.nd
     known[known] = classes[where[known]] == found[known]
     if not known.all():
         raise InputError(f"y has the label {found[~known][0]!r}, which is none of the classes {list(classes[:10])}")
-    return where[codes] if len(found) != len(classes) else codes
+    return where[codes.astype(np.int64, copy=False)] if len(found) != len(classes) else codes
 
 
 def weights_of(sample_weight: Any, n_rows: int) -> Optional[np.ndarray]:

@@ -201,6 +201,8 @@ class Classifier:
                 evals.append({"step": p.step, "epoch": p.epoch, "set": p.set, **p.result})
             return callback(p) if callback is not None else None
 
+        if start is None:
+            self.__dict__.pop("model_", None)  # its memory serves the new one
         shown = with_progress(listen, True) if self.verbose else listen
         trainer = Trainer(o, shown)
         interrupt: Optional[BaseException] = None

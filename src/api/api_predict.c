@@ -331,6 +331,7 @@ typedef struct predict_task {
     muster_output what;
     void *out;
     unsigned inner; /* threads of a scorer */
+    uint32_t max_dense;
     uint64_t n_rows;
     _Atomic uint64_t next;
     atomic_bool failed;
@@ -345,7 +346,7 @@ static mst_status predict_blocks(predict_task *t, mst_api_scorer *s)
         if (atomic_load_explicit(&t->failed, memory_order_relaxed))
             return MST_OK;
         for (uint32_t i = 0; i < n; i++)
-            mst_array_rows_get(t->rows, first + i, &s->rows[i]);
+            mst_array_rows_get(t->rows, first + i, t->max_dense, &s->rows[i]);
         TRY(scorer_run(t->model, s, n));
         predict_store(t->model, s, t->what, first, n, t->out);
     }
@@ -375,23 +376,24 @@ static mst_status predict_check_data(const muster_model *self, const mst_array_r
     const mst_data_info *info = mst_array_rows_info(rows);
     const mst_shape *shape = &self->start.assembly.model->shape;
     uint64_t features = muster_model_features(self);
+    uint32_t dense = mst_array_rows_dense(rows);
     if (info->n_features != features)
         return mst_fail(MST_EINPUT, "%s has %" PRIu64 " features, but the model has %" PRIu64,
                         mst_array_rows_name(rows), info->n_features, features);
-    if (self->augment.any && info->n_dense != features)
+    if (self->augment.any && dense != features)
         return mst_fail(MST_EINPUT, "%s: the model was trained on images of %u x %u x %u",
                         mst_array_rows_name(rows), self->augment.channels, self->augment.in_height,
                         self->augment.in_width);
-    if (shape->n_fields > 0 && info->n_fields == 0 && info->n_dense < info->n_features)
+    if (shape->n_fields > 0 && info->n_fields == 0 && dense < info->n_features)
         return mst_fail(MST_EINPUT, "%s: its rows have no fields, but the model has %u",
                         mst_array_rows_name(rows), shape->n_fields);
     if (shape->n_fields > 0 && info->n_fields > shape->n_fields)
         return mst_fail(MST_EINPUT, "%s has %u fields, but the model has %u", mst_array_rows_name(rows),
                         info->n_fields, shape->n_fields);
-    if (info->n_dense > shape->n_dense && info->n_dense < info->n_features && !self->augment.any &&
+    if (dense > shape->n_dense && dense < info->n_features && !self->augment.any &&
         !mst_model_has(self->start.assembly.model->ops, MST_MODEL_NET))
         return mst_fail(MST_EINPUT, "%s: its rows begin with %u dense numbers, those of the model with %u",
-                        mst_array_rows_name(rows), info->n_dense, shape->n_dense);
+                        mst_array_rows_name(rows), dense, shape->n_dense);
     return MST_OK;
 }
 
@@ -406,6 +408,7 @@ static mst_status predict_data(const muster_model *self, const mst_array_rows *r
     if ((unsigned)what > MUSTER_MARGINS)
         return mst_fail(MST_EUSAGE, "%d is not a kind of prediction", (int)what);
     TRY(predict_check_data(self, rows));
+    task.max_dense = mst_model_has(model->ops, MST_MODEL_NET) ? UINT32_MAX : model->shape.n_dense;
     n_threads = n_threads < most ? n_threads : (unsigned)most;
     if (mst_model_threads(model)) {
         task.inner = n_threads;

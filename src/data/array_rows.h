@@ -54,9 +54,12 @@ void mst_array_rows_release(mst_array_rows *self); /* NULL-safe; any thread */
 /* A dataset of the rows, which holds a reference to them; *out is the caller's to destroy. */
 mst_status mst_array_rows_open(mst_array_rows *self, const char *name, mst_dataset **out);
 
-/* For readers without a feed: the facts, and row `number`. */
+/* For readers without a feed: the facts, the columns of the dense matrix, and row `number`. Of a CSR matrix
+ * whose rows all begin with the same columns 0, 1, ..., these are a dense prefix, unless it is longer than
+ * max_dense. */
 const mst_data_info *mst_array_rows_info(const mst_array_rows *self);
 const char *mst_array_rows_name(const mst_array_rows *self);
-void mst_array_rows_get(const mst_array_rows *self, uint64_t number, mst_row *row);
+uint32_t mst_array_rows_dense(const mst_array_rows *self);
+void mst_array_rows_get(const mst_array_rows *self, uint64_t number, uint32_t max_dense, mst_row *row);
 
 #endif

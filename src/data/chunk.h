@@ -31,6 +31,9 @@ typedef struct mst_row_arrays {
     const uint32_t *keys;
     const float *values;    /* or NULL: all one */
     const uint16_t *fields; /* or NULL */
+    uint32_t prefix;        /* the first keys of every row are 0, 1, ..., prefix - 1, and dense features: */
+    const float
+        *prefixed; /* with these values, at the places of their keys; `values` are of the other keys */
 } mst_row_arrays;
 
 typedef struct mst_chunk mst_chunk;
@@ -165,8 +168,9 @@ static inline void mst_array_row(const mst_chunk *c, uint64_t at, mst_row *row)
     row->label = a->labels != NULL ? a->labels[at] : 0.0f;
     row->weight = a->weights != NULL ? a->weights[at] : 1.0f;
     row->n_dense = c->n_dense;
-    row->dense = a->dense != NULL ? a->dense + at * a->stride : NULL;
+    row->dense = a->dense != NULL ? a->dense + at * a->stride : a->prefix != 0 ? a->prefixed + from : NULL;
     row->bytes = a->bytes != NULL ? a->bytes + at * a->stride : NULL;
+    from += a->prefix;
     row->n_keys = (uint32_t)(to - from);
     row->keys = a->keys != NULL ? a->keys + from : NULL;
     row->values = a->values != NULL ? a->values + from : NULL;

@@ -257,9 +257,13 @@ static inline void feed_prefetch_row(const mst_chunk *c, uint32_t row)
         return;
     }
     uint64_t from = mst_array_start(a, at);
+    if (a->prefix != 0) {
+        __builtin_prefetch(a->prefixed + from);
+        __builtin_prefetch(a->prefixed + from + a->prefix - 1);
+    }
+    from += a->prefix;
     __builtin_prefetch(a->keys + from);
     __builtin_prefetch(a->keys + from + 16);
-    __builtin_prefetch(a->keys + from + 32);
     if (a->values != NULL)
         __builtin_prefetch(a->values + from);
 }

@@ -194,7 +194,9 @@ static mst_status factor_gather(const mst_factor_model *m, mst_factor_scratch *s
         return mst_fail_memory();
     for (; n < row->n_dense; n++)
         s->terms[n] = (mst_term){
-            .w = w->ranges[RANGE_PREFIX] + (size_t)n * m->width,
+            .w = w->by_rows && n >= w->head /* a row to evaluate with a longer prefix than the model */
+                     ? w->sparse + (size_t)n * w->stride
+                     : w->ranges[RANGE_PREFIX] + (size_t)n * m->width,
             .g = grad != NULL ? grad->ranges[RANGE_PREFIX].g + (size_t)n * m->width : NULL,
             .x = mst_row_dense(row, n),
             .field = factor_field(m, n),

@@ -94,8 +94,12 @@ MST_RACY static void sparse_logits(const mst_model *self, const mst_row *row, co
     uint32_t classes = self->shape.n_classes;
     for (uint32_t c = 0; c < classes; c++)
         y[c] = self->options.bias ? w->ranges[RANGE_BIAS][c] : 0.0f;
-    for (uint32_t i = 0; i < row->n_dense; i++)
-        add_scaled(softmax_dense_value(row, i), w->ranges[RANGE_WEIGHT] + (size_t)i * classes, y, classes);
+    for (uint32_t i = 0; i < row->n_dense;
+         i++) { /* rows to evaluate may have a longer prefix than the model */
+        const float *at = w->by_rows && i >= w->head ? w->sparse + (size_t)i * w->stride
+                                                     : w->ranges[RANGE_WEIGHT] + (size_t)i * classes;
+        add_scaled(softmax_dense_value(row, i), at, y, classes);
+    }
     for (uint32_t i = 0; i < row->n_keys; i++) {
         const float *at = row->keys[i] < w->head ? w->ranges[RANGE_WEIGHT] + (size_t)row->keys[i] * classes
                                                  : w->sparse + (size_t)row->keys[i] * w->stride;

@@ -13,21 +13,31 @@
 #define ROWS_AHEAD    3 /* of a store by rows */
 #define RECORDS_AHEAD 8
 
-/* A row's numbers and keys are in one record, or separate when its batch was localised; the keys are then in
- * the cache, because they were just written. */
+/* The cache lines of [first, last), at most 512 bytes: the hardware follows on its own from there. */
+INLINE void prefetch_lines(const void *first, const void *last)
+{
+    const char *p = first, *end = (const char *)last - p > 512 ? p + 512 : last;
+    for (; p < end; p += 64)
+        __builtin_prefetch(p);
+    if (end > (const char *)first)
+        __builtin_prefetch(end - 1);
+}
+
+/* A row's numbers, keys and values are in one record, or in arrays of their own: those of the program, or of
+ * a batch that was localised. */
 INLINE void prefetch_record(const mst_row *row)
 {
-    const char *first = (const char *)(row->dense ? (const void *)row->dense : (const void *)row->keys);
-    const char *last = (const char *)(row->values ? (const void *)(row->values + row->n_keys)
-                                                  : (const void *)(row->keys + row->n_keys));
-    if (row->dense != NULL && (size_t)((const char *)row->keys - first) > 512) {
-        last = (const char *)(row->dense + row->n_dense);
-        __builtin_prefetch(last - 1);
+    const char *dense = (const char *)row->dense, *keys = (const char *)row->keys;
+    const void *end = row->keys + row->n_keys;
+    if (dense != NULL && (size_t)(keys - dense) > 512) {
+        prefetch_lines(dense, row->dense + row->n_dense);
+        dense = NULL;
     }
-    if (last - first > 512)
-        last = first + 512; /* the hardware follows on its own from there */
-    for (const char *p = first; p < last; p += 64)
-        __builtin_prefetch(p);
+    if (row->values != NULL && (const void *)row->values == end)
+        end = row->values + row->n_keys;
+    else if (row->values != NULL)
+        prefetch_lines(row->values, row->values + row->n_keys);
+    prefetch_lines(dense != NULL ? dense : keys, end);
 }
 
 /* A key that is compared and then used: its memory may change in between, when it is a mapped file. */

@@ -87,7 +87,11 @@ MST_RACY static void margins_by_rows(const mst_row *rows, uint32_t n, const mst_
     for (uint32_t i = 0; i < n; i++) {
         const mst_row *row = &rows[i];
         prefetch_ahead_rows(rows, i, n, w);
-        float m = prefix_margin(row, w);
+        mst_row prefix = *row; /* a row to evaluate may have a longer one than the model */
+        prefix.n_dense = row->n_dense < w->head ? row->n_dense : w->head;
+        float m = prefix_margin(&prefix, w);
+        for (uint32_t k = w->head; k < row->n_dense; k++)
+            m += mst_row_dense(row, k) * *row_at(w, k);
         out[i] = m + (row->n_dense < w->head ? dot_by_rows(row, w, true) : dot_by_rows(row, w, false));
     }
 }

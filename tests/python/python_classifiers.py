@@ -104,6 +104,33 @@ class Arrays(unittest.TestCase):
         np.testing.assert_allclose(a.coef_, muster.LogisticRegression().fit(twice, Y).coef_, rtol=1e-3, atol=1e-4)
         np.testing.assert_allclose(a.predict_proba(S), a.predict_proba(S.toarray()), rtol=1e-5, atol=1e-6)
 
+    @unittest.skipIf(sparse is None, "no scipy")
+    def test_rows_that_begin_alike(self):
+        """Columns that every row begins with are a dense prefix; sets may differ in it."""
+        begin, tail = X[:, :3], sparse.csr_matrix(np.where(np.abs(X) > 0.7, X, 0))
+        ones = sparse.csr_matrix((np.abs(X) > 1).astype(np.float32))
+        for rest in (tail, ones):
+            S = sparse.hstack([sparse.csr_matrix(begin), rest]).tocsr().astype(np.float32)
+            without = S.copy()
+            without.data[S.indptr[7]:S.indptr[7] + 3] = 0.25
+            without[7, 0] = 0
+            without.eliminate_zeros()
+            D = S.toarray()
+            for kind, optimizer in ((muster.LogisticRegression, "sgd"), (muster.LogisticRegression, "adagrad"),
+                                    (muster.SoftmaxRegression, "adam"), (muster.FM, "adagrad"), (muster.NetClassifier, "adam")):
+                for rows in (S, without, D):
+                    for valid in (S, without, D):
+                        m = kind(optimizer=optimizer, epochs=2, learning_rate=0.02).fit(rows, Y, eval_set=(valid, Y))
+                        p = m.predict_proba(valid)
+                        self.assertAlmostEqual(float(-np.log(p[np.arange(500), Y]).mean()), m.evals_[-1]["loss"], places=4)
+                        np.testing.assert_allclose(p, m.predict_proba(sparse.csr_matrix(valid).toarray()), atol=1e-5)
+                    if kind is muster.LogisticRegression:
+                        margins = rows @ m.coef_[0] + m.intercept_[0]
+                        np.testing.assert_allclose(m.decision_function(rows), margins, rtol=1e-3, atol=1e-4)
+                a, b = kind(epochs=2).fit(S, Y), kind(epochs=2).fit(D, Y)
+                np.testing.assert_allclose(a.predict_proba(S), b.predict_proba(D), atol=2e-2)
+                a.partial_fit(without, Y).partial_fit(D, Y).partial_fit(S, Y)
+
     def test_labels_of_any_type(self):
         for labels in (Y.astype(bool), Y * 2 - 1, Y.astype(np.uint8), Y.astype(float) * 7, np.where(Y, "b", "a"),
                        np.where(Y, "b", "a").astype(object), (Y * 3000000000).astype(np.int64), Y.tolist()):
