@@ -9,22 +9,16 @@
 extern const mst_format mst_format_libsvm, mst_format_tfrecord, mst_format_criteo, mst_format_vw,
     mst_format_libffm, mst_format_csv;
 extern const mst_data_kind mst_data_idx, mst_data_cifar10, mst_data_cifar100, mst_data_images, mst_data_gen,
-    mst_data_cache;
+    mst_data_numpy, mst_data_cache;
 
 const mst_data_kind *const mst_data_kinds[] = {
-    &mst_format_libsvm.kind,
-    &mst_format_tfrecord.kind,
-    &mst_format_criteo.kind,
-    &mst_format_vw.kind,
-    &mst_format_libffm.kind,
-    &mst_format_csv.kind,
-    &mst_data_idx,
-    &mst_data_cifar10,
-    &mst_data_cifar100,
-    &mst_data_images,
-    &mst_data_gen,
-    &mst_data_cache,
-    NULL,
+    &mst_format_libsvm.kind, &mst_format_tfrecord.kind,
+    &mst_format_criteo.kind, &mst_format_vw.kind,
+    &mst_format_libffm.kind, &mst_format_csv.kind,
+    &mst_data_idx,           &mst_data_cifar10,
+    &mst_data_cifar100,      &mst_data_images,
+    &mst_data_numpy,         &mst_data_gen,
+    &mst_data_cache,         NULL,
 };
 
 const mst_data_kind *mst_data_kind_find(const char *name)

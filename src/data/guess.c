@@ -82,7 +82,6 @@ static const struct {
     unsigned offset, n;
     const char *what, *advice;
 } magics[] = {
-    {"\x93NUMPY", 0, 6, "a NumPy array (.npy)", rewrite},
     {"PAR1", 0, 4, "a Parquet file", "write it as CSV, in Python with " PANDAS("parquet")},
     {"\x89HDF\r\n\x1a\n", 0, 8, "an HDF5 file", rewrite},
     {"ORC", 0, 3, "an ORC file", "write it as CSV, in Python with " PANDAS("orc")},
@@ -97,6 +96,7 @@ static const struct {
      0, 5, "a file compressed with xz", "pipe it: xzcat FILE | muster COMMAND -"},
     {"\x04\x22\x4d\x18", 0, 4, "a file compressed with lz4", "pipe it: lz4cat FILE | muster COMMAND -"},
     {"7z\xbc\xaf\x27\x1c", 0, 6, "a 7z archive", unpack},
+    {"PK\3\4", 0, 4, "a zip archive", unpack},
     {"Rar!\x1a", 0, 5, "a RAR archive", unpack},
     {"ustar", TAR_MAGIC, 5, "a tar archive", unpack},
     {"\x1f\x8b", 0, 2, "a file that is compressed twice", twice},
@@ -109,16 +109,6 @@ static const struct {
     {"@relation", 0, 9, "an ARFF file", rewrite},
     {"@RELATION", 0, 9, "an ARFF file", rewrite},
 };
-
-static const char *zip_kind(const uint8_t *head, size_t n, const char **advice)
-{
-    *advice = unpack;
-    if (memmem(head, n, ".npy", 4) != NULL) {
-        *advice = rewrite;
-        return "NumPy arrays (.npz)";
-    }
-    return "a zip archive";
-}
 
 /* Text in units of 2 or 4 bytes, with a byte order mark or of ASCII characters; NULL: none. */
 static const char *wide_text(const uint8_t *head, size_t n, const char **advice)
@@ -157,8 +147,6 @@ static const char *binary_kind(const uint8_t *head, size_t n, const char **advic
             *advice = magics[i].advice;
             return magics[i].what;
         }
-    if (n >= 4 && memcmp(head, "PK\3\4", 4) == 0)
-        return zip_kind(head, n, advice);
     if (mst_image_sniff(head, n)) {
         *advice = "give the folder of a folder per class: FOLDER/CLASS/NAME.jpg or .png";
         return "a single image";

@@ -19,10 +19,7 @@ static void unknown_formats(void **state)
     (void)state;
     static const sample samples[] = {
         SAMPLE("5.1 3.5 setosa\n4.9 3 virginica\n", "x looks like a table with blanks (3 columns)"),
-        SAMPLE("\x93NUMPY\1\0v\0{",
-               "x looks like a NumPy array (.npy), which muster does not read; write its rows"),
         SAMPLE("PK\3\4..........................", "x looks like a zip archive"),
-        SAMPLE("PK\3\4......................\5\0\0\0a.npy", "x looks like NumPy arrays (.npz)"),
         SAMPLE("PAR1\x15\x04\x15",
                "x looks like a Parquet file, which muster does not read; write it as CSV, in Python with "
                "pandas.read_parquet(FILE).to_csv(\"data.csv\", index=False)"),

@@ -212,7 +212,7 @@ static void formats_are_told_apart(void **state)
     strcpy(a, write_file("junk", "\x7f\0\1\2\3\4\5", 7));
     snprintf(sentence, sizeof sentence,
              "%s is in none of the known formats (libsvm, tfrecord, criteo, vw, libffm, csv, idx, cifar10, "
-             "cifar100, images, gen, cache); name one with "
+             "cifar100, images, numpy, gen, cache); name one with "
              "--format",
              a);
     assert_string_equal(refused(paths, 1, MST_EINPUT), sentence);
@@ -230,7 +230,7 @@ static void formats_are_told_apart(void **state)
     assert_string_equal(
         refused(paths, 1, MST_EUSAGE),
         "unknown format nope; the formats are auto, libsvm, tfrecord, criteo, vw, libffm, csv, idx, "
-        "cifar10, cifar100, images, gen, cache");
+        "cifar10, cifar100, images, numpy, gen, cache");
     options.format = "libsvm"; /* said to be: then an empty file has no rows */
     uint64_t rows = 0;
     assert_int_equal(open_one(paths[0], &d), MST_OK);
