@@ -124,7 +124,7 @@ static mst_status npz_read(const char *path, const uint8_t *data, size_t n, cons
                            mst_npz_member *out)
 {
     if (e->local > n || n - e->local < LOCAL_SIZE || memcmp(data + e->local, "PK\3\4", 4) != 0)
-        return npz_damaged(path, "a member is not where its list says");
+        return npz_damaged(path, "a member does not begin at its offset");
     uint64_t at = e->local + LOCAL_SIZE + npz_u16(data + e->local + 26) + npz_u16(data + e->local + 28);
     if (at > n || e->packed > n - at || (e->method == STORED && e->packed != e->size))
         return npz_damaged(path, "a member is cut off");
