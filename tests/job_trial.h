@@ -21,18 +21,19 @@ static inline void trained_fini(trained *r)
 /* path: a run, or a checkpoint. */
 static inline void trained_load(trained *r, const trial *t, const char *path)
 {
-    const mst_optimizer_ops *ops = mst_optimizers[t->optim.optimizer];
+    mst_optimizer optimizer, sparse;
     mst_model_options options = {0};
     mst_shape shape;
     char *checkpoint = NULL;
     memset(r, 0, sizeof *r);
+    assert_int_equal(mst_optimizer_init_parts(&optimizer, &sparse, &t->optim), MST_OK);
     assert_int_equal(mst_checkpoint_find(path, &checkpoint), MST_OK);
     assert_int_equal(mst_checkpoint_read_meta(checkpoint, &r->meta), MST_OK);
     assert_int_equal(mst_model_from_json(r->meta.model, checkpoint, &options, &shape), MST_OK);
     assert_int_equal(mst_assembly_init(&r->assembly, &options, &shape, mst_kernels_get(mst_isa_best()),
-                                       &(mst_store_spec){.n_slots = ops->n_slots}, 0),
+                                       &(mst_store_spec){.optimizer = &optimizer}, 0),
                      MST_OK);
-    assert_int_equal(mst_checkpoint_load(checkpoint, &r->assembly.params, ops->slot_names, true), MST_OK);
+    assert_int_equal(mst_checkpoint_load(checkpoint, &r->assembly.params, true), MST_OK);
     mst_free(checkpoint);
 }
 

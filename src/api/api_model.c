@@ -24,6 +24,8 @@ static mst_status model_meta(const mst_start *start, mst_checkpoint_meta *out)
     out->position = (uint64_t)position;
     out->model = mst_model_json(start->assembly.model);
     out->optimizer = json_pack("{s:s}", "name", start->optimizer);
+    if (start->sparse[0] != '\0')
+        json_object_set_new(out->optimizer, "sparse", json_string(start->sparse));
     return out->model != NULL && out->optimizer != NULL ? MST_OK : mst_fail_memory();
 }
 
@@ -105,16 +107,20 @@ static mst_status model_load(muster_model *self, const char *path, bool with_sta
     TRY_OUT(st, mst_checkpoint_find_model(path, false, &checkpoint, &best));
     TRY_OUT(st, mst_checkpoint_read_meta(checkpoint, &meta));
     TRY_OUT(st, mst_model_from_json(meta.model, checkpoint, &options, &shape));
-    const char *name = json_string_value(json_object_get(meta.optimizer, "name"));
-    const mst_optimizer_ops *optimizer = with_state && name != NULL ? model_optimizer(name) : NULL;
-    mst_store_spec store = {.n_slots = optimizer != NULL ? optimizer->n_slots : 0,
-                            .by_rows = optimizer != NULL};
-    if (optimizer != NULL)
-        snprintf(start->optimizer, sizeof start->optimizer, "%s", optimizer->name);
+    const char *name = json_string_value(json_object_get(meta.optimizer, "name")),
+               *of_keys = json_string_value(json_object_get(meta.optimizer, "sparse"));
+    mst_optimizer sparse = {.ops = of_keys != NULL ? model_optimizer(of_keys) : NULL},
+                  optimizer = {.ops = with_state && name != NULL ? model_optimizer(name) : NULL,
+                               .sparse = sparse.ops != NULL ? &sparse : NULL};
+    with_state = optimizer.ops != NULL && (sparse.ops != NULL) == (of_keys != NULL);
+    mst_store_spec store = {.optimizer = with_state ? &optimizer : NULL, .by_rows = with_state};
+    if (with_state) {
+        snprintf(start->optimizer, sizeof start->optimizer, "%s", optimizer.ops->name);
+        snprintf(start->sparse, sizeof start->sparse, "%s", sparse.ops != NULL ? sparse.ops->name : "");
+    }
     TRY_OUT(st, mst_assembly_init(&start->assembly, &options, &shape, mst_kernels_get(mst_isa_best()), &store,
                                   0));
-    TRY_OUT(st, mst_checkpoint_load(checkpoint, &start->assembly.params,
-                                    optimizer != NULL ? optimizer->slot_names : NULL, optimizer != NULL));
+    TRY_OUT(st, mst_checkpoint_load(checkpoint, &start->assembly.params, with_state));
     start->state = json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:O}", "step", (json_int_t)meta.step, "rows",
                              (json_int_t)meta.rows, "epoch", (json_int_t)meta.epoch, "position",
                              (json_int_t)meta.position, "train_seconds", meta.train_seconds, "eval_seconds",
@@ -177,8 +183,7 @@ static mst_status model_save(const muster_model *self, const char *folder)
         json_decref(meta.optimizer);
         meta.optimizer = json_pack("{s:s}", "name", "sgd");
     }
-    TRY_OUT(st,
-            mst_checkpointer_new(folder, 1, optimizer != NULL ? optimizer->slot_names : NULL, &checkpointer));
+    TRY_OUT(st, mst_checkpointer_new(folder, 1, &checkpointer));
     TRY_OUT(st, mst_checkpointer_begin(checkpointer, &self->start.assembly.params, &meta));
     st = mst_checkpointer_wait(checkpointer, NULL);
 out:
@@ -241,20 +246,25 @@ const float *muster_model_weight(const muster_model *self, const char *name, uin
     return params->w + view->offset;
 }
 
-uint32_t muster_model_n_tensors(const muster_model *self)
-{
-    const mst_params *params = &self->start.assembly.params;
-    return params->n_views * (params->n_slots + 1);
-}
-
-/* View number % n_views, of the weights or of state number / n_views - 1. */
+/* The weights of all views, then the views that have state 0, state 1, ...; NULL: there are fewer. *slot: 0,
+ * or the number of the state plus 1. */
 static const mst_view *model_view(const muster_model *self, uint32_t number, uint32_t *slot)
 {
     const mst_params *params = &self->start.assembly.params;
-    if (number >= muster_model_n_tensors(self))
-        return NULL;
-    *slot = number / params->n_views;
-    return &params->views[number % params->n_views];
+    for (*slot = 0; *slot <= params->n_slots; ++*slot)
+        for (uint32_t v = 0; v < params->n_views; v++)
+            if (*slot <= params->views[v].state.n_slots && number-- == 0)
+                return &params->views[v];
+    return NULL;
+}
+
+uint32_t muster_model_n_tensors(const muster_model *self)
+{
+    const mst_params *params = &self->start.assembly.params;
+    uint32_t n = 0;
+    for (uint32_t v = 0; v < params->n_views; v++)
+        n += 1 + params->views[v].state.n_slots;
+    return n;
 }
 
 static mst_status model_no_tensor(const muster_model *self, uint32_t number)
@@ -266,15 +276,13 @@ static mst_status model_no_tensor(const muster_model *self, uint32_t number)
 /* Names are made once, under the mutex, and live as long as the model. */
 static const char *model_tensor_name(muster_model *self, uint32_t number, const mst_view *view, uint32_t slot)
 {
-    const mst_optimizer_ops *optimizer = model_optimizer(self->start.optimizer);
     if (slot == 0)
         return view->name;
     pthread_mutex_lock(&self->mutex);
     if (self->names == NULL)
         self->names = mst_calloc(muster_model_n_tensors(self), sizeof *self->names);
     if (self->names != NULL && self->names[number] == NULL)
-        self->names[number] = mst_sprintf(
-            "optimizer.%s.%s", optimizer != NULL ? optimizer->slot_names[slot - 1] : "state", view->name);
+        self->names[number] = mst_sprintf("optimizer.%s.%s", view->state.names[slot - 1], view->name);
     const char *name = self->names != NULL ? self->names[number] : NULL;
     pthread_mutex_unlock(&self->mutex);
     return name;
@@ -287,18 +295,25 @@ muster_status muster_model_tensor(const muster_model *self, uint32_t number, mus
     const mst_view *view = model_view(self, number, &slot);
     if (view == NULL)
         return (muster_status)model_no_tensor(self, number);
-    muster_tensor t = {.n_dims = view->n_dims, .size = view->size};
+    muster_tensor t = {.n_dims = view->n_dims, .size = mst_view_floats(view, slot)};
     t.name = model_tensor_name((muster_model *)self, number, view, slot); /* a cache of texts */
     if (t.name == NULL)
         return (muster_status)mst_fail_memory();
     memcpy(t.dims, view->dims, sizeof t.dims);
-    t.stride = view->dims[0] > 0 ? view->size / view->dims[0] : 0;
+    if (t.size != view->size) { /* one float per key */
+        memset(t.dims, 0, sizeof t.dims);
+        t.n_dims = 1;
+        t.dims[0] = t.size;
+    }
+    t.stride = t.dims[0] > 0 ? t.size / t.dims[0] : 0;
     const mst_key_rows *rows = &params->rows;
+    uint32_t width = slot == 0 ? rows->width : rows->state_width;
     if (!mst_params_in_rows(params, view->offset, view->size)) {
         t.data = (slot == 0 ? params->w : params->slots[slot - 1]) + view->offset;
-    } else if (rows->first <= view->offset && t.stride == rows->width) { /* no part is in front of the rows */
+    } else if (rows->first <= view->offset && t.stride == width) { /* no part is in front of the rows */
         size_t bytes;
-        t.data = mst_params_row_memory(params, view->offset, view->size, &bytes) + (size_t)slot * rows->width;
+        t.data = mst_params_row_memory(params, slot, view->offset, t.size, &bytes) +
+                 (slot == 0 ? 0 : rows->width + (size_t)(slot - 1) * width);
         t.stride = rows->stride;
     }
     *out = t;
@@ -311,6 +326,6 @@ muster_status muster_model_read(const muster_model *self, uint32_t number, float
     const mst_view *view = model_view(self, number, &slot);
     if (view == NULL)
         return (muster_status)model_no_tensor(self, number);
-    mst_params_read(&self->start.assembly.params, slot, view->offset, view->size, out);
+    mst_params_read(&self->start.assembly.params, slot, view->offset, mst_view_floats(view, slot), out);
     return MUSTER_OK;
 }

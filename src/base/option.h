@@ -34,6 +34,7 @@ typedef enum mst_need_check {
 } mst_need_check;
 typedef struct mst_option_need {
     const char *option, *values; /* "strategy", "ps|allreduce"; of a FLAG: "true" or "false" */
+    const char *or_option;       /* another option that may have one of the values instead; or NULL */
     mst_need_check check;
 } mst_option_need;
 #define MST_OPTION_NEEDS_MAX 2

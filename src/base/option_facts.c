@@ -56,7 +56,12 @@ const mst_option_need *mst_options_unmet(const mst_option_group *groups, size_t 
         if (need->check > check || (only != NULL && strcmp(need->option, only) != 0))
             continue;
         const char *word = mst_options_word(groups, n, need->option, &length);
-        if (word != NULL && !option_need_has_value(need, word, length))
+        bool met = word == NULL || option_need_has_value(need, word, length);
+        if (!met && need->or_option != NULL) {
+            word = mst_options_word(groups, n, need->or_option, &length);
+            met = word != NULL && option_need_has_value(need, word, length);
+        }
+        if (!met)
             return need;
     }
     return NULL;
@@ -75,5 +80,7 @@ const char *mst_option_need_text(const mst_option_need *need, char *out, size_t 
         const char *join = i == 0 ? "" : value[n] == '\0' ? " or " : ", ";
         used += (size_t)snprintf(out + used, size - used, "%s%.*s", join, (int)n, value);
     }
+    if (need->or_option != NULL && used < size)
+        snprintf(out + used, size - used, " (or --%s)", need->or_option);
     return out;
 }

@@ -270,7 +270,7 @@ static bool factor_fields_follow(const mst_factor_model *m, const mst_row *row)
 static bool factor_fuses(const mst_factor_model *m, const mst_row *row, const mst_weights *w,
                          const mst_rule *rule)
 {
-    if (m->descend == NULL || rule->kind != MST_RULE_ADAGRAD || rule->l1 != 0.0f ||
+    if (m->descend == NULL || rule->kind != MST_RULE_ADAGRAD || rule->by_row || rule->l1 != 0.0f ||
         !m->base.kernels->keys_distinct(row->keys, row->n_keys))
         return false;
     if (m->fields && (rule->l2 != 0.0f || !factor_fields_follow(m, row))) /* fields without keys decay, too */
@@ -402,7 +402,7 @@ mst_status mst_factor_descend_rule(const mst_model *self, void *scratch, const m
     for (uint32_t i = 0; i < ahead; i++)
         factor_prefetch(rows, i, w);
     s->touched = touched;
-    s->scratch_at = m->width * (mst_rule_slots(rules->kind) + 1);
+    s->scratch_at = mst_rule_row_floats(rules, m->width);
     for (uint32_t from = 0, step = 0; from < rows->n_rows; from += batch_rows, step++) {
         uint32_t n = mst_batch_range(rows, from, batch_rows).n_rows;
         TRY(factor_step(m, s, rows, from, n, w, &rules[step], &grad, ahead, sum));

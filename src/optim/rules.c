@@ -63,7 +63,7 @@ INLINE void over_block(mst_rule_one *one, const mst_rule *c, float *w, float *a,
     }
 }
 
-/* Keys of `width` weights, `stride` floats apart; so is their state. */
+/* Keys of `width` weights, `stride` floats apart, each with its state. */
 INLINE void over_keys(mst_rule_one *one, const mst_rule *c, const mst_key_rows *rows, uint32_t n_slots,
                       float *const *slots, const uint32_t *restrict keys, const float *restrict g, size_t n)
 {
@@ -85,6 +85,21 @@ INLINE void over_keys(mst_rule_one *one, const mst_rule *c, const mst_key_rows *
         size_t base = keys[i] * stride;
         for (size_t j = 0; j < width; j++)
             one(c, w, a, b, base + j, g[i * width + j]);
+    }
+}
+
+/* The same where the weights of a key share their state. */
+INLINE void over_rows(const mst_rule *c, const mst_key_rows *rows, float *a, const uint32_t *restrict keys,
+                      const float *restrict g, size_t n)
+{
+    size_t width = rows->width, stride = rows->stride, state_stride = rows->state_stride;
+    for (size_t i = 0; i < n; i++) {
+        size_t soon = keys[i + AHEAD < n ? i + AHEAD : i];
+        for (size_t j = 0; j < width; j += 16)
+            __builtin_prefetch(&rows->at[soon * stride + j], 1);
+        __builtin_prefetch(&a[soon * state_stride], 1);
+        mst_rule_adagrad_row(c, rows->at + keys[i] * stride, a + keys[i] * state_stride, g + i * width,
+                             (uint32_t)width);
     }
 }
 
@@ -213,6 +228,39 @@ const mst_optimizer_ops mst_optimizer_adagrad = {
     .rule = adagrad_numbers,
     .apply_range = adagrad_range,
     .apply_keys = adagrad_keys,
+};
+
+/* ---- rowwise ---- */
+
+static mst_rule rowwise_numbers(const mst_optimizer *self, const mst_update *u)
+{
+    mst_rule c = adagrad_numbers(self, u);
+    c.by_row = true;
+    return c;
+}
+
+RACY static void rowwise_keys(const mst_optimizer *self, const mst_update *u, const mst_key_rows *rows,
+                              float *const *slots, const uint32_t *keys, const float *g, size_t n)
+{
+    mst_rule c = adagrad_numbers(self, u);
+    if (rows->width > 1)
+        over_rows(&c, rows, slots[0], keys, g, n);
+    else
+        over_keys(mst_rule_adagrad, &c, rows, 1, slots, keys, g, n);
+}
+
+const mst_optimizer_ops mst_optimizer_rowwise = {
+    .name = "rowwise",
+    .help = "adagrad with one rate per key: less state for factors and embeddings",
+    .lr = 0.1,
+    .n_slots = 1,
+    .sums = true,
+    .slot_names = {"accumulator"},
+    .row_name = "row_accumulator",
+    .additive = never,
+    .rule = rowwise_numbers,
+    .apply_range = adagrad_range,
+    .apply_keys = rowwise_keys,
 };
 
 /* ---- adam ---- */

@@ -9,5 +9,6 @@ extern const mst_optimizer_ops mst_optimizer_momentum;
 extern const mst_optimizer_ops mst_optimizer_adagrad;
 extern const mst_optimizer_ops mst_optimizer_adam;
 extern const mst_optimizer_ops mst_optimizer_ftrl;
+extern const mst_optimizer_ops mst_optimizer_rowwise;
 
 #endif

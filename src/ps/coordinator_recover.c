@@ -23,34 +23,34 @@
 mst_status mst_recover_own(mst_server *s)
 {
     mst_params *params = s->model.params;
-    for (uint32_t slot = 0; slot <= params->n_slots; slot++)
-        for (uint32_t i = 0; i < s->owned.n; i++) {
-            const mst_extent *extent = &s->owned.extents[i];
-            float *to = (slot == 0 ? params->w : params->slots[slot - 1]) + extent->first;
-            TRY(s->hooks->checkpoint->read(s->hooks->arg, slot, extent->first, extent->count, to));
-        }
+    mst_float_cursor cursor = {0};
+    mst_float_piece p;
+    while (mst_float_cursor_next(&cursor, &s->owned, params, UINT64_MAX, &p))
+        TRY(s->hooks->checkpoint->read(s->hooks->arg, p.slot, p.first, p.count,
+                                       (p.slot == 0 ? params->w : params->slots[p.slot - 1]) + p.first));
     return MST_OK;
 }
 
 mst_status mst_recover_send(mst_server *s, uint32_t server)
 {
     mst_join_server *r = &s->co->joins.servers[server];
-    while (r->in_flight < WINDOW && !mst_float_cursor_at_end(&r->next, &r->owned, s->model.params->n_slots)) {
-        uint64_t count, first = mst_float_cursor_piece(&r->next, &r->owned, PIECE_FLOATS, &count);
+    mst_float_piece p;
+    while (r->in_flight < WINDOW &&
+           mst_float_cursor_next(&r->next, &r->owned, s->model.params, PIECE_FLOATS, &p)) {
         mst_body *piece = mst_body_take(&s->bodies, PIECE_FLOATS * sizeof(float));
         if (piece == NULL)
             return mst_fail_memory();
-        mst_message m = {.type = MST_PS_FLOATS, .count = r->next.slot, .step = first};
+        mst_message m = {.type = MST_PS_FLOATS, .count = p.slot, .step = p.first};
         mst_status st =
-            s->hooks->checkpoint->read(s->hooks->arg, r->next.slot, first, count, (float *)piece->data);
+            s->hooks->checkpoint->read(s->hooks->arg, p.slot, p.first, p.count, (float *)piece->data);
         if (st != MST_OK) {
             mst_body_release(&s->bodies, piece);
             return st;
         }
         piece->restores = server + 1;
-        TRY(mst_unless_gone(mst_body_lend(&s->bodies, s->servers[server], &m, piece, count * sizeof(float))));
+        TRY(mst_unless_gone(
+            mst_body_lend(&s->bodies, s->servers[server], &m, piece, p.count * sizeof(float))));
         r->in_flight++;
-        mst_float_cursor_advance(&r->next, &r->owned, count);
     }
     return MST_OK;
 }

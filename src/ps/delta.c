@@ -100,12 +100,20 @@ mst_status mst_delta_add(mst_delta *self, const mst_key_list *list)
     return delta_add_keys(l, list->keys, list->n_keys);
 }
 
-uint64_t mst_delta_floats(const mst_delta *self, uint32_t width)
+/* Floats of a key in slot - 1, or of its weights (slot 0). */
+static uint32_t delta_key_width(const mst_params *params, const mst_placement *table, uint32_t slot)
 {
-    uint64_t n = (uint64_t)self->list.n_keys * width;
+    return slot == 0 ? table->width : slot <= params->keyed.n_slots ? params->keyed.state_width : 0;
+}
+
+uint64_t mst_delta_floats(const mst_delta *self, const mst_params *params, const mst_placement *table)
+{
+    uint64_t ranges = 0, key = 0;
     for (size_t i = 0; i < self->list.n_ranges; i++)
-        n += self->list.ranges[i].count;
-    return n;
+        ranges += self->list.ranges[i].count;
+    for (uint32_t slot = 0; slot <= params->n_slots; slot++)
+        key += delta_key_width(params, table, slot);
+    return ranges * (1 + params->n_slots) + self->list.n_keys * key;
 }
 
 /* ---- values ---- */
@@ -116,21 +124,27 @@ static float *delta_vector(const mst_params *params, uint32_t slot)
     return slot == 0 ? params->w : params->slots[slot - 1];
 }
 
+/* Key 0 in it. */
+static float *delta_keys(const mst_params *params, const mst_placement *table, uint32_t slot)
+{
+    return delta_vector(params, slot) + (slot == 0 ? table->sparse_offset : params->keyed.state);
+}
+
 static void delta_read(const mst_delta_list *self, const mst_params *params, const mst_placement *table,
                        uint8_t *out)
 {
-    size_t key_size = table->width * sizeof(float);
     for (uint32_t slot = 0; slot <= params->n_slots; slot++) {
-        const float *w = delta_vector(params, slot), *sparse = w + table->sparse_offset;
+        const float *w = delta_vector(params, slot), *sparse = delta_keys(params, table, slot);
+        size_t width = delta_key_width(params, table, slot), key_size = width * sizeof(float);
         for (size_t i = 0; i < self->n_ranges; i++) {
             size_t size = (size_t)self->ranges[i].count * sizeof *w;
             memcpy(out, w + self->ranges[i].first, size);
             out += size;
         }
-        for (size_t i = 0; i < self->n_keys; i++, out += key_size) {
+        for (size_t i = 0; width > 0 && i < self->n_keys; i++, out += key_size) {
             if (i + AHEAD < self->n_keys)
-                __builtin_prefetch(sparse + (size_t)self->keys[i + AHEAD] * table->width, 0, 2);
-            memcpy(out, sparse + (size_t)self->keys[i] * table->width, key_size);
+                __builtin_prefetch(sparse + self->keys[i + AHEAD] * width, 0, 2);
+            memcpy(out, sparse + self->keys[i] * width, key_size);
         }
     }
 }
@@ -138,25 +152,25 @@ static void delta_read(const mst_delta_list *self, const mst_params *params, con
 static void delta_write(const mst_delta_list *self, const uint8_t *in, mst_params *params,
                         const mst_placement *table)
 {
-    size_t key_size = table->width * sizeof(float);
     for (uint32_t slot = 0; slot <= params->n_slots; slot++) {
-        float *w = delta_vector(params, slot), *sparse = w + table->sparse_offset;
+        float *w = delta_vector(params, slot), *sparse = delta_keys(params, table, slot);
+        size_t width = delta_key_width(params, table, slot), key_size = width * sizeof(float);
         for (size_t i = 0; i < self->n_ranges; i++) {
             size_t size = (size_t)self->ranges[i].count * sizeof *w;
             memcpy(w + self->ranges[i].first, in, size);
             in += size;
         }
-        for (size_t i = 0; i < self->n_keys; i++, in += key_size) {
+        for (size_t i = 0; width > 0 && i < self->n_keys; i++, in += key_size) {
             if (i + AHEAD < self->n_keys)
-                __builtin_prefetch(sparse + (size_t)self->keys[i + AHEAD] * table->width, 1, 2);
-            memcpy(sparse + (size_t)self->keys[i] * table->width, in, key_size);
+                __builtin_prefetch(sparse + self->keys[i + AHEAD] * width, 1, 2);
+            memcpy(sparse + self->keys[i] * width, in, key_size);
         }
     }
 }
 
 mst_status mst_delta_keep(mst_delta *self, const mst_params *params, const mst_placement *table)
 {
-    uint64_t n = mst_delta_floats(self, table->width) * (1 + params->n_slots);
+    uint64_t n = mst_delta_floats(self, params, table);
     if (!mst_grow(&self->values, &self->capacity, (size_t)n, sizeof *self->values))
         return mst_fail_memory();
     delta_read(&self->list, params, table, (uint8_t *)self->values);
@@ -180,8 +194,7 @@ size_t mst_delta_bound(const mst_delta *self, const mst_params *params, const ms
 {
     mst_delta_head head = {.n_ranges = (uint32_t)self->list.n_ranges,
                            .packed_bytes = (uint32_t)mst_key_pack_bound((uint32_t)self->list.n_keys)};
-    return (size_t)(mst_delta_list_size(&head) +
-                    mst_delta_floats(self, table->width) * (1 + params->n_slots) * sizeof(float));
+    return (size_t)(mst_delta_list_size(&head) + mst_delta_floats(self, params, table) * sizeof(float));
 }
 
 size_t mst_delta_encode(const mst_delta *self, const mst_params *params, const mst_placement *table,
@@ -197,7 +210,7 @@ size_t mst_delta_encode(const mst_delta *self, const mst_params *params, const m
     size_t size = (size_t)mst_delta_list_size(&head);
     memset(at + head.packed_bytes, 0, (size_t)(out + size - (at + head.packed_bytes)));
     delta_read(l, params, table, out + size);
-    return size + (size_t)mst_delta_floats(self, table->width) * (1 + params->n_slots) * sizeof(float);
+    return size + (size_t)mst_delta_floats(self, params, table) * sizeof(float);
 }
 
 static mst_status delta_decode_ranges(mst_delta_list *self, const uint8_t *in, uint32_t n,
@@ -252,10 +265,10 @@ mst_status mst_delta_decode(mst_delta *self, const uint8_t *in, uint64_t size, c
     const uint8_t *ranges = in + MST_DELTA_HEAD, *keys = ranges + (size_t)head.n_ranges * MST_RANGE_SIZE;
     TRY(delta_decode_ranges(&self->list, ranges, head.n_ranges, table, server));
     TRY(delta_decode_keys(&self->list, keys, &head, table, server));
-    uint64_t vector = mst_delta_floats(self, table->width) * sizeof(float);
-    if (size - list != vector * (1 + params->n_slots))
+    uint64_t bytes = mst_delta_floats(self, params, table) * sizeof(float);
+    if (size - list != bytes)
         return mst_fail(MST_EPEER, "a DELTA with %" PRIu64 " bytes of values, whose list has %" PRIu64,
-                        size - list, vector * (1 + params->n_slots));
+                        size - list, bytes);
     for (const uint8_t *pad = keys + head.packed_bytes; pad < in + list; pad++)
         if (*pad != 0)
             return mst_fail(MST_EPEER, "a DELTA with bytes after its keys that are not zero");

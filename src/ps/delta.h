@@ -30,7 +30,8 @@ static inline void mst_delta_clear(mst_delta *self)
     self->list.n_ranges = self->list.n_keys = 0;
 }
 mst_status mst_delta_add(mst_delta *self, const mst_key_list *list);
-uint64_t mst_delta_floats(const mst_delta *self, uint32_t width); /* of one vector */
+/* Of the weights and all slots. Ranges have all slots of the store, keys those of their view. */
+uint64_t mst_delta_floats(const mst_delta *self, const mst_params *params, const mst_placement *table);
 
 /* Keeps the present values of the list's floats, and puts them back. */
 mst_status mst_delta_keep(mst_delta *self, const mst_params *params, const mst_placement *table);

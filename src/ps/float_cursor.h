@@ -4,42 +4,61 @@
 
 #include "ps/placement.h"
 
-/* The next piece: floats [extents[extent].first + at, ...) of slot 0 (the weights) or optimizer slot - 1. */
+/* The place of the next piece. */
 typedef struct mst_float_cursor {
     uint32_t slot, extent;
-    uint64_t at;
-    uint64_t done; /* floats before it, over all slots */
+    uint64_t at; /* weights of the extent whose floats in the slot are done or in [first, first + count) */
+    uint64_t first, count; /* the rest of a piece that was longer than the caller takes at once */
+    uint64_t done;         /* floats before it, over all slots */
+    bool ended;
 } mst_float_cursor;
 
-/* n_slots: of the optimizer. */
-static inline bool mst_float_cursor_at_end(const mst_float_cursor *self, const mst_owned *owned,
-                                           uint32_t n_slots)
+/* Floats [first, first + count) of slot 0 (the weights) or optimizer slot - 1. */
+typedef struct mst_float_piece {
+    uint32_t slot;
+    uint64_t first, count;
+    uint64_t before; /* floats of the pieces before it */
+} mst_float_piece;
+
+/* The next piece, of at most `most` floats. False: there are no more. */
+static inline bool mst_float_cursor_next(mst_float_cursor *self, const mst_owned *owned,
+                                         const mst_params *params, uint64_t most, mst_float_piece *out)
 {
-    return self->slot > n_slots || owned->n == 0;
+    while (self->count == 0 && !self->ended) {
+        if (self->extent == owned->n) {
+            self->extent = 0;
+            self->ended = self->slot++ == params->n_slots || owned->n == 0;
+            continue;
+        }
+        const mst_extent *extent = &owned->extents[self->extent];
+        uint64_t at = extent->first + self->at, end = extent->first + extent->count;
+        if (mst_params_next_piece(params, self->slot, &at, end, &self->first, &self->count)) {
+            self->at = at - extent->first;
+        } else {
+            self->at = 0;
+            self->extent++;
+        }
+    }
+    if (self->ended)
+        return false;
+    *out = (mst_float_piece){.slot = self->slot,
+                             .first = self->first,
+                             .count = self->count < most ? self->count : most,
+                             .before = self->done};
+    self->first += out->count;
+    self->count -= out->count;
+    self->done += out->count;
+    return true;
 }
 
-/* The first float of the next piece, and its length, at most `most`. */
-static inline uint64_t mst_float_cursor_piece(const mst_float_cursor *self, const mst_owned *owned,
-                                              uint64_t most, uint64_t *count)
+/* Floats of all pieces. */
+static inline uint64_t mst_float_cursor_total(const mst_owned *owned, const mst_params *params)
 {
-    const mst_extent *extent = &owned->extents[self->extent];
-    uint64_t left = extent->count - self->at;
-    *count = left < most ? left : most;
-    return extent->first + self->at;
-}
-
-static inline void mst_float_cursor_advance(mst_float_cursor *self, const mst_owned *owned, uint64_t count)
-{
-    self->at += count;
-    self->done += count;
-    if (self->at == owned->extents[self->extent].count) {
-        self->at = 0;
-        self->extent++;
-    }
-    if (self->extent == owned->n) {
-        self->extent = 0;
-        self->slot++;
-    }
+    mst_float_cursor cursor = {0};
+    mst_float_piece piece;
+    while (mst_float_cursor_next(&cursor, owned, params, UINT64_MAX, &piece))
+        continue;
+    return cursor.done;
 }
 
 #endif

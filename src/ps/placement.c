@@ -368,6 +368,13 @@ bool mst_placement_owns(const mst_placement *table, uint32_t server, uint64_t fi
     return true;
 }
 
+bool mst_placement_owns_state(const mst_placement *table, uint32_t server, const mst_params *params,
+                              uint32_t slot, uint64_t first, uint64_t count)
+{
+    return slot <= params->n_slots && count > 0 && mst_params_weights_of(params, slot, &first, &count) &&
+           mst_placement_owns(table, server, first, count);
+}
+
 /* ---- other owners ---- */
 
 mst_status mst_placement_copy(const mst_placement *from, mst_placement *out)

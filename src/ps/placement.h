@@ -61,6 +61,9 @@ typedef struct mst_owned {
 mst_status mst_placement_owned(const mst_placement *table, uint32_t server, mst_owned *out);
 /* Whether floats [first, first + count) lie in the vector and all belong to the server. */
 bool mst_placement_owns(const mst_placement *table, uint32_t server, uint64_t first, uint64_t count);
+/* The same of floats of optimizer slot - 1, or of the weights (slot 0). */
+bool mst_placement_owns_state(const mst_placement *table, uint32_t server, const mst_params *params,
+                              uint32_t slot, uint64_t first, uint64_t count);
 
 mst_status mst_placement_copy(const mst_placement *from, mst_placement *out);
 /* The floats of `from` go to `to`, a server next to it. */

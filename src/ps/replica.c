@@ -84,16 +84,15 @@ static mst_status replica_send_state(mst_server *s)
 static mst_status replica_send_pieces(mst_server *s)
 {
     mst_replica *r = &s->replica;
-    uint32_t n_slots = s->model.params->n_slots;
+    mst_float_piece p;
     if (r->out != MST_COPY_BUILT)
         return MST_OK;
-    while (r->in_flight < WINDOW && !mst_float_cursor_at_end(&r->next, &s->owned, n_slots)) {
-        uint64_t count, first = mst_float_cursor_piece(&r->next, &s->owned, PIECE_FLOATS, &count);
-        const float *from = replica_floats(s, r->next.slot, first);
+    while (r->in_flight < WINDOW &&
+           mst_float_cursor_next(&r->next, &s->owned, s->model.params, PIECE_FLOATS, &p)) {
+        const float *from = replica_floats(s, p.slot, p.first);
         mst_message m = {
-            .type = MST_PS_PIECE, .count = r->next.slot, .step = first, .request = (uint32_t)count};
-        size_t size = (size_t)count * sizeof *from;
-        mst_float_cursor_advance(&r->next, &s->owned, count);
+            .type = MST_PS_PIECE, .count = p.slot, .step = p.first, .request = (uint32_t)p.count};
+        size_t size = (size_t)p.count * sizeof *from;
         if (mst_is_zero(from, size)) {
             m.flags = MST_FLOATS_ZERO;
             TRY(mst_unless_gone(mst_ps_send(s->net, replica_peer(s), &m)));
@@ -107,7 +106,7 @@ static mst_status replica_send_pieces(mst_server *s)
         TRY(mst_unless_gone(mst_body_lend(&s->bodies, replica_peer(s), &m, piece, size)));
         r->in_flight++;
     }
-    if (!mst_float_cursor_at_end(&r->next, &s->owned, n_slots))
+    if (!r->next.ended)
         return MST_OK;
     r->out = MST_COPY_WHOLE;
     if (s->co != NULL)
@@ -154,8 +153,8 @@ static mst_status replica_take_piece(mst_server *s, const mst_message *m, const 
     bool zero = (m->flags & MST_FLOATS_ZERO) != 0;
     if (s->replica.in != MST_COPY_BUILT)
         return MST_OK; /* of an earlier roster */
-    if (m->count > s->model.params->n_slots || m->size != (zero ? 0 : count * sizeof(float)) ||
-        !mst_placement_owns(&s->table, s->replica.partner, m->step, count))
+    if (m->size != (zero ? 0 : count * sizeof(float)) ||
+        !mst_placement_owns_state(&s->table, s->replica.partner, s->model.params, m->count, m->step, count))
         return mst_fail(MST_EPEER, "a PIECE of floats that server %" PRIu32 " does not own",
                         s->replica.partner);
     float *to = replica_floats(s, m->count, m->step);

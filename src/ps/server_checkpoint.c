@@ -48,21 +48,18 @@ static const float *checkpoint_floats(const mst_server *s, uint32_t slot, uint64
  * would end the process. */
 static mst_status checkpoint_write_copy(const mst_server *s, int fd, const char *folder)
 {
-    uint64_t at = 0;
-    for (uint32_t slot = 0; slot <= s->model.params->n_slots; slot++)
-        for (uint32_t i = 0; i < s->owned.n; i++) {
-            const mst_extent *extent = &s->owned.extents[i];
-            size_t size = (size_t)extent->count * sizeof(float);
-            TRY(mst_sparse_write(fd, folder, at, checkpoint_floats(s, slot, extent->first), size, false));
-            at += size;
-        }
+    mst_float_cursor cursor = {0};
+    mst_float_piece p;
+    while (mst_float_cursor_next(&cursor, &s->owned, s->model.params, UINT64_MAX, &p))
+        TRY(mst_sparse_write(fd, folder, p.before * sizeof(float), checkpoint_floats(s, p.slot, p.first),
+                             (size_t)p.count * sizeof(float), false));
     return MST_OK;
 }
 
 static mst_status checkpoint_copy_owned(const mst_server *s, mst_checkpoint_stream *p)
 {
     const char *folder = checkpoint_copy_folder();
-    p->copy_bytes = (size_t)(s->owned.floats * (1 + s->model.params->n_slots) * sizeof(float));
+    p->copy_bytes = (size_t)mst_float_cursor_total(&s->owned, s->model.params) * sizeof(float);
     if (p->copy_bytes == 0) /* the model has fewer partitions than there are servers */
         return MST_OK;
     int fd = checkpoint_open_unlinked(folder);
@@ -100,26 +97,25 @@ void mst_checkpoint_stream_fini(mst_server *s)
 static mst_status checkpoint_send_pieces(mst_server *s)
 {
     mst_checkpoint_stream *p = &s->checkpoint;
-    uint32_t n_slots = s->model.params->n_slots;
-    while (p->in_flight < MAX_IN_FLIGHT && !mst_float_cursor_at_end(&p->next, &s->owned, n_slots)) {
-        uint64_t count, first = mst_float_cursor_piece(&p->next, &s->owned, PIECE_FLOATS, &count);
+    mst_float_piece next;
+    while (p->in_flight < MAX_IN_FLIGHT &&
+           mst_float_cursor_next(&p->next, &s->owned, s->model.params, PIECE_FLOATS, &next)) {
         const float *from =
-            p->copy != NULL ? p->copy + p->next.done : checkpoint_floats(s, p->next.slot, first);
-        mst_message m = {.type = MST_PS_FLOATS, .count = p->next.slot, .step = first};
-        mst_piece piece = {from, count * sizeof *from};
+            p->copy != NULL ? p->copy + next.before : checkpoint_floats(s, next.slot, next.first);
+        mst_message m = {.type = MST_PS_FLOATS, .count = next.slot, .step = next.first};
+        mst_piece piece = {from, next.count * sizeof *from};
         bool zero = mst_is_zero(from, piece.size);
         if (zero) {
             m.flags = MST_FLOATS_ZERO;
-            m.request = (uint32_t)count;
+            m.request = (uint32_t)next.count;
         }
         mst_status st = mst_net_send(s->net, s->servers[0], &m, &piece, !zero, zero ? NULL : p);
         if (st == MST_EPEER)
             return MST_OK; /* the loss of the coordinator is reported separately */
         TRY(st);
         p->in_flight += !zero;
-        mst_float_cursor_advance(&p->next, &s->owned, count);
     }
-    if (p->in_flight > 0 || !mst_float_cursor_at_end(&p->next, &s->owned, n_slots))
+    if (p->in_flight > 0 || !p->next.ended)
         return MST_OK;
     mst_message done = {.type = MST_PS_SAVED, .count = p->cut};
     checkpoint_drop_copy(p);
@@ -138,18 +134,17 @@ void mst_checkpoint_stream_sent(mst_server *s)
 
 void mst_checkpoint_stream_abandon(mst_server *s)
 {
-    s->checkpoint.next.slot = s->model.params->n_slots + 1;
+    s->checkpoint.next = (mst_float_cursor){.ended = true};
 }
 
 /* Writes the coordinator's own floats into its files. */
 static mst_status checkpoint_write_owned(mst_server *s)
 {
-    for (uint32_t slot = 0; slot <= s->model.params->n_slots; slot++)
-        for (uint32_t i = 0; i < s->owned.n; i++) {
-            const mst_extent *extent = &s->owned.extents[i];
-            TRY(s->hooks->checkpoint->write(s->hooks->arg, slot, extent->first, extent->count,
-                                            checkpoint_floats(s, slot, extent->first)));
-        }
+    mst_float_cursor cursor = {0};
+    mst_float_piece p;
+    while (mst_float_cursor_next(&cursor, &s->owned, s->model.params, UINT64_MAX, &p))
+        TRY(s->hooks->checkpoint->write(s->hooks->arg, p.slot, p.first, p.count,
+                                        checkpoint_floats(s, p.slot, p.first)));
     return MST_OK;
 }
 

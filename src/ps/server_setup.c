@@ -93,28 +93,16 @@ mst_status mst_server_setup_model(mst_server *s, const json_t *json)
     s->steps.applied = (uint64_t)steps;
     s->replica.roster = (uint32_t)roster;
     mst_observe_set_first_step(s->options.observe, s->steps.applied);
-    s->setup.expected = restore ? s->owned.floats * (1 + s->model.params->n_slots) : 0;
+    s->setup.expected = restore ? mst_float_cursor_total(&s->owned, s->model.params) : 0;
     s->setup.ready = s->setup.expected == 0;
     return s->setup.ready ? setup_send_ready(s) : MST_OK;
-}
-
-/* Whether [first, first + count) is owned. */
-static bool setup_owns(const mst_server *s, uint64_t first, uint64_t count)
-{
-    for (uint32_t i = 0; i < s->owned.n; i++) {
-        const mst_extent *extent = &s->owned.extents[i];
-        if (first >= extent->first && first - extent->first <= extent->count &&
-            count <= extent->count - (first - extent->first))
-            return true;
-    }
-    return false;
 }
 
 mst_status mst_server_setup_restored(mst_server *s, const mst_message *m, const void *body)
 {
     uint64_t count = m->size / sizeof(float);
     if (s->store == NULL || s->setup.ready || m->size % sizeof(float) != 0 ||
-        m->count > s->model.params->n_slots || !setup_owns(s, m->step, count) ||
+        !mst_placement_owns_state(&s->table, s->index, s->model.params, m->count, m->step, count) ||
         s->setup.restored + count > s->setup.expected)
         return mst_fail(MST_EPEER, "server 0 sent floats that this server does not own");
     float *to = (m->count == 0 ? s->model.params->w : s->model.params->slots[m->count - 1]) + m->step;

@@ -36,8 +36,7 @@ static mst_status steps_apply_and_send(mst_server *s, const mst_store_request *c
 
 static mst_update steps_update_of(const mst_server *s)
 {
-    return (mst_update){.lr = mst_learning_rate(&s->model.optimizer->options, s->steps.applied),
-                        .step = s->steps.applied};
+    return mst_optimizer_update(s->model.optimizer, s->steps.applied);
 }
 
 /* Records the number of applied steps. The coordinator's curves follow the run log. */

@@ -207,31 +207,24 @@ static const float *store_clipped(const apply *job, unsigned t, const float *g, 
 
 static void store_take_range(apply *job, unsigned t, uint64_t at, const float *g, size_t n)
 {
-    const mst_optimizer *optimizer = job->store->options.optimizer;
-    mst_params *params = job->store->options.params;
-    float *slots[MST_SLOT_MAX];
+    const mst_store_options *o = &job->store->options;
     if (job->measure) {
         job->squares[t] += mst_clip_squares(g, n);
         return;
     }
-    mst_params_slots(params, at, slots);
-    optimizer->ops->apply_range(optimizer, job->update, params->w + at, slots, store_clipped(job, t, g, n),
-                                n);
+    mst_optimizer_apply_range(o->optimizer, job->update, o->params, at, store_clipped(job, t, g, n), n);
 }
 
 static void store_take_keys(apply *job, unsigned t, const uint32_t *keys, const float *g, size_t n)
 {
-    const mst_optimizer *optimizer = job->store->options.optimizer;
-    const mst_placement *table = job->store->options.table;
-    mst_params *params = job->store->options.params;
-    float *slots[MST_SLOT_MAX];
+    const mst_store_options *o = &job->store->options;
+    uint32_t width = o->table->width;
     if (job->measure) {
-        job->squares[t] += mst_clip_squares(g, n * table->width);
+        job->squares[t] += mst_clip_squares(g, n * width);
         return;
     }
-    mst_key_rows rows = mst_params_keys(params, table->sparse_offset, table->width, slots);
-    optimizer->ops->apply_keys(optimizer, job->update, &rows, slots, keys,
-                               store_clipped(job, t, g, n * table->width), n);
+    mst_optimizer_apply_keys(o->optimizer, job->update, o->params, o->table->sparse_offset, width, keys,
+                             store_clipped(job, t, g, n * width), n);
 }
 
 /* Adds n floats of a push to sums, or starts them. */
@@ -487,7 +480,7 @@ static bool store_walks(const mst_store *self, const mst_store_request *r)
 {
     const mst_optimizer *optimizer = self->options.optimizer;
     if (r->values == NULL || r->head.rows == 0 || r->pulled == NULL || self->options.table->width != 1 ||
-        !store_is_plain(r) || !optimizer->ops->additive(optimizer))
+        !store_is_plain(r) || !mst_optimizer_additive(optimizer))
         return false;
     const mst_key_list *a = r->pushed, *b = r->pulled;
     if (a->n_keys < WALK_MIN || b->n_keys < WALK_MIN)
@@ -570,7 +563,7 @@ static mst_status store_apply_pushes(mst_store *self, const mst_store_request *c
     apply job = {
         .store = self,
         .update = update,
-        .additive = optimizer->ops->additive(optimizer),
+        .additive = mst_optimizer_additive(optimizer),
         .from = from,
         .to = to,
         .clip = 1.0f,

@@ -5,7 +5,8 @@
  *   checkpoints/step-000000001000/manifest.json            written last: meta; size and CRC-32C of each part;
  *                                                          its own CRC-32C (absent in old checkpoints)
  *
- * Tensors have the names of their views ("weight", "bias"); optimizer state "optimizer.<slot>.<view>". A part
+ * Tensors have the names of their views ("weight", "bias"); optimizer state "optimizer.<slot>.<view>", of the
+ * slots that the manifest lists for the view (checkpoints of earlier versions: for all views). A part
  * file may hold slices of a view: the manifest lists their elements ("first", "count"). So a store that is
  * divided among servers is saved as one part file per server and loaded by any number of readers. If a part
  * file holds several slices of a tensor, they are named "weight[FIRST:END]" there, which the manifest records
@@ -40,10 +41,8 @@ void mst_checkpoint_meta_fini(mst_checkpoint_meta *meta); /* drops the reference
 
 typedef struct mst_checkpointer mst_checkpointer;
 
-/* keep: the number of checkpoints to keep (0: all). slot_names: names of params->slots; must outlive self.
- * Starts the background thread. */
-mst_status mst_checkpointer_new(const char *folder, uint32_t keep, const char *const *slot_names,
-                                mst_checkpointer **out);
+/* keep: the number of checkpoints to keep (0: all). Starts the background thread. */
+mst_status mst_checkpointer_new(const char *folder, uint32_t keep, mst_checkpointer **out);
 /* Copies params and meta. Waits first for an earlier save under way; if that has failed without being
  * reported, returns its failure and begins nothing. A failed save leaves the earlier checkpoints. No thread
  * may write w meanwhile. */
@@ -65,7 +64,8 @@ mst_status mst_checkpointer_begin_parts(mst_checkpointer *self, const mst_params
                                         const mst_checkpoint_meta *meta, const mst_part_spec *parts,
                                         uint32_t n);
 /* Writes floats [first, first + count) of the weights (slot 0) or of optimizer slot - 1, in pieces of any
- * order and size, also across ranges; floats that belong to no view are dropped. lazy: see sparse_file.h;
+ * order and size, also across ranges; a slot has the positions of mst_view_state_at. Floats that belong to no
+ * view are dropped. lazy: see sparse_file.h;
  * false is always correct. A range outside of the store, or more floats than a range has, are MST_EINPUT. A
  * failure abandons the save. */
 mst_status mst_checkpointer_write(mst_checkpointer *self, uint32_t slot, uint64_t first, uint64_t count,
@@ -106,17 +106,15 @@ mst_status mst_checkpoint_fits(const char *checkpoint, const json_t *theirs, con
  * optimizer state only if want_slots (names must match). Truncated, damaged or foreign files are MST_EINPUT
  * with one message and leave params in an undefined state. Blocks of zeros are not written, so lazily
  * reserved memory stays untouched. */
-mst_status mst_checkpoint_load(const char *checkpoint, mst_params *params, const char *const *slot_names,
-                               bool want_slots);
+mst_status mst_checkpoint_load(const char *checkpoint, mst_params *params, bool want_slots);
 
 /* A checkpoint that is read in pieces. */
 typedef struct mst_checkpoint mst_checkpoint;
 
 /* Makes the same checks as mst_checkpoint_load, with the same messages, and verifies every checksum. Of
- * params only the views and n_slots are used; params and slot_names must outlive *out. Keeps one open file
- * per part file. */
-mst_status mst_checkpoint_open(const char *checkpoint, const mst_params *params,
-                               const char *const *slot_names, bool want_slots, mst_checkpoint **out);
+ * params only the views and n_slots are used; params must outlive *out. Keeps one open file per part file. */
+mst_status mst_checkpoint_open(const char *checkpoint, const mst_params *params, bool want_slots,
+                               mst_checkpoint **out);
 /* Reads floats [first, first + count) of the weights (slot 0) or, with want_slots, of optimizer slot - 1;
  * zero where there is no view. MST_EUSAGE for a range or slot that does not exist. Needs little memory
  * besides out. */

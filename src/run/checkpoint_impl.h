@@ -24,8 +24,10 @@ mst_status mst_checkpoint_list(const char *folder, mst_checkpoint_entry **out, s
  * stay as they are if there is none. */
 mst_status mst_checkpoint_newest(const char *folder, uint64_t below, char **path, uint64_t *step);
 
-/* Tensor name of a view: slot NULL is the weights. False if it does not fit. */
-bool mst_checkpoint_tensor_name(char *out, const char *slot, const char *view);
+/* Tensor name of a view in slot - 1, or of its weights (slot 0). False if it does not fit. */
+bool mst_checkpoint_tensor_name(char *out, uint32_t slot, const mst_view *view);
+/* MST_EUSAGE if a view has state without names. */
+mst_status mst_checkpoint_check_names(const char *path, const mst_params *params);
 
 /* ---- the files of a save (checkpoint_parts.c) ---- */
 
@@ -38,22 +40,21 @@ typedef struct mst_save_file {
     size_t n_tensors;
 } mst_save_file;
 
-/* Floats [first, first + count) of the flat vector, as a tensor of a file. */
+/* Floats [first, first + count) of the weights or a slot, as a tensor of a file. */
 typedef struct mst_save_slice {
     uint32_t slot, view; /* slot 0: the weights */
     uint64_t first, count;
+    uint64_t given; /* floats that have arrived */
     size_t file, tensor;
 } mst_save_slice;
 
 typedef struct mst_save {
     uint64_t step;
-    bool fresh; /* the folder holds no complete checkpoint yet */
-    char *path; /* the step's folder */
-    const char *const *slot_names;
+    bool fresh;    /* the folder holds no complete checkpoint yet */
+    char *path;    /* the step's folder */
     uint64_t size; /* of the flat vector */
     uint32_t n_slots, n_parts;
     mst_part_spec *parts; /* ascending */
-    uint64_t *given;      /* floats of part p and slot s so far: [s * n_parts + p] */
     mst_save_file *files; /* ascending by server */
     size_t n_files;
     mst_save_slice *slices; /* by slot, view and position */
@@ -63,9 +64,8 @@ typedef struct mst_save {
 
 /* Creates the folder of the step and its files, under names that no manifest mentions. After a failure call
  * undo. */
-mst_status mst_save_open(mst_save *save, const char *folder, const char *const *slot_names,
-                         const mst_params *params, const mst_checkpoint_meta *meta,
-                         const mst_part_spec *parts, uint32_t n);
+mst_status mst_save_open(mst_save *save, const char *folder, const mst_params *params,
+                         const mst_checkpoint_meta *meta, const mst_part_spec *parts, uint32_t n);
 mst_status mst_save_write(mst_save *save, uint32_t slot, uint64_t first, uint64_t count, const float *data,
                           bool lazy);
 mst_status mst_save_check(const mst_save *save); /* fails if floats are missing */

@@ -196,7 +196,6 @@ struct mst_checkpoint {
     char *path;
     json_t *manifest;
     const mst_params *params;
-    const char *const *slot_names;
     uint32_t n_slots;     /* wanted */
     struct slice *slices; /* by tensor and position, so by slot and position in the flat vector */
     size_t n_slices, capacity;
@@ -217,13 +216,14 @@ static bool tensor_name(const mst_checkpoint *self, uint32_t tensor, char *out)
 {
     uint32_t slot = tensor / self->params->n_views;
     const mst_view *view = &self->params->views[tensor % self->params->n_views];
-    return mst_checkpoint_tensor_name(out, slot == 0 ? NULL : self->slot_names[slot - 1], view->name);
+    return mst_checkpoint_tensor_name(out, slot, view);
 }
 
-static bool tensor_wanted(const mst_checkpoint *self, uint32_t tensor)
+/* Elements; 0: the view has no such slot. */
+static uint64_t tensor_size(const mst_checkpoint *self, uint32_t tensor)
 {
-    return tensor < self->params->n_views ||
-           self->params->views[tensor % self->params->n_views].kind == MST_VIEW_TRAINABLE;
+    return mst_view_floats(&self->params->views[tensor % self->params->n_views],
+                           tensor / self->params->n_views);
 }
 
 /* "10 x 784"; truncated if long. */
@@ -292,31 +292,50 @@ static void add_name(char *text, size_t size, const char *name)
     snprintf(text + n, size - n, "%s%s", n > 0 ? ", " : "", name);
 }
 
-static mst_status checkpoint_check_slots(const mst_checkpoint *self)
+/* Compares the names of a view's state with those of the checkpoint. */
+static mst_status checkpoint_check_state(const mst_checkpoint *self, const mst_view *view,
+                                         const json_t *slots)
 {
-    const json_t *slots = json_object_get(self->manifest, "slots");
     char theirs[128] = "", ours[128] = "";
     if (!json_is_array(slots))
         return checkpoint_bad_manifest(self->path, "\"slots\" is not a list");
-    bool same = json_array_size(slots) == self->n_slots;
+    bool same = json_array_size(slots) == view->state.n_slots;
     for (size_t i = 0; i < json_array_size(slots); i++) {
         const char *name = json_string_value(json_array_get(slots, i));
         if (name == NULL)
             return checkpoint_bad_manifest(self->path, "a name in \"slots\" is not a text");
-        same = same && strcmp(name, self->slot_names[i]) == 0;
+        same = same && strcmp(name, view->state.names[i]) == 0;
         add_name(theirs, sizeof theirs, name);
     }
-    for (uint32_t i = 0; i < self->n_slots; i++)
-        add_name(ours, sizeof ours, self->slot_names[i]);
+    for (uint32_t i = 0; i < view->state.n_slots; i++)
+        add_name(ours, sizeof ours, view->state.names[i]);
     if (same)
         return MST_OK;
-    const char *optimizer =
-        json_string_value(json_object_get(json_object_get(self->manifest, "optimizer"), "name"));
+    const json_t *optimizer = json_object_get(self->manifest, "optimizer"),
+                 *sparse = json_object_get(optimizer, "sparse");
+    const char *name =
+        json_string_value(view->width != 0 && sparse != NULL ? sparse : json_object_get(optimizer, "name"));
     return mst_fail(
         MST_EINPUT,
         "%s holds state of %.40s (%s), not of the optimizer here (%s); --init-from takes the weights only",
-        self->path, optimizer == NULL ? "another optimizer" : optimizer, theirs[0] ? theirs : "none",
+        self->path, name == NULL ? "another optimizer" : name, theirs[0] ? theirs : "none",
         ours[0] ? ours : "none");
+}
+
+/* The list of a view, or that of all views, which checkpoints of earlier versions have. */
+static mst_status checkpoint_check_slots(const mst_checkpoint *self)
+{
+    const json_t *all = json_object_get(self->manifest, "slots"), *entry;
+    size_t i;
+    json_array_foreach(json_object_get(self->manifest, "views"), i, entry)
+    {
+        const mst_view *view =
+            mst_params_find(self->params, json_string_value(json_object_get(entry, "name")));
+        const json_t *own = json_object_get(entry, "slots");
+        if (view->kind == MST_VIEW_TRAINABLE)
+            TRY(checkpoint_check_state(self, view, own != NULL ? own : all));
+    }
+    return MST_OK;
 }
 
 static mst_status checkpoint_add_slice(mst_checkpoint *self, const json_t *entry, size_t part)
@@ -333,11 +352,12 @@ static mst_status checkpoint_add_slice(mst_checkpoint *self, const json_t *entry
     s.held_as = tensor == NULL ? name : json_string_value(tensor);
     if (s.held_as == NULL)
         return checkpoint_bad_manifest(self->path, "a name in \"tensor\" is not a text");
-    while (s.tensor < n_tensors && !(tensor_name(self, s.tensor, wanted) && strcmp(wanted, name) == 0))
+    while (s.tensor < n_tensors && !(tensor_size(self, s.tensor) > 0 && tensor_name(self, s.tensor, wanted) &&
+                                     strcmp(wanted, name) == 0))
         s.tensor++;
-    if (s.tensor == n_tensors || !tensor_wanted(self, s.tensor))
+    if (s.tensor == n_tensors)
         return MST_OK; /* optimizer state is not wanted */
-    uint64_t size = self->params->views[s.tensor % self->params->n_views].size;
+    uint64_t size = tensor_size(self, s.tensor);
     if (s.first > size || s.count > size - s.first)
         return mst_fail(MST_EINPUT, "%s: not a valid checkpoint: a part of \"%s\" lies outside of it",
                         self->path, wanted);
@@ -373,9 +393,9 @@ static mst_status checkpoint_gather_slices(mst_checkpoint *self)
         qsort(self->slices, self->n_slices, sizeof *self->slices, by_place);
     size_t i = 0;
     for (uint32_t t = 0; t < self->params->n_views * (1 + self->n_slots); t++) {
-        uint64_t at = 0, size = self->params->views[t % self->params->n_views].size;
+        uint64_t at = 0, size = tensor_size(self, t);
         char name[CHECKPOINT_NAME_MAX];
-        if (!tensor_wanted(self, t))
+        if (size == 0)
             continue;
         if (!tensor_name(self, t, name))
             return mst_fail(MST_EUSAGE, "%s: the name %s is too long", self->path, name);
@@ -482,18 +502,17 @@ void mst_checkpoint_close(mst_checkpoint *self)
     mst_free(self);
 }
 
-mst_status mst_checkpoint_open(const char *checkpoint, const mst_params *params,
-                               const char *const *slot_names, bool want_slots, mst_checkpoint **out)
+mst_status mst_checkpoint_open(const char *checkpoint, const mst_params *params, bool want_slots,
+                               mst_checkpoint **out)
 {
     mst_status st;
     mst_checkpoint *self = mst_zalloc(sizeof *self);
     if (self == NULL || (self->path = mst_strdup(checkpoint)) == NULL)
         TRY_OUT(st, mst_fail_memory());
     self->params = params;
-    self->slot_names = slot_names;
     self->n_slots = want_slots ? params->n_slots : 0;
-    if (self->n_slots > 0 && slot_names == NULL)
-        TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: the optimizer's state has no names", checkpoint));
+    if (want_slots)
+        TRY_OUT(st, mst_checkpoint_check_names(checkpoint, params));
     TRY_OUT(st, checkpoint_read_manifest(checkpoint, &self->manifest));
     TRY_OUT(st, checkpoint_check_views(self));
     if (want_slots)
@@ -546,10 +565,10 @@ static mst_status checkpoint_load_rows(const mst_checkpoint *self, const slice *
     for (uint64_t at = 0; st == MST_OK && at < s->count; at += PIECE_FLOATS) {
         uint64_t n = s->count - at < PIECE_FLOATS ? s->count - at : PIECE_FLOATS, first = place + at;
         st = mst_safetensors_read_at(self->files[s->part], s->held, at, n, piece, false);
-        bool zero = st == MST_OK && first >= params->rows.first && first + n <= params->rows.end &&
-                    mst_is_zero(piece, n * sizeof *piece);
+        bool zero = st == MST_OK && first >= params->rows.first &&
+                    first + n <= mst_params_rows_end(params, slot) && mst_is_zero(piece, n * sizeof *piece);
         size_t bytes;
-        const float *rows = zero ? mst_params_row_memory(params, first, n, &bytes) : NULL;
+        const float *rows = zero ? mst_params_row_memory(params, slot, first, n, &bytes) : NULL;
         if (st == MST_OK && !(zero && mst_sparse_untouched(rows, bytes)))
             mst_params_write(params, slot, first, n, piece);
     }
@@ -557,11 +576,10 @@ static mst_status checkpoint_load_rows(const mst_checkpoint *self, const slice *
     return st;
 }
 
-mst_status mst_checkpoint_load(const char *checkpoint, mst_params *params, const char *const *slot_names,
-                               bool want_slots)
+mst_status mst_checkpoint_load(const char *checkpoint, mst_params *params, bool want_slots)
 {
     mst_checkpoint *self = NULL;
-    TRY(mst_checkpoint_open(checkpoint, params, slot_names, want_slots, &self));
+    TRY(mst_checkpoint_open(checkpoint, params, want_slots, &self));
     mst_status st = MST_OK;
     for (size_t i = 0; st == MST_OK && i < self->n_slices; i++) {
         const slice *s = &self->slices[i];

@@ -1,9 +1,9 @@
 /* The files of one save (checkpoint_impl.h): the tensors of each part file, their floats, the manifest.
  *
  * Design: the ranges of the servers are intersected with the views; each piece is a tensor in the file of its
- * server, and floats are written to their position whenever they arrive. Counting them per range and slot
- * shows that all are there: each write is checked to lie in the store, and a range that gets more floats than
- * it has is refused. */
+ * server, and floats are written to their position whenever they arrive. Counting them per tensor shows that
+ * all are there: each write is checked to lie in the store, and a tensor that gets more floats than it has is
+ * refused. */
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -34,7 +34,6 @@ void mst_save_fini(mst_save *save)
     json_decref(save->manifest);
     mst_free(save->files);
     mst_free(save->slices);
-    mst_free(save->given);
     mst_free(save->parts);
     mst_free(save->path);
     memset(save, 0, sizeof *save);
@@ -54,9 +53,8 @@ static mst_status save_take_parts(mst_save *save, const mst_part_spec *parts, ui
 {
     uint64_t at = 0;
     save->parts = mst_calloc((size_t)n + 1, sizeof *save->parts);
-    save->given = mst_calloc((size_t)n * (1 + save->n_slots) + 1, sizeof *save->given);
     save->files = mst_calloc((size_t)n + 1, sizeof *save->files);
-    if (save->parts == NULL || save->given == NULL || save->files == NULL)
+    if (save->parts == NULL || save->files == NULL)
         return mst_fail_memory();
     for (uint32_t i = 0; i < n; i++)
         save->parts[i] = parts[i];
@@ -123,13 +121,17 @@ static mst_status save_make_slices(mst_save *save, const mst_params *params)
     for (uint32_t s = 0; s <= save->n_slots; s++)
         for (uint32_t v = 0; v < params->n_views; v++) {
             const mst_view *view = &params->views[v];
-            if (s > 0 && view->kind != MST_VIEW_TRAINABLE)
+            if (s > view->state.n_slots)
                 continue;
             for (uint32_t p = 0; p < save->n_parts; p++) {
                 const mst_part_spec *part = &save->parts[p];
                 mst_save_slice slice = {.slot = s, .view = v, .file = save_file_of(save, part->server)};
-                if (!ranges_overlap(view->offset, view->size, part->first, part->count, &slice.first,
-                                    &slice.count))
+                uint64_t first, count;
+                if (!ranges_overlap(view->offset, view->size, part->first, part->count, &first, &count))
+                    continue;
+                slice.first = mst_view_state_at(view, s, first);
+                slice.count = mst_view_state_at(view, s, first + count) - slice.first;
+                if (slice.count == 0)
                     continue;
                 if (!mst_grow(&save->slices, &capacity, save->n_slices + 1, sizeof slice))
                     return mst_fail_memory();
@@ -183,8 +185,7 @@ static mst_status save_describe_slice(const mst_save *save, const mst_params *pa
     const mst_save_slice *slice = &save->slices[i];
     const mst_view *view = &params->views[slice->view];
     uint64_t first = slice->first - view->offset;
-    if (!mst_checkpoint_tensor_name(name->text, slice->slot == 0 ? NULL : save->slot_names[slice->slot - 1],
-                                    view->name))
+    if (!mst_checkpoint_tensor_name(name->text, slice->slot, view))
         return mst_fail(MST_EUSAGE, "%s: the name of view %s is too long", save->path, view->name);
     json_t *entry = json_pack("{s:s, s:I, s:I}", "name", name->text, "first", (json_int_t)first, "count",
                               (json_int_t)slice->count);
@@ -261,12 +262,16 @@ static mst_status save_compose(mst_save *save, const mst_params *params, const m
     bool good = true;
     for (uint32_t v = 0; v < params->n_views; v++) {
         const mst_view *view = &params->views[v];
-        good &= json_array_append_new(views,
-                                      json_pack("{s:s, s:I, s:o}", "name", view->name, "size",
-                                                (json_int_t)view->size, "shape", save_view_shape(view))) == 0;
+        json_t *own = json_array();
+        for (uint32_t s = 0; s < view->state.n_slots; s++) {
+            good &= json_array_append_new(own, json_string(view->state.names[s])) == 0;
+            if (json_array_size(slots) == s) /* those of all views, where views do not differ */
+                good &= json_array_append_new(slots, json_string(view->state.names[s])) == 0;
+        }
+        good &= json_array_append_new(views, json_pack("{s:s, s:I, s:o, s:o}", "name", view->name, "size",
+                                                       (json_int_t)view->size, "shape", save_view_shape(view),
+                                                       "slots", own)) == 0;
     }
-    for (uint32_t s = 0; s < save->n_slots; s++)
-        good &= json_array_append_new(slots, json_string(save->slot_names[s])) == 0;
     save->manifest =
         json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:[]}", //
                   "format", CHECKPOINT_FORMAT, "version", CHECKPOINT_VERSION, "muster", mst_version(), "step",
@@ -280,12 +285,10 @@ static mst_status save_compose(mst_save *save, const mst_params *params, const m
     return MST_OK;
 }
 
-mst_status mst_save_open(mst_save *save, const char *folder, const char *const *slot_names,
-                         const mst_params *params, const mst_checkpoint_meta *meta,
-                         const mst_part_spec *parts, uint32_t n)
+mst_status mst_save_open(mst_save *save, const char *folder, const mst_params *params,
+                         const mst_checkpoint_meta *meta, const mst_part_spec *parts, uint32_t n)
 {
     save->step = meta->step;
-    save->slot_names = slot_names;
     save->n_slots = params->n_slots;
     save->size = params->size;
     save->path = mst_sprintf("%s/" CHECKPOINT_STEP_NAME, folder, (unsigned long long)save->step);
@@ -309,9 +312,9 @@ mst_status mst_save_open(mst_save *save, const char *folder, const char *const *
 
 /* ---- floats ---- */
 
-static const char *save_slot_text(const mst_save *save, uint32_t slot)
+static const char *save_slot_text(uint32_t slot)
 {
-    return slot == 0 ? "the weights" : save->slot_names[slot - 1];
+    return slot == 0 ? "the weights" : "the optimizer's state";
 }
 
 mst_status mst_save_write(mst_save *save, uint32_t slot, uint64_t first, uint64_t count, const float *data,
@@ -323,40 +326,35 @@ mst_status mst_save_write(mst_save *save, uint32_t slot, uint64_t first, uint64_
                         slot, save->n_slots);
     if (first > save->size || count > save->size - first)
         return mst_fail(MST_EINPUT, "%s: %llu floats of %s from float %llu on, in a store of %llu",
-                        save->path, (unsigned long long)count, save_slot_text(save, slot),
+                        save->path, (unsigned long long)count, save_slot_text(slot),
                         (unsigned long long)first, (unsigned long long)save->size);
-    for (uint32_t p = 0; p < save->n_parts; p++) {
-        const mst_part_spec *part = &save->parts[p];
-        uint64_t *given = &save->given[(size_t)slot * save->n_parts + p];
-        if (!ranges_overlap(first, count, part->first, part->count, &from, &n))
-            continue;
-        if (n > part->count - *given)
-            return mst_fail(
-                MST_EINPUT, "%s: server %u has sent more floats of %s than it holds from float %llu on",
-                save->path, part->server, save_slot_text(save, slot), (unsigned long long)part->first);
-        *given += n;
-    }
     for (size_t i = 0; i < save->n_slices; i++) {
-        const mst_save_slice *slice = &save->slices[i];
-        if (slice->slot == slot && ranges_overlap(first, count, slice->first, slice->count, &from, &n))
-            TRY(mst_safetensors_write_at(save->files[slice->file].writer, slice->tensor, from - slice->first,
-                                         n, data + (from - first), lazy));
+        mst_save_slice *slice = &save->slices[i];
+        if (slice->slot != slot || !ranges_overlap(first, count, slice->first, slice->count, &from, &n))
+            continue;
+        if (n > slice->count - slice->given)
+            return mst_fail(MST_EINPUT,
+                            "%s: server %u has sent more floats of %s than it holds from float %llu on",
+                            save->path, save->files[slice->file].server, save_slot_text(slot),
+                            (unsigned long long)slice->first);
+        slice->given += n;
+        TRY(mst_safetensors_write_at(save->files[slice->file].writer, slice->tensor, from - slice->first, n,
+                                     data + (from - first), lazy));
     }
     return MST_OK;
 }
 
 mst_status mst_save_check(const mst_save *save)
 {
-    for (uint32_t s = 0; s <= save->n_slots; s++)
-        for (uint32_t p = 0; p < save->n_parts; p++) {
-            const mst_part_spec *part = &save->parts[p];
-            uint64_t given = save->given[(size_t)s * save->n_parts + p];
-            if (given != part->count)
-                return mst_fail(
-                    MST_EINPUT, "%s: server %u has given %llu of its %llu floats of %s from float %llu on",
-                    save->path, part->server, (unsigned long long)given, (unsigned long long)part->count,
-                    save_slot_text(save, s), (unsigned long long)part->first);
-        }
+    for (size_t i = 0; i < save->n_slices; i++) {
+        const mst_save_slice *slice = &save->slices[i];
+        if (slice->given != slice->count)
+            return mst_fail(MST_EINPUT,
+                            "%s: server %u has given %llu of its %llu floats of %s from float %llu on",
+                            save->path, save->files[slice->file].server, (unsigned long long)slice->given,
+                            (unsigned long long)slice->count, save_slot_text(slice->slot),
+                            (unsigned long long)slice->first);
+    }
     return MST_OK;
 }
 

@@ -39,7 +39,6 @@ typedef enum save_state {
 struct mst_checkpointer {
     char *folder;
     uint32_t keep;
-    const char *const *slot_names;
     pthread_t thread;
     bool started;
     pthread_mutex_t lock;
@@ -53,11 +52,21 @@ struct mst_checkpointer {
 
 /* ---- folders ---- */
 
-bool mst_checkpoint_tensor_name(char *out, const char *slot, const char *view)
+bool mst_checkpoint_tensor_name(char *out, uint32_t slot, const mst_view *view)
 {
-    int n = slot == NULL ? snprintf(out, CHECKPOINT_NAME_MAX, "%s", view)
-                         : snprintf(out, CHECKPOINT_NAME_MAX, "optimizer.%s.%s", slot, view);
+    int n = slot == 0 ? snprintf(out, CHECKPOINT_NAME_MAX, "%s", view->name)
+                      : snprintf(out, CHECKPOINT_NAME_MAX, "optimizer.%s.%s", view->state.names[slot - 1],
+                                 view->name);
     return n >= 0 && n < CHECKPOINT_NAME_MAX;
+}
+
+mst_status mst_checkpoint_check_names(const char *path, const mst_params *params)
+{
+    for (uint32_t v = 0; v < params->n_views; v++)
+        for (uint32_t s = 0; s < params->views[v].state.n_slots; s++)
+            if (params->views[v].state.names[s] == NULL)
+                return mst_fail(MST_EUSAGE, "%s: the optimizer's state has no names", path);
+    return MST_OK;
 }
 
 static int by_step(const void *a, const void *b)
@@ -186,8 +195,7 @@ static void *checkpointer_thread(void *arg)
     return NULL;
 }
 
-mst_status mst_checkpointer_new(const char *folder, uint32_t keep, const char *const *slot_names,
-                                mst_checkpointer **out)
+mst_status mst_checkpointer_new(const char *folder, uint32_t keep, mst_checkpointer **out)
 {
     mst_checkpointer *self = mst_zalloc(sizeof *self);
     if (self == NULL)
@@ -195,7 +203,6 @@ mst_status mst_checkpointer_new(const char *folder, uint32_t keep, const char *c
     pthread_mutex_init(&self->lock, NULL);
     pthread_cond_init(&self->changed, NULL);
     self->keep = keep;
-    self->slot_names = slot_names;
     self->folder = mst_strdup(folder);
     if (self->folder == NULL) {
         mst_checkpointer_destroy(self);
@@ -267,10 +274,9 @@ mst_status mst_checkpointer_begin_parts(mst_checkpointer *self, const mst_params
     TRY(mst_checkpointer_wait(self, NULL));
     if (checkpointer_get_state(self) == SAVE_OPEN)
         return mst_fail(MST_EUSAGE, "%s: another checkpoint is being written", self->folder);
-    if (params->n_slots > 0 && self->slot_names == NULL)
-        return mst_fail(MST_EUSAGE, "%s: the optimizer's state has no names", self->folder);
+    TRY(mst_checkpoint_check_names(self->folder, params));
     TRY(checkpointer_remove_incomplete(self));
-    mst_status st = mst_save_open(&self->save, self->folder, self->slot_names, params, meta, parts, n);
+    mst_status st = mst_save_open(&self->save, self->folder, params, meta, parts, n);
     if (st != MST_OK)
         return mst_save_undo(&self->save, st);
     checkpointer_set_state(self, SAVE_OPEN);
@@ -303,23 +309,24 @@ void mst_checkpointer_abandon(mst_checkpointer *self)
         checkpointer_abandon(self, MST_OK);
 }
 
-/* The weights or a state vector of a whole store. Floats in rows are copied piece by piece; pages of rows
+/* The weights or a slot of a whole store. Floats in rows are copied piece by piece; pages of rows
  * that were never touched are not read. */
 static mst_status checkpointer_write_vector(mst_checkpointer *self, const mst_params *params, uint32_t slot)
 {
     const float *vector = slot == 0 ? params->w : params->slots[slot - 1];
     const mst_key_rows *rows = &params->rows;
-    uint64_t first = rows->first, end = rows->end, n_piece = PIECE_KEYS * rows->width;
-    if (rows->stride == 0)
+    uint64_t first = rows->first, end, n_piece = PIECE_KEYS * rows->width;
+    if (rows->stride == 0 || slot > params->keyed.n_slots)
         return mst_checkpointer_write(self, slot, 0, params->size, vector, true);
     float *piece = mst_calloc(n_piece, sizeof *piece);
     if (piece == NULL)
         return checkpointer_abandon(self, mst_fail_memory());
+    end = mst_params_rows_end(params, slot);
     mst_status st = mst_checkpointer_write(self, slot, 0, first, vector, true);
     for (uint64_t at = first; st == MST_OK && at < end; at += n_piece) {
         uint64_t n = end - at < n_piece ? end - at : n_piece;
         size_t bytes;
-        const float *memory = mst_params_row_memory(params, at, n, &bytes);
+        const float *memory = mst_params_row_memory(params, slot, at, n, &bytes);
         if (mst_sparse_untouched(memory, bytes))
             memset(piece, 0, n * sizeof *piece);
         else

@@ -129,8 +129,10 @@ static mst_status allreduce_join(mst_comm *comm, void *arg)
     mst_params *params = self->base.env.params;
     if (self->n_ranks > 1) {
         TRY(mst_comm_broadcast_vector(comm, params->w, params->size));
-        for (uint32_t s = 0; s < params->n_slots; s++)
-            TRY(mst_comm_broadcast_vector(comm, params->slots[s], params->size));
+        for (uint32_t v = 0; v < params->n_views; v++)
+            for (uint32_t s = 0; s < params->views[v].state.n_slots; s++)
+                TRY(mst_comm_broadcast_vector(comm, params->slots[s] + params->views[v].offset,
+                                              mst_view_floats(&params->views[v], s + 1)));
     }
     if (mst_allreduce_reduces(self))
         TRY(mst_grad_slices_choose(&self->slices, ways[self->reduction]));

@@ -44,19 +44,17 @@ static mst_status step_find_clip(mst_allreduce *self, double square)
 /* Applies floats [from, to) of a range's gradient. */
 static void step_apply_part(mst_allreduce *self, uint32_t r, uint64_t from, uint64_t to)
 {
-    const mst_optimizer *optimizer = self->base.env.optimizer;
     mst_params *params = self->base.env.params;
     const mst_range *range = &self->threads[0].grad.ranges[r];
-    float *g = range->g + from, *slots[MST_SLOT_MAX];
+    float *g = range->g + from;
     uint64_t at = range->offset + from, n = to - from;
     if (n == 0)
         return;
     if (range->state) {
         memcpy(params->w + at, g, n * sizeof *g);
     } else {
-        mst_params_slots(params, at, slots);
         mst_clip_scale(g, n, self->pending.clip);
-        optimizer->ops->apply_range(optimizer, &self->pending.update, params->w + at, slots, g, n);
+        mst_optimizer_apply_range(self->base.env.optimizer, &self->pending.update, params, at, g, n);
     }
 }
 
@@ -220,8 +218,7 @@ static mst_status step_post_all(mst_allreduce *self)
 /* The learning rate and the clip of the gradients under way. */
 static void step_begin_update(mst_allreduce *self)
 {
-    self->pending.update = (mst_update){
-        .lr = mst_learning_rate(&self->base.env.optimizer->options, self->now.step), .step = self->now.step};
+    self->pending.update = mst_optimizer_update(self->base.env.optimizer, self->now.step);
     self->pending.clip_known = false;
 }
 

@@ -14,8 +14,10 @@
 static mst_local_way local_choose_way(const mst_local *self, const mst_model_ops *model)
 {
     bool async = self->base.options.mode == MST_MODE_ASYNC;
-    if (model->descend_rule != NULL && self->weights.by_rows && self->weights.head <= MST_HEAD_MAX &&
-        self->base.env.optimizer->options.clip_norm == 0 && (self->n == 1 || (async && self->batch == 1)))
+    bool one_rule = self->base.env.optimizer->sparse == NULL;
+    if (model->descend_rule != NULL && one_rule && self->weights.by_rows &&
+        self->weights.head <= MST_HEAD_MAX && self->base.env.optimizer->options.clip_norm == 0 &&
+        (self->n == 1 || (async && self->batch == 1)))
         return MST_LOCAL_RULE;
     if (!self->additive)
         return MST_LOCAL_GENERAL;
@@ -61,7 +63,7 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     self->batch = (uint32_t)options->batch;
     uint32_t claim_rows = options->mode == MST_MODE_SYNC && self->n > 1 ? SYNC_CLAIM_ROWS : CLAIM_ROWS;
     self->claim_steps = self->batch < claim_rows ? claim_rows / self->batch : 1;
-    self->additive = env->optimizer->ops->additive(env->optimizer);
+    self->additive = mst_optimizer_additive(env->optimizer);
     mst_model_weights(env->model, env->params, &self->weights);
     self->way = local_choose_way(self, model);
     self->timed = self->batch >= TIMED_ROWS || mst_model_chain(env->model) != NULL;

@@ -106,7 +106,7 @@ static mst_status local_async_steps(mst_local *self, unsigned t, const mst_batch
     mst_local_thread *w = &self->threads[t];
     for (uint32_t from = 0; from < claim->n_rows; from += self->batch, first_step++) {
         mst_batch batch = mst_batch_range(claim, from, self->batch);
-        mst_update u = {.lr = mst_local_lr(self, first_step), .step = first_step};
+        mst_update u = mst_optimizer_update(self->base.env.optimizer, first_step);
         mst_step at = mst_local_step(self, first_step, 0);
         if (self->timed)
             mst_span_step(first_step);

@@ -71,7 +71,7 @@ static inline void mst_local_rules(const mst_local *self, mst_local_thread *w, u
 {
     const mst_optimizer *optimizer = self->base.env.optimizer;
     for (uint64_t i = 0; i < n; i++) {
-        mst_update u = {.lr = mst_local_lr(self, first + i), .step = first + i};
+        mst_update u = mst_optimizer_update(optimizer, first + i);
         w->rules[i] = optimizer->ops->rule(optimizer, &u);
     }
 }

@@ -43,7 +43,7 @@ static mst_status local_general_step(mst_local *self, unsigned t, const mst_batc
     const mst_optimizer *optimizer = self->base.env.optimizer;
     mst_local_thread *w = &self->threads[t];
     mst_batch share = local_share(self, batch, t);
-    mst_update u = {.lr = mst_local_lr(self, step), .step = step};
+    mst_update u = mst_optimizer_update(optimizer, step);
     mst_step at = mst_local_step(self, step, (uint64_t)(share.rows - batch->rows));
 
     if (self->timed)

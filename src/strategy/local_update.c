@@ -43,8 +43,9 @@ mst_status mst_local_sum_rows(mst_local *self, unsigned t, unsigned n_sources, m
 
 void mst_local_apply_rows(mst_local *self, unsigned t, const mst_update *u)
 {
-    const mst_optimizer *optimizer = self->base.env.optimizer;
-    mst_rule rule = optimizer->ops->rule(optimizer, u);
+    const mst_optimizer *optimizer = mst_optimizer_of_keys(self->base.env.optimizer);
+    mst_update numbers = mst_update_of_keys(self->base.env.optimizer, u);
+    mst_rule rule = optimizer->ops->rule(optimizer, &numbers);
     mst_linear rows = local_rows(self);
     self->base.env.model->kernels->apply_touched(&rule, &rows, self->threads[t].touched.keys,
                                                  self->threads[t].n_touched);
@@ -98,22 +99,20 @@ MST_RACY static void local_replace(float *w, const float *values, size_t n)
 void mst_local_apply_dense(mst_local *self, mst_grad *grad, unsigned t, unsigned n, float clip,
                            const mst_update *u)
 {
-    const mst_optimizer *optimizer = self->base.env.optimizer;
     mst_params *params = self->base.env.params;
     for (uint32_t r = 0; r < grad->n_ranges; r++) {
         uint64_t from, to;
         mst_grad_slice(grad->ranges[r].size, t, n, &from, &to);
         if (from == to)
             continue;
-        float *g = grad->ranges[r].g + from, *slots[MST_SLOT_MAX];
+        float *g = grad->ranges[r].g + from;
         uint64_t at = grad->ranges[r].offset + from;
         if (grad->ranges[r].state) {
             local_replace(params->w + at, g, to - from);
             continue;
         }
-        mst_params_slots(params, at, slots);
         mst_clip_scale(g, to - from, clip);
-        optimizer->ops->apply_range(optimizer, u, params->w + at, slots, g, to - from);
+        mst_optimizer_apply_range(self->base.env.optimizer, u, params, at, g, to - from);
     }
 }
 
@@ -157,14 +156,11 @@ void mst_local_apply_alone(mst_local *self, mst_local_thread *w, float clip, con
 
 void mst_local_apply_sparse(mst_local *self, unsigned t, float clip, const mst_update *u)
 {
-    const mst_optimizer *optimizer = self->base.env.optimizer;
-    mst_params *params = self->base.env.params;
     mst_key_sums *l = &self->threads[t].key_sums;
     const mst_grad *grad = &self->threads[t].grad;
-    float *slots[MST_SLOT_MAX];
     if (grad->width == 0)
         return;
-    mst_key_rows rows = mst_params_keys(params, grad->sparse_offset, grad->width, slots);
     mst_clip_scale(l->sums, (size_t)l->n * grad->width, clip);
-    optimizer->ops->apply_keys(optimizer, u, &rows, slots, l->keys, l->sums, l->n);
+    mst_optimizer_apply_keys(self->base.env.optimizer, u, self->base.env.params, grad->sparse_offset,
+                             grad->width, l->keys, l->sums, l->n);
 }

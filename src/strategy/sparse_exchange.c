@@ -442,13 +442,12 @@ static void sparse_apply_thread(void *arg, unsigned t)
     const sparse_update *u = arg;
     mst_sparse_exchange *x = u->x;
     mst_contributions list;
-    float *slots[MST_SLOT_MAX];
     size_t used = 0;
     uint64_t at = x->threads[t].grad->sparse_offset;
-    mst_key_rows rows = mst_params_keys(u->params, at, x->width, slots);
     for (uint32_t i = 0; sparse_share_of(x, t, i, &used, &list); i++) {
         mst_clip_scale(list.values, list.n * x->width, u->clip);
-        u->optimizer->ops->apply_keys(u->optimizer, u->update, &rows, slots, list.keys, list.values, list.n);
+        mst_optimizer_apply_keys(u->optimizer, u->update, u->params, at, x->width, list.keys, list.values,
+                                 list.n);
     }
 }
 

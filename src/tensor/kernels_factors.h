@@ -63,7 +63,7 @@ INLINE void adagrad_row(const mst_rule *c, float *w, uint32_t width, const float
 MST_RACY static void update_rows(const mst_rule *rule, float *w, uint32_t stride, uint32_t width,
                                  const uint32_t *keys, const float *g, size_t n)
 {
-    uint32_t scratch = width * (mst_rule_slots(rule->kind) + 1);
+    uint32_t scratch = mst_rule_row_floats(rule, width);
     bool fast = rule->kind == MST_RULE_ADAGRAD && rule->l1 == 0.0f;
     for (size_t i = 0; i < n; i++, g += width) {
         float *at = w + (size_t)keys[i] * stride;
@@ -72,7 +72,9 @@ MST_RACY static void update_rows(const mst_rule *rule, float *w, uint32_t stride
             for (size_t b = 0; b < stride * sizeof(float); b += 64)
                 __builtin_prefetch(next + b, 1);
         }
-        if (fast) {
+        if (rule->by_row) {
+            mst_rule_adagrad_row(rule, at, at + width, g, width);
+        } else if (fast) {
             adagrad_row(rule, at, width, g);
         } else {
 #define CALL(one, n_slots) rule_dense(one, n_slots, rule, at, width, g, width)

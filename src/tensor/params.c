@@ -99,18 +99,21 @@ bool mst_params_strayed(const mst_params *params)
 
 /* Finds the view whose keys get rows. Rows of up to 16 floats have a power of 2 of them, so that no row
  * crosses a cache line. */
-static void params_plan_rows(mst_params *params, uint32_t n_slots)
+static void params_plan_rows(mst_params *params)
 {
-    for (uint32_t i = 0; params->by_rows && n_slots > 0 && i < params->n_views; i++) {
+    for (uint32_t i = 0; params->by_rows && i < params->n_views; i++) {
         const mst_view *view = &params->views[i];
         uint64_t first = (uint64_t)view->head * view->width;
-        uint32_t stride = 4, used = view->width * (n_slots + 1) + 1;
-        if (view->width == 0 || first >= view->size)
+        uint32_t state = view->state.per_key ? 1 : view->width;
+        uint32_t stride = 4, used = view->width + view->state.n_slots * state + 1;
+        if (view->width == 0 || view->state.n_slots == 0 || first >= view->size)
             continue;
         while (stride < used)
             stride = stride < LINE_FLOATS ? stride * 2 : stride + 4;
         params->rows = (mst_key_rows){.width = view->width,
                                       .stride = stride,
+                                      .state_width = state,
+                                      .state_stride = stride,
                                       .n_keys = view->size / view->width,
                                       .first = view->offset + first,
                                       .end = view->offset + view->size};
@@ -123,16 +126,17 @@ static uint64_t rows_floats(const mst_params *params)
     return params->rows.stride != 0 ? (params->rows.n_keys + params->spare) * params->rows.stride : 0;
 }
 
-/* The part of [first, first + count) that is in rows, as [*from, *to). */
-static void rows_part(const mst_params *params, uint64_t first, uint64_t count, uint64_t *from, uint64_t *to)
+/* The part of [first, first + count) of a slot that is in rows, as [*from, *to). */
+static void rows_part(const mst_params *params, uint32_t slot, uint64_t first, uint64_t count, uint64_t *from,
+                      uint64_t *to)
 {
     const mst_key_rows *rows = &params->rows;
-    uint64_t end = first + count;
+    uint64_t end = first + count, rows_end = rows->stride != 0 ? mst_params_rows_end(params, slot) : 0;
     *from = *to = end;
-    if (!mst_params_in_rows(params, first, count))
+    if (slot > params->keyed.n_slots || first >= rows_end || end <= rows->first)
         return;
     *from = first > rows->first ? first : rows->first;
-    *to = end < rows->end ? end : rows->end;
+    *to = end < rows_end ? end : rows_end;
 }
 
 /* Calls that visit one float after the other keep its key and its place in the row. */
@@ -144,10 +148,13 @@ typedef struct row_cursor {
 static row_cursor rows_cursor(const mst_params *params, uint32_t slot, uint64_t at)
 {
     const mst_key_rows *rows = &params->rows;
-    at -= rows->end - rows->n_keys * rows->width; /* from key 0 on */
-    return (row_cursor){.row = rows->at + at / rows->width * rows->stride + (uint64_t)slot * rows->width,
-                        .c = (uint32_t)(at % rows->width),
-                        .width = rows->width,
+    uint32_t width = slot == 0 ? rows->width : rows->state_width;
+    uint64_t head = rows->n_keys - (rows->end - rows->first) / rows->width;
+    float *row = rows->at + (slot == 0 ? 0 : rows->width + (uint64_t)(slot - 1) * width);
+    at -= rows->first; /* from key `head` on */
+    return (row_cursor){.row = row + (head + at / width) * rows->stride,
+                        .c = (uint32_t)(at % width),
+                        .width = width,
                         .stride = rows->stride};
 }
 
@@ -170,7 +177,7 @@ void mst_params_read(const mst_params *params, uint32_t slot, uint64_t first, ui
 {
     const float *vector = params_vector(params, slot);
     uint64_t from, to, end = first + count;
-    rows_part(params, first, count, &from, &to);
+    rows_part(params, slot, first, count, &from, &to);
     memcpy(out, vector + first, (from - first) * sizeof *out);
     if (from < to) {
         row_cursor cursor = rows_cursor(params, slot, from);
@@ -184,7 +191,7 @@ void mst_params_write(mst_params *params, uint32_t slot, uint64_t first, uint64_
 {
     float *vector = params_vector(params, slot);
     uint64_t from, to, end = first + count;
-    rows_part(params, first, count, &from, &to);
+    rows_part(params, slot, first, count, &from, &to);
     memcpy(vector + first, in, (from - first) * sizeof *in);
     if (from < to) {
         row_cursor cursor = rows_cursor(params, slot, from);
@@ -194,12 +201,12 @@ void mst_params_write(mst_params *params, uint32_t slot, uint64_t first, uint64_
     memcpy(vector + to, in + (to - first), (end - to) * sizeof *in);
 }
 
-void mst_params_fill(mst_params *params, uint32_t slot, float value)
+void mst_params_fill(mst_params *params, const mst_view *view, uint32_t slot, float value)
 {
     float *vector = params_vector(params, slot);
-    uint64_t from, to;
-    rows_part(params, 0, params->size, &from, &to);
-    for (uint64_t i = 0; i < params->size; i++)
+    uint64_t from, to, end = view->offset + mst_view_floats(view, slot);
+    rows_part(params, slot, view->offset, end - view->offset, &from, &to);
+    for (uint64_t i = view->offset; i < end; i++)
         if (i < from || i >= to)
             vector[i] = value;
     if (from < to) {
@@ -209,12 +216,69 @@ void mst_params_fill(mst_params *params, uint32_t slot, float value)
     }
 }
 
+bool mst_params_next_piece(const mst_params *params, uint32_t slot, uint64_t *at, uint64_t end,
+                           uint64_t *first, uint64_t *count)
+{
+    if (slot == 0 && *at < end) {
+        *first = *at;
+        *count = end - *at;
+        *at = end;
+        return true;
+    }
+    for (uint32_t i = 0; i < params->n_views && *at < end; i++) {
+        const mst_view *view = &params->views[i];
+        uint64_t view_end = view->offset + view->size, from = *at > view->offset ? *at : view->offset,
+                 to = end < view_end ? end : view_end;
+        if (slot > view->state.n_slots || from >= to)
+            continue;
+        *at = to;
+        *first = mst_view_state_at(view, slot, from);
+        *count = mst_view_state_at(view, slot, to) - *first;
+        if (*count > 0)
+            return true;
+    }
+    *at = end;
+    return false;
+}
+
+bool mst_params_weights_of(const mst_params *params, uint32_t slot, uint64_t *first, uint64_t *count)
+{
+    if (slot == 0)
+        return true;
+    for (uint32_t i = 0; i < params->n_views; i++) {
+        const mst_view *view = &params->views[i];
+        uint64_t end = view->offset + mst_view_floats(view, slot);
+        if (slot > view->state.n_slots || *first < view->offset || *first >= end)
+            continue;
+        if (*count > end - *first)
+            return false;
+        uint64_t from = mst_view_weight_at(view, slot, *first);
+        *count = mst_view_weight_at(view, slot, *first + *count) - from;
+        *first = from;
+        return true;
+    }
+    return false;
+}
+
 /* ---- memory ---- */
 
-static bool params_huge(const mst_params *params, uint32_t n_slots)
+/* Floats of weights and state outside of rows. */
+static uint64_t params_flat_floats(const mst_params *params)
 {
-    uint64_t in_rows = params->rows.end - params->rows.first;
-    return wants_huge_pages((params->size - in_rows) * (n_slots + 1) + params->spare + rows_floats(params));
+    uint64_t floats = params->size - (params->rows.end - params->rows.first);
+    for (uint32_t i = 0; i < params->n_views; i++) {
+        const mst_view *view = &params->views[i];
+        bool in_rows = params->rows.stride != 0 && params->rows.end == view->offset + view->size;
+        for (uint32_t s = 1; s <= view->state.n_slots; s++)
+            floats +=
+                in_rows ? (uint64_t)view->head * view->width : params_round_up(mst_view_floats(view, s));
+    }
+    return floats;
+}
+
+static bool params_huge(const mst_params *params)
+{
+    return wants_huge_pages(params_flat_floats(params) + params->spare + rows_floats(params));
 }
 
 /* w and state in one piece, of which the floats in rows are never touched; then the rows. */
@@ -222,7 +286,7 @@ static mst_status params_reserve_rows(mst_params *params, uint32_t n_slots)
 {
     mst_key_rows *rows = &params->rows;
     uint64_t step = params_round_up(params->size);
-    bool huge = params_huge(params, n_slots);
+    bool huge = params_huge(params);
     params->w = mst_pages_reserve(params_bytes(step * (n_slots + 1)), false);
     if (params->w == NULL)
         return MST_ENOMEM;
@@ -238,7 +302,7 @@ static mst_status params_reserve_rows(mst_params *params, uint32_t n_slots)
 static mst_status params_reserve_vectors(mst_params *params, uint32_t n_slots)
 {
     uint64_t reach = 0;
-    bool huge = params_huge(params, n_slots);
+    bool huge = params_huge(params);
     for (uint32_t i = 0; i < params->n_views; i++)
         if (params->views[i].width == 1)
             reach = params->views[i].offset + (1ull << 32);
@@ -254,6 +318,27 @@ static mst_status params_reserve_vectors(mst_params *params, uint32_t n_slots)
     return MST_OK;
 }
 
+/* Completes what the views say about state. */
+static void params_plan_state(mst_params *params, uint32_t n_slots)
+{
+    bool given = false, keyed = false;
+    for (uint32_t i = 0; i < params->n_views; i++)
+        given |= params->views[i].state.n_slots > 0;
+    for (uint32_t i = 0; i < params->n_views; i++) {
+        mst_view *view = &params->views[i];
+        if (!given && view->kind == MST_VIEW_TRAINABLE)
+            view->state.n_slots = n_slots;
+        if (view->width == 0 || keyed)
+            continue;
+        keyed = true;
+        params->keyed.first = view->offset;
+        params->keyed.end = view->offset + view->size;
+        params->keyed.n_slots = view->state.n_slots;
+        params->keyed.state_width = view->state.per_key ? 1 : view->width;
+        params->keyed.state = view->offset + (uint64_t)view->head * (view->width - params->keyed.state_width);
+    }
+}
+
 mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spare)
 {
     if (n_slots > MST_SLOT_MAX)
@@ -265,7 +350,8 @@ mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spa
         return mst_fail(MST_EINPUT, "the model has %" PRIu64 " parameters; at most %" PRIu32 " are possible",
                         end, SIZE_LIMIT);
     params->spare = spare;
-    params_plan_rows(params, n_slots);
+    params_plan_state(params, n_slots);
+    params_plan_rows(params);
     if ((params->rows.stride != 0 ? params_reserve_rows : params_reserve_vectors)(params, n_slots) == MST_OK)
         return MST_OK;
     const char *what = params->w == NULL ? "" : "the optimizer state of ";
@@ -283,16 +369,20 @@ static void params_populate(float *from, uint64_t count)
 
 void mst_params_populate_part(mst_params *params, uint64_t first, uint64_t count)
 {
-    uint64_t from, to, end = first + count;
-    if (count == 0 || !params_huge(params, params->n_slots))
+    uint64_t from, to;
+    if (count == 0 || !params_huge(params))
         return;
-    rows_part(params, first, count, &from, &to);
     for (uint32_t i = 0; i <= params->n_slots; i++) {
-        if (first < from)
-            params_populate(params_vector(params, i) + first, from - first);
-        if (to < end)
-            params_populate(params_vector(params, i) + to, end - to);
+        uint64_t at = first, piece, n;
+        while (mst_params_next_piece(params, i, &at, first + count, &piece, &n)) {
+            rows_part(params, i, piece, n, &from, &to);
+            if (piece < from)
+                params_populate(params_vector(params, i) + piece, from - piece);
+            if (to < piece + n)
+                params_populate(params_vector(params, i) + to, piece + n - to);
+        }
     }
+    rows_part(params, 0, first, count, &from, &to);
     if (from < to) {
         float *row = rows_cursor(params, 0, from).row;
         params_populate(row, (uint64_t)(rows_cursor(params, 0, to - 1).row - row) + params->rows.stride);
@@ -302,7 +392,7 @@ void mst_params_populate_part(mst_params *params, uint64_t first, uint64_t count
 void mst_params_populate(mst_params *params)
 {
     mst_params_populate_part(params, 0, params->size);
-    if (params->spare > 0 && params->rows.stride == 0 && params_huge(params, params->n_slots))
+    if (params->spare > 0 && params->rows.stride == 0 && params_huge(params))
         params_populate(params->w + params->size, params->spare);
 }
 
@@ -333,13 +423,14 @@ const mst_view *mst_params_find(const mst_params *params, const char *name)
     return NULL;
 }
 
-uint64_t mst_params_bytes(const mst_params *params, uint32_t n_slots)
+uint64_t mst_params_bytes(const mst_params *params)
 {
     mst_params plan = *params;
-    params_plan_rows(&plan, n_slots);
+    if (plan.w == NULL)
+        params_plan_rows(&plan);
     uint64_t in_rows = plan.rows.end - plan.rows.first;
     uint64_t rows = in_rows > 0 ? in_rows / plan.rows.width * plan.rows.stride : 0;
-    return ((plan.size - in_rows) * (n_slots + 1) + rows) * sizeof(float);
+    return (params_flat_floats(&plan) + rows) * sizeof(float);
 }
 
 uint64_t mst_params_count(const mst_params *params)

@@ -1,5 +1,5 @@
-/* The parameter store: one flat float32 vector [0, D) with named views, plus optimizer state of the same
- * length.
+/* The parameter store: one flat float32 vector [0, D) with named views, plus optimizer state in vectors of
+ * the same length (slots).
  *
  * Invariants
  * 1. Views start on 64-byte boundaries (multiples of 16 floats) and do not overlap; gaps are never read.
@@ -11,6 +11,9 @@
  * key's weights and their state are adjacent in memory (mst_key_rows), so that a key costs one cache miss.
  * Dense views, and the keys of a sparse view below its `head`, are contiguous in w and slots. Ranges that may
  * have keys of the sparse view are copied with mst_params_read and mst_params_write.
+ * 6. Views differ in the number of their slots, and a key may have one float of state for all its weights
+ * (mst_view_state). The floats of a view in slot s then start at its offset, too, without gaps between keys:
+ * mst_view_floats of them. Floats of slots that no view has are never touched, so that they take no memory.
  */
 #ifndef MST_TENSOR_PARAMS_H
 #define MST_TENSOR_PARAMS_H
@@ -30,6 +33,13 @@ typedef enum mst_view_kind {
     MST_VIEW_STATE, /* replaced, never added to (running mean of a batch norm); checkpointed */
 } mst_view_kind;
 
+/* The optimizer state of a view. */
+typedef struct mst_view_state {
+    uint32_t n_slots;
+    bool per_key; /* keys from `head` on have one float of each slot; otherwise every weight has one */
+    const char *names[MST_SLOT_MAX]; /* in checkpoints: "accumulator", "m", "v", ...; static */
+} mst_view_state;
+
 typedef struct mst_view {
     char name[48]; /* "weight", "bias", later "conv1.weight" */
     mst_view_kind kind;
@@ -39,13 +49,41 @@ typedef struct mst_view {
     uint32_t head; /* keys below it are a dense range; set by the model after mst_params_add */
     uint32_t n_dims;
     uint64_t dims[MST_VIEW_NDIM]; /* product = size */
+    mst_view_state state;         /* set before mst_params_reserve */
 } mst_view;
 
-/* The keys of a sparse view: key k has its `width` weights at at + k * stride; state s of weight c is at + k
- * * stride + c + (s + 1) * width. In a store by rows, one float of scratch follows, zero between steps. */
+/* Floats of a view in slot - 1, or of its weights (slot 0). */
+static inline uint64_t mst_view_floats(const mst_view *view, uint32_t slot)
+{
+    uint64_t dense = (uint64_t)view->head * view->width;
+    return slot > view->state.n_slots          ? 0
+           : slot == 0 || !view->state.per_key ? view->size
+                                               : dense + (view->size - dense) / view->width;
+}
+
+/* The state of the weight at float `at` of the flat vector, as a position in slot - 1: of the first key that
+ * begins at `at` or behind it, where keys have one float. mst_view_weight_at is the reverse. */
+static inline uint64_t mst_view_state_at(const mst_view *view, uint32_t slot, uint64_t at)
+{
+    uint64_t dense = view->offset + (uint64_t)view->head * view->width;
+    return slot == 0 || !view->state.per_key || at <= dense
+               ? at
+               : dense + (at - dense + view->width - 1) / view->width;
+}
+
+static inline uint64_t mst_view_weight_at(const mst_view *view, uint32_t slot, uint64_t at)
+{
+    uint64_t dense = view->offset + (uint64_t)view->head * view->width;
+    return slot == 0 || !view->state.per_key || at <= dense ? at : dense + (at - dense) * view->width;
+}
+
+/* The keys of a sparse view: key k has its `width` weights at at + k * stride, and `state_width` floats of
+ * each slot (width, or 1), state_stride apart from those of the next key. In a store by rows the slots follow
+ * the weights, and then one float of scratch, zero between steps. */
 typedef struct mst_key_rows {
     float *at;
     uint32_t width, stride; /* 64-bit products: stride * key may be beyond 2^32 */
+    uint32_t state_width, state_stride;
     uint64_t n_keys;
     uint64_t first, end; /* floats of the flat vector that are here, and not in w and slots */
 } mst_key_rows;
@@ -59,7 +97,12 @@ typedef struct mst_params {
     /* Asks for state next to the weights of a key; set before mst_params_reserve. Takes effect if there is
      * state, and for the first view with keys beyond its head. */
     bool by_rows;
-    mst_key_rows rows;  /* stride 0: the store is not by rows */
+    mst_key_rows rows; /* stride 0: the store is not by rows */
+    struct {           /* of the view with keys, known from mst_params_reserve on */
+        uint64_t first, end;
+        uint64_t state; /* position of the state of key 0 in the slots */
+        uint32_t n_slots, state_width;
+    } keyed;
     uint64_t slot_step; /* by rows: slots[s] is w + (s + 1) * slot_step */
     /* If a view has one float per key, w is followed by inaccessible pages, so many that no 32-bit key of
      * the view is beyond them (base/fault.h). NULL: none, and keys must be below the view's size. */
@@ -78,13 +121,23 @@ static inline bool mst_params_in_rows(const mst_params *params, uint64_t first, 
     return params->rows.stride != 0 && first < params->rows.end && first + count > params->rows.first;
 }
 
-/* The memory of the rows with floats [first, first + count), all of which are in rows. */
-static inline const float *mst_params_row_memory(const mst_params *params, uint64_t first, uint64_t count,
-                                                 size_t *bytes)
+/* The end of the floats of slot - 1, or of the weights (slot 0), that are in rows; they begin at rows.first.
+ */
+static inline uint64_t mst_params_rows_end(const mst_params *params, uint32_t slot)
 {
     const mst_key_rows *rows = &params->rows;
-    uint64_t origin = rows->end - rows->n_keys * rows->width, from = (first - origin) / rows->width,
-             to = (first - origin + count + rows->width - 1) / rows->width;
+    return slot == 0 ? rows->end : rows->first + (rows->end - rows->first) / rows->width * rows->state_width;
+}
+
+/* The memory of the rows with floats [first, first + count) of a slot, all of which are in rows. */
+static inline const float *mst_params_row_memory(const mst_params *params, uint32_t slot, uint64_t first,
+                                                 uint64_t count, size_t *bytes)
+{
+    const mst_key_rows *rows = &params->rows;
+    uint32_t width = slot == 0 ? rows->width : rows->state_width;
+    uint64_t head = rows->n_keys - (rows->end - rows->first) / rows->width,
+             from = head + (first - rows->first) / width,
+             to = head + (first - rows->first + count + width - 1) / width;
     *bytes = (size_t)(to - from) * rows->stride * sizeof(float);
     return rows->at + from * rows->stride;
 }
@@ -93,7 +146,16 @@ static inline const float *mst_params_row_memory(const mst_params *params, uint6
  * it. */
 void mst_params_read(const mst_params *params, uint32_t slot, uint64_t first, uint64_t count, float *out);
 void mst_params_write(mst_params *params, uint32_t slot, uint64_t first, uint64_t count, const float *in);
-void mst_params_fill(mst_params *params, uint32_t slot, float value); /* all of them */
+/* Sets the floats of a view in slot - 1. */
+void mst_params_fill(mst_params *params, const mst_view *view, uint32_t slot, float value);
+
+/* The floats [*at, end) of the flat vector in slot - 1, or the weights (slot 0), piece by piece: the next
+ * piece is *count floats from *first on. False: there are no more. *at moves to the end of the piece. */
+bool mst_params_next_piece(const mst_params *params, uint32_t slot, uint64_t *at, uint64_t end,
+                           uint64_t *first, uint64_t *count);
+/* The reverse: the weights of `count` floats from *first on of slot - 1. False: the slot does not have them.
+ */
+bool mst_params_weights_of(const mst_params *params, uint32_t slot, uint64_t *first, uint64_t *count);
 
 /* The state vectors of the weights from `at` on, for optimizers; of ranges that are not in rows. */
 static inline void mst_params_slots(const mst_params *params, uint64_t at, float **slots)
@@ -108,13 +170,19 @@ static inline mst_key_rows mst_params_keys(const mst_params *params, uint64_t of
 {
     mst_key_rows rows = params->rows;
     if (rows.stride == 0)
-        rows = (mst_key_rows){.at = params->w + offset, .width = width, .stride = width};
-    for (uint32_t s = 0; slots != NULL && s < params->n_slots; s++)
-        slots[s] = params->rows.stride != 0 ? rows.at + (uint64_t)(s + 1) * width : params->slots[s] + offset;
+        rows = (mst_key_rows){.at = params->w + offset,
+                              .width = width,
+                              .stride = width,
+                              .state_width = params->keyed.state_width,
+                              .state_stride = params->keyed.state_width};
+    for (uint32_t s = 0; slots != NULL && s < params->keyed.n_slots; s++)
+        slots[s] = params->rows.stride != 0 ? rows.at + rows.width + (uint64_t)s * rows.state_width
+                                            : params->slots[s] + params->keyed.state;
     return rows;
 }
 
-/* Reserves w and n_slots state vectors. D beyond 2^32 - 1 is MST_EINPUT. */
+/* Reserves w and n_slots state vectors. If no view has state, every trainable one gets n_slots floats per
+ * weight. D beyond 2^32 - 1 is MST_EINPUT. */
 mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spare);
 void mst_params_fini(mst_params *params);
 
@@ -128,9 +196,9 @@ void mst_params_populate(mst_params *params);
 void mst_params_populate_part(mst_params *params, uint64_t first,
                               uint64_t count); /* floats [first, +count) only */
 
-/* Bytes of weights and of n_slots state vectors that the store takes when all of it is touched, without spare
- * floats; reserved or not. */
-uint64_t mst_params_bytes(const mst_params *params, uint32_t n_slots);
+/* Bytes of weights and state that the store takes when all of it is touched, without spare floats; reserved
+ * or not. */
+uint64_t mst_params_bytes(const mst_params *params);
 
 /* The number of parameters: the sizes of all views, without the gaps between them. */
 uint64_t mst_params_count(const mst_params *params);

@@ -21,11 +21,18 @@ static inline unsigned mst_rule_slots(mst_rule_kind kind)
 /* The numbers that a rule needs in one step, in the precision of its computation. */
 typedef struct mst_rule {
     mst_rule_kind kind;
+    bool by_row; /* adagrad: a key of several weights has one sum, that of the means of their squares */
     float lr, l1, l2;
     float keep1, add1;  /* momentum: mu; adam: beta1, 1 - beta1 */
     float keep2, add2;  /* adam: beta2, 1 - beta2 */
     float rate, unbias; /* adam: lr / (1 - beta1^t), 1 / sqrt(1 - beta2^t); ftrl: rate = 1 / lr */
     float eps;          /* ftrl: beta */
 } mst_rule;
+
+/* Floats of a key's row before its scratch float: weights and state (mst_key_rows). */
+static inline unsigned mst_rule_row_floats(const mst_rule *rule, unsigned width)
+{
+    return width + mst_rule_slots(rule->kind) * (rule->by_row ? 1 : width);
+}
 
 #endif

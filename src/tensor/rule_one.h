@@ -66,6 +66,31 @@ MST_RULE_INLINE void mst_rule_adagrad(const mst_rule *c, float *w, float *a, flo
     w[i] = mst_rule_shrink(w[i] - rate * d, rate * c->l1);
 }
 
+/* Row-wise adagrad on the `width` weights of a key, which share the sum *s:
+ *   s += mean of d_j^2, d_j = g_j + l2*w_j;  w_j -= lr*d_j / (sqrt(s) + eps), then shrink as adagrad does
+ * (Gupta et al. 2020, "Training recommender systems at scale"; DLRM and FBGEMM's rowwise adagrad). The
+ * squares are added in four sums, one for each j modulo 4, in a fixed order. */
+MST_RULE_INLINE void mst_rule_adagrad_row(const mst_rule *c, float *restrict w, float *restrict s,
+                                          const float *restrict g, uint32_t width)
+{
+    float squares[4] = {0};
+    uint32_t j = 0;
+    for (; j + 4 <= width; j += 4)
+        for (uint32_t i = 0; i < 4; i++) {
+            float d = g[j + i] + c->l2 * w[j + i];
+            squares[i] += d * d;
+        }
+    for (; j < width; j++) {
+        float d = g[j] + c->l2 * w[j];
+        squares[j % 4] += d * d;
+    }
+    float sum = *s + ((squares[0] + squares[2]) + (squares[1] + squares[3])) / (float)width;
+    float rate = c->lr / (sqrtf(sum) + c->eps);
+    *s = sum;
+    for (j = 0; j < width; j++)
+        w[j] = mst_rule_shrink(w[j] - rate * (g[j] + c->l2 * w[j]), rate * c->l1);
+}
+
 MST_RULE_INLINE void mst_rule_adam(const mst_rule *c, float *w, float *a, float *b, size_t i, float g)
 {
     float d = g + c->l2 * w[i];

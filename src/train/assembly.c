@@ -21,7 +21,8 @@ mst_status mst_assembly_init(mst_assembly *self, const mst_model_options *option
 {
     TRY(mst_assembly_declare(self, options, shape, kernels));
     self->params.by_rows = store->by_rows && mst_model_chain(self->model) == NULL;
-    TRY(mst_params_reserve(&self->params, store->n_slots, store->spare));
+    uint32_t n_slots = store->optimizer != NULL ? mst_optimizer_declare(store->optimizer, &self->params) : 0;
+    TRY(mst_params_reserve(&self->params, n_slots, store->spare));
     if (self->model->ops->start != NULL)
         self->model->ops->start(self->model, &self->params, seed);
     return MST_OK;
@@ -253,7 +254,7 @@ mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *checkpoi
         TRY_OUT(st, mst_options_set(groups, n_groups, "features", features));
     }
     TRY_OUT(st, mst_assembly_init(self, &options, &shape, kernels, &(mst_store_spec){0}, 0));
-    TRY_OUT(st, mst_checkpoint_load(checkpoint, &self->params, NULL, false));
+    TRY_OUT(st, mst_checkpoint_load(checkpoint, &self->params, false));
 out:
     return st;
 }

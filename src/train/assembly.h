@@ -23,7 +23,7 @@ mst_status mst_assembly_declare(mst_assembly *self, const mst_model_options *opt
 
 /* The memory of a model's parameters: mst_params_reserve and mst_params.by_rows (not of nets). */
 typedef struct mst_store_spec {
-    uint32_t n_slots;
+    const mst_optimizer *optimizer; /* NULL: the weights only, without state */
     uint64_t spare;
     bool by_rows;
 } mst_store_spec;

@@ -120,15 +120,14 @@ static mst_status run_log_open_checkpointers(mst_run_log *self)
 {
     mst_status st = MST_OK;
     const mst_train_options *o = self->options.train;
-    const char *const *slots = self->options.optimizer->ops->slot_names;
     char *folder = mst_sprintf("%s/checkpoints", mst_run_path(self->run)),
          *best = mst_sprintf("%s/best", mst_run_path(self->run));
     if (folder == NULL || best == NULL)
         TRY_OUT(st, mst_fail_memory());
     if (o->save)
-        TRY_OUT(st, mst_checkpointer_new(folder, (uint32_t)o->keep, slots, &self->save.checkpointer));
+        TRY_OUT(st, mst_checkpointer_new(folder, (uint32_t)o->keep, &self->save.checkpointer));
     if (o->save && o->patience > 0)
-        TRY_OUT(st, mst_checkpointer_new(best, 1, slots, &self->save.best));
+        TRY_OUT(st, mst_checkpointer_new(best, 1, &self->save.best));
 out:
     mst_free(folder);
     mst_free(best);

@@ -43,6 +43,9 @@ static mst_status run_log_compose_meta(const mst_run_log *self, mst_checkpoint_m
     };
     if (out->optimizer == NULL || out->extra == NULL)
         return mst_fail_memory();
+    if (self->options.optimizer->sparse != NULL)
+        json_object_set_new(out->optimizer, "sparse",
+                            json_string(self->options.optimizer->sparse->ops->name));
     if (self->save.plan != NULL)
         json_object_set(out->extra, "plan", self->save.plan);
     mst_run_log_workers_save(self, out->extra);

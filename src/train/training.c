@@ -36,9 +36,11 @@ static mst_status training_init_optimizer(mst_training *self)
 {
     const mst_strategy_options *strategy = &self->strategy_options;
     mst_optim_options options = *self->config.optim;
-    if (strategy->lr_scale != 0)
+    if (strategy->lr_scale != 0) {
         options.lr *= (double)strategy->workers;
-    return mst_optimizer_init(&self->optimizer, &options);
+        options.lr_sparse *= (double)strategy->workers;
+    }
+    return mst_optimizer_init_parts(&self->optimizer, &self->optimizer_sparse, &options);
 }
 
 mst_status mst_training_reload(mst_training *self)
@@ -64,14 +66,44 @@ static bool training_by_rows(const mst_training *self)
     return self->strategy_options.strategy == MST_STRATEGY_LOCAL;
 }
 
+/* Whether the rules fit the views; state is declared. */
+static mst_status training_check_optimizer(const mst_training *self)
+{
+    const mst_params *params = &self->assembly.params;
+    bool keys = false, per_key = false;
+    for (uint32_t i = 0; i < params->n_views; i++) {
+        keys |= params->views[i].width != 0;
+        per_key |= params->views[i].state.per_key;
+    }
+    if (self->optimizer.sparse != NULL && !keys)
+        return mst_fail(MST_EUSAGE,
+                        "--optimizer-sparse and --lr-sparse are for weights that have keys; %s has none here",
+                        self->assembly.model->ops->name);
+    if (per_key && self->strategy_options.dense_model)
+        return mst_fail(MST_EUSAGE,
+                        "--dense-model divides the weights of a key among servers, and rowwise has "
+                        "one state for all of them; use adagrad");
+    return MST_OK;
+}
+
 static mst_status training_init_model(mst_training *self, const mst_model_options *model,
                                       const mst_shape *shape)
 {
-    mst_store_spec store = {.n_slots = self->optimizer.ops->n_slots,
+    mst_store_spec store = {.optimizer = &self->optimizer,
                             .spare = mst_strategy_spare(&self->strategy_options),
                             .by_rows = training_by_rows(self)};
-    return mst_assembly_init(&self->assembly, model, shape, self->kernels, &store,
-                             (uint64_t)self->options.seed);
+    TRY(mst_assembly_init(&self->assembly, model, shape, self->kernels, &store,
+                          (uint64_t)self->options.seed));
+    return training_check_optimizer(self);
+}
+
+/* Without memory for weights, as a worker and a plan need it. */
+static mst_status training_declare_model(mst_training *self, const mst_model_options *model,
+                                         const mst_shape *shape)
+{
+    TRY(mst_assembly_declare(&self->assembly, model, shape, self->kernels));
+    mst_optimizer_declare(&self->optimizer, &self->assembly.params);
+    return training_check_optimizer(self);
 }
 
 mst_status mst_training_build(mst_training *self, const json_t *description)
@@ -225,7 +257,6 @@ static mst_status training_use_start(mst_training *self, const char *path, mst_c
     const mst_train_options *o = &self->options;
     const json_t *description = self->description;
     const mst_dataset *dataset = self->data.dataset;
-    const char *const *slots = self->optimizer.ops->slot_names;
     TRY(mst_checkpoint_read_meta(path, meta));
     if (!o->force)
         TRY(mst_origin_check(mst_origin_in(json_object_get(meta->extra, "data")), path,
@@ -236,7 +267,7 @@ static mst_status training_use_start(mst_training *self, const char *path, mst_c
     self->has_slots = resumes;
     TRY(training_find_shift(self, path, meta->model));
     if (use == START_LOAD) {
-        TRY(mst_checkpoint_load(path, &self->assembly.params, slots, resumes));
+        TRY(mst_checkpoint_load(path, &self->assembly.params, resumes));
         if (self->shift != 0.0f) {
             float bias;
             mst_params_read(&self->assembly.params, 0, self->shift_at, 1, &bias);
@@ -245,7 +276,7 @@ static mst_status training_use_start(mst_training *self, const char *path, mst_c
         }
         return MST_OK;
     }
-    return use == START_OPEN ? mst_checkpoint_open(path, &self->assembly.params, slots, resumes, &self->start)
+    return use == START_OPEN ? mst_checkpoint_open(path, &self->assembly.params, resumes, &self->start)
                              : MST_OK;
 }
 
@@ -265,6 +296,11 @@ static mst_status training_check_held_out(const mst_training *self)
                     self->options.valid);
 }
 
+static const char *training_sparse_name(const mst_training *self)
+{
+    return self->optimizer.sparse != NULL ? self->optimizer.sparse->ops->name : "";
+}
+
 /* Copies weights and, if it is of the same optimizer, state of a model in memory, and takes over its
  * progress. */
 static mst_status training_start_from(mst_training *self, const mst_start *from)
@@ -272,7 +308,8 @@ static mst_status training_start_from(mst_training *self, const mst_start *from)
     enum { BLOCK = 1 << 14 };
     mst_params *to = &self->assembly.params;
     const mst_params *params = &from->assembly.params;
-    bool same = strcmp(from->optimizer, self->optimizer.ops->name) == 0 && params->n_slots == to->n_slots;
+    bool same = strcmp(from->optimizer, self->optimizer.ops->name) == 0 &&
+                strcmp(from->sparse, training_sparse_name(self)) == 0;
     json_t *theirs = mst_model_json(from->assembly.model);
     mst_status st = theirs != NULL ? mst_checkpoint_fits("the model", theirs,
                                                          json_object_get(self->description, "model"), false)
@@ -283,11 +320,14 @@ static mst_status training_start_from(mst_training *self, const mst_start *from)
     if (block == NULL)
         return mst_fail_memory();
     for (uint32_t slot = 0; slot <= (same ? to->n_slots : 0); slot++)
-        for (uint64_t at = 0; at < to->size; at += BLOCK) {
-            uint64_t n = to->size - at < BLOCK ? to->size - at : BLOCK;
-            mst_params_read(params, slot, at, n, block);
-            mst_params_write(to, slot, at, n, block);
-        }
+        for (uint64_t at = 0, first, count; mst_params_next_piece(to, slot, &at, to->size, &first, &count);)
+            while (count > 0) {
+                uint64_t n = count < BLOCK ? count : BLOCK;
+                mst_params_read(params, slot, first, n, block);
+                mst_params_write(to, slot, first, n, block);
+                first += n;
+                count -= n;
+            }
     mst_free(block);
     if (from->state == NULL)
         return MST_OK;
@@ -495,8 +535,7 @@ static mst_status training_open(mst_training *self)
                             !c->plan && mst_strategy_random_rows(&self->strategy_options), &shape));
     if (c->index == 0)
         mst_train_data_warn(data);
-    TRY(weights ? training_init_model(self, c->model, &shape)
-                : mst_assembly_declare(&self->assembly, c->model, &shape, self->kernels));
+    TRY((weights ? training_init_model : training_declare_model)(self, c->model, &shape));
     self->assembly.params.by_rows = training_by_rows(self); /* also of a plan, which reserves nothing */
     TRY(mst_assembly_check_rows(&self->assembly, &data->augment, data->dataset));
     if (self->strategy_options.batch == 1 && mst_model_normalises_rows(self->assembly.model))
@@ -584,6 +623,7 @@ mst_status mst_training_take(mst_training *self, mst_start *out)
     *out = (mst_start){.assembly = self->assembly, .state = state};
     self->assembly = (mst_assembly){0};
     snprintf(out->optimizer, sizeof out->optimizer, "%s", self->optimizer.ops->name);
+    snprintf(out->sparse, sizeof out->sparse, "%s", training_sparse_name(self));
     return MST_OK;
 }
 

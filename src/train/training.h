@@ -28,6 +28,7 @@
 typedef struct mst_start {
     mst_assembly assembly; /* weights, and optimizer state in the slots */
     char optimizer[16];    /* that the state is of; "": there is none */
+    char sparse[16];       /* the optimizer of keys; "": the same */
     json_t *state;         /* of the run log: mst_run_log_state; NULL: none, steps count from 0 */
 } mst_start;
 void mst_start_fini(mst_start *self); /* zeroes are fine */
@@ -40,9 +41,9 @@ typedef struct mst_training {
     mst_strategy_options strategy_options; /* a copy */
     mst_run_schedule schedule;
     const mst_kernels *kernels;
-    mst_optimizer optimizer;
-    mst_train_data data;   /* zeroes on servers */
-    mst_assembly assembly; /* the model and its parameters */
+    mst_optimizer optimizer, optimizer_sparse; /* the second: optimizer.sparse, if there is one */
+    mst_train_data data;                       /* zeroes on servers */
+    mst_assembly assembly;                     /* the model and its parameters */
     json_t *description; /* {"model", "reading", "reading_unknown", "found"}; on servers the first worker's */
     mst_strategy *strategy; /* local, ranks; else NULL */
     mst_run_log *log;       /* local, rank 0, server 0; else NULL */

@@ -78,7 +78,7 @@ static void loop_observe_view(mst_observe *observe, uint64_t step, const char *t
         size_t bytes;
         stretches[0].n = rows->first - view->offset;
         stretches[1] = (mst_stretch){
-            .values = mst_params_row_memory(params, rows->first, rows->end - rows->first, &bytes),
+            .values = mst_params_row_memory(params, 0, rows->first, rows->end - rows->first, &bytes),
             .n = rows->end - rows->first,
             .width = rows->width,
             .stride = rows->stride};

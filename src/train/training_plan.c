@@ -66,11 +66,10 @@ mst_status mst_training_plan(mst_training *self, json_t **out)
                                  batch.sparse_keys * per_key;
     *out = json_pack("{s:o, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "model",
                      mst_model_json(model), "parameters", (json_int_t)parameters, "weights_bytes",
-                     (json_int_t)weights, "optimizer_bytes",
-                     (json_int_t)(mst_params_bytes(params, self->optimizer.ops->n_slots) - weights), "isa",
-                     mst_isa_name(self->kernels->isa), "batch_rows", (json_int_t)batch.rows, "batch_entries",
-                     (json_int_t)batch.entries, "batch_row_bytes", (json_int_t)batch.bytes, "batch_keys",
-                     (json_int_t)batch.keys, "batch_weight_bytes", (json_int_t)touched, "epoch_rows",
-                     (json_int_t)mst_feed_epoch_rows(self->data.feed));
+                     (json_int_t)weights, "optimizer_bytes", (json_int_t)(mst_params_bytes(params) - weights),
+                     "isa", mst_isa_name(self->kernels->isa), "batch_rows", (json_int_t)batch.rows,
+                     "batch_entries", (json_int_t)batch.entries, "batch_row_bytes", (json_int_t)batch.bytes,
+                     "batch_keys", (json_int_t)batch.keys, "batch_weight_bytes", (json_int_t)touched,
+                     "epoch_rows", (json_int_t)mst_feed_epoch_rows(self->data.feed));
     return *out ? MST_OK : mst_fail_memory();
 }

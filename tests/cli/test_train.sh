@@ -146,7 +146,7 @@ taskset -c "$core" "$muster" train --resume --run chosen --steps 4 --quiet >out 
 same "threads of a resumed run" "$(grep -m 1 '"threads"' chosen/manifest.json)" "$threads"
 
 refused 2 '--pos-weight applies only to --model logreg, fm, ffm, fwfm, net, wide-deep, deepfm, dcn or dlrm, but --model is softmax' train train.cache --model softmax --pos-weight 2
-refused 2 '--momentum applies only to --optimizer momentum, but --optimizer is sgd' train train.cache --momentum 0.9
+refused 2 '--momentum applies only to --optimizer momentum (or --optimizer-sparse), but --optimizer is sgd' train train.cache --momentum 0.9
 refused 2 '--decay-steps applies only to --schedule step, inverse or cosine, but' train train.cache --decay-steps 9
 refused 2 '--workers 2: the workers of --strategy allreduce are MPI ranks' train train.cache --strategy allreduce --workers 2
 printf 'servers: ["127.0.0.1:1"]\nworkers: ["127.0.0.1:2"]\n' >cluster.yaml

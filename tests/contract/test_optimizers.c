@@ -1,6 +1,6 @@
-/* The contract of optimizers, over the registry: keys equal ranges bit for bit if all are present, parts
- * equal the whole bit for bit, absent keys and zero gradients change nothing, L1 gives exact zeros, and the
- * loss of a convex function decreases. */
+/* The contract of optimizers, over the registry: keys equal ranges bit for bit if all are present (of rules
+ * with one state per key: keys of one weight), parts equal the whole bit for bit, absent keys and zero
+ * gradients change nothing, L1 gives exact zeros, and the loss of a convex function decreases. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,7 +75,9 @@ static void apply_keys(const mst_optimizer *o, uint64_t step, vectors *v, const 
 {
     mst_update u = {.lr = 0.1f / (float)step, .step = step};
     float *slots[] = {v->a, v->b};
-    mst_key_rows rows = {.at = v->w, .width = width, .stride = width};
+    uint32_t state = o->ops->row_name != NULL ? 1 : width;
+    mst_key_rows rows = {
+        .at = v->w, .width = width, .stride = width, .state_width = state, .state_stride = state};
     o->ops->apply_keys(o, &u, &rows, slots, keys, g, n);
 }
 
@@ -97,6 +99,8 @@ static void test_sparse_equals_dense(void **state)
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
         uint32_t width = widths[i];
         size_t n_keys = N / width, n = n_keys * width;
+        if (o.ops->row_name != NULL && width > 1)
+            continue;
         fill(&dense, i);
         fill(&sparse, i);
         for (uint64_t step = 1; step <= STEPS; step++) {
@@ -107,6 +111,57 @@ static void test_sparse_equals_dense(void **state)
                 fail_msg("%s: l1 %g l2 %g width %u differs at step %d", o.ops->name, o.options.l1,
                          o.options.l2, width, (int)step);
         }
+    }
+}
+
+/* Keys one by one, in any division among servers, equal all of them at once, whatever their width. */
+static void test_keys_are_independent(void **state)
+{
+    static const uint32_t widths[] = {2, 3, 10, 17};
+    static vectors whole, parts;
+    float g[N];
+    uint32_t keys[N];
+    (void)state;
+    for (uint32_t k = 0; k < N; k++)
+        keys[k] = k;
+    FOR_EACH(o)
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        uint32_t width = widths[i];
+        size_t n_keys = N / width;
+        fill(&whole, i);
+        fill(&parts, i);
+        for (uint64_t step = 1; step <= STEPS; step++) {
+            gradient(g, N, step);
+            apply_keys(&o, step, &whole, keys, g, n_keys, width);
+            for (size_t from = n_keys; from > 0; from -= from < 7 ? from : 7) {
+                size_t first = from < 7 ? 0 : from - 7;
+                apply_keys(&o, step, &parts, keys + first, g + first * width, from - first, width);
+            }
+        }
+        assert_memory_equal(&whole, &parts, sizeof whole);
+    }
+}
+
+/* One state for all weights of a key: a key whose weights have equal gradients moves as under adagrad, and a
+ * large gradient of one weight slows the others down. */
+static void test_state_of_a_key(void **state)
+{
+    (void)state;
+    for (int which = 0; mst_optimizers[which] != NULL; which++) {
+        mst_optimizer o = make(which, 0.1, 0, 0);
+        float w[8] = {0}, s[2] = {0}, each[4] = {0}, a[4] = {0};
+        const float g[8] = {0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 4.0f, 0.5f, 0.5f};
+        float *slots[] = {s, NULL}, *own[] = {a, NULL};
+        mst_update u = {.lr = 0.1f, .step = 1};
+        if (o.ops->row_name == NULL)
+            continue;
+        o.ops->apply_keys(
+            &o, &u, &(mst_key_rows){.at = w, .width = 4, .stride = 4, .state_width = 1, .state_stride = 1},
+            slots, (uint32_t[]){0, 1}, g, 2);
+        o.ops->apply_range(&o, &u, each, own, g, 4);
+        assert_memory_equal(w, each, sizeof each);
+        assert_true(s[0] == 0.25f && s[1] == (3 * 0.25f + 16) / 4);
+        assert_true(fabsf(w[4]) < 0.3f * fabsf(w[0]) && w[4] == w[6] && fabsf(w[5] - 8 * w[4]) < 1e-6f);
     }
 }
 
@@ -172,10 +227,13 @@ static void test_other_keys_are_untouched(void **state)
             keys[n++] = k;
         gradient(g, N, 1);
         apply_keys(&o, 2, &after, keys, g, n, width);
-        for (uint32_t i = 0; i < N; i++)
+        uint32_t per_key = o.ops->row_name != NULL ? 1 : width;
+        for (uint32_t i = 0; i < N; i++) {
             if (i / width % 3 != 1 || i / width >= N / width)
-                assert_true(after.w[i] == before.w[i] && after.a[i] == before.a[i] &&
-                            after.b[i] == before.b[i]);
+                assert_true(after.w[i] == before.w[i]);
+            if (i / per_key % 3 != 1 || i / per_key >= N / width)
+                assert_true(after.a[i] == before.a[i] && after.b[i] == before.b[i]);
+        }
         assert_memory_not_equal(after.w, before.w, sizeof after.w);
         apply_keys(&o, 2, &after, keys, g, 0, width); /* no keys at all */
     }
@@ -310,6 +368,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sparse_equals_dense),
+        cmocka_unit_test(test_keys_are_independent),
+        cmocka_unit_test(test_state_of_a_key),
         cmocka_unit_test(test_order_of_keys_is_free),
         cmocka_unit_test(test_shards_equal_whole),
         cmocka_unit_test(test_other_keys_are_untouched),

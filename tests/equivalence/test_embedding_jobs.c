@@ -16,14 +16,13 @@
 #define FEATURES 3000
 
 typedef struct net {
-    const char *model, *file, *optimizer, *dropout;
+    const char *model, *file, *optimizer, *dropout, *sparse; /* sparse: --optimizer-sparse, or NULL */
 } net;
 
 static const net nets[] = {
-    {"deepfm", "clicks.cache", "adagrad", "0"},
-    {"dcn", "clicks.tsv", "adam", "0"},
-    {"wide-deep", "clicks.tsv", "sgd", "0.2"},
-    {"dlrm", "clicks.cache", "momentum", "0"},
+    {"deepfm", "clicks.cache", "adagrad", "0", NULL},   {"dcn", "clicks.tsv", "adam", "0", NULL},
+    {"wide-deep", "clicks.tsv", "sgd", "0.2", NULL},    {"dlrm", "clicks.cache", "momentum", "0", NULL},
+    {"deepfm", "clicks.cache", "adam", "0", "rowwise"}, {"wide-deep", "clicks.tsv", "sgd", "0", "ftrl"},
 };
 enum { N_NETS = sizeof nets / sizeof *nets };
 
@@ -72,6 +71,10 @@ static void set_net(trial *t, const net *n, int batch)
     trial_set(t, "dropout", n->dropout);
     trial_set(t, "activation", "tanh");
     trial_set(t, "optimizer", n->optimizer);
+    if (n->sparse != NULL) {
+        trial_set(t, "optimizer-sparse", n->sparse);
+        trial_set(t, "lr-sparse", "0.02");
+    }
     trial_set(t, "lr", "0.01");
     trial_set(t, "l2", "0.001");
     trial_set(t, "eps", "0.001");

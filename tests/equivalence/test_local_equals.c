@@ -63,7 +63,7 @@ static const struct {
     const char *model, *optimizer;
 } kinds[] = {{"logreg", "sgd"},  {"logreg", "adagrad"}, {"logreg", "ftrl"},     {"logreg", "momentum"},
              {"logreg", "adam"}, {"softmax", "sgd"},    {"softmax", "adagrad"}, {"softmax", "ftrl"},
-             {"fm", "adagrad"},  {"fm", "sgd"}};
+             {"fm", "adagrad"},  {"fm", "sgd"},         {"fm", "rowwise"}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 static void sync_threads_equal_one(void **state)

@@ -34,7 +34,7 @@ typedef struct kind {
 } kind;
 
 static const kind kinds[] = {
-    {"logreg", "adam"}, {"logreg", "ftrl"}, {"softmax", "adagrad"}, {"logreg", "sgd"}, {"fm", "adagrad"}};
+    {"logreg", "adam"}, {"logreg", "ftrl"}, {"softmax", "adagrad"}, {"logreg", "sgd"}, {"fm", "rowwise"}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 /* A step has 60 rows for any number of workers; an epoch has 11 steps, the last of 50 rows. */

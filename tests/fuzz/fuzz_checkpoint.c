@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "data/origin.h"
 #include "run/checkpoint.h"
+#include "state_names.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -46,7 +47,6 @@ static char *repair(const uint8_t *manifest, size_t n, const uint8_t *part, size
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const slots[] = {"accumulator"};
     if (size == 0)
         return 0;
     if (folder[0] == 0) {
@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mst_params params = {0};
     if (mst_params_add(&params, "weight", MST_VIEW_TRAINABLE, 0, 2, (uint64_t[]){2, 3}, NULL) != MST_OK ||
         mst_params_add(&params, "bias", MST_VIEW_TRAINABLE, 0, 1, (uint64_t[]){2}, NULL) != MST_OK ||
-        mst_params_reserve(&params, 1, 0) != MST_OK)
+        reserve_named(&params, 1, 0) != MST_OK)
         abort();
     mst_checkpoint_meta meta;
     mst_status st;
@@ -85,12 +85,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         json_decref(rows);
         mst_checkpoint_meta_fini(&meta);
     }
-    st = mst_checkpoint_load(folder, &params, slots, data[0] & 2);
+    st = mst_checkpoint_load(folder, &params, data[0] & 2);
     if (st != MST_OK && mst_error_text()[0] == 0)
         abort();
     /* What loads reads the same in pieces. */
     mst_checkpoint *file = NULL;
-    if (mst_checkpoint_open(folder, &params, slots, data[0] & 2, &file) == MST_OK) {
+    if (mst_checkpoint_open(folder, &params, data[0] & 2, &file) == MST_OK) {
         float piece[3];
         for (uint32_t slot = 0; slot <= (data[0] & 2 ? 1 : 0); slot++)
             for (uint64_t first = 0; first + 3 <= params.size && st == MST_OK; first += 3)

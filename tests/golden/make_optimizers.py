@@ -2,8 +2,9 @@
 """Writes optimizers.h: trajectories that test_golden_optimizers.c holds muster's optimizers and schedules to.
 
 sgd, momentum, adagrad, adam and the learning rates come from torch.optim, FTRL-Proximal from the formula of McMahan
-et al., "Ad Click Prediction: a View from the Trenches" (2013), Algorithm 1, in numpy. All in double precision, on
-starts and gradients that are exact in float32. Needs torch and numpy; run it only to change the cases:
+et al., "Ad Click Prediction: a View from the Trenches" (2013), Algorithm 1, in numpy. Row-wise adagrad is the update
+of DLRM's sparse optimizer, s += grad.pow(2).mean(dim=1), in torch, on keys of several weights. All in double
+precision, on starts and gradients that are exact in float32. Needs torch and numpy; run it only to change the cases:
 
     python3 tests/golden/make_optimizers.py > tests/golden/optimizers.h
 """
@@ -11,12 +12,16 @@ import numpy as np
 import torch
 
 STEPS, WEIGHTS = 12, 8
+KEYS, WIDTH = 4, 5
 
 rng = np.random.default_rng(20130811)
 START = rng.normal(0, 1, WEIGHTS).astype(np.float32)
 GRADS = rng.normal(0, 1, (STEPS, WEIGHTS)).astype(np.float32)
 GRADS *= np.logspace(-3, 1, WEIGHTS).astype(np.float32)  # rates per weight must matter
 GRADS[3:6, 2] = 0  # a weight without gradient for a while
+ROW_START = rng.normal(0, 1, (KEYS, WIDTH)).astype(np.float32)
+ROW_GRADS = rng.normal(0, 1, (STEPS, KEYS, WIDTH)).astype(np.float32)
+ROW_GRADS *= np.logspace(-2, 1, KEYS).astype(np.float32)[:, None]  # rates per key must matter
 
 
 def torch_run(make):
@@ -46,6 +51,24 @@ def ftrl_run(alpha, beta, l1, l2):
     return np.zeros(WEIGHTS, np.float32), rows
 
 
+def rowwise_run(lr, eps, l2, start):
+    w = torch.tensor(ROW_START, dtype=torch.float64)
+    s = torch.full((KEYS,), start, dtype=torch.float64)
+    rows = []
+    for t, g in enumerate(torch.tensor(ROW_GRADS, dtype=torch.float64)):
+        touched = torch.tensor([k for k in range(KEYS) if (t + k) % 3 != 0])  # as a batch that lacks some keys
+        d = g[touched] + l2 * w[touched]
+        s[touched] += d.pow(2).mean(dim=1)
+        w[touched] -= lr * d / (s[touched].sqrt() + eps)[:, None]
+        rows.append(w.clone().numpy())
+    return rows
+
+
+def row_cases():
+    yield "rowwise", dict(lr=0.1, eps=1e-8), rowwise_run(0.1, 1e-8, 0.0, 0.0)
+    yield "rowwise_l2_start", dict(lr=0.3, eps=0.01, l2=0.05, adagrad_start=0.1), rowwise_run(0.3, 0.01, 0.05, 0.1)
+
+
 def cases():
     o = torch.optim
     yield "sgd", "sgd", dict(lr=0.1), torch_run(lambda p: o.SGD(p, lr=0.1))
@@ -62,6 +85,7 @@ def cases():
            torch_run(lambda p: o.Adam(p, lr=0.01, betas=(0.9, 0.999), eps=1e-8)))
     yield ("adam_l2_eps", "adam", dict(lr=0.02, beta1=0.8, beta2=0.99, eps=0.001, l2=0.05),
            torch_run(lambda p: o.Adam(p, lr=0.02, betas=(0.8, 0.99), eps=0.001, weight_decay=0.05)))
+    yield "rowwise_range", "rowwise", dict(lr=0.1, eps=1e-8), torch_run(lambda p: o.Adagrad(p, lr=0.1, eps=1e-8))
     for name, alpha, beta, l1, l2 in (("ftrl", 0.1, 1.0, 0.0, 0.0), ("ftrl_l1", 0.1, 1.0, 0.5, 0.0),
                                       ("ftrl_l1_l2", 0.5, 0.25, 0.125, 2.0)):
         yield name, "ftrl", dict(lr=alpha, ftrl_beta=beta, l1=l1, l2=l2), ftrl_run(alpha, beta, l1, l2)
@@ -103,6 +127,22 @@ def main():
         print(f'    {{"{name}", "{optimizer}", {{{fields}}},\n     {floats(start)},\n     {{')
         for row in rows:
             print(f"      {floats(row)},")
+        print("     }},")
+    print("};")
+    print(f"\n/* Keys of several weights; step t (from 0) has the keys k with (t + k) % 3 != 0. */")
+    print(f"#define GOLDEN_KEYS {KEYS}\n#define GOLDEN_WIDTH {WIDTH}")
+    print(f"static const double golden_row_start[GOLDEN_KEYS * GOLDEN_WIDTH] = {floats(ROW_START.flat)};")
+    print("static const double golden_row_gradients[GOLDEN_STEPS][GOLDEN_KEYS * GOLDEN_WIDTH] = {")
+    for g in ROW_GRADS:
+        print(f"    {floats(g.flat)},")
+    print("};")
+    print("static const struct golden_rows {\n    const char *name;\n    mst_optim_options options;")
+    print("    double after[GOLDEN_STEPS][GOLDEN_KEYS * GOLDEN_WIDTH];\n} golden_rows[] = {")
+    for name, options, rows in row_cases():
+        fields = ", ".join(f".{k} = {v!r}" for k, v in options.items())
+        print(f'    {{"{name}", {{{fields}}},\n     {{')
+        for row in rows:
+            print(f"      {floats(row.flat)},")
         print("     }},")
     print("};")
     print("\n/* Learning rates from lr 0.25, steps 1, 2, ... */")

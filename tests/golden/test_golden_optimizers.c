@@ -35,7 +35,9 @@ static void run_case(const struct golden_case *golden)
 
     options.optimizer = index_of(golden->optimizer);
     assert_int_equal(mst_optimizer_init(&optimizer, &options), MST_OK);
-    mst_params params = {.w = w, .slots = {a, b}, .size = GOLDEN_WEIGHTS, .n_slots = 2};
+    mst_params params = {.w = w, .slots = {a, b}, .size = GOLDEN_WEIGHTS, .n_slots = 2, .n_views = 1};
+    params.views[0] = (mst_view){.size = GOLDEN_WEIGHTS};
+    mst_optimizer_declare(&optimizer, &params);
     mst_optimizer_start(&optimizer, &params);
     for (size_t i = 0; i < GOLDEN_WEIGHTS; i++) {
         w[i] = (float)golden->start[i];
@@ -63,6 +65,53 @@ static void test_trajectories(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof golden_cases / sizeof *golden_cases; i++)
         run_case(&golden_cases[i]);
+}
+
+/* Keys of several weights, in vectors and by rows. */
+static void run_rows(const struct golden_rows *golden, bool by_rows)
+{
+    mst_optimizer optimizer;
+    mst_optim_options options = golden->options;
+    mst_params params = {.by_rows = by_rows};
+    float w[GOLDEN_KEYS * GOLDEN_WIDTH];
+    options.optimizer = index_of("rowwise");
+    assert_int_equal(mst_optimizer_init(&optimizer, &options), MST_OK);
+    assert_int_equal(mst_params_add(&params, "keys", MST_VIEW_TRAINABLE, GOLDEN_WIDTH, 2,
+                                    (uint64_t[]){GOLDEN_KEYS, GOLDEN_WIDTH}, NULL),
+                     MST_OK);
+    assert_int_equal(mst_params_reserve(&params, mst_optimizer_declare(&optimizer, &params), 0), MST_OK);
+    assert_true((params.rows.stride != 0) == by_rows);
+    mst_optimizer_start(&optimizer, &params);
+    for (size_t i = 0; i < GOLDEN_KEYS * GOLDEN_WIDTH; i++)
+        w[i] = (float)golden_row_start[i];
+    mst_params_write(&params, 0, 0, GOLDEN_KEYS * GOLDEN_WIDTH, w);
+    for (size_t t = 0; t < GOLDEN_STEPS; t++) {
+        mst_update update = mst_optimizer_update(&optimizer, t + 1);
+        uint32_t keys[GOLDEN_KEYS], n = 0;
+        float g[GOLDEN_KEYS * GOLDEN_WIDTH];
+        for (uint32_t k = 0; k < GOLDEN_KEYS; k++) {
+            if ((t + k) % 3 == 0)
+                continue;
+            for (uint32_t j = 0; j < GOLDEN_WIDTH; j++)
+                g[n * GOLDEN_WIDTH + j] = (float)golden_row_gradients[t][k * GOLDEN_WIDTH + j];
+            keys[n++] = k;
+        }
+        mst_optimizer_apply_keys(&optimizer, &update, &params, 0, GOLDEN_WIDTH, keys, g, n);
+        mst_params_read(&params, 0, 0, GOLDEN_KEYS * GOLDEN_WIDTH, w);
+        for (size_t i = 0; i < GOLDEN_KEYS * GOLDEN_WIDTH; i++)
+            if (!(fabs(w[i] - golden->after[t][i]) <= TOLERANCE * fmax(1, fabs(golden->after[t][i]))))
+                fail_msg("%s: step %zu, weight %zu is %.9g, expected %.9g", golden->name, t + 1, i,
+                         (double)w[i], golden->after[t][i]);
+    }
+    mst_params_fini(&params);
+}
+
+static void test_rows(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof golden_rows / sizeof *golden_rows; i++)
+        for (int by_rows = 0; by_rows < 2; by_rows++)
+            run_rows(&golden_rows[i], by_rows);
 }
 
 static void test_every_optimizer_has_a_case(void **state)
@@ -95,6 +144,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_trajectories),
+        cmocka_unit_test(test_rows),
         cmocka_unit_test(test_every_optimizer_has_a_case),
         cmocka_unit_test(test_schedules),
     };

@@ -106,7 +106,7 @@ static void test_refused(void **state)
     REFUSED(SGD, schedule, 2, "--schedule inverse needs --decay-steps, a number of steps above 0");
     REFUSED(SGD, schedule, 3, "--schedule cosine needs --decay-steps, a number of steps above 0");
     REFUSED(SGD, schedule, 4, "there is no schedule number 4");
-    REFUSED(5, lr, 0.1, "there is no optimizer number 5");
+    REFUSED(6, lr, 0.1, "there is no optimizer number 6");
     REFUSED(-1, lr, 0.1, "there is no optimizer number -1");
 #undef REFUSED
 }

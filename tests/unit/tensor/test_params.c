@@ -99,13 +99,69 @@ static void test_rows(void **state)
             mst_params_write(&params, 0, 30, 60, part);
             mst_params_read(&params, 0, 30, 60, all[3]);
             assert_memory_equal(part, all[3], 60 * sizeof *part);
-            mst_params_fill(&params, 1, 2.5f);
+            mst_params_fill(&params, &params.views[index], 1, 2.5f);
             mst_params_read(&params, 1, 0, params.size, all[3]);
             for (uint64_t i = 0; i < params.size; i++)
-                assert_true(all[3][i] == 2.5f);
+                assert_true(all[3][i] == (i >= 32 && i < 32 + 50 * width ? 2.5f : all[1][i]));
             mst_params_populate(&params);
             mst_params_fini(&params);
         }
+}
+
+/* Keys from the head on have one float of state; another view has two slots. Pieces of the slots cover what
+ * the views have, in vectors and by rows, and lead back to their weights. */
+static void test_state_per_key(void **state)
+{
+    enum { WIDTH = 5, KEYS = 50, HEAD = 3 };
+    (void)state;
+    for (int by_rows = 0; by_rows < 2; by_rows++) {
+        mst_params params = {.by_rows = by_rows == 1};
+        const uint64_t dims[] = {KEYS, WIDTH};
+        float all[400], back[400];
+        assert_int_equal(add(&params, "first", 0, 20), MST_OK);
+        assert_int_equal(mst_params_add(&params, "keys", MST_VIEW_TRAINABLE, WIDTH, 2, dims, NULL), MST_OK);
+        assert_int_equal(add(&params, "last", 0, 5), MST_OK);
+        params.views[1].head = HEAD;
+        params.views[0].state.n_slots = params.views[2].state.n_slots = 2;
+        params.views[1].state = (mst_view_state){.n_slots = 1, .per_key = true};
+        assert_int_equal(mst_params_reserve(&params, 2, 0), MST_OK);
+        assert_true((params.rows.stride != 0) == (by_rows == 1));
+        const mst_view *keys = &params.views[1];
+        uint64_t n = HEAD * WIDTH + KEYS - HEAD;
+        assert_true(mst_view_floats(keys, 0) == KEYS * WIDTH && mst_view_floats(keys, 1) == n &&
+                    mst_view_floats(keys, 2) == 0);
+        assert_true(mst_params_bytes(&params) ==
+                    4 * (by_rows ? params.size - (KEYS - HEAD) * WIDTH + 2 * (32 + 16) + HEAD * WIDTH + 6 +
+                                       (KEYS - HEAD) * (uint64_t)params.rows.stride
+                                 : params.size + 2 * (32 + 16) + (n + 15) / 16 * 16));
+        for (uint64_t i = 0; i < n; i++)
+            all[i] = (float)i + 1;
+        mst_params_write(&params, 1, keys->offset, n, all);
+        mst_params_read(&params, 1, keys->offset, n, back);
+        assert_memory_equal(all, back, n * sizeof *all);
+        float *slots[MST_SLOT_MAX];
+        mst_key_rows rows = mst_params_keys(&params, keys->offset, WIDTH, slots);
+        for (uint32_t k = HEAD; k < KEYS; k++)
+            assert_true(slots[0][(uint64_t)k * rows.state_stride] == all[HEAD * WIDTH + k - HEAD]);
+        for (uint32_t slot = 0; slot <= 2; slot++)
+            for (uint64_t cut = 0; cut < params.size; cut += 16) { /* two servers */
+                uint64_t total = 0, first, count, ends[] = {cut, params.size};
+                for (int part = 0; part < 2; part++)
+                    for (uint64_t at = part ? cut : 0, from = at;
+                         mst_params_next_piece(&params, slot, &at, ends[part], &first, &count); from = at) {
+                        uint64_t weights = first, n_weights = count;
+                        total += count;
+                        assert_true(mst_params_weights_of(&params, slot, &weights, &n_weights));
+                        assert_true(weights >= from && weights + n_weights <= at + WIDTH);
+                    }
+                assert_true(total == (slot == 0 ? params.size : slot == 1 ? 20 + n + 5 : 25));
+            }
+        uint64_t first = keys->offset, count = n + 1;
+        assert_false(mst_params_weights_of(&params, 1, &first, &count));
+        count = 1;
+        assert_false(mst_params_weights_of(&params, 2, &first, &count));
+        mst_params_fini(&params);
+    }
 }
 
 static void test_empty(void **state)
@@ -238,9 +294,11 @@ static void test_no_guard(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layout), cmocka_unit_test(test_rows),     cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_lazy),   cmocka_unit_test(test_refused),  cmocka_unit_test(test_memory_short),
-        cmocka_unit_test(test_guard),  cmocka_unit_test(test_no_guard),
+        cmocka_unit_test(test_layout),        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_state_per_key), cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_lazy),          cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_memory_short),  cmocka_unit_test(test_guard),
+        cmocka_unit_test(test_no_guard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

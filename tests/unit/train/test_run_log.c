@@ -18,6 +18,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "state_names.h"
 #include "train/run_log_impl.h"
 
 static char root[64], run[96];
@@ -65,7 +66,7 @@ static int set_up(void **state)
     assert_string_equal(optimizer.ops->name, "adagrad");
     assert_int_equal(mst_params_add(&params, "weight", MST_VIEW_TRAINABLE, 0, 1, (uint64_t[]){60}, NULL),
                      MST_OK);
-    assert_int_equal(mst_params_reserve(&params, optimizer.ops->n_slots, 0), MST_OK);
+    assert_int_equal(reserve_named(&params, optimizer.ops->n_slots, 0), MST_OK);
     return 0;
 }
 
@@ -455,9 +456,8 @@ static void test_save_in_pieces(void **state)
     mst_params loaded = {0};
     assert_int_equal(mst_params_add(&loaded, "weight", MST_VIEW_TRAINABLE, 0, 1, (uint64_t[]){60}, NULL),
                      MST_OK);
-    assert_int_equal(mst_params_reserve(&loaded, 1, 0), MST_OK);
-    assert_int_equal(mst_checkpoint_load(summary.checkpoint, &loaded, optimizer.ops->slot_names, true),
-                     MST_OK);
+    assert_int_equal(reserve_named(&loaded, 1, 0), MST_OK);
+    assert_int_equal(mst_checkpoint_load(summary.checkpoint, &loaded, true), MST_OK);
     assert_memory_equal(loaded.w, params.w, 60 * sizeof(float));
     mst_params_fini(&loaded);
 }
