@@ -264,8 +264,9 @@ static mst_status train_print_plan(const json_t *plan)
 {
     static const char *const counts[] = {"parameters", "epoch_rows", "batch_rows", "batch_entries",
                                          "batch_keys"};
-    static const char *const sizes[] = {"weights_bytes", "optimizer_bytes", "batch_row_bytes",
-                                        "batch_weight_bytes"};
+    static const char *const sizes[] = {"weights_bytes",      "optimizer_bytes", "batch_row_bytes",
+                                        "batch_weight_bytes", "process_bytes",   "server_bytes",
+                                        "worker_bytes"};
     char name[64]; /* a comment, because the options above are a file for --config */
     mst_table *t;
     TRY(mst_facts_new(true, &t));
@@ -274,6 +275,8 @@ static mst_status train_print_plan(const json_t *plan)
         mst_table_count(mst_fact(t, name), (uint64_t)json_integer_value(json_object_get(plan, counts[i])));
     }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (json_object_get(plan, sizes[i]) == NULL)
+            continue;
         snprintf(name, sizeof name, "# %s", sizes[i]);
         mst_table_bytes(mst_fact(t, name), (uint64_t)json_integer_value(json_object_get(plan, sizes[i])));
     }

@@ -11,8 +11,6 @@
 #include "base/alloc.h"
 #include "ps/placement_impl.h"
 
-#define SIZE_LIMIT ((uint64_t)1 << 32) /* floats: keys are 32 bits wide */
-
 json_t *mst_placement_json(const mst_placement *table)
 {
     json_t *partitions = json_array(), *sparse = table->width != 0 ? json_array() : NULL;
@@ -183,7 +181,7 @@ mst_status mst_placement_from_json(mst_placement *table, const json_t *json)
     TRY(placement_read_number(json_object_get(json, "version"), "the version", 0, UINT32_MAX, &version));
     TRY(placement_read_number(json_object_get(json, "servers"), "the number of servers", 1, MST_SERVER_MAX,
                               &n_servers));
-    TRY(placement_read_number(json_object_get(json, "size"), "the size", 0, SIZE_LIMIT, &table->size));
+    TRY(placement_read_number(json_object_get(json, "size"), "the size", 0, MST_PARAMS_MAX, &table->size));
     if (table->size % MST_TABLE_LINE != 0) {
         uint64_t size = table->size;
         memset(table, 0, sizeof *table);

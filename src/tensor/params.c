@@ -15,7 +15,7 @@
 #include "base/fault.h"
 
 #define LINE_FLOATS 16
-#define SIZE_LIMIT  UINT32_MAX /* floats: keys are 32 bits wide */
+#define KEY_LIMIT   UINT32_MAX /* keys are 32 bits wide; those of `width` floats may have 2^32 * width */
 
 static uint64_t params_round_up(uint64_t floats)
 {
@@ -40,18 +40,21 @@ mst_status mst_params_add(mst_params *params, const char *name, mst_view_kind ki
                         MST_VIEW_NDIM);
     uint64_t size = 1;
     for (uint32_t i = 0; i < n_dims; i++)
-        if (__builtin_mul_overflow(size, dims[i], &size) || size > SIZE_LIMIT)
-            return mst_fail(MST_EINPUT, "view %s: more than %" PRIu32 " parameters", name, SIZE_LIMIT);
+        if (__builtin_mul_overflow(size, dims[i], &size) || size > MST_PARAMS_MAX)
+            return mst_fail(MST_EINPUT, "view %s: more than %llu parameters", name, MST_PARAMS_MAX);
     if (width != 0 && size % width != 0)
         return mst_fail(MST_EUSAGE,
                         "view %s: %" PRIu64 " parameters are not a multiple of %" PRIu32 " per key", name,
                         size, width);
+    if (width != 0 && size / width > KEY_LIMIT)
+        return mst_fail(MST_EINPUT, "view %s: %" PRIu64 " keys; at most %" PRIu32 " are possible", name,
+                        size / width, KEY_LIMIT);
 
     mst_view *view = &params->views[params->n_views];
     *view = (mst_view){.kind = kind, .offset = params->size, .size = size, .width = width, .n_dims = n_dims};
     memcpy(view->name, name, length + 1);
     memcpy(view->dims, dims, n_dims * sizeof *dims);
-    params->size = params_round_up(params->size + size); /* at most 128 * 2^32 */
+    params->size = params_round_up(params->size + size); /* at most 128 * 2^42 */
     if (out != NULL)
         *out = params->n_views;
     params->n_views++;
@@ -262,16 +265,16 @@ bool mst_params_weights_of(const mst_params *params, uint32_t slot, uint64_t *fi
 
 /* ---- memory ---- */
 
-/* Floats of weights and state outside of rows. */
+/* Floats of weights and state outside of rows, with the gaps behind views. */
 static uint64_t params_flat_floats(const mst_params *params)
 {
     uint64_t floats = params->size - (params->rows.end - params->rows.first);
     for (uint32_t i = 0; i < params->n_views; i++) {
         const mst_view *view = &params->views[i];
-        bool in_rows = params->rows.stride != 0 && params->rows.end == view->offset + view->size;
+        bool rows = params->rows.stride != 0 && params->rows.end == view->offset + view->size;
+        uint64_t in_rows = rows ? params->rows.end - params->rows.first : 0;
         for (uint32_t s = 1; s <= view->state.n_slots; s++)
-            floats +=
-                in_rows ? (uint64_t)view->head * view->width : params_round_up(mst_view_floats(view, s));
+            floats += params_round_up(rows ? view->size : mst_view_floats(view, s)) - in_rows;
     }
     return floats;
 }
@@ -346,9 +349,9 @@ mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spa
                         MST_SLOT_MAX);
     const mst_view *last = params->n_views ? &params->views[params->n_views - 1] : NULL;
     uint64_t end = last ? last->offset + last->size : 0;
-    if (end > SIZE_LIMIT)
-        return mst_fail(MST_EINPUT, "the model has %" PRIu64 " parameters; at most %" PRIu32 " are possible",
-                        end, SIZE_LIMIT);
+    if (end > MST_PARAMS_MAX)
+        return mst_fail(MST_EINPUT, "the model has %" PRIu64 " parameters; at most %llu are possible", end,
+                        MST_PARAMS_MAX);
     params->spare = spare;
     params_plan_state(params, n_slots);
     params_plan_rows(params);

@@ -24,9 +24,11 @@
 
 #include "base/status.h"
 
-#define MST_VIEW_MAX  128 /* views in a store */
-#define MST_SLOT_MAX  4   /* optimizer state vectors */
-#define MST_VIEW_NDIM 4
+#define MST_VIEW_MAX 128 /* views in a store */
+#define MST_SLOT_MAX 4   /* optimizer state vectors */
+/* Floats of a store: 16 TiB of them, and as much for each slot, fit into the address space of 128 TiB. */
+#define MST_PARAMS_MAX (1ull << 42)
+#define MST_VIEW_NDIM  4
 
 typedef enum mst_view_kind {
     MST_VIEW_TRAINABLE,
@@ -182,7 +184,7 @@ static inline mst_key_rows mst_params_keys(const mst_params *params, uint64_t of
 }
 
 /* Reserves w and n_slots state vectors. If no view has state, every trainable one gets n_slots floats per
- * weight. D beyond 2^32 - 1 is MST_EINPUT. */
+ * weight. D beyond MST_PARAMS_MAX is MST_EINPUT. */
 mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spare);
 void mst_params_fini(mst_params *params);
 

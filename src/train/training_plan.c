@@ -47,6 +47,23 @@ out:
     return st;
 }
 
+/* Memory of one process, if all keys are touched. Servers divide the store: of a table the shares have equal
+ * numbers of touched keys. A worker has the weights of its requests, and a gradient. */
+static void plan_add_processes(const mst_training *self, json_t *plan, uint64_t touched)
+{
+    const mst_strategy_options *o = &self->strategy_options;
+    uint64_t store = mst_params_bytes(&self->assembly.params);
+    uint64_t holders = (uint64_t)(o->servers > 0 ? o->servers : o->workers > 0 ? o->workers : 1);
+    if (o->strategy != MST_STRATEGY_PS) {
+        json_object_set_new(plan, "process_bytes", json_integer((json_int_t)store));
+        return;
+    }
+    json_object_set_new(plan, "server_bytes",
+                        json_integer((json_int_t)(store / holders * (uint64_t)(1 + o->replicas))));
+    json_object_set_new(plan, "worker_bytes",
+                        json_integer((json_int_t)(touched * (uint64_t)(2 + o->pipeline))));
+}
+
 mst_status mst_training_plan(mst_training *self, json_t **out)
 {
     const mst_params *params = &self->assembly.params;
@@ -71,5 +88,8 @@ mst_status mst_training_plan(mst_training *self, json_t **out)
                      "batch_entries", (json_int_t)batch.entries, "batch_row_bytes", (json_int_t)batch.bytes,
                      "batch_keys", (json_int_t)batch.keys, "batch_weight_bytes", (json_int_t)touched,
                      "epoch_rows", (json_int_t)mst_feed_epoch_rows(self->data.feed));
-    return *out ? MST_OK : mst_fail_memory();
+    if (*out == NULL)
+        return mst_fail_memory();
+    plan_add_processes(self, *out, touched);
+    return MST_OK;
 }
