@@ -533,6 +533,7 @@ static void server_job_set_options(const server_job *job, mst_server_options *ou
     out->n_threads = (unsigned)o->threads;
     out->mode = (mst_mode)o->mode;
     out->quorum = o->quorum > 0 ? (uint32_t)o->quorum : out->n_workers;
+    out->sparse_async = o->sparse_mode != 0;
     out->all_begin = job->config->all_begin;
     out->elastic = o->elastic && !out->all_begin;
     out->staleness = (uint32_t)o->staleness;

@@ -107,8 +107,10 @@ static bool cuts_can_begin(const mst_server *s)
     if (co->phase == MST_JOB_STOP || s->cut.number != s->cut.taken || mst_recover_under_way(s) ||
         mst_takeover_under_way(s))
         return false;
-    bool ahead = co->phase == MST_JOB_RUN && mst_is_sync(s) && s->options.n_servers > 1;
-    return !ahead || co->cuts.at_step || co->cuts.held; /* otherwise other servers may be a step ahead */
+    bool ahead =
+        co->phase == MST_JOB_RUN && mst_is_sync(s) && (s->options.n_servers > 1 || s->options.sparse_async);
+    /* otherwise other servers may be a step ahead, or keys of the next step are updated */
+    return !ahead || co->cuts.at_step || co->cuts.held;
 }
 
 /* An exact evaluation is due and cannot begin: stops all servers at one version. With several asynchronous

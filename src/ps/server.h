@@ -162,6 +162,7 @@ struct mst_server_options {
     bool recover_share; /* async, ssp: the loss of a server costs only its share */
     bool replicas;      /* servers 2k and 2k + 1 hold copies of each other's weights */
     uint32_t quorum;    /* sync: pushes that close a step; n_workers: all */
+    bool sparse_async;  /* sync without quorum and replicas: keys are updated when a push arrives */
     bool all_begin;     /* training begins when all workers have joined, whatever the quorum */
     bool elastic;       /* workers may leave while the job continues; n_workers: at most */
     uint32_t staleness; /* ssp */

@@ -21,12 +21,13 @@ static mst_status steps_apply_and_send(mst_server *s, const mst_store_request *c
         s->workers[requests[i]->worker].answered = 0;
         first = first == NULL && mst_answer_in_parts(requests[i]) ? requests[i] : first;
     }
+    uint64_t end = s->options.sparse_async ? MST_STORE_END : UINT64_MAX;
     if (first == NULL || s->replica.on) /* answers leave after the copy */
-        return mst_store_apply(s->store, requests, n, u);
+        return mst_store_apply_piece(s->store, requests, n, u, 0, end);
     for (uint64_t from = 0, done = first->head.part_floats; from != UINT64_MAX;
          done += first->head.part_floats) {
         uint64_t to = mst_store_reply_place(first, done);
-        TRY(mst_store_apply_piece(s->store, requests, n, u, from, to));
+        TRY(mst_store_apply_piece(s->store, requests, n, u, from, to < end ? to : end));
         for (uint32_t i = 0; i < n; i++)
             TRY(mst_answer_parts(s, requests[i]->worker, requests[i], to));
         from = to;
@@ -329,6 +330,21 @@ static mst_status steps_end_epoch(mst_server *s)
     return MST_OK;
 }
 
+/* sparse_async: updates the keys of the pushes that wait for the step, one push after the other. */
+static mst_status steps_update_keys(mst_server *s, uint64_t step)
+{
+    mst_update u = mst_optimizer_update(s->model.optimizer, step);
+    for (uint32_t i = 0; i < s->options.n_workers; i++) {
+        mst_server_worker *w = &s->workers[i];
+        const mst_store_request *r = &w->request;
+        if (!mst_steps_waits_for(w, step) || w->keys_step == step)
+            continue;
+        TRY(mst_store_apply_piece(s->store, &r, 1, &u, MST_STORE_END, UINT64_MAX));
+        w->keys_step = step;
+    }
+    return MST_OK;
+}
+
 mst_status mst_steps_try_close(mst_server *s)
 {
     for (;;) {
@@ -339,6 +355,8 @@ mst_status mst_steps_try_close(mst_server *s)
             return MST_OK;
         for (uint32_t i = 0; i < s->options.n_workers; i++)
             any |= mst_steps_waits_for(&s->workers[i], step);
+        if (any && s->options.sparse_async)
+            TRY(steps_update_keys(s, step));
         if (!mst_has_quorum(s)) {
             if (!any || !steps_all_here(s, step) || (s->co != NULL && !mst_takeover_may_apply(s, step)))
                 break;

@@ -3,6 +3,13 @@
  * A push is applied when it arrives (async, ssp) or waits for its step (sync). The answer leaves after the
  * coordinator has counted the push, so that a cut or the next work item travels before or with the answer.
  *
+ * With sparse_async (sync) the keys of a push are updated when it arrives, its ranges when the step closes.
+ * Cuts are of closed steps, and no key of step t + 1 is updated before a cut of step t is taken: the
+ * coordinator begins cuts only when a step closes, before any worker can push for the next, and a worker's
+ * marker of a cut that is not here yet delays its keys. So a job that returns to a checkpoint uses every row
+ * once. If a worker is lost between the servers, its successor pushes for the same step again: a server that
+ * has updated keys for that worker and step (keys_step) does not do so again.
+ *
  * Invariants
  * 1. Steps close in order: applied counts them, and only pushes labelled applied + 1 count for the next.
  * 2. A worker has at most one push waiting.
@@ -32,9 +39,10 @@ typedef struct mst_server_worker {
     uint64_t marker_step, marker_ns; /* one that is not announced yet: sync: its version; and when it came */
     /* sync: the push that waits for its step */
     bool pending;
-    uint64_t label; /* its step */
-    bool orphan;    /* its process is gone: it is not answered */
-    bool applied;   /* it is part of the last step, and not answered */
+    uint64_t label;     /* its step */
+    bool orphan;        /* its process is gone: it is not answered */
+    bool applied;       /* it is part of the last step, and not answered */
+    uint64_t keys_step; /* sparse_async: the last step whose keys are updated */
     mst_store_request request;
     mst_body *body, *values; /* values: of a push that arrived in parts, or NULL */
     uint64_t answered;       /* floats of the answer that have left as parts */

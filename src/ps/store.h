@@ -74,7 +74,8 @@ mst_status mst_store_apply(mst_store *self, const mst_store_request *const *requ
 
 /* The same for the weights at [from, to) of the flat vector; keys belong to the piece whose `to` is
  * UINT64_MAX. The pieces of an update are applied one after the other, from 0 on; together they equal
- * mst_store_apply, bit for bit. */
+ * mst_store_apply, bit for bit. From MST_STORE_END on there are keys only, and before it ranges only. */
+#define MST_STORE_END (UINT64_MAX - 1)
 mst_status mst_store_apply_piece(mst_store *self, const mst_store_request *const *requests, uint32_t n,
                                  const mst_update *update, uint64_t from, uint64_t to);
 

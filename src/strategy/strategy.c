@@ -112,6 +112,15 @@ const mst_option mst_strategy_option_table[] = {
      .help = "Close a step after R workers have pushed; later pushes for the step are dropped and counted. "
              "0: wait for all workers.",
      .needs = {{PS_ONLY}, {.option = "mode", .values = "sync", .check = MST_NEED_LENIENT}}},
+    {.name = "sparse-mode",
+     .type = MST_OPTION_CHOICE,
+     .offset = FIELD(sparse_mode),
+     .fallback = "same",
+     .choices = "same|async",
+     .help = "async: servers update embeddings, factors and sparse linear weights when a push arrives, with "
+             "the gradient of each worker, and only the other weights when all workers have pushed. same: "
+             "both at that time, with the mean gradient.",
+     .needs = {{PS_ONLY}, {.option = "mode", .values = "sync"}}},
     {.name = "staleness",
      .type = MST_OPTION_INT,
      .offset = FIELD(staleness),
@@ -270,6 +279,13 @@ static mst_status resolve_ps(mst_strategy_options *o)
     if (o->replicas > 0 && o->mode == MST_MODE_SYNC && o->shard != MST_SHARD_AUTO)
         return mst_fail(MST_EUSAGE, "--replicas 1 in --mode sync needs rows that all workers can read; leave "
                                     "out --shard");
+    if (o->sparse_mode != 0 && (o->quorum > 0 || o->replicas > 0 || o->dense_model))
+        return mst_fail(
+            MST_EUSAGE,
+            "--sparse-mode async waits for the pushes of all workers and keeps no copies; leave out %s",
+            o->quorum > 0     ? "--quorum"
+            : o->replicas > 0 ? "--replicas"
+                              : "--dense-model");
     if (o->recover == MST_RECOVER_SHARE && o->mode == MST_MODE_SYNC)
         return mst_fail(MST_EUSAGE, "--recover share is for --mode async and ssp: in sync all servers return "
                                     "to the same step");

@@ -39,6 +39,7 @@ typedef struct mst_strategy_options {
     /* ps: */
     int64_t servers, workers; /* --servers, --workers; those of the cluster, if there is one */
     int64_t quorum;           /* --quorum R: sync: pushes that close a step; 0: all workers' */
+    int sparse_mode;          /* --sparse-mode same|async: sync: 1: keys are updated when a push arrives */
     int64_t staleness;        /* --staleness S: ssp: steps that a worker may be ahead of the slowest */
     int64_t pipeline;         /* --pipeline K: async, ssp: requests in flight beyond the first */
     int wire;                 /* --wire fp32|bf16|fp16: mst_float_format */

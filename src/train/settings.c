@@ -121,6 +121,9 @@ static mst_status settings_check_usage(mst_settings *s, bool dry_run)
             MST_EUSAGE,
             "--normalise auto: with --shard local, each worker would compute its own means; give the values");
     TRY(settings_resolve(s));
+    if (s->optim.clip_norm > 0.0 && s->resolved.sparse_mode != 0)
+        return mst_fail(MST_EUSAGE, "--clip-norm needs the whole gradient of a step, and with --sparse-mode "
+                                    "async a part of it is used earlier; leave out one of them");
     if (s->optim.clip_norm > 0.0 && s->resolved.strategy == MST_STRATEGY_PS &&
         s->resolved.mode == MST_MODE_SYNC && s->resolved.servers > 1)
         return mst_fail_split_norm();

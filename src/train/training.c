@@ -79,6 +79,9 @@ static mst_status training_check_optimizer(const mst_training *self)
         return mst_fail(MST_EUSAGE,
                         "--optimizer-sparse and --lr-sparse are for weights that have keys; %s has none here",
                         self->assembly.model->ops->name);
+    if (self->strategy_options.sparse_mode != 0 && !keys)
+        return mst_fail(MST_EUSAGE, "--sparse-mode async is for weights that have keys; %s has none here",
+                        self->assembly.model->ops->name);
     if (per_key && self->strategy_options.dense_model)
         return mst_fail(MST_EUSAGE,
                         "--dense-model divides the weights of a key among servers, and rowwise has "

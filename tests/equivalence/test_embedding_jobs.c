@@ -225,6 +225,39 @@ static void resumed_runs_are_the_same(void **state)
         }
 }
 
+/* --sparse-mode async: with sgd, N workers equal synchronous ones with N times the learning rate of the
+ * table, to rounding; one worker equals synchronous training bit for bit with every optimizer. */
+static void tables_are_asynchronous(void **state)
+{
+    (void)state;
+    for (int n = 0; n < N_NETS; n++) {
+        bool sgd = strcmp(nets[n].optimizer, "sgd") == 0 && nets[n].sparse == NULL;
+        for (int workers = 1; workers <= (sgd ? 3 : 1); workers += 2)
+            for (int servers = 1; servers <= 2; servers++) {
+                trial t;
+                trained sync, async;
+                for (int which = 0; which < 2; which++) {
+                    job_init(&t, nets[n].file, NULL, servers, workers);
+                    set_net(&t, &nets[n], 20);
+                    trial_set(&t, "dropout", "0");
+                    if (sgd) { /* L2 acts once for each push that has the key */
+                        trial_set(&t, "l2", "0");
+                        trial_set(&t, "lr-sparse", which == 0 && workers == 3 ? "0.03" : "0.01");
+                    }
+                    trial_set(&t, "sparse-mode", which == 0 ? "same" : "async");
+                    job_train(&t, which == 0 ? &sync : &async);
+                    trial_fini(&t);
+                }
+                if (workers == 1)
+                    assert_true(params_same_bits(&sync.assembly.params, &async.assembly.params));
+                else
+                    assert_true(params_distance(&sync.assembly.params, &async.assembly.params) < 1e-5);
+                trained_fini(&sync);
+                trained_fini(&async);
+            }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +266,7 @@ int main(void)
         cmocka_unit_test(one_asynchronous_worker_is_local),
         cmocka_unit_test(other_jobs_get_through),
         cmocka_unit_test(resumed_runs_are_the_same),
+        cmocka_unit_test(tables_are_asynchronous),
     };
     return cmocka_run_group_tests(tests, make_data, trial_remove_root);
 }
