@@ -435,11 +435,11 @@ class LogisticRegression(_Linear):
     """Logistic regression by stochastic gradient descent; with more than two classes, softmax regression.
 
     optimizer: sgd, momentum, adagrad, adam, ftrl or rowwise. learning_rate None: muster's default of the optimizer. epochs:
-    passes over the rows. batch_size: rows per step. l1, l2: regularisation. patience: evaluations without a better loss on eval_set (or on
-    a held-out ``validation_fraction``) that end the training; 0: off. warm_start: fit continues from the model so far.
-    n_jobs: threads (None: 1, -1: all cores); with fewer than 64 rows per thread in a batch they update the weights without
-    locks, and results differ between fits. strategy: local, or ps for a parameter server in threads. options: further
-    options of ``muster train`` by name. verbose: show progress.
+    passes over the rows. batch_size: rows per step. l1, l2: regularisation. patience: evaluations without a better loss on
+    eval_set (or on a held-out ``validation_fraction``) that end the training; 0: off. warm_start: fit continues from the
+    model so far. n_jobs: threads (None: 1, -1: all cores); with fewer than 64 rows per thread in a batch they update the
+    weights without locks, and results differ between fits. strategy: local, or ps for a parameter server in threads.
+    options: further options of ``muster train`` by name. verbose: show progress.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(1000, 5)).astype(np.float32)
