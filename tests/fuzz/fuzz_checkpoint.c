@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "data/origin.h"
 #include "run/checkpoint.h"
-#include "state_names.h"
+#include "../state_names.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
