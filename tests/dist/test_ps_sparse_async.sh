@@ -95,4 +95,4 @@ for o in "--quorum 2" "--replicas 1" "--dense-model"; do
   refused 2 'leave out' train c.cache --strategy ps --servers 2 --workers 3 --sparse-mode async $o --run z
 done
 refused 2 'clip-norm needs the whole gradient' train c.cache --strategy ps --workers 3 --sparse-mode async --clip-norm 1 --run z
-refused 2 'only with --mode sync' train c.cache --strategy ps --workers 3 --mode async --sparse-mode async --run z
+refused 2 '--sparse-mode applies only to --mode sync' train c.cache --strategy ps --workers 3 --mode async --sparse-mode async --run z
