@@ -551,9 +551,8 @@ static void server_job_set_options(const server_job *job, mst_server_options *ou
 /* The workers that may take part. */
 static uint32_t server_job_n_workers(const mst_job_config *config)
 {
-    uint32_t n = config->cluster->n_workers;
-    if (config->train->strategy->elastic && !config->all_begin)
-        n += MST_ELASTIC_MORE;
+    bool elastic = config->train->strategy->elastic && !config->all_begin;
+    uint32_t n = config->cluster->n_workers + (elastic ? MST_ELASTIC_MORE : 0);
     return n < MST_WORKER_MAX ? n : MST_WORKER_MAX;
 }
 

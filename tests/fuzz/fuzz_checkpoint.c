@@ -8,12 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../state_names.h"
 #include "base/alloc.h"
 #include "base/crc.h"
 #include "base/file.h"
 #include "data/origin.h"
 #include "run/checkpoint.h"
-#include "../state_names.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
