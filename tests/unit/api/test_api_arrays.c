@@ -393,6 +393,41 @@ static void predictions_agree(void **state)
     muster_model_free(model);
 }
 
+/* Rows of the test set begin with more dense features than the model, whose weights are next to their state.
+ */
+static void longer_prefixes_are_evaluated(void **state)
+{
+    static const char *const models[] = {"logreg", "softmax", "fm"};
+    static float full[100 * FEATURES];
+    muster_arrays csr = csr_arrays(), dense = {.size = sizeof dense,
+                                               .n_rows = 100,
+                                               .n_features = FEATURES,
+                                               .n_dense = FEATURES,
+                                               .dense = {full, MUSTER_FLOAT32},
+                                               .labels = {f.labels, MUSTER_FLOAT32}};
+    (void)state;
+    for (uint32_t i = 0; i < 100 * KEYS; i++)
+        full[(i / KEYS) * FEATURES + (uint32_t)f.columns[i]] = f.values[i];
+    for (size_t m = 0; m < 3; m++) {
+        muster_data *rows = data_of(csr), *test = data_of(dense);
+        muster_options *o = options_on(rows, models[m], "optimizer", "adagrad", NULL);
+        muster_summary s;
+        double loss = 0.0;
+        ok(muster_options_add_data(o, "test", test));
+        ok(muster_options_set(o, "test", "test"));
+        muster_model *model = train_in_memory(o, &s);
+        float *p = predict(model, dense, MUSTER_PROBABILITIES);
+        for (uint32_t i = 0; i < 100; i++)
+            loss -= log((double)p[2 * i + (uint32_t)f.labels[i]]) / 100;
+        assert_true(fabs(loss - s.test.loss) < 1e-4);
+        assert_true(loss < 0.6);
+        free(p);
+        muster_model_free(model);
+        muster_data_free(rows);
+        muster_data_free(test);
+    }
+}
+
 static void *predict_again(void *arg)
 {
     muster_arrays a = csr_arrays();
@@ -526,6 +561,7 @@ int main(void)
         cmocka_unit_test(training_goes_on_with_its_state),
         cmocka_unit_test(the_best_model_is_kept),
         cmocka_unit_test(predictions_agree),
+        cmocka_unit_test(longer_prefixes_are_evaluated),
         cmocka_unit_test(many_threads_predict),
         cmocka_unit_test(tensors_are_views),
         cmocka_unit_test(bad_arrays_are_refused),
