@@ -1,6 +1,6 @@
 # model export --onnx: every model and layer passes onnx's checker, and gives the probabilities of predict, computed
 # with numpy, or with onnxruntime where test_onnx_runtime.sh sets runtime.
-here=$(cd "$(dirname "$0")" && pwd)
+here=${here:-$(cd "$(dirname "$0")" && pwd)}
 [ -n "${work-}" ] || . "$here/common.sh"
 python=/usr/bin/python3
 if ! $python -c 'import numpy, onnx' 2>/dev/null; then
