@@ -1,7 +1,11 @@
 /* Teams of threads; contract in team.h.
  *
- * One generation counter per wait: a waiter spins on it for a few microseconds (a barrier inside a training
- * step is that short when every thread has a core) and then sleeps on it with a futex. */
+ * One generation counter per wait: a waiter spins on it for some tenths of a millisecond (a barrier inside a
+ * training step is shorter when every thread has a core; waking a thread that sleeps takes as long as a step)
+ * and then sleeps on it with a futex.
+ *
+ * Threads arrive in groups, and the last of a group arrives for it: 16 threads that count on one line take
+ * 1.7 us, because the line moves 16 times, one after the other. */
 #include "base/team.h"
 
 #include <linux/futex.h>
@@ -14,7 +18,8 @@
 
 #include "base/alloc.h"
 
-#define SPINS 500
+#define SPINS 5000
+#define GROUP 4 /* threads that count on one line */
 
 typedef struct gate {
     _Alignas(64) atomic_uint generation;
@@ -38,7 +43,9 @@ struct mst_team {
     bool leaving; /* guarded by start's generation */
     gate start;
     gate barrier;
-    _Alignas(64) atomic_uint arrived;
+    struct arrivals {
+        _Alignas(64) atomic_uint n;
+    } * groups, all; /* threads of each group; groups that are complete */
 };
 
 static void team_gate_wait(gate *g, unsigned seen, unsigned spins)
@@ -63,17 +70,26 @@ static void team_gate_open(gate *g)
         syscall(SYS_futex, &g->generation, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-void mst_team_barrier(mst_team *team)
+/* Counts one of n arrivals; true for the last, which starts the count again. */
+static bool team_arrive(struct arrivals *at, unsigned n)
+{
+    if (atomic_fetch_add_explicit(&at->n, 1, memory_order_acq_rel) + 1 < n)
+        return false;
+    atomic_store_explicit(&at->n, 0, memory_order_relaxed);
+    return true;
+}
+
+void mst_team_barrier(mst_team *team, unsigned thread)
 {
     if (team->n == 1)
         return;
     unsigned seen = atomic_load_explicit(&team->barrier.generation, memory_order_relaxed);
-    if (atomic_fetch_add_explicit(&team->arrived, 1, memory_order_acq_rel) + 1 == team->n) {
-        atomic_store_explicit(&team->arrived, 0, memory_order_relaxed);
+    unsigned n_groups = (team->n + GROUP - 1) / GROUP, group = thread / GROUP;
+    unsigned size = group + 1 < n_groups ? GROUP : team->n - group * GROUP;
+    if (team_arrive(&team->groups[group], size) && team_arrive(&team->all, n_groups))
         team_gate_open(&team->barrier);
-    } else {
+    else
         team_gate_wait(&team->barrier, seen, team->spins);
-    }
 }
 
 static void *team_member_main(void *arg)
@@ -87,7 +103,7 @@ static void *team_member_main(void *arg)
         if (team->leaving)
             return NULL;
         team->fn(team->arg, self->index);
-        mst_team_barrier(team);
+        mst_team_barrier(team, self->index);
     }
 }
 
@@ -100,10 +116,13 @@ mst_status mst_team_new(unsigned n_threads, mst_team **out)
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     team->spins = (long)n_threads <= cores ? SPINS : 0;
     team->members = mst_calloc(n_threads, sizeof *team->members);
-    if (team->members == NULL) {
+    team->groups = mst_alloc_lines(((n_threads + GROUP - 1) / GROUP) * sizeof *team->groups);
+    if (team->members == NULL || team->groups == NULL) {
         mst_team_destroy(team);
         return mst_fail_memory();
     }
+    for (unsigned i = 0; i < n_threads; i += GROUP)
+        atomic_init(&team->groups[i / GROUP].n, 0);
     for (unsigned i = 1; i < n_threads; i++) {
         team->members[i] = (member){.team = team, .index = i};
         if (pthread_create(&team->members[i].thread, NULL, team_member_main, &team->members[i]) != 0) {
@@ -125,6 +144,7 @@ void mst_team_destroy(mst_team *team)
     for (unsigned i = 1; i < team->n_started; i++)
         pthread_join(team->members[i].thread, NULL);
     mst_free(team->members);
+    mst_free(team->groups);
     mst_free(team);
 }
 
@@ -140,5 +160,5 @@ void mst_team_run(mst_team *team, mst_team_fn *fn, void *arg)
     if (team->n > 1)
         team_gate_open(&team->start);
     fn(arg, 0);
-    mst_team_barrier(team);
+    mst_team_barrier(team, 0);
 }

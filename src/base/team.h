@@ -20,7 +20,7 @@ unsigned mst_team_size(const mst_team *team);
 /* Runs fn(arg, 0..N-1), one per thread, and returns when all have returned. */
 void mst_team_run(mst_team *team, mst_team_fn *fn, void *arg);
 
-/* Called by every thread inside fn: none passes until all have arrived. */
-void mst_team_barrier(mst_team *team);
+/* Called by every thread inside fn, with its number: none passes until all have arrived. */
+void mst_team_barrier(mst_team *team, unsigned thread);
 
 #endif

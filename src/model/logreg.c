@@ -221,6 +221,14 @@ static void logreg_gradient(const mst_model *self, const mst_batch *batch, const
     mst_trace_op("scatter", at, logreg_touched(batch));
 }
 
+static void logreg_coefficients(const mst_model *self, const mst_batch *batch, const mst_weights *w,
+                                float scale, float *coefs, mst_grad *grad, mst_loss_sum *sum)
+{
+    mst_linear linear = linear_of(self, w);
+    uint64_t at = logreg_find_coefs(self, batch, &linear, coefs, sum);
+    logreg_add_dense(self, batch, coefs, scale, grad, at);
+}
+
 const mst_model_ops mst_model_logreg = {
     .name = "logreg",
     .help = "logistic regression on sparse or dense rows, labels 0/1 or -1/+1",
@@ -236,4 +244,5 @@ const mst_model_ops mst_model_logreg = {
     .descend = logreg_descend,
     .descend_rule = logreg_descend_rule,
     .gradient = logreg_gradient,
+    .coefficients = logreg_coefficients,
 };

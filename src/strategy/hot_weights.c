@@ -2,8 +2,9 @@
  *
  * Each thread has two arrays of the same layout: `mine`, which it trains on, and `base`, the shared value
  * that it saw last. To publish: shared += mine - base; mine = base = shared, under a lock that is held for
- * some microseconds. No update is lost here, unlike in the unlocked part. State that is no sum (moving
- * averages) would not survive this addition: the value of the thread that publishes replaces the shared one.
+ * a microsecond; threads begin with different parts of the keys, so that they do not queue. No update is lost
+ * here, unlike in the unlocked part. State that is no sum (moving averages) would not survive this addition:
+ * the value of the thread that publishes replaces the shared one.
  *
  * The unit is a key: popular ids are not neighbours in data with hashed ids. Side by side, the copies also
  * take fewer cache lines than the keys do in the store.
@@ -20,7 +21,8 @@
 #include "base/alloc.h"
 
 #define SPARE       (MST_HOT_DENSE + MST_HOT_KEYS) /* floats of a thread, or keys */
-#define TOP         128                            /* keys that are exchanged more often */
+#define TOP         128                            /* keys that are exchanged more often: part 0 */
+#define PARTS       (MST_HOT_KEYS / TOP)           /* of the keys, each with a lock */
 #define POPULAR     400                            /* a key is popular if at least 1 of 400 rows has it */
 #define TRIES       16                             /* hash factors tried for a map that drops few keys */
 #define SAMPLE_ROWS 2048                           /* rows of the sample */
@@ -51,7 +53,9 @@ struct mst_hot_weights {
     mst_weights *weights;
     popular *counts; /* scratch of begin */
     size_t count_capacity;
-    _Alignas(64) atomic_flag busy[2]; /* dense, keys */
+    struct hot_lock {
+        _Alignas(64) atomic_flag busy;
+    } locks[1 + PARTS]; /* dense, parts of the keys */
 };
 
 static size_t hot_dense_floats(const mst_hot_weights *hot)
@@ -140,8 +144,8 @@ mst_status mst_hot_weights_new(const mst_model *model, mst_params *params, unsig
             hot->weights[t].ranges[i] = hot_mine_dense(hot, t) + range_at[i];
         hot->weights[t].state = n_dense;
     }
-    atomic_flag_clear(&hot->busy[0]);
-    atomic_flag_clear(&hot->busy[1]);
+    for (uint32_t i = 0; i <= PARTS; i++)
+        atomic_flag_clear(&hot->locks[i].busy);
     *out = hot;
     return MST_OK;
 }
@@ -325,30 +329,36 @@ void mst_hot_weights_publish_dense(mst_hot_weights *hot, unsigned t)
 {
     float *mine = hot_mine_dense(hot, t), *base = hot->base + t * hot->stride;
     size_t n = hot->sums ? hot_dense_floats(hot) : hot->n_dense; /* floats that are sums */
-    hot_lock(&hot->busy[0]);
+    hot_lock(&hot->locks[0].busy);
     hot_exchange(mine, base, hot->shared, n, 0);
     memcpy(hot->shared + n, mine + n, (hot_dense_floats(hot) - n) * sizeof *mine);
-    atomic_flag_clear_explicit(&hot->busy[0], memory_order_release);
+    atomic_flag_clear_explicit(&hot->locks[0].busy, memory_order_release);
 }
 
-static void hot_publish_keys(mst_hot_weights *hot, unsigned t, uint32_t n_keys)
+/* Exchanges the keys of a part. */
+static void hot_publish_part(mst_hot_weights *hot, unsigned t, uint32_t part)
 {
-    size_t at = hot_dense_floats(hot), n = (size_t)n_keys * hot->unit;
-    float *mine = hot_mine_keys(hot, t), *base = hot->base + t * hot->stride + at, *shared = hot->shared + at;
-    hot_lock(&hot->busy[1]);
+    uint32_t first = part * TOP, n_keys = hot->n_keys - first < TOP ? hot->n_keys - first : TOP;
+    size_t at = (size_t)first * hot->unit, n = (size_t)n_keys * hot->unit, dense = hot_dense_floats(hot);
+    float *mine = hot_mine_keys(hot, t) + at, *base = hot->base + t * hot->stride + dense + at;
+    float *shared = hot->shared + dense + at;
+    hot_lock(&hot->locks[1 + part].busy);
     if (hot->sums)
         hot_exchange(mine, base, shared, n, 0);
     else
         hot_exchange(mine, base, shared, n, ROW_MAX);
-    atomic_flag_clear_explicit(&hot->busy[1], memory_order_release);
+    atomic_flag_clear_explicit(&hot->locks[1 + part].busy, memory_order_release);
 }
 
 void mst_hot_weights_publish_top(mst_hot_weights *hot, unsigned t)
 {
-    hot_publish_keys(hot, t, hot->n_keys < TOP ? hot->n_keys : TOP);
+    if (hot->n_keys > 0)
+        hot_publish_part(hot, t, 0);
 }
 
 void mst_hot_weights_publish_keys(mst_hot_weights *hot, unsigned t)
 {
-    hot_publish_keys(hot, t, hot->n_keys);
+    uint32_t n = (hot->n_keys + TOP - 1) / TOP;
+    for (uint32_t i = 0; i < n; i++)
+        hot_publish_part(hot, t, (t + i) % n);
 }

@@ -19,6 +19,9 @@ static mst_local_way local_choose_way(const mst_local *self, const mst_model_ops
         self->weights.head <= MST_HEAD_MAX && self->base.env.optimizer->options.clip_norm == 0 &&
         (self->n == 1 || (async && self->batch == 1)))
         return MST_LOCAL_RULE;
+    if (!async && self->n > 1 && model->coefficients != NULL && (self->additive || self->weights.by_rows) &&
+        self->base.env.optimizer->options.clip_norm == 0)
+        return MST_LOCAL_PICK;
     if (!self->additive)
         return MST_LOCAL_GENERAL;
     if (model->descend != NULL && (async || self->n == 1))
@@ -44,8 +47,10 @@ static mst_status local_init_thread(mst_local *self, mst_local_thread *w, const 
         w->rows = mst_calloc(max_take, sizeof *w->rows);
     if (self->way == MST_LOCAL_RULE)
         w->rules = mst_calloc(self->claim_steps, sizeof *w->rules);
-    if (w->lrs == NULL || (self->hot != NULL && w->rows == NULL) ||
-        (self->way == MST_LOCAL_RULE && w->rules == NULL))
+    if (self->way == MST_LOCAL_PICK)
+        w->pick_ends = mst_calloc(self->claim_steps, sizeof *w->pick_ends);
+    if (w->lrs == NULL || (self->way == MST_LOCAL_PICK && w->pick_ends == NULL) ||
+        (self->hot != NULL && w->rows == NULL) || (self->way == MST_LOCAL_RULE && w->rules == NULL))
         return mst_fail_memory();
     if (mst_local_in_place(self))
         return MST_OK;
@@ -68,11 +73,7 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     self->way = local_choose_way(self, model);
     self->timed = self->batch >= TIMED_ROWS || mst_model_chain(env->model) != NULL;
     base->max_take = self->batch * self->claim_steps;
-    self->row_sums = self->way == MST_LOCAL_GENERAL && options->mode == MST_MODE_SYNC &&
-                     self->weights.by_rows && env->params->rows.width == 1 &&
-                     env->optimizer->options.clip_norm == 0;
-    base->any_keys =
-        env->params->guard != NULL && (self->way != MST_LOCAL_GENERAL || self->row_sums || self->additive);
+    base->any_keys = env->params->guard != NULL && (self->way != MST_LOCAL_GENERAL || self->additive);
     base->n_lanes = options->mode == MST_MODE_ASYNC ? self->n : 1;
     TRY(mst_team_new(self->n, &self->team));
     if (mst_local_in_place(self) && self->n > 1)
@@ -81,6 +82,11 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     if (self->threads == NULL)
         return mst_fail_memory();
     memset(self->threads, 0, self->n * sizeof *self->threads);
+    if (self->way == MST_LOCAL_PICK) {
+        self->coefs = mst_alloc_lines(self->batch * sizeof *self->coefs);
+        if (self->coefs == NULL)
+            return mst_fail_memory();
+    }
     mst_grad layout = {0};
     model->layout(env->model, env->params, &layout);
     for (unsigned t = 0; t < self->n; t++)
@@ -98,12 +104,15 @@ static void local_fini(mst_strategy *base)
         mst_free(w->lrs);
         mst_free(w->rules);
         mst_free(w->touched.keys);
+        mst_picks_fini(&w->picks);
+        mst_free(w->pick_ends);
         mst_free(w->rows);
         mst_free(w->keys);
         mst_grad_fini(&w->grad);
         mst_key_sums_fini(&w->key_sums);
     }
     mst_free(self->threads);
+    mst_free(self->coefs);
     mst_hot_weights_destroy(self->hot);
 }
 

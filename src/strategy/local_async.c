@@ -4,8 +4,11 @@
 #include "base/alloc.h"
 #include "strategy/local_impl.h"
 
-#define PUBLISH_DENSE 64  /* rows between exchanges of the dense ranges and the bias */
-#define PUBLISH_TOP   256 /* rows between exchanges of the most popular keys; others: once per claim */
+/* Rows between exchanges of the dense ranges and the bias, and of the most popular keys, for each four
+ * threads: the more threads, the more often exchanges meet. The other keys are exchanged once per claim. */
+#define PUBLISH_DENSE   64
+#define PUBLISH_TOP     256
+#define PUBLISH_THREADS 4
 
 /* Claims up to claim_steps steps of the budget; 0 rows if it is used up. */
 static uint32_t local_claim_steps(mst_local *self, uint64_t *first_step)
@@ -79,7 +82,8 @@ static mst_status local_async_descend(mst_local *self, unsigned t, const mst_bat
     uint64_t start = mst_trace_now();
     TRY(local_map_claim(self, t, &claim, &weights));
     mst_trace_op("translate", start, mst_trace_array(sizeof *claim.rows, claim.n_rows, 0));
-    uint32_t block_steps = self->batch < PUBLISH_DENSE ? PUBLISH_DENSE / self->batch : 1, since_top = 0;
+    uint32_t fours = (self->n + PUBLISH_THREADS - 1) / PUBLISH_THREADS, dense_rows = PUBLISH_DENSE * fours;
+    uint32_t block_steps = self->batch < dense_rows ? dense_rows / self->batch : 1, since_top = 0;
     for (uint64_t step = 0; step < n_steps; step += block_steps) {
         mst_batch block =
             mst_batch_range(&claim, (uint32_t)(step * self->batch), (uint32_t)(block_steps * self->batch));
@@ -87,7 +91,7 @@ static mst_status local_async_descend(mst_local *self, unsigned t, const mst_bat
         start = mst_trace_now();
         mst_hot_weights_publish_dense(self->hot, t);
         since_top += block.n_rows;
-        if (since_top >= PUBLISH_TOP) {
+        if (since_top >= PUBLISH_TOP * fours) {
             mst_hot_weights_publish_top(self->hot, t);
             since_top = 0;
         }
@@ -165,10 +169,10 @@ void mst_local_async_thread(void *arg, unsigned t)
         if (!begun) {
             w->first = claim;
             mst_span_enter(MST_PHASE_BARRIER_WAIT);
-            mst_team_barrier(self->team);
+            mst_team_barrier(self->team, t);
             if (t == 0)
                 mst_hot_weights_begin(self->hot, local_longest_first(self));
-            mst_team_barrier(self->team);
+            mst_team_barrier(self->team, t);
             begun = true;
         }
         if (st == MST_OK && !more)

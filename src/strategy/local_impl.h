@@ -15,7 +15,9 @@ typedef struct mst_local_thread {
     float *lrs;      /* learning rates of the steps of a claim */
     mst_rule *rules; /* by rule: of the steps of a claim */
     mst_touched touched;
-    size_t n_touched; /* by row sums: keys that this owner has to update */
+    mst_picks picks;   /* by picks: the keys of this owner in the rows of the claim */
+    size_t *pick_ends; /* by step of the claim */
+    size_t n_keys;     /* of the rows that this thread has filled */
     mst_grad grad;
     mst_key_sums key_sums;
     mst_row *rows; /* async with hot weights: rows with translated keys */
@@ -33,6 +35,7 @@ typedef enum mst_local_way {
     MST_LOCAL_GENERAL, /* gradient, then optimizer */
     MST_LOCAL_DESCEND, /* the model updates in place: async, or one thread */
     MST_LOCAL_RULE,    /* the same with any rule, on a store by rows: one thread, or async with batch 1 */
+    MST_LOCAL_PICK,    /* sync threads of a linear model: coefficients of rows, then the owners' keys */
 } mst_local_way;
 
 typedef struct mst_local {
@@ -42,12 +45,12 @@ typedef struct mst_local {
     uint32_t batch, claim_steps;
     mst_local_way way;
     bool additive;
-    bool row_sums; /* sync, general: contributions are summed in the rows of the store */
-    bool timed;    /* a step is long enough to time its phases one by one; else they count as compute */
+    bool timed; /* a step is long enough to time its phases one by one; else they count as compute */
     mst_team *team;
     mst_local_thread *threads;
     mst_hot_weights *hot; /* async, n > 1, descend; or NULL */
     mst_weights weights;
+    float *coefs; /* by picks: of the rows of a step */
 
     /* The run under way: */
     mst_feed *feed;
@@ -101,11 +104,11 @@ static inline void mst_local_phase(const mst_local *self, mst_phase phase)
 }
 
 /* A barrier of all threads, and the phase after it. */
-static inline void mst_local_barrier(mst_local *self, mst_phase then)
+static inline void mst_local_barrier(mst_local *self, unsigned t, mst_phase then)
 {
     uint64_t start = self->timed ? 0 : mst_trace_now(); /* else a phase */
     mst_local_phase(self, MST_PHASE_BARRIER_WAIT);
-    mst_team_barrier(self->team);
+    mst_team_barrier(self->team, t);
     if (!self->timed)
         mst_trace_op("barrier", start, (mst_trace_output){0});
     mst_local_phase(self, then);
@@ -138,10 +141,9 @@ void mst_local_async_thread(void *self, unsigned t);
  * key, in the order of sources, into the key sums of thread t. */
 mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources, mst_local_thread *sources);
 
-/* The same into the scratch floats of the rows; the distinct keys are those of `touched`. apply_rows updates
- * them. */
-mst_status mst_local_sum_rows(mst_local *self, unsigned t, unsigned n_sources, mst_local_thread *sources);
-void mst_local_apply_rows(mst_local *self, unsigned t, const mst_update *u);
+/* Updates the keys that thread t has picked for step i of the claim by the coefficients of n_rows rows. */
+mst_status mst_local_apply_picks(mst_local *self, unsigned t, uint64_t i, uint32_t n_rows,
+                                 const mst_update *u);
 
 /* Adds the threads' dense gradients to thread 0's, in order; only the slices of owner t. State keeps the
  * value of thread 0. */

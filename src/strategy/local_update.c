@@ -20,35 +20,27 @@ mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources,
     return MST_OK;
 }
 
-static mst_linear local_rows(const mst_local *self)
-{
-    return (mst_linear){.sparse = self->weights.sparse, .stride = self->weights.stride};
-}
-
-mst_status mst_local_sum_rows(mst_local *self, unsigned t, unsigned n_sources, mst_local_thread *sources)
+mst_status mst_local_apply_picks(mst_local *self, unsigned t, uint64_t i, uint32_t n_rows,
+                                 const mst_update *u)
 {
     mst_local_thread *w = &self->threads[t];
-    mst_linear rows = local_rows(self);
-    size_t n = 1;
-    for (unsigned s = 0; s < n_sources; s++)
-        n += sources[s].grad.owners[t].n;
-    if (!mst_grow(&w->touched.keys, &w->touched.capacity, n, sizeof *w->touched.keys))
-        return mst_fail_memory();
-    w->n_touched = 0;
-    for (unsigned s = 0; s < n_sources; s++)
-        w->n_touched += self->base.env.model->kernels->collect_list(&sources[s].grad.owners[t], &rows,
-                                                                    w->touched.keys + w->n_touched);
-    return MST_OK;
-}
-
-void mst_local_apply_rows(mst_local *self, unsigned t, const mst_update *u)
-{
     const mst_optimizer *optimizer = mst_optimizer_of_keys(self->base.env.optimizer);
     mst_update numbers = mst_update_of_keys(self->base.env.optimizer, u);
+    const mst_kernels *kernels = self->base.env.model->kernels;
+    size_t from = i > 0 ? w->pick_ends[i - 1] : 0, to = w->pick_ends[i];
+    if (!self->weights.by_rows) {
+        kernels->subtract_picks(&w->picks, from, to, self->coefs, u->lr / (float)n_rows,
+                                self->weights.sparse);
+        return MST_OK;
+    }
     mst_rule rule = optimizer->ops->rule(optimizer, &numbers);
-    mst_linear rows = local_rows(self);
-    self->base.env.model->kernels->apply_touched(&rule, &rows, self->threads[t].touched.keys,
-                                                 self->threads[t].n_touched);
+    mst_linear rows = {.sparse = self->weights.sparse, .stride = self->weights.stride};
+    if (!mst_grow(&w->touched.keys, &w->touched.capacity, to - from + 1, sizeof *w->touched.keys))
+        return mst_fail_memory();
+    size_t n = kernels->collect_picks(&w->picks, from, to, self->coefs, 1.0f / (float)n_rows, &rows,
+                                      w->touched.keys);
+    kernels->apply_touched(&rule, &rows, w->touched.keys, n);
+    return MST_OK;
 }
 
 MST_RACY void mst_local_apply_list(mst_local *self, float lr, const mst_contributions *list, uint32_t width)

@@ -112,3 +112,21 @@ void mst_grad_add_slices(mst_grad *grad, const mst_grad *more, unsigned t, unsig
             sum[i] += add[i];
     }
 }
+
+mst_status mst_picks_room(mst_picks *picks, size_t n)
+{
+    size_t need = picks->n + n;
+    if (!mst_grow(&picks->keys, &picks->key_capacity, need, sizeof *picks->keys) ||
+        !mst_grow(&picks->rows, &picks->row_capacity, need, sizeof *picks->rows) ||
+        !mst_grow(&picks->values, &picks->value_capacity, need, sizeof *picks->values))
+        return mst_fail_memory();
+    return MST_OK;
+}
+
+void mst_picks_fini(mst_picks *picks)
+{
+    mst_free(picks->keys);
+    mst_free(picks->rows);
+    mst_free(picks->values);
+    *picks = (mst_picks){0};
+}

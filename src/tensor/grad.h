@@ -60,9 +60,24 @@ void mst_grad_slice(uint64_t size, unsigned t, unsigned n, uint64_t *from, uint6
 void mst_grad_add_slices(mst_grad *grad, const mst_grad *more, unsigned t, unsigned n);
 
 /* Spreads neighbouring keys over owners in runs of 16 (one cache line of weights has one owner). */
+#define MST_OWNER_SHIFT  4
+#define MST_OWNER_FACTOR 0x9E3779B1u
 static inline uint32_t mst_grad_owner(uint32_t key, uint32_t n_owners)
 {
-    return (uint32_t)((uint64_t)((key >> 4) * 0x9E3779B1u) * n_owners >> 32);
+    return (uint32_t)((uint64_t)((key >> MST_OWNER_SHIFT) * MST_OWNER_FACTOR) * n_owners >> 32);
 }
+
+/* The keys of rows that one thread owns: the alternative to lists of contributions for models whose
+ * contributions are a coefficient of the row times the value of the key. */
+typedef struct mst_picks {
+    uint32_t *keys, *rows; /* n: key, and number of the row in its step */
+    float *values;         /* n */
+    bool valued;           /* some value is not 1 */
+    size_t n, key_capacity, row_capacity, value_capacity;
+} mst_picks;
+
+/* Makes room for n more. */
+mst_status mst_picks_room(mst_picks *picks, size_t n);
+void mst_picks_fini(mst_picks *picks);
 
 #endif

@@ -84,6 +84,18 @@ typedef struct mst_kernels {
     void (*emit_keys)(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t n_prefix,
                       mst_contributions *owners, uint32_t n_owners);
 
+    /* A step of several threads. pick_keys appends the keys that `owner` owns (mst_grad_owner), and that are
+     * not below n_prefix, to the picks, row by row; there must be room for all keys and MST_EMIT_SLACK more.
+     * Then, for the picks [from, to): subtract_picks subtracts coefs[row] * scale * value from the weights;
+     * collect_picks adds it to the scratch floats of a store by rows and writes the distinct keys to touched,
+     * as collect_keys does. */
+    void (*pick_keys)(const mst_row *rows, uint32_t n, uint32_t n_prefix, uint32_t owner, uint32_t n_owners,
+                      mst_picks *picks);
+    void (*subtract_picks)(const mst_picks *picks, size_t from, size_t to, const float *coefs, float scale,
+                           float *sparse);
+    size_t (*collect_picks)(const mst_picks *picks, size_t from, size_t to, const float *coefs, float scale,
+                            const mst_linear *w, uint32_t *touched);
+
     /* SGD with batch 1: row after row, margin then update with lrs[i]. margins (n) are those before each
      * row's update. With a map, keys are translated on the way; scratch is then room for MST_DESCEND_SCRATCH
      * times the keys of the longest row. Racy. */
@@ -99,11 +111,9 @@ typedef struct mst_kernels {
     /* A batch on a store by rows, in two parts. collect_keys adds coefs[i] * scale * x_i to the scratch
      * floats of the keys that are not below head, and writes the distinct keys in the order of their first
      * appearance to touched (room for all keys of the rows, and one more); returns their number.
-     * collect_list does the same for a list of contributions. apply_touched updates these keys by their sums,
-     * which it clears. */
+     * apply_touched updates these keys by their sums, which it clears. */
     size_t (*collect_keys)(const mst_row *rows, uint32_t n, const float *coefs, float scale,
                            const mst_linear *w, uint32_t *touched);
-    size_t (*collect_list)(const mst_contributions *list, const mst_linear *w, uint32_t *touched);
     void (*apply_touched)(const mst_rule *rule, const mst_linear *w, const uint32_t *touched, size_t n);
     /* n dense weights from w on, with state at w + state and w + 2 * state, by gradient g. Racy. */
     void (*apply_dense)(const mst_rule *rule, float *w, uint64_t state, const float *g, uint64_t n);

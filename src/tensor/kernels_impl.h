@@ -16,6 +16,8 @@
 
 #include "tensor/kernels_keys.h"
 
+#include "tensor/kernels_picks.h"
+
 #include "tensor/kernels_dense.h"
 
 #include "tensor/kernels_factors.h"
@@ -31,7 +33,9 @@ const mst_kernels KERNELS_NAME = {
     .translate = translate,
     .train_rows = train_rows,
     .collect_keys = collect_keys,
-    .collect_list = collect_list,
+    .pick_keys = pick_keys,
+    .subtract_picks = subtract_picks,
+    .collect_picks = collect_picks,
     .apply_touched = apply_touched,
     .apply_dense = apply_dense,
     .look_up_keys = look_up_keys,

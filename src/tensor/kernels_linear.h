@@ -46,20 +46,22 @@ INLINE uint32_t read_key(const uint32_t *key)
     return __atomic_load_n(key, __ATOMIC_RELAXED);
 }
 
-INLINE void prefetch_weights(const mst_row *row, const float *w)
+/* write: the weights will be written. A line that other cores have is taken away from them then, so that the
+ * store does not wait for it; a thread that only reads must not do that. */
+INLINE void prefetch_weights(const mst_row *row, const float *w, bool write)
 {
     const uint32_t *keys = row->keys;
 #pragma GCC unroll 8
     for (uint32_t i = 0; i < row->n_keys; i++)
-        __builtin_prefetch(&w[keys[i]], 1);
+        write ? __builtin_prefetch(&w[keys[i]], 1) : __builtin_prefetch(&w[keys[i]], 0);
 }
 
-INLINE void prefetch_ahead(const mst_row *rows, uint32_t i, uint32_t n, const mst_linear *w)
+INLINE void prefetch_ahead(const mst_row *rows, uint32_t i, uint32_t n, const mst_linear *w, bool write)
 {
     if (i + RECORDS_AHEAD < n)
         prefetch_record(&rows[i + RECORDS_AHEAD]);
     if (i + WEIGHTS_AHEAD < n && !w->near)
-        prefetch_weights(&rows[i + WEIGHTS_AHEAD], w->sparse);
+        prefetch_weights(&rows[i + WEIGHTS_AHEAD], w->sparse, write);
 }
 
 INLINE float dense_dot(const float *x, const float *w, uint32_t n)
@@ -177,7 +179,7 @@ MST_RACY static void margins(const mst_row *rows, uint32_t n, const mst_linear *
         return;
     }
     for (uint32_t i = 0; i < n; i++) {
-        prefetch_ahead(rows, i, n, w);
+        prefetch_ahead(rows, i, n, w, false);
         out[i] = margin_of(&rows[i], w);
     }
 }
@@ -186,7 +188,7 @@ MST_RACY static void scatter(const mst_row *rows, uint32_t n, const float *coefs
                              const mst_linear *w)
 {
     for (uint32_t i = 0; i < n; i++) {
-        prefetch_ahead(rows, i, n, w);
+        prefetch_ahead(rows, i, n, w, true);
         add_row(&rows[i], coefs[i] * scale, w);
     }
 }
@@ -345,7 +347,7 @@ MST_RACY static void descend_rows(const mst_row *rows, uint32_t n, float pos_wei
         return;
     }
     for (uint32_t i = 0; i < n; i++) {
-        prefetch_ahead(rows, i, n, w);
+        prefetch_ahead(rows, i, n, w, true);
         out[i] = descend_row(&rows[i], pos_weight, w, lrs[i]);
     }
 }

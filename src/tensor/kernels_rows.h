@@ -17,20 +17,20 @@ INLINE float *row_at(const mst_linear *w, uint32_t key)
     return w->sparse + (size_t)key * ROW;
 }
 
-INLINE void prefetch_rows(const mst_row *row, const mst_linear *w)
+INLINE void prefetch_rows(const mst_row *row, const mst_linear *w, bool write) /* see prefetch_weights */
 {
     const uint32_t *keys = row->keys;
 #pragma GCC unroll 8
     for (uint32_t i = 0; i < row->n_keys; i++)
-        __builtin_prefetch(row_at(w, keys[i]), 1);
+        write ? __builtin_prefetch(row_at(w, keys[i]), 1) : __builtin_prefetch(row_at(w, keys[i]), 0);
 }
 
-INLINE void prefetch_ahead_rows(const mst_row *rows, uint32_t i, uint32_t n, const mst_linear *w)
+INLINE void prefetch_ahead_rows(const mst_row *rows, uint32_t i, uint32_t n, const mst_linear *w, bool write)
 {
     if (i + RECORDS_AHEAD < n)
         prefetch_record(&rows[i + RECORDS_AHEAD]);
     if (i + ROWS_AHEAD < n)
-        prefetch_rows(&rows[i + ROWS_AHEAD], w);
+        prefetch_rows(&rows[i + ROWS_AHEAD], w, write);
 }
 
 /* Keys of the row's tail that belong to the dense range. */
@@ -86,7 +86,7 @@ MST_RACY static void margins_by_rows(const mst_row *rows, uint32_t n, const mst_
 {
     for (uint32_t i = 0; i < n; i++) {
         const mst_row *row = &rows[i];
-        prefetch_ahead_rows(rows, i, n, w);
+        prefetch_ahead_rows(rows, i, n, w, false);
         mst_row prefix = *row; /* a row to evaluate may have a longer one than the model */
         prefix.n_dense = row->n_dense < w->head ? row->n_dense : w->head;
         float m = prefix_margin(&prefix, w);
@@ -283,7 +283,7 @@ INLINE void train_each(mst_rule_one *one, uint32_t n_slots, const mst_row *rows,
     mst_row ring[RING];
     uint32_t longest = 0;
     for (uint32_t i = 0; map == NULL && i < n; i++) {
-        prefetch_ahead_rows(rows, i, n, w);
+        prefetch_ahead_rows(rows, i, n, w, true);
         out[i] = train_row(one, n_slots, &rows[i], pos_weight, w, &rules[i], &block);
     }
     for (uint32_t i = 0; map != NULL && i < n; i++)
@@ -333,7 +333,7 @@ static size_t collect_keys(const mst_row *rows, uint32_t n, const float *coefs, 
     for (uint32_t i = 0; i < n; i++) {
         const mst_row *row = &rows[i];
         float coef = coefs[i] * scale;
-        prefetch_ahead_rows(rows, i, n, w);
+        prefetch_ahead_rows(rows, i, n, w, true);
         for (uint32_t j = head_keys(row, w->head); j < row->n_keys; j++) {
             uint32_t key = read_key(&row->keys[j]);
             float *sum = row_at(w, key) + SCRATCH, was = *sum;
@@ -341,21 +341,6 @@ static size_t collect_keys(const mst_row *rows, uint32_t n, const float *coefs, 
             n_touched += is_unmarked(was);
             *sum = marked(was + coef * value_of(row, j));
         }
-    }
-    return n_touched;
-}
-
-static size_t collect_list(const mst_contributions *list, const mst_linear *w, uint32_t *touched)
-{
-    enum { AHEAD = 32 };
-    size_t n_touched = 0, n = list->n;
-    for (size_t i = 0; i < n; i++) {
-        __builtin_prefetch(row_at(w, list->keys[i + AHEAD < n ? i + AHEAD : i]), 1);
-        uint32_t key = list->keys[i];
-        float *sum = row_at(w, key) + SCRATCH, was = *sum;
-        touched[n_touched] = key;
-        n_touched += is_unmarked(was);
-        *sum = marked(was + list->values[i]);
     }
     return n_touched;
 }

@@ -115,7 +115,7 @@ shows r local steps=10 claim=10 fill=10 gather.dot=10 loss=10 scatter.apply=10
 train rows.cache --model logreg --batch 1 --steps 2000 --threads 1 --trace
 shows r local steps=2000 fill=2 gather.dot.apply=2 loss=2
 train rows.cache --model logreg --batch 100 --steps 10 --threads 2 --trace
-shows r local steps=10 gather.dot=20 loss=20 scatter_dense=20 scatter=20 apply=20 'barrier_wait=[0-9]+'
+shows r local steps=10 'pick=[1-9][0-9]*' gather.dot=20 loss=20 scatter_dense=20 apply=20 'barrier_wait=[0-9]+'
 train rows.cache --model logreg --batch 100 --steps 10 --threads 2 --optimizer adam --clip-norm 1 --trace
 shows r local steps=10 gather.dot=20 scatter=20 sum=20 clip=20 apply=20
 train rows.cache --model logreg --batch 100 --steps 10 --threads 2 --mode async --trace
@@ -134,7 +134,7 @@ for mode in sync async; do
   [ $mode = sync ] && apply=sum.apply=30 || apply=apply=30
   [ $mode = sync ] && pushes=60 || pushes=30
   shows r 'worker-*' steps=$pushes localise=$pushes gather.dot=$pushes loss=$pushes scatter=$pushes \
-    scatter_dense=$pushes push=$pushes decode='[0-9]+' receive='[0-9]+' clear=$pushes fill=$pushes 'parse=[1-9][0-9]*'
+    push=$pushes decode='[0-9]+' receive='[0-9]+' clear=$pushes fill=$pushes 'parse=[1-9][0-9]*'
   shows r server-0 steps=30 $apply count=30 'receive=[0-9]+' 'decode=[0-9]+' 'gather=[0-9]+' 'send=[0-9]+'
 done
 train rows.cache --model softmax --strategy ps --workers 2 --batch 10 --steps 10 --wire bf16 --trace

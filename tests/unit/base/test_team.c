@@ -34,11 +34,11 @@ static void phases(void *arg, unsigned thread)
         atomic_fetch_add(&w->wrong, 1);
     for (unsigned round = 1; round <= w->rounds; round++) {
         w->plain[thread]++;
-        mst_team_barrier(w->team);
+        mst_team_barrier(w->team, thread);
         for (unsigned other = 1; other < w->n; other++)
             if (w->plain[other] != w->plain[0])
                 atomic_fetch_add(&w->wrong, 1);
-        mst_team_barrier(w->team);
+        mst_team_barrier(w->team, thread);
     }
 }
 
