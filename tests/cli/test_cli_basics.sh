@@ -81,7 +81,7 @@ grep -qE '"memory_copied_per_second_by_1_thread": [1-9]' out || fail "doctor --j
 
 # Help states the requirements of an option, from its row.
 expect 0 train --help
-for need in 'staleness S:only with --strategy ps and --mode ssp' 'momentum FACTOR:only with --optimizer momentum'; do
+for need in 'staleness S:only with --strategy ps and --mode ssp' 'momentum FACTOR:only with --optimizer momentum (or --optimizer-sparse)'; do
   tr -s ' \n' ' ' <out | grep -q -- "--${need%%:*}[^-]* [^(]*([^)]*${need#*:})" || fail "help of --${need%%:*} does not state ${need#*:}"
 done
 expect 0 launch --help
@@ -128,7 +128,7 @@ data stat --json --th|--threads
 help data g|gen
 launch --serv|--servers
 launch --servers 1 --workers 2 -- t|train
-launch --servers 1 -- train some-file --opt|--optimizer
+launch --servers 1 -- train some-file --opt|--optimizer --optimizer-sparse
 launch -- train --mode a|async
 launch -- matmul --trac|--trace
 train --cli|--clip-norm

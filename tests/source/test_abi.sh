@@ -73,7 +73,8 @@ int main()
     return right ? 0 : 1;
 }
 C
-if command -v g++ >/dev/null && ! nm -D "$lib" | grep -q '__asan_init\|__tsan_init\|__ubsan'; then
+nm -D "$lib" >"$temp/all" # a pipe into grep -q would end nm by a signal
+if command -v g++ >/dev/null && ! grep -q '__asan_init\|__tsan_init\|__ubsan' "$temp/all"; then
     g++ -std=c++11 -Wall -Wextra -Werror -I "$root/include" -o "$temp/use" "$temp/use.cpp" -L "$(dirname "$lib")" -lmuster
     LD_LIBRARY_PATH=$(dirname "$lib") "$temp/use"
 fi
