@@ -3,6 +3,7 @@
  * One thread, and asynchronous threads with plain SGD or batch 1, update in place if the model can. The
  * result equals that of the general way through a gradient up to rounding. */
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "strategy/local_impl.h"
@@ -76,6 +77,7 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     base->any_keys = env->params->guard != NULL && (self->way != MST_LOCAL_GENERAL || self->additive);
     base->n_lanes = options->mode == MST_MODE_ASYNC ? self->n : 1;
     TRY(mst_team_new(self->n, &self->team));
+    self->crowded = (long)self->n > sysconf(_SC_NPROCESSORS_ONLN);
     if (mst_local_in_place(self) && self->n > 1)
         TRY(mst_hot_weights_new(env->model, env->params, self->n, env->optimizer->ops->sums, &self->hot));
     self->threads = mst_alloc_lines(self->n * sizeof *self->threads);

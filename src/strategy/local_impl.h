@@ -49,6 +49,7 @@ typedef struct mst_local {
     mst_team *team;
     mst_local_thread *threads;
     mst_hot_weights *hot; /* async, n > 1, descend; or NULL */
+    bool crowded;         /* more threads than cores */
     mst_weights weights;
     float *coefs; /* by picks: of the rows of a step */
 

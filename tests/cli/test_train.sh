@@ -487,6 +487,15 @@ expect 0 model export subnormal
 grep -q '^weight 1 ' out || fail "feature 1 was not trained: $(cat out)"
 ! grep -q '^weight 0 ' out || fail "a subnormal value has changed a weight: $(cat out)"
 
+# ---- asynchronous threads reach the loss of one thread, also if they outnumber the cores ----
+expect 0 data gen criteo --rows 20k --features 50000 --scatter --out clicks.cache --quiet
+for n in 1 16; do
+  expect 0 train clicks.cache --test clicks.cache --optimizer adagrad --lr 0.05 --batch 1 --mode async --threads $n --run async$n --json
+  sed -n 's/^ *"test_loss": \([0-9.]*\).*/\1/p' out | head -1
+done >async.losses
+awk 'NR == 1 { one = $1 } END { exit !(NR == 2 && one > 0 && $1 < 1.15 * one) }' async.losses ||
+  fail "test losses of 1 and 16 asynchronous threads: $(tr '\n' ' ' <async.losses)"
+
 # ---- wrong usage ----
 refused 2 'no training data' train
 refused 2 'no-such-option' train train.cache --no-such-option 3
