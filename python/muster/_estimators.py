@@ -245,12 +245,15 @@ class Classifier:
         """Fits to rows.
 
         X is a matrix (numpy, scipy.sparse, pandas), with its labels y of any type; or a path, a glob or a list of them, in
-        any format of muster (then classes are 0, 1, ...); or an iterator of batches (X, y) or (X, y, weights), which is
+        any format of muster (which has its labels; classes are then 0, 1, ...); or an iterator of batches (X, y) or (X, y, weights), which is
         read once, with the classes given or found in the first batch. eval_set is (X, y), evaluated after every epoch:
         ``patience`` evaluations without a better loss end the training. callback receives a :class:`muster.Progress`.
         """
         if _is_path(X) or (isinstance(X, (list, tuple)) and len(X) > 0 and all(_is_path(one) for one in X)
                            and y is None):
+            for name, value in (("y", y), ("sample_weight", sample_weight), ("classes", classes)):
+                if value is not None:
+                    raise UsageError(f"{name} is given with a file, which has its own labels and weights; leave it out")
             return self._fit_files([X] if _is_path(X) else list(X), eval_set, callback)
         if hasattr(X, "__next__"):
             return self._fit_batches(X, classes, callback)

@@ -245,6 +245,9 @@ class Training(unittest.TestCase):
                 self.assertEqual((m.n_features_in_, list(m.classes_)), (6, [0, 1]))
                 self.assertGreater(m.score(X, Y), 0.95)
                 self.assertEqual(len(m.evals_), 10)
+                for given in ({"y": Y}, {"sample_weight": Y}, {"classes": [0, 1]}):
+                    with self.assertRaisesRegex(ValueError, next(iter(given)) + " is given with a file"):
+                        muster.LogisticRegression().fit(f"{folder}/0.libsvm", **given)
         m = muster.LogisticRegression().fit((X[i:i + 50], Y[i:i + 50]) for i in range(0, 500, 50))
         self.assertGreater(m.score(X, Y), 0.9)
         with self.assertRaisesRegex(ValueError, "no batch"):
