@@ -54,7 +54,7 @@ const mst_option mst_strategy_option_table[] = {
      .metavar = "N",
      .help =
          "Training threads per process; 0: one per core, or fewer if threads would share a small batch of a "
-         "linear model.",
+         "linear model; its synchronous threads leave one of more than four cores to reading.",
      .needs = {{.option = "strategy", .values = "local|allreduce", .check = MST_NEED_SWEEP}},
      .facts = MST_OPTION_MAY_DIFFER},
     {.name = "batch",

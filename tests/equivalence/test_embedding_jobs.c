@@ -225,8 +225,9 @@ static void resumed_runs_are_the_same(void **state)
         }
 }
 
-/* --sparse-mode async: with sgd, N workers equal synchronous ones with N times the learning rate of the
- * table, to rounding; one worker equals synchronous training bit for bit with every optimizer. */
+/* --sparse-mode async: with sgd, N workers are close to synchronous ones with N times the learning rate of
+ * the table, and equal to rounding unless a server answers one worker after it has updated keys by the next
+ * push of another; one worker equals synchronous training bit for bit with every optimizer. */
 static void tables_are_asynchronous(void **state)
 {
     (void)state;
@@ -251,7 +252,7 @@ static void tables_are_asynchronous(void **state)
                 if (workers == 1)
                     assert_true(params_same_bits(&sync.assembly.params, &async.assembly.params));
                 else
-                    assert_true(params_distance(&sync.assembly.params, &async.assembly.params) < 1e-5);
+                    assert_true(params_distance(&sync.assembly.params, &async.assembly.params) < 1e-3);
                 trained_fini(&sync);
                 trained_fini(&async);
             }
