@@ -53,7 +53,8 @@ head -3 want-libsvm | cmp -s - answers || fail "--out /dev/stdout: other answers
 
 # A line that comes in pieces, and several at once; comments and blank lines before the first row.
 coproc PEER { exec "$muster" predict model-vw - 2>err; }
-pid=$PEER_PID in=${PEER[1]} out=${PEER[0]}
+pid=$PEER_PID in=${PEER[1]}
+exec {out}<&"${PEER[0]}" # bash closes its own descriptor when the process ends, maybe before the last answer is read
 first=$(head -1 rows.vw)
 printf '# rows\n\n%s' "${first:0:9}" >&"$in"
 printf '%s\n%s' "${first:9}" "$(sed -n '2,3p' rows.vw)" >&"$in"
