@@ -9,7 +9,7 @@ OWN_SOURCES   = $(shell git ls-files -co --exclude-standard 'src/*.[ch]' 'includ
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL: # setup runs before the build; the compilers use JOBS
-.PHONY: build setup demo test test-all chaos $(SANITIZERS:%=test-%) bench studies format lint fuzz install clean help
+.PHONY: build cuda setup demo test test-all chaos $(SANITIZERS:%=test-%) bench studies format lint fuzz install clean help
 
 # Configures if packages were installed or removed since the last time (the generator re-runs CMake in all other cases) and
 # builds; $(2): one target instead of all.
@@ -20,6 +20,9 @@ endef
 
 build:        ## release build: build/release/muster
 	$(call build_preset,release)
+
+cuda:         ## the GPU plug-in build/release/muster_cuda.so; needs nvcc
+	$(call build_preset,release,muster cuda)
 
 setup:        ## install missing Debian packages
 	@scripts/setup

@@ -75,8 +75,3 @@ if(MUSTER_MPI_FOUND)
 else()
   message(WARNING "MPI was not found (libopenmpi-dev, libmpich-dev): everything but mpirun and srun works without it")
 endif()
-
-# Folders of installed plug-ins: relative to the binary, and absolute (for programs that link libmuster).
-file(RELATIVE_PATH MUSTER_PLUGINS_FROM_BIN /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR}/muster)
-set_source_files_properties(${PROJECT_SOURCE_DIR}/src/mpi/mpi.c PROPERTIES COMPILE_DEFINITIONS
-  "MUSTER_PLUGINS_FROM_BIN=\"${MUSTER_PLUGINS_FROM_BIN}\";MUSTER_PLUGINS_INSTALLED=\"${CMAKE_INSTALL_FULL_LIBDIR}/muster\"")

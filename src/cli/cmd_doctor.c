@@ -32,6 +32,7 @@
 #include "cli/cli.h"
 #include "cli/doctor_cluster.h"
 #include "cli/table.h"
+#include "cuda/cuda.h"
 #include "dash/http.h"
 #include "mpi/mpi.h"
 
@@ -273,6 +274,23 @@ static void doctor_add_mpi(mst_table *t)
         doctor_fact(t, "MPI", "not built in");
 }
 
+static void doctor_add_gpus(mst_table *t)
+{
+    char text[1024], name[32];
+    const mst_cuda_ops *ops;
+    mst_cuda_device device;
+    uint32_t n = 0;
+    mst_cuda_describe(text, sizeof text);
+    doctor_fact(t, "GPU plug-in", text);
+    if (mst_cuda_load(&ops) != MST_OK || ops->devices(&n) != MST_OK)
+        return;
+    for (uint32_t i = 0; i < n && ops->device(i, &device) == MST_OK; i++) {
+        snprintf(name, sizeof name, "GPU cuda:%u", i);
+        mst_cuda_device_text(&device, text, sizeof text);
+        doctor_fact(t, name, text);
+    }
+}
+
 static void doctor_add_build(mst_table *t)
 {
     char text[1024];
@@ -293,6 +311,7 @@ static void doctor_add_build(mst_table *t)
     doctor_fact(t, "isa-l", text);
     doctor_add_libraries(t);
     doctor_add_mpi(t);
+    doctor_add_gpus(t);
     doctor_fact(t, "npm", doctor_find_program("npm", text, sizeof text) ? text : "not found");
 }
 

@@ -4,6 +4,7 @@
 #include "base/isa.h"
 #include "cli/cli.h"
 #include "cli/table.h"
+#include "cuda/cuda.h"
 #include "dash/http.h"
 #include "dash/routes.h"
 #include "data/data_kind.h"
@@ -105,6 +106,26 @@ static void list_mpi(mst_table *table)
                  "build again");
 }
 
+static void list_devices(mst_table *table)
+{
+    char text[512];
+    const mst_cuda_ops *ops;
+    mst_cuda_device device;
+    uint32_t n = 0;
+    list_add(table, "cpu", "the threads of this process");
+    if (mst_cuda_load(&ops) == MST_OK && ops->devices(&n) == MST_OK) {
+        for (uint32_t i = 0; i < n && ops->device(i, &device) == MST_OK; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "cuda:%u", i);
+            mst_cuda_device_text(&device, text, sizeof text);
+            list_add(table, name, text);
+        }
+        return;
+    }
+    snprintf(text, sizeof text, "%s", mst_error_text());
+    list_add(table, "no GPU", text);
+}
+
 static void list_page(mst_table *table)
 {
     if (mst_http_library() != NULL)
@@ -144,6 +165,7 @@ static const struct {
     {"strategies", "Strategies (--strategy)", list_strategies},
     {"engines", "Messages between processes and threads", list_engines},
     {"mpi", "MPI under mpirun, mpiexec and srun (--mpi-plugin)", list_mpi},
+    {"devices", "Devices that train (--device)", list_devices},
     {"page", "Web page (muster dash)", list_page},
     {"instruction_sets", "Instruction sets (--isa)", list_isas},
 };
@@ -226,12 +248,12 @@ const mst_command mst_cmd_list = {
     .run = list_run,
     .usage = "list [NAME...] [--json]",
     .details = "NAME is one of commands, formats, outputs, generators, models, nets, layers, executors, "
-               "optimizers, schedules, strategies, engines, mpi, page, instruction_sets; without NAME, all "
+               "optimizers, schedules, strategies, engines, mpi, devices, page, instruction_sets; without NAME, all "
                "of them are listed.\n",
     .groups = list_groups,
     .options_size = sizeof(list_options),
     .words =
         "commands|formats|outputs|generators|models|nets|layers|executors|optimizers|schedules|strategies|"
-        "engines|mpi|page|instruction_sets",
+        "engines|mpi|devices|page|instruction_sets",
     .examples = "muster list optimizers\n",
 };

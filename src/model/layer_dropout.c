@@ -40,6 +40,11 @@ static uint64_t name_hash(const char *name)
     return hash;
 }
 
+uint64_t mst_dropout_seed(const mst_layer *self, const mst_pass *pass)
+{
+    return mst_rng_at(pass->seed ^ name_hash(self->name), MST_RNG_DROPOUT, pass->step);
+}
+
 void mst_dropout_row(const mst_layer *self, const mst_pass *pass, uint64_t row, uint64_t n, float *factors)
 {
     const mst_dropout *dropout = (const mst_dropout *)self;
@@ -47,8 +52,7 @@ void mst_dropout_row(const mst_layer *self, const mst_pass *pass, uint64_t row, 
     uint64_t limit = (uint64_t)(rate * 0x1p32); /* words below it drop */
     float keep = (float)(1.0 / (1.0 - rate));
     mst_rng rng;
-    mst_rng_init(&rng, mst_rng_at(pass->seed ^ name_hash(self->name), MST_RNG_DROPOUT, pass->step),
-                 MST_RNG_DROPOUT, pass->first_row + row);
+    mst_rng_init(&rng, mst_dropout_seed(self, pass), MST_RNG_DROPOUT, pass->first_row + row);
     for (uint64_t i = 0; i < n; i++)
         factors[i] = mst_rng_u32(&rng) < limit ? 0.0f : keep;
 }

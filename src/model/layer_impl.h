@@ -163,5 +163,8 @@ mst_status mst_layer_vectors(const mst_layer *self, uint32_t *n, uint32_t *lengt
 /* Dropout's factors for the units of row `row` of the batch: 0, or 1 / (1 - rate). A function of the
  * layer's name, the pass, and the row alone. n units from the first. */
 void mst_dropout_row(const mst_layer *self, const mst_pass *pass, uint64_t row, uint64_t n, float *factors);
+/* The seed of the streams of a layer in a pass: row r has the stream of that seed, MST_RNG_DROPOUT and its
+ * number in the global batch. */
+uint64_t mst_dropout_seed(const mst_layer *self, const mst_pass *pass);
 
 #endif

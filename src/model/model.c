@@ -184,6 +184,22 @@ const mst_option mst_model_option_table[] = {
      .help = "Implementation of the net's layers (see `muster list executors`); auto: the fastest one that "
              "supports the net.",
      .needs = {{NETS_ONLY}}},
+    {.name = "device",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(device),
+     .fallback = "cpu",
+     .metavar = "NAME",
+     .help = "Device that trains: cpu, cuda (the first GPU), cuda:N, or auto: a GPU if there are one, its "
+             "plug-in (`make cuda`) and support for the model, else the CPU.",
+     .needs = {{.option = "strategy", .values = "local"}},
+     .facts = MST_OPTION_MAY_DIFFER},
+    {.name = "precision",
+     .type = MST_OPTION_CHOICE,
+     .offset = FIELD(precision),
+     .fallback = "fp32",
+     .choices = "fp32|tf32|bf16",
+     .help = "Precision of products on a GPU; weights, sums and optimizer state are fp32 in all of them.",
+     .needs = {{NETS_ONLY}}},
     {.name = NULL},
 };
 
@@ -193,6 +209,30 @@ const mst_model_ops *mst_model_find(const char *name)
         if (strcmp(mst_models[i]->name, name) == 0)
             return mst_models[i];
     return NULL;
+}
+
+/* The GPU of --device, if the model can use it. */
+static mst_status model_choose_device(mst_model *self)
+{
+    const char *device = self->options.device;
+    bool any = device != NULL && strcmp(device, "auto") == 0;
+    TRY(mst_cuda_choose(device, &self->gpu));
+    if (self->gpu.ops == NULL && self->options.precision != MST_CUDA_FP32)
+        return mst_fail(MST_EUSAGE, "--precision is for --device cuda, and training runs on the CPU");
+    if (self->gpu.ops == NULL)
+        return MST_OK;
+    self->gpu.precision = (mst_cuda_precision)self->options.precision;
+    mst_status st = self->ops->gpu_can != NULL
+                        ? self->ops->gpu_can(self)
+                        : mst_fail(MST_EUNSUPPORTED, "--device %s: GPUs do not train %s; use --device cpu",
+                                   device, self->ops->name);
+    if (st == MST_EUNSUPPORTED && any) {
+        self->gpu = (mst_cuda){0};
+        return MST_OK;
+    }
+    if (st == MST_OK && mst_model_has(self->ops, MST_MODEL_NET))
+        self->threads = true; /* one replica is enough for a GPU */
+    return st;
 }
 
 mst_status mst_model_new(const mst_model_options *options, const mst_shape *shape, const mst_kernels *kernels,
@@ -210,6 +250,8 @@ mst_status mst_model_new(const mst_model_options *options, const mst_shape *shap
     self->options = *options;
     self->shape = *shape;
     mst_status st = ops->init(self, options, shape);
+    if (st == MST_OK)
+        st = model_choose_device(self);
     bool corrected = options->keep_negatives > 0.0 && options->keep_negatives < 1.0;
     bool weighted = options->pos_weight > 0.0 && options->pos_weight != 1.0;
     if (st == MST_OK && (corrected || (weighted && mst_model_has(ops, MST_MODEL_NET))) && self->n_scores != 1)

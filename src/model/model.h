@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "base/option.h"
+#include "cuda/cuda.h"
 #include "tensor/batch.h"
 #include "tensor/grad.h"
 #include "tensor/kernels.h"
@@ -38,6 +39,9 @@ typedef struct mst_model_options {
     bool batch_norm;      /* --batch-norm: before each activation of these nets */
     int64_t cross_layers; /* --cross-layers N: of dcn; 0: unchanged */
     char *executor;       /* --executor; NULL: auto */
+    /* all models: */
+    char *device;         /* --device auto|cpu|cuda[:N]; NULL: cpu */
+    int precision;        /* --precision: mst_cuda_precision */
     const char *net_text; /* the text of the net, in place of --net and of the model's own; borrowed
                              until mst_model_new returns */
     const struct mst_layer_ops *const *kinds; /* of layers that the net may have besides the built-in ones;
@@ -187,6 +191,9 @@ typedef struct mst_model_ops {
     mst_status (*forward)(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
                           float *scores);
 
+    /* Whether training runs on self->gpu: MST_EUNSUPPORTED with the reason otherwise. NULL: never. */
+    mst_status (*gpu_can)(const mst_model *self);
+
     /* Plain SGD in place: rows in steps of `batch_rows` (the last may be shorter), step i at learning rate
      * lrs[i]; equals compute + additive update to rounding (a contract test holds it to that). NULL: not
      * offered. */
@@ -218,6 +225,7 @@ struct mst_model {
     const mst_kernels *kernels;
     mst_model_options options;
     mst_shape shape;
+    mst_cuda gpu;      /* --device; ops NULL: the CPU */
     uint32_t n_scores; /* per row: 1 for logreg, n_classes for softmax and nets */
     bool threads;      /* set by init: see mst_model_threads */
     bool overwrites;   /* set by init: compute takes gradients that are `fresh` */

@@ -11,8 +11,9 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/racy.h"
+#include "model/chain_gpu.h"
 #include "model/chain_impl.h"
-#include "model/executor.h"
+#include "model/exec_cuda.h"
 #include "model/layer_impl.h"
 
 #define FILE_MAX (1u << 20)
@@ -20,6 +21,7 @@
  * over embeddings are small. */
 #define FORWARD_ROWS       64
 #define FORWARD_EMBEDDINGS 512
+#define FORWARD_GPU        1024 /* every call copies the weights to the GPU */
 
 typedef struct net_model {
     mst_model base;
@@ -360,9 +362,17 @@ static mst_status net_open(const mst_model *self, uint32_t max_rows, unsigned n_
 {
     const net_model *net = (const net_model *)self;
     mst_replica *replica;
-    uint32_t most = net->chain->table.n_keys != 0 ? FORWARD_EMBEDDINGS : FORWARD_ROWS;
+    uint32_t most = self->gpu.ops != NULL              ? FORWARD_GPU
+                    : net->chain->table.n_keys != 0 ? FORWARD_EMBEDDINGS
+                                                    : FORWARD_ROWS;
     if (!training && max_rows > most)
         max_rows = most;
+    if (self->gpu.ops != NULL) {
+        TRY(mst_exec_cuda_open(&self->gpu, net->chain, self->kernels, max_rows > 0 ? max_rows : 1,
+                               (float)self->options.pos_weight, training, &replica));
+        *out = replica;
+        return MST_OK;
+    }
     TRY(net->executor->open(net->chain, self->kernels, max_rows > 0 ? max_rows : 1, n_threads, training,
                             &replica));
     replica->pos_weight = (float)self->options.pos_weight;
@@ -372,7 +382,8 @@ static mst_status net_open(const mst_model *self, uint32_t max_rows, unsigned n_
 
 static void net_close(const mst_model *self, void *scratch)
 {
-    ((const net_model *)self)->executor->close(scratch);
+    (void)self;
+    ((mst_replica *)scratch)->executor->close(scratch);
 }
 
 /* A share without rows: state stays unchanged. */
@@ -411,13 +422,14 @@ static mst_status net_compute(const mst_model *self, void *scratch, const mst_ba
         pass.step = step->number;
         pass.first_row = step->first_row;
     }
-    return net->executor->train(scratch, batch, w, &pass, scale, grad, step, sum);
+    return ((mst_replica *)scratch)->executor->train(scratch, batch, w, &pass, scale, grad, step, sum);
 }
 
 static void net_each(const mst_model *self, void *scratch, unsigned n, void (*fn)(void *arg, unsigned i),
                      void *arg)
 {
-    const mst_executor *executor = ((const net_model *)self)->executor;
+    const mst_executor *executor = ((const mst_replica *)scratch)->executor;
+    (void)self;
     if (executor->each != NULL) {
         executor->each(scratch, n, fn, arg);
         return;
@@ -429,13 +441,19 @@ static void net_each(const mst_model *self, void *scratch, unsigned n, void (*fn
 static mst_status net_forward(const mst_model *self, void *scratch, const mst_batch *batch,
                               const mst_weights *w, float *scores)
 {
-    const net_model *net = (const net_model *)self;
     mst_replica *replica = scratch;
     for (uint32_t from = 0; from < batch->n_rows; from += replica->max_rows) {
         mst_batch part = mst_batch_range(batch, from, replica->max_rows);
-        TRY(net->executor->forward(replica, &part, w, scores + (size_t)from * self->n_scores));
+        TRY(replica->executor->forward(replica, &part, w, scores + (size_t)from * self->n_scores));
     }
     return MST_OK;
+}
+
+static mst_status net_gpu_can(const mst_model *self)
+{
+    if (self->gpu.ops->net == NULL)
+        return mst_fail(MST_EUNSUPPORTED, "this GPU plug-in does not train nets; use --device cpu");
+    return mst_chain_gpu_can(((const net_model *)self)->chain);
 }
 
 const mst_chain *mst_model_chain(const mst_model *self)
@@ -500,6 +518,7 @@ bool mst_model_normalises_rows(const mst_model *self)
         .compute = net_compute,                                                                              \
         .each = net_each,                                                                                    \
         .forward = net_forward,                                                                              \
+        .gpu_can = net_gpu_can,                                                                              \
     }
 
 NET(net, "net", MST_MODEL_NET_FILE, "the net of a file: --net FILE");

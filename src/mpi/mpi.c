@@ -20,14 +20,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/plugin_path.h"
 #include "mpi/plugin.h"
-
-#ifndef MUSTER_PLUGINS_FROM_BIN
-#define MUSTER_PLUGINS_FROM_BIN "../lib/muster"
-#endif
-#ifndef MUSTER_PLUGINS_INSTALLED
-#define MUSTER_PLUGINS_INSTALLED "/usr/local/lib/muster"
-#endif
 
 static const char *const plugin_names[] = {"openmpi", "mpich"};
 #define PMI2      "srun --mpi=pmi2"
@@ -95,36 +89,12 @@ static mst_status mpi_not_launched(void)
 
 /* ---- plug-ins ---- */
 
-/* The folder of this program; "" when the system does not report it. */
-static void mpi_own_folder(char *out, size_t size)
-{
-    ssize_t n = readlink("/proc/self/exe", out, size - 1);
-    out[n > 0 ? n : 0] = '\0';
-    char *slash = strrchr(out, '/');
-    if (slash != NULL)
-        *slash = '\0';
-}
-
 /* The path of the plug-in of that name; false: not found. */
 static bool mpi_find_plugin(const char *name, char *out, size_t size)
 {
-    char own[512], folders[3][1024];
-    const char *given = getenv("MUSTER_PLUGINS");
-    size_t n = 0;
-    if (given != NULL && *given != '\0') {
-        snprintf(folders[n++], sizeof folders[0], "%s", given);
-    } else {
-        mpi_own_folder(own, sizeof own);
-        snprintf(folders[n++], sizeof folders[0], "%s", own);
-        snprintf(folders[n++], sizeof folders[0], "%s/%s", own, MUSTER_PLUGINS_FROM_BIN);
-        snprintf(folders[n++], sizeof folders[0], "%s", MUSTER_PLUGINS_INSTALLED);
-    }
-    for (size_t i = 0; i < n; i++) {
-        int length = snprintf(out, size, "%s/muster_mpi_%s.so", folders[i], name);
-        if (length > 0 && (size_t)length < size && access(out, R_OK) == 0)
-            return true;
-    }
-    return false;
+    char file[64];
+    snprintf(file, sizeof file, "muster_mpi_%s.so", name);
+    return mst_plugin_find(file, out, size);
 }
 
 /* Loads it, so that it could be started. *handle is the caller's to close. */

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-extern const mst_strategy_ops mst_strategy_local, mst_strategy_allreduce;
+extern const mst_strategy_ops mst_strategy_local, mst_strategy_allreduce, mst_strategy_gpu_net;
 
 const mst_strategy_choice mst_strategy_choices[] = {
     [MST_STRATEGY_LOCAL] = {.name = "local",
@@ -348,10 +348,18 @@ bool mst_strategy_random_rows(const mst_strategy_options *options)
     return ops != NULL && ops->random_rows;
 }
 
+/* Local training on a GPU has functions of its own. */
+static const mst_strategy_ops *strategy_ops(const mst_strategy_options *options, const mst_model *model)
+{
+    if (options->strategy == MST_STRATEGY_LOCAL && model->gpu.ops != NULL && mst_model_chain(model) != NULL)
+        return &mst_strategy_gpu_net;
+    return mst_strategy_choices[options->strategy].ops;
+}
+
 mst_status mst_strategy_new(const mst_strategy_options *options, const mst_strategy_env *env,
                             mst_strategy **out)
 {
-    const mst_strategy_ops *ops = mst_strategy_choices[options->strategy].ops;
+    const mst_strategy_ops *ops = strategy_ops(options, env->model);
     if (ops == NULL)
         return mst_fail(MST_EUSAGE, "--strategy %s has no training loop; start servers and workers",
                         mst_strategy_choices[options->strategy].name);
@@ -376,4 +384,9 @@ void mst_strategy_destroy(mst_strategy *self)
         return;
     self->ops->fini(self);
     mst_free(self);
+}
+
+mst_status mst_strategy_settle(mst_strategy *self)
+{
+    return self->ops->settle != NULL ? self->ops->settle(self) : MST_OK;
 }

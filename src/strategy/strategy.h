@@ -2,8 +2,9 @@
  *
  * The training loop gives a strategy the model, the optimizer, the parameters and a feed, and lets it run
  * some steps; it never depends on which strategy it has. The strategy decides how many threads take rows, how
- * a batch is divided, and which data travels between processes. Between two calls of run the parameters are
- * complete and current, and no thread writes them: the loop evaluates and saves then.
+ * a batch is divided, and which data travels between processes. Between two calls of run, after
+ * mst_strategy_settle, the parameters are complete and current, and no thread writes them: the loop evaluates
+ * and saves then.
  *
  * With --strategy ps no process runs this loop: the coordinator of the servers takes its place (job/job.h).
  *
@@ -94,6 +95,9 @@ typedef struct mst_strategy_ops {
     /* Between runs: what report returns, as of the last run; a new reference, or NULL without memory. NULL:
      * there is one process. */
     json_t *(*counts)(const mst_strategy *self);
+    /* Between runs: brings the parameters up to date. The loop calls it before it evaluates or saves. NULL:
+     * they are current after every run. */
+    mst_status (*settle)(mst_strategy *self);
     /* Between runs: the dense ranges of the last step's gradient, or NULL. The function may be NULL. */
     const mst_grad *(*gradient)(const mst_strategy *self);
 } mst_strategy_ops;
@@ -128,5 +132,8 @@ bool mst_strategy_random_rows(const mst_strategy_options *options);
 mst_status mst_strategy_new(const mst_strategy_options *options, const mst_strategy_env *env,
                             mst_strategy **out);
 void mst_strategy_destroy(mst_strategy *self); /* NULL-safe */
+
+/* As in the functions of the strategy. */
+mst_status mst_strategy_settle(mst_strategy *self);
 
 #endif

@@ -13,7 +13,9 @@
 #include "base/racy.h"
 #include "tensor/rule.h"
 
+#ifndef MST_RULE_INLINE /* the GPU plug-in defines its own */
 #define MST_RULE_INLINE static inline __attribute__((always_inline)) MST_RACY
+#endif
 
 /* Changes weight w[i], and its state a[i], b[i], by gradient g. */
 typedef void mst_rule_one(const mst_rule *c, float *w, float *a, float *b, size_t i, float g);

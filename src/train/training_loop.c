@@ -122,6 +122,7 @@ static mst_status loop_evaluate(training_loop *self, bool *over)
     mst_result valid, test;
     mst_eval_outcome outcome;
     bool sets = t->data.test.evaluator != NULL || t->data.valid.evaluator != NULL;
+    TRY(mst_strategy_settle(t->strategy));
     mst_run_log_evaluation_begins(t->log);
     if (sets)
         mst_span_enter(MST_PHASE_EVALUATE);
@@ -186,6 +187,7 @@ static mst_status loop_advance(training_loop *self, bool *ended)
 static mst_status loop_save(training_loop *self)
 {
     mst_training *t = self->training;
+    TRY(mst_strategy_settle(t->strategy));
     if (t->strategy->ops->counts != NULL)
         TRY(mst_run_log_count_workers(t->log, t->strategy->ops->counts(t->strategy)));
     mst_span_enter(MST_PHASE_CHECKPOINT);

@@ -4,6 +4,7 @@
 #   - no folder includes another folder's _impl.h;
 #   - file names are unique, and no file has more than 700 lines;
 #   - src/FILES.md has one row for every file.
+# The .cu and .cuh files of cuda/ count as well.
 set -eu
 src=$(realpath "$(dirname "$0")/../../src")
 cd "$src"
@@ -17,7 +18,7 @@ fail() {
 rows=$(sed -n '/^## Includes between folders/,/^## [^I]/s/^| `\([a-z]*\)\/` | \([a-z ]*\) |$/\1 \2/p' README.md)
 [ -n "$rows" ] || fail "src/README.md has no table of includes"
 listed=$(awk '{ for (i = 2; i <= NF; i++) print $1, $i }' <<<"$rows" | sort -u)
-found=$(grep -HE '^ *# *include "[a-z]+/' */*.[ch] |
+found=$(grep -HE '^ *# *include "[a-z]+/' */*.[ch] cuda/*.cu* |
   sed -E 's|^([a-z]+)/[^:]*: *# *include "([a-z]+)/.*|\1 \2|' | awk '$1 != $2 && $2 != "muster"' | sort -u)
 
 while read -r from to; do
@@ -45,13 +46,13 @@ done < <(grep -HE '^ *# *include "[a-z]+/[a-z0-9_]*_impl\.h"' */*.[ch])
 
 twice=$(printf '%s\n' */*.[ch] | sed 's|.*/||' | sort | uniq -d)
 [ -z "$twice" ] || fail "file names in two folders:" $twice
-for file in */*.[ch]; do
+for file in */*.[ch] cuda/*.cu*; do
   [ "$(wc -l <"$file")" -le 700 ] || fail "$file has more than 700 lines"
 done
 
 # Files that need a row: every .c, and headers without a .c of their name, except _impl.h.
 indexed=$(awk '/^## /{folder = $2} /^\| `/{gsub(/`/, "", $2); print folder $2}' FILES.md | sort)
-needed=$(for file in */*.c; do echo "$file"; done; for file in */*.h; do
+needed=$(for file in */*.c cuda/*.cu*; do echo "$file"; done; for file in */*.h; do
   [[ $file == *_impl.h || -e ${file%.h}.c ]] || echo "$file"
 done)
 needed=$(sort <<<"$needed")

@@ -1,0 +1,120 @@
+/* Nets on a GPU: the section `net` of the table of cuda.h.
+ *
+ * A net is described as a plain chain of layers. Open allocates everything that a step needs: weights,
+ * gradients, optimizer state, outputs of the layers for max_rows rows, and two staging buffers of rows in
+ * pinned host memory. A step is captured once per number of rows as a CUDA graph, and launched as one unit.
+ *
+ * Parameters are numbered as the ranges of the model's gradient; write and read convert between the store's
+ * layout and the one on the GPU. */
+#ifndef MST_CUDA_CUDA_NET_H
+#define MST_CUDA_CUDA_NET_H
+
+#include "cuda/cuda.h"
+#include "tensor/rule.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum mst_cuda_kind {
+    MST_CUDA_CONV,
+    MST_CUDA_LINEAR,
+    MST_CUDA_MAXPOOL,
+    MST_CUDA_AVGPOOL,
+    MST_CUDA_RELU,
+    MST_CUDA_TANH,
+    MST_CUDA_SIGMOID,
+    MST_CUDA_LRN,
+    MST_CUDA_BATCHNORM,
+    MST_CUDA_DROPOUT,
+} mst_cuda_kind;
+
+typedef struct mst_cuda_dims {
+    uint32_t c, h, w;
+} mst_cuda_dims;
+
+/* A layer; params of model/layer_impl.h, in their order. */
+typedef struct mst_cuda_layer {
+    mst_cuda_kind kind;
+    mst_cuda_dims in, out;
+    uint32_t n_params, first_param;
+    uint32_t kh, kw, stride, pad, groups; /* conv and pools */
+    uint32_t size;                        /* lrn: channels */
+    double alpha, beta, k;                /* lrn */
+    double momentum, eps;                 /* batch norm */
+    double rate;                          /* dropout */
+} mst_cuda_layer;
+
+typedef struct mst_cuda_param {
+    uint64_t size; /* floats */
+    bool state;    /* replaced by its "gradient", never updated by the rule */
+} mst_cuda_param;
+
+typedef struct mst_cuda_net_spec {
+    uint32_t device;
+    mst_cuda_precision precision;
+    uint32_t n_layers, n_params;
+    const mst_cuda_layer *layers;
+    const mst_cuda_param *params;
+    mst_cuda_dims in;
+    uint32_t n_scores; /* of the last layer: classes, or 1 */
+    float pos_weight;  /* of one score */
+    uint32_t max_rows;
+    bool training; /* false: forward only */
+    bool updates;  /* step is called: there is state for the rule */
+    mst_rule_kind rule;
+} mst_cuda_net_spec;
+
+/* Places for the rows of the next step, in pinned memory. */
+typedef struct mst_cuda_rows {
+    uint8_t *bytes; /* n_rows x row, each byte standing for byte/255; or, if `floats` is set, ... */
+    float *numbers; /* ... n_rows x row; both are the same memory */
+    float *labels, *weights;
+} mst_cuda_rows;
+
+/* The numbers of a step. */
+typedef struct mst_cuda_step {
+    uint32_t n_rows;
+    bool floats;               /* rows are numbers, not bytes */
+    float scale;               /* of the gradient: 1 / rows of the batch */
+    const uint64_t *dropout;   /* for each dropout layer, in order: the seed of its stream in this step */
+    uint64_t first_row;        /* of these rows in the global batch */
+    mst_rule rule;             /* step only */
+    double clip_norm;          /* step only; 0: off */
+} mst_cuda_step;
+
+/* Sums over the rows of steps, as mst_loss_sum. */
+typedef struct mst_cuda_loss {
+    double loss, weight, correct;
+} mst_cuda_loss;
+
+typedef struct mst_cuda_net mst_cuda_net;
+
+typedef struct mst_cuda_net_ops {
+    /* *out is the caller's to close. MST_EUNSUPPORTED: a library is missing, or cannot compute a layer.
+     * MST_ENOMEM: the GPU's memory is too small, with the size. */
+    mst_status (*open)(const mst_cuda_net_spec *spec, mst_cuda_net **out);
+    void (*close)(mst_cuda_net *self); /* NULL-safe */
+    /* Copies parameter `param` to the GPU or from it: its weights (slot 0), state slot - 1, or, read only,
+     * its gradient (MST_CUDA_GRADIENT). Both wait for the steps before. */
+    mst_status (*write)(mst_cuda_net *self, uint32_t slot, uint32_t param, const float *from);
+    mst_status (*read)(mst_cuda_net *self, uint32_t slot, uint32_t param, float *to);
+    /* Places for rows, free until the next call of step, gradient or forward; waits until the GPU has copied
+     * the rows that were there. */
+    mst_status (*stage)(mst_cuda_net *self, mst_cuda_rows *out);
+    /* Forward, backward and update on the staged rows. Enqueues. */
+    mst_status (*step)(mst_cuda_net *self, const mst_cuda_step *step);
+    /* Forward and backward; the gradient stays on the GPU, to be read. Enqueues. */
+    mst_status (*gradient)(mst_cuda_net *self, const mst_cuda_step *step);
+    /* Scores (n_rows x n_scores) of the staged rows, without dropout and with running means. */
+    mst_status (*forward)(mst_cuda_net *self, uint32_t n_rows, bool floats, float *scores);
+    /* Waits for all steps; the sums since the last call. A step that failed on the GPU is reported here. */
+    mst_status (*losses)(mst_cuda_net *self, mst_cuda_loss *out);
+} mst_cuda_net_ops;
+
+#define MST_CUDA_GRADIENT UINT32_MAX
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,60 @@
+# --device and --precision where there is no GPU: missing, broken, old and empty plug-ins are refused with one sentence, auto trains
+# on the CPU with the same result, list and doctor name the reason. The plug-ins are fakes (tests/unit/cuda/fake_gpu.c).
+. "$(dirname "$0")/common.sh"
+fakes=$(dirname "$muster")/tests/unit/cuda
+mkdir none broken
+echo "no library" >broken/muster_cuda.so
+"$muster" data gen digits --rows 200 --test-rows 50 --out d >/dev/null
+data=d/train-images-idx3-ubyte
+net=(train --model mlp --hidden 8 --steps 5 --batch 20 --no-observe --threads 1)
+lin=(train --model softmax --steps 5 --batch 20 --no-observe --threads 1)
+
+# ---- no plug-in ----
+export MUSTER_PLUGINS=$work/none
+refused 1 "there is no GPU plug-in (muster_cuda.so): build it with \`make cuda\`" "${net[@]}" --device cuda "$data"
+refused 2 "--device gpu: must be auto, cpu, cuda or cuda:N" "${net[@]}" --device gpu "$data"
+refused 2 "--device cuda:: must be auto" "${net[@]}" --device cuda: "$data"
+refused 2 "--device cuda:1x: must be auto" "${net[@]}" --device cuda:1x "$data"
+refused 2 "--device" "${net[@]}" --device cuda --strategy ps --workers 1 "$data"
+refused 2 "--precision is for --device cuda, and training runs on the CPU" "${net[@]}" --precision bf16 "$data"
+refused 2 "--precision is for --device cuda, and training runs on the CPU" "${net[@]}" --device auto --precision tf32 "$data"
+expect 0 list devices
+has "cpu"
+has "there is no GPU plug-in"
+expect 0 doctor
+has "there is no GPU plug-in"
+
+# ---- auto and cpu give the same weights ----
+expect 0 "${net[@]}" --run a "$data"
+expect 0 "${net[@]}" --device cpu --run b "$data"
+expect 0 "${net[@]}" --device auto --run c "$data"
+weights() { cat "$1"/checkpoints/*/*.safetensors | cksum; }
+same "weights with --device cpu" "$(weights b)" "$(weights a)"
+same "weights with --device auto" "$(weights c)" "$(weights a)"
+
+# ---- plug-ins that cannot be used ----
+export MUSTER_PLUGINS=$work/broken
+refused 1 "muster_cuda.so cannot be loaded" "${net[@]}" --device cuda "$data"
+expect 0 "${net[@]}" --device auto --run e "$data"
+export MUSTER_PLUGINS=$fakes/old
+refused 1 "belongs to another version of muster (its table has version 0, not" "${net[@]}" --device cuda "$data"
+export MUSTER_PLUGINS=$fakes/empty
+refused 1 "there is no GPU: this is a fake" "${net[@]}" --device cuda "$data"
+expect 0 list devices
+has "there is no GPU: this is a fake"
+expect 0 "${net[@]}" --device auto --run f "$data"
+same "weights with --device auto and no GPU" "$(weights f)" "$(weights a)"
+
+# ---- a plug-in with two GPUs that trains nothing ----
+export MUSTER_PLUGINS=$fakes/two
+refused 2 "--device cuda:2: this host has 2 GPUs, numbered from 0" "${net[@]}" --device cuda:2 "$data"
+refused 1 "this GPU plug-in does not train nets; use --device cpu" "${net[@]}" --device cuda:1 "$data"
+expect 0 list devices
+has "cuda:1"
+has "Fake, compute capability 9.1, 4 multiprocessors, 1.0 GiB"
+expect 0 doctor
+has "fake CUDA 1.0"
+has "Fake, compute capability 9.0"
+expect 0 "${lin[@]}" --device auto --run g "$data"
+expect 0 "${lin[@]}" --run h "$data"
+same "weights of softmax with --device auto" "$(weights g)" "$(weights h)"
