@@ -247,9 +247,10 @@ const mst_command mst_cmd_list = {
     .summary = "list formats, generators, models, optimizers and other choices",
     .run = list_run,
     .usage = "list [NAME...] [--json]",
-    .details = "NAME is one of commands, formats, outputs, generators, models, nets, layers, executors, "
-               "optimizers, schedules, strategies, engines, mpi, devices, page, instruction_sets; without NAME, all "
-               "of them are listed.\n",
+    .details =
+        "NAME is one of commands, formats, outputs, generators, models, nets, layers, executors, "
+        "optimizers, schedules, strategies, engines, mpi, devices, page, instruction_sets; without NAME, all "
+        "of them are listed.\n",
     .groups = list_groups,
     .options_size = sizeof(list_options),
     .words =

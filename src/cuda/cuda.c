@@ -25,9 +25,9 @@ static mst_status cuda_load(const mst_cuda_ops **out)
 {
     char path[1100];
     if (!mst_plugin_find(CUDA_PLUGIN, path, sizeof path))
-        return mst_fail(MST_EUNSUPPORTED,
-                        "there is no GPU plug-in (" CUDA_PLUGIN "): build it with `make cuda`, name its folder "
-                        "in MUSTER_PLUGINS, or use --device cpu");
+        return mst_fail(MST_EUNSUPPORTED, "there is no GPU plug-in (" CUDA_PLUGIN
+                                          "): build it with `make cuda`, name its folder "
+                                          "in MUSTER_PLUGINS, or use --device cpu");
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL)
         return mst_fail(MST_EUNSUPPORTED, "%s cannot be loaded: %s", path, dlerror());

@@ -70,12 +70,13 @@ typedef struct mst_cuda {
     mst_cuda_precision precision;
 } mst_cuda;
 
-/* The meaning of --device: "cpu", "cuda" (the first GPU), "cuda:N", or "auto": the first GPU, or the CPU where
- * there is no plug-in or no GPU. NULL is cpu. MST_EUSAGE: another text, or no GPU N. MST_EUNSUPPORTED: no
- * plug-in, no driver or no GPU. The plug-in stays loaded until the process ends. Any thread. */
+/* The meaning of --device: "cpu", "cuda" (the first GPU), "cuda:N", or "auto": the first GPU, or the CPU
+ * where there is no plug-in or no GPU. NULL is cpu. MST_EUSAGE: another text, or no GPU N. MST_EUNSUPPORTED:
+ * no plug-in, no driver or no GPU. The plug-in stays loaded until the process ends. Any thread. */
 mst_status mst_cuda_choose(const char *device, mst_cuda *out);
 
-/* Loads the plug-in, if it is not loaded. MST_EUNSUPPORTED: there is none, or it belongs to another version. */
+/* Loads the plug-in, if it is not loaded. MST_EUNSUPPORTED: there is none, or it belongs to another version.
+ */
 mst_status mst_cuda_load(const mst_cuda_ops **out);
 
 /* For `list` and `doctor`: the plug-in's version, or the reason why there is none; "NVIDIA H200, 132

@@ -75,12 +75,12 @@ typedef struct mst_cuda_rows {
 /* The numbers of a step. */
 typedef struct mst_cuda_step {
     uint32_t n_rows;
-    bool floats;               /* rows are numbers, not bytes */
-    float scale;               /* of the gradient: 1 / rows of the batch */
-    const uint64_t *dropout;   /* for each dropout layer, in order: the seed of its stream in this step */
-    uint64_t first_row;        /* of these rows in the global batch */
-    mst_rule rule;             /* step only */
-    double clip_norm;          /* step only; 0: off */
+    bool floats;             /* rows are numbers, not bytes */
+    float scale;             /* of the gradient: 1 / rows of the batch */
+    const uint64_t *dropout; /* for each dropout layer, in order: the seed of its stream in this step */
+    uint64_t first_row;      /* of these rows in the global batch */
+    mst_rule rule;           /* step only */
+    double clip_norm;        /* step only; 0: off */
 } mst_cuda_step;
 
 /* Sums over the rows of steps, as mst_loss_sum. */

@@ -11,10 +11,10 @@ static const struct {
     const mst_layer_ops *ops;
     mst_cuda_kind kind;
 } gpu_kinds[] = {
-    {&mst_layer_conv, MST_CUDA_CONV},       {&mst_layer_linear, MST_CUDA_LINEAR},
-    {&mst_layer_maxpool, MST_CUDA_MAXPOOL}, {&mst_layer_avgpool, MST_CUDA_AVGPOOL},
-    {&mst_layer_relu, MST_CUDA_RELU},       {&mst_layer_tanh, MST_CUDA_TANH},
-    {&mst_layer_sigmoid, MST_CUDA_SIGMOID}, {&mst_layer_lrn, MST_CUDA_LRN},
+    {&mst_layer_conv, MST_CUDA_CONV},           {&mst_layer_linear, MST_CUDA_LINEAR},
+    {&mst_layer_maxpool, MST_CUDA_MAXPOOL},     {&mst_layer_avgpool, MST_CUDA_AVGPOOL},
+    {&mst_layer_relu, MST_CUDA_RELU},           {&mst_layer_tanh, MST_CUDA_TANH},
+    {&mst_layer_sigmoid, MST_CUDA_SIGMOID},     {&mst_layer_lrn, MST_CUDA_LRN},
     {&mst_layer_batchnorm, MST_CUDA_BATCHNORM}, {&mst_layer_dropout, MST_CUDA_DROPOUT},
 };
 #define N_GPU_KINDS (sizeof gpu_kinds / sizeof *gpu_kinds)

@@ -6,8 +6,8 @@
 #include "model/layer.h"
 #include "model/model.h"
 
-/* MST_EUNSUPPORTED, naming the layer, for chains that no GPU computes: nets over embeddings, other graphs, and
- * kinds of layers that are not built in. */
+/* MST_EUNSUPPORTED, naming the layer, for chains that no GPU computes: nets over embeddings, other graphs,
+ * and kinds of layers that are not built in. */
 mst_status mst_chain_gpu_can(const mst_chain *chain);
 
 typedef struct mst_chain_gpu_options {

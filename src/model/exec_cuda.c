@@ -1,5 +1,6 @@
 /* Executor cuda: forward and backward on a GPU (--device cuda), with weights and gradients in host memory.
- * Evaluations use it. Every call copies all weights to the GPU, since the store has no mark of a change. A local training keeps its weights on the GPU instead (strategy/gpu_net.c). */
+ * Evaluations use it. Every call copies all weights to the GPU, since the store has no mark of a change. A
+ * local training keeps its weights on the GPU instead (strategy/gpu_net.c). */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -49,8 +50,11 @@ mst_status mst_exec_cuda_open(const mst_cuda *gpu, const mst_chain *chain, const
     exec_cuda *self = mst_zalloc(sizeof *self);
     if (self == NULL)
         return mst_fail_memory();
-    self->base = (mst_replica){
-        .executor = &mst_executor_cuda, .chain = chain, .kernels = kernels, .max_rows = max_rows, .n_threads = 1};
+    self->base = (mst_replica){.executor = &mst_executor_cuda,
+                               .chain = chain,
+                               .kernels = kernels,
+                               .max_rows = max_rows,
+                               .n_threads = 1};
     self->ops = gpu->ops->net;
     if (training && (self->grad = mst_alloc_lines(largest_range(chain) * sizeof *self->grad)) == NULL) {
         st = mst_fail_memory();
@@ -93,10 +97,8 @@ static mst_status exec_cuda_train(mst_replica *base, const mst_batch *batch, con
 {
     exec_cuda *self = (exec_cuda *)base;
     const mst_chain *chain = base->chain;
-    mst_cuda_step numbers = {.n_rows = batch->n_rows,
-                             .scale = scale,
-                             .dropout = self->dropout,
-                             .first_row = pass->first_row};
+    mst_cuda_step numbers = {
+        .n_rows = batch->n_rows, .scale = scale, .dropout = self->dropout, .first_row = pass->first_row};
     mst_cuda_loss loss;
     for (uint32_t r = 0; r < chain->n_ranges; r++)
         TRY(mst_step_need(step, r));
@@ -115,10 +117,9 @@ static mst_status exec_cuda_train(mst_replica *base, const mst_batch *batch, con
     }
     grad->fresh = false;
     TRY(self->ops->losses(self->net, &loss));
-    mst_add_loss(sum, &(mst_loss_sum){.loss = loss.loss,
-                                      .weight = loss.weight,
-                                      .rows = batch->n_rows,
-                                      .correct = loss.correct});
+    mst_add_loss(
+        sum, &(mst_loss_sum){
+                 .loss = loss.loss, .weight = loss.weight, .rows = batch->n_rows, .correct = loss.correct});
     return MST_OK;
 }
 

@@ -362,7 +362,7 @@ static mst_status net_open(const mst_model *self, uint32_t max_rows, unsigned n_
 {
     const net_model *net = (const net_model *)self;
     mst_replica *replica;
-    uint32_t most = self->gpu.ops != NULL              ? FORWARD_GPU
+    uint32_t most = self->gpu.ops != NULL           ? FORWARD_GPU
                     : net->chain->table.n_keys != 0 ? FORWARD_EMBEDDINGS
                                                     : FORWARD_ROWS;
     if (!training && max_rows > most)

@@ -1,5 +1,5 @@
-/* Strategy local for nets on a GPU (--device cuda): weights, gradients and optimizer state stay there, and per
- * step only rows and a few numbers are copied to it.
+/* Strategy local for nets on a GPU (--device cuda): weights, gradients and optimizer state stay there, and
+ * per step only rows and a few numbers are copied to it.
  *
  * The training thread claims rows, copies them to pinned memory and enqueues the step; it never waits for a
  * step, only for one of the staging buffers, so that it works ahead of the GPU by their number. Large batches
@@ -174,8 +174,8 @@ static mst_status gpu_net_step(gpu_net *self, const mst_batch *rows, uint32_t fi
 }
 
 /* Claims rows for some steps and enqueues these; *over when there are none within the budget. */
-static mst_status gpu_net_claim(gpu_net *self, const mst_budget *budget, uint64_t first_step, uint64_t first_row,
-                                mst_progress *p, bool *over)
+static mst_status gpu_net_claim(gpu_net *self, const mst_budget *budget, uint64_t first_step,
+                                uint64_t first_row, mst_progress *p, bool *over)
 {
     uint64_t steps = budget->steps - (p->steps - first_step), rows = budget->rows - (p->rows - first_row),
              most = mst_span_most_steps(p->steps + 1), position;

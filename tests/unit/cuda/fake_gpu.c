@@ -1,5 +1,5 @@
-/* A GPU plug-in without GPU code, for tests of the loader: FAKE_ABI is the version of its table, FAKE_GPUS the
- * number of its devices (0: no driver). It trains nothing. */
+/* A GPU plug-in without GPU code, for tests of the loader: FAKE_ABI is the version of its table, FAKE_GPUS
+ * the number of its devices (0: no driver). It trains nothing. */
 #include <stdio.h>
 
 #include "cuda/cuda.h"
@@ -18,7 +18,8 @@ static mst_status fake_devices(uint32_t *n)
 
 static mst_status fake_device(uint32_t i, mst_cuda_device *out)
 {
-    *out = (mst_cuda_device){.name = "Fake", .major = 9, .minor = i, .n_processors = 4, .memory_bytes = 1u << 30};
+    *out = (mst_cuda_device){
+        .name = "Fake", .major = 9, .minor = i, .n_processors = 4, .memory_bytes = 1u << 30};
     return MST_OK;
 }
 
