@@ -11,7 +11,6 @@
 #include "cli/cli.h"
 #include "cli/table.h"
 #include "launch/trial_job.h"
-#include "optim/optim.h"
 #include "report/job_plan.h"
 #include "train/settings.h"
 
@@ -175,26 +174,17 @@ static void plan_assume(plan *p, const char *format, ...)
         mst_free(copy);
 }
 
-static double plan_slots_of(const char *name)
-{
-    for (size_t i = 0; name != NULL && mst_optimizers[i] != NULL; i++)
-        if (strcmp(mst_optimizers[i]->name, name) == 0)
-            return mst_optimizers[i]->n_slots;
-    return 0;
-}
-
 /* Adds the costs of a run, and takes the shape of its job. */
 static mst_status plan_take_run(plan *p, const char *path)
 {
     mst_run_data *run = NULL;
     mst_status st;
     TRY(mst_run_data_new(path, &run));
-    char *optimizer = mst_run_data_option(run, "optimizer");
     if (mst_run_data_option_is(run, "strategy", "allreduce"))
         TRY_OUT(st, mst_fail(MST_EUSAGE, "plan: %s is a run of --strategy allreduce; " ONLY_PS, path));
     if (mst_run_data_option_real(run, "quorum") > 0)
         TRY_OUT(st, mst_fail(MST_EUSAGE, "plan: %s is a run with --quorum; " ONLY_PS, path));
-    TRY_OUT(st, mst_job_costs_add(&p->costs, run, plan_slots_of(optimizer)));
+    TRY_OUT(st, mst_job_costs_add(&p->costs, run));
     double workers = mst_run_data_option_real(run, "workers"), pipeline, replicas;
     pipeline = mst_run_data_option_real(run, "pipeline");
     replicas = mst_run_data_option_real(run, "replicas");
@@ -207,7 +197,6 @@ static mst_status plan_take_run(plan *p, const char *path)
     p->shape.pipeline = pipeline > 0 ? pipeline : 0;
     p->shape.replicas = replicas > 0 ? replicas : 0;
 out:
-    mst_free(optimizer);
     mst_run_data_destroy(run);
     return st;
 }

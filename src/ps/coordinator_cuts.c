@@ -151,8 +151,7 @@ mst_status mst_cuts_begin(mst_server *s)
     if (mst_cuts_under_way(&co->cuts))
         return co->cuts.eval_due ? cuts_hold(s) : MST_OK;
     bool evaluates = co->cuts.eval_due && cuts_can_evaluate(s), best = evaluates && co->start.keeps_best;
-    bool waits = co->phase == MST_JOB_FINAL && co->cuts.eval_due &&
-                 !evaluates; /* the chief is still opening its sets */
+    bool waits = co->phase == MST_JOB_FINAL && co->cuts.eval_due; /* the last checkpoint has its result */
     bool saves = best || (co->cuts.save_due && !waits);
     if (saves && !s->hooks->checkpoint->can_begin(s->hooks->arg, best))
         saves = best = evaluates = false; /* when the last save is written */
@@ -230,8 +229,8 @@ mst_status mst_cuts_taken(mst_server *s)
     }
     if (!(s->cut.flags & MST_CUT_SAVE))
         return MST_OK;
-    if (!co->cuts.saving_best)
-        co->cuts.saved_step = co->progress.steps;
+    if (!co->cuts.saving_best) /* a checkpoint from before the result of an evaluation is not the last one */
+        co->cuts.saved_step = co->cuts.evaluating ? UINT64_MAX : co->progress.steps;
     json_t *plan = mst_rows_json(s);
     if (plan == NULL)
         return mst_fail_memory();
@@ -423,7 +422,7 @@ mst_status mst_cuts_due(mst_server *s, unsigned *due)
     } else if (*due & MST_DUE_EVAL && !(*due & MST_DUE_END && co->start.exact)) { /* the last one follows */
         cuts->eval_due = true;
     }
-    if (*due & MST_DUE_SAVE && co->start.saves)
+    if (*due & MST_DUE_SAVE && !(*due & MST_DUE_END) && co->start.saves)
         cuts->save_due = true;
     return mst_cuts_begin(s);
 }
@@ -434,7 +433,7 @@ void mst_cuts_last(mst_server *s)
     mst_cut_plan *cuts = &co->cuts;
     cuts->eval_due = co->start.evaluates && !co->outcome.stopped && !co->outcome.no_workers &&
                      co->outcome.failure.code == MST_OK && cuts->evaluated_step != co->progress.steps;
-    cuts->save_due = co->start.saves && cuts->saved_step != co->progress.steps;
+    cuts->save_due = co->start.saves && (cuts->eval_due || cuts->saved_step != co->progress.steps);
 }
 
 mst_status mst_cuts_begin_last(mst_server *s)

@@ -4,7 +4,9 @@
  * Exact evaluation: training waits from the step at which an evaluation is due until its result is here. If
  * the evaluation cannot begin at once (the chief is opening its sets, a checkpoint is being written), a cut
  * without another purpose stops all servers at one version, and the evaluation follows at that version. If
- * the run ends meanwhile, the pushes that wait are discarded: the weights stay those that were evaluated. */
+ * the run ends meanwhile, the pushes that wait are discarded: the weights stay those that were evaluated.
+ *
+ * The last checkpoint follows the last evaluation, as in local training: a resumed run does not repeat it. */
 #ifndef MST_PS_COORDINATOR_CUTS_H
 #define MST_PS_COORDINATOR_CUTS_H
 

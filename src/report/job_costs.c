@@ -98,7 +98,7 @@ static mst_status costs_take_memory(const mst_run_data *run, const mst_facts *f,
     return MST_OK;
 }
 
-mst_status mst_job_costs_add(mst_job_costs *c, const mst_run_data *run, double slots)
+mst_status mst_job_costs_add(mst_job_costs *c, const mst_run_data *run)
 {
     mst_facts f;
     mst_status st;
@@ -122,7 +122,8 @@ mst_status mst_job_costs_add(mst_job_costs *c, const mst_run_data *run, double s
     c->value_bytes = mst_run_data_option_is(run, "wire", "fp32") ? 4 : 2;
     c->parameters =
         f.sparse ? mst_run_data_real(run, "data", "features", NULL) + 1 : cost.pull_bytes / c->value_bytes;
-    c->slots = slots;
+    double store = mst_run_data_real(run, "store_bytes", NULL);
+    c->store_bytes = isnan(store) ? c->parameters * sizeof(float) : store; /* of a run of an earlier version */
     c->part = mst_or_zero(mst_run_data_option_real(run, "part"));
     c->threads = fmax(1, mst_or_zero(f.figures.n_threads));
     c->cores = mst_or_zero(f.workers[0].cores);

@@ -262,8 +262,7 @@ static mst_bottleneck job_bottleneck(const mst_step_model *m, const transfers *t
 
 static void job_take_memory(const mst_job_costs *c, const mst_job_shape *s, mst_job_forecast *f)
 {
-    double share = c->parameters / s->servers * sizeof(float);
-    f->server_memory = c->server_base + share * (1 + c->slots) * (1 + s->replicas) +
+    f->server_memory = c->server_base + c->store_bytes / s->servers * (1 + s->replicas) +
                        s->workers * (f->push_bytes + f->pull_bytes) / s->servers;
     /* weights, gradient and both messages of the keys of a batch, or of all weights */
     double held = c->sparse ? f->pull_bytes / c->value_bytes : c->parameters;

@@ -25,7 +25,8 @@ typedef struct mst_job_costs {
     double servers;                  /* of the runs */
     bool sparse;                     /* only the keys of a batch travel */
     double entries;                  /* of a row; NAN: not known */
-    double parameters, slots;        /* slots: floats of the optimizer per parameter */
+    double parameters;
+    double store_bytes;              /* weights and optimizer state of all servers, without replicas */
     double value_bytes;              /* of a weight on the wire */
     double worker_base, server_base; /* resident memory besides the formulas of docs/PLAN.md */
     double part;                     /* floats of a server from which steps travel in parts; 0: never */
@@ -33,9 +34,9 @@ typedef struct mst_job_costs {
     double link, rtt_s;              /* bytes/s of the fastest path, mean round trip; 0: not known */
 } mst_job_costs;
 
-/* Adds the costs of a run; `slots` of its optimizer. MST_EINPUT if it has no servers and workers in processes
+/* Adds the costs of a run. MST_EINPUT if it has no servers and workers in processes
  * of their own, no spans, or more than two runs are added; MST_ENOMEM. costs: zeroes at first. */
-mst_status mst_job_costs_add(mst_job_costs *self, const mst_run_data *run, double slots);
+mst_status mst_job_costs_add(mst_job_costs *self, const mst_run_data *run);
 
 typedef enum mst_plan_mode { MST_PLAN_SYNC, MST_PLAN_SSP, MST_PLAN_ASYNC } mst_plan_mode;
 

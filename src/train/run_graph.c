@@ -46,8 +46,9 @@ static void graph_place_view(json_t *nodes, json_t *node, const mst_view *view, 
         if (n == 0)
             continue;
         snprintf(part, sizeof part, "%s_%u", name, s);
-        json_t *fresh = json_pack("{s:s, s:s, s:[], s:[I], s:O}", "name", part, "op", "VariableV2", "inputs",
-                                  "shape", (json_int_t)n, "attr", json_object_get(node, "attr"));
+        json_t *fresh = json_pack("{s:s, s:s, s:[], s:[I], s:O, s:b}", "name", part, "op", "VariableV2",
+                                  "inputs", "shape", (json_int_t)n, "attr", json_object_get(node, "attr"),
+                                  "keyed", view->width != 0);
         graph_set_task(fresh, places->store, s);
         json_array_append_new(nodes, fresh);
         json_array_append_new(json_object_get(node, "inputs"), json_string(part));
@@ -56,24 +57,36 @@ static void graph_place_view(json_t *nodes, json_t *node, const mst_view *view, 
     graph_set_device(node, places->compute);
 }
 
-/* Adds the gradients and the optimizer, which is on the devices of the parameters. */
+/* Takes the reference of inputs. */
+static void graph_add_optimizer(json_t *nodes, const char *name, const mst_optimizer *optimizer,
+                                json_t *inputs, const mst_run_places *places)
+{
+    json_array_append_new(nodes, json_pack("{s:s, s:s, s:o, s:s, s:{s:f, s:I}}", "name", name, "op",
+                                           optimizer->ops->name, "inputs", inputs, "device", places->store,
+                                           "attr", "lr", optimizer->options.lr, "state_vectors",
+                                           (json_int_t)optimizer->ops->n_slots));
+}
+
+/* Adds the gradients and the optimizer, which is on the devices of the parameters; views with keys may have
+ * one of their own. */
 static void graph_add_training(json_t *nodes, const mst_optimizer *optimizer, const mst_run_places *places)
 {
     json_t *inputs = json_pack("[s]", "gradients"), *node;
+    json_t *keyed = optimizer->sparse != NULL ? json_pack("[s]", "gradients") : inputs;
     size_t i;
     json_array_foreach(nodes, i, node)
     {
         const char *op = json_string_value(json_object_get(node, "op"));
         if (op != NULL && strcmp(op, "VariableV2") == 0 &&
             json_is_true(json_object_get(json_object_get(node, "attr"), "trainable")))
-            json_array_append(inputs, json_object_get(node, "name"));
+            json_array_append(json_is_true(json_object_get(node, "keyed")) ? keyed : inputs,
+                              json_object_get(node, "name"));
     }
     json_array_append_new(nodes, json_pack("{s:s, s:s, s:[s], s:s}", "name", "gradients", "op", "gradients",
                                            "inputs", "loss", "device", places->compute));
-    json_array_append_new(nodes, json_pack("{s:s, s:s, s:o, s:s, s:{s:f, s:I}}", "name", "optimizer", "op",
-                                           optimizer->ops->name, "inputs", inputs, "device", places->store,
-                                           "attr", "lr", optimizer->options.lr, "state_vectors",
-                                           (json_int_t)optimizer->ops->n_slots));
+    graph_add_optimizer(nodes, "optimizer", optimizer, inputs, places);
+    if (optimizer->sparse != NULL)
+        graph_add_optimizer(nodes, "optimizer_sparse", optimizer->sparse, keyed, places);
 }
 
 json_t *mst_run_graph(const mst_assembly *assembly, const mst_optimizer *optimizer,
@@ -84,6 +97,8 @@ json_t *mst_run_graph(const mst_assembly *assembly, const mst_optimizer *optimiz
     for (i = 0; i < n && (node = json_array_get(nodes, i)) != NULL; i++) {
         const char *name = json_string_value(json_object_get(node, "view"));
         const mst_view *view = name != NULL ? mst_params_find(&assembly->params, name) : NULL;
+        if (view != NULL)
+            json_object_set_new(node, "keyed", json_boolean(view->width != 0));
         if (view != NULL && places->parts != NULL)
             graph_place_view(nodes, node, view, places);
         else

@@ -246,14 +246,19 @@ static void run_log_report_result(mst_run_log *self, uint64_t step, const char *
 static void run_log_report_curves(mst_run_log *self, const mst_train_status *s, const mst_metrics *line,
                                   const mst_result *r)
 {
-    const mst_scalar train[] = {{"loss", line->train_loss},
-                                {"accuracy", line->train_accuracy},
-                                {"progressive_loss", line->progressive_loss},
-                                {"lr", line->lr},
-                                {"epoch", (double)line->epoch}};
+    const mst_optimizer *sparse = self->options.optimizer->sparse;
+    const mst_scalar train[] = {
+        {"loss", line->train_loss},
+        {"accuracy", line->train_accuracy},
+        {"progressive_loss", line->progressive_loss},
+        {"lr", line->lr},
+        {"epoch", (double)line->epoch},
+        {"lr_sparse",
+         sparse != NULL ? (double)mst_learning_rate(&sparse->options, s->step > 0 ? s->step : 1) : 0.0}};
+    size_t n = sizeof train / sizeof *train - (sparse == NULL);
     mst_observe_set_step(self->observe, self->status.step);
     if (s->step > self->curve_step) {
-        mst_observe_scalars(self->observe, MST_RECORD_EVENTS, s->step, train, sizeof train / sizeof *train);
+        mst_observe_scalars(self->observe, MST_RECORD_EVENTS, s->step, train, n);
         self->curve_step = s->step;
     }
     if (line->set[0] != 0)

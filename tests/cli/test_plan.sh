@@ -40,6 +40,15 @@ expect 0 plan job --workers 2 --hosts 99
 has '1 server, 2 workers, 2 hosts'
 has '97 of the 99 hosts have no process'
 
+# the state of an optimizer of their own that weights with keys have, which servers divide
+expect 0 data gen criteo --rows 2000 --features 200000 --out clicks.cache
+expect 0 launch --servers 1 --workers 1 --logs none -- train clicks.cache --model fm --factors 7 --optimizer sgd --optimizer-sparse adam \
+  --batch 50 --mode sync --epochs 0 --seconds 1 --no-save --quiet --run tables
+grep -q '"store_bytes": 19[0-9]*,' tables/manifest.json || fail "the store is not 3 floats per weight: $(grep store_bytes tables/manifest.json)"
+expect 0 plan --json tables --servers 2
+cp out two.json
+plan 'p["server_memory_bytes"] - json.load(open("two.json"))["server_memory_bytes"] > 9e6' tables --servers 1
+
 # the network of the run, if it was measured
 plan 'p["link_bits_per_s"] == 1e10 and p["rtt_s"] == 1e-4 and any("no path was measured; give --link" in a for a in p["assumed"])' job
 cp -r job apart

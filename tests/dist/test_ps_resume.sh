@@ -106,6 +106,14 @@ rm -rf run
 expect 0 launch --servers 1 --workers 3 --logs none -- train c.cache --mode async --batch 4 --run run --steps 20
 resized 2 40 4 8 'resuming with 2 workers instead of 3: each takes batches of 4 rows as before'
 
+# ---- the last checkpoint follows the last evaluation: a resumed run does not repeat it ----
+for how in "--eval-mode exact" "--checkpoint-every 20steps"; do
+  rm -rf run
+  expect 0 launch --servers 2 --workers 2 --logs none -- train c.cache --batch 4 --test t.cache $how --run run --steps 20
+  expect 0 launch --servers 1 --workers 1 --logs none -- train --resume --run run --steps 25
+  same "evaluated steps with $how" "$(awk -F, '$8 == "test" { print $1 }' run/metrics.csv | xargs)" "20 25"
+done
+
 # ---- a resumed server closes the checkpoint it has read: removed ones take no space ----
 rm -rf run
 expect 0 launch --servers 2 --workers 2 --logs none -- train $common --run run --mode sync --rows $((rows / 4)) --keep 1

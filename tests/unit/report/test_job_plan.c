@@ -195,7 +195,7 @@ static void test_memory(void **state)
     (void)state;
     mst_job_costs c = nothing;
     mst_job_shape s = job;
-    c.slots = 2, c.server_base = 10e6, c.worker_base = 20e6;
+    c.store_bytes = 12e6, c.server_base = 10e6, c.worker_base = 20e6;
     s.servers = 2, s.replicas = 1;
     mst_job_forecast f = forecast(&c, &s);
     assert_near(f.server_memory, 10e6 + 2 * 3 * 2e6, 1e-6);
@@ -251,7 +251,7 @@ static mst_status add_run(const fixture_run *r, mst_job_costs *c)
     assert_int_equal(mst_remove_tree(folder), MST_OK);
     fixture_write(folder, r);
     assert_int_equal(mst_run_data_new(folder, &run), MST_OK);
-    mst_status st = mst_job_costs_add(c, run, 1);
+    mst_status st = mst_job_costs_add(c, run);
     mst_run_data_destroy(run);
     return st;
 }
@@ -273,6 +273,7 @@ static void test_costs(void **state)
     assert_near(c.at[0].push_bytes, 2e4, 0.05);
     assert_true(c.sparse && c.servers == 1 && c.cores == 2);
     assert_near(c.parameters, 1000001, 1e-6);
+    assert_near(c.store_bytes, 4e6, 1e-3); /* the manifest has none: weights only */
     assert_true(c.worker_base >= 8e6 && c.server_base >= 8e6);
     assert_int_equal(add_run(&r, &c), MST_EINPUT); /* the same batch */
     r.batch = 50;

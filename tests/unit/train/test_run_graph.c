@@ -143,6 +143,18 @@ static void test_servers(void **state)
     }
     assert_false(feeds(nodes, "logreg/weight", "optimizer"));
     assert_memory_equal(text(nodes, "logreg/bias", "device"), "/job:server/task:", 17);
+    assert_null(node_named(nodes, "optimizer_sparse"));
+    json_decref(nodes);
+    /* weights with keys have an optimizer of their own */
+    mst_optimizer sparse;
+    mst_optim_options options = {.lr = 0.5, .lr_sparse = 0.25, .decay_steps = 1};
+    assert_int_equal(mst_optimizer_init_parts(&optimizer, &sparse, &options), MST_OK);
+    nodes = mst_run_graph(&a, &optimizer, &places);
+    check_graph(nodes, &a.params);
+    assert_true(feeds(nodes, "logreg/weight_1", "optimizer_sparse") && feeds(nodes, "logreg/bias", "optimizer"));
+    assert_false(feeds(nodes, "logreg/weight_1", "optimizer") || feeds(nodes, "logreg/bias", "optimizer_sparse"));
+    const json_t *attributes = json_object_get(node_named(nodes, "optimizer_sparse"), "attr");
+    assert_true(json_real_value(json_object_get(attributes, "lr")) == 0.25);
     json_decref(nodes);
     mst_placement_fini(&table);
     mst_assembly_fini(&a);
