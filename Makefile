@@ -9,7 +9,7 @@ OWN_SOURCES   = $(shell git ls-files -co --exclude-standard 'src/*.[ch]' 'includ
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL: # setup runs before the build; the compilers use JOBS
-.PHONY: build cuda setup demo test test-all chaos $(SANITIZERS:%=test-%) bench studies format lint fuzz install clean help
+.PHONY: build cuda setup demo test test-all chaos $(SANITIZERS:%=test-%) bench studies format lint fuzz install deb clean help
 
 # Configures if packages were installed or removed since the last time (the generator re-runs CMake in all other cases) and
 # builds; $(2): one target instead of all.
@@ -35,6 +35,7 @@ test: setup build ## quick tests
 	@ctest --test-dir build/release --output-on-failure -j 2 -LE slow
 
 test-all: setup build ## every test, then the quick ones under each sanitizer
+	@scripts/setup --deb
 	@ctest --test-dir build/release --output-on-failure -j 2
 	@for s in $(SANITIZERS); do $(MAKE) --no-print-directory test-$$s || exit 1; done
 
@@ -87,6 +88,10 @@ fuzz:         ## every fuzz target for FUZZ_SECONDS (600)
 install:      ## build and install below PREFIX (/usr/local); uses DESTDIR
 	$(call build_preset,release,product)
 	@DESTDIR=$(DESTDIR) cmake --install build/release --prefix $(PREFIX)
+
+deb:          ## Debian packages: build/deb/*.deb, checked by lintian
+	@scripts/setup --deb
+	@scripts/deb
 
 clean:        ## remove build/, including benchmark data
 	@rm -rf build
