@@ -470,6 +470,9 @@ mst_status mst_run_log_give_up(mst_run_log *self, mst_status st)
     if (self->save.checkpointer != NULL)
         (void)mst_checkpointer_wait(self->save.checkpointer, NULL); /* else the earlier ones count */
     bool stopped = st == MST_ESTOPPED;
+    if (self->run != NULL && self->status.step > self->curve_step && isfinite(self->line_loss.loss) &&
+        self->line_loss.rows > 0) /* a run that continues counts the steps that it trains again */
+        (void)mst_run_log_write_line(self, &self->status, &self->line_loss, "", NULL);
     if (self->run != NULL)
         run_log_end_observer(self, !stopped, !stopped, error.text);
     if (self->run != NULL && (self->worth_keeping || self->options.train->resume) &&

@@ -172,7 +172,12 @@ static mst_status loop_advance(training_loop *self, bool *ended)
     p->seconds += mst_seconds_since(start);
     if (st == MST_ESTOPPED)
         st = MST_OK; /* the run log reads the flag itself */
-    TRY(st);
+    if (st != MST_OK) {
+        mst_error error;
+        mst_error_save(&error, st);
+        (void)mst_run_log_progress(t->log, p); /* the steps before the failure */
+        return mst_error_restore(&error);
+    }
     p->epoch_rows = mst_feed_epoch_rows(t->data.feed);
     *ended = p->epoch_ended || (dataset->random && p->epoch_rows > 0 && p->position >= p->epoch_rows);
     if (*ended && p->position == 0)
