@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "cuda/cuda_net.h"
+#include "cuda/cuda_sparse.h"
 #include "cuda/device.cuh"
 
 extern "C" {
@@ -70,6 +71,6 @@ __attribute__((visibility("default"))) extern const mst_cuda_ops mst_cuda_plugin
 const mst_cuda_ops mst_cuda_plugin = {
     MST_CUDA_ABI, plugin_devices, plugin_device,   plugin_version, plugin_host_alloc, plugin_host_free,
     NULL,         /* nets */
-    NULL,         /* sparse models */
+    &mst_cuda_sparse_table,
 };
 }

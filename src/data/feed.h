@@ -95,6 +95,10 @@ mst_status mst_feed_take(mst_feed *feed, unsigned lane, uint32_t n, mst_batch *b
 mst_status mst_feed_claim(mst_feed *feed, unsigned lane, uint32_t n, mst_batch *batch, uint64_t *position);
 mst_status mst_feed_fill(mst_feed *feed, unsigned lane, uint32_t from, uint32_t to);
 
+/* The numbers in the dataset of rows [from, to) of the last claim, which need not be filled. Returns the
+ * number of rows of the dataset; 0: rows have no number below 2^32 that would give the same row again. */
+uint64_t mst_feed_numbers(const mst_feed *feed, unsigned lane, uint32_t from, uint32_t to, uint32_t *out);
+
 /* Claim for a live dataset (dataset.h), where rows may come late: takes as many of n as are ready, in
  * whole units of `unit` rows; fewer when the epoch ends, or when no row has come for MST_FEED_PAUSE_S. Gives
  * no rows when there are none by deadline_ns. *more is false once the epoch has no rows left. Any other

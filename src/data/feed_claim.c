@@ -382,6 +382,24 @@ mst_status mst_feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32
     return MST_OK;
 }
 
+uint64_t mst_feed_numbers(const mst_feed *f, unsigned lane_index, uint32_t from, uint32_t to, uint32_t *out)
+{
+    const mst_feed_lane *l = &f->lanes[lane_index];
+    uint64_t n_rows = f->dataset->info.n_rows;
+    uint32_t start = 0; /* of the piece, in the lane's rows */
+    if (!f->dataset->random || f->augmented_stride != 0 || n_rows > UINT32_MAX)
+        return 0;
+    for (size_t p = 0; p < l->n_pieces && start < to; p++) {
+        const mst_feed_piece *at = &l->pieces[p];
+        uint32_t first = from > start ? from : start, last = to < start + at->n ? to : start + at->n;
+        const mst_feed_place *order = at->w->order + at->from;
+        for (uint32_t i = first; i < last; i++)
+            *out++ = (uint32_t)(at->w->first_rows[order[i - start].chunk] + order[i - start].row);
+        start += at->n;
+    }
+    return n_rows;
+}
+
 mst_status mst_feed_take(mst_feed *f, unsigned lane_index, uint32_t n, mst_batch *batch, uint64_t *position)
 {
     TRY(mst_feed_claim(f, lane_index, n, batch, position));

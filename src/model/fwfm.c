@@ -127,5 +127,7 @@ const mst_model_ops mst_model_fwfm = {
     .close = mst_factor_close,
     .compute = mst_factor_compute,
     .forward = mst_factor_forward,
+    .gpu_can = mst_model_gpu_sparse_can,
+    .gpu_kind = MST_CUDA_FWFM,
     .descend_rule = mst_factor_descend_rule,
 };

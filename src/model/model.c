@@ -211,6 +211,14 @@ const mst_model_ops *mst_model_find(const char *name)
     return NULL;
 }
 
+mst_status mst_model_gpu_sparse_can(const mst_model *self)
+{
+    return self->gpu.ops->sparse != NULL
+               ? MST_OK
+               : mst_fail(MST_EUNSUPPORTED,
+                          "this GPU plug-in does not train sparse models; use --device cpu");
+}
+
 /* The GPU of --device, if the model can use it. */
 static mst_status model_choose_device(mst_model *self)
 {

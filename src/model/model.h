@@ -13,6 +13,7 @@
 
 #include "base/option.h"
 #include "cuda/cuda.h"
+#include "cuda/cuda_sparse.h"
 #include "tensor/batch.h"
 #include "tensor/grad.h"
 #include "tensor/kernels.h"
@@ -193,6 +194,7 @@ typedef struct mst_model_ops {
 
     /* Whether training runs on self->gpu: MST_EUNSUPPORTED with the reason otherwise. NULL: never. */
     mst_status (*gpu_can)(const mst_model *self);
+    mst_cuda_sparse_kind gpu_kind; /* models without layers: their kernels on a GPU */
 
     /* Plain SGD in place: rows in steps of `batch_rows` (the last may be shorter), step i at learning rate
      * lrs[i]; equals compute + additive update to rounding (a contract test holds it to that). NULL: not
@@ -263,6 +265,9 @@ static inline bool mst_model_threads(const mst_model *self)
 /* Runs fn(arg, 0..n-1): on the threads of the scratch, or one after the other. */
 void mst_model_each(const mst_model *self, void *scratch, unsigned n, void (*fn)(void *arg, unsigned i),
                     void *arg);
+
+/* gpu_can of models without layers. */
+mst_status mst_model_gpu_sparse_can(const mst_model *self);
 
 /* The chain of layers of a net; NULL for other models. */
 struct mst_chain;

@@ -6,7 +6,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-extern const mst_strategy_ops mst_strategy_local, mst_strategy_allreduce, mst_strategy_gpu_net;
+extern const mst_strategy_ops mst_strategy_local, mst_strategy_allreduce, mst_strategy_gpu_net,
+    mst_strategy_gpu_sparse;
 
 const mst_strategy_choice mst_strategy_choices[] = {
     [MST_STRATEGY_LOCAL] = {.name = "local",
@@ -351,8 +352,8 @@ bool mst_strategy_random_rows(const mst_strategy_options *options)
 /* Local training on a GPU has functions of its own. */
 static const mst_strategy_ops *strategy_ops(const mst_strategy_options *options, const mst_model *model)
 {
-    if (options->strategy == MST_STRATEGY_LOCAL && model->gpu.ops != NULL && mst_model_chain(model) != NULL)
-        return &mst_strategy_gpu_net;
+    if (options->strategy == MST_STRATEGY_LOCAL && model->gpu.ops != NULL)
+        return mst_model_chain(model) != NULL ? &mst_strategy_gpu_net : &mst_strategy_gpu_sparse;
     return mst_strategy_choices[options->strategy].ops;
 }
 

@@ -1,8 +1,11 @@
 /* A GPU plug-in without GPU code, for tests of the loader: FAKE_ABI is the version of its table, FAKE_GPUS
- * the number of its devices (0: no driver). It trains nothing. */
+ * the number of its devices (0: no driver). With FAKE_SPARSE it trains sparse models (fake_sparse.c),
+ * otherwise nothing. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cuda/cuda.h"
+#include "cuda/cuda_sparse.h"
 
 extern const mst_cuda_host *mst_cuda_plugin_host;
 extern const mst_cuda_ops mst_cuda_plugin;
@@ -28,9 +31,20 @@ static void fake_version(char *out, size_t size)
     snprintf(out, size, "fake CUDA 1.0");
 }
 
+static mst_status fake_host_alloc(size_t bytes, void **out)
+{
+    *out = malloc(bytes);
+    return *out != NULL ? MST_OK : mst_cuda_plugin_host->fail(MST_ENOMEM, "no memory is left");
+}
+
 __attribute__((visibility("default"))) const mst_cuda_ops mst_cuda_plugin = {
     .abi = FAKE_ABI,
     .devices = fake_devices,
     .device = fake_device,
     .version = fake_version,
+    .host_alloc = fake_host_alloc,
+    .host_free = free,
+#ifdef FAKE_SPARSE
+    .sparse = &mst_cuda_sparse_table,
+#endif
 };

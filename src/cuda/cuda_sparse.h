@@ -1,0 +1,127 @@
+/* Sparse models on a GPU: the section of the plug-in's table for logreg, softmax, fm, ffm and fwfm.
+ *
+ * The host packs rows into blocks of whole steps, in pinned memory. `prepare` copies a block and finds the
+ * entries of each key in each step, which depends on the rows alone, while the GPU trains on an earlier
+ * block. `train` runs steps of a prepared block. Both enqueue work and return.
+ *
+ * A row is a list of entries: key, value, field. The dense prefix of a row is entries too, or, for logreg, an
+ * array. In synchronous
+ * training the contributions to a key are added in a fixed order, so that results repeat bit for bit on one
+ * kind of GPU; they equal those of the CPU to rounding. */
+#ifndef MST_CUDA_CUDA_SPARSE_H
+#define MST_CUDA_CUDA_SPARSE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "tensor/rule.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MST_CUDA_SPARSE_SLOTS   4          /* blocks that are packed, prepared or in training */
+#define MST_CUDA_SPARSE_ENTRIES (1u << 30) /* most entries of a block */
+#define MST_CUDA_SPARSE_DENSE   64         /* longest head of rows that logreg takes as an array */
+
+typedef enum mst_cuda_sparse_kind {
+    MST_CUDA_LOGREG,
+    MST_CUDA_SOFTMAX,
+    MST_CUDA_FM,
+    MST_CUDA_FFM,
+    MST_CUDA_FWFM,
+} mst_cuda_sparse_kind;
+
+/* The model, in floats of the flat vector of the parameter store. */
+typedef struct mst_cuda_sparse_spec {
+    uint32_t device;
+    mst_cuda_sparse_kind kind;
+    uint64_t n_features;
+    uint64_t size;        /* of the flat vector */
+    uint32_t n_slots;     /* state vectors */
+    uint64_t weight_at;   /* the weights of the keys */
+    uint32_t width;       /* weights of a key */
+    uint64_t key_step;    /* from a key's weight to the same one of the next key */
+    uint64_t weight_step; /* from a weight of a key to its next one */
+    uint32_t head;        /* keys below it are updated in every step, weight by weight */
+    bool state_per_key;   /* keys from `head` on have one float of state */
+    uint64_t bias_at;
+    uint32_t n_bias;   /* 0: no bias */
+    uint64_t pairs_at; /* fwfm: weights of pairs of fields f <= g, row after row */
+    uint32_t factors, fields;
+    float pos_weight, l2_factors, clip_norm; /* clip_norm 0: off */
+    bool atomic;                             /* asynchronous: atomic additions where the rule allows them */
+    uint32_t batch;
+} mst_cuda_sparse_spec;
+
+/* A block in pinned memory, for the caller to fill. */
+typedef struct mst_cuda_sparse_rows {
+    uint32_t row_capacity, entry_capacity;
+    float *labels, *weights;
+    uint32_t *ends; /* of each row: the end of its entries */
+    uint32_t *keys;
+    float *values;
+    uint16_t *fields;
+    float *dense;      /* head of them for each row, if n_dense; NULL where the model takes entries only */
+    uint32_t *numbers; /* of the rows in the dataset, for `keep` and `prepare_kept` */
+    uint32_t n_rows, n_entries;
+    uint32_t n_dense;     /* the head, if the numbers of all rows are in `dense`; 0: they are entries */
+    uint32_t row_entries; /* of every row; 0: they differ, see ends */
+    bool weighted, valued, fielded;
+    bool distinct_fields; /* no row has two entries of one field */
+    bool fill_head;       /* some row lacks keys of the head */
+} mst_cuda_sparse_rows;
+
+/* Rules of a step: of the keys, and of the other weights. */
+typedef struct mst_cuda_sparse_rules {
+    mst_rule keys, rest;
+} mst_cuda_sparse_rules;
+
+/* Sums over the rows of the steps since the last `finish`. */
+typedef struct mst_cuda_sparse_sums {
+    double loss, weight, correct;
+} mst_cuda_sparse_sums;
+
+typedef struct mst_cuda_sparse mst_cuda_sparse;
+
+typedef struct mst_cuda_sparse_ops {
+    /* Weights and state are zero. *out is the caller's to close; set only on MST_OK. */
+    mst_status (*open)(const mst_cuda_sparse_spec *spec, mst_cuda_sparse **out);
+    void (*close)(mst_cuda_sparse *self); /* NULL-safe */
+
+    /* Floats [first, first + count) of the weights (slot 0) or of state slot - 1. Waits for all steps. */
+    mst_status (*write)(mst_cuda_sparse *self, uint32_t slot, uint64_t first, uint64_t count,
+                        const float *in);
+    mst_status (*read)(mst_cuda_sparse *self, uint32_t slot, uint64_t first, uint64_t count, float *out);
+
+    /* The most steps of a block: the number of a step and a key fit in 32 bits. */
+    uint32_t (*block_steps)(const mst_cuda_sparse *self);
+    /* The memory of block `at` with room for this much; *out is valid until the next reserve of the block.
+     * Waits until no step uses the block. Another thread than that of `train` may call reserve, prepare and
+     * the functions below, one call at a time. */
+    mst_status (*reserve)(mst_cuda_sparse *self, uint32_t at, uint32_t rows, uint32_t entries,
+                          mst_cuda_sparse_rows **out);
+    mst_status (*prepare)(mst_cuda_sparse *self, uint32_t at);
+
+    /* Rows that stay on the GPU. `keep`, after prepare: adds the rows of the block, by their numbers below
+     * n_numbers; *kept is false when there is no room, or when rows differ in their number of entries, and
+     * then no rows stay at all. `prepare_kept`: the block is n_rows rows with those numbers, all of which
+     * were kept. */
+    mst_status (*keep)(mst_cuda_sparse *self, uint32_t at, uint64_t n_numbers, bool *kept);
+    mst_status (*prepare_kept)(mst_cuda_sparse *self, uint32_t at);
+    void (*forget)(mst_cuda_sparse *self);
+
+    /* Steps [first, first + n) of a prepared block, with a rule for each. */
+    mst_status (*train)(mst_cuda_sparse *self, uint32_t at, uint32_t first, uint32_t n,
+                        const mst_cuda_sparse_rules *rules);
+    /* Waits for all steps; MST_ETIMEOUT after 600 s. MST_EINPUT: a row had a key beyond the features. */
+    mst_status (*finish)(mst_cuda_sparse *self, mst_cuda_sparse_sums *sums);
+} mst_cuda_sparse_ops;
+
+extern const mst_cuda_sparse_ops mst_cuda_sparse_table; /* inside the plug-in */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,516 @@
+/* Rows for sparse models on a GPU; contract in gpu_rows.h.
+ *
+ * Invariants
+ * 1. Blocks form a ring: packed ones are [n_used, n_packed), modulo the number of blocks. The thread changes
+ * n_packed, the caller n_used.
+ * 2. Blocks begin with a step. Only the last block of an epoch, or of the rows of resume, has a short step.
+ * 3. `kept` has a bit for every row of the dataset that the GPU has; once the GPU has no room, none. */
+#include "strategy/gpu_rows.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/team.h"
+
+#define LOOK_NS    (MST_S / 10) /* between looks for rows of a live dataset */
+#define SPARSE_ROW 64           /* dense numbers from which zeros are left out of a row */
+
+/* The share of a thread in a block. */
+typedef struct rows_share {
+    _Alignas(64) uint32_t first_entry, n_entries, row_entries;
+    uint64_t n_dense; /* of all rows */
+    bool uniform, weighted, valued, distinct_fields, fill_head, all_kept;
+    bool apart; /* all rows have the whole head, which is an array of the block */
+    mst_status status;
+    mst_error error;
+} rows_share;
+
+struct mst_gpu_rows {
+    mst_gpu_rows_options options;
+    bool factors, fields, drop_zeros;
+    bool apart; /* the GPU takes the head as an array */
+    mst_team *team;
+    rows_share *shares;
+    pthread_t thread;
+    bool started;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool leaving, wanted, busy, ended; /* wanted: resume was called; ended: the epoch has no more rows */
+    uint64_t n_packed, n_used, rows_left;
+    mst_gpu_block blocks[MST_CUDA_SPARSE_SLOTS];
+    mst_error error; /* code MST_OK: none */
+    mst_feed *feed;
+
+    /* The thread's own: */
+    uint64_t *kept; /* NULL: not yet, or never */
+    uint64_t n_numbers;
+    bool keeps; /* the GPU has had room so far */
+    uint32_t *numbers;
+    mst_batch claim;
+    mst_cuda_sparse_rows *rows;
+};
+
+/* ---- packing ---- */
+
+/* Adds one entry to the row of a block, or counts it (rows NULL). */
+typedef struct rows_cursor {
+    mst_cuda_sparse_rows *rows;
+    uint32_t at;
+    int64_t last_field;
+    bool distinct, apart;
+} rows_cursor;
+
+static inline void rows_put(rows_cursor *c, uint32_t key, float x, uint32_t field)
+{
+    if (c->rows != NULL) {
+        c->rows->keys[c->at] = key;
+        if (c->rows->valued)
+            c->rows->values[c->at] = x;
+        if (c->rows->fielded)
+            c->rows->fields[c->at] = (uint16_t)field;
+    }
+    c->distinct &= (int64_t)field > c->last_field;
+    c->last_field = field;
+    c->at++;
+}
+
+/* Entries of a linear model. */
+static void rows_put_linear(const mst_gpu_rows *self, const mst_row *row, rows_cursor *c)
+{
+    for (uint32_t i = 0; i < row->n_dense && !c->apart; i++) {
+        float x = mst_row_dense(row, i);
+        if (x != 0.0f || !self->drop_zeros)
+            rows_put(c, i, x, 0);
+    }
+    if (c->rows == NULL) {
+        c->at += row->n_keys;
+        return;
+    }
+    memcpy(c->rows->keys + c->at, row->keys, row->n_keys * sizeof *row->keys);
+    if (c->rows->valued && row->values != NULL)
+        memcpy(c->rows->values + c->at, row->values, row->n_keys * sizeof *row->values);
+    else if (c->rows->valued)
+        for (uint32_t i = 0; i < row->n_keys; i++)
+            c->rows->values[c->at + i] = 1.0f;
+    c->at += row->n_keys;
+}
+
+static uint32_t rows_field(const mst_gpu_rows *self, uint32_t field)
+{
+    return field < self->options.model->shape.n_fields ? field : 0; /* a mapped file may have changed */
+}
+
+/* The sum of the squares of the values: of --row-norm. */
+static float rows_scale(const mst_cuda_sparse_rows *rows, uint32_t from, uint32_t to)
+{
+    float sum = 0.0f;
+    for (uint32_t i = from; i < to; i++)
+        sum += rows->values[i] * rows->values[i];
+    return sum > 0.0f ? 1.0f / sqrtf(sum) : 1.0f;
+}
+
+/* Entries of a second-order model: a key that repeats counts once, with the sum of its values. */
+static void rows_put_terms(const mst_gpu_rows *self, const mst_row *row, rows_cursor *c)
+{
+    uint32_t last = UINT32_MAX, last_field = 0, from = c->at;
+    c->last_field = -1;
+    for (uint32_t i = 0; i < row->n_dense; i++)
+        rows_put(c, i, mst_row_dense(row, i), rows_field(self, i));
+    for (uint32_t i = 0; i < row->n_keys; i++) {
+        uint32_t key = row->keys[i], field = self->fields ? rows_field(self, mst_row_field(row, i)) : 0;
+        float x = row->values != NULL ? row->values[i] : 1.0f;
+        if (key == last && field == last_field) {
+            if (c->rows != NULL)
+                c->rows->values[c->at - 1] += x;
+            continue;
+        }
+        last = key;
+        last_field = field;
+        rows_put(c, key, x, field);
+    }
+    if (self->options.model->options.row_norm && c->rows != NULL) {
+        float by = rows_scale(c->rows, from, c->at);
+        for (uint32_t i = from; i < c->at; i++)
+            c->rows->values[i] *= by;
+    }
+}
+
+static void rows_put_row(const mst_gpu_rows *self, const mst_row *row, rows_cursor *c)
+{
+    if (self->factors)
+        rows_put_terms(self, row, c);
+    else
+        rows_put_linear(self, row, c);
+}
+
+static void rows_bounds(const mst_gpu_rows *self, unsigned t, uint32_t *from, uint32_t *to)
+{
+    unsigned n = self->options.n_threads;
+    *from = (uint32_t)((uint64_t)self->claim.n_rows * t / n);
+    *to = (uint32_t)((uint64_t)self->claim.n_rows * (t + 1) / n);
+}
+
+/* Whether a row of a second-order model may have a repeated key, whose values are added up. */
+static bool rows_repeats(const mst_row *row)
+{
+    for (uint32_t i = 1; i < row->n_keys; i++)
+        if (row->keys[i] == row->keys[i - 1])
+            return true;
+    return false;
+}
+
+/* Thread t: makes its rows readable and measures them. */
+static void rows_measure(void *arg, unsigned t)
+{
+    mst_gpu_rows *self = arg;
+    rows_share *s = &self->shares[t];
+    uint32_t from, to;
+    rows_bounds(self, t, &from, &to);
+    *s = (rows_share){.uniform = true, .distinct_fields = true, .apart = self->apart};
+    s->status = from < to ? mst_feed_fill(self->feed, 0, from, to) : MST_OK;
+    if (s->status != MST_OK) {
+        mst_error_save(&s->error, s->status);
+        return;
+    }
+    bool norm = self->options.model->options.row_norm;
+    rows_cursor c = {.distinct = true, .apart = self->apart};
+    for (uint32_t i = from; i < to; i++) {
+        const mst_row *row = &self->claim.rows[i];
+        uint32_t before = c.at;
+        rows_put_row(self, row, &c);
+        if (i == from)
+            s->row_entries = c.at;
+        s->uniform &= c.at - before == s->row_entries;
+        s->weighted |= row->weight != 1.0f;
+        s->apart &= row->n_dense == self->options.head;
+        s->n_dense += row->n_dense;
+        s->valued |= row->values != NULL || norm || (self->factors && rows_repeats(row));
+        s->fill_head |= row->n_dense < self->options.head || self->drop_zeros;
+    }
+    s->n_entries = c.at;
+    s->distinct_fields = c.distinct;
+}
+
+/* Thread t: writes its rows to the block. */
+static void rows_write(void *arg, unsigned t)
+{
+    mst_gpu_rows *self = arg;
+    mst_cuda_sparse_rows *rows = self->rows;
+    uint32_t from, to;
+    rows_bounds(self, t, &from, &to);
+    rows_cursor c = {.rows = rows, .at = self->shares[t].first_entry, .apart = rows->n_dense != 0};
+    for (uint32_t i = from; i < to; i++) {
+        const mst_row *row = &self->claim.rows[i];
+        rows_put_row(self, row, &c);
+        for (uint32_t j = 0; j < rows->n_dense; j++)
+            rows->dense[(size_t)i * rows->n_dense + j] = mst_row_dense(row, j);
+        rows->labels[i] = row->label;
+        rows->weights[i] = row->weight;
+        rows->ends[i] = c.at;
+    }
+}
+
+/* The shares of all threads make a block. */
+static mst_status rows_add_shares(mst_gpu_rows *self, uint32_t at)
+{
+    uint64_t n_entries = 0;
+    bool first = true;
+    rows_share all = {.uniform = true, .distinct_fields = true, .apart = self->apart};
+    for (unsigned t = 0; t < self->options.n_threads; t++)
+        all.apart &= self->shares[t].apart;
+    for (unsigned t = 0; t < self->options.n_threads; t++) {
+        rows_share *s = &self->shares[t];
+        uint32_t from, to;
+        rows_bounds(self, t, &from, &to);
+        if (s->status != MST_OK)
+            return mst_error_restore(&s->error);
+        if (from == to)
+            continue;
+        if (self->apart && !all.apart) { /* the numbers are entries after all */
+            s->n_entries += (uint32_t)s->n_dense;
+            s->uniform = false;
+        }
+        if (first)
+            all.row_entries = s->row_entries;
+        first = false;
+        s->first_entry = (uint32_t)n_entries;
+        n_entries += s->n_entries;
+        all.uniform &= s->uniform && s->row_entries == all.row_entries;
+        all.weighted |= s->weighted;
+        all.valued |= s->valued || (s->n_dense != 0 && !all.apart);
+        all.distinct_fields &= s->distinct_fields;
+        all.fill_head |= s->fill_head;
+        if (n_entries > MST_CUDA_SPARSE_ENTRIES)
+            return mst_fail(MST_EINPUT,
+                            "a block of %u rows has more than %u keys, the most that --device cuda takes; "
+                            "reduce --batch or use --device cpu",
+                            self->claim.n_rows, MST_CUDA_SPARSE_ENTRIES);
+    }
+    TRY(self->options.ops->reserve(self->options.gpu, at, self->claim.n_rows, (uint32_t)n_entries,
+                                   &self->rows));
+    mst_cuda_sparse_rows *rows = self->rows;
+    rows->n_rows = self->claim.n_rows;
+    rows->n_entries = (uint32_t)n_entries;
+    rows->n_dense = all.apart ? self->options.head : 0;
+    rows->row_entries = all.uniform ? all.row_entries : 0;
+    rows->weighted = all.weighted;
+    rows->valued = all.valued;
+    rows->fielded = self->fields;
+    rows->distinct_fields = all.distinct_fields;
+    rows->fill_head = all.fill_head && self->options.head != 0;
+    return MST_OK;
+}
+
+/* ---- rows that stay ---- */
+
+static bool rows_is_kept(const mst_gpu_rows *self, uint32_t number)
+{
+    return self->kept[number / 64] >> number % 64 & 1;
+}
+
+/* Thread t: whether the GPU has all its rows. */
+static void rows_look(void *arg, unsigned t)
+{
+    mst_gpu_rows *self = arg;
+    uint32_t from, to;
+    rows_bounds(self, t, &from, &to);
+    mst_feed_numbers(self->feed, 0, from, to, self->numbers + from);
+    bool all = self->kept != NULL;
+    for (uint32_t i = from; i < to && all; i++)
+        all = rows_is_kept(self, self->numbers[i]);
+    self->shares[t].all_kept = all;
+}
+
+/* Whether the GPU has all rows of the claim. */
+static bool rows_all_kept(mst_gpu_rows *self)
+{
+    uint64_t n = mst_feed_numbers(self->feed, 0, 0, 0, self->numbers);
+    bool all = self->keeps && n != 0;
+    self->keeps = all;
+    if (!all)
+        return false;
+    self->n_numbers = n;
+    mst_team_run(self->team, rows_look, self);
+    for (unsigned t = 0; t < self->options.n_threads; t++)
+        all &= self->shares[t].all_kept;
+    return all;
+}
+
+static mst_status rows_prepare_kept(mst_gpu_rows *self, uint32_t at)
+{
+    uint32_t n = self->claim.n_rows;
+    TRY(self->options.ops->reserve(self->options.gpu, at, n, 0, &self->rows));
+    self->rows->n_rows = n;
+    memcpy(self->rows->numbers, self->numbers, n * sizeof *self->numbers);
+    return self->options.ops->prepare_kept(self->options.gpu, at);
+}
+
+/* Leaves the rows of a prepared block on the GPU, if there is room. */
+static mst_status rows_keep(mst_gpu_rows *self, uint32_t at)
+{
+    uint32_t n = self->claim.n_rows;
+    if (self->kept == NULL)
+        self->kept = mst_calloc(self->n_numbers / 64 + 1, sizeof *self->kept);
+    self->keeps = self->kept != NULL;
+    memcpy(self->rows->numbers, self->numbers, n * sizeof *self->numbers);
+    if (self->keeps)
+        TRY(self->options.ops->keep(self->options.gpu, at, self->n_numbers, &self->keeps));
+    for (uint32_t i = 0; i < n && self->keeps; i++)
+        self->kept[self->numbers[i] / 64] |= 1ull << self->numbers[i] % 64;
+    if (self->keeps)
+        return MST_OK;
+    mst_free(self->kept);
+    self->kept = NULL;
+    return MST_OK;
+}
+
+/* ---- the thread ---- */
+
+/* Packs the next rows, at most `most`, into block `at`; n_rows 0: there are none now. */
+static mst_status rows_pack(mst_gpu_rows *self, uint32_t at, uint64_t most, mst_gpu_block *block, bool *more)
+{
+    const mst_gpu_rows_options *o = &self->options;
+    uint64_t want = (uint64_t)o->batch * o->block_steps;
+    want = want < most ? want : most;
+    *block = (mst_gpu_block){.at = at};
+    TRY(mst_feed_claim_by(self->feed, 0, (uint32_t)want, o->batch, mst_now_ns() + LOOK_NS, &self->claim,
+                          &block->position, more));
+    block->n_rows = self->claim.n_rows;
+    if (block->n_rows == 0)
+        return MST_OK;
+    if (rows_all_kept(self))
+        return rows_prepare_kept(self, at);
+    mst_team_run(self->team, rows_measure, self);
+    TRY(rows_add_shares(self, at));
+    mst_team_run(self->team, rows_write, self);
+    TRY(o->ops->prepare(o->gpu, at));
+    return self->keeps ? rows_keep(self, at) : MST_OK;
+}
+
+/* Under the mutex. */
+static void rows_wait(mst_gpu_rows *self, uint64_t until_ns)
+{
+    uint64_t most = mst_now_ns() + MST_S, at = until_ns < most ? until_ns : most;
+    struct timespec t = {.tv_sec = (time_t)(at / MST_S), .tv_nsec = (long)(at % MST_S)};
+    pthread_cond_timedwait(&self->changed, &self->mutex, &t);
+}
+
+static bool rows_can_pack(const mst_gpu_rows *self)
+{
+    return self->wanted && !self->ended && self->error.code == MST_OK && self->rows_left > 0 &&
+           self->n_packed - self->n_used < MST_CUDA_SPARSE_SLOTS;
+}
+
+static void *rows_main(void *arg)
+{
+    mst_gpu_rows *self = arg;
+    pthread_mutex_lock(&self->mutex);
+    while (!self->leaving) {
+        if (!rows_can_pack(self)) {
+            rows_wait(self, UINT64_MAX);
+            continue;
+        }
+        mst_gpu_block block;
+        bool more = true;
+        uint32_t at = (uint32_t)(self->n_packed % MST_CUDA_SPARSE_SLOTS);
+        uint64_t most = self->rows_left;
+        self->busy = true;
+        pthread_mutex_unlock(&self->mutex);
+        mst_status st = rows_pack(self, at, most, &block, &more);
+        pthread_mutex_lock(&self->mutex);
+        self->busy = false;
+        if (st != MST_OK)
+            mst_error_save(&self->error, st);
+        self->ended = !more;
+        if (st == MST_OK && block.n_rows != 0) {
+            self->rows_left -= block.n_rows;
+            self->blocks[at] = block;
+            self->n_packed++;
+        }
+        pthread_cond_broadcast(&self->changed);
+    }
+    pthread_mutex_unlock(&self->mutex);
+    return NULL;
+}
+
+/* ---- life ---- */
+
+void mst_gpu_rows_destroy(mst_gpu_rows *self)
+{
+    if (self == NULL)
+        return;
+    pthread_mutex_lock(&self->mutex);
+    self->leaving = true;
+    pthread_cond_broadcast(&self->changed);
+    pthread_mutex_unlock(&self->mutex);
+    if (self->started)
+        pthread_join(self->thread, NULL);
+    mst_team_destroy(self->team);
+    mst_free(self->shares);
+    mst_free(self->kept);
+    mst_free(self->numbers);
+    pthread_cond_destroy(&self->changed);
+    pthread_mutex_destroy(&self->mutex);
+    mst_free(self);
+}
+
+mst_status mst_gpu_rows_new(const mst_gpu_rows_options *options, mst_gpu_rows **out)
+{
+    const mst_model_ops *model = options->model->ops;
+    mst_status st = MST_OK;
+    mst_gpu_rows *self = mst_zalloc(sizeof *self);
+    if (self == NULL)
+        return mst_fail_memory();
+    self->options = *options;
+    self->factors = mst_model_has(model, MST_MODEL_FACTORS);
+    self->fields = mst_model_has(model, MST_MODEL_FIELDS);
+    self->drop_zeros = !self->factors && options->head > SPARSE_ROW;
+    self->apart = model->gpu_kind == MST_CUDA_LOGREG && options->head != 0 &&
+                  options->head <= MST_CUDA_SPARSE_DENSE && !options->splits;
+    self->keeps = true;
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&self->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&self->mutex, NULL);
+    self->shares = mst_alloc_lines(options->n_threads * sizeof *self->shares);
+    self->numbers = mst_calloc((size_t)options->batch * options->block_steps, sizeof *self->numbers);
+    if (self->shares == NULL || self->numbers == NULL) {
+        st = mst_fail_memory();
+        goto out;
+    }
+    TRY_OUT(st, mst_team_new(options->n_threads, &self->team));
+    if (pthread_create(&self->thread, NULL, rows_main, self) != 0) {
+        st = mst_fail(MST_EIO, "cannot start the thread that packs rows for the GPU");
+        goto out;
+    }
+    self->started = true;
+    *out = self;
+    self = NULL;
+out:
+    mst_gpu_rows_destroy(self);
+    return st;
+}
+
+/* ---- the training thread ---- */
+
+void mst_gpu_rows_resume(mst_gpu_rows *self, mst_feed *feed, uint64_t rows)
+{
+    uint64_t ready = 0;
+    pthread_mutex_lock(&self->mutex);
+    self->feed = feed;
+    for (uint64_t i = self->n_used; i < self->n_packed; i++)
+        ready += self->blocks[i % MST_CUDA_SPARSE_SLOTS].n_rows;
+    if (self->ended && ready == 0)
+        self->ended = false;
+    self->rows_left = rows > ready ? rows - ready : 0;
+    self->wanted = true;
+    pthread_cond_broadcast(&self->changed);
+    pthread_mutex_unlock(&self->mutex);
+}
+
+void mst_gpu_rows_pause(mst_gpu_rows *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    self->wanted = false;
+    while (self->busy)
+        rows_wait(self, UINT64_MAX);
+    pthread_mutex_unlock(&self->mutex);
+}
+
+mst_status mst_gpu_rows_next(mst_gpu_rows *self, uint64_t deadline_ns, const mst_gpu_block **out, bool *ended)
+{
+    mst_status st = MST_OK;
+    *out = NULL;
+    *ended = false;
+    pthread_mutex_lock(&self->mutex);
+    for (;;) {
+        if (self->n_used < self->n_packed) {
+            *out = &self->blocks[self->n_used % MST_CUDA_SPARSE_SLOTS];
+            break;
+        }
+        if (self->error.code != MST_OK) {
+            st = mst_error_restore(&self->error);
+            break;
+        }
+        *ended = self->ended;
+        if (*ended || (!self->busy && self->rows_left == 0) || mst_now_ns() >= deadline_ns)
+            break;
+        rows_wait(self, deadline_ns);
+    }
+    pthread_mutex_unlock(&self->mutex);
+    return st;
+}
+
+void mst_gpu_rows_release(mst_gpu_rows *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    self->n_used++;
+    pthread_cond_broadcast(&self->changed);
+    pthread_mutex_unlock(&self->mutex);
+}

@@ -1,0 +1,22 @@
+# Sparse models with --device cuda on a plug-in without GPU code (tests/unit/cuda/fake_sparse.c): packing of rows, blocks of steps,
+# rows that stay, limits of rows and steps, checkpoints and resume across devices. Weights equal those of the CPU to rounding.
+. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/../gpu/both_devices.sh"
+export MUSTER_PLUGINS=$(dirname "$muster")/tests/unit/cuda/sparse
+make_rows 1500
+"$muster" data gen digits --rows 200 --test-rows 50 --out d >/dev/null
+
+for o in sgd momentum adagrad adam ftrl rowwise; do
+  both "logreg-$o" --model logreg --optimizer $o --batch 100 --epochs 2 c.cache
+done
+both rows --model logreg --optimizer adagrad --batch 70 --rows 4321 --eval-every '500 rows' --valid 0.1 c.cache
+both steps --model logreg --optimizer sgd --batch 70 --steps 131 --eval-every '7 steps' --shuffle-rows 0 c.cache
+both text --model logreg --optimizer ftrl --l1 0.001 --batch 100 --epochs 2 f.ffm
+both sparse --model softmax --optimizer rowwise --batch 100 --epochs 2 s.svm
+both dense --model softmax --optimizer momentum --batch 30 --epochs 2 d/train-images-idx3-ubyte
+both fm --model fm --factors 3 --optimizer adagrad --lr 0.01 --l2-factors 1e-3 --batch 100 --epochs 2 c.cache
+both norm --model fm --factors 2 --optimizer adagrad --optimizer-sparse rowwise --lr-sparse 0.02 --row-norm --batch 100 --epochs 2 f.ffm
+resume_across
+
+refused 2 "--device cuda takes up to 16777216 rows per step" train --model logreg --batch 20M --device cuda c.cache
+refused 1 "the fake GPU does not train this model" train --model ffm --device cuda c.cache
