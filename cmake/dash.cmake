@@ -1,12 +1,12 @@
-# The page of `muster dash`: libmicrohttpd serves it, and web/ with uPlot is part of the binary. Both are optional: without
+# The page of `muster dash`: libmicrohttpd serves it (and muster serve), and web/ with uPlot is part of the binary. Both are optional: without
 # libmicrohttpd, `muster dash` reports this; without uPlot, the page draws simple plots.
 unset(__pkg_config_checked_MICROHTTPD CACHE) # it may have been installed or removed
 pkg_check_modules(MICROHTTPD IMPORTED_TARGET libmicrohttpd)
 if(MICROHTTPD_FOUND)
   target_link_libraries(muster_lib PUBLIC PkgConfig::MICROHTTPD)
-  set_source_files_properties(src/dash/http.c PROPERTIES COMPILE_DEFINITIONS MUSTER_HTTP)
+  set_source_files_properties(src/dash/http.c src/serve/serve_http.c PROPERTIES COMPILE_DEFINITIONS MUSTER_HTTP)
 else()
-  message(WARNING "libmicrohttpd is not there (Debian: libmicrohttpd-dev): muster is built without its web page, muster dash")
+  message(WARNING "libmicrohttpd is not there (Debian: libmicrohttpd-dev): muster is built without its web servers, muster dash and muster serve")
 endif()
 
 # npm fetches uPlot once per build folder. It is used only if it has the expected hash.

@@ -60,8 +60,7 @@ static muster_model *model_new(muster_net *net)
 
 static mst_status model_finish(muster_model *self, const char *source)
 {
-    const mst_assembly *a = &self->start.assembly;
-    mst_model_weights(a->model, &a->params, &self->weights);
+    mst_scorers_init(&self->scorers, &self->start.assembly, &self->augment);
     return model_set_augment(self, source);
 }
 
@@ -162,7 +161,11 @@ void muster_model_free(muster_model *self)
 {
     if (self == NULL)
         return;
-    mst_api_scorers_free(self);
+    uint32_t n = self->names != NULL ? muster_model_n_tensors(self) : 0;
+    for (uint32_t i = 0; i < n; i++)
+        mst_free(self->names[i]);
+    mst_free(self->names);
+    mst_scorers_fini(&self->scorers);
     mst_start_fini(&self->start);
     pthread_mutex_destroy(&self->mutex);
     muster_net_free(self->net);

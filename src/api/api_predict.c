@@ -1,8 +1,8 @@
 /* Predictions of the public interface; contract in muster/muster.h.
  *
- * The model reads rows in place. If a linear model has a shorter dense prefix than the rows, the numbers
- * beyond it are read as keys. Images go through the augmentation of the training, without its random part,
- * into memory of the scorer. Every call, and every thread of a call, has a scorer of its own. */
+ * The model reads rows in place. Images go through the augmentation of the training, without its random part,
+ * into memory of the scorer. Every call, and every thread of a call, has a scorer (train/scorer.h) of its
+ * own. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -13,151 +13,18 @@
 #include "base/team.h"
 #include "tensor/dnnl_ops.h"
 
-#define ROWS          128  /* at a time */
+#define ROWS          MST_SCORER_ROWS
 #define ROWS_A_THREAD 2048 /* linear models: fewer rows are not worth another thread */
 
-struct mst_api_scorer {
-    mst_api_scorer *next;
-    unsigned n_threads; /* of the scratch */
-    void *scratch;
-    float *scores; /* ROWS x n_scores */
-    mst_row rows[ROWS];
-    float *images;  /* ROWS of them, augmented; or NULL */
-    uint32_t *ramp; /* 0, 1, 2, ...: keys of dense numbers beyond the model's prefix; or NULL */
-    float *numbers; /* bytes as numbers, of ROWS rows; or NULL */
-    size_t ramp_size, number_capacity;
-};
-
-/* ---- scorers ---- */
-
-static void scorer_free(const muster_model *model, mst_api_scorer *s)
+/* The list of scorers has a mutex of its own: it changes while the model does not. */
+static mst_scorers *predict_scorers(const muster_model *model)
 {
-    if (s == NULL)
-        return;
-    mst_model_scratch_free(model->start.assembly.model, s->scratch);
-    mst_free(s->scores);
-    mst_free(s->images);
-    mst_free(s->ramp);
-    mst_free(s->numbers);
-    mst_free(s);
+    return &((muster_model *)model)->scorers;
 }
 
-void mst_api_scorers_free(muster_model *self)
+static mst_status predict_take(const muster_model *model, unsigned n_threads, mst_scorer **out)
 {
-    while (self->free != NULL) {
-        mst_api_scorer *s = self->free;
-        self->free = s->next;
-        scorer_free(self, s);
-    }
-    uint32_t n = self->names != NULL ? muster_model_n_tensors(self) : 0;
-    for (uint32_t i = 0; i < n; i++)
-        mst_free(self->names[i]);
-    mst_free(self->names);
-}
-
-static mst_status scorer_new(const muster_model *self, unsigned n_threads, mst_api_scorer **out)
-{
-    const mst_model *model = self->start.assembly.model;
-    mst_status st;
-    mst_api_scorer *s = mst_zalloc(sizeof *s);
-    if (s == NULL)
-        return mst_fail_memory();
-    s->n_threads = n_threads;
-    TRY_OUT(st, mst_model_scratch_new(model, ROWS, n_threads, false, &s->scratch));
-    s->scores = mst_calloc((size_t)ROWS * model->n_scores, sizeof *s->scores);
-    if (self->augment.any)
-        s->images = mst_calloc(ROWS * mst_augment_out(&self->augment), sizeof *s->images);
-    if (s->scores == NULL || (self->augment.any && s->images == NULL))
-        TRY_OUT(st, mst_fail_memory());
-    *out = s;
-    s = NULL;
-out:
-    scorer_free(self, s);
-    return st;
-}
-
-/* A free scorer, or a new one. The model is changed under its mutex only. */
-static mst_status scorer_take(const muster_model *model, unsigned n_threads, mst_api_scorer **out)
-{
-    muster_model *self = (muster_model *)model;
-    pthread_mutex_lock(&self->mutex);
-    mst_api_scorer **at = &self->free, *found;
-    while (*at != NULL && (*at)->n_threads != n_threads)
-        at = &(*at)->next;
-    found = *at;
-    if (found != NULL)
-        *at = found->next;
-    pthread_mutex_unlock(&self->mutex);
-    if (found == NULL)
-        return scorer_new(model, n_threads, out);
-    *out = found;
-    return MST_OK;
-}
-
-static void scorer_give_back(const muster_model *model, mst_api_scorer *s)
-{
-    muster_model *self = (muster_model *)model;
-    if (s == NULL)
-        return;
-    pthread_mutex_lock(&self->mutex);
-    s->next = self->free;
-    self->free = s;
-    pthread_mutex_unlock(&self->mutex);
-}
-
-/* ---- rows ---- */
-
-static mst_status scorer_fit_ramp(mst_api_scorer *s, uint32_t n, bool bytes)
-{
-    if (bytes && !mst_grow(&s->numbers, &s->number_capacity, (size_t)ROWS * n, sizeof *s->numbers))
-        return mst_fail_memory();
-    if (s->ramp_size >= n)
-        return MST_OK;
-    mst_free(s->ramp);
-    s->ramp_size = 0;
-    s->ramp = mst_calloc(n, sizeof *s->ramp);
-    if (s->ramp == NULL)
-        return mst_fail_memory();
-    for (uint32_t k = 0; k < n; k++)
-        s->ramp[k] = k;
-    s->ramp_size = n;
-    return MST_OK;
-}
-
-/* Makes the numbers beyond the model's dense prefix keys of the row, which has no others. */
-static mst_status scorer_shorten(const muster_model *self, mst_api_scorer *s, uint32_t i)
-{
-    mst_row *row = &s->rows[i];
-    uint32_t keep = self->start.assembly.model->shape.n_dense, n = row->n_dense;
-    TRY(scorer_fit_ramp(s, n, row->bytes != NULL));
-    if (row->bytes != NULL) {
-        float *numbers = s->numbers + (size_t)i * n;
-        for (uint32_t k = 0; k < n; k++)
-            numbers[k] = mst_row_dense(row, k);
-        row->dense = numbers;
-        row->bytes = NULL;
-    }
-    row->keys = s->ramp + keep;
-    row->values = row->dense + keep;
-    row->n_keys = n - keep;
-    row->n_dense = keep;
-    return MST_OK;
-}
-
-/* Scores rows [0, n) of the scorer, which point at the rows of the program. */
-static mst_status scorer_run(const muster_model *self, mst_api_scorer *s, uint32_t n)
-{
-    const mst_model *model = self->start.assembly.model;
-    bool net = mst_model_has(model->ops, MST_MODEL_NET);
-    for (uint32_t i = 0; i < n; i++) {
-        if (self->augment.any)
-            mst_augment_row(&self->augment, false, 0, i, s->images + i * mst_augment_out(&self->augment),
-                            &s->rows[i]);
-        else if (!net && s->rows[i].n_dense > model->shape.n_dense)
-            TRY(scorer_shorten(self, s, i));
-    }
-    mst_batch batch = {.rows = s->rows, .n_rows = n};
-    return mst_model_score(model, s->scratch, &batch, &self->weights, s->scores);
+    return mst_scorers_take(predict_scorers(model), n_threads, out);
 }
 
 /* ---- results ---- */
@@ -173,19 +40,9 @@ static void predict_probabilities(const float *scores, uint32_t n, float *out)
     out[1] = (float)p;
 }
 
-static int32_t predict_class(const float *scores, uint32_t n)
-{
-    uint32_t best = 0;
-    if (n == 1)
-        return scores[0] > 0.0f;
-    for (uint32_t c = 1; c < n; c++)
-        best = scores[c] > scores[best] ? c : best;
-    return (int32_t)best;
-}
-
 /* Results of rows [first, first + n) from the scores of the scorer. */
-static void predict_store(const muster_model *self, const mst_api_scorer *s, muster_output what,
-                          uint64_t first, uint32_t n, void *out)
+static void predict_store(const muster_model *self, const mst_scorer *s, muster_output what, uint64_t first,
+                          uint32_t n, void *out)
 {
     uint32_t n_scores = muster_model_scores(self), classes = muster_model_classes(self);
     if (what == MUSTER_MARGINS)
@@ -194,7 +51,7 @@ static void predict_store(const muster_model *self, const mst_api_scorer *s, mus
         predict_probabilities(s->scores + (size_t)i * n_scores, n_scores,
                               (float *)out + (first + i) * classes);
     for (uint32_t i = 0; i < n && what == MUSTER_CLASSES; i++)
-        ((int32_t *)out)[first + i] = predict_class(s->scores + (size_t)i * n_scores, n_scores);
+        ((int32_t *)out)[first + i] = (int32_t)mst_scores_class(s->scores + (size_t)i * n_scores, n_scores);
 }
 
 /* ---- rows of the program ---- */
@@ -280,8 +137,8 @@ static mst_status predict_pack(const muster_model *self, const muster_row *rows,
     return mst_chunk_builder_pack(b, 0, n, out);
 }
 
-static mst_status predict_rows(const muster_model *self, mst_api_scorer *s, const muster_row *rows,
-                               size_t n_rows, float *out)
+static mst_status predict_rows(const muster_model *self, mst_scorer *s, const muster_row *rows, size_t n_rows,
+                               float *out)
 {
     mst_chunk_builder builder;
     mst_status st = MST_OK;
@@ -297,7 +154,7 @@ static mst_status predict_rows(const muster_model *self, mst_api_scorer *s, cons
                 s->rows[i] = predict_row_in_place(self, &rows[from + i]);
         }
         if (st == MST_OK)
-            st = scorer_run(self, s, n);
+            st = mst_scorers_run(&self->scorers, s, n);
         mst_chunk_release(packed);
         if (st == MST_OK)
             predict_store(self, s, MUSTER_PROBABILITIES, from, n, out);
@@ -309,16 +166,16 @@ static mst_status predict_rows(const muster_model *self, mst_api_scorer *s, cons
 muster_status muster_model_predict(const muster_model *self, const muster_row *rows, size_t n_rows,
                                    float *probabilities)
 {
-    mst_api_scorer *s = NULL;
+    mst_scorer *s = NULL;
     mst_status st = MST_OK;
     mst_float_mode mode = mst_float_flush();
     for (size_t i = 0; st == MST_OK && i < n_rows; i++)
         st = predict_check_row(self, &rows[i], i);
     if (st == MST_OK)
-        st = scorer_take(self, 1, &s);
+        st = predict_take(self, 1, &s);
     if (st == MST_OK)
         st = predict_rows(self, s, rows, n_rows, probabilities);
-    scorer_give_back(self, s);
+    mst_scorers_give_back(predict_scorers(self), s);
     mst_float_mode_set(mode); /* this thread alone has computed */
     return (muster_status)st;
 }
@@ -339,7 +196,7 @@ typedef struct predict_task {
     mst_error error; /* the first; guarded by mutex */
 } predict_task;
 
-static mst_status predict_blocks(predict_task *t, mst_api_scorer *s)
+static mst_status predict_blocks(predict_task *t, mst_scorer *s)
 {
     for (uint64_t first; (first = atomic_fetch_add(&t->next, ROWS)) < t->n_rows;) {
         uint32_t n = t->n_rows - first < ROWS ? (uint32_t)(t->n_rows - first) : ROWS;
@@ -347,7 +204,7 @@ static mst_status predict_blocks(predict_task *t, mst_api_scorer *s)
             return MST_OK;
         for (uint32_t i = 0; i < n; i++)
             mst_array_rows_get(t->rows, first + i, t->max_dense, &s->rows[i]);
-        TRY(scorer_run(t->model, s, n));
+        TRY(mst_scorers_run(&t->model->scorers, s, n));
         predict_store(t->model, s, t->what, first, n, t->out);
     }
     return MST_OK;
@@ -356,12 +213,12 @@ static mst_status predict_blocks(predict_task *t, mst_api_scorer *s)
 static void predict_thread(void *arg, unsigned thread)
 {
     predict_task *t = arg;
-    mst_api_scorer *s = NULL;
+    mst_scorer *s = NULL;
     (void)thread;
-    mst_status st = scorer_take(t->model, t->inner, &s);
+    mst_status st = predict_take(t->model, t->inner, &s);
     if (st == MST_OK)
         st = predict_blocks(t, s);
-    scorer_give_back(t->model, s);
+    mst_scorers_give_back(predict_scorers(t->model), s);
     if (st == MST_OK)
         return;
     pthread_mutex_lock(&t->mutex);

@@ -64,7 +64,7 @@ extern const mst_command *const mst_commands[];
 extern const mst_command mst_cmd_train, mst_cmd_launch, mst_cmd_eval, mst_cmd_predict, mst_cmd_model;
 extern const mst_command mst_cmd_sweep, mst_cmd_study, mst_cmd_plan;
 extern const mst_command mst_cmd_data, mst_cmd_report, mst_cmd_list, mst_cmd_doctor, mst_cmd_completion;
-extern const mst_command mst_cmd_matmul, mst_cmd_dash, mst_cmd_top, mst_cmd_jobs, mst_cmd_stop;
+extern const mst_command mst_cmd_matmul, mst_cmd_dash, mst_cmd_serve, mst_cmd_top, mst_cmd_jobs, mst_cmd_stop;
 extern const mst_command mst_cmd_trace, mst_cmd_man;
 extern const mst_command mst_cmd_data_gen, mst_cmd_data_convert, mst_cmd_data_fetch, mst_cmd_data_stat,
     mst_cmd_data_index;

@@ -83,18 +83,10 @@ static void lines_add_number(lines *self, double value, char behind)
     self->text[self->n++] = behind;
 }
 
-static uint32_t predict_best_of(const float *y, uint32_t n)
-{
-    uint32_t best = 0;
-    for (uint32_t c = 1; c < n; c++)
-        best = y[c] > y[best] ? c : best;
-    return best;
-}
-
 /* data: the names of classes, and the number of the first. */
 static mst_status predict_add_row(lines *out, int what, const mst_data_options *data, float *y, uint32_t n)
 {
-    uint32_t class = n == 1 ? y[0] > 0.0f : predict_best_of(y, n);
+    uint32_t class = mst_scores_class(y, n);
     if (what == WHAT_NAME)
         return lines_add(out, data->image_classes.items[class], '\n');
     TRY(lines_room(out, (size_t)n * NUMBER_TEXT));

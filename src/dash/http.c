@@ -5,10 +5,8 @@
  * each tick resumes it. sse.c decides what a listener receives, routes.c how a request is answered.
  *
  * Invariants
- * 1. Connections (in total and per address), listeners and the data queued for a listener are bounded. At a
- * limit, the connection that has waited longest for its request is closed, so that a complete request always
- * gets in. A connection has the timeout to complete a request, however slowly its bytes come, and three times
- * as long to read an answer. A listener receives data every second, so a dead one is found.
+ * 1. Connections (http/clients.h), listeners and the data queued for a listener are bounded. A listener
+ * receives data every second, so a dead one is found.
  * 2. Every response has the content policy; none may be cached or embedded in another site's page. */
 #include "dash/http.h"
 
@@ -52,7 +50,6 @@ mst_status mst_http_run(mst_http *self, const atomic_bool *stop)
 
 #include <errno.h>
 #include <microhttpd.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +59,7 @@ mst_status mst_http_run(mst_http *self, const atomic_bool *stop)
 
 #include "dash/prometheus.h"
 #include "dash/sse.h"
+#include "http/clients.h"
 
 #define CONNECTIONS 256
 #define PER_ADDRESS 64
@@ -80,22 +78,9 @@ typedef struct listener {
     bool suspended;
 } listener;
 
-/* A connection. */
-typedef struct http_client {
-    struct http_client *previous, *next;
-    int fd;
-    struct in6_addr address; /* zeros: not known */
-    uint64_t since_ns;       /* when it was accepted, or its last answer began or ended */
-    bool answering;          /* its request is complete */
-    bool listening;          /* the answer has no end */
-    bool closing;
-} http_client;
-
 struct mst_http {
     mst_board *board;
-    http_client *first, *last; /* in the order in which they were accepted */
-    size_t n_clients;          /* without those that are closing */
-    uint64_t timeout_ns;
+    mst_clients clients;
     struct MHD_Daemon *daemon;
     int fd; /* that it listens at; the daemon's once there is one */
     uint16_t port;
@@ -190,120 +175,36 @@ static enum MHD_Result http_answer_state(mst_http *self, struct MHD_Connection *
 
 /* ---- connections ---- */
 
-/* libmicrohttpd sees the end of the connection and forgets it. */
-static void http_close_client(mst_http *self, http_client *client)
-{
-    if (client->closing)
-        return;
-    client->closing = true;
-    self->n_clients--;
-    shutdown(client->fd, SHUT_RDWR);
-}
-
-/* The connections of an address, and the one of them that has waited longest for its request; or NULL. */
-static size_t http_count_address(const mst_http *self, const struct in6_addr *address, http_client **oldest)
-{
-    size_t n = 0;
-    *oldest = NULL;
-    for (http_client *c = self->first; c != NULL; c = c->next) {
-        if (c->closing || memcmp(&c->address, address, sizeof *address) != 0)
-            continue;
-        n++;
-        if (!c->answering && (*oldest == NULL || c->since_ns < (*oldest)->since_ns))
-            *oldest = c;
-    }
-    return n;
-}
-
-/* Closes a connection if there are too many: of the newest one's address, or, in all, of the address that has
- * the most. The newest one waits too, so there is always one to close. */
-static void http_make_room(mst_http *self, const http_client *newest)
-{
-    http_client *oldest, *victim;
-    size_t most = http_count_address(self, &newest->address, &victim);
-    if (most <= PER_ADDRESS && self->n_clients <= CONNECTIONS)
-        return;
-    for (const http_client *c = self->first; c != NULL && most <= PER_ADDRESS; c = c->next) {
-        size_t n = http_count_address(self, &c->address, &oldest);
-        if (n > most && oldest != NULL) {
-            most = n;
-            victim = oldest;
-        }
-    }
-    if (victim != NULL)
-        http_close_client(self, victim);
-}
-
-static struct in6_addr http_client_address(struct MHD_Connection *connection)
-{
-    struct in6_addr address = {0};
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const struct sockaddr *from = info != NULL ? info->client_addr : NULL;
-    if (from != NULL && from->sa_family == AF_INET6)
-        address = ((const struct sockaddr_in6 *)(const void *)from)->sin6_addr;
-    else if (from != NULL && from->sa_family == AF_INET)
-        memcpy(&address.s6_addr[12], &((const struct sockaddr_in *)(const void *)from)->sin_addr, 4);
-    return address;
-}
-
 static void http_on_connection(void *arg, struct MHD_Connection *connection, void **context,
                                enum MHD_ConnectionNotificationCode code)
 {
     mst_http *self = arg;
-    http_client *client = *context;
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (code == MHD_CONNECTION_NOTIFY_CLOSED && client != NULL) {
-        self->n_clients -= !client->closing;
-        *(client->previous != NULL ? &client->previous->next : &self->first) = client->next;
-        *(client->next != NULL ? &client->next->previous : &self->last) = client->previous;
-        mst_free(client);
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        mst_clients_remove(&self->clients, *context);
         *context = NULL;
-    }
-    if (code != MHD_CONNECTION_NOTIFY_STARTED || info == NULL)
-        return;
-    client = mst_zalloc(sizeof *client);
-    if (client == NULL) {
-        shutdown(info->connect_fd, SHUT_RDWR);
         return;
     }
-    *client = (http_client){.previous = self->last,
-                            .fd = info->connect_fd,
-                            .address = http_client_address(connection),
-                            .since_ns = mst_now_ns()};
-    *(self->last != NULL ? &self->last->next : &self->first) = client;
-    self->last = client;
-    self->n_clients++;
-    *context = client;
-    http_make_room(self, client);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *from = info != NULL ? info->client_addr : NULL;
+    info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (info != NULL)
+        *context = mst_clients_add(&self->clients, info->connect_fd, from);
 }
 
-static void http_set_answering(struct MHD_Connection *connection, bool answering, bool listening)
+static void http_set_answering(mst_http *self, struct MHD_Connection *connection, bool answering,
+                               bool listening)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    http_client *client = info != NULL ? info->socket_context : NULL;
-    if (client == NULL)
-        return;
-    client->answering = answering;
-    client->listening = listening;
-    client->since_ns = mst_now_ns();
+    mst_clients_set(&self->clients, info != NULL ? info->socket_context : NULL, answering, listening);
 }
 
 static void http_on_answered(void *arg, struct MHD_Connection *connection, void **state,
                              enum MHD_RequestTerminationCode code)
 {
-    (void)arg, (void)state, (void)code;
-    http_set_answering(connection, false, false);
-}
-
-static void http_close_slow(mst_http *self)
-{
-    uint64_t now = mst_now_ns();
-    for (http_client *c = self->first; c != NULL; c = c->next)
-        if (!c->listening && now - c->since_ns > self->timeout_ns * (c->answering ? 3 : 1))
-            http_close_client(self, c);
+    (void)state, (void)code;
+    http_set_answering(arg, connection, false, false);
 }
 
 /* ---- listeners ---- */
@@ -396,7 +297,7 @@ static enum MHD_Result http_handle(void *arg, struct MHD_Connection *connection,
         .authorization = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"),
     };
     mst_decision d = mst_route_request(&self->guard, &request);
-    http_set_answering(connection, true, d.route == MST_ROUTE_EVENTS);
+    http_set_answering(self, connection, true, d.route == MST_ROUTE_EVENTS);
     switch (d.route) {
     case MST_ROUTE_ASSET:
         return http_answer(connection,
@@ -435,15 +336,11 @@ static mst_status http_make_common(mst_http *self)
 
 static mst_status http_make_url(mst_http *self, const mst_address *address)
 {
-    char own[256] = "";
-    const char *host = address->host;
-    if (*host == '\0' || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0) {
-        gethostname(own, sizeof own - 1); /* it listens on every interface: use the name of this host */
-        host = own;
-    }
-    bool v6 = strchr(host, ':') != NULL;
-    self->url = mst_sprintf("http://%s%s%s:%u/%s%s", v6 ? "[" : "", host, v6 ? "]" : "", self->port,
-                            self->token != NULL ? "?token=" : "", self->token != NULL ? self->token : "");
+    char *server = mst_address_url(address, self->port);
+    self->url = server != NULL ? mst_sprintf("%s/%s%s", server, self->token != NULL ? "?token=" : "",
+                                             self->token != NULL ? self->token : "")
+                               : NULL;
+    mst_free(server);
     snprintf(self->cookie, sizeof self->cookie, "muster_dash_%u", self->port);
     return self->url != NULL ? MST_OK : mst_fail_memory();
 }
@@ -460,7 +357,7 @@ mst_status mst_http_new(mst_board *board, const mst_http_options *options, mst_h
     self->fd = -1;
     self->guard.names = options->names;
     unsigned timeout_s = options->timeout_s > 0 ? options->timeout_s : TIMEOUT_S;
-    self->timeout_ns = timeout_s * MST_S;
+    mst_clients_init(&self->clients, CONNECTIONS, PER_ADDRESS, timeout_s * MST_S);
     st = mst_listen(&options->listen, &self->fd, &self->port, &loopback);
     if (st == MST_EIO && options->other_port) {
         any.port = 0;
@@ -501,6 +398,7 @@ void mst_http_destroy(mst_http *self)
     }
     if (self->fd >= 0)
         close(self->fd);
+    mst_clients_fini(&self->clients);
     mst_string_fini(&self->common);
     mst_free(self->token);
     mst_free(self->url);
@@ -514,7 +412,7 @@ const char *mst_http_url(const mst_http *self)
 
 static mst_status http_tick(mst_http *self)
 {
-    http_close_slow(self);
+    mst_clients_close_slow(&self->clients);
     TRY(mst_board_update(self->board));
     TRY(http_make_common(self));
     for (size_t i = 0; i < LISTENERS; i++)

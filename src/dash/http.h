@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-#include "dash/access.h"
+#include "http/access.h"
 #include "dash/board.h"
 
 typedef struct mst_http_options {

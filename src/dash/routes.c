@@ -20,15 +20,19 @@ mst_decision mst_route_request(const mst_guard *guard, const mst_request *r)
 {
     if (r->method == NULL || strcmp(r->method, "GET") != 0)
         return route_refuse(405, "Only GET requests are allowed.");
-    if (!mst_host_allowed(r->host, guard->names))
+    switch (mst_guard_check(guard, r)) {
+    case MST_ACCESS_HOST:
         return route_refuse(
             421, "The page is not available under this host name. Use the address that muster dash printed, "
                  "or start it with --allow-host NAME.");
-    if (!mst_origin_allowed(r->origin, r->host))
+    case MST_ACCESS_ORIGIN:
         return route_refuse(403, "Requests of other sites are not answered.");
-    if (!mst_token_admits(guard->token, r->token, r->cookie, r->authorization))
+    case MST_ACCESS_TOKEN:
         return route_refuse(401,
                             "A token is needed: open the address that muster dash printed when it started.");
+    default:
+        break;
+    }
     if (strcmp(r->path, "/") == 0 && guard->token != NULL && r->token != NULL)
         return (mst_decision){.route = MST_ROUTE_WELCOME, .status = 303};
     if (strcmp(r->path, "/events") == 0)

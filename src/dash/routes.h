@@ -4,7 +4,7 @@
 #ifndef MST_DASH_ROUTES_H
 #define MST_DASH_ROUTES_H
 
-#include "dash/access.h"
+#include "http/access.h"
 #include "report/assets.h"
 
 typedef enum mst_route {
@@ -15,15 +15,6 @@ typedef enum mst_route {
     MST_ROUTE_STATE,   /* everything but curves, as JSON */
     MST_ROUTE_WELCOME, /* the token is in the address: store it in a cookie and redirect to / */
 } mst_route;
-
-typedef struct mst_request { /* NULL: not there */
-    const char *method, *path, *host, *origin, *token, *cookie, *authorization;
-} mst_request;
-
-typedef struct mst_guard {
-    const char *token;          /* NULL: none is required */
-    const mst_text_list *names; /* further host names that requests may use */
-} mst_guard;
 
 typedef struct mst_decision {
     mst_route route;

@@ -20,11 +20,9 @@
  * 2. Every row has the same number of entries. */
 #include <ctype.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "base/alloc.h"
 #include "base/status.h"
+#include "data/feature_hash.h"
 #include "data/format.h"
 #include "data/numbers.h"
 #include "data/text.h"
@@ -37,7 +35,6 @@
 #define N_SMALL          4096 /* integers whose bucket is looked up */
 
 enum { NUMERIC_BUCKET, NUMERIC_LOG, NUMERIC_BOTH };
-enum { TAG_VALUE = 0, TAG_EMPTY = 1, TAG_NEGATIVE = 2 };
 
 typedef struct tables {
     uint16_t bucket[N_SMALL];
@@ -46,7 +43,7 @@ typedef struct tables {
 
 extern const mst_format mst_format_criteo;
 
-static uint32_t criteo_bucket_of(int64_t v)
+uint32_t mst_criteo_bucket(int64_t v)
 {
     if (v <= 2)
         return (uint32_t)v;
@@ -54,7 +51,7 @@ static uint32_t criteo_bucket_of(int64_t v)
     return 2 + (uint32_t)(l * l);
 }
 
-static float criteo_log_of(int64_t v)
+float mst_criteo_log(int64_t v)
 {
     return v > 0 ? (float)(log1p((double)v) * 0.25) : 0.0f;
 }
@@ -75,8 +72,8 @@ static mst_status criteo_prepare(mst_parse_context *context, const mst_block *fi
     if (t == NULL)
         return mst_fail_memory();
     for (int v = 0; v < N_SMALL; v++) {
-        t->bucket[v] = (uint16_t)criteo_bucket_of(v);
-        t->log[v] = criteo_log_of(v);
+        t->bucket[v] = (uint16_t)mst_criteo_bucket(v);
+        t->log[v] = mst_criteo_log(v);
     }
     context->prepared = t;
     return MST_OK;
@@ -95,11 +92,7 @@ typedef struct hasher {
 
 static inline uint32_t criteo_hash_key(const hasher *h, unsigned column, unsigned tag, uint32_t value)
 {
-    uint64_t id = (uint64_t)(column | tag << 8) << 32 | value;
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    id = __builtin_bswap64(id);
-#endif
-    return h->reserved + (uint32_t)((XXH3_64bits_withSeed(&id, sizeof id, h->seed) >> 32) * h->range >> 32);
+    return h->reserved + mst_hash_criteo(column, tag, value, h->seed, h->range);
 }
 
 /* The key of a value in a vocabulary: its name is the number of a bucket, "-" for that of negative integers,
@@ -108,9 +101,9 @@ static uint32_t criteo_category_key(const mst_vocabulary *v, uint32_t field, uns
                                     uint32_t value)
 {
     char name[16];
-    if (tag == TAG_EMPTY)
+    if (tag == MST_CRITEO_EMPTY)
         return mst_vocabulary_key(v, field, "", 0);
-    if (tag == TAG_NEGATIVE)
+    if (tag == MST_CRITEO_NEGATIVE)
         return mst_vocabulary_key(v, field, "-", 1);
     if (bucket)
         return mst_vocabulary_number_key(v, field, value);
@@ -196,8 +189,8 @@ static mst_status criteo_parse_line(const mst_parse_context *context, const mst_
         bool empty = p == field;
         p++;
         if (numeric != NUMERIC_LOG) {
-            unsigned tag = empty ? TAG_EMPTY : negative ? TAG_NEGATIVE : TAG_VALUE;
-            uint32_t bucket = tag != TAG_VALUE ? 0 : v < N_SMALL ? t->bucket[v] : criteo_bucket_of(v);
+            unsigned tag = empty ? MST_CRITEO_EMPTY : negative ? MST_CRITEO_NEGATIVE : MST_CRITEO_VALUE;
+            uint32_t bucket = tag != MST_CRITEO_VALUE ? 0 : v < N_SMALL ? t->bucket[v] : mst_criteo_bucket(v);
             out_values[n] = 1.0f;
             out_keys[n] = context->vocabulary != NULL
                               ? criteo_category_key(context->vocabulary, n, tag, true, bucket)
@@ -206,13 +199,13 @@ static mst_status criteo_parse_line(const mst_parse_context *context, const mst_
         }
         if (numeric != NUMERIC_BUCKET) {
             out_keys[c] = c;
-            out_values[c] = negative ? 0.0f : v < N_SMALL ? t->log[v] : criteo_log_of(v);
+            out_values[c] = negative ? 0.0f : v < N_SMALL ? t->log[v] : mst_criteo_log(v);
         }
     }
     for (unsigned c = 0; c < N_CATEGORIES; c++) { /* each but the last ends with a tab */
         const uint8_t *field = p;
         uint32_t value = 0;
-        unsigned tag = TAG_VALUE;
+        unsigned tag = MST_CRITEO_VALUE;
         if (end - p >= 8 && mst_number_hex8(p, &value)) {
             p += 8;
         } else if (p < end && *p != '\t') {
@@ -221,7 +214,7 @@ static mst_status criteo_parse_line(const mst_parse_context *context, const mst_
             if (!mst_number_hex(field, p, &value))
                 return criteo_fail_line(context, block, line, line_end, N_INTEGERS + 1 + c, field);
         } else {
-            tag = TAG_EMPTY;
+            tag = MST_CRITEO_EMPTY;
         }
         if (c < N_CATEGORIES - 1 ? p >= end || *p != '\t' : p != end)
             return criteo_fail_line(context, block, line, line_end, N_INTEGERS + 1 + c, field);
@@ -274,7 +267,7 @@ static bool criteo_missing_key(const json_t *origin, uint32_t field, uint32_t *k
     if (features <= h.reserved || field < h.reserved)
         return false;
     h.range = (uint64_t)features - h.reserved;
-    *key = criteo_hash_key(&h, log ? field : field - h.reserved, TAG_EMPTY, 0);
+    *key = criteo_hash_key(&h, log ? field : field - h.reserved, MST_CRITEO_EMPTY, 0);
     return true;
 }
 

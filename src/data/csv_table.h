@@ -6,10 +6,8 @@
 #ifndef MST_DATA_CSV_TABLE_H
 #define MST_DATA_CSV_TABLE_H
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "base/strings.h"
+#include "data/feature_hash.h"
 #include "data/format.h"
 #include "data/numbers.h"
 #include "data/text.h"
@@ -122,14 +120,14 @@ bool mst_csv_real(const uint8_t *p, size_t n, double *out);
 /* Hashes the column's name. */
 static inline void mst_csv_seed(mst_csv_column *column, uint64_t hash_seed)
 {
-    column->space = XXH64(column->name, strlen(column->name), hash_seed);
+    column->space = mst_hash_space(column->name, strlen(column->name), hash_seed);
 }
 
 /* The key of one of its categories. */
 static inline uint32_t mst_csv_key(const mst_csv_layout *self, const mst_csv_column *column, const void *text,
                                    size_t n)
 {
-    return self->n_numbers + (uint32_t)((XXH64(text, n, column->space) >> 32) * self->range >> 32);
+    return self->n_numbers + mst_hash_name(column->space, text, n, self->range);
 }
 
 /* ---- fields ---- */

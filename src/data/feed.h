@@ -127,4 +127,9 @@ void mst_feed_trace(mst_feed *feed, struct mst_spans *spans, unsigned first_lane
 /* Total time lanes have waited in take, for the summary. */
 double mst_feed_wait_seconds(const mst_feed *feed);
 
+/* Leaves the features at or beyond `features` out of n rows, of a feed or others; returns how many rows had
+ * some.
+ */
+uint64_t mst_feed_drop_unseen(mst_row *rows, uint32_t n, uint64_t features);
+
 #endif

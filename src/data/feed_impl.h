@@ -140,8 +140,6 @@ mst_status mst_feed_check_files(mst_feed *f, mst_feed_lane *l, bool due);
 bool mst_feed_has_unseen(const mst_feed_options *o, const mst_chunk *c);
 /* Refuses a chunk with rows that do not fit the model; first_row is the number of its first row. */
 mst_status mst_feed_check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_row);
-/* Leaves the features at or beyond `features` out of n rows; returns how many rows had some. */
-uint64_t mst_feed_drop_unseen(mst_row *rows, uint32_t n, uint64_t features);
 
 /* Under the mutex: whether another window is needed for the current range. */
 bool mst_feed_window_wanted(const mst_feed *f);

@@ -13,12 +13,10 @@
  * Invariants
  * 1. Every key is below the context's features, which prepare sets.
  * 2. Labels, weights and values (scale included) are finite as floats; weights are not negative. */
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "base/alloc.h"
 #include "base/json_text.h"
 #include "base/strings.h"
+#include "data/feature_hash.h"
 #include "data/format.h"
 #include "data/numbers.h"
 #include "data/origin.h"
@@ -224,7 +222,7 @@ static mst_status vw_parse_line(const mst_parse_context *context, const mst_bloc
                                       mst_token_show(number, p).text, mst_token_show(name, stop).text);
         }
         if (opens) {
-            space = XXH64(name, (size_t)(stop - name), (uint64_t)context->options->hash_seed);
+            space = mst_hash_space(name, (size_t)(stop - name), (uint64_t)context->options->hash_seed);
             scale = value;
             if (fields)
                 field = vw_field(context->prepared, name, (size_t)(stop - name));
@@ -234,9 +232,8 @@ static mst_status vw_parse_line(const mst_parse_context *context, const mst_bloc
                 return mst_block_fail(&mst_format_vw, block, name,
                                       "value of %s times its namespace's scale is not finite",
                                       mst_token_show(name, stop).text);
-            uint64_t hash = XXH64(name, (size_t)(stop - name), space);
             uint32_t key = v != NULL ? mst_vocabulary_key(v, field, name, (size_t)(stop - name))
-                                     : (uint32_t)((hash >> 32) * context->features >> 32);
+                                     : mst_hash_name(space, name, (size_t)(stop - name), context->features);
             if (fields)
                 mst_chunk_builder_add_field(out, field, key, value);
             else

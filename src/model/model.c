@@ -382,6 +382,16 @@ void mst_count_binary(const mst_batch *batch, const float *margins, double pos_w
     sum->correct += correct;
 }
 
+uint32_t mst_scores_class(const float *scores, uint32_t n)
+{
+    uint32_t best = 0;
+    if (n == 1)
+        return scores[0] > 0.0f;
+    for (uint32_t c = 1; c < n; c++)
+        best = scores[c] > scores[best] ? c : best;
+    return best;
+}
+
 double mst_probability(double margin)
 {
     return margin >= 0.0 ? 1.0 / (1.0 + exp(-margin)) : exp(margin) / (1.0 + exp(margin));
@@ -403,11 +413,7 @@ uint32_t mst_count_correct(const mst_batch *batch, const float *scores, uint32_t
     uint32_t correct = 0;
     for (uint32_t i = 0; n_scores == 1 && i < batch->n_rows; i++)
         correct += (scores[i] > 0.0f) == mst_label_positive(batch->rows[i].label);
-    for (uint32_t i = 0; n_scores > 1 && i < batch->n_rows; i++, scores += n_scores) {
-        uint32_t best = 0;
-        for (uint32_t c = 1; c < n_scores; c++)
-            best = scores[c] > scores[best] ? c : best;
-        correct += best == mst_label_class(batch->rows[i].label);
-    }
+    for (uint32_t i = 0; n_scores > 1 && i < batch->n_rows; i++, scores += n_scores)
+        correct += mst_scores_class(scores, n_scores) == mst_label_class(batch->rows[i].label);
     return correct;
 }

@@ -301,6 +301,11 @@ void mst_rows_expand(const mst_kernels *kernels, const mst_row *rows, uint32_t n
 double mst_probability(double margin);
 void mst_probabilities(const float *scores, uint32_t n, float *out);
 
+/* The class of a row by its n scores: of one score, 1 if it is positive; of several, the first of the
+ * highest.
+ */
+uint32_t mst_scores_class(const float *scores, uint32_t n);
+
 /* Scores of rows as they occur: forward, plus the logarithm of --keep-negatives. A model that is trained on a
  * share R of the negatives overestimates the odds of a positive label by a factor of 1/R. */
 mst_status mst_model_score(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,

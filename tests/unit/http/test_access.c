@@ -1,5 +1,5 @@
 /* Who may look: addresses to listen at, Host headers, tokens; and what requests are answered with. */
-#include "dash/access.h"
+#include "http/access.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Access to the page (access.h). */
-#include "dash/access.h"
+/* Access to a web server (access.h). */
+#include "http/access.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -94,9 +94,9 @@ static mst_status access_open_socket(const struct addrinfo *info, const mst_addr
     if (fd >= 0)
         close(fd);
     if (reason == EADDRINUSE)
-        return mst_fail(MST_EIO, "--listen: port %u is in use; choose another, or 0 for any that is free",
+        return mst_fail(MST_EIO, "port %u is in use; choose another, or 0 for any that is free",
                         address->port);
-    return mst_fail(MST_EIO, "--listen %s:%u: %s", address->host, address->port, strerror(reason));
+    return mst_fail(MST_EIO, "cannot listen at %s:%u: %s", address->host, address->port, strerror(reason));
 }
 
 mst_status mst_listen(const mst_address *address, int *fd, uint16_t *port, bool *loopback)
@@ -113,10 +113,11 @@ mst_status mst_listen(const mst_address *address, int *fd, uint16_t *port, bool 
         hints.ai_family = AF_INET;
     int rc = getaddrinfo(*address->host != '\0' ? address->host : NULL, service, &hints, &found);
     if (rc != 0)
-        return mst_fail(MST_EINPUT, "--listen %s: no such address: %s", address->host, gai_strerror(rc));
+        return mst_fail(MST_EINPUT, "cannot listen at %s: no such address: %s", address->host,
+                        gai_strerror(rc));
     TRY_OUT(st, access_open_socket(found, address, &one));
     if (getsockname(one, &got.any, &size) != 0)
-        TRY_OUT(st, mst_fail(MST_EIO, "--listen: %s", strerror(errno)));
+        TRY_OUT(st, mst_fail(MST_EIO, "cannot listen at port %u: %s", address->port, strerror(errno)));
     *port = ntohs(got.any.sa_family == AF_INET6 ? got.v6.sin6_port : got.v4.sin_port);
     *loopback = access_is_loopback(&got);
     *fd = one;
@@ -126,6 +127,18 @@ out:
         close(one);
     freeaddrinfo(found);
     return st;
+}
+
+char *mst_address_url(const mst_address *address, uint16_t port)
+{
+    char own[256] = "";
+    const char *host = address->host;
+    if (*host == '\0' || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0) {
+        gethostname(own, sizeof own - 1); /* it listens on every interface: use the name of this host */
+        host = own;
+    }
+    bool v6 = strchr(host, ':') != NULL;
+    return mst_sprintf("http://%s%s%s:%u", v6 ? "[" : "", host, v6 ? "]" : "", port);
 }
 
 /* ---- names ---- */
@@ -260,4 +273,14 @@ bool mst_token_admits(const char *token, const char *query, const char *cookie, 
     bool by_query = mst_token_equals(token, query), by_cookie = mst_token_equals(token, cookie),
          by_header = mst_token_equals(token, mst_bearer(authorization));
     return by_query || by_cookie || by_header;
+}
+
+mst_access mst_guard_check(const mst_guard *guard, const mst_request *r)
+{
+    if (!mst_host_allowed(r->host, guard->names))
+        return MST_ACCESS_HOST;
+    if (!mst_origin_allowed(r->origin, r->host))
+        return MST_ACCESS_ORIGIN;
+    return mst_token_admits(guard->token, r->token, r->cookie, r->authorization) ? MST_ACCESS_OK
+                                                                                 : MST_ACCESS_TOKEN;
 }
