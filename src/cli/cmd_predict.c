@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/signals.h"
 #include "base/team.h"
+#include "base/turn.h"
 #include "cli/cmd_apply.h"
 #include "data/feed.h"
 #include "data/images.h"
@@ -123,9 +124,10 @@ typedef struct predictor {
     mst_weights weights;
     unsigned n_lanes;
     lane *lanes;
-    pthread_mutex_t claiming, writing;
+    mst_turn claiming;
+    pthread_mutex_t writing;
     pthread_cond_t written;     /* guards: writing */
-    uint64_t n_tickets, n_rows; /* given out; guarded by claiming */
+    uint64_t n_tickets, n_rows; /* given out; of the thread whose turn it is to claim */
     uint64_t turn;              /* ticket to write; guarded by writing */
     bool ended;                 /* the batch whose turn it was failed; guarded by writing */
     mst_status status;
@@ -141,7 +143,7 @@ static mst_status predictor_claim(predictor *self, unsigned t, mst_batch *batch,
     uint64_t position;
     bool more;
     batch->n_rows = 0;
-    pthread_mutex_lock(&self->claiming);
+    mst_turn_begin(&self->claiming);
     *ticket = self->n_tickets++;
     *first = self->n_rows;
     mst_status st = mst_signals_check(answered);
@@ -149,7 +151,7 @@ static mst_status predictor_claim(predictor *self, unsigned t, mst_batch *batch,
         st = mst_feed_claim_by(self->feed, t, (uint32_t)self->options->apply.options.batch, 1, UINT64_MAX,
                                batch, &position, &more);
     self->n_rows += st == MST_OK ? batch->n_rows : 0;
-    pthread_mutex_unlock(&self->claiming);
+    mst_turn_end(&self->claiming);
     return st;
 }
 
@@ -250,7 +252,7 @@ static mst_status predict_rows(const predict_options *options, mst_out *out, uin
                       .out = out,
                       .files = options->names ? mst_images_files(options->apply.dataset) : NULL,
                       .n_lanes = mst_model_threads(model) ? 1 : options->apply.n_threads};
-    pthread_mutex_init(&self.claiming, NULL);
+    mst_turn_init(&self.claiming);
     pthread_mutex_init(&self.writing, NULL);
     pthread_cond_init(&self.written, NULL);
     mst_status st = predictor_open(&self);
@@ -271,7 +273,7 @@ static mst_status predict_rows(const predict_options *options, mst_out *out, uin
     mst_free(self.lanes);
     pthread_cond_destroy(&self.written);
     pthread_mutex_destroy(&self.writing);
-    pthread_mutex_destroy(&self.claiming);
+    mst_turn_fini(&self.claiming);
     return st;
 }
 

@@ -123,7 +123,8 @@ mst_status mst_job_costs_add(mst_job_costs *c, const mst_run_data *run)
     c->parameters =
         f.sparse ? mst_run_data_real(run, "data", "features", NULL) + 1 : cost.pull_bytes / c->value_bytes;
     double store = mst_run_data_real(run, "store_bytes", NULL);
-    c->store_bytes = isnan(store) ? c->parameters * sizeof(float) : store; /* of a run of an earlier version */
+    c->store_bytes =
+        isnan(store) ? c->parameters * sizeof(float) : store; /* of a run of an earlier version */
     c->part = mst_or_zero(mst_run_data_option_real(run, "part"));
     c->threads = fmax(1, mst_or_zero(f.figures.n_threads));
     c->cores = mst_or_zero(f.workers[0].cores);

@@ -22,9 +22,9 @@ typedef struct mst_step_cost {
 typedef struct mst_job_costs {
     mst_step_cost at[2]; /* by rows */
     size_t n;
-    double servers;                  /* of the runs */
-    bool sparse;                     /* only the keys of a batch travel */
-    double entries;                  /* of a row; NAN: not known */
+    double servers; /* of the runs */
+    bool sparse;    /* only the keys of a batch travel */
+    double entries; /* of a row; NAN: not known */
     double parameters;
     double store_bytes;              /* weights and optimizer state of all servers, without replicas */
     double value_bytes;              /* of a weight on the wire */

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/team.h"
+#include "base/turn.h"
 #include "train/assembly.h"
 
 typedef struct scorer {
@@ -35,8 +36,9 @@ struct mst_evaluator {
     mst_team *team;
     scorer *scorers;
     mst_eval_counters counters;
-    mst_weights weights;                 /* of the store */
-    pthread_mutex_t claiming, reporting; /* reporting: visit, progress, and their counts */
+    mst_weights weights; /* of the store */
+    mst_turn claiming;
+    pthread_mutex_t reporting; /* reporting: visit, progress, and their counts */
     atomic_bool failed;
 
     /* The run under way: scores with these weights, or passes the rows to visit. */
@@ -47,7 +49,7 @@ struct mst_evaluator {
     void *visit_arg;
     mst_evaluation_progress *progress;
     void *progress_arg;
-    uint64_t n_claimed;             /* rows; guarded by claiming */
+    uint64_t n_claimed;             /* rows; of the thread whose turn it is to claim */
     uint64_t n_reported, n_correct; /* rows, and those classified correctly */
     scored *waiting;                /* in any order */
     size_t n_waiting, waiting_capacity;
@@ -72,7 +74,7 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
     self->dataset = dataset;
     self->options = *options;
     self->options.n_threads = n;
-    pthread_mutex_init(&self->claiming, NULL);
+    mst_turn_init(&self->claiming);
     pthread_mutex_init(&self->reporting, NULL);
     if (params != NULL)
         mst_model_weights(model, params, &self->weights);
@@ -129,7 +131,7 @@ void mst_evaluator_destroy(mst_evaluator *self)
     mst_free(self->scorers);
     mst_free(self->waiting);
     mst_eval_counters_fini(&self->counters);
-    pthread_mutex_destroy(&self->claiming);
+    mst_turn_fini(&self->claiming);
     pthread_mutex_destroy(&self->reporting);
     mst_free(self);
 }
@@ -176,12 +178,12 @@ static mst_status evaluator_next_batch(mst_evaluator *self, unsigned t, bool *mo
     scorer *s = &self->scorers[t];
     mst_batch batch;
     uint64_t position, every = self->options.split_every;
-    pthread_mutex_lock(&self->claiming);
+    mst_turn_begin(&self->claiming);
     uint64_t from = self->n_claimed, left = every > 0 ? every - from % every : self->options.batch;
     uint32_t want = left < self->options.batch ? (uint32_t)left : self->options.batch;
     mst_status st = mst_feed_claim(self->feed, t, want, &batch, &position);
     self->n_claimed += st == MST_OK ? batch.n_rows : 0;
-    pthread_mutex_unlock(&self->claiming);
+    mst_turn_end(&self->claiming);
     TRY(st);
     *more = batch.n_rows > 0;
     if (!*more)

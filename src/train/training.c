@@ -194,10 +194,11 @@ mst_status mst_training_open_run(mst_training *self)
     const mst_strategy_options *s = &self->strategy_options;
     const json_t *description = self->description;
     json_t *entries = json_pack(
-        "{s:s, s:I, s:I, s:I, s:o, s:o, s:O?, s:O, s:I, s:b}", "isa", mst_isa_name(self->kernels->isa), "threads",
-        (json_int_t)s->threads, "batch", (json_int_t)s->batch, "global_batch", (json_int_t)s->global_batch,
-        "options", training_manifest_options(self->config.options, json_object_get(description, "reading")),
-        "files", mst_json_texts(self->config.files->items, self->config.files->n), "data",
+        "{s:s, s:I, s:I, s:I, s:o, s:o, s:O?, s:O, s:I, s:b}", "isa", mst_isa_name(self->kernels->isa),
+        "threads", (json_int_t)s->threads, "batch", (json_int_t)s->batch, "global_batch",
+        (json_int_t)s->global_batch, "options",
+        training_manifest_options(self->config.options, json_object_get(description, "reading")), "files",
+        mst_json_texts(self->config.files->items, self->config.files->n), "data",
         json_object_get(description, "found"), "model", json_object_get(description, "model"), "store_bytes",
         (json_int_t)mst_params_bytes(&self->assembly.params), "epochs_given", (int)self->epochs_given);
     if (entries != NULL && self->config.manifest != NULL)

@@ -151,8 +151,10 @@ static void test_servers(void **state)
     assert_int_equal(mst_optimizer_init_parts(&optimizer, &sparse, &options), MST_OK);
     nodes = mst_run_graph(&a, &optimizer, &places);
     check_graph(nodes, &a.params);
-    assert_true(feeds(nodes, "logreg/weight_1", "optimizer_sparse") && feeds(nodes, "logreg/bias", "optimizer"));
-    assert_false(feeds(nodes, "logreg/weight_1", "optimizer") || feeds(nodes, "logreg/bias", "optimizer_sparse"));
+    assert_true(feeds(nodes, "logreg/weight_1", "optimizer_sparse") &&
+                feeds(nodes, "logreg/bias", "optimizer"));
+    assert_false(feeds(nodes, "logreg/weight_1", "optimizer") ||
+                 feeds(nodes, "logreg/bias", "optimizer_sparse"));
     const json_t *attributes = json_object_get(node_named(nodes, "optimizer_sparse"), "attr");
     assert_true(json_real_value(json_object_get(attributes, "lr")) == 0.25);
     json_decref(nodes);
