@@ -457,6 +457,30 @@ muster_status muster_model_read(const muster_model *model, uint32_t number, floa
  * model; NULL without memory. */
 const char *muster_model_text(muster_model *model);
 
+/* ---- hashes of names ---- */
+
+/* Features of names and values, as the formats compute them: a model that was trained on VW, Criteo or csv
+ * files takes rows that any program makes. docs/SERVING.md, "Hashes", defines them byte by byte. Texts need
+ * no terminating NUL. seed: --hash-seed of the training (default 0); features: muster_model_features, from 1
+ * to 2^32 - 1. Any thread. */
+
+/* A feature of VW text, "|space name". */
+uint32_t muster_hash_vw(const char *space, size_t n_space, const char *name, size_t n_name, uint64_t seed,
+                        uint64_t features);
+
+/* A value of a csv column of kind category; a bucket is the value "0", "1", ..., a missing value "".
+ * n_numbers: columns of the kinds number, standard and log, which are features 0, 1, ... and must be below
+ * features. */
+uint32_t muster_hash_csv(const char *column, size_t n_column, const char *value, size_t n_value,
+                         uint32_t n_numbers, uint64_t seed, uint64_t features);
+
+/* A field of a Criteo row: columns 0 to 12 are the integers, 13 to 38 the categories; n_text 0: it is empty.
+ * n_numbers: 0, or 13 with --criteo-numeric log and both. MUSTER_EINPUT: not an integer or not a category. */
+muster_status muster_hash_criteo(uint32_t column, const char *text, size_t n_text, uint32_t n_numbers,
+                                 uint64_t seed, uint64_t features, uint32_t *key);
+/* Feature 0 to 12 of an integer with --criteo-numeric log and both: log(1 + v) / 4, and 0 for v below 0. */
+float muster_criteo_log(int64_t v);
+
 #ifdef __cplusplus
 }
 #endif

@@ -7,6 +7,7 @@ DCN. The plain interface: train, launch, Run, Model, Data. docs/PYTHON.md has a 
 from ._arrays import Data
 from ._estimators import (DCN, FFM, FM, Classifier, DeepFM, FwFM, LogisticRegression, NetClassifier, NotFittedError,
                           SoftmaxRegression, WideDeep, load)
+from ._hashes import criteo_log, hash_criteo, hash_csv, hash_vw
 from ._library import (Error, FileError, InputError, MemoryShortage, PeerError, RunExists, Stopped, Timeout, Unsupported,
                        UsageError, version)
 from ._model import Model
@@ -14,5 +15,5 @@ from ._training import Progress, Run, launch, train
 
 __all__ = ["Classifier", "DCN", "Data", "DeepFM", "Error", "FFM", "FM", "FileError", "FwFM", "InputError",
            "LogisticRegression", "MemoryShortage", "Model", "NetClassifier", "NotFittedError", "PeerError", "Progress", "Run",
-           "RunExists", "SoftmaxRegression", "Stopped", "Timeout", "Unsupported", "UsageError", "WideDeep", "launch", "load",
-           "train", "version"]
+           "RunExists", "SoftmaxRegression", "Stopped", "Timeout", "Unsupported", "UsageError", "WideDeep", "criteo_log",
+           "hash_criteo", "hash_csv", "hash_vw", "launch", "load", "train", "version"]

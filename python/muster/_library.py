@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from ctypes import (CFUNCTYPE, POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint16, c_uint32,
+from ctypes import (CFUNCTYPE, POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint16, c_uint32,
                     c_uint64, c_void_p)
 from typing import Any, Callable, List, Optional
 
@@ -102,6 +102,10 @@ _FUNCTIONS: dict = {
     # name: (result, arguments); c_int results are a muster_status
     "muster_version": (c_char_p, []),
     "muster_error_text": (c_char_p, []),
+    "muster_hash_vw": (c_uint32, [c_char_p, c_size_t, c_char_p, c_size_t, c_uint64, c_uint64]),
+    "muster_hash_csv": (c_uint32, [c_char_p, c_size_t, c_char_p, c_size_t, c_uint32, c_uint64, c_uint64]),
+    "muster_hash_criteo": (c_int, [c_uint32, c_char_p, c_size_t, c_uint32, c_uint64, c_uint64, POINTER(c_uint32)]),
+    "muster_criteo_log": (c_float, [c_int64]),
     "muster_net_new": (c_int, [_OUT]),
     "muster_net_free": (None, [_P]),
     "muster_net_add": (c_int, [_P, c_char_p]),

@@ -27,7 +27,7 @@ export MUSTER_LIBRARY=$build/libmuster.so.0 MUSTER=$program PYTHONPATH=$here/../
 export PYTHONWARNINGS=ignore OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=2
 unset TF_CONFIG MUSTER_CLUSTER
 cd "$here"
-[ $# -gt 0 ] || set -- python_basics python_classifiers python_bad_arrays python_examples
+[ $# -gt 0 ] || set -- python_basics python_hashes python_classifiers python_bad_arrays python_examples
 "$python" -m unittest -q "$@"
 left=$(ls -A "$temp")
 [ -z "$left" ] || { echo "files are left behind: $left"; exit 1; }
