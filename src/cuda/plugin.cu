@@ -67,10 +67,11 @@ static void plugin_host_free(void *at)
 }
 
 extern "C" {
+extern const mst_cuda_net_ops mst_cuda_nets; /* net.cu */
 __attribute__((visibility("default"))) extern const mst_cuda_ops mst_cuda_plugin;
 const mst_cuda_ops mst_cuda_plugin = {
     MST_CUDA_ABI, plugin_devices, plugin_device,   plugin_version, plugin_host_alloc, plugin_host_free,
-    NULL,         /* nets */
+    &mst_cuda_nets,
     &mst_cuda_sparse_table,
 };
 }

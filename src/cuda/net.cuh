@@ -1,0 +1,280 @@
+/* Shared by the files of nets in the plug-in (net*.cu): the net on the GPU, and the functions that enqueue its
+ * layers.
+ *
+ * Numbers between layers are of type T: float, or bf16 with --precision bf16. Images are (n, c, h, w) with
+ * fp32, and (n, h, w, c) otherwise, as tensor cores take them; kernels have the layout as a template
+ * parameter. Plain rows (h = w = 1) are the same in both. Weights of convolutions have the layout of images:
+ * (out, in, kh, kw) or (out, kh, kw, in).
+ *
+ * Sums over rows (gradients of biases, statistics of batch norm) have a fixed order: a step repeats bit for
+ * bit. */
+#ifndef MST_CUDA_NET_CUH
+#define MST_CUDA_NET_CUH
+
+#include <cuda_bf16.h>
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "cuda/cuda_net.h"
+#include "cuda/libraries.cuh"
+
+#define NET_TRY(call)                                                                                        \
+    do {                                                                                                     \
+        mst_status net_st_ = (call);                                                                         \
+        if (net_st_ != MST_OK)                                                                               \
+            return net_st_;                                                                                  \
+    } while (0)
+
+typedef __nv_bfloat16 bf16;
+
+#define NET_DROPOUTS 120 /* dropout layers of a net; a net has at most 128 layers */
+
+/* The numbers of a step, as kernels read them. */
+typedef struct net_numbers {
+    mst_rule rule;
+    float scale;
+    float clip_norm;
+    uint64_t first_row;
+    uint64_t dropout[NET_DROPOUTS];
+} net_numbers;
+
+/* One layer, with the buffers of max_rows rows. */
+typedef struct net_layer {
+    mst_cuda_layer spec;
+    bool merged;    /* an activation that another layer computes */
+    int act;        /* the activation that is computed with this layer; -1: none */
+    int bias;       /* the layer whose bias is added with the activation: itself, or, for a maxpool, the
+                       convolution before it; -1: none */
+    bool folded;    /* the first layer, a convolution with a stride on (h, w, c): see net_fold */
+    void *kernels;  /* folded: the weights as they are multiplied; their gradient */
+    float *kernels_back;
+    bool unfold;    /* linear: its input is an image in (h, w, c) */
+    uint32_t number; /* dropout: among the dropout layers */
+    void *y;        /* output */
+    void *flat;     /* unfold: the input in (c, h, w) */
+    const void *x;  /* input of the pass under way */
+    uint16_t *best; /* maxpool: place of the largest number in the window */
+    float *stat;    /* lrn: sums; batch norm: mean and 1/deviation of each channel */
+} net_layer;
+
+/* A product or a convolution, with the algorithm that was found for it. */
+struct net_gemm;
+struct net_conv;
+typedef enum net_way { NET_FORWARD, NET_DATA, NET_FILTER } net_way;
+
+/* Plans for one number of rows. */
+typedef struct net_plans {
+    std::vector<std::shared_ptr<net_gemm>> gemms; /* 3 per layer, by net_way */
+    std::vector<std::shared_ptr<net_conv>> convs;
+} net_plans;
+
+#define NET_SLOTS  3
+#define NET_CHUNKS 264 /* at most so many partial sums of a channel */
+
+/* Rows of a step on their way. */
+typedef struct net_slot {
+    char *host, *device; /* numbers, labels, weights, rows */
+    cudaEvent_t copied, used;
+} net_slot;
+
+typedef struct net_graph_key {
+    uint32_t n, slot;
+    bool floats, update, clip;
+    bool operator<(const net_graph_key &o) const
+    {
+        return n != o.n             ? n < o.n
+               : slot != o.slot     ? slot < o.slot
+               : floats != o.floats ? floats < o.floats
+               : update != o.update ? update < o.update
+                                    : clip < o.clip;
+    }
+} net_graph_key;
+
+struct mst_cuda_net {
+    mst_cuda_net_spec spec; /* layers and params NULL */
+    std::vector<net_layer> layers;
+    std::vector<mst_cuda_param> params;
+    std::vector<uint64_t> at; /* first float of each parameter on the GPU */
+    uint64_t n_trained, n_floats;
+    bool half, last; /* numbers between layers are bf16; channels are last */
+    uint64_t row_size, n_dropouts;
+    cudaStream_t stream, copy;
+    const mst_cublas *cublas;
+    const mst_cudnn *cudnn; /* NULL: convolutions by own kernels */
+    cublasLtHandle_t lt;
+    cudnnHandle_t dnn;
+    float *w, *g, *state[2];
+    bf16 *wh; /* half: weights as bf16 */
+    float *room; /* of one parameter, for changes of layout */
+    void *input;
+    void *diffs[2];
+    void *scratch; /* of libraries */
+    size_t scratch_bytes;
+    float *sums;        /* partial sums of reductions */
+    unsigned *counters; /* of blocks that have finished; zero between kernels */
+    double *losses;     /* 3 x max_rows: loss, weight, correct */
+    float *clip;
+    net_slot slots[NET_SLOTS];
+    uint32_t slot; /* the next */
+    bool staged;
+    struct net_lenet *lenet; /* steps of LeNet; or NULL */
+    std::map<uint32_t, net_plans> plans;
+    std::map<net_graph_key, cudaGraphExec_t> graphs;
+    std::vector<void *> memory; /* of the GPU */
+};
+
+/* Parts of a slot. */
+static inline size_t net_labels_at(void)
+{
+    return (sizeof(net_numbers) + 255) / 256 * 256;
+}
+static inline size_t net_rows_at(const mst_cuda_net *net)
+{
+    return net_labels_at() + ((size_t)net->spec.max_rows * 2 * sizeof(float) + 255) / 256 * 256;
+}
+
+static inline uint64_t net_size(const mst_cuda_dims *d)
+{
+    return (uint64_t)d->c * d->h * d->w;
+}
+
+/* The weights of a layer's parameter i, for products. */
+static inline const void *net_weights(const mst_cuda_net *net, const net_layer *layer, uint32_t i)
+{
+    uint64_t at = net->at[layer->spec.first_param + i];
+    return net->half ? (const void *)(net->wh + at) : (const void *)(net->w + at);
+}
+static inline float *net_floats(const mst_cuda_net *net, const net_layer *layer, uint32_t i)
+{
+    return net->w + net->at[layer->spec.first_param + i];
+}
+static inline float *net_gradient(const mst_cuda_net *net, const net_layer *layer, uint32_t i)
+{
+    return net->g + net->at[layer->spec.first_param + i];
+}
+
+mst_status net_alloc(mst_cuda_net *net, size_t bytes, void **out); /* freed at close */
+
+/* ---- products (net_gemm.cu) ---- */
+
+/* Finds algorithms for n rows; not while a graph is captured. search: by time. */
+mst_status net_gemm_plan(mst_cuda_net *net, const net_layer *layer, net_way way, uint32_t n, bool search,
+                         std::shared_ptr<net_gemm> *out);
+/* forward: y = x w^T; data: dx = dy w; filter: gradient = dy^T x. */
+mst_status net_gemm_run(mst_cuda_net *net, const net_gemm *gemm, const void *a, const void *b, void *out);
+
+/* ---- convolutions (net_conv.cu) ---- */
+
+mst_status net_conv_plan(mst_cuda_net *net, const net_layer *layer, net_way way, uint32_t n, bool search,
+                         std::shared_ptr<net_conv> *out);
+/* forward: (x, w, y); data: (dy, w, dx); filter: (dy, x, gradient). */
+mst_status net_conv_run(mst_cuda_net *net, const net_layer *layer, uint32_t n, const net_conv *conv,
+                        const void *a, const void *b, void *out);
+
+/* ---- layers (net_layers.cu, net_norms.cu) ---- */
+
+mst_status net_input(mst_cuda_net *net, uint32_t n, bool floats, const void *rows);
+/* y = act(y + bias) in place; bias NULL: none; act -1: none. */
+mst_status net_bias_act(mst_cuda_net *net, const mst_cuda_dims *dims, uint32_t n, int act, const float *bias,
+                        void *y);
+/* d = d * act'(y) in place; its sums per channel in `bias` unless that is NULL. */
+mst_status net_act_back(mst_cuda_net *net, const mst_cuda_dims *dims, uint32_t n, int act, const void *y,
+                        void *d, float *bias);
+/* With bias and activation; bias NULL: none. */
+mst_status net_pool(mst_cuda_net *net, const net_layer *layer, uint32_t n, const float *bias, const void *x);
+mst_status net_pool_back(mst_cuda_net *net, const net_layer *layer, uint32_t n, const void *dy, void *dx);
+mst_status net_lrn(mst_cuda_net *net, const net_layer *layer, uint32_t n, const void *x);
+mst_status net_lrn_back(mst_cuda_net *net, const net_layer *layer, uint32_t n, const void *dy, void *dx);
+mst_status net_norm(mst_cuda_net *net, const net_layer *layer, uint32_t n, bool training, const void *x);
+mst_status net_norm_back(mst_cuda_net *net, const net_layer *layer, uint32_t n, const void *dy, void *dx);
+mst_status net_dropout(mst_cuda_net *net, const net_layer *layer, uint32_t n, const net_numbers *numbers,
+                       const void *x, void *y);
+/* A convolution with stride s on few channels is one with stride 1 on s*s times as many: every s x s pixels are
+ * a pixel of an image that is smaller by s. The layer that is computed in place of l: */
+mst_cuda_layer net_fold(const mst_cuda_layer &l);
+/* The weights of l as those of net_fold(l), with zeros where it has none; and back, from their gradient. */
+mst_status net_fold_weights(mst_cuda_net *net, const net_layer *layer);
+mst_status net_fold_back(mst_cuda_net *net, const net_layer *layer);
+/* Between (h, w, c) and (c, h, w). */
+mst_status net_unfold(mst_cuda_net *net, const mst_cuda_dims *dims, uint32_t n, bool back, const void *x,
+                      void *y);
+
+/* ---- the end of a step (net_update.cu) ---- */
+
+/* d may be the place of the scores. */
+mst_status net_loss(mst_cuda_net *net, uint32_t n, const char *slot, const void *scores, void *d);
+mst_status net_update(mst_cuda_net *net, const net_numbers *numbers, bool clip);
+mst_status net_shadow(mst_cuda_net *net, uint64_t first, uint64_t n);
+/* Changes the layout of a convolution's weights: (in, k) planes to (k, in), or back. */
+mst_status net_turn(mst_cuda_net *net, const mst_cuda_layer *conv, bool back, const float *from, float *to);
+mst_status net_scores(mst_cuda_net *net, uint64_t count, const void *scores, float *out);
+
+/* ---- in kernels ---- */
+
+template <typename T> static __device__ __forceinline__ float net_get(const T *p);
+template <> __device__ __forceinline__ float net_get<float>(const float *p)
+{
+    return *p;
+}
+template <> __device__ __forceinline__ float net_get<bf16>(const bf16 *p)
+{
+    return __bfloat162float(*p);
+}
+static __device__ __forceinline__ void net_put(float *p, float v)
+{
+    *p = v;
+}
+static __device__ __forceinline__ void net_put(bf16 *p, float v)
+{
+    *p = __float2bfloat16(v);
+}
+
+template <int ACT> static __device__ __forceinline__ float net_act(float x)
+{
+    return ACT == MST_CUDA_RELU      ? fmaxf(x, 0.0f)
+           : ACT == MST_CUDA_TANH    ? tanhf(x)
+           : ACT == MST_CUDA_SIGMOID ? 1.0f / (1.0f + expf(-x))
+                                     : x;
+}
+/* The derivative, by the output. */
+template <int ACT> static __device__ __forceinline__ float net_act_slope(float y)
+{
+    return ACT == MST_CUDA_RELU      ? (y > 0.0f ? 1.0f : 0.0f)
+           : ACT == MST_CUDA_TANH    ? 1.0f - y * y
+           : ACT == MST_CUDA_SIGMOID ? y * (1.0f - y)
+                                     : 1.0f;
+}
+
+/* Calls f.template operator()<ACT>() for the activation. */
+#define NET_BY_ACT(act, CALL)                                                                                \
+    do {                                                                                                     \
+        if ((act) == MST_CUDA_RELU)                                                                          \
+            CALL(MST_CUDA_RELU);                                                                             \
+        else if ((act) == MST_CUDA_TANH)                                                                     \
+            CALL(MST_CUDA_TANH);                                                                             \
+        else if ((act) == MST_CUDA_SIGMOID)                                                                  \
+            CALL(MST_CUDA_SIGMOID);                                                                          \
+        else                                                                                                 \
+            CALL(-1);                                                                                        \
+    } while (0)
+
+/* Philox4x32-10: the words that base/rng.c gives for the block of a stream. */
+static __device__ __forceinline__ uint4 net_philox(uint64_t seed, uint32_t block, uint32_t purpose,
+                                                   uint64_t index)
+{
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    uint4 c = make_uint4(block, purpose, (uint32_t)index, (uint32_t)(index >> 32));
+#pragma unroll
+    for (int i = 0; i < 10; i++) {
+        uint32_t h0 = __umulhi(0xD2511F53u, c.x), l0 = 0xD2511F53u * c.x;
+        uint32_t h1 = __umulhi(0xCD9E8D57u, c.z), l1 = 0xCD9E8D57u * c.z;
+        c = make_uint4(h1 ^ c.y ^ k0, l1, h0 ^ c.w ^ k1, l0);
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return c;
+}
+
+#endif
