@@ -1,0 +1,63 @@
+# shellcheck shell=bash
+# Sourced by bench/run: training on a GPU next to PyTorch (group gpu), which needs `make cuda`, a GPU and a PyTorch that uses it.
+# bench/README.md defines the lines.
+
+# gpu_net NET BATCH PRECISION: rounds of PyTorch and muster in turn; both without reading files.
+gpu_net() {
+    local net=$1 batch=$2 precision=$3 name=gpu_$1_b$2_$3 out rate torch round
+    local rates=() torches=() ratios=()
+    for ((round = 1; round <= ROUNDS; round++)); do
+        say "$net on a GPU, batch $batch, $precision, round $round of $ROUNDS"
+        if ! out=$("$PYTHON" bench/peers/gpu_torch.py "$net" "$batch" "$precision" 2>"$DATA/torch.err"); then
+            skip "$(tail -n 1 "$DATA/torch.err")" "${name}_over_torch"
+            return
+        fi
+        torch=$(value "$out" images_per_s)
+        if ! out=$(MUSTER_PLUGINS=$BUILD "$BUILD/bench/bench_gpu" "$net" "$batch" "$precision" 2>"$DATA/gpu.err"); then
+            skip "$(tail -n 1 "$DATA/gpu.err")" "${name}_over_torch"
+            return
+        fi
+        rate=$(value "$out" images_per_s)
+        rates+=("$rate")
+        torches+=("$torch")
+        ratios+=("$(calc "$rate / $torch")")
+    done
+    line "${name}_over_torch" "$(median "${ratios[@]}")" ratio
+    line "${name}_images_per_s" "$(median "${rates[@]}")" images/s
+    line "${name}_torch_images_per_s" "$(median "${torches[@]}")" images/s
+}
+
+# gpu_files BATCH: `muster train` on images of a file, against the rate without files.
+gpu_files() {
+    local batch=$1 name=gpu_lenet_b$1_files out rate bare round
+    local rates=() ratios=()
+    make_file "$DATA/digits" "$MUSTER" data gen digits --rows 60000 --seed "$SEED" --out || return
+    for ((round = 1; round <= ROUNDS; round++)); do
+        bare=$(value "$(MUSTER_PLUGINS=$BUILD "$BUILD/bench/bench_gpu" lenet "$batch" fp32)" images_per_s)
+        if ! out=$(train "$DATA/digits/train-images-idx3-ubyte" --model lenet --device cuda --batch "$batch" --lr 0.01 \
+            --epochs $((batch / 4)) --no-save --no-observe) || ! rate=$(field "$out" rows_per_s); then
+            skip "muster train failed" "${name}_over_memory"
+            return
+        fi
+        rates+=("$rate")
+        ratios+=("$(calc "$rate / $bare")")
+    done
+    line "${name}_over_memory" "$(median "${ratios[@]}")" ratio
+    line "${name}_images_per_s" "$(median "${rates[@]}")" images/s
+}
+
+group_gpu() {
+    if ! MUSTER_PLUGINS=$BUILD "$MUSTER" list devices | grep -q cuda:0; then
+        skip "there is no GPU, or no plug-in (make cuda)" gpu_lenet_b32_fp32_over_torch gpu_alexnet_b128_bf16_over_torch
+        return
+    fi
+    gpu_net lenet 32 fp32
+    gpu_net lenet 128 fp32
+    gpu_net lenet 1024 fp32
+    gpu_net alexnet 128 fp32
+    gpu_net alexnet 128 tf32
+    gpu_net alexnet 128 bf16
+    gpu_net alexnet 512 bf16
+    gpu_files 128
+    gpu_files 1024
+}
