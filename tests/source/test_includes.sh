@@ -52,7 +52,7 @@ done
 
 # Files that need a row: every .c, and headers without a .c of their name, except _impl.h.
 indexed=$(awk '/^## /{folder = $2} /^\| `/{gsub(/`/, "", $2); print folder $2}' FILES.md | sort)
-needed=$(for file in */*.c cuda/*.cu*; do echo "$file"; done; for file in */*.h; do
+needed=$(for file in */*.c cuda/*.cu; do echo "$file"; done; for file in cuda/*.cuh; do [ -e "${file%h}" ] || echo "$file"; done; for file in */*.h; do
   [[ $file == *_impl.h || -e ${file%.h}.c ]] || echo "$file"
 done)
 needed=$(sort <<<"$needed")
