@@ -1,7 +1,8 @@
 /* Training of a net on a GPU, without reading data: bench_gpu NET BATCH PRECISION [SECONDS [NUMBERS]].
  *
  * NET is a known net. Every step copies its rows, which are random bytes (NUMBERS 1: floats), from pinned
- * memory to the GPU, as training does. Prints `images_per_s X images/s`, the median of five parts of the time.
+ * memory to the GPU, as training does. Prints `images_per_s X images/s`, the median of five parts of the
+ * time.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,8 +53,8 @@ static mst_status bench_steps(const mst_cuda *gpu, mst_cuda_net *net, uint32_t b
 }
 
 /* The rows of every staging buffer. */
-static mst_status bench_fill(const mst_cuda *gpu, mst_cuda_net *net, uint32_t batch, uint64_t size, bool floats,
-                             uint64_t *step)
+static mst_status bench_fill(const mst_cuda *gpu, mst_cuda_net *net, uint32_t batch, uint64_t size,
+                             bool floats, uint64_t *step)
 {
     for (int k = 0; k < 3; k++) {
         mst_cuda_rows places;

@@ -32,10 +32,21 @@ static __global__ void input_kernel(mst_cuda_dims d, uint32_t fold, uint32_t pad
         int sy = (int)(y * fold + dy) - (int)pad;
         const IN *line = from + ((uint64_t)r * d.c + c) * d.h * d.w + (int64_t)sy * d.w;
         T *at = out + (uint64_t)r * items * fold + (uint64_t)i * fold;
+        bool inside = sy >= 0 && sy < (int)d.h;
+        if (LAST && fold == 4) {
+            float four[4];
+#pragma unroll
+            for (int dx = 0; dx < 4; dx++) {
+                int sx = (int)(x * 4) + dx - (int)pad;
+                float v = inside && sx >= 0 && sx < (int)d.w ? (float)line[sx] : 0.0f;
+                four[dx] = sizeof(IN) == 1 ? v / 255.0f : v;
+            }
+            line_store_four(at, four);
+            continue;
+        }
         for (uint32_t dx = 0; dx < fold; dx++) {
             int sx = (int)(x * fold + dx) - (int)pad;
-            bool inside = sy >= 0 && sy < (int)d.h && sx >= 0 && sx < (int)d.w;
-            float v = inside ? (float)line[sx] : 0.0f;
+            float v = inside && sx >= 0 && sx < (int)d.w ? (float)line[sx] : 0.0f;
             net_put(&at[dx], sizeof(IN) == 1 ? v / 255.0f : v);
         }
     }
@@ -210,7 +221,7 @@ static __device__ void sum_chunks(const float *partial, uint32_t c, uint32_t fir
         uint32_t i = at + threadIdx.x % (count < THREADS ? count : THREADS), part = count < THREADS ? threadIdx.x / count : 0;
         float sum = 0.0f;
         if (part < parts && i < count) {
-#pragma unroll 4
+#pragma unroll 8
             for (uint32_t k = part; k < chunks; k += parts)
                 sum += __ldcg(&partial[(size_t)k * c + first + i]);
         }
@@ -316,8 +327,9 @@ static void act_back(mst_cuda_net *net, const mst_cuda_dims *dims, uint32_t n, c
         return;
     }
     uint32_t v = net->half ? (c % 8 == 0 ? 8 : 1) : c % 4 == 0 ? 4 : 1;
-    uint32_t tile = c < THREADS * v ? c : THREADS * v, lines = THREADS / (tile / v), tiles = (c + tile - 1) / tile;
-    uint64_t chunks = (rows + lines - 1) / lines, most = CHUNKS / tiles > 0 ? CHUNKS / tiles : 1;
+    uint32_t most_tile = v > 1 ? 8 * v : 32; /* 128 bytes of a row */
+    uint32_t tile = c < most_tile ? c : most_tile, lines = THREADS / (tile / v), tiles = (c + tile - 1) / tile;
+    uint64_t chunks = (rows + 4 * lines - 1) / (4 * lines), most = CHUNKS / tiles > 0 ? CHUNKS / tiles : 1;
     dim3 grid(tiles, (unsigned)(chunks < most ? chunks : most));
 #define LAST(T, V)                                                                                           \
     act_back_last<T, V, ACT><<<grid, THREADS, 0, net->stream>>>(rows, c, tile, (const T *)y, (T *)d, net->sums, \

@@ -246,35 +246,45 @@ static __global__ void __launch_bounds__(256)
 #define TILE_O 16
 #define TILE_K 64
 #define TILE_N 32
+#define GROUPS 4
 
-/* out[o][k] = sum over rows of d[row][o] * x[row][k], a tile of 16 x 64; 128 threads of 2 x 4. */
+/* out[o][k] = sum over rows of d[row][o] * x[row][k], a tile of 16 x 64. Four groups of 128 threads take every
+ * fourth TILE_N rows; a thread has 2 x 4 sums, which the groups add up in order at the end. */
 static __device__ void lenet_outer(uint32_t n, uint32_t outs, uint32_t d_line, const float *d, uint32_t size,
                                    const float *x, uint32_t tile, float *out)
 {
-    __shared__ __align__(16) float ds[TILE_N][TILE_O], xs[TILE_N][TILE_K];
+    __shared__ __align__(16) float ds[GROUPS][TILE_N][TILE_O], xs[GROUPS][TILE_N][TILE_K];
     uint32_t tiles_k = (size + TILE_K - 1) / TILE_K, o0 = tile / tiles_k * TILE_O, k0 = tile % tiles_k * TILE_K;
-    uint32_t t = threadIdx.x, o = t / 16 * 2, k = t % 16 * 4;
+    uint32_t group = threadIdx.x / 128, t = threadIdx.x % 128, o = t / 16 * 2, k = t % 16 * 4;
     float sums[2][4] = {{0}};
-    for (uint32_t r0 = 0; r0 < n; r0 += TILE_N) {
+    for (uint32_t r0 = 0; r0 < n; r0 += GROUPS * TILE_N) {
+        uint32_t first = r0 + group * TILE_N;
+        float dv[TILE_N * TILE_O / 128];
+        float4 xv[TILE_N * TILE_K / 512];
+#pragma unroll
+        for (uint32_t j = 0; j < TILE_N * TILE_O / 128; j++) {
+            uint32_t r = (j * 128 + t) / TILE_O, i = t % TILE_O;
+            dv[j] = first + r < n && o0 + i < outs ? d[(size_t)(first + r) * d_line + o0 + i] : 0.0f;
+        }
+#pragma unroll
+        for (uint32_t j = 0; j < TILE_N * TILE_K / 512; j++) {
+            uint32_t r = (j * 128 + t) / (TILE_K / 4), i = t % (TILE_K / 4) * 4;
+            xv[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            if (first + r < n && k0 + i < size) /* sizes are multiples of 4 */
+                xv[j] = *(const float4 *)(x + (size_t)(first + r) * size + k0 + i);
+        }
         __syncthreads();
-#pragma unroll 4
-        for (uint32_t j = t; j < TILE_N * TILE_O; j += 128) {
-            uint32_t r = j / TILE_O, i = j % TILE_O;
-            ds[r][i] = r0 + r < n && o0 + i < outs ? d[(size_t)(r0 + r) * d_line + o0 + i] : 0.0f;
-        }
-#pragma unroll 4
-        for (uint32_t j = t; j < TILE_N * TILE_K / 4; j += 128) {
-            uint32_t r = j / (TILE_K / 4), i = j % (TILE_K / 4) * 4;
-            float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            if (r0 + r < n && k0 + i < size) /* sizes are multiples of 4 */
-                v = *(const float4 *)(x + (size_t)(r0 + r) * size + k0 + i);
-            *(float4 *)&xs[r][i] = v;
-        }
+#pragma unroll
+        for (uint32_t j = 0; j < TILE_N * TILE_O / 128; j++)
+            ds[group][(j * 128 + t) / TILE_O][t % TILE_O] = dv[j];
+#pragma unroll
+        for (uint32_t j = 0; j < TILE_N * TILE_K / 512; j++)
+            *(float4 *)&xs[group][(j * 128 + t) / (TILE_K / 4)][t % (TILE_K / 4) * 4] = xv[j];
         __syncthreads();
 #pragma unroll 8
         for (int r = 0; r < TILE_N; r++) {
-            float4 v = *(const float4 *)&xs[r][k];
-            float2 u = *(const float2 *)&ds[r][o];
+            float4 v = *(const float4 *)&xs[group][r][k];
+            float2 u = *(const float2 *)&ds[group][r][o];
             sums[0][0] += u.x * v.x;
             sums[0][1] += u.x * v.y;
             sums[0][2] += u.x * v.z;
@@ -285,27 +295,36 @@ static __device__ void lenet_outer(uint32_t n, uint32_t outs, uint32_t d_line, c
             sums[1][3] += u.y * v.w;
         }
     }
-    for (int i = 0; i < 2; i++)
-        if (o0 + o + i < outs && k0 + k < size)
-            *(float4 *)(out + (size_t)(o0 + o + i) * size + k0 + k) =
-                make_float4(sums[i][0], sums[i][1], sums[i][2], sums[i][3]);
+    __syncthreads();
+    float *share = &xs[0][0][0]; /* 8 sums of each thread */
+    for (int i = 0; i < 8; i++)
+        share[(group * 8 + i) * 128 + t] = sums[i / 4][i % 4];
+    __syncthreads();
+    for (uint32_t j = threadIdx.x; j < TILE_O * TILE_K; j += GROUPS * 128) {
+        uint32_t i = j / 128, thread = j % 128, row = o0 + thread / 16 * 2 + i / 4, column = k0 + thread % 16 * 4 + i % 4;
+        float sum = 0.0f;
+        for (int g = 0; g < GROUPS; g++)
+            sum += share[(g * 8 + i) * 128 + thread];
+        if (row < outs && column < size)
+            out[(size_t)row * size + column] = sum;
+    }
 }
 
-/* Sums of columns [first, first + 16) of n lines; 128 threads: 8 lines at a time. */
+/* Sums of columns [first, first + 16) of n lines: 32 lines at a time. */
 static __device__ void lenet_columns(uint32_t n, uint32_t line, uint32_t first, uint32_t columns, const float *from,
                                      float *out)
 {
-    __shared__ float parts[8][16];
+    __shared__ float parts[8 * GROUPS][16];
     uint32_t t = threadIdx.x, c = t % 16, l = t / 16;
     float sum = 0.0f;
     if (first + c < columns)
 #pragma unroll 4
-        for (uint32_t r = l; r < n; r += 8)
+        for (uint32_t r = l; r < n; r += 8 * GROUPS)
             sum += from[(size_t)r * line + first + c];
     parts[l][c] = sum;
     __syncthreads();
     if (l == 0 && first + c < columns) {
-        for (int i = 1; i < 8; i++)
+        for (int i = 1; i < 8 * GROUPS; i++)
             sum += parts[i][c];
         *out = sum;
     }
@@ -321,7 +340,7 @@ static __device__ float *lenet_conv_place(const lenet_params &g, uint32_t i)
     return i < 150 ? g.cw1 + i : i < 156 ? g.cb1 + (i - 150) : i < 2556 ? g.cw2 + (i - 156) : g.cb2 + (i - 2556);
 }
 
-static __global__ void __launch_bounds__(128)
+static __global__ void __launch_bounds__(GROUPS * 128)
     lenet_gradients(lenet_params g, lenet_rows a, uint32_t n, uint32_t classes, uint32_t blocks,
                     const float *partial)
 {
@@ -403,7 +422,7 @@ mst_status net_lenet_train(mst_cuda_net *net, net_lenet *self, uint32_t n, bool 
     else
         lenet_linear_kernel<4><<<(n + 3) / 4, 256, 0, net->stream>>>(w, a, numbers, n, max_rows, self->classes);
     lenet_convs_backward(net, self, w, n, floats, rows, blocks);
-    lenet_gradients<<<GRAD_FC1 + GRAD_FC2 + 2 * tiles3 + GRAD_CONV + 14 + tiles3, 128, 0, net->stream>>>(
+    lenet_gradients<<<GRAD_FC1 + GRAD_FC2 + 2 * tiles3 + GRAD_CONV + 14 + tiles3, GROUPS * 128, 0, net->stream>>>(
         g, a, n, self->classes, blocks, self->partial);
     CUDA_LAUNCHED("a step of LeNet");
     return MST_OK;

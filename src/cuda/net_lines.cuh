@@ -72,4 +72,15 @@ template <typename T, int V> static __device__ __forceinline__ void line_store(T
     }
 }
 
+/* Four numbers at a place that is aligned for them. */
+static __device__ __forceinline__ void line_store_four(float *p, const float *v)
+{
+    *(float4 *)p = make_float4(v[0], v[1], v[2], v[3]);
+}
+static __device__ __forceinline__ void line_store_four(bf16 *p, const float *v)
+{
+    __nv_bfloat162 lo = __floats2bfloat162_rn(v[0], v[1]), hi = __floats2bfloat162_rn(v[2], v[3]);
+    *(uint2 *)p = make_uint2(*(uint32_t *)&lo, *(uint32_t *)&hi);
+}
+
 #endif

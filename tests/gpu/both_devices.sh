@@ -1,4 +1,4 @@
-# Sourced by tests of sparse models with --device cuda, after cli/common.sh: data, and trainings on both devices.
+# Sourced by tests of models with --device cuda, after cli/common.sh: data, and trainings on both devices.
 compare=$(realpath "$(dirname "${BASH_SOURCE[0]}")/compare_weights.py")
 
 # make_rows ROWS: c.cache has clicks; s.svm rows of several lengths in 4 classes; f.ffm fields with several keys.
