@@ -310,13 +310,10 @@ muster_status muster_model_tensor(const muster_model *self, uint32_t number, mus
     }
     t.stride = t.dims[0] > 0 ? t.size / t.dims[0] : 0;
     const mst_key_rows *rows = &params->rows;
-    uint32_t width = slot == 0 ? rows->width : rows->state_width;
     if (!mst_params_in_rows(params, view->offset, view->size)) {
         t.data = (slot == 0 ? params->w : params->slots[slot - 1]) + view->offset;
-    } else if (rows->first <= view->offset && t.stride == width) { /* no part is in front of the rows */
-        size_t bytes;
-        t.data = mst_params_row_memory(params, slot, view->offset, t.size, &bytes) +
-                 (slot == 0 ? 0 : rows->width + (size_t)(slot - 1) * width);
+    } else if (rows->first <= view->offset && !rows->grouped) { /* no part is in front of the rows */
+        t.data = mst_key_first(rows, rows->n_keys - (rows->end - rows->first)) + slot;
         t.stride = rows->stride;
     }
     *out = t;

@@ -72,12 +72,13 @@ void mst_factor_start_keys(const mst_model *self, mst_params *params, uint64_t s
     bool normal = self->options.init == MST_START_NORMAL, positive = self->options.init == MST_START_POSITIVE;
     float unit = positive ? 0x1p-24f : 0x1p-23f, least = positive ? 0.0f : 1.0f;
     for (uint64_t key = first; key < first + n; key++) {
-        float *w = key < self->shape.n_dense ? params->w + params->views[m->weight].offset + key * m->width
-                                             : rows.at + key * rows.stride;
+        float *v = key < self->shape.n_dense
+                       ? params->w + params->views[m->weight].offset + key * m->width + 1
+                       : mst_key_rest(&rows, key);
         mst_rng rng;
         mst_rng_init(&rng, seed, MST_RNG_FACTORS, key);
-        for (uint32_t i = 1; i < m->width; i++)
-            w[i] = normal ? scale * (float)mst_rng_normal(&rng)
+        for (uint32_t i = 0; i + 1 < m->width; i++)
+            v[i] = normal ? scale * (float)mst_rng_normal(&rng)
                           : scale * ((float)(mst_rng_u32(&rng) >> 8) * unit - least);
     }
 }
@@ -118,7 +119,7 @@ static mst_terms_ahead factor_ahead(const mst_batch *batch, uint32_t i, const ms
 {
     if (i >= batch->n_rows)
         return (mst_terms_ahead){0};
-    return (mst_terms_ahead){batch->rows[i].keys, batch->rows[i].n_keys, w->sparse, w->stride};
+    return (mst_terms_ahead){batch->rows[i].keys, batch->rows[i].n_keys, w->by_rows, w->sparse, w->stride};
 }
 
 static inline __attribute__((always_inline)) void factor_prefetch(const mst_batch *batch, uint32_t i,
@@ -137,16 +138,16 @@ static uint32_t factor_rows_ahead(const mst_batch *batch, const mst_weights *w)
 
 /* In place: the number of the key among those that the step touches. Its row in the store has the number if
  * this step has set it; other numbers are left over by another thread. *known: the key has a gradient. */
-MST_RACY static uint32_t factor_touch(mst_factor_scratch *s, float *row, uint32_t key, bool *known)
+MST_RACY static uint32_t factor_touch(mst_factor_scratch *s, float *first, uint32_t key, bool *known)
 {
     uint32_t number, *keys = s->touched->keys;
-    memcpy(&number, row + s->scratch_at, sizeof number);
+    memcpy(&number, first + MST_ROW_SCRATCH, sizeof number);
     *known = number < s->n_touched && keys[number] == key;
     if (*known)
         return number;
     number = s->n_touched++;
     keys[number] = key;
-    memcpy(row + s->scratch_at, &number, sizeof number);
+    memcpy(first + MST_ROW_SCRATCH, &number, sizeof number);
     return number;
 }
 
@@ -192,16 +193,19 @@ static mst_status factor_gather(const mst_factor_model *m, mst_factor_scratch *s
     uint32_t n = 0, last = UINT32_MAX;
     if (!mst_grow(&s->terms, &s->capacity, (size_t)row->n_dense + row->n_keys, sizeof *s->terms))
         return mst_fail_memory();
-    for (; n < row->n_dense; n++)
+    for (; n < row->n_dense; n++) {
+        const float *first = w->ranges[RANGE_PREFIX] + (size_t)n * m->width, *rest = first + 1;
+        if (w->by_rows && n >= w->head) /* a row to evaluate with a longer prefix than the model */
+            mst_weights_of_key(w, n, &first, &rest);
         s->terms[n] = (mst_term){
-            .w = w->by_rows && n >= w->head /* a row to evaluate with a longer prefix than the model */
-                     ? w->sparse + (size_t)n * w->stride
-                     : w->ranges[RANGE_PREFIX] + (size_t)n * m->width,
+            .w = first,
+            .v = rest,
             .g = grad != NULL ? grad->ranges[RANGE_PREFIX].g + (size_t)n * m->width : NULL,
             .x = mst_row_dense(row, n),
             .field = factor_field(m, n),
             .add = true,
         };
+    }
     for (uint32_t i = 0; i < row->n_keys; i++) {
         uint32_t key = row->keys[i];
         mst_terms_prefetch(ahead, i, i + 1);
@@ -213,10 +217,10 @@ static mst_status factor_gather(const mst_factor_model *m, mst_factor_scratch *s
         }
         last = key;
         mst_term *term = &s->terms[n++];
-        *term = (mst_term){.w = key < w->head ? w->ranges[RANGE_PREFIX] + (size_t)key * m->width
-                                              : w->sparse + (size_t)key * w->stride,
-                           .x = x,
-                           .field = field};
+        const float *first = w->ranges[RANGE_PREFIX] + (size_t)key * m->width, *rest = first + 1;
+        if (key >= w->head)
+            mst_weights_of_key(w, key, &first, &rest);
+        *term = (mst_term){.w = first, .v = rest, .x = x, .field = field};
         if (grad != NULL)
             factor_place_gradient(m, s, grad, key, term);
     }
@@ -402,7 +406,6 @@ mst_status mst_factor_descend_rule(const mst_model *self, void *scratch, const m
     for (uint32_t i = 0; i < ahead; i++)
         factor_prefetch(rows, i, w);
     s->touched = touched;
-    s->scratch_at = mst_rule_row_floats(rules, m->width);
     for (uint32_t from = 0, step = 0; from < rows->n_rows; from += batch_rows, step++) {
         uint32_t n = mst_batch_range(rows, from, batch_rows).n_rows;
         TRY(factor_step(m, s, rows, from, n, w, &rules[step], &grad, ahead, sum));

@@ -20,12 +20,13 @@ typedef struct mst_factor_scratch {
     mst_term *terms; /* of the longest row so far */
     size_t capacity;
     float *floats; /* n_floats of the model */
-    /* A step in place: the gradient of the dense ranges, of the keys in touched->keys, and where a row of the
-     * store has its scratch float, which holds the number of its key there. */
+    /* A step in place: the gradient of the dense ranges, and of the keys in touched->keys. The scratch float
+     * of a key holds its number there. */
     float *dense, *g;
     size_t g_capacity;
     mst_touched *touched;
-    uint32_t n_touched, scratch_at;
+    uint32_t n_touched;
+    void *own; /* of the model */
 } mst_factor_scratch;
 
 struct mst_factor_model {

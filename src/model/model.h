@@ -111,6 +111,14 @@ typedef struct mst_weights {
     uint32_t *map_scratch;
 } mst_weights;
 
+/* The first weight of a key that is not below head, and its others, side by side. */
+static inline void mst_weights_of_key(const mst_weights *w, uint32_t key, const float **first,
+                                      const float **rest)
+{
+    *first = w->sparse + (w->by_rows ? mst_row_first(key, w->stride) : (size_t)key * w->stride);
+    *rest = w->by_rows ? w->sparse + mst_row_rest(key, w->stride) : *first + 1;
+}
+
 /* Keys that a step touches. */
 typedef struct mst_touched {
     uint32_t *keys;

@@ -96,14 +96,19 @@ MST_RACY static void sparse_logits(const mst_model *self, const mst_row *row, co
         y[c] = self->options.bias ? w->ranges[RANGE_BIAS][c] : 0.0f;
     for (uint32_t i = 0; i < row->n_dense;
          i++) { /* rows to evaluate may have a longer prefix than the model */
-        const float *at = w->by_rows && i >= w->head ? w->sparse + (size_t)i * w->stride
-                                                     : w->ranges[RANGE_WEIGHT] + (size_t)i * classes;
-        add_scaled(softmax_dense_value(row, i), at, y, classes);
+        const float *first = w->ranges[RANGE_WEIGHT] + (size_t)i * classes, *rest = first + 1;
+        if (w->by_rows && i >= w->head)
+            mst_weights_of_key(w, i, &first, &rest);
+        y[0] += softmax_dense_value(row, i) * first[0];
+        add_scaled(softmax_dense_value(row, i), rest, y + 1, classes - 1);
     }
     for (uint32_t i = 0; i < row->n_keys; i++) {
-        const float *at = row->keys[i] < w->head ? w->ranges[RANGE_WEIGHT] + (size_t)row->keys[i] * classes
-                                                 : w->sparse + (size_t)row->keys[i] * w->stride;
-        add_scaled(row->values ? row->values[i] : 1.0f, at, y, classes);
+        const float *first = w->ranges[RANGE_WEIGHT] + (size_t)row->keys[i] * classes, *rest = first + 1;
+        if (row->keys[i] >= w->head)
+            mst_weights_of_key(w, row->keys[i], &first, &rest);
+        float x = row->values ? row->values[i] : 1.0f;
+        y[0] += x * first[0];
+        add_scaled(x, rest, y + 1, classes - 1);
     }
 }
 

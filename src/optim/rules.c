@@ -63,7 +63,21 @@ INLINE void over_block(mst_rule_one *one, const mst_rule *c, float *w, float *a,
     }
 }
 
-/* Keys of `width` weights, `stride` floats apart, each with its state. */
+/* Keys of several weights in a store by rows. */
+INLINE void over_key_rows(mst_rule_one *one, const mst_rule *c, const mst_key_rows *rows,
+                          const uint32_t *restrict keys, const float *restrict g, size_t n)
+{
+    size_t others = rows->width - 1;
+    for (size_t i = 0; i < n; i++, g += rows->width) {
+        float *first = mst_key_first(rows, keys[i]), *rest = mst_key_rest(rows, keys[i]);
+        mst_key_prefetch(rows, keys[i + AHEAD < n ? i + AHEAD : i]);
+        one(c, first, first + 1, first + 2, 0, g[0]);
+        for (size_t j = 0; j < others; j++)
+            one(c, rest, rest + others, rest + 2 * others, j, g[1 + j]);
+    }
+}
+
+/* Keys of `width` weights, each with its state. */
 INLINE void over_keys(mst_rule_one *one, const mst_rule *c, const mst_key_rows *rows, uint32_t n_slots,
                       float *const *slots, const uint32_t *restrict keys, const float *restrict g, size_t n)
 {
@@ -71,6 +85,10 @@ INLINE void over_keys(mst_rule_one *one, const mst_rule *c, const mst_key_rows *
     size_t width = rows->width, stride = rows->stride;
     bool apart = n_slots > 0 && a != w + width; /* state is elsewhere than behind the weights */
     size_t i = 0;
+    if (rows->grouped) {
+        over_key_rows(one, c, rows, keys, g, n);
+        return;
+    }
     for (; width == 1 && n_slots > 0 && i + BLOCK <= n; i += BLOCK)
         over_block(one, c, w, a, b, n_slots, stride, apart, keys + i, n - i, g + i);
     for (; i < n; i++) {
@@ -92,14 +110,14 @@ INLINE void over_keys(mst_rule_one *one, const mst_rule *c, const mst_key_rows *
 INLINE void over_rows(const mst_rule *c, const mst_key_rows *rows, float *a, const uint32_t *restrict keys,
                       const float *restrict g, size_t n)
 {
-    size_t width = rows->width, stride = rows->stride, state_stride = rows->state_stride;
-    for (size_t i = 0; i < n; i++) {
-        size_t soon = keys[i + AHEAD < n ? i + AHEAD : i];
-        for (size_t j = 0; j < width; j += 16)
-            __builtin_prefetch(&rows->at[soon * stride + j], 1);
-        __builtin_prefetch(&a[soon * state_stride], 1);
-        mst_rule_adagrad_row(c, rows->at + keys[i] * stride, a + keys[i] * state_stride, g + i * width,
-                             (uint32_t)width);
+    size_t width = rows->width;
+    for (size_t i = 0; i < n; i++, g += width) {
+        float *first = mst_key_first(rows, keys[i]);
+        float *state = rows->grouped ? first + 1 : a + (size_t)keys[i] * rows->state_stride;
+        mst_key_prefetch(rows, keys[i + AHEAD < n ? i + AHEAD : i]);
+        if (!rows->grouped)
+            __builtin_prefetch(a + (size_t)keys[i + AHEAD < n ? i + AHEAD : i] * rows->state_stride, 1);
+        mst_rule_adagrad_row(c, first, mst_key_rest(rows, keys[i]), state, g, (uint32_t)width - 1);
     }
 }
 

@@ -60,6 +60,31 @@ static inline uint32_t mst_key_bucket(uint32_t key, unsigned bits)
 
 #define MST_FFM_ROOM(k, n_fields) (3 * ((size_t)(k) * (n_fields) + MST_LANES_MAX))
 
+/* A factorization machine on keys in a store by rows, for rows of up to MST_FM_KEYS keys without values. */
+#define MST_FM_FACTORS 64 /* the most factors */
+#define MST_FM_KEYS    64 /* of a row of batch 1 */
+typedef struct mst_fm_weights {
+    float *keys; /* tensor/key_rows.h */
+    uint32_t stride;
+    uint32_t k;     /* factors */
+    float *bias;    /* NULL: none */
+    uint64_t state; /* floats from the bias to its state */
+    float l2;       /* of the factors */
+    float pos_weight;
+    bool norm; /* rows are scaled to length 1 */
+} mst_fm_weights;
+
+/* The sums of a step of fm. */
+typedef struct mst_fm_sums {
+    uint32_t n;        /* distinct keys so far */
+    uint32_t *keys;    /* of them; room for one more at least */
+    uint32_t stride;   /* floats of a sum: the factors, rounded up to MST_LANES_MAX */
+    float *g;          /* stride of each: the sum of c x s; zero beyond the keys */
+    float *scalars;    /* 2 of each: the sums of c x, and of c x^2 - l2; zero beyond the keys */
+    uint32_t *numbers; /* of the keys of the rows last forwarded, row after row */
+    float *rows;       /* stride of each of these rows: s */
+} mst_fm_sums;
+
 typedef struct mst_kernels {
     mst_isa isa;
 
@@ -155,9 +180,8 @@ typedef struct mst_kernels {
     /* Whether n keys are known to be distinct; false of more than 64 that do not ascend. */
     bool (*keys_distinct)(const uint32_t *keys, uint32_t n);
 
-    /* The update of n distinct keys with several weights, on a store by rows: key k has its `width` weights
-     * at w + k * stride, then its state, then the scratch float, which is set to zero; g is n * width. Racy.
-     */
+    /* The update of n distinct keys with several weights, on a store by rows with key 0 at w
+     * (tensor/key_rows.h); g is n * width. Scratch floats are set to zero. Racy. */
     void (*update_rows)(const mst_rule *rule, float *w, uint32_t stride, uint32_t width, const uint32_t *keys,
                         const float *g, size_t n);
 
@@ -167,15 +191,26 @@ typedef struct mst_kernels {
      * fm: sums (k, rounded up to MST_LANES_MAX) passes from margin to gradient. */
     float (*fm_margin)(const mst_terms *t, uint32_t k, float *sums);
     void (*fm_gradient)(const mst_terms *t, uint32_t k, const mst_term_rates *r, const float *sums);
-    /* The gradient and the update in place, by Adagrad without L1, of terms whose parameters are distinct
-     * rows of a store: their state follows their weights. Racy. */
-    void (*fm_descend)(const mst_terms *t, uint32_t k, const mst_term_rates *r, const mst_rule *rule,
-                       const float *sums, const mst_terms_ahead *ahead);
+    /* fm without terms. Batch 1, Adagrad without L1: row after row, margin, then the update under rules[i].
+     * Returns the number of rows before the first that it does not take (values, a dense prefix, too many
+     * keys, or one that repeats). Racy. */
+    uint32_t (*fm_train_rows)(const mst_row *rows, uint32_t n, const mst_fm_weights *fm,
+                              const mst_rule *rules, float *margins);
+    /* A batch, if fm_batch_takes all of its rows. fm_forward_rows computes margins and numbers the keys
+     * (n_after more rows follow in the batch: they are prefetched); fm_add_rows adds these rows to the sums,
+     * with d(loss)/d(margin) in coefs; fm_apply_sums updates the keys and clears the sums. */
+    bool (*fm_batch_takes)(const mst_row *rows, uint32_t n);
+    void (*fm_forward_rows)(const mst_row *rows, uint32_t n, uint32_t n_after, const mst_fm_weights *fm,
+                            mst_fm_sums *sums, float *margins);
+    void (*fm_add_rows)(const mst_row *rows, uint32_t n, const mst_fm_weights *fm, const float *coefs,
+                        float scale, mst_fm_sums *sums);
+    void (*fm_apply_sums)(const mst_rule *rule, const mst_fm_weights *fm, mst_fm_sums *sums);
     /* ffm: n_fields x k factors per term. */
     float (*ffm_margin)(const mst_terms *t, uint32_t k);
     void (*ffm_gradient)(const mst_terms *t, uint32_t k, uint32_t n_fields, const mst_term_rates *r);
-    /* Like fm_descend, for k a multiple of 4, terms of consecutive fields and a rule without L2; room is for
-     * MST_FFM_ROOM(k, n_fields) floats. */
+    /* The gradient and the update in place, by Adagrad without L1 and L2, of terms whose parameters are
+     * distinct keys of a store by rows: k is a multiple of 4, and their fields are consecutive; room is for
+     * MST_FFM_ROOM(k, n_fields) floats. Racy. */
     void (*ffm_descend)(const mst_terms *t, uint32_t k, uint32_t n_fields, const mst_term_rates *r,
                         const mst_rule *rule, float *room, const mst_terms_ahead *ahead);
     /* fwfm: pairs (n_fields x stride) is symmetric; stride is a multiple of MST_LANES_MAX, with zeros beyond

@@ -1,7 +1,7 @@
 /* Part of kernels_impl.h: second-order models on the terms of a row (tensor/terms.h).
  *
- * The margins here have no bias. The parameters of a term are not aligned: a row of them has one linear
- * weight and then its factors. */
+ * The margins here have no bias. The parameters of a term may be in a store by rows, or side by side and not
+ * aligned. */
 
 /* ---- rows of parameters ---- */
 
@@ -49,39 +49,44 @@ INLINE void adagrad_lanes(const mst_rule *c, float *w, float *a, const float *g,
     }
 }
 
-INLINE void adagrad_row(const mst_rule *c, float *w, uint32_t width, const float *g)
+/* The same on n weights that are followed by their state. */
+INLINE void adagrad_row(const mst_rule *c, float *w, uint32_t n, const float *g)
 {
     uint32_t i = 0;
-    for (; i + LANES <= width; i += LANES)
-        adagrad_lanes(c, w + i, w + width + i, g + i, LANES);
-    if (i < width)
-        adagrad_lanes(c, w + i, w + width + i, g + i, width - i);
+    for (; i + LANES <= n; i += LANES)
+        adagrad_lanes(c, w + i, w + n + i, g + i, LANES);
+    if (i < n)
+        adagrad_lanes(c, w + i, w + n + i, g + i, n - i);
 }
 
 #define UPDATE_AHEAD 8 /* keys */
 
+/* One key. */
+INLINE void update_row(const mst_rule *rule, float *first, float *rest, uint32_t n_rest, const float *g)
+{
+    if (rule->by_row) {
+        mst_rule_adagrad_row(rule, first, rest, first + 1, g, n_rest);
+    } else if (rule->kind == MST_RULE_ADAGRAD && rule->l1 == 0.0f) {
+        mst_rule_adagrad(rule, first, first + 1, NULL, 0, g[0]);
+        adagrad_row(rule, rest, n_rest, g + 1);
+    } else {
+#define CALL(one, n_slots)                                                                                   \
+    one(rule, first, first + 1, first + 2, 0, g[0]);                                                         \
+    rule_dense(one, n_slots, rule, rest, n_rest, g + 1, n_rest)
+        BY_RULE(rule->kind, CALL)
+#undef CALL
+    }
+    first[MST_ROW_SCRATCH] = 0.0f;
+}
+
 MST_RACY static void update_rows(const mst_rule *rule, float *w, uint32_t stride, uint32_t width,
                                  const uint32_t *keys, const float *g, size_t n)
 {
-    uint32_t scratch = mst_rule_row_floats(rule, width);
-    bool fast = rule->kind == MST_RULE_ADAGRAD && rule->l1 == 0.0f;
+    mst_terms_ahead ahead = {.keys = keys, .n = (uint32_t)n, .by_rows = true, .at = w, .stride = stride};
     for (size_t i = 0; i < n; i++, g += width) {
-        float *at = w + (size_t)keys[i] * stride;
-        if (n > 64 && i + UPDATE_AHEAD < n) { /* those of a row are in the cache */
-            const char *next = (const char *)(w + (size_t)keys[i + UPDATE_AHEAD] * stride);
-            for (size_t b = 0; b < stride * sizeof(float); b += 64)
-                __builtin_prefetch(next + b, 1);
-        }
-        if (rule->by_row) {
-            mst_rule_adagrad_row(rule, at, at + width, g, width);
-        } else if (fast) {
-            adagrad_row(rule, at, width, g);
-        } else {
-#define CALL(one, n_slots) rule_dense(one, n_slots, rule, at, width, g, width)
-            BY_RULE(rule->kind, CALL)
-#undef CALL
-        }
-        at[scratch] = 0.0f;
+        if (n > 64) /* those of a row are in the cache */
+            mst_terms_prefetch(&ahead, (uint32_t)i + UPDATE_AHEAD, (uint32_t)i + UPDATE_AHEAD + 1);
+        update_row(rule, w + mst_row_first(keys[i], stride), w + mst_row_rest(keys[i], stride), width - 1, g);
     }
 }
 
@@ -109,7 +114,7 @@ static bool keys_distinct(const uint32_t *keys, uint32_t n)
 }
 
 /* Adagrad without L1 on the linear weights of the terms, LANES of them side by side. */
-INLINE void terms_linear_descend(const mst_terms *t, uint32_t width, float coef, const mst_rule *rule)
+INLINE void terms_linear_descend(const mst_terms *t, float coef, const mst_rule *rule)
 {
     float w[LANES] = {0}, a[LANES] = {0}, g[LANES] = {0};
     for (uint32_t from = 0; from < t->n; from += LANES) {
@@ -117,14 +122,14 @@ INLINE void terms_linear_descend(const mst_terms *t, uint32_t width, float coef,
         uint32_t n = t->n - from < LANES ? t->n - from : LANES;
         for (uint32_t i = 0; i < n; i++) {
             w[i] = terms[i].w[0];
-            a[i] = terms[i].w[width];
+            a[i] = terms[i].w[1];
             g[i] = coef * terms[i].x;
         }
         adagrad_lanes(rule, w, a, g, LANES);
         for (uint32_t i = 0; i < n; i++) {
             float *row = (float *)terms[i].w;
             row[0] = w[i];
-            row[width] = a[i];
+            row[1] = a[i];
         }
     }
 }
@@ -156,7 +161,7 @@ INLINE vec fm_chunk(const mst_terms *t, uint32_t at, uint32_t n, vec *squares)
 {
     vec sum = {}, square = {};
     for (uint32_t i = 0; i < t->n; i++) {
-        const float *v = t->terms[i].w + 1 + at;
+        const float *v = t->terms[i].v + at;
         vec xv = splat(t->terms[i].x) * (n == LANES ? load(v) : load_part(v, n));
         sum += xv;
         square += xv * xv;
@@ -193,7 +198,7 @@ INLINE void put_gradient(float *g, uint32_t n, vec v, bool add)
 INLINE void fm_chunk_gradient(const mst_terms *t, uint32_t at, uint32_t n, const mst_term_rates *r, vec sum)
 {
     for (uint32_t i = 0; i < t->n; i++) {
-        const float *v = t->terms[i].w + 1 + at;
+        const float *v = t->terms[i].v + at;
         float x = t->terms[i].x, c = r->coef * x;
         vec g = splat(c) * sum - splat(c * x - r->l2) * (n == LANES ? load(v) : load_part(v, n));
         put_gradient(t->terms[i].g + 1 + at, n, g, t->terms[i].add);
@@ -208,41 +213,6 @@ MST_RACY static void fm_gradient(const mst_terms *t, uint32_t k, const mst_term_
             fm_chunk_gradient(t, at, LANES, r, load(sums + at));
         else
             fm_chunk_gradient(t, at, k - at, r, load(sums + at));
-    }
-}
-
-INLINE void fm_chunk_descend(const mst_terms *t, uint32_t k, uint32_t at, uint32_t n, const mst_term_rates *r,
-                             const mst_rule *rule, vec sum, const mst_terms_ahead *ahead)
-{
-    for (uint32_t i = 0; i < t->n; i++) {
-        mst_terms_prefetch(ahead, i, i + 1);
-        float *w = (float *)t->terms[i].w + 1 + at, *a = w + 1 + k;
-        float x = t->terms[i].x, c = r->coef * x;
-        vec wv = n == LANES ? load(w) : load_part(w, n), s = n == LANES ? load(a) : load_part(a, n);
-        vec g = splat(c) * sum - splat(c * x - r->l2) * wv, d = g + splat(rule->l2) * wv;
-        s += d * d;
-        wv -= splat(rule->lr) * inverse_root(s, rule->eps) * d;
-        if (n == LANES) {
-            store(a, s);
-            store(w, wv);
-        } else {
-            store_part(a, n, s);
-            store_part(w, n, wv);
-        }
-    }
-}
-
-MST_RACY static void fm_descend(const mst_terms *t, uint32_t k, const mst_term_rates *r, const mst_rule *rule,
-                                const float *sums, const mst_terms_ahead *ahead)
-{
-    static const mst_terms_ahead none = {0};
-    terms_linear_descend(t, 1 + k, r->coef, rule);
-    for (uint32_t at = 0; at < k; at += LANES, ahead = &none) {
-        if (k - at >= LANES)
-            fm_chunk_descend(t, k, at, LANES, r, rule, load(sums + at), ahead);
-        else
-            fm_chunk_descend(t, k, at, k - at, r, rule, load(sums + at), ahead);
-        mst_terms_prefetch(ahead, t->n, UINT32_MAX);
     }
 }
 
@@ -275,7 +245,7 @@ INLINE quad ffm_term_quads(const mst_terms *t, uint32_t i, uint32_t k)
     quad sum = {};
     for (uint32_t j = i + 1; j < t->n; j++) {
         const mst_term *b = &t->terms[j];
-        const float *v = a->w + 1 + (size_t)b->field * k, *u = b->w + 1 + (size_t)a->field * k;
+        const float *v = a->v + (size_t)b->field * k, *u = b->v + (size_t)a->field * k;
         float x = b->x;
         quad q = *(const quad_u *)v * *(const quad_u *)u;
         for (uint32_t c = 4; c < k; c += 4)
@@ -299,8 +269,7 @@ MST_RACY static float ffm_margin(const mst_terms *t, uint32_t k)
         for (uint32_t i = 0; i < t->n; i++)
             for (uint32_t j = i + 1; j < t->n; j++) {
                 const mst_term *a = &t->terms[i], *b = &t->terms[j];
-                sum += a->x * b->x *
-                       ffm_dot(a->w + 1 + (size_t)b->field * k, b->w + 1 + (size_t)a->field * k, k);
+                sum += a->x * b->x * ffm_dot(a->v + (size_t)b->field * k, b->v + (size_t)a->field * k, k);
             }
     }
     return terms_linear(t) + sum;
@@ -313,7 +282,7 @@ INLINE void ffm_term_gradient(const mst_terms *t, uint32_t i, uint32_t k, const 
     float scale = r->coef * a->x;
     for (uint32_t j = 0; j < t->n; j++) {
         const mst_term *b = &t->terms[j];
-        const float *v = a->w + 1 + (size_t)b->field * k, *u = b->w + 1 + (size_t)a->field * k;
+        const float *v = a->v + (size_t)b->field * k, *u = b->v + (size_t)a->field * k;
         float *g = a->g + 1 + (size_t)b->field * k;
         if (j == i)
             continue;
@@ -347,9 +316,9 @@ INLINE void ffm_collect(const mst_terms *t, uint32_t i, uint32_t k, uint32_t wid
                         float *room, size_t step)
 {
     const mst_term *terms = t->terms;
-    size_t field = 1 + (size_t)terms[i].field * k;
+    size_t field = (size_t)terms[i].field * k;
     for (uint32_t j = i + 1; j < t->n; j++) {
-        const float *u = terms[j].w + field;
+        const float *u = terms[j].v + field;
         float c = coef * terms[i].x * terms[j].x;
         for (uint32_t f = 0; f < k; f += 4, room += 4) {
             *(quad_u *)room = *(const quad_u *)(u + f);
@@ -365,9 +334,9 @@ INLINE void ffm_collect(const mst_terms *t, uint32_t i, uint32_t k, uint32_t wid
 INLINE void ffm_put_back(const mst_terms *t, uint32_t i, uint32_t k, uint32_t width, const float *room,
                          size_t step)
 {
-    size_t field = 1 + (size_t)t->terms[i].field * k;
+    size_t field = (size_t)t->terms[i].field * k;
     for (uint32_t j = i + 1; j < t->n; j++) {
-        float *u = (float *)t->terms[j].w + field;
+        float *u = (float *)t->terms[j].v + field;
         for (uint32_t f = 0; f < k; f += 4, room += 4) {
             *(quad_u *)(u + f) = *(const quad_u *)room;
             *(quad_u *)(u + width + f) = *(const quad_u *)(room + step);
@@ -404,17 +373,17 @@ INLINE void ffm_descend_pairs(float *v, uint32_t width, uint32_t n, float coef, 
 MST_RACY static void ffm_descend(const mst_terms *t, uint32_t k, uint32_t n_fields, const mst_term_rates *r,
                                  const mst_rule *rule, float *room, const mst_terms_ahead *ahead)
 {
-    uint32_t width = 1 + n_fields * k;
+    uint32_t width = n_fields * k; /* of the factors */
     size_t step = (size_t)k * n_fields + MST_LANES_MAX;
     bool same = true; /* values */
     for (uint32_t i = 1; i < t->n; i++)
         same &= t->terms[i].x == t->terms[0].x;
-    terms_linear_descend(t, width, r->coef, rule);
+    terms_linear_descend(t, r->coef, rule);
     for (uint32_t i = 0; i < t->n; i++) {
         mst_terms_prefetch(ahead, i, i + 1);
         if (i + 1 == t->n)
             break;
-        float *v = (float *)t->terms[i].w + 1 + (size_t)t->terms[i + 1].field * k;
+        float *v = (float *)t->terms[i].v + (size_t)t->terms[i + 1].field * k;
         float c = r->coef * t->terms[i].x * t->terms[i].x;
         uint32_t n = (t->n - 1 - i) * k;
         if (same && k == 4) {
@@ -454,7 +423,7 @@ MST_RACY static float fwfm_margin(const mst_terms *t, uint32_t k, const float *p
         float square = 0.0f;
         n_fields = a->field >= n_fields ? a->field + 1u : n_fields;
         for (uint32_t c = 0; c < k; c++) {
-            float v = a->w[1 + c] * a->x;
+            float v = a->v[c] * a->x;
             sums[(size_t)c * stride + a->field] += v;
             square += v * v;
         }
@@ -486,7 +455,7 @@ MST_RACY static void fwfm_gradient(const mst_terms *t, uint32_t k, const float *
         float x = a->x, c = scale * x, own = c * x * pairs[(size_t)a->field * stride + a->field] - r->l2;
         n_fields = a->field >= n_fields ? a->field + 1u : n_fields;
         for (uint32_t f = 0; f < k; f++) {
-            float g = c * weighted[(size_t)f * stride + a->field] - own * a->w[1 + f];
+            float g = c * weighted[(size_t)f * stride + a->field] - own * a->v[f];
             a->g[1 + f] = a->add ? a->g[1 + f] + g : g;
         }
     }

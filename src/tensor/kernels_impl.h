@@ -22,6 +22,8 @@
 
 #include "tensor/kernels_factors.h"
 
+#include "tensor/kernels_fm.h"
+
 const mst_kernels KERNELS_NAME = {
     .isa = KERNELS_ISA,
     .margins = margins,
@@ -50,7 +52,11 @@ const mst_kernels KERNELS_NAME = {
     .update_rows = update_rows,
     .fm_margin = fm_margin,
     .fm_gradient = fm_gradient,
-    .fm_descend = fm_descend,
+    .fm_train_rows = fm_train_rows,
+    .fm_batch_takes = fm_batch_takes,
+    .fm_forward_rows = fm_forward_rows,
+    .fm_add_rows = fm_add_rows,
+    .fm_apply_sums = fm_apply_sums,
     .ffm_margin = ffm_margin,
     .ffm_gradient = ffm_gradient,
     .ffm_descend = ffm_descend,

@@ -8,8 +8,8 @@
  * Keys below `head` belong to the dense range: keys ascend, so a row has them in front. */
 #include "tensor/rule_one.h"
 
-#define ROW        4 /* floats of a key */
-#define SCRATCH    3 /* the scratch float: sum of a step's gradient; +0.0: none yet */
+#define ROW        MST_ROW_FIRST
+#define SCRATCH    MST_ROW_SCRATCH /* sum of a step's gradient; +0.0: none yet */
 #define BLOCK_KEYS 64
 
 INLINE float *row_at(const mst_linear *w, uint32_t key)

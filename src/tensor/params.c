@@ -100,23 +100,24 @@ bool mst_params_strayed(const mst_params *params)
 
 /* ---- rows ---- */
 
-/* Finds the view whose keys get rows. Rows of up to 16 floats have a power of 2 of them, so that no row
- * crosses a cache line. */
+/* Finds the view whose keys get rows. Weights beyond the first, with their state, have up to 16 floats in a
+ * power of 2, so that those of a key do not cross a cache line. */
 static void params_plan_rows(mst_params *params)
 {
     for (uint32_t i = 0; params->by_rows && i < params->n_views; i++) {
         const mst_view *view = &params->views[i];
         uint64_t first = (uint64_t)view->head * view->width;
-        uint32_t state = view->state.per_key ? 1 : view->width;
-        uint32_t stride = 4, used = view->width + view->state.n_slots * state + 1;
-        if (view->width == 0 || view->state.n_slots == 0 || first >= view->size)
+        uint32_t n_slots = view->state.n_slots, state = view->state.per_key ? 1 : view->width;
+        if (view->width == 0 || n_slots == 0 || n_slots > MST_ROW_SLOTS || first >= view->size)
             continue;
-        while (stride < used)
-            stride = stride < LINE_FLOATS ? stride * 2 : stride + 4;
+        uint32_t rest = (view->width - 1) * (view->state.per_key ? 1 : 1 + n_slots), room = 0;
+        while (room < rest)
+            room = room == 0 ? 4 : room < LINE_FLOATS ? room * 2 : room + 4;
         params->rows = (mst_key_rows){.width = view->width,
-                                      .stride = stride,
+                                      .stride = MST_ROW_FIRST + room,
                                       .state_width = state,
-                                      .state_stride = stride,
+                                      .state_stride = MST_ROW_FIRST + room,
+                                      .grouped = view->width > 1,
                                       .n_keys = view->size / view->width,
                                       .first = view->offset + first,
                                       .end = view->offset + view->size};
@@ -124,9 +125,16 @@ static void params_plan_rows(mst_params *params)
     }
 }
 
+/* Keys of whole groups. */
+static uint64_t rows_round_up(uint64_t n_keys)
+{
+    return (n_keys + MST_ROW_GROUP - 1) / MST_ROW_GROUP * MST_ROW_GROUP;
+}
+
 static uint64_t rows_floats(const mst_params *params)
 {
-    return params->rows.stride != 0 ? (params->rows.n_keys + params->spare) * params->rows.stride : 0;
+    return params->rows.stride != 0 ? rows_round_up(params->rows.n_keys + params->spare) * params->rows.stride
+                                    : 0;
 }
 
 /* The part of [first, first + count) of a slot that is in rows, as [*from, *to). */
@@ -142,31 +150,39 @@ static void rows_part(const mst_params *params, uint32_t slot, uint64_t first, u
     *to = end < rows_end ? end : rows_end;
 }
 
-/* Calls that visit one float after the other keep its key and its place in the row. */
+/* Calls that visit one float after the other keep its key and its place among the floats of a key. */
 typedef struct row_cursor {
-    float *row;
-    uint32_t c, width, stride;
+    const mst_key_rows *rows;
+    uint64_t key;
+    float *first, *rest;
+    uint32_t c, width, slot;
 } row_cursor;
+
+static void row_cursor_aim(row_cursor *self)
+{
+    self->first = mst_key_first(self->rows, self->key) + self->slot;
+    self->rest = mst_key_rest(self->rows, self->key) + (size_t)self->slot * (self->rows->width - 1);
+}
 
 static row_cursor rows_cursor(const mst_params *params, uint32_t slot, uint64_t at)
 {
     const mst_key_rows *rows = &params->rows;
     uint32_t width = slot == 0 ? rows->width : rows->state_width;
     uint64_t head = rows->n_keys - (rows->end - rows->first) / rows->width;
-    float *row = rows->at + (slot == 0 ? 0 : rows->width + (uint64_t)(slot - 1) * width);
     at -= rows->first; /* from key `head` on */
-    return (row_cursor){.row = row + (head + at / width) * rows->stride,
-                        .c = (uint32_t)(at % width),
-                        .width = width,
-                        .stride = rows->stride};
+    row_cursor self = {
+        .rows = rows, .key = head + at / width, .c = (uint32_t)(at % width), .width = width, .slot = slot};
+    row_cursor_aim(&self);
+    return self;
 }
 
 static inline float *row_cursor_next(row_cursor *self)
 {
-    float *at = self->row + self->c;
+    float *at = self->c == 0 ? self->first : self->rest + self->c - 1;
     if (++self->c == self->width) {
         self->c = 0;
-        self->row += self->stride;
+        self->key++;
+        row_cursor_aim(self);
     }
     return at;
 }
@@ -387,8 +403,9 @@ void mst_params_populate_part(mst_params *params, uint64_t first, uint64_t count
     }
     rows_part(params, 0, first, count, &from, &to);
     if (from < to) {
-        float *row = rows_cursor(params, 0, from).row;
-        params_populate(row, (uint64_t)(rows_cursor(params, 0, to - 1).row - row) + params->rows.stride);
+        size_t bytes;
+        const float *memory = mst_params_row_memory(params, 0, from, to - from, &bytes);
+        params_populate((float *)memory, bytes / sizeof *memory);
     }
 }
 
@@ -432,7 +449,7 @@ uint64_t mst_params_bytes(const mst_params *params)
     if (plan.w == NULL)
         params_plan_rows(&plan);
     uint64_t in_rows = plan.rows.end - plan.rows.first;
-    uint64_t rows = in_rows > 0 ? in_rows / plan.rows.width * plan.rows.stride : 0;
+    uint64_t rows = in_rows > 0 ? rows_round_up(in_rows / plan.rows.width) * plan.rows.stride : 0;
     return (params_flat_floats(&plan) + rows) * sizeof(float);
 }
 

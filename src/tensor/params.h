@@ -8,9 +8,9 @@
  * 4. `spare` floats beyond D (by rows: keys beyond the last) are scratch of the local strategy (replicas of
  * hot weights), never checkpointed.
  * 5. The flat vector is a contract of views and ranges, not of a memory layout. If `by_rows` was asked for, a
- * key's weights and their state are adjacent in memory (mst_key_rows), so that a key costs one cache miss.
- * Dense views, and the keys of a sparse view below its `head`, are contiguous in w and slots. Ranges that may
- * have keys of the sparse view are copied with mst_params_read and mst_params_write.
+ * key's weights and their state are near each other in memory (key_rows.h), so that a key costs few cache
+ * misses. Dense views, and the keys of a sparse view below its `head`, are contiguous in w and slots. Ranges
+ * that may have keys of the sparse view are copied with mst_params_read and mst_params_write.
  * 6. Views differ in the number of their slots, and a key may have one float of state for all its weights
  * (mst_view_state). The floats of a view in slot s then start at its offset, too, without gaps between keys:
  * mst_view_floats of them. Floats of slots that no view has are never touched, so that they take no memory.
@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "tensor/key_rows.h"
 
 #define MST_VIEW_MAX 128 /* views in a store */
 #define MST_SLOT_MAX 4   /* optimizer state vectors */
@@ -79,16 +80,39 @@ static inline uint64_t mst_view_weight_at(const mst_view *view, uint32_t slot, u
     return slot == 0 || !view->state.per_key || at <= dense ? at : dense + (at - dense) * view->width;
 }
 
-/* The keys of a sparse view: key k has its `width` weights at at + k * stride, and `state_width` floats of
- * each slot (width, or 1), state_stride apart from those of the next key. In a store by rows the slots follow
- * the weights, and then one float of scratch, zero between steps. */
+/* The keys of a sparse view. In vectors (`grouped` is false), and by rows with one weight per key, key k has
+ * its `width` weights at at + k * stride. In vectors it has `state_width` floats of each slot (width, or 1),
+ * state_stride apart from those of the next key. By rows, key_rows.h defines the places of its weights and
+ * state; the scratch float is zero between steps. */
 typedef struct mst_key_rows {
     float *at;
     uint32_t width, stride; /* 64-bit products: stride * key may be beyond 2^32 */
     uint32_t state_width, state_stride;
+    bool grouped; /* by rows, with several weights per key */
     uint64_t n_keys;
     uint64_t first, end; /* floats of the flat vector that are here, and not in w and slots */
 } mst_key_rows;
+
+/* The first weight of a key, and its other weights, side by side. */
+static inline float *mst_key_first(const mst_key_rows *rows, uint64_t key)
+{
+    return rows->at + (rows->grouped ? mst_row_first(key, rows->stride) : key * rows->stride);
+}
+
+static inline float *mst_key_rest(const mst_key_rows *rows, uint64_t key)
+{
+    return rows->at + (rows->grouped ? mst_row_rest(key, rows->stride) : key * rows->stride + 1);
+}
+
+/* Inlined always: gcc takes a function that only prefetches for one without effect. */
+static inline __attribute__((always_inline)) void mst_key_prefetch(const mst_key_rows *rows, uint64_t key)
+{
+    const float *rest = mst_key_rest(rows, key);
+    uint32_t n = rows->grouped ? rows->stride - MST_ROW_FIRST : rows->width - 1;
+    __builtin_prefetch(mst_key_first(rows, key), 1);
+    for (uint32_t i = 0; i < n; i += 16)
+        __builtin_prefetch(rest + i, 1);
+}
 
 typedef struct mst_params {
     float *w;                   /* [0, size + spare) */
@@ -131,7 +155,8 @@ static inline uint64_t mst_params_rows_end(const mst_params *params, uint32_t sl
     return slot == 0 ? rows->end : rows->first + (rows->end - rows->first) / rows->width * rows->state_width;
 }
 
-/* The memory of the rows with floats [first, first + count) of a slot, all of which are in rows. */
+/* The memory of the rows with floats [first, first + count) of a slot, all of which are in rows: of whole
+ * groups of keys. */
 static inline const float *mst_params_row_memory(const mst_params *params, uint32_t slot, uint64_t first,
                                                  uint64_t count, size_t *bytes)
 {
@@ -140,6 +165,8 @@ static inline const float *mst_params_row_memory(const mst_params *params, uint3
     uint64_t head = rows->n_keys - (rows->end - rows->first) / rows->width,
              from = head + (first - rows->first) / width,
              to = head + (first - rows->first + count + width - 1) / width;
+    from -= from % MST_ROW_GROUP;
+    to += (MST_ROW_GROUP - to % MST_ROW_GROUP) % MST_ROW_GROUP;
     *bytes = (size_t)(to - from) * rows->stride * sizeof(float);
     return rows->at + from * rows->stride;
 }
@@ -166,7 +193,8 @@ static inline void mst_params_slots(const mst_params *params, uint64_t at, float
         slots[s] = params->slots[s] + at;
 }
 
-/* The keys of the sparse view at `offset`, for optimizers and models: weights, and their state in slots. */
+/* The keys of the sparse view at `offset`, for optimizers and models. slots: their state in vectors, or by
+ * rows the state of the first weight of key 0. */
 static inline mst_key_rows mst_params_keys(const mst_params *params, uint64_t offset, uint32_t width,
                                            float **slots)
 {
@@ -178,8 +206,7 @@ static inline mst_key_rows mst_params_keys(const mst_params *params, uint64_t of
                               .state_width = params->keyed.state_width,
                               .state_stride = params->keyed.state_width};
     for (uint32_t s = 0; slots != NULL && s < params->keyed.n_slots; s++)
-        slots[s] = params->rows.stride != 0 ? rows.at + rows.width + (uint64_t)s * rows.state_width
-                                            : params->slots[s] + params->keyed.state;
+        slots[s] = params->rows.stride != 0 ? rows.at + 1 + s : params->slots[s] + params->keyed.state;
     return rows;
 }
 

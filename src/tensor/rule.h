@@ -29,10 +29,4 @@ typedef struct mst_rule {
     float eps;          /* ftrl: beta */
 } mst_rule;
 
-/* Floats of a key's row before its scratch float: weights and state (mst_key_rows). */
-static inline unsigned mst_rule_row_floats(const mst_rule *rule, unsigned width)
-{
-    return width + mst_rule_slots(rule->kind) * (rule->by_row ? 1 : width);
-}
-
 #endif

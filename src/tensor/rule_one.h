@@ -68,29 +68,31 @@ MST_RULE_INLINE void mst_rule_adagrad(const mst_rule *c, float *w, float *a, flo
     w[i] = mst_rule_shrink(w[i] - rate * d, rate * c->l1);
 }
 
-/* Row-wise adagrad on the `width` weights of a key, which share the sum *s:
+/* Row-wise adagrad on the weights of a key, the first and n others, which share the sum *s:
  *   s += mean of d_j^2, d_j = g_j + l2*w_j;  w_j -= lr*d_j / (sqrt(s) + eps), then shrink as adagrad does
  * (Gupta et al. 2020, "Training recommender systems at scale"; DLRM and FBGEMM's rowwise adagrad). The
- * squares are added in four sums, one for each j modulo 4, in a fixed order. */
-MST_RULE_INLINE void mst_rule_adagrad_row(const mst_rule *c, float *restrict w, float *restrict s,
-                                          const float *restrict g, uint32_t width)
+ * squares are added in four sums in a fixed order. */
+MST_RULE_INLINE void mst_rule_adagrad_row(const mst_rule *c, float *first, float *restrict rest, float *s,
+                                          const float *restrict g, uint32_t n)
 {
-    float squares[4] = {0};
+    float d0 = g[0] + c->l2 * *first, squares[4] = {d0 * d0};
     uint32_t j = 0;
-    for (; j + 4 <= width; j += 4)
+    g++;
+    for (; j + 4 <= n; j += 4)
         for (uint32_t i = 0; i < 4; i++) {
-            float d = g[j + i] + c->l2 * w[j + i];
+            float d = g[j + i] + c->l2 * rest[j + i];
             squares[i] += d * d;
         }
-    for (; j < width; j++) {
-        float d = g[j] + c->l2 * w[j];
+    for (; j < n; j++) {
+        float d = g[j] + c->l2 * rest[j];
         squares[j % 4] += d * d;
     }
-    float sum = *s + ((squares[0] + squares[2]) + (squares[1] + squares[3])) / (float)width;
+    float sum = *s + ((squares[0] + squares[2]) + (squares[1] + squares[3])) / (float)(n + 1);
     float rate = c->lr / (sqrtf(sum) + c->eps);
     *s = sum;
-    for (j = 0; j < width; j++)
-        w[j] = mst_rule_shrink(w[j] - rate * (g[j] + c->l2 * w[j]), rate * c->l1);
+    *first = mst_rule_shrink(*first - rate * d0, rate * c->l1);
+    for (j = 0; j < n; j++)
+        rest[j] = mst_rule_shrink(rest[j] - rate * (g[j] + c->l2 * rest[j]), rate * c->l1);
 }
 
 MST_RULE_INLINE void mst_rule_adam(const mst_rule *c, float *w, float *a, float *b, size_t i, float g)

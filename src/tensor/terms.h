@@ -1,6 +1,5 @@
 /* Terms of a row: what models whose features own rows of parameters (fm, ffm, fwfm) compute with. A term is a
- * feature that the row has, with the place of its parameters, [linear weight, factors], and the place where
- * their gradient goes. */
+ * feature that the row has, with the places of its parameters, and the place where their gradient goes. */
 #ifndef MST_TENSOR_TERMS_H
 #define MST_TENSOR_TERMS_H
 
@@ -8,9 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tensor/key_rows.h"
+
 typedef struct mst_term {
-    const float *w; /* 1 + n factors */
-    float *g;       /* the same; unused by forward passes */
+    const float *w; /* linear weight */
+    const float *v; /* factors */
+    float *g;       /* of the linear weight, then of the factors; unused by forward passes */
     float x;
     uint16_t field; /* below the number of fields */
     bool add;       /* the gradient is added to g; otherwise it is stored there */
@@ -32,7 +34,8 @@ typedef struct mst_term_rates {
 typedef struct mst_terms_ahead {
     const uint32_t *keys;
     uint32_t n;
-    const float *at; /* key k has `stride` floats at at + k * stride */
+    bool by_rows;
+    const float *at; /* by rows: tensor/key_rows.h; otherwise key k has `stride` floats at at + k * stride */
     size_t stride;
 } mst_terms_ahead;
 
@@ -48,8 +51,14 @@ static inline __attribute__((always_inline)) void mst_prefetch_floats(const floa
 static inline __attribute__((always_inline)) void mst_terms_prefetch(const mst_terms_ahead *a, uint32_t i,
                                                                      uint32_t to)
 {
-    for (; i < to && i < a->n; i++)
-        mst_prefetch_floats(a->at + a->keys[i] * a->stride, a->stride);
+    for (; i < to && i < a->n; i++) {
+        if (a->by_rows) {
+            __builtin_prefetch(a->at + mst_row_first(a->keys[i], a->stride), 1);
+            mst_prefetch_floats(a->at + mst_row_rest(a->keys[i], a->stride), a->stride - MST_ROW_FIRST);
+        } else {
+            mst_prefetch_floats(a->at + a->keys[i] * a->stride, a->stride);
+        }
+    }
 }
 
 #endif

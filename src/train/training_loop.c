@@ -65,28 +65,50 @@ static mst_status loop_evaluate_set(const training_loop *self, const mst_eval_se
     return MST_OK;
 }
 
-/* Gives the observer histograms of the views, and of the dense ranges of the last gradient, as long as they
- * take less than a hundredth of the run's time. */
+/* The weights in rows as stretches of `out`: by rows of several weights, the keys of each place in a group,
+ * first weights and others. Returns their number. */
+static size_t loop_row_stretches(const mst_key_rows *rows, mst_stretch out[2 * MST_ROW_GROUP])
+{
+    uint64_t n_keys = (rows->end - rows->first) / rows->width, head = rows->n_keys - n_keys;
+    size_t n = 0;
+    if (!rows->grouped)
+        out[n++] = (mst_stretch){.values = mst_key_first(rows, head),
+                                 .n = n_keys * rows->width,
+                                 .width = rows->width,
+                                 .stride = rows->stride};
+    for (uint64_t q = 0; rows->grouped && q < MST_ROW_GROUP && q < n_keys; q++) {
+        uint64_t keys = (n_keys - q + MST_ROW_GROUP - 1) / MST_ROW_GROUP;
+        mst_stretch firsts = {.values = mst_key_first(rows, head + q),
+                              .n = keys,
+                              .width = 1,
+                              .stride = MST_ROW_GROUP * rows->stride};
+        mst_stretch others = firsts;
+        others.values = mst_key_rest(rows, head + q);
+        others.width = rows->width - 1;
+        others.n = keys * others.width;
+        out[n++] = firsts;
+        out[n++] = others;
+    }
+    return n;
+}
+
 /* The weights of a view: the part in front of its rows, if it has any, and the rows. */
 static void loop_observe_view(mst_observe *observe, uint64_t step, const char *tag, const mst_params *params,
                               const mst_view *view)
 {
-    const mst_key_rows *rows = &params->rows;
+    mst_stretch stretches[1 + 2 * MST_ROW_GROUP];
     bool in_rows = mst_params_in_rows(params, view->offset, view->size);
-    mst_stretch stretches[2] = {{.values = params->w + view->offset, .n = view->size}};
-    if (in_rows) {
-        size_t bytes;
-        stretches[0].n = rows->first - view->offset;
-        stretches[1] = (mst_stretch){
-            .values = mst_params_row_memory(params, 0, rows->first, rows->end - rows->first, &bytes),
-            .n = rows->end - rows->first,
-            .width = rows->width,
-            .stride = rows->stride};
-    }
-    mst_observe_stretches(observe, step, tag, stretches + (in_rows && stretches[0].n == 0),
-                          in_rows && stretches[0].n != 0 ? 2 : 1);
+    uint64_t in_front = in_rows ? params->rows.first - view->offset : view->size;
+    size_t n = 0;
+    if (in_front > 0)
+        stretches[n++] = (mst_stretch){.values = params->w + view->offset, .n = in_front};
+    if (in_rows)
+        n += loop_row_stretches(&params->rows, stretches + n);
+    mst_observe_stretches(observe, step, tag, stretches, n);
 }
 
+/* Gives the observer histograms of the views, and of the dense ranges of the last gradient, as long as they
+ * take less than a hundredth of the run's time. */
 static void loop_observe_weights(training_loop *self)
 {
     const mst_training *t = self->training;
@@ -208,7 +230,7 @@ static mst_status loop_train(training_loop *self)
     mst_progress *p = &self->progress;
     p->epoch_rows = mst_feed_epoch_rows(t->data.feed);
     TRY(mst_run_log_progress(t->log, p));
-    bool over = mst_run_log_due(t->log, &self->end) & MST_DUE_END, ended;
+    bool over = mst_run_log_due(t->log, &self->end) & MST_DUE_END, ended = false;
     if (mst_run_log_evaluation_pending(t->log))
         TRY(loop_evaluate(self, &over));
     if (!over)

@@ -65,6 +65,8 @@ static const variant variants[] = {
      .factors = 3,
      .row_norm = true},
     {.model = FM, .n_features = N_KEYS, .bias = true, .pos_weight = 1, .n_rows = 5, .factors = 21},
+    {.model = FM, .n_features = N_KEYS, .bias = true, .pos_weight = 1, .n_rows = 40, .factors = 8},
+    {.model = FM, .n_features = N_KEYS, .bias = true, .pos_weight = 1, .n_rows = 5, .factors = 70},
     {.model = FFM, .n_features = N_KEYS, .bias = true, .pos_weight = 1, .n_rows = 7, .factors = 4},
     {.model = FFM,
      .n_features = N_KEYS,
@@ -483,6 +485,7 @@ static void descend_rule_equals_the_optimizer(void **state)
         float *want[3] = {malloc(size * sizeof(float)), malloc(size * sizeof(float)),
                           malloc(size * sizeof(float))};
         memcpy(start, b.params.w, size * sizeof(float));
+        b.model->options.l2_factors = v % 2 == 0 ? 0.02 : 0.0;
         for (size_t c = 0; b.model->ops->descend_rule != NULL && c < 3 * sizeof optims / sizeof *optims;
              c++) {
             uint32_t batch_rows = batches[c % 3];

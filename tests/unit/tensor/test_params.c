@@ -56,8 +56,9 @@ static void test_layout(void **state)
     mst_params_fini(&params); /* once more is fine */
 }
 
-/* By rows, every float of the flat vector is where reading and writing find it; weights and state of a key
- * are adjacent, and dense views and the head of the keys are contiguous. */
+/* By rows, every float of the flat vector is where reading and writing find it; the first weight of a key has
+ * its state and scratch in the same line, 16 others begin a line and are followed by their state, and dense
+ * views and the head of the keys are contiguous. */
 static void test_rows(void **state)
 {
     (void)state;
@@ -75,6 +76,7 @@ static void test_rows(void **state)
             assert_int_equal(mst_params_reserve(&params, n_slots, 0), MST_OK);
             const mst_key_rows *rows = &params.rows;
             assert_true(rows->width == width && rows->stride > width * (n_slots + 1) && rows->n_keys == 50);
+            assert_true(rows->grouped == (width > 1) && rows->stride % 4 == 0);
             assert_true(rows->first == 32 + 3 * width && rows->end == 32 + 50 * width);
             for (uint32_t s = 0; s <= n_slots; s++) {
                 for (uint64_t i = 0; i < params.size; i++)
@@ -91,9 +93,13 @@ static void test_rows(void **state)
                 assert_memory_equal(vector + rows->end, all[s] + rows->end,
                                     (params.size - rows->end) * sizeof(float));
                 for (uint64_t key = 3; key < 50; key++) {
-                    const float *row = rows->at + key * rows->stride;
-                    assert_memory_equal(row + s * width, all[s] + 32 + key * width, width * sizeof(float));
-                    assert_true(row[(n_slots + 1) * width] == 0); /* scratch */
+                    const float *first = mst_key_first(rows, key), *want = all[s] + 32 + key * width;
+                    const float *rest = mst_key_rest(rows, key);
+                    assert_true(first[s] == want[0] && first[3] == 0); /* scratch */
+                    assert_memory_equal(rest + s * (width - 1), want + 1, (width - 1) * sizeof(float));
+                    assert_true((uintptr_t)first % 16 == 0);
+                    if (width == 17)
+                        assert_true((uintptr_t)rest % 64 == 0);
                 }
             }
             mst_params_write(&params, 0, 30, 60, part);
@@ -132,7 +138,7 @@ static void test_state_per_key(void **state)
                     mst_view_floats(keys, 2) == 0);
         assert_true(mst_params_bytes(&params) ==
                     4 * (by_rows ? params.size - (KEYS - HEAD) * WIDTH + 2 * (32 + 16) + HEAD * WIDTH + 6 +
-                                       (KEYS - HEAD) * (uint64_t)params.rows.stride
+                                       (KEYS - HEAD + 3) / 4 * 4 * (uint64_t)params.rows.stride
                                  : params.size + 2 * (32 + 16) + (n + 15) / 16 * 16));
         for (uint64_t i = 0; i < n; i++)
             all[i] = (float)i + 1;
@@ -142,7 +148,8 @@ static void test_state_per_key(void **state)
         float *slots[MST_SLOT_MAX];
         mst_key_rows rows = mst_params_keys(&params, keys->offset, WIDTH, slots);
         for (uint32_t k = HEAD; k < KEYS; k++)
-            assert_true(slots[0][(uint64_t)k * rows.state_stride] == all[HEAD * WIDTH + k - HEAD]);
+            assert_true((by_rows ? mst_key_first(&rows, k)[1] : slots[0][(uint64_t)k * rows.state_stride]) ==
+                        all[HEAD * WIDTH + k - HEAD]);
         for (uint32_t slot = 0; slot <= 2; slot++)
             for (uint64_t cut = 0; cut < params.size; cut += 16) { /* two servers */
                 uint64_t total = 0, first, count, ends[] = {cut, params.size};
