@@ -259,7 +259,7 @@ static inline void feed_prefetch_row(const mst_chunk *c, uint32_t row)
     uint64_t from = mst_array_start(a, at);
     if (a->prefix != 0) {
         __builtin_prefetch(a->prefixed + from);
-        __builtin_prefetch(a->prefixed + from + a->prefix - 1);
+        __builtin_prefetch(a->prefixed + from + ((a->prefix - 1) | 15)); /* read in vectors */
     }
     from += a->prefix;
     __builtin_prefetch(a->keys + from);

@@ -30,7 +30,8 @@ INLINE void prefetch_record(const mst_row *row)
     const char *dense = (const char *)row->dense, *keys = (const char *)row->keys;
     const void *end = row->keys + row->n_keys;
     if (dense != NULL && (size_t)(keys - dense) > 512) {
-        prefetch_lines(dense, row->dense + row->n_dense);
+        /* a load of the last part waits for the whole vector */
+        prefetch_lines(dense, row->dense + (row->n_dense + LANES - 1) / LANES * LANES);
         dense = NULL;
     }
     if (row->values != NULL && (const void *)row->values == end)
