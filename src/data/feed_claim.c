@@ -238,6 +238,18 @@ mst_status mst_feed_claim_by(mst_feed *f, unsigned lane_index, uint32_t n, uint3
 
 /* ---- filling claimed rows ---- */
 
+/* Fetches what feed_prefetch_row needs to find the numbers of a row in arrays, and its label. */
+static inline void feed_prefetch_place(const mst_chunk *c, uint32_t row)
+{
+    const mst_row_arrays *a = c->arrays;
+    uint64_t at = c->array_row + row;
+    if (a == NULL)
+        return;
+    __builtin_prefetch(a->labels + at); /* of no row where there are none: that has no effect */
+    if (a->starts != NULL)
+        __builtin_prefetch((const char *)a->starts + at * (a->wide_starts ? 8 : 4));
+}
+
 /* Fetches the first cache lines of a row. */
 static inline void feed_prefetch_row(const mst_chunk *c, uint32_t row)
 {
@@ -262,8 +274,10 @@ static inline void feed_prefetch_row(const mst_chunk *c, uint32_t row)
         __builtin_prefetch(a->prefixed + from + ((a->prefix - 1) | 15)); /* read in vectors */
     }
     from += a->prefix;
+    uint64_t to = mst_array_start(a, at + 1);
     __builtin_prefetch(a->keys + from);
     __builtin_prefetch(a->keys + from + 16);
+    __builtin_prefetch(a->keys + (to < from + 48 ? to : from + 48) - 1);
     if (a->values != NULL)
         __builtin_prefetch(a->values + from);
 }
@@ -275,10 +289,10 @@ static void feed_fill_rows(mst_row *rows, const mst_feed_window *w, uint32_t fro
     const mst_feed_place *order = w->order + from;
     mst_chunk *const *chunks = w->chunks;
     for (uint32_t i = 0; i < n; i++) {
-        if (i + AHEAD < n) {
-            const mst_feed_place *next = &order[i + AHEAD];
-            feed_prefetch_row(chunks[next->chunk], next->row);
-        }
+        if (i + 2 * AHEAD < n)
+            feed_prefetch_place(chunks[order[i + 2 * AHEAD].chunk], order[i + 2 * AHEAD].row);
+        if (i + AHEAD < n)
+            feed_prefetch_row(chunks[order[i + AHEAD].chunk], order[i + AHEAD].row);
         mst_chunk_row(chunks[order[i].chunk], order[i].row, &rows[i]);
     }
 }
