@@ -330,8 +330,10 @@ mst_status mst_onnx_export(const mst_model *model, const mst_params *params, con
     mst_onnx_name scores = {.text = ""};
     mst_status st = MST_OK;
     char text[400];
-    bool dense = true, factors = mst_model_has(model->ops, MST_MODEL_FACTORS), fields = false;
+    bool dense = true, factors = mst_model_has(model->ops, MST_MODEL_FACTORS), fields = false,
+         numbers = false;
     if (chain != NULL) {
+        numbers = chain->table.numbers != MST_INPUT_ROWS && chain->table.n_dense > 0;
         fields = chain->table.by_field;
         dense = chain->table.width == 0 && chain->table.numbers == MST_INPUT_ROWS;
         st = mst_onnx_net(&g, chain, params, options, &scores);
@@ -345,9 +347,7 @@ mst_status mst_onnx_export(const mst_model *model, const mst_params *params, con
     if (st == MST_OK) {
         snprintf(text, sizeof text, "%s trained by muster. Inputs: %s%s%s", model->ops->name,
                  dense ? "x: the numbers of each row; pixels are between 0 and 1" : sparse_text,
-                 fields ? fields_text : "",
-                 chain != NULL && chain->table.numbers != MST_INPUT_ROWS ? "; numbers: the dense features"
-                                                                         : "");
+                 fields ? fields_text : "", numbers ? "; numbers: the dense features" : "");
         onnx_finish(&g, model, &scores);
         st = mst_onnx_write(&g, text, options, path);
     }

@@ -133,6 +133,9 @@ def read_rows(path):
 def arrays(model, rows):
     dims = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in model.graph.input}
     inputs, n = {}, len(rows)
+    described = model.doc_string or model.graph.doc_string
+    assert "Inputs: " in described and all((f"{name}:" in described or f"{name} [" in described) == (name in dims)
+                                           for name in ("x", "indices", "values", "fields", "numbers")), (described, list(dims))
     dense = dims["numbers"][1] if "numbers" in dims else 0
     if "x" in dims:
         x = np.zeros((n, int(np.prod(dims["x"][1:]))), np.float32)
