@@ -72,6 +72,9 @@ only tmp
 # ---- refused ----
 refused 2 'give a run directory' plan
 refused 2 '--link fast' plan job --link fast
+for none in workers servers hosts batch cores; do
+  refused 2 "--$none 0" plan job --$none 0
+done
 refused 2 '--rtt 5' plan job --rtt 5
 refused 1 'the runs of a plan must differ in their batch' plan job job
 refused 1 'nowhere' plan nowhere
