@@ -312,6 +312,11 @@ muster_status muster_options_set_memory(muster_options *options);
 /* Makes the net the model, in place of --model. The net must not change afterwards; it may be freed. */
 muster_status muster_options_set_net(muster_options *options, muster_net *net);
 
+/* Opens the files of the options and describes their rows, as JSON: {"format": "csv", "rows": 0 if not known,
+ * "classes": 3, "labels": ["blue", "green", "red"], "field_names": ["age", "city"] if there are any}. Classes
+ * and labels of a text are those of its first megabyte. *text is valid until the next call on this handle. */
+muster_status muster_options_describe(muster_options *options, const char **text);
+
 /* ---- training ---- */
 
 typedef enum muster_event {
@@ -433,6 +438,22 @@ muster_status muster_model_predict_data(const muster_model *model, const muster_
                                         muster_output what, uint32_t n_threads, void *out);
 uint32_t muster_model_scores(const muster_model *model); /* 1 for two classes, unless the model has two */
 
+typedef struct muster_predictions muster_predictions;
+
+/* Predicts all rows of files, of any format, in their order and in n_threads (0: one per core). A file may be
+ * a glob. They are read as the training data of the model was; rows of another origin are MUSTER_EINPUT, and
+ * features that the model does not have count as 0 (docs/DATA.md). with_labels: the rows must have labels,
+ * which are kept; 0: labels are ignored. */
+muster_status muster_model_predict_files(const muster_model *model, const char *const *files, size_t n_files,
+                                         muster_output what, int with_labels, uint32_t n_threads,
+                                         muster_predictions **predictions);
+void muster_predictions_free(muster_predictions *predictions); /* NULL-safe */
+uint64_t muster_predictions_rows(const muster_predictions *predictions);
+/* The results, as muster_model_predict_data writes them, and the labels as they were read: class numbers, or
+ * -1 and 1. NULL: without labels. Valid as long as the predictions. */
+const void *muster_predictions_values(const muster_predictions *predictions);
+const float *muster_predictions_labels(const muster_predictions *predictions);
+
 /* Returns a parameter by its name in checkpoints ("conv1.weight"), or NULL; sets *size (unless NULL) to the
  * number of its values. Valid as long as the model. NULL also for weights that are stored next to their
  * optimizer state: use muster_model_tensor or muster_model_read. */
@@ -453,8 +474,8 @@ muster_status muster_model_tensor(const muster_model *model, uint32_t number, mu
 /* Copies the size floats of the tensor of that number. */
 muster_status muster_model_read(const muster_model *model, uint32_t number, float *out);
 
-/* Returns what the model is, as JSON: {"name": "logreg", "features": ..., "step": ...}. Valid as long as the
- * model; NULL without memory. */
+/* Returns what the model is, as JSON: {"name": "logreg", "features": ..., "step": ..., "labels": of the
+ * classes in the training data, "field_names": ...}. Valid as long as the model; NULL without memory. */
 const char *muster_model_text(muster_model *model);
 
 /* ---- hashes of names ---- */

@@ -5,8 +5,8 @@ DCN. The plain interface: train, launch, Run, Model, Data. docs/PYTHON.md has a 
 """
 
 from ._arrays import Data
-from ._estimators import (DCN, FFM, FM, Classifier, DeepFM, FwFM, LogisticRegression, NetClassifier, NotFittedError,
-                          SoftmaxRegression, WideDeep, load)
+from ._classifier import Classifier, NotFittedError
+from ._estimators import (DCN, FFM, FM, DeepFM, FwFM, LogisticRegression, NetClassifier, SoftmaxRegression, WideDeep, load)
 from ._hashes import criteo_log, hash_criteo, hash_csv, hash_vw
 from ._library import (Error, FileError, InputError, MemoryShortage, PeerError, RunExists, Stopped, Timeout, Unsupported,
                        UsageError, version)

@@ -32,6 +32,21 @@ def _array(a: np.ndarray) -> Array:
     return Array(_pointer(a), _TYPES[a.dtype])
 
 
+def is_path(X: Any) -> bool:
+    return isinstance(X, (str, bytes)) or hasattr(X, "__fspath__")
+
+
+def paths_of(X: Any) -> Optional[List[Any]]:
+    """The paths that stand for rows; None: X is not a path, a glob or a list of them.
+
+    >>> paths_of("a.csv"), paths_of(["a.csv", "b.csv"]), paths_of([[1.0]])
+    (['a.csv'], ['a.csv', 'b.csv'], None)
+    """
+    if is_path(X):
+        return [X]
+    return list(X) if isinstance(X, (list, tuple)) and len(X) > 0 and all(is_path(one) for one in X) else None
+
+
 def is_sparse(X: Any) -> bool:
     return hasattr(X, "tocsr") and hasattr(X, "shape")
 
@@ -324,6 +339,8 @@ def weights_of(sample_weight: Any, n_rows: int) -> Optional[np.ndarray]:
         raise InputError(f"sample_weight has the type {a.dtype}, which are no numbers")
     if a.ndim == 0:
         a = np.full(n_rows, a)
+    if a.size > 0 and not a.any():
+        raise InputError("Sample weights must contain at least one non-zero number")
     if a.ndim != 1:
         raise InputError("Sample weights must be 1D array or scalar")
     if len(a) != n_rows:

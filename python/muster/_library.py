@@ -95,6 +95,8 @@ class Tensor(ctypes.Structure):
 
 
 CALLBACK = CFUNCTYPE(c_int, c_void_p, POINTER(CProgress))
+LOG = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+LOG_WARN = 1
 
 _P = c_void_p
 _OUT = POINTER(c_void_p)
@@ -106,6 +108,7 @@ _FUNCTIONS: dict = {
     "muster_hash_csv": (c_uint32, [c_char_p, c_size_t, c_char_p, c_size_t, c_uint32, c_uint64, c_uint64]),
     "muster_hash_criteo": (c_int, [c_uint32, c_char_p, c_size_t, c_uint32, c_uint64, c_uint64, POINTER(c_uint32)]),
     "muster_criteo_log": (c_float, [c_int64]),
+    "muster_log_set": (None, [LOG, c_void_p, c_int]),
     "muster_net_new": (c_int, [_OUT]),
     "muster_net_free": (None, [_P]),
     "muster_net_add": (c_int, [_P, c_char_p]),
@@ -120,6 +123,7 @@ _FUNCTIONS: dict = {
     "muster_options_set_memory": (c_int, [_P]),
     "muster_options_set_model": (c_int, [_P, _P]),
     "muster_options_set_net": (c_int, [_P, _P]),
+    "muster_options_describe": (c_int, [_P, POINTER(c_char_p)]),
     "muster_trainer_new": (c_int, [_P, _OUT]),
     "muster_trainer_free": (None, [_P]),
     "muster_trainer_run": (c_int, [_P, c_uint64, CALLBACK, _P, POINTER(Summary)]),
@@ -133,6 +137,11 @@ _FUNCTIONS: dict = {
     "muster_model_classes": (c_uint32, [_P]),
     "muster_model_scores": (c_uint32, [_P]),
     "muster_model_predict_data": (c_int, [_P, _P, c_int, c_uint32, _P]),
+    "muster_model_predict_files": (c_int, [_P, POINTER(c_char_p), c_size_t, c_int, c_int, c_uint32, _OUT]),
+    "muster_predictions_free": (None, [_P]),
+    "muster_predictions_rows": (c_uint64, [_P]),
+    "muster_predictions_values": (_P, [_P]),
+    "muster_predictions_labels": (_P, [_P]),
     "muster_model_n_tensors": (c_uint32, [_P]),
     "muster_model_tensor": (c_int, [_P, c_uint32, POINTER(Tensor)]),
     "muster_model_read": (c_int, [_P, c_uint32, _P]),
@@ -187,9 +196,21 @@ class _Library:
             function.restype = result
             function.argtypes = arguments
             self.__dict__[name] = function
+        self.muster_log_set(_C_WARN, None, LOG_WARN)
 
 
 lib = _Library()
+
+
+def _warn(_: Any, level: int, line: bytes) -> None:
+    """A warning of the library, on any of its threads, as a record of Python's logging."""
+    import logging
+
+    logging.getLogger("muster").log(logging.WARNING if level == LOG_WARN else logging.ERROR, "%s",
+                                    line.decode("utf-8", "replace"))
+
+
+_C_WARN = LOG(_warn)
 
 
 def fail(status: int) -> None:

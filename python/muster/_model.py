@@ -6,12 +6,12 @@ import ctypes
 import json
 import os
 import tempfile
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from . import _library
-from ._arrays import Data, Matrix, threads
+from ._arrays import Data, Matrix, paths_of, threads
 from ._library import Handle, InputError, Tensor, check, lib
 
 
@@ -24,11 +24,19 @@ class _View:
                                     "version": 3}
 
 
+def _shape(model: "Model", n: int, what: int) -> Tuple[Any, Any]:
+    """The shape and type of predictions for n rows."""
+    if what == _library.CLASSES:
+        return n, np.int32
+    return (n, model.n_classes if what == _library.PROBABILITIES else model.n_scores), np.float32
+
+
 class Model:
     """A trained model, from a checkpoint, a run directory or a training.
 
     ``Model(path)`` loads it with its optimizer state, so that training can continue. Any number of threads may predict with
-    one model.
+    one model. Rows to predict are matrices, a :class:`muster.Data`, or the path of a file, a glob or a list of them, which are
+    read as the training data was.
     """
 
     def __init__(self, path: Any = None, *, net: Any = None, _handle: Optional[Handle] = None):
@@ -42,7 +50,8 @@ class Model:
 
     @property
     def info(self) -> Dict[str, Any]:
-        """The description of the model: name, features, classes, step, optimizer, ..."""
+        """The description of the model: name, features, classes, labels, step, optimizer, ...; field_names of rows with named
+        columns or namespaces."""
         return json.loads(lib.muster_model_text(self.pointer).decode())
 
     @property
@@ -56,6 +65,11 @@ class Model:
     @property
     def n_scores(self) -> int:
         return int(lib.muster_model_scores(self.pointer))
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The labels of the classes in the training data: texts, or numbers."""
+        return np.array(self.info["labels"])
 
     @property
     def tensors(self) -> Mapping[str, np.ndarray]:
@@ -81,17 +95,31 @@ class Model:
 
     def _predict(self, X: Any, what: int, n_jobs: Optional[int], fields: Any = None) -> np.ndarray:
         data = X if isinstance(X, Data) else None
+        paths = paths_of(X)
+        if paths is not None:
+            return self._predict_files(paths, what, n_jobs)[0]
         if data is None:
             m = X if isinstance(X, Matrix) else Matrix(X, bytes_as_units=True)
             data = Data(m, fields=fields, n_jobs=n_jobs,
                         with_fields=fields is not None or (m.sparse and bool(self.info["fields"])))
-        n = len(data)
-        if what == _library.CLASSES:
-            out = np.empty(n, np.int32)
-        else:
-            out = np.empty((n, self.n_classes if what == _library.PROBABILITIES else self.n_scores), np.float32)
+        out = np.empty(*_shape(self, len(data), what))
         check(lib.muster_model_predict_data(self.pointer, data.pointer, what, threads(n_jobs), out.ctypes.data))
         return out
+
+    def _predict_files(self, paths: Sequence[Any], what: int, n_jobs: Optional[int],
+                       with_labels: bool = False) -> Tuple[np.ndarray, Optional[np.ndarray]]:
+        """Predictions for the rows of files, and their labels."""
+        names = (ctypes.c_char_p * len(paths))(*[_library.text(path) for path in paths])
+        made = Handle("muster_predictions_free", lambda out: lib.muster_model_predict_files(
+            self.pointer, names, len(paths), what, int(with_labels), threads(n_jobs), out))
+        n = int(lib.muster_predictions_rows(made.pointer))
+        values = np.empty(*_shape(self, n, what))
+        ctypes.memmove(values.ctypes.data, lib.muster_predictions_values(made.pointer), values.nbytes)
+        if not with_labels:
+            return values, None
+        labels = np.empty(n, np.float32)
+        ctypes.memmove(labels.ctypes.data, lib.muster_predictions_labels(made.pointer), labels.nbytes)
+        return values, labels
 
     def predict(self, X: Any, n_jobs: Optional[int] = -1, fields: Any = None) -> np.ndarray:
         """The number of the most likely class of each row."""

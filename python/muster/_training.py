@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import ctypes
 import json
@@ -91,6 +92,12 @@ class Options:
     def set_model(self, model: Model) -> None:
         check(lib.muster_options_set_model(self.pointer, model.pointer))
         self._keep.append(model)
+
+    def describe(self) -> Dict[str, Any]:
+        """The rows of the files, as far as their beginning shows: format, classes, labels, field_names."""
+        text = ctypes.c_char_p()
+        check(lib.muster_options_describe(self.pointer, ctypes.byref(text)))
+        return json.loads((text.value or b"{}").decode())
 
     def set_net(self, text: str) -> None:
         net = Handle("muster_net_free", lambda out: lib.muster_net_new(out))
@@ -192,13 +199,36 @@ class Trainer:
 
 # ---- progress ----
 
-class _Bar:
-    """A line of progress, in terminals and notebooks."""
+class Bar:
+    """A line of progress on standard error, in terminals and notebooks, that passes its calls on to a callback. n_rows: the rows
+    of the whole training, if known; begin: those that the model was trained on before.
 
-    def __init__(self, then: Optional[Callback]):
+    >>> Bar(None, n_rows=1000, begin=0).bar(250)
+    '[#####...............]  25% '
+    """
+
+    WIDTH = 20
+
+    def __init__(self, then: Optional[Callback], n_rows: int = 0, begin: int = 0):
         self.then = then
+        self.n_rows = n_rows
+        self.begin = begin
         self.width = 0
         self.shown = 0.0
+
+    def __enter__(self) -> "Bar":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self.width:
+            print(file=sys.stderr)
+
+    def bar(self, rows: int) -> str:
+        if self.n_rows == 0:
+            return ""
+        share = min(1.0, (rows - self.begin) / self.n_rows)
+        full = int(share * self.WIDTH)
+        return f"[{'#' * full}{'.' * (self.WIDTH - full)}] {share:4.0%} "
 
     def __call__(self, p: Progress) -> Any:
         now = time.monotonic()
@@ -207,23 +237,19 @@ class _Bar:
                        f"{p.result['accuracy']:.4f}", "\n")
         elif p.event == "steps" and now - self.shown > 0.2:
             self.shown = now
-            self._show(f"epoch {p.epoch}, step {p.step}, {p.rows_per_s:,.0f} rows/s, loss {p.loss:.5f}", "")
+            self._show(f"{self.bar(p.rows)}epoch {p.epoch}, step {p.step}, {p.rows_per_s:,.0f} rows/s, loss {p.loss:.5f}", "")
         return self.then(p) if self.then is not None else None
 
     def _show(self, line: str, end: str) -> None:
         print("\r" + line.ljust(self.width), end=end, file=sys.stderr, flush=True)
         self.width = len(line) if not end else 0
 
-    def close(self) -> None:
-        if self.width:
-            print(file=sys.stderr)
 
-
-def with_progress(callback: Optional[Callback], progress: Optional[bool]) -> Optional[Callback]:
-    """The callback with a line of progress; None: in terminals and notebooks only."""
+def watched(callback: Optional[Callback], progress: Optional[bool], n_rows: int = 0, begin: int = 0) -> Any:
+    """A context whose value is the callback with a line of progress; progress None: in terminals and notebooks only."""
     if progress is None:
         progress = sys.stderr.isatty() or "ipykernel" in sys.modules
-    return _Bar(callback) if progress else callback
+    return Bar(callback, n_rows, begin) if progress else contextlib.nullcontext(callback)
 
 
 # ---- the plain interface ----
@@ -272,13 +298,10 @@ def train(files: Files, *, model: str = "logreg", callback: Optional[Callback] =
     for name, value in options.items():
         if value is not None:
             _add(o, name, value)
-    shown = with_progress(callback, progress)
-    trainer = Trainer(o, shown)
-    try:
+    n_rows = len(files) * int(o.get("epochs")) if isinstance(files, Data) and "steps" not in options else 0
+    with watched(callback, progress, n_rows) as shown:
+        trainer = Trainer(o, shown)
         trainer.run(every)
-    finally:
-        if isinstance(shown, _Bar):
-            shown.close()
     return Run(os.fsdecode(trainer.summary.run))
 
 

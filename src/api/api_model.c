@@ -6,6 +6,7 @@
 
 #include "api/api_model_impl.h"
 #include "base/alloc.h"
+#include "data/origin.h"
 
 /* ---- making ---- */
 
@@ -218,6 +219,20 @@ uint32_t muster_model_classes(const muster_model *self)
     return n == 1 ? 2 : n;
 }
 
+/* The labels of the classes, and the fields with their names. */
+static void model_describe_rows(const muster_model *self, const json_t *extra, json_t *out)
+{
+    const json_t *data = json_object_get(extra, "data");
+    json_t *names = mst_api_field_names(mst_origin_in(data));
+    json_object_set_new(out, "labels",
+                        mst_api_labels(json_object_get(data, "image-classes"), muster_model_classes(self),
+                                       json_integer_value(json_object_get(data, "labels-from")),
+                                       json_is_true(json_object_get(extra, MST_LABEL_MINUS_ONE))));
+    json_object_set_new(out, "fields", json_integer(self->start.assembly.model->shape.n_fields));
+    if (names != NULL)
+        json_object_set_new(out, "field_names", names);
+}
+
 const char *muster_model_text(muster_model *self)
 {
     mst_checkpoint_meta meta;
@@ -226,7 +241,7 @@ const char *muster_model_text(muster_model *self)
         json_object_set_new(meta.model, "step", json_integer((json_int_t)meta.step));
         json_object_set_new(meta.model, "rows", json_integer((json_int_t)meta.rows));
         json_object_set_new(meta.model, "optimizer", json_string(self->start.optimizer));
-        json_object_set_new(meta.model, "fields", json_integer(self->start.assembly.model->shape.n_fields));
+        model_describe_rows(self, meta.extra, meta.model);
         text = json_dumps(meta.model, JSON_SORT_KEYS);
     }
     mst_checkpoint_meta_fini(&meta);

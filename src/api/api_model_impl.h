@@ -1,4 +1,4 @@
-/* Shared by api_model.c and api_predict.c; no other file includes this.
+/* Shared by api_model.c, api_predict.c and api_files.c; no other file includes this.
  *
  * Invariants
  * 1. After it is made, a model changes only under a mutex: its free scorers and the names of tensors. Any
@@ -20,5 +20,15 @@ struct muster_model {
     char **names; /* of tensors of state; guarded by mutex; NULL: none yet */
     char *text;   /* of muster_model_text */
 };
+
+/* Results of n rows from their scores, and the bytes that a row's take (api_predict.c). */
+void mst_api_store(const muster_model *self, const float *scores, muster_output what, uint32_t n, void *out);
+size_t mst_api_row_bytes(const muster_model *self, muster_output what);
+
+/* The labels of the classes as they are in files (api_files.c): names, unless their number is another; -1 and
+ * 1; or numbers from `from` on. And the names of the fields of an origin (data/origin.h); NULL: they have
+ * none. New references. */
+json_t *mst_api_labels(const json_t *names, uint32_t n_classes, int64_t from, bool minus_one);
+json_t *mst_api_field_names(const json_t *origin);
 
 #endif

@@ -40,18 +40,22 @@ static void predict_probabilities(const float *scores, uint32_t n, float *out)
     out[1] = (float)p;
 }
 
-/* Results of rows [first, first + n) from the scores of the scorer. */
-static void predict_store(const muster_model *self, const mst_scorer *s, muster_output what, uint64_t first,
-                          uint32_t n, void *out)
+size_t mst_api_row_bytes(const muster_model *self, muster_output what)
+{
+    return what == MUSTER_CLASSES   ? sizeof(int32_t)
+           : what == MUSTER_MARGINS ? muster_model_scores(self) * sizeof(float)
+                                    : muster_model_classes(self) * sizeof(float);
+}
+
+void mst_api_store(const muster_model *self, const float *scores, muster_output what, uint32_t n, void *out)
 {
     uint32_t n_scores = muster_model_scores(self), classes = muster_model_classes(self);
     if (what == MUSTER_MARGINS)
-        memcpy((float *)out + first * n_scores, s->scores, (size_t)n * n_scores * sizeof(float));
+        memcpy(out, scores, (size_t)n * n_scores * sizeof(float));
     for (uint32_t i = 0; i < n && what == MUSTER_PROBABILITIES; i++)
-        predict_probabilities(s->scores + (size_t)i * n_scores, n_scores,
-                              (float *)out + (first + i) * classes);
+        predict_probabilities(scores + (size_t)i * n_scores, n_scores, (float *)out + (size_t)i * classes);
     for (uint32_t i = 0; i < n && what == MUSTER_CLASSES; i++)
-        ((int32_t *)out)[first + i] = (int32_t)mst_scores_class(s->scores + (size_t)i * n_scores, n_scores);
+        ((int32_t *)out)[i] = (int32_t)mst_scores_class(scores + (size_t)i * n_scores, n_scores);
 }
 
 /* ---- rows of the program ---- */
@@ -157,7 +161,7 @@ static mst_status predict_rows(const muster_model *self, mst_scorer *s, const mu
             st = mst_scorers_run(&self->scorers, s, n);
         mst_chunk_release(packed);
         if (st == MST_OK)
-            predict_store(self, s, MUSTER_PROBABILITIES, from, n, out);
+            mst_api_store(self, s->scores, MUSTER_PROBABILITIES, n, out + from * muster_model_classes(self));
     }
     mst_chunk_builder_fini(&builder);
     return st;
@@ -205,7 +209,8 @@ static mst_status predict_blocks(predict_task *t, mst_scorer *s)
         for (uint32_t i = 0; i < n; i++)
             mst_array_rows_get(t->rows, first + i, t->max_dense, &s->rows[i]);
         TRY(mst_scorers_run(&t->model->scorers, s, n));
-        predict_store(t->model, s, t->what, first, n, t->out);
+        mst_api_store(t->model, s->scores, t->what, n,
+                      (char *)t->out + first * mst_api_row_bytes(t->model, t->what));
     }
     return MST_OK;
 }

@@ -105,6 +105,8 @@ mst_status mst_options_set(mst_option_group *groups, size_t n, const char *name,
 /* Sets options that the user has not set from one group of an object of mst_options_json, as a resumed run or
  * a checkpoint has it. */
 mst_status mst_options_adopt(mst_option_group *groups, size_t n, const json_t *values);
+/* The same for one group: names that its table does not have are left out. */
+mst_status mst_options_adopt_known(mst_option_group *group, const json_t *values);
 
 /* A value of mst_options_json as a user would have typed it: items of a list joined with commas, "" for none.
  * The caller frees; NULL when memory is short. */

@@ -152,3 +152,14 @@ mst_status mst_options_adopt(mst_option_group *groups, size_t n, const json_t *v
     }
     return MST_OK;
 }
+
+mst_status mst_options_adopt_known(mst_option_group *group, const json_t *values)
+{
+    json_t *known = json_object();
+    for (const mst_option *o = group->table; o->name != NULL; o++)
+        if (json_object_get(values, o->name) != NULL)
+            json_object_set(known, o->name, json_object_get(values, o->name));
+    mst_status st = known != NULL ? mst_options_adopt(group, 1, known) : mst_fail_memory();
+    json_decref(known);
+    return st;
+}

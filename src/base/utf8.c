@@ -1,7 +1,6 @@
 /* UTF-8 (utf8.h). */
 #include "base/utf8.h"
 
-#include <stdint.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -22,6 +21,18 @@ size_t mst_utf8_length(const char *text, size_t n)
     if ((b[0] == 0xe0 && b[1] < 0xa0) || (b[0] == 0xed && b[1] > 0x9f) || (b[0] == 0xf0 && b[1] < 0x90) ||
         (b[0] == 0xf4 && b[1] > 0x8f))
         return 0;
+    return length;
+}
+
+size_t mst_utf8_encode(uint32_t code, char *out)
+{
+    size_t length = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    static const uint8_t first[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
+        return 0;
+    for (size_t i = length - 1; i > 0; i--, code >>= 6)
+        out[i] = (char)(0x80 | (code & 0x3f));
+    out[0] = (char)(first[length] | code);
     return length;
 }
 

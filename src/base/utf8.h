@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* A copy in which bytes that are not UTF-8 and control characters are U+FFFD; the caller frees. NULL when
  * memory is short. */
@@ -16,6 +17,10 @@ void mst_utf8_mask(char *text);
 /* Length of the valid sequence at text, of at most n bytes; 0: not one. Overlong forms, surrogates and code
  * points beyond U+10FFFF are not valid. */
 size_t mst_utf8_length(const char *text, size_t n);
+
+/* Writes a code point to out, which has room for 4 bytes, and returns their number; 0: it is not a code point
+ * of a text. */
+size_t mst_utf8_encode(uint32_t code, char *out);
 
 /* Whether the whole text is valid and has no control characters (C0, DEL, C1). */
 bool mst_utf8_plain(const char *text);

@@ -160,7 +160,7 @@ static mst_status convert_run(mst_call *call)
     TRY_OUT(st, mst_dataset_open(&call->words, &o->data, &dataset));
     TRY_OUT(st, mst_images_option_check(
                     mst_options_set_with(call->groups, call->n_groups, MST_DATA_OPTION_OF_IMAGES), dataset));
-    mst_dataset_warn_left_out(dataset);
+    mst_dataset_warn(dataset);
     key = convert_source_key(dataset, &o->data);
     sink.source_key = key;
     st = convert_rows(dataset, o, &sink);

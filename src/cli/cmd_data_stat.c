@@ -321,7 +321,7 @@ static mst_status stat_describe(const char *pattern, const mst_data_options *dat
     stat_walk w = {0};
     mst_status st;
     TRY_OUT(st, mst_dataset_open(&patterns, data, &w.dataset));
-    mst_dataset_warn_left_out(w.dataset);
+    mst_dataset_warn(w.dataset);
     TRY_OUT(st, mst_stat_fields_new(w.dataset->origin, &w.fields));
     uint64_t start = mst_now_ns();
     mst_bar_start(&w.bar, "reading", "rows",

@@ -193,7 +193,6 @@ static void array_make_chunk(mst_array_rows *self, uint32_t c, const mst_array_f
     chunk->bytes_read = chunk->n_entries * 4;
     info->n_entries += chunk->n_entries;
     info->n_positive += f->n_positive;
-    info->min_label = c == 0 || f->min_label < info->min_label ? f->min_label : info->min_label;
 }
 
 static mst_status array_rows_fill(mst_array_rows *self, unsigned n_threads)
@@ -231,7 +230,7 @@ static mst_status array_rows_fill(mst_array_rows *self, unsigned n_threads)
         .n_rows = s->n_rows,
         .n_features = s->n_features,
         .n_dense = n_dense,
-        .max_label = (float)(s->n_classes - 1), /* as the program describes it */
+        .max_label = (float)(s->n_classes - 1), /* as the program describes it; the smallest is 0 */
         .labels_integral = true,
         .index_base = UINT32_MAX,
         .n_fields = s->n_fields,

@@ -343,6 +343,7 @@ static void cache_destroy(mst_dataset *self)
         cache_close_file(&d->files[i]);
     mst_text_list_fini(&(mst_text_list){.items = self->class_names, .n = self->n_class_names});
     mst_text_list_fini(&self->left_out);
+    mst_text_list_fini(&self->doubts);
     mst_free(d->files);
     mst_free(d->chunks);
     mst_free(self->name);

@@ -322,9 +322,10 @@ mst_status mst_cache_for(mst_dataset *source, const mst_text_list *patterns, con
     (*out)->class_names = source->class_names;
     (*out)->n_class_names = source->n_class_names;
     (*out)->left_out = source->left_out;
+    (*out)->doubts = source->doubts;
     source->class_names = NULL;
     source->n_class_names = 0;
-    source->left_out = (mst_text_list){0};
+    source->left_out = source->doubts = (mst_text_list){0};
 out:
     if (lock >= 0)
         mst_cache_unlock(lock_path, lock);

@@ -16,12 +16,15 @@
 #include "data/vocabulary.h"
 
 #define DEFAULT_FEATURES (1u << 20)
+#define STRAY_SHARE      20 /* texts in a column of this many times as many numbers may be mistakes */
 
 /* Facts about the values of a column in the first block. */
 typedef struct csv_sample {
     float *values; /* the numbers */
     size_t n, capacity;
-    bool text;             /* some value is neither a number nor missing */
+    size_t n_texts;     /* values that are neither a number nor missing */
+    uint64_t text_line; /* of the first of them, and its text */
+    char *text;
     bool repeats;          /* the text of the first record occurs again */
     mst_text_list classes; /* sorted: the texts, where they are needed */
     bool many;             /* they are more than MST_CSV_CLASSES */
@@ -38,6 +41,8 @@ typedef struct csv_draft {
     uint32_t n_samples;
     uint32_t *by_name; /* columns of the file, sorted by name */
     mst_csv_copy copy;
+    const uint8_t *counted; /* lines before are counted in `line` */
+    uint64_t line;
 } csv_draft;
 
 /* ---- the first block ---- */
@@ -65,7 +70,26 @@ static mst_status csv_sample_class(csv_sample *s, const mst_csv_field *f)
     return MST_OK;
 }
 
-static mst_status csv_sample_value(csv_sample *s, const mst_csv_field *f, bool classes)
+/* Keeps the place of the first text. */
+static mst_status csv_sample_text(csv_draft *d, csv_sample *s, const mst_csv_field *f, const uint8_t *at)
+{
+    s->n_texts++;
+    if (s->text != NULL)
+        return MST_OK;
+    if (at < d->counted) { /* the first record turned out to be a row */
+        d->counted = d->block->data;
+        d->line = d->block->line;
+    }
+    d->line += mst_count_newlines(d->counted, (size_t)(at - d->counted));
+    d->counted = at;
+    s->text_line = d->line;
+    s->text = mst_strdup(mst_token_show(f->text, f->text + f->n).text);
+    return s->text != NULL ? MST_OK : mst_fail_memory();
+}
+
+/* at: the field in the block. */
+static mst_status csv_sample_value(csv_draft *d, csv_sample *s, const mst_csv_field *f, const uint8_t *at,
+                                   bool classes)
 {
     double value;
     const uint8_t *p = f->text;
@@ -77,10 +101,8 @@ static mst_status csv_sample_value(csv_sample *s, const mst_csv_field *f, bool c
         s->repeats = true;
     if (classes)
         return csv_sample_class(s, &(mst_csv_field){.text = p, .n = n});
-    if (!mst_csv_real(p, n, &value)) {
-        s->text = true;
-        return MST_OK;
-    }
+    if (!mst_csv_real(p, n, &value))
+        return csv_sample_text(d, s, &(mst_csv_field){.text = p, .n = n}, at);
     if (!mst_grow(&s->values, &s->capacity, s->n + 1, sizeof *s->values))
         return mst_fail_memory();
     s->values[s->n++] = (float)value;
@@ -124,9 +146,10 @@ static mst_status csv_sample_record(csv_draft *d, const uint8_t **p, const uint8
     bool more = true;
     mst_csv_field f;
     for (uint32_t c = 0; more; c++) {
+        const uint8_t *at = *p;
         TRY(csv_step(d, p, end, &f, &more));
         if (c < d->n_samples && (label == UINT32_MAX || label == c))
-            TRY(csv_sample_value(&d->samples[c], &f, c == label));
+            TRY(csv_sample_value(d, &d->samples[c], &f, at, c == label));
     }
     return MST_OK;
 }
@@ -177,7 +200,7 @@ static bool csv_guess_header(const csv_draft *d)
         if ((mst_csv_is_missing((const uint8_t *)s->first, n) && (n > 0 || c > 0)) ||
             mst_csv_real((const uint8_t *)s->first, n, &number))
             return false;
-        numbers |= s->n > 0 && !s->text;
+        numbers |= s->n > 0 && s->n_texts == 0;
         repeats |= s->repeats;
     }
     return numbers || !repeats;
@@ -393,20 +416,35 @@ static void csv_settle_buckets(mst_csv_column *c, csv_sample *s)
     }
 }
 
+/* A column of numbers is a category because of a few texts, which may be mistakes. */
+static mst_status csv_doubt(csv_draft *d, const mst_csv_column *c, const csv_sample *s)
+{
+    if (s->text == NULL || s->n_texts * STRAY_SHARE > s->n)
+        return MST_OK;
+    return mst_text_list_format(
+        &d->layout->doubts,
+        "%s:%llu: \"%s\" makes column %s a category, although %zu of its first %zu values are numbers; "
+        "correct "
+        "the cell or leave it empty, or confirm the category with --csv-columns %s:category",
+        d->block->path, (unsigned long long)s->text_line, s->text, c->name, s->n, s->n + s->n_texts, c->name);
+}
+
 /* The kind and the parameters that the list leaves open. */
 static mst_status csv_settle_column(csv_draft *d, mst_csv_column *c, uint32_t place)
 {
     static const mst_csv_kind numeric[] = {MST_CSV_STANDARD, MST_CSV_NUMBER, MST_CSV_LOG, MST_CSV_BUCKET};
     csv_sample none = {0}, *s = place != UINT32_MAX ? &d->samples[place] : &none;
     if (c->kind == MST_CSV_GUESSED) {
-        c->kind = s->n > 0 && !s->text ? numeric[d->context->options->csv_numeric] : MST_CSV_CATEGORY;
+        c->kind = s->n > 0 && s->n_texts == 0 ? numeric[d->context->options->csv_numeric] : MST_CSV_CATEGORY;
+        if (c->kind == MST_CSV_CATEGORY)
+            TRY(csv_doubt(d, c, s));
         c->settled = c->kind == MST_CSV_NUMBER || c->kind == MST_CSV_LOG || c->kind == MST_CSV_CATEGORY;
     }
     if (!c->settled && c->kind == MST_CSV_STANDARD)
         csv_settle_standard(c, s);
     if (!c->settled && c->kind == MST_CSV_BUCKET)
         csv_settle_buckets(c, s);
-    if (!c->settled && c->kind == MST_CSV_LABEL && s->text) {
+    if (!c->settled && c->kind == MST_CSV_LABEL && s->n_texts > 0) {
         if (s->many)
             return mst_fail(MST_EINPUT,
                             "%s: the label \"%s\" has more than %d different texts; name another column with "
@@ -500,6 +538,7 @@ void mst_csv_layout_destroy(mst_csv_layout *self)
     mst_free(self->path);
     mst_free(self->text);
     mst_text_list_fini(&self->names);
+    mst_text_list_fini(&self->doubts);
     mst_free(self);
 }
 
@@ -541,7 +580,7 @@ static mst_status csv_draft_run(csv_draft *d, const uint8_t *p)
     for (uint32_t i = 0; i < l->n_columns; i++)
         if (l->columns[i].kind == MST_CSV_LABEL && !l->columns[i].settled && places[i] != UINT32_MAX)
             label = places[i];
-    if (label != UINT32_MAX && d->samples[label].text)
+    if (label != UINT32_MAX && d->samples[label].n_texts > 0)
         TRY_OUT(st, csv_sample_block(d, l->header ? p : first, label));
     for (uint32_t i = 0; i < l->n_columns; i++)
         TRY_OUT(st, csv_settle_column(d, &l->columns[i], places[i]));
@@ -556,7 +595,11 @@ out:
 mst_status mst_csv_layout_new(mst_parse_context *context, const mst_block *first, mst_csv_layout **out)
 {
     const mst_data_options *o = context->options;
-    csv_draft d = {.context = context, .block = first, .list.star = MST_CSV_GUESSED};
+    csv_draft d = {.context = context,
+                   .block = first,
+                   .list.star = MST_CSV_GUESSED,
+                   .counted = first->data,
+                   .line = first->line};
     mst_status st;
     TRY(csv_check_options(o));
     mst_csv_layout *self = d.layout = mst_zalloc(sizeof *self);
@@ -582,6 +625,7 @@ out:
     for (uint32_t i = 0; i < d.n_samples; i++) {
         mst_free(d.samples[i].values);
         mst_free(d.samples[i].first);
+        mst_free(d.samples[i].text);
         mst_text_list_fini(&d.samples[i].classes);
     }
     mst_free(d.samples);

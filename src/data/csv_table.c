@@ -390,6 +390,7 @@ static mst_status csv_prepare(mst_parse_context *context, const mst_block *first
     mst_csv_layout *l = NULL;
     TRY(mst_csv_layout_new(context, first, &l));
     context->prepared = l;
+    context->doubts = &l->doubts;
     return MST_OK;
 }
 
@@ -446,41 +447,60 @@ static bool csv_missing_key(const json_t *origin, uint32_t field, uint32_t *key)
     return found;
 }
 
-/* 1: at least two columns, the same number in the first records. */
-static int csv_sniff(const uint8_t *head, size_t n, uint64_t file_size)
+/* The first records of a text. */
+typedef struct csv_shape {
+    unsigned columns;    /* of the first record */
+    unsigned rows, same; /* records, and those with as many columns */
+    bool open;           /* the quote of a field is not closed */
+} csv_shape;
+
+static csv_shape csv_shape_of(const uint8_t *head, size_t n)
 {
-    (void)file_size;
     const mst_data_options options = {0};
     const uint8_t *p = head, *end = head + n;
-    unsigned columns = 0, rows = 0;
+    csv_shape out = {0};
     if (!mst_looks_like_text(head, n))
-        return 0;
+        return out;
     while (csv_is_blank_line(p, end))
         p++;
     if (p < end && (*p == '{' || *p == '[' || *p == '<')) /* JSON, XML */
-        return 0;
+        return out;
     mst_csv_dialect d = mst_csv_dialect_of(&options, p, (size_t)(end - p));
-    while (p < end && rows < MST_SNIFF_LINES) {
+    while (p < end && out.rows < MST_SNIFF_LINES) {
         unsigned fields = 0;
         bool more = !csv_is_blank_line(p, end), cut = false;
         for (; more; fields++) {
             mst_csv_field f = mst_csv_next(&d, p, end);
             more = f.stop < end && *f.stop == d.delimiter;
             cut = f.stop == end && n == MST_SNIFF_BYTES; /* the record goes on beyond the head */
+            out.open |= f.open;
             p = f.stop;
             p += more;
         }
         p += p < end;
-        if (cut && rows > 0)
+        if (cut && out.rows > 0)
             break;
         if (fields == 0)
             continue;
-        if (fields < 2 || (columns != 0 && fields != columns))
-            return 0;
-        columns = fields;
-        rows++;
+        out.columns = out.rows == 0 ? fields : out.columns;
+        out.same += fields == out.columns;
+        out.rows++;
     }
-    return rows > 0 ? 1 : 0;
+    return out;
+}
+
+/* 1: at least two columns, the same number in the first records. */
+static int csv_sniff(const uint8_t *head, size_t n, uint64_t file_size)
+{
+    csv_shape s = csv_shape_of(head, n);
+    (void)file_size;
+    return s.columns >= 2 && s.same == s.rows ? 1 : 0;
+}
+
+bool mst_csv_is_damaged(const uint8_t *head, size_t n)
+{
+    csv_shape s = csv_shape_of(head, n);
+    return s.columns >= 2 && ((s.same >= 2 && 2 * s.same >= s.rows) || s.open);
 }
 
 const mst_format mst_format_csv = {

@@ -18,6 +18,10 @@
 
 extern const mst_format mst_format_csv;
 
+/* Whether a text that is of no format looks like a table of which some records have another number of
+ * columns, or a quote that is not closed: reading it as a table gives the message. */
+bool mst_csv_is_damaged(const uint8_t *head, size_t n);
+
 /* How bytes are divided into fields. */
 typedef struct mst_csv_dialect {
     uint8_t delimiter;
@@ -84,8 +88,9 @@ typedef struct mst_csv_layout {
     const mst_csv_column **file; /* per column of the file; NULL: not used */
     uint32_t n_file;
     uint32_t n_numbers, n_fields;
-    uint64_t range; /* categories are hashed into [n_numbers, n_numbers + range) */
-    char *text;     /* the list of columns with all that was found: --csv-columns for other files */
+    mst_text_list doubts; /* sentences about columns of numbers that are categories for a few texts */
+    uint64_t range;       /* categories are hashed into [n_numbers, n_numbers + range) */
+    char *text;           /* the list of columns with all that was found: --csv-columns for other files */
 } mst_csv_layout;
 
 /* The dialect of a text that begins with these bytes: the options, or the delimiter that divides the first

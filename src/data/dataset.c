@@ -262,6 +262,8 @@ mst_status mst_dataset_take_context(mst_dataset *self, mst_parse_context *contex
     self->info.n_numbers = context->n_numbers;
     for (size_t i = 0; context->left_out != NULL && i < context->left_out->n; i++)
         TRY(mst_text_list_add(&self->left_out, context->left_out->items[i]));
+    for (size_t i = 0; context->doubts != NULL && i < context->doubts->n; i++)
+        TRY(mst_text_list_add(&self->doubts, context->doubts->items[i]));
     if (context->classes != NULL && context->classes->n > 0) {
         mst_text_list names = {0};
         mst_status st = MST_OK;
@@ -283,7 +285,16 @@ mst_status mst_dataset_take_context(mst_dataset *self, mst_parse_context *contex
     return MST_OK;
 }
 
-void mst_dataset_warn_left_out(const mst_dataset *self)
+void mst_dataset_take_first(mst_dataset *self, mst_parse_context *context, const mst_block *first)
+{
+    mst_first_rows rows = mst_first_rows_of(self->format, context, first);
+    context->max_dense = rows.n_dense;
+    self->info.first_features = rows.features;
+    self->info.first_min_label = rows.min_label;
+    self->info.first_max_label = rows.max_label;
+}
+
+void mst_dataset_warn(const mst_dataset *self)
 {
     const mst_text_list *left = &self->left_out;
     char names[600];
@@ -295,6 +306,8 @@ void mst_dataset_warn_left_out(const mst_dataset *self)
     if (left->n > 0)
         mst_warn("%s: features left out%s: %s; --tf-columns chooses the features to use", self->name,
                  self->info.channels != 0 ? ", as rows are images" : "", names);
+    for (i = 0; i < self->doubts.n; i++)
+        mst_warn("%s", self->doubts.items[i]);
 }
 
 /* ---- all chunks in order ---- */

@@ -17,6 +17,7 @@ typedef struct mst_data_info {
     uint64_t n_features;     /* largest feature number + 1 */
     uint32_t n_dense;        /* features 0..n_dense-1 are present in every row (largest over chunks) */
     uint64_t first_features; /* text: largest feature number + 1 in the block read to open it */
+    float first_min_label, first_max_label; /* text: the labels of that block; 0: none */
     uint64_t n_entries;
     float min_label, max_label;
     uint64_t n_positive; /* rows with label > 0 */
@@ -80,6 +81,7 @@ struct mst_dataset {
     int64_t
         labels_from; /* the label of class 0 in the files (--labels-from): it is subtracted from row labels */
     mst_text_list left_out; /* TFRecord: features that no row uses, where no option chose them; owned */
+    mst_text_list doubts;   /* csv: sentences about guesses that may be wrong; owned */
     char **class_names;     /* the names of classes 0, 1, ...; owned; NULL: unknown */
     uint32_t n_class_names;
     json_t *origin; /* the meaning of keys (origin.h); owned; NULL: unknown */
@@ -108,9 +110,11 @@ static inline mst_status mst_dataset_intact(const mst_dataset *self)
 /* For openers of formats, after prepare: takes fields and the features left out from the context and, if rows
  * are images, their shape and a window that fits them; sets context->max_dense then. */
 mst_status mst_dataset_take_context(mst_dataset *self, mst_parse_context *context);
+/* After that, where rows are not images: takes the facts of the first block, and sets context->max_dense. */
+void mst_dataset_take_first(mst_dataset *self, mst_parse_context *context, const mst_block *first);
 
-/* Logs one warning that names self->left_out, unless there is nothing in it. */
-void mst_dataset_warn_left_out(const mst_dataset *self);
+/* Logs a warning that names self->left_out, unless there is nothing in it, and one for each doubt. */
+void mst_dataset_warn(const mst_dataset *self);
 
 /* Reads everything once (unless info.scanned) and fills info; streams are rewound after it. n_threads parse.
  * Standard input is MST_EINPUT saying which options to give instead. */

@@ -348,20 +348,22 @@ mst_status mst_format_parse(const mst_format *format, const mst_parse_context *c
     return MST_OK;
 }
 
-uint32_t mst_first_dense(const mst_format *format, const mst_parse_context *context, const mst_block *first,
-                         uint64_t *features)
+mst_first_rows mst_first_rows_of(const mst_format *format, const mst_parse_context *context,
+                                 const mst_block *first)
 {
-    uint32_t n_dense = 0;
-    *features = 0;
+    mst_first_rows out = {0};
+    float from = (float)context->options->labels_from;
     mst_chunk *chunk = NULL;
     mst_chunk_builder builder;
     mst_chunk_builder_init(&builder);
     if (format->parse(context, first, &builder) == MST_OK &&
         mst_chunk_builder_pack(&builder, 0, builder.n_rows, &chunk) == MST_OK) {
-        n_dense = chunk->n_dense;
-        *features = chunk->n_entries > 0 ? (uint64_t)chunk->max_key + 1 : 0;
+        out.n_dense = chunk->n_dense;
+        out.features = chunk->n_entries > 0 ? (uint64_t)chunk->max_key + 1 : 0;
+        out.min_label = chunk->n_rows > 0 ? chunk->min_label - from : 0.0f;
+        out.max_label = chunk->n_rows > 0 ? chunk->max_label - from : 0.0f;
     }
     mst_chunk_release(chunk);
     mst_chunk_builder_fini(&builder);
-    return n_dense;
+    return out;
 }

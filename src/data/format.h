@@ -90,8 +90,9 @@ typedef struct mst_parse_context {
     uint64_t first_rows;           /* in the first block, where rows are images */
     uint32_t n_fields;             /* set by prepare where rows have fields and their number is known */
     const mst_text_list *left_out; /* see mst_dataset; prepared owns it. NULL: nothing */
+    const mst_text_list *doubts;   /* likewise */
     const mst_text_list *classes;  /* names of classes 0, 1, ...; prepared owns it. NULL or empty: unknown */
-    uint32_t max_dense; /* chunks have no longer dense prefix: that of the first block (mst_first_dense) */
+    uint32_t max_dense; /* chunks have no longer dense prefix: that of the first block (mst_first_rows) */
 } mst_parse_context;
 
 typedef struct mst_format {
@@ -151,12 +152,18 @@ mst_status mst_format_origin(const mst_format *format, const mst_parse_context *
 mst_status mst_format_parse(const mst_format *format, const mst_parse_context *context,
                             const mst_block *block, mst_chunk_builder *out);
 
-/* The dense prefix of a dataset: features that every row of its first block has. Later chunks may have less
- * of it, never more, so the dense part of models is known before the rows are read. *features: the largest
- * feature number of that block + 1. Both are 0 when the block cannot be parsed: the next parse of it fails
+/* Facts about the rows of the first block. All are 0 when it cannot be parsed: the next parse of it fails
  * with the reason. */
-uint32_t mst_first_dense(const mst_format *format, const mst_parse_context *context, const mst_block *first,
-                         uint64_t *features);
+typedef struct mst_first_rows {
+    /* The dense prefix of a dataset: features that every row has. Later chunks may have less of it, never
+     * more, so the dense part of models is known before the rows are read. */
+    uint32_t n_dense;
+    uint64_t features;          /* the largest feature number + 1 */
+    float min_label, max_label; /* after --labels-from was taken off */
+} mst_first_rows;
+
+mst_first_rows mst_first_rows_of(const mst_format *format, const mst_parse_context *context,
+                                 const mst_block *first);
 
 /* Feature numbers in the data must be below this. */
 static inline uint64_t mst_key_limit(const mst_parse_context *context)

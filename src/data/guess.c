@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "data/csv_table.h"
 #include "data/image.h"
 #include "data/text.h"
 
@@ -57,7 +58,7 @@ const mst_data_kind *mst_data_guess(const uint8_t *head, size_t n, uint64_t file
         if (format != NULL && format->text && most_lines(format, head + mark, n - mark))
             best = mst_data_kinds[i];
     }
-    return best;
+    return best == NULL && mst_csv_is_damaged(head + mark, n - mark) ? &mst_format_csv.kind : best;
 }
 
 bool mst_data_no_rows(const uint8_t *head, size_t n)

@@ -444,6 +444,7 @@ static void indexed_destroy(mst_dataset *self)
     pthread_mutex_destroy(&x->free_mutex);
     mst_text_list_fini(&x->paths);
     mst_text_list_fini(&x->base.left_out);
+    mst_text_list_fini(&x->base.doubts);
     mst_text_list_fini(&(mst_text_list){.items = x->base.class_names, .n = x->base.n_class_names});
     mst_free(x->base.name);
     mst_free(x);
@@ -545,7 +546,7 @@ mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format
     for (size_t i = 0; i < x->n_files; i++)
         TRY_OUT(st, indexed_check_header(x, &x->files[i]));
     if (x->context.channels == 0)
-        x->context.max_dense = mst_first_dense(format, &x->context, &first, &x->base.info.first_features);
+        mst_dataset_take_first(&x->base, &x->context, &first);
     TRY_OUT(st, indexed_settle_chunks(x));
     x->base.info.n_dense = x->context.max_dense;
     if (x->context.features != 0 && x->context.max_dense > x->context.features) /* any_key */

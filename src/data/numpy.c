@@ -4,14 +4,19 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/npy_header.h"
+#include "base/utf8.h"
 #include "data/npz.h"
 #include "data/resident.h"
 #include "data/stream.h"
+
+#define TEXT_MOST    1000 /* characters of a label */
+#define CLASSES_MOST 1000 /* labels that are texts */
 
 /* An array in memory. */
 typedef struct numpy_array {
@@ -19,6 +24,7 @@ typedef struct numpy_array {
     mst_npy_shape shape;
     const uint8_t *elements;
     uint64_t count, strides[MST_NPY_DIMS]; /* in elements */
+    bool texts;                            /* elements are texts (numpy_text) */
     mst_map map;
     mst_npz_member member;
 } numpy_array;
@@ -29,11 +35,34 @@ static void numpy_array_fini(numpy_array *a)
     mst_free(a->member.owned);
 }
 
-static mst_status numpy_describe(numpy_array *a, const char *path, const uint8_t *data, size_t n)
+/* Bytes of a text of the type U or S; 0: the type is another. */
+static uint32_t numpy_text_size(const char *descr)
 {
-    const mst_npy_shape *s = &a->shape;
+    const char *p = descr + (strchr("<|=", descr[0]) != NULL && descr[0] != '\0');
+    char *end;
+    if (*p != 'U' && *p != 'S')
+        return 0;
+    unsigned long n = strtoul(p + 1, &end, 10);
+    return *end == '\0' && n > 0 && n <= TEXT_MOST ? (uint32_t)n * (*p == 'U' ? 4 : 1) : 0;
+}
+
+/* texts: its elements may be texts. */
+static mst_status numpy_describe(numpy_array *a, const char *path, const uint8_t *data, size_t n, bool texts)
+{
+    mst_npy_shape *s = &a->shape;
     a->path = path;
     TRY(mst_npy_shape_parse(path, data, n, n, &a->shape));
+    if (s->item == 0 && texts) {
+        s->item = numpy_text_size(s->descr);
+        a->texts = s->item > 0;
+        s->little |= a->texts && s->descr[0] != '>';
+    }
+    if (s->item == 0 && texts)
+        return mst_fail(
+            MST_EINPUT,
+            "%s: its labels have dtype %s; labels are numbers, or texts of at most %d characters: "
+            "y.astype(str)",
+            path, s->descr, TEXT_MOST);
     if (s->item == 0 || !s->little)
         return mst_fail(
             MST_EINPUT,
@@ -57,6 +86,33 @@ static mst_status numpy_describe(numpy_array *a, const char *path, const uint8_t
     }
     a->elements = data + s->at;
     return MST_OK;
+}
+
+/* Element i of texts in UTF-8; the caller frees. NULL: it has a character that is none, or no memory. */
+static char *numpy_text(const numpy_array *a, uint64_t i)
+{
+    const uint8_t *p = a->elements + i * a->shape.item;
+    bool wide = strchr(a->shape.descr, 'U') != NULL;
+    uint32_t n = wide ? a->shape.item / 4 : a->shape.item;
+    char *out = mst_alloc(4u * n + 1u), *at = out;
+    for (uint32_t k = 0; out != NULL && k < n; k++) {
+        uint32_t c = p[k];
+        if (wide)
+            memcpy(&c, p + 4 * k, sizeof c);
+        if (c == 0)
+            break;
+        size_t length = wide ? mst_utf8_encode(c, at) : 1;
+        if (!wide)
+            *at = (char)c;
+        if (length == 0) {
+            mst_free(out);
+            return NULL;
+        }
+        at += length;
+    }
+    if (out != NULL)
+        *at = '\0';
+    return out;
 }
 
 /* Element i as a number. */
@@ -119,8 +175,9 @@ static mst_status numpy_from_archive(const char *path, mst_set set, numpy_array 
         TRY(mst_npz_find(path, x->map.data, x->map.size, pairs[i][1], &y->member));
         if (y->member.data == NULL && strcmp(pairs[i][1], "labels") == 0)
             TRY(mst_npz_find(path, x->map.data, x->map.size, "target", &y->member));
-        TRY(numpy_describe(x, path, x->member.data, x->member.size));
-        return y->member.data != NULL ? numpy_describe(y, path, y->member.data, y->member.size) : MST_OK;
+        TRY(numpy_describe(x, path, x->member.data, x->member.size, false));
+        return y->member.data != NULL ? numpy_describe(y, path, y->member.data, y->member.size, true)
+                                      : MST_OK;
     }
     return mst_fail(MST_EINPUT,
                     "%s has no rows under a usual name: save them with numpy.savez(FILE, X=rows, y=labels)",
@@ -152,12 +209,25 @@ static mst_status numpy_find(const char *path, const mst_data_options *o, numpy_
     TRY(mst_map_open(path, &x->map));
     if (numpy_is_archive(x->map.data, x->map.size))
         return numpy_from_archive(path, o->set, x, y);
-    TRY(numpy_describe(x, path, x->map.data, x->map.size));
+    TRY(numpy_describe(x, path, x->map.data, x->map.size, false));
     *labels = o->labels != NULL ? mst_strdup(o->labels) : numpy_labels_path(path);
     if (*labels == NULL)
         return MST_OK;
     TRY(mst_map_open(*labels, &y->map));
-    return numpy_describe(y, *labels, y->map.data, y->map.size);
+    return numpy_describe(y, *labels, y->map.data, y->map.size, true);
+}
+
+/* ---- labels that are texts ---- */
+
+/* Whether the sorted or given list has the text, and where. */
+static bool numpy_find_class(const mst_text_list *names, const char *text, size_t *out)
+{
+    for (size_t i = 0; i < names->n; i++)
+        if (strcmp(names->items[i], text) == 0) {
+            *out = i;
+            return true;
+        }
+    return false;
 }
 
 /* ---- rows ---- */
@@ -200,17 +270,63 @@ static mst_status numpy_layout(const numpy_array *x, numpy_rows *out)
     return MST_OK;
 }
 
+/* The classes of labels that are texts: those of the options (of the training data), or all texts, sorted. */
+static mst_status numpy_classes(const numpy_array *y, const mst_text_list *known, mst_dataset *d)
+{
+    mst_text_list names = {0};
+    mst_status st = MST_OK;
+    for (size_t i = 0; i < known->n && st == MST_OK; i++)
+        st = mst_text_list_add(&names, known->items[i]);
+    for (uint64_t i = 0; known->n == 0 && i < y->count && st == MST_OK; i++) {
+        char *text = numpy_text(y, i);
+        if (text == NULL || !mst_utf8_plain(text))
+            st =
+                mst_fail(MST_EINPUT, "%s: label %llu is not a text in UTF-8", y->path, (unsigned long long)i);
+        else if (!numpy_find_class(&names, text, &(size_t){0})) {
+            st = names.n < CLASSES_MOST
+                     ? mst_text_list_add(&names, text)
+                     : mst_fail(MST_EINPUT, "%s: its labels are more than %d different texts", y->path,
+                                CLASSES_MOST);
+            mst_text_list_sort(&names, 0);
+        }
+        mst_free(text);
+    }
+    d->class_names = names.items;
+    d->n_class_names = (uint32_t)names.n;
+    return st;
+}
+
+/* The number of label r. */
+static mst_status numpy_label(const numpy_array *y, uint64_t r, const mst_dataset *d, float *out)
+{
+    const mst_text_list names = {.items = d->class_names, .n = d->n_class_names};
+    size_t class = 0;
+    if (!y->texts) {
+        *out = (float)numpy_value(y, r);
+        return isfinite(*out) ? MST_OK
+                              : mst_fail(MST_EINPUT, "%s: label %llu is not a finite number", y->path,
+                                         (unsigned long long)r);
+    }
+    char *text = numpy_text(y, r);
+    mst_status st = text != NULL && numpy_find_class(&names, text, &class)
+                        ? MST_OK
+                        : mst_fail(MST_EINPUT, "%s: label %llu, \"%s\", is none of the classes of the model",
+                                   y->path, (unsigned long long)r, text != NULL ? text : "");
+    mst_free(text);
+    *out = (float)class;
+    return st;
+}
+
 static mst_status numpy_fill(const numpy_array *x, const numpy_array *y, const numpy_rows *rows,
                              mst_dataset *d)
 {
     for (uint64_t r = 0; r < x->shape.dims[0]; r++) {
         uint32_t *record = mst_resident_record(d, r);
-        float label = y->elements != NULL ? (float)numpy_value(y, r) : 0.0f, *out = (float *)(record + 1);
+        float label = 0.0f, *out = (float *)(record + 1);
         uint8_t *bytes = (uint8_t *)(record + 1);
+        if (y->elements != NULL)
+            TRY(numpy_label(y, r, d, &label));
         memcpy(record, &label, sizeof label);
-        if (!isfinite(label))
-            return mst_fail(MST_EINPUT, "%s: label %llu is not a finite number", y->path,
-                            (unsigned long long)r);
         uint64_t n = 0, at = r * x->strides[0];
         for (uint64_t c = 0; c < rows->sides[0]; c++)
             for (uint64_t h = 0; h < rows->sides[1]; h++)
@@ -256,6 +372,10 @@ static mst_status numpy_open(const mst_data_kind *self, mst_data_source *source,
     }
     uint64_t size = rows.sides[0] * rows.sides[1] * rows.sides[2];
     TRY_OUT(st, mst_resident_new(self, path, x.shape.dims[0], (uint32_t)size, rows.bytes, &d));
+    if (o->unlabelled)
+        y.elements = NULL;
+    if (y.elements != NULL && y.texts)
+        TRY_OUT(st, numpy_classes(&y, &o->image_classes, d));
     TRY_OUT(st, numpy_fill(&x, &y, &rows, d));
     TRY_OUT(st, mst_map_check(&x.map));
     TRY_OUT(st, mst_resident_finish(d, o->unlabelled ? 0 : o->labels_from));

@@ -53,12 +53,42 @@ static void origin_column_name(const json_t *columns, uint32_t field, char *out,
     }
 }
 
-void mst_origin_field_name(const json_t *origin, uint32_t field, char *out, size_t size)
+/* Whether the rows have Criteo's columns. */
+static bool origin_is_criteo(const json_t *origin)
 {
     const json_t *source = json_object_get(origin, MST_ORIGIN_SOURCE);
     const char *keys = json_string_value(source != NULL ? source : json_object_get(origin, "keys")),
-               *generated = json_string_value(json_object_get(origin, "generated")),
-               *numeric = json_string_value(json_object_get(origin, "criteo-numeric"));
+               *generated = json_string_value(json_object_get(origin, "generated"));
+    return (keys != NULL && strcmp(keys, "criteo") == 0) ||
+           (generated != NULL && strncmp(generated, "criteo", 6) == 0);
+}
+
+/* Whether Criteo's numbers are both features and buckets, which come after them. */
+static bool origin_numeric_both(const json_t *origin)
+{
+    const char *numeric = json_string_value(json_object_get(origin, "criteo-numeric"));
+    return numeric != NULL && strcmp(numeric, "both") == 0;
+}
+
+uint32_t mst_origin_named_fields(const json_t *origin)
+{
+    const json_t *columns = json_object_get(origin, "columns"),
+                 *spaces = json_object_get(origin, MST_ORIGIN_FIELDS);
+    uint32_t n = 0;
+    char name[4];
+    if (columns == NULL)
+        return spaces != NULL              ? (uint32_t)json_array_size(spaces) + 1
+               : !origin_is_criteo(origin) ? 0
+                                           : 39 + (origin_numeric_both(origin) ? 13 : 0);
+    do {
+        name[0] = '\0';
+        origin_column_name(columns, n, name, sizeof name);
+    } while (name[0] != '\0' && ++n < MST_FIELDS_MAX);
+    return n;
+}
+
+void mst_origin_field_name(const json_t *origin, uint32_t field, char *out, size_t size)
+{
     const json_t *columns = json_object_get(origin, "columns"),
                  *spaces = json_object_get(origin, MST_ORIGIN_FIELDS);
     const char *name = json_string_value(json_array_get(spaces, field));
@@ -69,9 +99,8 @@ void mst_origin_field_name(const json_t *origin, uint32_t field, char *out, size
         snprintf(out, size, "%s", name != NULL ? name : "");
     else if (spaces != NULL)
         snprintf(out, size, "(others)");
-    else if ((keys != NULL && strcmp(keys, "criteo") == 0) ||
-             (generated != NULL && strncmp(generated, "criteo", 6) == 0)) {
-        if (field >= 13 && numeric != NULL && strcmp(numeric, "both") == 0)
+    else if (origin_is_criteo(origin)) {
+        if (field >= 13 && origin_numeric_both(origin))
             field -= 13; /* the buckets of the numbers before */
         snprintf(out, size, "%c%u", field < 13 ? 'I' : 'C', field < 13 ? field + 1 : field - 12);
     }

@@ -37,6 +37,9 @@ json_t *mst_origin_numbers(void);
 /* The origin in an object of any content, borrowed; NULL if it has no valid origin. */
 const json_t *mst_origin_in(const json_t *object);
 
+/* The number of fields with names; 0: fields have none. */
+uint32_t mst_origin_named_fields(const json_t *origin);
+
 /* The name of a field of such rows: of a column or a namespace; "" if it has none. */
 void mst_origin_field_name(const json_t *origin, uint32_t field, char *out, size_t size);
 

@@ -65,6 +65,7 @@ static void resident_destroy(mst_dataset *self)
         store_release(store);
     for (unsigned c = 0; c < n; c++) /* the last of them takes the store along, unless others hold chunks */
         mst_chunk_release(&store->chunks[c].base);
+    mst_text_list_fini(&(mst_text_list){.items = d->base.class_names, .n = d->base.n_class_names});
     mst_free(d->base.name);
     mst_free(d);
 }

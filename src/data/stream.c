@@ -549,6 +549,7 @@ static void stream_destroy(mst_dataset *self)
     mst_chunk_pool_release(s->pool);
     mst_text_list_fini(&s->paths);
     mst_text_list_fini(&s->base.left_out);
+    mst_text_list_fini(&s->base.doubts);
     mst_text_list_fini(&(mst_text_list){.items = s->base.class_names, .n = s->base.n_class_names});
     mst_free(s->carry);
     mst_free(s->head);
@@ -650,8 +651,7 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     if (s->first != NULL && s->context.channels != 0)
         TRY_OUT(st, stream_settle_images(s));
     else if (s->first != NULL)
-        s->context.max_dense =
-            mst_first_dense(format, &s->context, &s->first->block, &s->base.info.first_features);
+        mst_dataset_take_first(&s->base, &s->context, &s->first->block);
     s->base.info.n_dense = s->context.max_dense;
     if (s->context.features != 0 && s->context.max_dense > s->context.features) /* any_key */
         s->context.max_dense = (uint32_t)s->context.features;

@@ -210,23 +210,19 @@ mst_status mst_augment_from_checkpoint(mst_augment *self, const mst_checkpoint_m
 {
     mst_augment_options options = {0};
     mst_option_group group = {.title = "augmentation", .table = mst_augment_option_table, .base = &options};
-    json_t *data = json_object_get(meta->extra, "data"), *given = json_object();
+    json_t *data = json_object_get(meta->extra, "data");
     json_int_t c = 0, h = 0, w = 0;
     mst_status st;
     *self = (mst_augment){0};
-    for (const mst_option *o = mst_augment_option_table; o->name != NULL; o++)
-        if (json_object_get(data, o->name) != NULL)
-            json_object_set(given, o->name, json_object_get(data, o->name));
     if (json_object_get(data, MST_AUGMENTED_IMAGE) != NULL &&
         (json_unpack(json_object_get(data, MST_AUGMENTED_IMAGE), "[I, I, I]", &c, &h, &w) != 0 ||
          !model_image_possible(c, h, w)))
         c = h = w = 0;
     TRY_OUT(st, mst_options_init(&group, 1));
-    TRY_OUT(st, mst_options_adopt(&group, 1, given));
+    TRY_OUT(st, mst_options_adopt_known(&group, data));
     TRY_OUT(st, mst_augment_init_for(self, &options, source, (uint32_t)c, (uint32_t)h, (uint32_t)w));
 out:
     mst_options_fini(&group, 1);
-    json_decref(given);
     return st;
 }
 

@@ -24,6 +24,9 @@
 #include "train/run_schedule.h"
 #include "train/run_status.h"
 
+/* An entry of checkpoints: true if -1 is a label of the training data. */
+#define MST_LABEL_MINUS_ONE "label_minus_one"
+
 typedef struct mst_run_log_options {
     const mst_train_options *train; /* must outlive the run log */
     mst_run_schedule schedule;
@@ -35,6 +38,7 @@ typedef struct mst_run_log_options {
     json_t *data;           /* how rows are read, for checkpoints; the run log takes a reference; or NULL */
     json_t *source;         /* the training data (data_identity.h); the run log takes a reference; or NULL */
     bool reading_unknown;   /* a cache that does not record how its rows were read */
+    bool label_minus_one;   /* MST_LABEL_MINUS_ONE */
     bool in_memory;         /* the run has no folder; train->save and train->observe are false */
     const atomic_bool *stop;
     /* Takes requests that have arrived: true once for every request to save and continue. It may set the stop

@@ -57,6 +57,8 @@ static mst_status run_log_compose_meta(const mst_run_log *self, mst_checkpoint_m
                                   self->start.seconds));
     if (self->options.reading_unknown)
         json_object_set_new(out->extra, "reading_unknown", json_true());
+    if (self->options.label_minus_one)
+        json_object_set_new(out->extra, MST_LABEL_MINUS_ONE, json_true());
     if (isfinite(self->evals.best_valid_loss))
         json_object_set_new(out->extra, "best_valid_loss", json_real(self->evals.best_valid_loss));
     if (isfinite(self->evals.train_loss))

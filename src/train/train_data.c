@@ -508,7 +508,7 @@ void mst_train_data_warn(const mst_train_data *self)
     const mst_dataset *d = self->dataset;
     const mst_data_info *i = &d->info;
     bool multi = !mst_model_has(mst_models[self->config->model->model], MST_MODEL_BINARY);
-    mst_dataset_warn_left_out(d);
+    mst_dataset_warn(d);
     if (multi && self->config->data->classes == 0 && i->scanned && i->labels_integral && i->min_label >= 1.0f)
         mst_warn("%s: labels run from %g to %g, and no row is of class 0; if %g is the first class, give "
                  "--labels-from %g",

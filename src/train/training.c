@@ -111,7 +111,8 @@ static mst_status training_declare_model(mst_training *self, const mst_model_opt
 
 mst_status mst_training_build(mst_training *self, const json_t *description)
 {
-    static const char *const names[] = {"model", "reading", "reading_unknown", "found", "files"};
+    static const char *const names[] = {"model", "reading", "reading_unknown", MST_LABEL_MINUS_ONE,
+                                        "found", "files"};
     mst_model_options options = *self->config.model;
     mst_shape shape;
     TRY(mst_model_from_json(json_object_get(description, "model"), "the first worker's description", &options,
@@ -161,6 +162,7 @@ static mst_status training_make_log(mst_training *self)
         .data = json_object_get(self->description, "reading"),
         .source = source,
         .reading_unknown = json_is_true(json_object_get(self->description, "reading_unknown")),
+        .label_minus_one = json_is_true(json_object_get(self->description, MST_LABEL_MINUS_ONE)),
         .in_memory = self->config.in_memory,
         .stop = self->config.stop,
         .take_requests = self->config.take_requests,
@@ -462,8 +464,11 @@ void mst_training_close_start(mst_training *self)
 static mst_status training_describe(mst_training *self)
 {
     const mst_train_data *d = &self->data;
-    self->description = json_pack("{s:o, s:O, s:b}", "model", mst_model_json(self->assembly.model), "reading",
-                                  d->reading, "reading_unknown", (int)d->reading_unknown);
+    const mst_data_info *i = &d->dataset->info;
+    bool minus_one = (i->scanned ? i->min_label : i->first_min_label) < 0.0f;
+    self->description = json_pack("{s:o, s:O, s:b, s:b}", "model", mst_model_json(self->assembly.model),
+                                  "reading", d->reading, "reading_unknown", (int)d->reading_unknown,
+                                  MST_LABEL_MINUS_ONE, (int)minus_one);
     return self->description != NULL ? MST_OK : mst_fail_memory();
 }
 

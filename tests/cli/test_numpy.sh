@@ -88,6 +88,26 @@ printf 'conv 4 kernel=3\nrelu\nlinear classes\n' >small.net
 expect 0 train last.npz --net small.net --batch 4 --quiet --run net
 expect 0 predict net first.npz
 
+# labels that are texts: classes in their order, the same in other files and in predictions
+$python - <<'END'
+import numpy as np
+rng = np.random.default_rng(5)
+X = rng.normal(size=(90, 3)).astype("f4")
+y = np.array(["rot", "grün", "blau"])[X.argmax(1)]
+np.savez("colors.npz", X=X, y=y)
+np.savez("bytes.npz", X=X[y != "rot"], y=np.where(y == "rot", "rot", "blau")[y != "rot"].astype("S"))
+np.savez("odd.npz", X=X[:2], y=np.array(["rot", "gelb"]))
+np.savez("objects.npz", X=X, y=y.astype(object))
+END
+expect 0 train colors.npz --model softmax --epochs 30 --batch 10 --quiet --run colors
+expect 0 predict colors colors.npz --what name
+same "classes" "$(sort -u out | tr '\n' ' ')" "blau grün rot "
+expect 0 eval colors bytes.npz --json
+same "rows" "$(jq .rows out)" "$(wc -l < <("$muster" predict colors bytes.npz))"
+refused 1 'odd.npz: label 1, "gelb", is none of the classes of the model' eval colors odd.npz
+refused 1 'objects.npz: its labels have dtype |O; labels are numbers, or texts of at most 1000 characters: y.astype(str)' \
+  train objects.npz --run x
+
 refused 1 'alone.npy has no labels: give them with --labels FILE.npy, or as y of a .npz file' train alone.npy --run x
 refused 1 'X-short.npy has 50 rows, but 9 labels' train X-short.npy --run x
 refused 1 'words.npy: has dtype <U1; must be little-endian numbers' train words.npy --run x

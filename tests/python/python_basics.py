@@ -32,7 +32,7 @@ Y = (X[:, 0] - X[:, 3] > 0).astype(np.float32)
 
 class Docstrings(unittest.TestCase):
     def test_examples_are_right(self):
-        for name in ("_library", "_hashes", "_arrays", "_model", "_training", "_estimators"):
+        for name in ("_library", "_hashes", "_arrays", "_model", "_training", "_classifier", "_estimators"):
             module = importlib.import_module(f"muster.{name}")
             self.assertEqual(doctest.testmod(module).failed, 0, name)
 
