@@ -151,13 +151,16 @@ MST_RACY static uint32_t factor_touch(mst_factor_scratch *s, float *first, uint3
     return number;
 }
 
-/* The place of a key's gradient: in the dense prefix, as a contribution to the list of its owner, or in place
- * (lists are NULL). */
+/* The place of a key's gradient: in the dense prefix, directly, as a contribution to the list of its owner,
+ * or in place (lists are NULL). */
 static void factor_place_gradient(const mst_factor_model *m, mst_factor_scratch *s, mst_grad *grad,
                                   uint32_t key, mst_term *term)
 {
     if (key < m->base.shape.n_dense) {
         term->g = grad->ranges[RANGE_PREFIX].g + (size_t)key * m->width;
+        term->add = true;
+    } else if (s->direct != NULL) {
+        term->g = s->direct + (size_t)key * m->width;
         term->add = true;
     } else if (grad->owners == NULL) {
         term->g = s->g + (size_t)factor_touch(s, (float *)term->w, key, &term->add) * m->width;
@@ -335,6 +338,25 @@ mst_status mst_factor_compute(const mst_model *self, void *scratch, const mst_ba
     for (uint32_t range = 0; range < grad->n_ranges; range++)
         TRY(mst_step_ready(step, range));
     return MST_OK;
+}
+
+mst_status mst_factor_gradient(const mst_model *self, void *scratch, const mst_batch *batch,
+                               const mst_weights *w, float scale, float *coefs, const mst_weights *g,
+                               mst_loss_sum *sum)
+{
+    const mst_factor_model *m = (const mst_factor_model *)self;
+    mst_factor_scratch *s = scratch;
+    mst_grad grad;
+    (void)coefs;
+    grad.owners = NULL;
+    grad.n_owners = 0;
+    grad.n_ranges = mst_factor_ranges(self) + (m->n_own != 0);
+    for (uint32_t r = 0; r < grad.n_ranges; r++)
+        grad.ranges[r].g = g->ranges[r];
+    s->direct = g->sparse;
+    mst_status st = mst_factor_compute(self, s, batch, w, scale, &grad, NULL, sum);
+    s->direct = NULL;
+    return st;
 }
 
 /* One step in place: gradients of distinct keys are summed in s->g. */

@@ -23,6 +23,7 @@ typedef struct mst_factor_scratch {
     /* A step in place: the gradient of the dense ranges, and of the keys in touched->keys. The scratch float
      * of a key holds its number there. */
     float *dense, *g;
+    float *direct; /* the gradient of key 0, where gradients are added to keys side by side; or NULL */
     size_t g_capacity;
     mst_touched *touched;
     uint32_t n_touched;
@@ -71,6 +72,9 @@ void mst_factor_close(const mst_model *self, void *scratch);
 mst_status mst_factor_compute(const mst_model *self, void *scratch, const mst_batch *batch,
                               const mst_weights *w, float scale, mst_grad *grad, mst_step *step,
                               mst_loss_sum *sum);
+mst_status mst_factor_gradient(const mst_model *self, void *scratch, const mst_batch *batch,
+                               const mst_weights *w, float scale, float *coefs, const mst_weights *g,
+                               mst_loss_sum *sum);
 mst_status mst_factor_descend_rule(const mst_model *self, void *scratch, const mst_batch *rows,
                                    uint32_t batch_rows, const mst_weights *w, const mst_rule *rules,
                                    mst_touched *touched, mst_loss_sum *sum);

@@ -17,6 +17,8 @@ static void fm_gradient(const mst_factor_model *m, mst_factor_scratch *s, const 
     m->base.kernels->fm_gradient(t, m->width - 1, rates, s->floats);
 }
 
+enum { RANGE_BIAS = 1 }; /* of the gradient: factor_model.h */
+
 /* ---- in place, without terms ---- */
 
 #define TILE_ROWS 32 /* rows whose sums are kept between margins and gradients */
@@ -71,7 +73,7 @@ static mst_fm_weights fm_parameters(const mst_model *self, const mst_weights *w)
     return (mst_fm_weights){.keys = w->sparse,
                             .stride = w->stride,
                             .k = (uint32_t)self->options.factors,
-                            .bias = self->options.bias ? w->ranges[1] : NULL,
+                            .bias = self->options.bias ? w->ranges[RANGE_BIAS] : NULL,
                             .state = w->state,
                             .l2 = (float)self->options.l2_factors,
                             .pos_weight = (float)self->options.pos_weight,
@@ -183,6 +185,35 @@ static mst_status fm_descend_rule(const mst_model *self, void *scratch, const ms
     return MST_OK;
 }
 
+/* ---- side by side, without terms ---- */
+
+/* Weights and gradients of a worker, whose keys are numbers of weights that it has pulled. */
+static mst_status fm_add_gradient(const mst_model *self, void *scratch, const mst_batch *batch,
+                                  const mst_weights *w, float scale, float *coefs, const mst_weights *g,
+                                  mst_loss_sum *sum)
+{
+    const mst_kernels *k = self->kernels;
+    mst_factor_scratch *s = scratch;
+    fm_room *room = s->own;
+    if (self->shape.n_dense != 0 || self->options.factors > MST_FM_FACTORS ||
+        !k->fm_batch_takes(batch->rows, batch->n_rows))
+        return mst_factor_gradient(self, scratch, batch, w, scale, coefs, g, sum);
+    mst_fm_weights fm = fm_parameters(self, w);
+    uint64_t at = mst_trace_now();
+    for (uint32_t from = 0; from < batch->n_rows; from += TILE_ROWS) {
+        mst_batch tile = mst_batch_range(batch, from, TILE_ROWS);
+        k->fm_margins(tile.rows, tile.n_rows, &fm, room->sums.rows, room->sums.stride, coefs);
+        mst_count_binary(&tile, coefs, self->options.pos_weight, sum);
+        sum->loss += k->logistic(tile.rows, tile.n_rows, coefs, fm.pos_weight, coefs);
+        for (uint32_t i = 0; fm.bias != NULL && i < tile.n_rows; i++)
+            g->ranges[RANGE_BIAS][0] += coefs[i] * scale;
+        k->fm_add_gradient(tile.rows, tile.n_rows, &fm, coefs, scale, room->sums.rows, room->sums.stride,
+                           g->sparse);
+    }
+    mst_trace_op("gather+dot+scatter", at, mst_trace_floats(batch->n_rows, 0));
+    return MST_OK;
+}
+
 static mst_status fm_init(mst_model *self, const mst_model_options *options, const mst_shape *shape)
 {
     mst_factor_model *m = (mst_factor_model *)self;
@@ -207,6 +238,7 @@ const mst_model_ops mst_model_fm = {
     .open = fm_open,
     .close = fm_close,
     .compute = mst_factor_compute,
+    .gradient = fm_add_gradient,
     .forward = mst_factor_forward,
     .gpu_can = mst_model_gpu_sparse_can,
     .gpu_kind = MST_CUDA_FM,

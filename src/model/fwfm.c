@@ -126,6 +126,7 @@ const mst_model_ops mst_model_fwfm = {
     .open = mst_factor_open,
     .close = mst_factor_close,
     .compute = mst_factor_compute,
+    .gradient = mst_factor_gradient,
     .forward = mst_factor_forward,
     .gpu_can = mst_model_gpu_sparse_can,
     .gpu_kind = MST_CUDA_FWFM,

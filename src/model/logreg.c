@@ -212,13 +212,16 @@ static mst_status logreg_descend_rule(const mst_model *self, void *scratch, cons
     return MST_OK;
 }
 
-static void logreg_gradient(const mst_model *self, const mst_batch *batch, const mst_weights *w, float scale,
-                            float *coefs, const mst_weights *g, mst_loss_sum *sum)
+static mst_status logreg_gradient(const mst_model *self, void *scratch, const mst_batch *batch,
+                                  const mst_weights *w, float scale, float *coefs, const mst_weights *g,
+                                  mst_loss_sum *sum)
 {
+    (void)scratch;
     mst_linear linear = linear_of(self, w), out = linear_of(self, g);
     uint64_t at = logreg_find_coefs(self, batch, &linear, coefs, sum);
     self->kernels->scatter(batch->rows, batch->n_rows, coefs, scale, &out);
     mst_trace_op("scatter", at, logreg_touched(batch));
+    return MST_OK;
 }
 
 static void logreg_coefficients(const mst_model *self, const mst_batch *batch, const mst_weights *w,

@@ -220,8 +220,8 @@ typedef struct mst_model_ops {
     /* Adds scale * d(loss)/dw of the rows to g, row by row. g is laid out like w, where the dense prefix is
      * in front of the keys: a key below it is in range 0. coefs is room for as many floats as there are rows.
      * NULL: compute does the same by contributions. */
-    void (*gradient)(const mst_model *self, const mst_batch *batch, const mst_weights *w, float scale,
-                     float *coefs, const mst_weights *g, mst_loss_sum *sum);
+    mst_status (*gradient)(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
+                           float scale, float *coefs, const mst_weights *g, mst_loss_sum *sum);
 
     /* Where the gradient of a key is the sum of coefs[i] * x_i over the rows i that have it: these
      * coefficients of the rows. Adds scale times the gradient of the dense ranges to grad, and the loss. Keys

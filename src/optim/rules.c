@@ -72,8 +72,7 @@ INLINE void over_key_rows(mst_rule_one *one, const mst_rule *c, const mst_key_ro
         float *first = mst_key_first(rows, keys[i]), *rest = mst_key_rest(rows, keys[i]);
         mst_key_prefetch(rows, keys[i + AHEAD < n ? i + AHEAD : i]);
         one(c, first, first + 1, first + 2, 0, g[0]);
-        for (size_t j = 0; j < others; j++)
-            one(c, rest, rest + others, rest + 2 * others, j, g[1 + j]);
+        over_range(one, c, rest, rest + others, rest + 2 * others, g + 1, others);
     }
 }
 
@@ -93,16 +92,18 @@ INLINE void over_keys(mst_rule_one *one, const mst_rule *c, const mst_key_rows *
         over_block(one, c, w, a, b, n_slots, stride, apart, keys + i, n - i, g + i);
     for (; i < n; i++) {
         if (n_slots > 0) { /* without state the processor prefetches far enough */
-            size_t soon = keys[i + AHEAD < n ? i + AHEAD : i] * stride;
-            __builtin_prefetch(&w[soon], 1);
-            if (apart)
-                __builtin_prefetch(&a[soon], 1);
-            if (apart && n_slots > 1)
-                __builtin_prefetch(&b[soon], 1);
+            size_t soon = keys[i + AHEAD < n ? i + AHEAD : i] * stride, last = soon + width - 1;
+            for (size_t j = soon; j < last + 16; j += 16) { /* keys begin anywhere in a line */
+                __builtin_prefetch(&w[j < last ? j : last], 1);
+                if (apart)
+                    __builtin_prefetch(&a[j < last ? j : last], 1);
+                if (apart && n_slots > 1)
+                    __builtin_prefetch(&b[j < last ? j : last], 1);
+            }
         }
         size_t base = keys[i] * stride;
-        for (size_t j = 0; j < width; j++)
-            one(c, w, a, b, base + j, g[i * width + j]);
+        over_range(one, c, w + base, n_slots > 0 ? a + base : NULL, n_slots > 1 ? b + base : NULL,
+                   g + i * width, width);
     }
 }
 

@@ -216,7 +216,7 @@ mst_status mst_worker_gradient_compute(mst_worker_gradient *self, uint32_t reque
     grad.n_owners = self->sparse.n_owners;
     grad.owners = self->sparse.owners;
     if (model->ops->gradient != NULL && self->layout.width != 0) {
-        model->ops->gradient(model, rows, &w, scale, self->coefs, &g, sum);
+        TRY(model->ops->gradient(model, self->scratch, rows, &w, scale, self->coefs, &g, sum));
     } else {
         if (self->sparse.owners != NULL)
             self->sparse.owners[0].n = 0;

@@ -60,7 +60,7 @@ static inline uint32_t mst_key_bucket(uint32_t key, unsigned bits)
 
 #define MST_FFM_ROOM(k, n_fields) (3 * ((size_t)(k) * (n_fields) + MST_LANES_MAX))
 
-/* A factorization machine on keys in a store by rows, for rows of up to MST_FM_KEYS keys without values. */
+/* A factorization machine on keys in a store by rows, or side by side in vectors. */
 #define MST_FM_FACTORS 64 /* the most factors */
 #define MST_FM_KEYS    64 /* of a row of batch 1 */
 typedef struct mst_fm_weights {
@@ -205,6 +205,12 @@ typedef struct mst_kernels {
     void (*fm_add_rows)(const mst_row *rows, uint32_t n, const mst_fm_weights *fm, const float *coefs,
                         float scale, mst_fm_sums *sums);
     void (*fm_apply_sums)(const mst_rule *rule, const mst_fm_weights *fm, mst_fm_sums *sums);
+    /* The same rows on keys side by side in vectors (fm->stride is 1 + k): margins and the sums of rows,
+     * `stride` floats of each; then adds the gradient to g, which is laid out like the weights. */
+    void (*fm_margins)(const mst_row *rows, uint32_t n, const mst_fm_weights *fm, float *sums,
+                       uint32_t stride, float *margins);
+    void (*fm_add_gradient)(const mst_row *rows, uint32_t n, const mst_fm_weights *fm, const float *coefs,
+                            float scale, const float *sums, uint32_t stride, float *g);
     /* ffm: n_fields x k factors per term. */
     float (*ffm_margin)(const mst_terms *t, uint32_t k);
     void (*ffm_gradient)(const mst_terms *t, uint32_t k, uint32_t n_fields, const mst_term_rates *r);

@@ -336,9 +336,73 @@ INLINE void fm_apply_each(const mst_rule *rule, const mst_fm_weights *fm, uint32
     sums->n = 0;
 }
 
-MST_RACY static void fm_apply_sums(const mst_rule *rule, const mst_fm_weights *fm, mst_fm_sums *sums)
-{
+MST_RACY static void fm_apply_sums(const mst_rule *rule, const mst_fm_weights *fm, mst_fm_sums *sums){
 #define CALL(k) fm_apply_each(rule, fm, k, sums)
+    FM_BY_FACTORS(fm->k, CALL)
+#undef CALL
+}
+
+/* ---- vectors ---- */
+
+INLINE void fm_margins_each(const mst_row *rows, uint32_t n, const mst_fm_weights *fm, uint32_t k,
+                            float *sums, uint32_t stride, float *margins)
+{
+    uint32_t chunks = fm_chunks(k);
+    for (uint32_t i = 0; i < n; i++, sums += stride) {
+        float x = fm_value(fm, &rows[i]), linear[2] = {0};
+        vec sum[FM_CHUNKS], squares[FM_CHUNKS], total = {};
+        for (uint32_t c = 0; c < chunks; c++)
+            sum[c] = squares[c] = (vec){};
+        for (uint32_t j = 0; j < rows[i].n_keys; j++) {
+            const float *w = fm->keys + (size_t)rows[i].keys[j] * (1 + k);
+            linear[j % 2] += w[0];
+            for (uint32_t c = 0; c < chunks; c++) {
+                vec v = fm_load(w + 1, k, c);
+                sum[c] += v;
+                squares[c] += v * v;
+            }
+        }
+        for (uint32_t c = 0; c < chunks; c++) {
+            total += sum[c] * sum[c] - squares[c];
+            store(sums + c * LANES, splat(x) * sum[c]);
+        }
+        margins[i] = (fm->bias != NULL ? *fm->bias : 0.0f) + x * (linear[0] + linear[1]) +
+                     0.5f * x * x * sum_lanes(total);
+    }
+}
+
+static void fm_margins(const mst_row *rows, uint32_t n, const mst_fm_weights *fm, float *sums,
+                       uint32_t stride, float *margins){
+#define CALL(k) fm_margins_each(rows, n, fm, k, sums, stride, margins)
+    FM_BY_FACTORS(fm->k, CALL)
+#undef CALL
+}
+
+INLINE
+    void fm_add_gradient_each(const mst_row *rows, uint32_t n, const mst_fm_weights *fm, uint32_t k,
+                              const float *coefs, float scale, const float *sums, uint32_t stride, float *g)
+{
+    uint32_t chunks = fm_chunks(k);
+    for (uint32_t i = 0; i < n; i++, sums += stride) {
+        float x = fm_value(fm, &rows[i]), cx = coefs[i] * scale * x;
+        vec own = splat(cx * x - fm->l2 * scale * rows[i].weight), add[FM_CHUNKS];
+        for (uint32_t c = 0; c < chunks; c++)
+            add[c] = splat(cx) * load(sums + c * LANES);
+        for (uint32_t j = 0; j < rows[i].n_keys; j++) {
+            size_t at = (size_t)rows[i].keys[j] * (1 + k);
+            const float *v = fm->keys + at + 1;
+            float *to = g + at;
+            to[0] += cx;
+            for (uint32_t c = 0; c < chunks; c++)
+                fm_store(to + 1, k, c, fm_load(to + 1, k, c) + (add[c] - own * fm_load(v, k, c)));
+        }
+    }
+}
+
+static void fm_add_gradient(const mst_row *rows, uint32_t n, const mst_fm_weights *fm, const float *coefs,
+                            float scale, const float *sums, uint32_t stride, float *g)
+{
+#define CALL(k) fm_add_gradient_each(rows, n, fm, k, coefs, scale, sums, stride, g)
     FM_BY_FACTORS(fm->k, CALL)
 #undef CALL
 }

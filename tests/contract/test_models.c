@@ -552,7 +552,9 @@ static void gradients_equal_compute(void **state)
             for (uint32_t from = 0; from < rows.n_rows; from += 7) {
                 mst_batch share = mst_batch_range(&rows, from, 7);
                 b.weights.near = out.near = from % 2 == 0;
-                b.model->ops->gradient(b.model, &share, &b.weights, scale, coefs, &out, &got);
+                assert_int_equal(
+                    b.model->ops->gradient(b.model, b.scratch, &share, &b.weights, scale, coefs, &out, &got),
+                    MST_OK);
             }
             b.weights.near = false;
             for (uint64_t i = 0; i < b.params.size; i++)
