@@ -46,9 +46,38 @@ gpu_files() {
     line "${name}_images_per_s" "$(median "${rates[@]}")" images/s
 }
 
+# gpu_logreg BATCH: PyTorch and `muster train` on click logs in turn. muster's rate is that of the epochs after the first, whose rows
+# are on the GPU; the first epoch, which copies them, is a line of its own.
+gpu_logreg() {
+    local batch=$1 name=gpu_logreg_b$1 out torch round
+    local rates=() firsts=() torches=() ratios=()
+    for ((round = 1; round <= ROUNDS; round++)); do
+        say "logreg on a GPU, batch $batch, round $round of $ROUNDS"
+        if ! out=$("$PYTHON" bench/peers/logreg_gpu_torch.py "$gpu_clicks" "$batch" "$FEATURES" 2>"$DATA/torch.err"); then
+            skip "$(tail -n 1 "$DATA/torch.err")" "${name}_over_torch"
+            return
+        fi
+        torch=$(value "$out" rows_per_s)
+        if ! train "$gpu_clicks" --model logreg --features "$FEATURES" --device cuda --batch "$batch" --epochs 5 --threads 0 \
+            --no-observe >/dev/null; then
+            skip "muster train failed" "${name}_over_torch"
+            return
+        fi
+        torches+=("$torch")
+        firsts+=("$(awk -F, 'NR == 2 {print $2 / $4}' "$DATA/run/metrics.csv")")
+        rates+=("$(awk -F, 'NR == 2 {r = $2; t = $4} END {print ($2 - r) / ($4 - t)}' "$DATA/run/metrics.csv")")
+        ratios+=("$(calc "${rates[-1]} / $torch")")
+    done
+    line "${name}_over_torch" "$(median "${ratios[@]}")" ratio
+    line "${name}_rows_per_s" "$(median "${rates[@]}")" rows/s
+    line "${name}_torch_rows_per_s" "$(median "${torches[@]}")" rows/s
+    line "${name}_first_epoch_rows_per_s" "$(median "${firsts[@]}")" rows/s
+}
+
 group_gpu() {
     if ! MUSTER_PLUGINS=$BUILD "$MUSTER" list devices | grep -q cuda:0; then
-        skip "there is no GPU, or no plug-in (make cuda)" gpu_lenet_b32_fp32_over_torch gpu_alexnet_b128_bf16_over_torch
+        skip "there is no GPU, or no plug-in (make cuda)" gpu_lenet_b32_fp32_over_torch gpu_alexnet_b128_bf16_over_torch \
+            gpu_logreg_b1000_over_torch gpu_logreg_b100000_over_torch
         return
     fi
     gpu_net lenet 32 fp32
@@ -60,4 +89,11 @@ group_gpu() {
     gpu_net alexnet 512 bf16
     gpu_files 128
     gpu_files 1024
+    gpu_clicks=$DATA/criteo-8m.cache
+    if gen "$gpu_clicks" 8000000 0 cache; then
+        gpu_logreg 1000
+        gpu_logreg 100000
+    else
+        skip "no generated rows" gpu_logreg_b1000_over_torch gpu_logreg_b100000_over_torch
+    fi
 }

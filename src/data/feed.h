@@ -99,6 +99,13 @@ mst_status mst_feed_fill(mst_feed *feed, unsigned lane, uint32_t from, uint32_t 
  * number of rows of the dataset; 0: rows have no number below 2^32 that would give the same row again. */
 uint64_t mst_feed_numbers(const mst_feed *feed, unsigned lane, uint32_t from, uint32_t to, uint32_t *out);
 
+/* The order of the started epoch without its rows. mst_feed_window_at: the positions [*first, *end) of the
+ * window that holds a position; false: it is beyond the epoch, or numbers of rows do not follow from the
+ * order of the chunks alone (streams, options that leave rows out). mst_feed_window_numbers: the numbers in
+ * the dataset of all rows of that window, in order. Any thread, between two starts. */
+bool mst_feed_window_at(const mst_feed *feed, uint64_t position, uint64_t *first, uint64_t *end);
+void mst_feed_window_numbers(const mst_feed *feed, uint64_t first, uint32_t *out);
+
 /* Claim for a live dataset (dataset.h), where rows may come late: takes as many of n as are ready, in
  * whole units of `unit` rows; fewer when the epoch ends, or when no row has come for MST_FEED_PAUSE_S. Gives
  * no rows when there are none by deadline_ns. *more is false once the epoch has no rows left. Any other

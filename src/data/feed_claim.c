@@ -401,7 +401,7 @@ uint64_t mst_feed_numbers(const mst_feed *f, unsigned lane_index, uint32_t from,
     const mst_feed_lane *l = &f->lanes[lane_index];
     uint64_t n_rows = f->dataset->info.n_rows;
     uint32_t start = 0; /* of the piece, in the lane's rows */
-    if (!f->dataset->random || f->augmented_stride != 0 || n_rows > UINT32_MAX)
+    if (!mst_feed_has_numbers(f))
         return 0;
     for (size_t p = 0; p < l->n_pieces && start < to; p++) {
         const mst_feed_piece *at = &l->pieces[p];

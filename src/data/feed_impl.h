@@ -154,6 +154,11 @@ uint32_t mst_feed_order_find(const mst_feed_order *p, uint64_t position);
 uint64_t mst_feed_order_chunks(const mst_feed_order *p, uint64_t to);
 /* Shuffles the n rows of the window that starts at the position. */
 void mst_feed_shuffle(mst_feed_place *order, uint32_t n, uint64_t seed, uint64_t epoch, uint64_t start);
+/* Whether rows have numbers below 2^32 that give the same row again. */
+static inline bool mst_feed_has_numbers(const mst_feed *f)
+{
+    return f->dataset->random && f->augmented_stride == 0 && f->dataset->info.n_rows <= UINT32_MAX;
+}
 /* Whether the options leave no row out. */
 bool mst_feed_keeps_all(const mst_feed_options *o);
 /* Whether the options keep row i of the chunk, which has this number in the dataset. */

@@ -160,14 +160,45 @@ uint64_t mst_feed_order_chunks(const mst_feed_order *p, uint64_t to)
     return p->windows[k < p->n_windows ? k + 1 : k].first;
 }
 
+/* Shuffles n items of a type, in the order of the window that starts at the position. */
+#define SHUFFLE(type, items, n, seed, epoch, start)                                                          \
+    do {                                                                                                     \
+        mst_rng rng;                                                                                         \
+        mst_rng_init(&rng, (seed) ^ (epoch)*0x9E3779B97F4A7C15ull, MST_RNG_ROW_ORDER, start);                \
+        for (uint32_t i = n; i > 1; i--) {                                                                   \
+            uint32_t j = mst_rng_below(&rng, i);                                                             \
+            type swap = (items)[i - 1];                                                                      \
+            (items)[i - 1] = (items)[j];                                                                     \
+            (items)[j] = swap;                                                                               \
+        }                                                                                                    \
+    } while (0)
+
 void mst_feed_shuffle(mst_feed_place *order, uint32_t n, uint64_t seed, uint64_t epoch, uint64_t start)
 {
-    mst_rng rng;
-    mst_rng_init(&rng, seed ^ epoch * 0x9E3779B97F4A7C15ull, MST_RNG_ROW_ORDER, start);
-    for (uint32_t i = n; i > 1; i--) {
-        uint32_t j = mst_rng_below(&rng, i);
-        mst_feed_place swap = order[i - 1];
-        order[i - 1] = order[j];
-        order[j] = swap;
+    SHUFFLE(mst_feed_place, order, n, seed, epoch, start);
+}
+
+bool mst_feed_window_at(const mst_feed *f, uint64_t position, uint64_t *first, uint64_t *end)
+{
+    const mst_feed_order *p = &f->order;
+    if (!mst_feed_has_numbers(f) || !mst_feed_keeps_all(&f->options) || position >= p->n_rows)
+        return false;
+    uint32_t k = mst_feed_order_find(p, position);
+    *first = p->windows[k].start;
+    *end = p->windows[k + 1].start;
+    return true;
+}
+
+void mst_feed_window_numbers(const mst_feed *f, uint64_t first, uint32_t *out)
+{
+    const mst_feed_order *p = &f->order;
+    uint32_t k = mst_feed_order_find(p, first), n = 0;
+    for (uint32_t c = p->windows[k].first; c < p->windows[k + 1].first; c++) {
+        uint32_t rows = order_chunk_rows(f->dataset, p->chunks[c]);
+        uint32_t begin = p->chunks[c] * f->dataset->chunk_rows;
+        for (uint32_t i = 0; i < rows; i++)
+            out[n++] = begin + i;
     }
+    if (f->options.shuffle_rows != 0)
+        SHUFFLE(uint32_t, out, n, f->options.seed, p->epoch, first);
 }

@@ -15,8 +15,9 @@
 #include "base/clock.h"
 #include "base/team.h"
 
-#define LOOK_NS    (MST_S / 10) /* between looks for rows of a live dataset */
-#define SPARSE_ROW 64           /* dense numbers from which zeros are left out of a row */
+#define LOOK_NS       (MST_S / 10) /* between looks for rows of a live dataset */
+#define SPARSE_ROW    64           /* dense numbers from which zeros are left out of a row */
+#define ORDER_WINDOWS 64           /* that are numbered at a time, at most */
 
 /* The share of a thread in a block. */
 typedef struct rows_share {
@@ -41,15 +42,23 @@ struct mst_gpu_rows {
     pthread_cond_t changed;
     bool leaving, wanted, busy, ended; /* wanted: resume was called; ended: the epoch has no more rows */
     uint64_t n_packed, n_used, rows_left;
+    uint64_t position; /* by order: of the next row to pack */
+    bool begins;       /* no row was packed since resume, and no block is ready */
     mst_gpu_block blocks[MST_CUDA_SPARSE_SLOTS];
     mst_error error; /* code MST_OK: none */
     mst_feed *feed;
 
     /* The thread's own: */
     uint64_t *kept; /* NULL: not yet, or never */
-    uint64_t n_numbers;
+    uint64_t n_numbers, n_kept;
     bool keeps; /* the GPU has had room so far */
     uint32_t *numbers;
+    bool by_order;   /* since `begins`: rows are not claimed */
+    uint32_t *order; /* the numbers of rows at positions [order_from, order_to) */
+    uint64_t order_from, order_to;
+    size_t order_capacity;
+    uint64_t starts[ORDER_WINDOWS]; /* of windows that the team numbers */
+    unsigned n_starts;
     mst_batch claim;
     mst_cuda_sparse_rows *rows;
 };
@@ -300,12 +309,11 @@ static bool rows_all_kept(mst_gpu_rows *self)
     return all;
 }
 
-static mst_status rows_prepare_kept(mst_gpu_rows *self, uint32_t at)
+static mst_status rows_prepare_kept(mst_gpu_rows *self, uint32_t at, const uint32_t *numbers, uint32_t n)
 {
-    uint32_t n = self->claim.n_rows;
     TRY(self->options.ops->reserve(self->options.gpu, at, n, 0, &self->rows));
     self->rows->n_rows = n;
-    memcpy(self->rows->numbers, self->numbers, n * sizeof *self->numbers);
+    memcpy(self->rows->numbers, numbers, n * sizeof *numbers);
     return self->options.ops->prepare_kept(self->options.gpu, at);
 }
 
@@ -319,13 +327,76 @@ static mst_status rows_keep(mst_gpu_rows *self, uint32_t at)
     memcpy(self->rows->numbers, self->numbers, n * sizeof *self->numbers);
     if (self->keeps)
         TRY(self->options.ops->keep(self->options.gpu, at, self->n_numbers, &self->keeps));
-    for (uint32_t i = 0; i < n && self->keeps; i++)
-        self->kept[self->numbers[i] / 64] |= 1ull << self->numbers[i] % 64;
+    for (uint32_t i = 0; i < n && self->keeps; i++) {
+        uint32_t number = self->numbers[i];
+        self->n_kept += !rows_is_kept(self, number);
+        self->kept[number / 64] |= 1ull << number % 64;
+    }
     if (self->keeps)
         return MST_OK;
     mst_free(self->kept);
     self->kept = NULL;
     return MST_OK;
+}
+
+/* Thread t: numbers its windows. */
+static void rows_number(void *arg, unsigned t)
+{
+    mst_gpu_rows *self = arg;
+    for (unsigned i = t; i < self->n_starts; i += self->options.n_threads)
+        mst_feed_window_numbers(self->feed, self->starts[i],
+                                self->order + (self->starts[i] - self->order_from));
+}
+
+/* Makes the numbers of the rows at [position, to) known. */
+static mst_status rows_find_order(mst_gpu_rows *self, uint64_t position, uint64_t to)
+{
+    uint64_t first = 0, end = 0;
+    if (to <= self->order_to)
+        return MST_OK;
+    if (position < self->order_to) /* the rest of the last windows */
+        memmove(self->order, self->order + (position - self->order_from),
+                (self->order_to - position) * sizeof *self->order);
+    else if (mst_feed_window_at(self->feed, position, &first, &end))
+        position = self->order_to = first; /* the first window of an epoch that begins in its middle */
+    self->order_from = position;
+    self->n_starts = 0;
+    while (self->n_starts < ORDER_WINDOWS &&
+           (self->order_to < to || self->n_starts < self->options.n_threads) &&
+           mst_feed_window_at(self->feed, self->order_to, &first, &end)) {
+        self->starts[self->n_starts++] = first;
+        self->order_to = end;
+    }
+    if (!mst_grow(&self->order, &self->order_capacity, self->order_to - self->order_from,
+                  sizeof *self->order))
+        return mst_fail_memory();
+    mst_team_run(self->team, rows_number, self);
+    return MST_OK;
+}
+
+/* The next rows by their order alone: all are on the GPU. */
+static mst_status rows_pack_order(mst_gpu_rows *self, uint32_t at, uint64_t want, mst_gpu_block *block,
+                                  bool *more)
+{
+    uint64_t epoch_rows = mst_feed_epoch_rows(self->feed), left = epoch_rows - self->position;
+    uint32_t n = (uint32_t)(want < left ? want : left);
+    *more = n == want;
+    block->position = self->position;
+    block->n_rows = n;
+    if (n == 0)
+        return MST_OK;
+    while (self->order_to < self->position + n || self->order_from > self->position)
+        TRY(rows_find_order(self, self->position, self->position + n));
+    return rows_prepare_kept(self, at, self->order + (self->position - self->order_from), n);
+}
+
+/* An epoch, or its rest, begins: whether the GPU has all rows, and their order is known. */
+static bool rows_begin_order(mst_gpu_rows *self)
+{
+    uint64_t first, end;
+    self->order_from = self->order_to = 0;
+    return self->keeps && self->kept != NULL && self->n_kept == self->n_numbers &&
+           mst_feed_window_at(self->feed, self->position, &first, &end);
 }
 
 /* ---- the thread ---- */
@@ -337,13 +408,18 @@ static mst_status rows_pack(mst_gpu_rows *self, uint32_t at, uint64_t most, mst_
     uint64_t want = (uint64_t)o->batch * o->block_steps;
     want = want < most ? want : most;
     *block = (mst_gpu_block){.at = at};
+    if (self->begins)
+        self->by_order = rows_begin_order(self);
+    self->begins = false;
+    if (self->by_order)
+        return rows_pack_order(self, at, want, block, more);
     TRY(mst_feed_claim_by(self->feed, 0, (uint32_t)want, o->batch, mst_now_ns() + LOOK_NS, &self->claim,
                           &block->position, more));
     block->n_rows = self->claim.n_rows;
     if (block->n_rows == 0)
         return MST_OK;
     if (rows_all_kept(self))
-        return rows_prepare_kept(self, at);
+        return rows_prepare_kept(self, at, self->numbers, block->n_rows);
     mst_team_run(self->team, rows_measure, self);
     TRY(rows_add_shares(self, at));
     mst_team_run(self->team, rows_write, self);
@@ -388,6 +464,7 @@ static void *rows_main(void *arg)
         self->ended = !more;
         if (st == MST_OK && block.n_rows != 0) {
             self->rows_left -= block.n_rows;
+            self->position = block.position + block.n_rows;
             self->blocks[at] = block;
             self->n_packed++;
         }
@@ -413,6 +490,7 @@ void mst_gpu_rows_destroy(mst_gpu_rows *self)
     mst_free(self->shares);
     mst_free(self->kept);
     mst_free(self->numbers);
+    mst_free(self->order);
     pthread_cond_destroy(&self->changed);
     pthread_mutex_destroy(&self->mutex);
     mst_free(self);
@@ -459,15 +537,18 @@ out:
 
 /* ---- the training thread ---- */
 
-void mst_gpu_rows_resume(mst_gpu_rows *self, mst_feed *feed, uint64_t rows)
+void mst_gpu_rows_resume(mst_gpu_rows *self, mst_feed *feed, uint64_t rows, uint64_t position)
 {
     uint64_t ready = 0;
     pthread_mutex_lock(&self->mutex);
     self->feed = feed;
     for (uint64_t i = self->n_used; i < self->n_packed; i++)
         ready += self->blocks[i % MST_CUDA_SPARSE_SLOTS].n_rows;
-    if (self->ended && ready == 0)
+    if (ready == 0) {
+        self->begins = self->ended || position != self->position || self->n_packed == 0;
         self->ended = false;
+        self->position = position;
+    }
     self->rows_left = rows > ready ? rows - ready : 0;
     self->wanted = true;
     pthread_cond_broadcast(&self->changed);

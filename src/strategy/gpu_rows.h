@@ -1,6 +1,7 @@
 /* Rows for sparse models on a GPU: a thread takes rows from the feed, packs them into blocks in pinned memory
  * and lets the GPU prepare them, ahead of the training thread by a few blocks. A team of threads shares the
- * packing. Rows of datasets with random access stay on the GPU where they fit, and are packed once.
+ * packing. Rows of datasets with random access stay on the GPU where they fit, and are packed once; an epoch
+ * that begins with all rows there needs their order only, and no claims.
  *
  * Thread: one thread makes every call. Between pause and resume no thread uses the feed. */
 #ifndef MST_STRATEGY_GPU_ROWS_H
@@ -34,8 +35,8 @@ mst_status mst_gpu_rows_new(const mst_gpu_rows_options *options, mst_gpu_rows **
 void mst_gpu_rows_destroy(mst_gpu_rows *self); /* NULL-safe; paused */
 
 /* Packs rows of the feed, at most `rows` beyond those of blocks that are ready; after the end of an epoch, of
- * the one that was started meanwhile. */
-void mst_gpu_rows_resume(mst_gpu_rows *self, mst_feed *feed, uint64_t rows);
+ * the one that was started meanwhile. position: of the first row, if no block is ready. */
+void mst_gpu_rows_resume(mst_gpu_rows *self, mst_feed *feed, uint64_t rows, uint64_t position);
 /* Returns when the thread has stopped packing; ready blocks stay. */
 void mst_gpu_rows_pause(mst_gpu_rows *self);
 

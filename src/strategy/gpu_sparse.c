@@ -218,8 +218,8 @@ static mst_status gpu_sparse_run(mst_strategy *base, mst_feed *feed, const mst_b
     mst_cuda_sparse_sums sums;
     mst_error error;
     mst_spans_attach(base->env.spans, 0, MST_PHASE_PREPARE);
-    mst_gpu_rows_resume(self->rows, feed,
-                        budget->rows < UINT64_MAX - half ? budget->rows + half : UINT64_MAX);
+    mst_gpu_rows_resume(self->rows, feed, budget->rows < UINT64_MAX - half ? budget->rows + half : UINT64_MAX,
+                        progress->position);
     mst_status st = self->there ? MST_OK : gpu_sparse_copy(self, false);
     self->there = st == MST_OK;
     if (st == MST_OK)
