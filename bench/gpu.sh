@@ -8,12 +8,12 @@ gpu_net() {
     local rates=() torches=() ratios=()
     for ((round = 1; round <= ROUNDS; round++)); do
         say "$net on a GPU, batch $batch, $precision, round $round of $ROUNDS"
-        if ! out=$("$PYTHON" bench/peers/gpu_torch.py "$net" "$batch" "$precision" 2>"$DATA/torch.err"); then
+        if ! out=$("$PYTHON" bench/peers/gpu_torch.py "$net" "$batch" "$precision" "${GPU_SECONDS:-2}" 2>"$DATA/torch.err"); then
             skip "$(tail -n 1 "$DATA/torch.err")" "${name}_over_torch"
             return
         fi
         torch=$(value "$out" images_per_s)
-        if ! out=$(MUSTER_PLUGINS=$BUILD "$BUILD/bench/bench_gpu" "$net" "$batch" "$precision" 2>"$DATA/gpu.err"); then
+        if ! out=$(MUSTER_PLUGINS=$BUILD "$BUILD/bench/bench_gpu" "$net" "$batch" "$precision" "${GPU_SECONDS:-2}" 2>"$DATA/gpu.err"); then
             skip "$(tail -n 1 "$DATA/gpu.err")" "${name}_over_torch"
             return
         fi

@@ -52,11 +52,43 @@ static __global__ void input_kernel(mst_cuda_dims d, uint32_t fold, uint32_t pad
     }
 }
 
+/* The same for rows that keep their layout, four numbers at a time. */
+template <typename T, typename IN>
+static __global__ void input_same(uint64_t fours, const IN *from, T *out)
+{
+    for (uint64_t i = blockIdx.x * (uint64_t)THREADS + threadIdx.x; i < fours; i += (uint64_t)gridDim.x * THREADS) {
+        float v[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            v[k] = sizeof(IN) == 1 ? (float)from[4 * i + k] / 255.0f : (float)from[4 * i + k];
+        line_store_four(out + 4 * i, v);
+    }
+}
+
+template <typename T>
+static void input_same_launch(mst_cuda_net *net, uint64_t fours, bool floats, const void *rows)
+{
+    unsigned blocks = mst_cuda_blocks(fours, THREADS, 4096);
+    if (floats)
+        input_same<<<blocks, THREADS, 0, net->stream>>>(fours, (const float *)rows, (T *)net->input);
+    else
+        input_same<<<blocks, THREADS, 0, net->stream>>>(fours, (const uint8_t *)rows, (T *)net->input);
+}
+
 mst_status net_input(mst_cuda_net *net, uint32_t n, bool floats, const void *rows)
 {
     const net_layer *first = &net->layers[0];
     uint32_t fold = first->folded ? first->spec.stride : 1, pad = first->folded ? first->spec.pad : 0;
     mst_cuda_dims to = net->spec.in;
+    bool same = !net->last || to.c == 1 || to.h * to.w == 1;
+    if (!first->folded && same && net->row_size % 4 == 0) {
+        if (net->half)
+            input_same_launch<bf16>(net, n * net->row_size / 4, floats, rows);
+        else
+            input_same_launch<float>(net, n * net->row_size / 4, floats, rows);
+        CUDA_LAUNCHED("the input");
+        return MST_OK;
+    }
     if (first->folded) {
         to = net_fold(first->spec).in;
         to.c /= fold * fold;

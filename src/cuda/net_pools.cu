@@ -4,6 +4,26 @@
  * of a plane. */
 #include "cuda/net_lines.cuh"
 
+/* Fixes the sizes of windows that are common: K x K with stride S. K 0: any. */
+template <int K, int S> static __device__ __forceinline__ void pool_fix(mst_cuda_layer &l)
+{
+    if (K > 0) {
+        l.kh = l.kw = K;
+        l.stride = S;
+    }
+}
+
+/* Calls f(K, S) for the windows of a layer. */
+#define BY_WINDOW(l, CALL)                                                                                   \
+    do {                                                                                                     \
+        if ((l).kh == 3 && (l).kw == 3 && (l).stride == 2)                                                   \
+            CALL(3, 2);                                                                                      \
+        else if ((l).kh == 2 && (l).kw == 2 && (l).stride == 2)                                              \
+            CALL(2, 2);                                                                                      \
+        else                                                                                                 \
+            CALL(0, 0);                                                                                      \
+    } while (0)
+
 /* The part of a window that lies in the image. */
 typedef struct area {
     int top, left, y0, y1, x0, x1;
@@ -75,9 +95,10 @@ template <int V> static __device__ __forceinline__ void best_load(const uint16_t
 
 /* ---- forward ---- */
 
-template <typename T, int V, bool MAX, int ACT>
+template <typename T, int V, bool MAX, int ACT, int K, int S>
 static __global__ void pool_last(mst_cuda_layer l, uint32_t n, const float *bias, const T *x, T *y, uint16_t *best)
 {
+    pool_fix<K, S>(l);
     uint32_t groups = l.in.c / V, items = l.out.h * l.out.w * groups;
     EACH_ROW(r, n)
     EACH_ITEM(i, items)
@@ -96,10 +117,11 @@ static __global__ void pool_last(mst_cuda_layer l, uint32_t n, const float *bias
     }
 }
 
-template <bool MAX, int ACT>
+template <bool MAX, int ACT, int K, int S>
 static __global__ void pool_first(mst_cuda_layer l, uint32_t planes, const float *bias, const float *x, float *y,
                                   uint16_t *best)
 {
+    pool_fix<K, S>(l);
     uint32_t items = l.out.h * l.out.w;
     EACH_ROW(p, planes)
     EACH_ITEM(i, items)
@@ -113,12 +135,12 @@ static __global__ void pool_first(mst_cuda_layer l, uint32_t planes, const float
     }
 }
 
-template <bool MAX, int ACT>
+template <bool MAX, int ACT, int K, int S>
 static void pool_launch(mst_cuda_net *net, const net_layer *layer, uint32_t n, const float *bias, const void *x)
 {
     const mst_cuda_layer &l = layer->spec;
 #define LAST(T, V)                                                                                           \
-    pool_last<T, V, MAX, ACT><<<net_grid(n, net_size(&l.out) / V), THREADS, 0, net->stream>>>(               \
+    pool_last<T, V, MAX, ACT, K, S><<<net_grid(n, net_size(&l.out) / V), THREADS, 0, net->stream>>>(               \
         l, n, bias, (const T *)x, (T *)layer->y, layer->best)
     if (net->half && l.in.c % 8 == 0)
         LAST(bf16, 8);
@@ -129,19 +151,25 @@ static void pool_launch(mst_cuda_net *net, const net_layer *layer, uint32_t n, c
     else if (net->last)
         LAST(float, 1);
     else
-        pool_first<MAX, ACT><<<net_grid(n * l.in.c, (uint64_t)l.out.h * l.out.w), THREADS, 0, net->stream>>>(
+        pool_first<MAX, ACT, K, S><<<net_grid(n * l.in.c, (uint64_t)l.out.h * l.out.w), THREADS, 0, net->stream>>>(
             l, n * l.in.c, bias, (const float *)x, (float *)layer->y, layer->best);
 #undef LAST
 }
 
 mst_status net_pool(mst_cuda_net *net, const net_layer *layer, uint32_t n, const float *bias, const void *x)
 {
+    bool max = layer->spec.kind == MST_CUDA_MAXPOOL;
 #define CALL(ACT)                                                                                            \
-    if (layer->spec.kind == MST_CUDA_MAXPOOL)                                                                \
-        pool_launch<true, ACT>(net, layer, n, bias, x);                                                      \
+    if (max)                                                                                                 \
+        pool_launch<true, ACT, 0, 0>(net, layer, n, bias, x);                                                \
     else                                                                                                     \
-        pool_launch<false, ACT>(net, layer, n, bias, x)
-    NET_BY_ACT(layer->act, CALL);
+        pool_launch<false, ACT, 0, 0>(net, layer, n, bias, x)
+#define RELU(K, S) pool_launch<true, MST_CUDA_RELU, K, S>(net, layer, n, bias, x)
+    if (max && layer->act == MST_CUDA_RELU)
+        BY_WINDOW(layer->spec, RELU);
+    else
+        NET_BY_ACT(layer->act, CALL);
+#undef RELU
 #undef CALL
     CUDA_LAUNCHED("a pool");
     return MST_OK;
@@ -189,9 +217,10 @@ static __device__ __forceinline__ line_of<T, V> pool_back_pixel(const mst_cuda_l
     return out;
 }
 
-template <typename T, int V, bool MAX>
+template <typename T, int V, bool MAX, int K, int S>
 static __global__ void pool_back_last(mst_cuda_layer l, uint32_t n, const T *dy, T *dx, const uint16_t *best)
 {
+    pool_fix<K, S>(l);
     uint32_t groups = l.in.c / V, items = l.in.h * l.in.w * groups;
     uint64_t outs = (uint64_t)l.out.h * l.out.w * l.in.c;
     EACH_ROW(r, n)
@@ -204,10 +233,11 @@ static __global__ void pool_back_last(mst_cuda_layer l, uint32_t n, const T *dy,
     }
 }
 
-template <bool MAX>
+template <bool MAX, int K, int S>
 static __global__ void pool_back_first(mst_cuda_layer l, uint32_t planes, const float *dy, float *dx,
                                        const uint16_t *best)
 {
+    pool_fix<K, S>(l);
     uint32_t items = l.in.h * l.in.w;
     uint64_t outs = (uint64_t)l.out.h * l.out.w;
     EACH_ROW(p, planes)
@@ -217,12 +247,12 @@ static __global__ void pool_back_first(mst_cuda_layer l, uint32_t planes, const 
                                       .v[0];
 }
 
-template <bool MAX>
+template <bool MAX, int K, int S>
 static void pool_back_launch(mst_cuda_net *net, const net_layer *layer, uint32_t n, const void *dy, void *dx)
 {
     const mst_cuda_layer &l = layer->spec;
 #define LAST(T, V)                                                                                           \
-    pool_back_last<T, V, MAX><<<net_grid(n, net_size(&l.in) / V), THREADS, 0, net->stream>>>(                \
+    pool_back_last<T, V, MAX, K, S><<<net_grid(n, net_size(&l.in) / V), THREADS, 0, net->stream>>>(                \
         l, n, (const T *)dy, (T *)dx, layer->best)
     if (net->half && l.in.c % 8 == 0)
         LAST(bf16, 8);
@@ -233,17 +263,19 @@ static void pool_back_launch(mst_cuda_net *net, const net_layer *layer, uint32_t
     else if (net->last)
         LAST(float, 1);
     else
-        pool_back_first<MAX><<<net_grid(n * l.in.c, (uint64_t)l.in.h * l.in.w), THREADS, 0, net->stream>>>(
+        pool_back_first<MAX, K, S><<<net_grid(n * l.in.c, (uint64_t)l.in.h * l.in.w), THREADS, 0, net->stream>>>(
             l, n * l.in.c, (const float *)dy, (float *)dx, layer->best);
 #undef LAST
 }
 
 mst_status net_pool_back(mst_cuda_net *net, const net_layer *layer, uint32_t n, const void *dy, void *dx)
 {
+#define CALL(K, S) pool_back_launch<true, K, S>(net, layer, n, dy, dx)
     if (layer->spec.kind == MST_CUDA_MAXPOOL)
-        pool_back_launch<true>(net, layer, n, dy, dx);
+        BY_WINDOW(layer->spec, CALL);
     else
-        pool_back_launch<false>(net, layer, n, dy, dx);
+        pool_back_launch<false, 0, 0>(net, layer, n, dy, dx);
+#undef CALL
     CUDA_LAUNCHED("the gradient of a pool");
     return MST_OK;
 }

@@ -41,6 +41,7 @@ typedef struct gpu_net {
     uint32_t first; /* of the claim */
     mst_cuda_rows places;
     bool floats, fill;
+    bool odd[COPIERS_MAX]; /* by thread: rows are not whole images of bytes */
     mst_status status[COPIERS_MAX];
     mst_error errors[COPIERS_MAX];
 } gpu_net;
@@ -109,21 +110,28 @@ static mst_status gpu_net_settle(mst_strategy *base)
 
 /* ---- rows ---- */
 
-/* Thread t: its share of the rows of a step, filled, or copied to their places. */
+/* Thread t: fills its share of the rows of a step and copies them to their places, as bytes or numbers like
+ * the rows of the step before. Rows that do not fit that are copied again. */
 static void gpu_net_share(void *arg, unsigned t)
 {
     gpu_net *self = arg;
     unsigned n = self->team != NULL ? mst_team_size(self->team) : 1;
     uint32_t from = (uint32_t)((uint64_t)self->rows.n_rows * t / n);
     uint32_t to = (uint32_t)((uint64_t)self->rows.n_rows * (t + 1) / n);
-    if (!self->fill) {
+    mst_batch share = {.rows = self->rows.rows + from, .n_rows = to - from};
+    if (from == to)
+        return;
+    if (self->fill) {
+        self->status[t] = mst_feed_fill(self->feed, 0, self->first + from, self->first + to);
+        if (self->status[t] != MST_OK) {
+            mst_error_save(&self->errors[t], self->status[t]);
+            return;
+        }
+        self->odd[t] = mst_rows_need_floats(&share, self->row_size) && !self->floats;
+    }
+    if (!self->odd[t])
         mst_rows_stage(self->base.env.model->kernels, &self->rows, from, to, self->row_size, self->floats,
                        &self->places);
-        return;
-    }
-    self->status[t] = from < to ? mst_feed_fill(self->feed, 0, self->first + from, self->first + to) : MST_OK;
-    if (self->status[t] != MST_OK)
-        mst_error_save(&self->errors[t], self->status[t]);
 }
 
 static void gpu_net_share_out(gpu_net *self)
@@ -138,16 +146,26 @@ static void gpu_net_share_out(gpu_net *self)
 static mst_status gpu_net_stage(gpu_net *self, const mst_batch *rows, uint32_t first)
 {
     unsigned n = self->team != NULL ? mst_team_size(self->team) : 1;
+    bool odd = false;
+    TRY(self->ops->stage(self->net, &self->places));
     self->rows = *rows;
     self->first = first;
     self->fill = true;
+    for (unsigned t = 0; t < n; t++) {
+        self->status[t] = MST_OK;
+        self->odd[t] = false;
+    }
     gpu_net_share_out(self);
-    for (unsigned t = 0; t < n; t++)
+    for (unsigned t = 0; t < n; t++) {
         if (self->status[t] != MST_OK)
             return mst_error_restore(&self->errors[t]);
+        odd |= self->odd[t];
+        self->odd[t] = false;
+    }
+    if (!odd)
+        return MST_OK;
     self->fill = false;
-    self->floats = mst_rows_need_floats(rows, self->row_size);
-    TRY(self->ops->stage(self->net, &self->places));
+    self->floats = true; /* from now on: bytes may be numbers, but not the reverse */
     gpu_net_share_out(self);
     return MST_OK;
 }

@@ -58,3 +58,26 @@ has "Fake, compute capability 9.0"
 expect 0 "${lin[@]}" --device auto --run g "$data"
 expect 0 "${lin[@]}" --run h "$data"
 same "weights of softmax with --device auto" "$(weights g)" "$(weights h)"
+
+# ---- a plug-in whose nets count: rows, epochs, evaluations, checkpoints and resuming are those of the CPU ----
+export MUSTER_PLUGINS=$fakes/nets
+counts() { sed -nE 's/^(steps|rows|epochs)  +/\1 /p' out; }
+gpu=(train --model lenet --optimizer adam --batch 30 --no-observe --valid 0.2 --eval-every '60 rows')
+expect 0 "${gpu[@]}" --epochs 3 --run cpu "$data"
+want=$(counts)
+for threads in 1 3; do
+  expect 0 "${gpu[@]}" --epochs 3 --device cuda --threads $threads --run gpu$threads "$data"
+  same "counts with --device cuda" "$(counts)" "$want"
+  grep -qE '^train loss +0\.50000' out || fail "the loss of the GPU is not reported"
+done
+same "weights by one thread and by three" "$(weights gpu1)" "$(weights gpu3)"
+expect 0 "${gpu[@]}" --steps 7 --device cuda --run parts "$data"
+expect 0 train --resume --run parts --steps 18 --no-observe "$data"
+same "counts of a resumed run" "$(counts)" "$want"
+last() { cksum <"$(ls -d "$1"/checkpoints/*/ | tail -n 1)part-00000.safetensors"; }
+same "weights of a resumed run" "$(last parts)" "$(last gpu1)"
+expect 0 "${gpu[@]}" --epochs 1 --device cuda --crop 24x24 --mirror --model mlp --run crops "$data" # rows that the feed copies
+refused 2 "--mode async is for the CPU: a GPU trains nets with --mode sync" train --model lenet --device cuda --mode async --threads 2 "$data"
+printf 'a: linear 5\nb: linear 5 from=a\nadd from=a,b\nlinear classes\n' >graph.net
+refused 1 "--device cuda computes plain chains of layers" train --net graph.net --device cuda "$data"
+expect 0 train --net graph.net --device auto --steps 2 --no-observe "$data"

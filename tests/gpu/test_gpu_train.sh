@@ -17,7 +17,7 @@ both small --model lenet-small --lr 0.01 --batch 64 --epochs 2 $images
 both mlp-adam --model mlp --optimizer adam --lr 0.0003 --batch 50 --epochs 2 $images
 both crops --model mlp --lr 0.01 --batch 50 --epochs 2 --crop 24x24 --crop-pad 2 --mirror --normalise auto $images
 cat >drop.net <<'END'
-conv 8 kernel=5 stride=2
+conv 8 kernel=5 stride=2 bias=false
 batchnorm
 relu
 maxpool kernel=3 stride=2

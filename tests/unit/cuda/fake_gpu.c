@@ -1,14 +1,16 @@
 /* A GPU plug-in without GPU code, for tests of the loader: FAKE_ABI is the version of its table, FAKE_GPUS
- * the number of its devices (0: no driver). With FAKE_SPARSE it trains sparse models (fake_sparse.c),
- * otherwise nothing. */
+ * the number of its devices (0: no driver). With FAKE_SPARSE it trains sparse models (fake_sparse.c), with
+ * FAKE_NETS nets (fake_net.c), otherwise nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cuda/cuda.h"
+#include "cuda/cuda_net.h"
 #include "cuda/cuda_sparse.h"
 
 extern const mst_cuda_host *mst_cuda_plugin_host;
 extern const mst_cuda_ops mst_cuda_plugin;
+extern const mst_cuda_net_ops mst_cuda_fake_nets; /* fake_net.c */
 __attribute__((visibility("default"))) const mst_cuda_host *mst_cuda_plugin_host;
 
 static mst_status fake_devices(uint32_t *n)
@@ -44,6 +46,9 @@ __attribute__((visibility("default"))) const mst_cuda_ops mst_cuda_plugin = {
     .version = fake_version,
     .host_alloc = fake_host_alloc,
     .host_free = free,
+#ifdef FAKE_NETS
+    .net = &mst_cuda_fake_nets,
+#endif
 #ifdef FAKE_SPARSE
     .sparse = &mst_cuda_sparse_table,
 #endif

@@ -308,9 +308,10 @@ static void fake_step(mst_cuda_sparse *self, const fake_rows *b, uint32_t number
         if (!self->touched[key] && (key >= s->head || !b->head.fill_head))
             continue;
         if (r->keys.by_row && s->state_per_key && key >= s->head)
-            mst_rule_adagrad_row(
-                &r->keys, fake_weight(self, key, 0),
-                self->params[1] + s->weight_at + (uint64_t)s->head * s->width + key - s->head, g, s->width);
+            mst_rule_adagrad_row(&r->keys, fake_weight(self, key, 0), fake_weight(self, key, 0) + 1,
+                                 self->params[1] + s->weight_at + (uint64_t)s->head * s->width + key -
+                                     s->head,
+                                 g, s->width - 1);
         else
             for (uint32_t j = 0; j < s->width; j++)
                 fake_apply(self, &r->keys, (uint64_t)(fake_weight(self, key, j) - self->params[0]), g[j]);
