@@ -257,12 +257,28 @@ def watched(callback: Optional[Callback], progress: Optional[bool], n_rows: int 
 Files = Union[str, "os.PathLike[str]", Data, Iterable[Union[str, "os.PathLike[str]"]]]
 
 
+def _rows_name(name: str) -> str:
+    """The file name that stands for arrays in options and manifests."""
+    return f"<{name}>"
+
+
 def _add(options: Options, name: str, value: Any) -> None:
     """An option, or rows of arrays for the options test and valid."""
     if isinstance(value, Data):
-        options.add_data(name, value)
-        value = name
+        options.add_data(_rows_name(name), value)
+        value = _rows_name(name)
     options.set(name, value)
+
+
+def _check_resumed(run: Any, options: Mapping[str, Any]) -> None:
+    """A resumed run keeps its options, but not the arrays that they stand for."""
+    if not os.path.isfile(os.path.join(os.fspath(run), "manifest.json")):
+        return  # the library reports it
+    for group in Run(run).manifest.get("options", {}).values():
+        for name in ("test", "valid"):
+            before = group.get(name) if isinstance(group, dict) else None
+            if before in (_rows_name(name), [_rows_name(name)]) and options.get(name) is None:
+                raise UsageError(f"{os.fspath(run)} was evaluated on arrays: pass {name}=Data(X, y) again, or a file")
 
 
 def train(files: Files, *, model: str = "logreg", callback: Optional[Callback] = None, every: int = 0,
@@ -273,7 +289,7 @@ def train(files: Files, *, model: str = "logreg", callback: Optional[Callback] =
     -, such as ``epochs=5``, ``lr=0.1``, ``strategy="ps"``, ``workers=2``; ``test`` and ``valid`` may be :class:`Data`. The
     callback receives a :class:`Progress` a few times per second, or every ``every`` steps, and ends the training by raising
     StopIteration. Ctrl-C saves a checkpoint, then KeyboardInterrupt is raised; ``train(files, run=..., resume=True)``
-    continues.
+    continues, with arrays passed again.
 
     >>> import numpy as np, tempfile
     >>> X = np.random.default_rng(0).normal(size=(500, 4)).astype(np.float32)
@@ -287,9 +303,11 @@ def train(files: Files, *, model: str = "logreg", callback: Optional[Callback] =
         o.set_net(str(options.pop("net")))
     elif "net" not in options:
         o.set("model", model)
+    if options.get("resume") and options.get("run") is not None:
+        _check_resumed(options["run"], options)
     if isinstance(files, Data):
-        o.add_data("data", files)
-        o.add_file("data")
+        o.add_data(_rows_name("data"), files)
+        o.add_file(_rows_name("data"))
     elif isinstance(files, (str, bytes)) or hasattr(files, "__fspath__"):
         o.add_file(files)
     else:

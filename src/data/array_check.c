@@ -43,30 +43,6 @@ MST_WIDE static uint32_t array_not_finite(const uint32_t *bits, size_t n)
     return bad;
 }
 
-MST_WIDE static uint32_t array_not_one(const uint32_t *bits, size_t n)
-{
-    uint32_t other = 0;
-    for (size_t i = 0; i < n; i++)
-        other |= bits[i] ^ 0x3f800000u;
-    return other;
-}
-
-MST_WIDE static uint32_t array_max_key(const uint32_t *keys, size_t n)
-{
-    uint32_t max = 0;
-    for (size_t i = 0; i < n; i++)
-        max = keys[i] > max ? keys[i] : max;
-    return max;
-}
-
-MST_WIDE static uint32_t array_min_key(const uint32_t *keys, size_t n)
-{
-    uint32_t min = UINT32_MAX;
-    for (size_t i = 0; i < n; i++)
-        min = keys[i] < min ? keys[i] : min;
-    return min;
-}
-
 MST_WIDE static void array_narrow(const double *from, float *to, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -185,15 +161,6 @@ static bool array_check_dense(mst_array_check *c, uint64_t first, uint32_t n)
     return !bad;
 }
 
-/* The keys of row i, [from, to): whether they ascend. */
-static bool array_row_ascends(const uint32_t *keys, uint64_t from, uint64_t to)
-{
-    uint32_t bad = 0;
-    for (uint64_t j = from + 1; j < to; j++)
-        bad |= keys[j] < keys[j - 1];
-    return !bad;
-}
-
 /* The number of a row's keys that are 0, 1, 2, ... from the first on; at most `most`. */
 static uint32_t array_row_prefix(const mst_array *keys, uint64_t from, uint64_t to, uint32_t most)
 {
@@ -220,7 +187,7 @@ uint32_t mst_array_sample_prefix(const mst_array_rows *self)
 }
 
 /* Whether a row, whose keys ascend, has the prefix. */
-static bool array_row_has_prefix(const uint32_t *keys, uint64_t n, uint32_t prefix)
+static inline bool array_row_has_prefix(const uint32_t *keys, uint64_t n, uint32_t prefix)
 {
     uint32_t different = 0;
     if (n < prefix)
@@ -228,6 +195,55 @@ static bool array_row_has_prefix(const uint32_t *keys, uint64_t n, uint32_t pref
     for (uint32_t k = 0; k < prefix; k++)
         different |= keys[k] ^ k;
     return different == 0 && (n == prefix || keys[prefix] >= prefix);
+}
+
+/* The keys of rows [first, first + n), in one pass. */
+MST_WIDE static void array_scan_keys(const mst_row_arrays *a, uint64_t first, uint32_t n, uint32_t prefix,
+                                     uint32_t *min_key, mst_array_facts *f)
+{
+    *min_key = UINT32_MAX;
+    for (uint64_t i = first; i < first + n; i++) {
+        uint64_t begin = mst_array_start(a, i), count = mst_array_start(a, i + 1) - begin;
+        const uint32_t *keys = a->keys + begin;
+        uint32_t falls = 0, low = UINT32_MAX, high = 0;
+        for (uint64_t j = 1; j < count; j++)
+            falls |= keys[j] < keys[j - 1];
+        if (falls == 0 && count > 0) {
+            low = keys[0];
+            high = keys[count - 1];
+        }
+        for (uint64_t j = 0; falls != 0 && j < count; j++) {
+            low = keys[j] < low ? keys[j] : low;
+            high = keys[j] > high ? keys[j] : high;
+        }
+        *min_key = low < *min_key ? low : *min_key;
+        f->max_key = high > f->max_key ? high : f->max_key;
+        f->any_order |= falls != 0;
+        f->short_prefix |= !array_row_has_prefix(keys, count, prefix);
+    }
+}
+
+/* Their values, in one pass, after the keys. Nonzero if one is not finite. */
+MST_WIDE static uint32_t array_scan_values(const mst_row_arrays *a, uint64_t first, uint32_t n,
+                                           uint32_t prefix, mst_array_facts *f)
+{
+    uint32_t infinite = 0, head = 0, tail = 0;
+    prefix = f->short_prefix ? 0 : prefix;
+    for (uint64_t i = first; i < first + n; i++) {
+        uint64_t begin = mst_array_start(a, i), count = mst_array_start(a, i + 1) - begin;
+        const uint32_t *bits = (const uint32_t *)(a->values + begin);
+        for (uint64_t j = 0; j < prefix; j++) {
+            infinite |= (uint32_t)((bits[j] & 0x7f800000u) == 0x7f800000u);
+            head |= bits[j] ^ 0x3f800000u;
+        }
+        for (uint64_t j = prefix; j < count; j++) {
+            infinite |= (uint32_t)((bits[j] & 0x7f800000u) == 0x7f800000u);
+            tail |= bits[j] ^ 0x3f800000u;
+        }
+    }
+    f->valued = (head | tail) != 0;
+    f->tail_valued = prefix > 0 && tail != 0;
+    return infinite;
 }
 
 static bool array_check_keys(mst_array_check *c, uint64_t first, uint32_t n, mst_array_facts *f)
@@ -244,22 +260,15 @@ static bool array_check_keys(mst_array_check *c, uint64_t first, uint32_t n, mst
         f->short_prefix = n > 0;
         return true;
     }
-    f->max_key = array_max_key(a->keys + from, count);
-    bool bad = f->max_key >= s->n_features || array_min_key(a->keys + from, count) < s->n_dense;
-    if (a->values != NULL) {
-        bad |= array_not_finite((const uint32_t *)(a->values + from), count) != 0;
-        f->valued = array_not_one((const uint32_t *)(a->values + from), count) != 0;
-    }
-    for (uint64_t i = first; i < first + n; i++) {
-        uint64_t begin = mst_array_start(a, i), end = mst_array_start(a, i + 1);
-        f->short_prefix |= !array_row_has_prefix(a->keys + begin, end - begin, c->prefix);
-        if (c->prefix > 0 && !f->short_prefix && f->valued)
-            f->tail_valued |= array_not_one((const uint32_t *)(a->values + begin + c->prefix),
-                                            end - begin - c->prefix) != 0;
-        f->any_order |= !array_row_ascends(a->keys, begin, end);
-        if (s->n_fields > 0 && s->fields == NULL && end > begin &&
-            s->n_dense + end - begin - 1 > f->max_field)
-            f->max_field = (uint32_t)(s->n_dense + end - begin - 1);
+    uint32_t min_key;
+    array_scan_keys(a, first, n, c->prefix, &min_key, f);
+    bool bad = f->max_key >= s->n_features || min_key < s->n_dense;
+    if (a->values != NULL)
+        bad |= array_scan_values(a, first, n, c->prefix, f) != 0;
+    for (uint64_t i = first; s->n_fields > 0 && s->fields == NULL && i < first + n; i++) {
+        uint64_t length = mst_array_start(a, i + 1) - mst_array_start(a, i);
+        if (length > 0 && s->n_dense + length - 1 > f->max_field)
+            f->max_field = (uint32_t)(s->n_dense + length - 1);
     }
     for (uint64_t i = from; s->fields != NULL && i < to; i++)
         f->max_field = s->fields[i] > f->max_field ? s->fields[i] : f->max_field;

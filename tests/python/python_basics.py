@@ -104,6 +104,17 @@ class Trainings(InFolder):
         with self.assertRaisesRegex(muster.RunExists, "already exists"):
             muster.train(muster.Data(X, Y), run=self.path("run"))
 
+    def test_a_resumed_run_needs_its_arrays_again(self):
+        rows = dict(test=muster.Data(X, Y), valid=muster.Data(X, Y))
+        muster.train(muster.Data(X, Y), run=self.path("run"), epochs=1, **rows)
+        for name in rows:
+            given = {other: data for other, data in rows.items() if other != name}
+            with self.assertRaisesRegex(muster.UsageError, f"run was evaluated on arrays: pass {name}=Data"):
+                muster.train(muster.Data(X, Y), run=self.path("run"), resume=True, epochs=3, **given)
+        run = muster.train(muster.Data(X, Y), run=self.path("run"), resume=True, epochs=3, **rows)
+        self.assertEqual(run.model().info["rows"], 1800)
+        self.assertEqual(set(run.result), {"test", "valid"})
+
     def test_a_file_and_arrays_train_the_same_model(self):
         file = self.path("rows.libsvm")
         with open(file, "w") as out:
