@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
@@ -24,6 +25,8 @@ _PARAMETER_OF = {"optimizer": "optimizer", "lr": "learning_rate", "epochs": "epo
                  "bias": "fit_intercept", "net": "net", "hidden": "hidden", "factors": "factors", "init-scale": "init_scale",
                  "l2-factors": "l2_factors", "row-norm": "row_norm", "embedding": "embedding", "dropout": "dropout",
                  "batch-norm": "batch_norm"}
+_BINARY_ONLY = ("Only binary classification is supported. The type of the target is multiclass: {} has {} classes; "
+                "LogisticRegression, SoftmaxRegression and NetClassifier take them.")
 _REASONS = {"model": "the class chooses the model", "valid": "pass eval_set to fit", "resume": "use warm_start or partial_fit",
             "run": "use muster.train, which writes a run directory"}
 
@@ -183,8 +186,7 @@ class Classifier:
         if len(classes) < 2:
             raise InputError(f"y has {len(classes)} class; a classifier needs rows of at least 2 classes")
         if self._binary_only and len(classes) > 2:
-            raise InputError("Only binary classification is supported. The type of the target is multiclass: y has "
-                             f"{len(classes)} classes.")
+            raise InputError(_BINARY_ONLY.format("y", len(classes)))
 
     def _add_sets(self, o: Options, eval_set: Any) -> None:
         """The set whose loss ends the training early, and which is evaluated after each epoch."""
@@ -313,14 +315,16 @@ class Classifier:
                 o.set(name, value)
             n_classes = o.describe()["classes"]
         if self._binary_only and n_classes > 2:
-            raise InputError(f"Only binary classification is supported. The type of the target is multiclass: "
-                             f"{os.fspath(paths[0])} has {n_classes} classes.")
+            raise InputError(_BINARY_ONLY.format(os.fspath(paths[0]), n_classes))
         for name, value in self._common_options(n_classes, self.epochs).items():
             self._set(o, name, value)
         if eval_set is not None and not is_path(eval_set):
             raise InputError("with files, eval_set is a path too")
         self._add_sets(o, eval_set)
-        self._run(o, callback, start)
+        try:
+            self._run(o, callback, start)
+        except InputError as error:  # a third class after the first megabyte
+            raise InputError(re.sub(r"--model softmax( and --classes \d+ or more)?", "SoftmaxRegression", str(error))) from None
         self.classes_ = self.model_.labels
         self.n_features_in_ = self.model_.n_features
         self.__dict__.pop("feature_names_in_", None)

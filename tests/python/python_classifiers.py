@@ -290,8 +290,15 @@ class Training(unittest.TestCase):
             self.assertEqual((m.classes_.tolist(), m.coef_.shape[0], m.score(three)), (["blue", "green", "red"], 3, 1.0))
             with self.assertRaisesRegex(ValueError, "Only binary classification is supported.*three.csv has 3 classes"):
                 muster.FM().fit(three)
+            late = write("late.libsvm", [f"{i % 2} 1:{i % 2} 2:0.5" for i in range(100_000)] + ["2 1:1"] * 10)
+            with self.assertRaisesRegex(ValueError, "has label 2.*; more classes need SoftmaxRegression|take.* SoftmaxRegression|"
+                                        "SoftmaxRegression takes classes"):
+                muster.LogisticRegression().fit(late)
+            self.assertEqual(muster.SoftmaxRegression(epochs=1).fit(late).classes_.tolist(), [0, 1, 2])
             signs = write("signs.vw", [f"{(-1, 1)[i % 2]} |f a:{i % 2} b" for i in range(100)])
             m = muster.FM().fit(signs)
+            self.assertEqual((m.classes_.tolist(), m.score(signs)), ([-1, 1], 1.0))
+            m = muster.LogisticRegression(strategy="ps", batch_size=5, options={"workers": 2}).fit(signs)
             self.assertEqual((m.classes_.tolist(), m.score(signs)), ([-1, 1], 1.0))
             np.savez(f"{folder}/words.npz", X=X, y=np.where(Y, "yes", "no"))
             m = muster.NetClassifier(epochs=3).fit(f"{folder}/words.npz")
