@@ -129,8 +129,8 @@ void mst_clients_set(mst_clients *self, mst_client *client, bool answering, bool
 
 void mst_clients_close_slow(mst_clients *self)
 {
-    uint64_t now = mst_now_ns();
     pthread_mutex_lock(&self->mutex);
+    uint64_t now = mst_now_ns(); /* not before any since_ns, which other threads set */
     for (mst_client *c = self->first; c != NULL; c = c->next)
         if (!c->endless && now - c->since_ns > self->timeout_ns * (c->answering ? 3 : 1))
             clients_close(self, c);
