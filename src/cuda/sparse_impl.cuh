@@ -136,36 +136,54 @@ static __device__ __forceinline__ float sparse_warp_max(float x)
     return x;
 }
 
-/* The rule on the weight at float `at`, whose state is at `state`. */
-static __device__ __forceinline__ void sparse_apply(const sparse_view &v, const mst_rule *rule, uint64_t at,
-                                                    uint64_t state, float g)
+/* A weight with its state. */
+struct sparse_cell {
+    float w, a, b;
+};
+
+static __device__ __forceinline__ sparse_cell sparse_load(const sparse_view &v, mst_rule_kind kind,
+                                                          uint64_t at)
 {
-    bool first = rule->kind != MST_RULE_SGD,
-         second = rule->kind == MST_RULE_ADAM || rule->kind == MST_RULE_FTRL;
-    float w = __ldcg(v.w + at), a = first ? __ldcg(v.slots[0] + state) : 0.0f;
-    float b = second ? __ldcg(v.slots[1] + state) : 0.0f;
+    bool first = kind != MST_RULE_SGD, second = kind == MST_RULE_ADAM || kind == MST_RULE_FTRL;
+    sparse_cell c;
+    c.w = __ldcg(v.w + at);
+    c.a = first ? __ldcg(v.slots[0] + at) : 0.0f;
+    c.b = second ? __ldcg(v.slots[1] + at) : 0.0f;
+    return c;
+}
+
+/* The rule on the weight at float `at`, which was loaded. */
+static __device__ __forceinline__ void sparse_update(const sparse_view &v, const mst_rule *rule, uint64_t at,
+                                                     sparse_cell c, float g)
+{
     switch (rule->kind) {
     case MST_RULE_SGD:
-        mst_rule_sgd(rule, &w, &a, &b, 0, g);
+        mst_rule_sgd(rule, &c.w, &c.a, &c.b, 0, g);
         break;
     case MST_RULE_MOMENTUM:
-        mst_rule_momentum(rule, &w, &a, &b, 0, g);
+        mst_rule_momentum(rule, &c.w, &c.a, &c.b, 0, g);
         break;
     case MST_RULE_ADAGRAD:
-        mst_rule_adagrad(rule, &w, &a, &b, 0, g);
+        mst_rule_adagrad(rule, &c.w, &c.a, &c.b, 0, g);
         break;
     case MST_RULE_ADAM:
-        mst_rule_adam(rule, &w, &a, &b, 0, g);
+        mst_rule_adam(rule, &c.w, &c.a, &c.b, 0, g);
         break;
     case MST_RULE_FTRL:
-        mst_rule_ftrl(rule, &w, &a, &b, 0, g);
+        mst_rule_ftrl(rule, &c.w, &c.a, &c.b, 0, g);
         break;
     }
-    v.w[at] = w;
-    if (first)
-        v.slots[0][state] = a;
-    if (second)
-        v.slots[1][state] = b;
+    v.w[at] = c.w;
+    if (rule->kind != MST_RULE_SGD)
+        v.slots[0][at] = c.a;
+    if (rule->kind == MST_RULE_ADAM || rule->kind == MST_RULE_FTRL)
+        v.slots[1][at] = c.b;
+}
+
+static __device__ __forceinline__ void sparse_apply(const sparse_view &v, const mst_rule *rule, uint64_t at,
+                                                    float g)
+{
+    sparse_update(v, rule, at, sparse_load(v, rule->kind, at), g);
 }
 
 /* d(loss)/d(margin) and the loss of a row of two classes, as in the kernels of the CPU. */

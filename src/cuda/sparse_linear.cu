@@ -12,53 +12,112 @@
 #define DENSE_ROWS   128   /* least rows of a piece of the bias and the dense numbers */
 #define LEAST_BLOCKS 8     /* of asynchronous steps */
 #define CHUNK        16    /* columns that are summed at a time */
+#define SPARE_BLOCKS 12    /* of a kernel of many steps, for long segments */
+#define AHEAD        4     /* entries of a segment, and of a piece by lane, that are loaded ahead */
 
-/* The margin of a row: two entries per lane at a time, whose loads overlap. */
-static __device__ __forceinline__ float linear_margin(const sparse_view &v, uint32_t row, uint32_t lane)
+/* What a lane needs of a row besides weights; it is loaded before the barrier that precedes the row's step.
+ */
+struct linear_row {
+    uint32_t from, to, keys[2];
+    float values[2], dense;
+};
+
+static __device__ __forceinline__ linear_row linear_load_row(const sparse_view &v, uint32_t row,
+                                                             uint32_t lane)
+{
+    linear_row r;
+    sparse_row_entries(v, row, &r.from, &r.to);
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t e = r.from + lane + 32 * i;
+        r.keys[i] = e < r.to ? __ldcs(v.keys + e) : 0;
+        r.values[i] = e < r.to && v.values != nullptr ? __ldcs(v.values + e) : 1.0f;
+    }
+    uint32_t column = 31 - lane; /* the last lanes have fewer keys */
+    r.dense = column < v.n_dense ? __ldcs(v.dense + (uint64_t)row * v.n_dense + column) : 0.0f;
+    return r;
+}
+
+static __device__ __forceinline__ float linear_margin(const sparse_view &v, uint32_t row, const linear_row &r,
+                                                      uint32_t lane)
 {
     const float *w = v.w + v.weight_at;
-    uint32_t from, to;
-    float a = 0.0f, b = 0.0f;
-    sparse_row_entries(v, row, &from, &to);
-    for (uint32_t c = 31 - lane; c < v.n_dense; c += 32) /* the last lanes have fewer keys */
-        b += __ldg(v.dense + (uint64_t)row * v.n_dense + c) * __ldcg(w + c);
-    for (uint32_t e = from + lane; e < to; e += 64) {
-        bool more = e + 32 < to;
-        uint32_t k = __ldcs(v.keys + e), l = more ? __ldcs(v.keys + e + 32) : 0;
-        float x = sparse_value(v, e), y = more ? sparse_value(v, e + 32) : 0.0f;
-        a += x * __ldcg(w + k);
-        if (more)
-            b += y * __ldcg(w + l);
-    }
-    return sparse_warp_sum(a + b) + sparse_bias(v);
+    uint32_t e = r.from + lane, column = 31 - lane;
+    float a = e < r.to ? r.values[0] * __ldcg(w + r.keys[0]) : 0.0f;
+    float b = e + 32 < r.to ? r.values[1] * __ldcg(w + r.keys[1]) : 0.0f;
+    float c = column < v.n_dense ? r.dense * __ldcg(w + column) : 0.0f, bias = sparse_bias(v);
+    for (column += 32; column < v.n_dense; column += 32)
+        c += v.dense[(uint64_t)row * v.n_dense + column] * __ldcg(w + column);
+    for (e += 64; e < r.to; e += 32)
+        a += sparse_value(v, e) * __ldcg(w + v.keys[e]);
+    return sparse_warp_sum(a + b + c) + bias;
 }
 
-static __device__ __forceinline__ void linear_rows(const sparse_view &v, const sparse_step &s, uint32_t warp,
-                                                   uint32_t n_warps, uint32_t lane)
+static __device__ __forceinline__ void linear_end_row(const sparse_view &v, const sparse_step &s, uint32_t i,
+                                                      const linear_row &r, uint32_t lane)
 {
-    for (uint32_t i = warp; i < s.n; i += n_warps) {
-        float margin = linear_margin(v, s.first + i, lane);
-        if (lane == 0)
-            sparse_end_row(v, s.first + i, margin, s.scale);
-    }
+    float margin = linear_margin(v, s.first + i, r, lane);
+    if (lane == 0)
+        sparse_end_row(v, s.first + i, margin, s.scale);
 }
 
-/* The contribution of sorted entry i. */
-static __device__ __forceinline__ float linear_part(const sparse_view &v, uint32_t i)
+/* The contribution of sorted entry i, whose row is known. */
+static __device__ __forceinline__ float linear_part_of(const sparse_view &v, uint32_t i, uint32_t row)
 {
-    uint32_t row = __ldcs(v.sorted_rows + i);
     if (row == SPARSE_NONE)
         return 0.0f;
     float g = __ldcg(v.coefs + row);
     return v.sorted_values != nullptr ? g * __ldcs(v.sorted_values + i) : g;
 }
 
-static __device__ __forceinline__ void linear_update(const sparse_view &v, const mst_rule *rule, uint32_t i,
-                                                     float g)
+static __device__ __forceinline__ float linear_part(const sparse_view &v, uint32_t i)
 {
-    uint32_t key = v.key_bits < 32 ? v.sorted[i] & ((1u << v.key_bits) - 1) : v.sorted[i];
-    uint64_t at = v.weight_at + key;
-    sparse_apply(v, rule, at, at, g);
+    return linear_part_of(v, i, __ldcs(v.sorted_rows + i));
+}
+
+static __device__ __forceinline__ uint32_t linear_key(const sparse_view &v, uint32_t i)
+{
+    return v.key_bits < 32 ? v.sorted[i] & ((1u << v.key_bits) - 1) : v.sorted[i];
+}
+
+/* A short segment, with the weight that it updates; loaded before the barrier that precedes its sum. The rows
+ * phase writes no weights. */
+struct linear_segment {
+    uint32_t from, to, key, rows[AHEAD];
+    sparse_cell cell;
+};
+
+static __device__ __forceinline__ linear_segment linear_load_segment(const sparse_view &v, mst_rule_kind kind,
+                                                                     uint32_t i)
+{
+    linear_segment g;
+    g.from = v.starts[i];
+    g.to = v.starts[i + 1];
+    if (g.to - g.from > SPARSE_SHORT) /* it has pieces */
+        g.to = g.from;
+    if (g.from == g.to)
+        return g;
+    g.key = linear_key(v, g.from);
+    for (uint32_t j = 0; j < AHEAD; j++)
+        g.rows[j] = g.from + j < g.to ? __ldcs(v.sorted_rows + g.from + j) : SPARSE_NONE;
+    g.cell = sparse_load(v, kind, v.weight_at + g.key);
+    return g;
+}
+
+static __device__ __forceinline__ void linear_end_segment(const sparse_view &v, const mst_rule *rule,
+                                                          const linear_segment &g)
+{
+    if (g.from == g.to)
+        return;
+    float parts[AHEAD], sum = 0.0f;
+#pragma unroll
+    for (uint32_t j = 0; j < AHEAD; j++)
+        parts[j] = linear_part_of(v, g.from + j, g.rows[j]);
+#pragma unroll
+    for (uint32_t j = 0; j < AHEAD; j++)
+        sum += parts[j];
+    for (uint32_t e = g.from + AHEAD; e < g.to; e++)
+        sum += linear_part(v, e);
+    sparse_update(v, rule, v.weight_at + g.key, g.cell, sum);
 }
 
 /* Adds the sums of n pieces, in order of lanes. */
@@ -70,14 +129,34 @@ static __device__ __forceinline__ float linear_add_pieces(const float *partials,
     return sparse_warp_sum(g);
 }
 
-/* A piece of a long segment, by a warp. */
-static __device__ void linear_piece(const sparse_view &v, const mst_rule *rule, uint32_t number,
-                                    uint32_t lane)
+/* A piece of a long segment, by a warp: the rows of a lane's first entries are loaded ahead. */
+struct linear_piece {
+    uint4 p; /* from, to, number of pieces, the first of them */
+    uint32_t rows[AHEAD];
+};
+
+static __device__ __forceinline__ linear_piece linear_load_piece(const sparse_view &v, uint32_t number,
+                                                                 uint32_t lane)
 {
-    uint4 p = v.pieces[number];
+    linear_piece q;
+    q.p = v.pieces[number];
+    for (uint32_t j = 0; j < AHEAD; j++) {
+        uint32_t i = q.p.x + lane + 32 * j;
+        q.rows[j] = i < q.p.y ? __ldcs(v.sorted_rows + i) : SPARSE_NONE;
+    }
+    return q;
+}
+
+static __device__ __forceinline__ void linear_end_piece(const sparse_view &v, const mst_rule *rule,
+                                                        uint32_t number, const linear_piece &q, uint32_t lane)
+{
     float g = 0.0f;
+    uint4 p = q.p;
+#pragma unroll
+    for (uint32_t j = 0; j < AHEAD; j++)
+        g += linear_part_of(v, p.x + lane + 32 * j, q.rows[j]);
 #pragma unroll 4
-    for (uint32_t i = p.x + lane; i < p.y; i += 32)
+    for (uint32_t i = p.x + lane + 32 * AHEAD; i < p.y; i += 32)
         g += linear_part(v, i);
     g = sparse_warp_sum(g);
     if (p.z > 1) {
@@ -88,7 +167,7 @@ static __device__ void linear_piece(const sparse_view &v, const mst_rule *rule, 
         g = linear_add_pieces(v.partials + p.w, p.z, lane);
     }
     if (lane == 0)
-        linear_update(v, rule, p.x, g);
+        sparse_apply(v, rule, v.weight_at + linear_key(v, p.x), g);
 }
 
 /* Rows of a piece of the bias and the dense numbers: few enough that a small step has several pieces, and a
@@ -128,7 +207,7 @@ static __device__ __forceinline__ void linear_update_column(const sparse_view &v
                                                             uint32_t column, float g)
 {
     uint64_t at = column < v.n_dense ? v.weight_at + column : v.bias_at;
-    sparse_apply(v, column < v.n_dense ? &v.rules[number].keys : &v.rules[number].rest, at, at, g);
+    sparse_apply(v, column < v.n_dense ? &v.rules[number].keys : &v.rules[number].rest, at, g);
 }
 
 /* A piece of the bias and the dense numbers, by a warp: n pieces in all. */
@@ -157,58 +236,107 @@ static __device__ void linear_dense_piece(const sparse_view &v, const sparse_ste
     }
 }
 
-/* Bias and long segments by warps, from the last warp on; short segments by threads, from the first on. */
-static __device__ void linear_segments(const sparse_view &v, const sparse_step &s, uint32_t warp,
-                                       uint32_t n_warps, uint32_t lane)
+/* The work of a step after its rows. Bias, dense numbers and long segments are of warps, from the last warp
+ * on; short segments of threads, from the first on. */
+struct linear_work {
+    uint32_t n_dense, n_items, first_piece; /* pieces of dense numbers, of them and long segments */
+    uint32_t item, segment, end;            /* the first ones of this warp and thread */
+    mst_rule keys;
+    linear_segment g;
+    linear_piece q;
+};
+
+static __device__ __forceinline__ void linear_load_work(const sparse_view &v, const sparse_step &s,
+                                                        uint32_t warp, uint32_t n_warps, uint32_t lane,
+                                                        linear_work *k)
 {
-    mst_rule keys = v.rules[s.number].keys;
-    uint32_t rows = linear_dense_rows(v), n_bias = v.n_bias + v.n_dense != 0 ? (s.n + rows - 1) / rows : 0;
-    uint32_t n_pieces = v.n_pieces[s.number];
-    uint32_t first_piece = sparse_entries_before(v, s.number) / SPARSE_DENSER;
-    for (uint32_t i = n_warps - 1 - warp; i < n_bias + n_pieces; i += n_warps) {
-        if (i < n_bias)
-            linear_dense_piece(v, s, i, n_bias, lane);
-        else
-            linear_piece(v, &keys, first_piece + i - n_bias, lane);
-    }
-    uint32_t end = v.step_first[s.number + 1];
-    for (uint32_t i = v.step_first[s.number] + warp * 32 + lane; i < end; i += n_warps * 32) {
-        uint32_t from = v.starts[i], to = v.starts[i + 1];
-        if (to - from > SPARSE_SHORT)
+    uint32_t rows = linear_dense_rows(v);
+    k->n_dense = v.n_bias + v.n_dense != 0 ? (s.n + rows - 1) / rows : 0;
+    k->n_items = k->n_dense + v.n_pieces[s.number];
+    k->first_piece = sparse_entries_before(v, s.number) / SPARSE_DENSER;
+    k->item = n_warps - 1 - warp;
+    k->segment = v.step_first[s.number] + warp * 32 + lane;
+    k->end = v.step_first[s.number + 1];
+    k->keys = v.rules[s.number].keys;
+    k->g.from = k->g.to = 0;
+    if (k->segment < k->end)
+        k->g = linear_load_segment(v, k->keys.kind, k->segment);
+    if (k->item >= k->n_dense && k->item < k->n_items)
+        k->q = linear_load_piece(v, k->first_piece + k->item - k->n_dense, lane);
+}
+
+static __device__ __forceinline__ void linear_end_work(const sparse_view &v, const sparse_step &s,
+                                                       uint32_t n_warps, uint32_t lane, linear_work *k)
+{
+    for (uint32_t i = k->item; i < k->n_items; i += n_warps) {
+        if (i < k->n_dense) {
+            linear_dense_piece(v, s, i, k->n_dense, lane);
             continue;
-        float g = 0.0f;
-        for (uint32_t e = from; e < to; e++)
-            g += linear_part(v, e);
-        linear_update(v, &keys, from, g);
+        }
+        uint32_t number = k->first_piece + i - k->n_dense;
+        if (i != k->item)
+            k->q = linear_load_piece(v, number, lane);
+        linear_end_piece(v, &k->keys, number, k->q, lane);
     }
+    linear_end_segment(v, &k->keys, k->g);
+    for (uint32_t i = k->segment + n_warps * 32; i < k->end; i += n_warps * 32)
+        linear_end_segment(v, &k->keys, linear_load_segment(v, k->keys.kind, i));
 }
 
 static __global__ void __launch_bounds__(THREADS) linear_many_steps(sparse_view v, uint32_t first, uint32_t n)
 {
     cooperative_groups::grid_group grid = cooperative_groups::this_grid();
-    uint32_t lane = threadIdx.x % 32, warps = blockDim.x / 32, n_warps = gridDim.x * warps;
+    uint32_t lane = threadIdx.x % 32, n_warps = gridDim.x * (blockDim.x / 32);
     uint32_t warp = (threadIdx.x / 32) * gridDim.x + blockIdx.x; /* neighbours are on different processors */
+    sparse_step s = sparse_step_of(v, first);
+    linear_row row = {};
+    if (warp < s.n)
+        row = linear_load_row(v, s.first + warp, lane);
     for (uint32_t number = first; number < first + n; number++) {
-        sparse_step s = sparse_step_of(v, number);
-        linear_rows(v, s, warp, n_warps, lane);
+        linear_work work;
+        s = sparse_step_of(v, number);
+        linear_load_work(v, s, warp, n_warps, lane, &work);
+        if (warp < s.n)
+            linear_end_row(v, s, warp, row, lane);
+        for (uint32_t i = warp + n_warps; i < s.n; i += n_warps)
+            linear_end_row(v, s, i, linear_load_row(v, s.first + i, lane), lane);
         grid.sync();
-        linear_segments(v, s, warp, n_warps, lane);
+        linear_end_work(v, s, n_warps, lane, &work);
+        if (number + 1 < first + n) {
+            sparse_step next = sparse_step_of(v, number + 1);
+            if (warp < next.n)
+                row = linear_load_row(v, next.first + warp, lane);
+        }
         grid.sync();
     }
 }
 
 static __global__ void __launch_bounds__(THREADS) linear_step_rows(sparse_view v, uint32_t number)
 {
-    uint32_t warps = blockDim.x / 32;
-    linear_rows(v, sparse_step_of(v, number), blockIdx.x * warps + threadIdx.x / 32, gridDim.x * warps,
-                threadIdx.x % 32);
+    uint32_t lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    sparse_step s = sparse_step_of(v, number);
+    for (uint32_t i = blockIdx.x * warps + threadIdx.x / 32; i < s.n; i += gridDim.x * warps)
+        linear_end_row(v, s, i, linear_load_row(v, s.first + i, lane), lane);
 }
 
 static __global__ void __launch_bounds__(THREADS) linear_step_segments(sparse_view v, uint32_t number)
 {
-    uint32_t warps = blockDim.x / 32;
-    linear_segments(v, sparse_step_of(v, number), blockIdx.x * warps + threadIdx.x / 32, gridDim.x * warps,
-                    threadIdx.x % 32);
+    uint32_t lane = threadIdx.x % 32, n_warps = gridDim.x * (blockDim.x / 32);
+    uint32_t warp = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, end = v.step_first[number + 1];
+    sparse_step s = sparse_step_of(v, number);
+    uint32_t rows = linear_dense_rows(v), n_pieces = v.n_pieces[number];
+    uint32_t n_dense = v.n_bias + v.n_dense != 0 ? (s.n + rows - 1) / rows : 0;
+    uint32_t first_piece = sparse_entries_before(v, number) / SPARSE_DENSER;
+    mst_rule keys = v.rules[number].keys;
+    for (uint32_t i = n_warps - 1 - warp; i < n_dense + n_pieces; i += n_warps) {
+        uint32_t piece = first_piece + i - n_dense;
+        if (i < n_dense)
+            linear_dense_piece(v, s, i, n_dense, lane);
+        else
+            linear_end_piece(v, &keys, piece, linear_load_piece(v, piece, lane), lane);
+    }
+    for (uint32_t i = v.step_first[number] + warp * 32 + lane; i < end; i += n_warps * 32)
+        linear_end_segment(v, &keys, linear_load_segment(v, keys.kind, i));
 }
 
 /* Asynchronous plain SGD: every row subtracts its contributions when it has its margin, whatever other rows
@@ -226,7 +354,7 @@ static __global__ void __launch_bounds__(THREADS)
         float change = 0.0f;
         if (row < to_row) {
             sparse_step s = sparse_step_of(v, row / v.batch);
-            float margin = linear_margin(v, row, lane);
+            float margin = linear_margin(v, row, linear_load_row(v, row, lane), lane);
             if (lane == 0)
                 sparse_end_row(v, row, margin, s.scale);
             float coef = __shfl_sync(0xffffffffu, lane == 0 ? v.coefs[row] : 0.0f, 0);
@@ -257,7 +385,10 @@ mst_status mst_sparse_linear_open(mst_cuda_sparse *self)
 {
     int per_processor = 0;
     CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, linear_many_steps, THREADS, 0));
-    self->coop_blocks = per_processor > 0 ? (int)self->n_processors : 0;
+    /* as many warps as rows; the other processors prepare the next block meanwhile */
+    int most = (int)(self->n_processors * 3 / 4), warps = THREADS / 32;
+    int blocks = (int)((self->spec.batch + warps - 1) / warps) + SPARE_BLOCKS;
+    self->coop_blocks = per_processor > 0 ? (blocks < most ? blocks : most) : 0;
     return MST_OK;
 }
 

@@ -87,7 +87,7 @@ static __device__ __forceinline__ void wide_apply(const sparse_view &v, const ms
         wide_apply_row(v, rule, key, &g, lane, lanes, mask);
     } else if (lane < v.width) {
         uint64_t at = v.weight_at + (uint64_t)key * v.key_step + lane * v.weight_step;
-        sparse_apply(v, rule, at, at, g);
+        sparse_apply(v, rule, at, g);
     }
 }
 
@@ -188,7 +188,7 @@ static __device__ __forceinline__ void wide_rest(const sparse_view &v, const mst
     if (v.rest != nullptr)
         v.rest[i] = g;
     else
-        sparse_apply(v, rule, at, at, g);
+        sparse_apply(v, rule, at, g);
 }
 
 /* The bias: a warp per piece of rows, a lane per weight of it. */
@@ -301,12 +301,12 @@ static __global__ void wide_apply_all(sparse_view v, uint32_t number, uint32_t n
         }
         for (uint32_t j = lane; j < v.width; j += 32) {
             uint64_t at = v.weight_at + (uint64_t)key * v.key_step + j * v.weight_step;
-            sparse_apply(v, &rule, at, at, g[j] * clip);
+            sparse_apply(v, &rule, at, g[j] * clip);
         }
     }
     for (uint32_t i = thread; i < n_rest; i += n_threads) {
         uint64_t at = i < v.n_bias ? v.bias_at + i : v.pairs_at + i - v.n_bias;
-        sparse_apply(v, &rest, at, at, v.rest[i] * clip);
+        sparse_apply(v, &rest, at, v.rest[i] * clip);
     }
 }
 

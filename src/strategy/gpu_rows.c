@@ -334,6 +334,7 @@ static mst_status rows_keep(mst_gpu_rows *self, uint32_t at)
     }
     if (self->keeps)
         return MST_OK;
+    self->options.ops->forget(self->options.gpu);
     mst_free(self->kept);
     self->kept = NULL;
     return MST_OK;

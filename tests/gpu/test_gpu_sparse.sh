@@ -8,11 +8,14 @@ export MUSTER_PLUGINS=${MUSTER_PLUGINS:-$(dirname "$muster")}
 }
 make_rows 6000
 "$muster" data gen digits --rows 500 --test-rows 50 --out d >/dev/null
-tolerance=1e-4 # adagrad and adam turn the rounding of small gradients into that of whole steps
+# Adagrad and adam turn the rounding of small gradients into that of whole steps. The gradient of a bias of softmax can be 0 but for
+# rounding, when a class has its share of the rows; these runs have no bias, then.
+tolerance=1e-4
 
 for o in sgd momentum adagrad adam ftrl rowwise; do
   both "logreg-$o" --model logreg --optimizer $o --batch 500 --epochs 2 c.cache
-  both "softmax-$o" --model softmax --optimizer $o --batch 100 --epochs 2 s.svm
+  bias=$([[ $o =~ ^(sgd|momentum|ftrl)$ ]] && echo --bias || echo --no-bias)
+  both "softmax-$o" --model softmax --optimizer $o $bias --batch 100 --epochs 2 s.svm
   for m in fm ffm fwfm; do
     both "$m-$o" --model $m --factors 4 --optimizer $o --lr 0.01 --l2-factors 1e-4 --batch 500 --epochs 1 c.cache
   done
