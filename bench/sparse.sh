@@ -91,3 +91,29 @@ group_sparse() {
         line "${name}_rows_per_s" "$(calc "$(median ${rates[$name]})" 0)" rows/s
     done
 }
+
+# sparse_cores NAME OPTIMIZER BATCH MODE: rates with 1 thread and with all cores but none, one or two, and of --threads 0 over
+# the best of them.
+sparse_cores() {
+    local n best=0 rate cores counts
+    cores=$(env -u OMP_NUM_THREADS nproc)
+    counts=$(printf '%s\n' 1 $((cores / 2)) $((cores - 2)) $((cores - 1)) "$cores" | awk '$1 > 0' | sort -nu)
+    for n in $counts; do
+        say "$1, $n threads"
+        rate=$(sparse_rate "$2" "$3" "$n" "$4") || continue
+        line "${1}_${n}t_rows_per_s" "$rate" rows/s
+        best=$(calc "$rate > $best ? $rate : $best" 0)
+    done
+    rate=$(sparse_rate "$2" "$3" 0 "$4") && line "${1}_0t_over_best" "$(calc "$rate / $best")" ratio
+}
+
+group_sparse_cores() {
+    local sparse_cache=$DATA/criteo-scatter-8m.cache
+    make_file "$sparse_cache" "$MUSTER" data gen criteo --rows 8000000 --features "$FEATURES" --seed "$SEED" --scatter \
+        --to cache --out
+    sparse_cores sgd_b1_async sgd 1 async
+    sparse_cores sgd_b1000_sync sgd 1000 sync
+    sparse_cores sgd_b10000_sync sgd 10000 sync
+    sparse_cores adagrad_b100_async adagrad 100 async
+    sparse_cores adagrad_b1000_sync adagrad 1000 sync
+}

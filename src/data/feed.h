@@ -118,6 +118,11 @@ mst_status mst_feed_claim_by(mst_feed *feed, unsigned lane, uint32_t n, uint32_t
  * failure, or a stop request. Always so for a dataset that is not live. */
 bool mst_feed_ready(mst_feed *feed, uint32_t n);
 
+/* The first rows of the dataset, whatever the epoch and the position: at most n of its first chunk, which is
+ * the caller's to release (mst_chunk_release). For random access; a stream gives none, and no chunk. */
+mst_status mst_feed_first_rows(const mst_feed *feed, uint32_t n, mst_row *rows, uint32_t *n_rows,
+                               mst_chunk **chunk);
+
 /* Rows of an epoch, of the own shard: known for random access (for the epoch started last: chunks differ),
  * and for a stream once an epoch has been read; 0 before. */
 uint64_t mst_feed_epoch_rows(const mst_feed *feed);

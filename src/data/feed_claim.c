@@ -419,3 +419,16 @@ mst_status mst_feed_take(mst_feed *f, unsigned lane_index, uint32_t n, mst_batch
     TRY(mst_feed_claim(f, lane_index, n, batch, position));
     return mst_feed_fill(f, lane_index, 0, batch->n_rows);
 }
+
+mst_status mst_feed_first_rows(const mst_feed *f, uint32_t n, mst_row *rows, uint32_t *n_rows,
+                               mst_chunk **chunk)
+{
+    *n_rows = 0;
+    *chunk = NULL;
+    if (!f->dataset->random || f->dataset->n_chunks == 0)
+        return MST_OK;
+    TRY(f->dataset->ops->load(f->dataset, 0, chunk));
+    for (; *n_rows < n && *n_rows < (*chunk)->n_rows; (*n_rows)++)
+        mst_chunk_row(*chunk, *n_rows, &rows[*n_rows]);
+    return MST_OK;
+}

@@ -194,13 +194,21 @@ static void feed_end_stream(mst_feed *f, bool more)
     mst_feed_wake(f);
 }
 
+/* Rows to have in the queue although it has its windows: a claim of rows that come late; and where windows
+ * are small and chunks are only pointers, several, because lanes wait longer for this thread to wake up than
+ * it works. */
+static uint64_t feed_rows_ahead(const mst_feed *f)
+{
+    uint64_t take = f->options.max_take, lanes = f->options.n_lanes;
+    return f->dataset->live ? take : f->dataset->load_is_cheap ? 4 * take * lanes : 0;
+}
+
 /* Queues the window, which the queue then owns a reference to, unless none of its rows is wanted; `more` of
  * the stream may follow. Waits for room. False when the epoch is over. */
 static bool window_put(mst_feed *f, uint64_t generation, mst_feed_window *w, bool more)
 {
     pthread_mutex_lock(&f->mutex);
-    while (!feed_stale(f, generation) && f->queued >= MST_FEED_QUEUE &&
-           !(f->dataset->live && f->queued_rows < f->options.max_take))
+    while (!feed_stale(f, generation) && f->queued >= MST_FEED_QUEUE && f->queued_rows >= feed_rows_ahead(f))
         mst_feed_wait_change(f);
     atomic_store(&w->checked, false);
     w->references = 1;

@@ -69,6 +69,7 @@ static mst_linear linear_of(const mst_model *self, const mst_weights *w)
         .stride = w->stride,
         .head = w->head,
         .state = w->state,
+        .shared = w->shared,
         .near = w->near,
     };
 }

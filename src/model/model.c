@@ -335,6 +335,7 @@ void mst_model_weights(const mst_model *self, const mst_params *params, mst_weig
     out->sparse = layout.width != 0 ? rows.at : NULL;
     out->stride = rows.stride;
     out->head = out->by_rows ? (uint32_t)(rows.n_keys - (rows.end - rows.first) / rows.width) : 0;
+    out->shared = 0;
     out->near = false;
     out->state = params->slot_step;
     out->map = NULL;

@@ -103,8 +103,9 @@ typedef struct mst_weights {
     float *sparse;
     uint32_t stride, head; /* of the keys: mst_key_rows; by_rows: keys below head are in range 0 */
     bool by_rows;
-    bool near;      /* they are few: all are in a cache */
-    uint64_t state; /* by rows: floats from a weight of a dense range to its state */
+    uint32_t shared; /* keys below it are updated by other threads at the same time */
+    bool near;       /* they are few: all are in a cache */
+    uint64_t state;  /* by rows: floats from a weight of a dense range to its state */
     /* For descend with batch 1: keys are translated on the way (kernels.h, descend_rows). NULL: keys are used
      * as they are. */
     const mst_key_map *map;

@@ -1,16 +1,18 @@
 /* Strategy local: N threads of this process on one store; sync in local_sync.c, async in local_async.c.
  *
- * One thread, and asynchronous threads with plain SGD or batch 1, update in place if the model can. The
- * result equals that of the general way through a gradient up to rounding. */
+ * One thread, and asynchronous threads of linear models or with batch 1, update in place if the model can.
+ * The result equals that of the general way through a gradient up to rounding. */
 #include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "strategy/local_impl.h"
 
-#define CLAIM_ROWS      1024 /* rows claimed at a time if batches are smaller */
-#define SYNC_CLAIM_ROWS 8192 /* the same of synchronous threads, which wait for the one that claims */
-#define TIMED_ROWS      64   /* rows of a step from which its phases are timed, except for nets */
+#define CLAIM_ROWS      1024  /* rows claimed at a time if batches are smaller */
+#define SYNC_CLAIM_ROWS 8192  /* the same of synchronous threads, which wait for the one that claims ... */
+#define MANY_CLAIM_ROWS 32768 /* ... and of many of them, which wait for each other at every claim */
+#define MANY_THREADS    6     /* synchronous threads from which keys are divided among owners */
+#define TIMED_ROWS      64    /* rows of a step from which its phases are timed, except for nets */
 
 static mst_local_way local_choose_way(const mst_local *self, const mst_model_ops *model)
 {
@@ -18,7 +20,7 @@ static mst_local_way local_choose_way(const mst_local *self, const mst_model_ops
     bool one_rule = self->base.env.optimizer->sparse == NULL;
     if (model->descend_rule != NULL && one_rule && self->weights.by_rows &&
         self->weights.head <= MST_HEAD_MAX && self->base.env.optimizer->options.clip_norm == 0 &&
-        (self->n == 1 || (async && self->batch == 1)))
+        (self->n == 1 || (async && (self->batch == 1 || model->coefficients != NULL))))
         return MST_LOCAL_RULE;
     if (!async && self->n > 1 && model->coefficients != NULL && (self->additive || self->weights.by_rows) &&
         self->base.env.optimizer->options.clip_norm == 0)
@@ -38,6 +40,14 @@ static uint32_t local_rows_at_once(const mst_local *self)
     return self->base.options.mode == MST_MODE_ASYNC ? self->batch : (self->batch + self->n - 1) / self->n;
 }
 
+static mst_status local_init_lists(const mst_local *self, mst_local_thread *w)
+{
+    w->lists = mst_calloc(self->n + 2, sizeof *w->lists);
+    w->list_ends = mst_alloc_lines((self->n + 1) * mst_local_ends(self) * sizeof *w->list_ends);
+    w->hot_sums = mst_alloc_lines(MST_HOT_KEYS * sizeof *w->hot_sums);
+    return w->lists != NULL && w->list_ends != NULL && w->hot_sums != NULL ? MST_OK : mst_fail_memory();
+}
+
 static mst_status local_init_thread(mst_local *self, mst_local_thread *w, const mst_grad *layout)
 {
     const mst_model *model = self->base.env.model;
@@ -46,6 +56,8 @@ static mst_status local_init_thread(mst_local *self, mst_local_thread *w, const 
     w->lrs = mst_calloc(self->claim_steps, sizeof *w->lrs);
     if (self->hot != NULL)
         w->rows = mst_calloc(max_take, sizeof *w->rows);
+    if (self->many)
+        TRY(local_init_lists(self, w));
     if (self->way == MST_LOCAL_RULE)
         w->rules = mst_calloc(self->claim_steps, sizeof *w->rules);
     if (self->way == MST_LOCAL_PICK)
@@ -67,19 +79,23 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     self->n = mst_model_threads(env->model) ? 1 : (unsigned)options->threads;
     self->inner = (unsigned)options->threads / self->n;
     self->batch = (uint32_t)options->batch;
-    uint32_t claim_rows = options->mode == MST_MODE_SYNC && self->n > 1 ? SYNC_CLAIM_ROWS : CLAIM_ROWS;
-    self->claim_steps = self->batch < claim_rows ? claim_rows / self->batch : 1;
     self->additive = mst_optimizer_additive(env->optimizer);
     mst_model_weights(env->model, env->params, &self->weights);
     self->way = local_choose_way(self, model);
+    if (options->mode == MST_MODE_ASYNC && self->n > 1)
+        self->weights.shared = UINT32_MAX;
+    self->many = self->way == MST_LOCAL_PICK && self->n >= MANY_THREADS;
+    bool together = options->mode == MST_MODE_SYNC && self->n > 1;
+    uint32_t claim_rows = self->many ? MANY_CLAIM_ROWS : together ? SYNC_CLAIM_ROWS : CLAIM_ROWS;
+    self->claim_steps = self->batch < claim_rows ? claim_rows / self->batch : 1;
     self->timed = self->batch >= TIMED_ROWS || mst_model_chain(env->model) != NULL;
     base->max_take = self->batch * self->claim_steps;
     base->any_keys = env->params->guard != NULL && (self->way != MST_LOCAL_GENERAL || self->additive);
     base->n_lanes = options->mode == MST_MODE_ASYNC ? self->n : 1;
     TRY(mst_team_new(self->n, &self->team));
-    self->crowded = (long)self->n > sysconf(_SC_NPROCESSORS_ONLN);
-    if (mst_local_in_place(self) && self->n > 1)
-        TRY(mst_hot_weights_new(env->model, env->params, self->n, env->optimizer->ops->sums, &self->hot));
+    if ((mst_local_in_place(self) && self->n > 1) || self->many)
+        TRY(mst_hot_weights_new(env->model, env->params, self->many ? 1 : self->n, env->optimizer->ops->sums,
+                                (long)self->n > sysconf(_SC_NPROCESSORS_ONLN), &self->hot));
     self->threads = mst_alloc_lines(self->n * sizeof *self->threads);
     if (self->threads == NULL)
         return mst_fail_memory();
@@ -108,6 +124,11 @@ static void local_fini(mst_strategy *base)
         mst_free(w->touched.keys);
         mst_picks_fini(&w->picks);
         mst_free(w->pick_ends);
+        for (unsigned o = 0; w->lists != NULL && o < self->n + 2; o++)
+            mst_picks_fini(&w->lists[o]);
+        mst_free(w->lists);
+        mst_free(w->list_ends);
+        mst_free(w->hot_sums);
         mst_free(w->rows);
         mst_free(w->keys);
         mst_grad_fini(&w->grad);
@@ -127,8 +148,32 @@ void mst_local_fail(mst_local *self, mst_local_thread *w, mst_status st)
 
 static uint64_t local_spare(const mst_strategy_options *options)
 {
-    bool hot = options->mode == MST_MODE_ASYNC && options->threads > 1;
-    return hot ? mst_hot_weights_spare((unsigned)options->threads) : 0;
+    if (options->mode == MST_MODE_ASYNC)
+        return options->threads > 1 ? mst_hot_weights_spare((unsigned)options->threads) : 0;
+    return options->threads >= MANY_THREADS ? mst_hot_weights_spare(1) : 0;
+}
+
+/* Synchronous threads: the copies of popular keys, which are chosen in the first run. The sample is the same
+ * wherever a run begins, so that a resumed training repeats bit for bit. */
+static mst_status local_begin_popular(mst_local *self)
+{
+    mst_row *rows = NULL;
+    mst_chunk *chunk = NULL;
+    mst_batch sample = {0};
+    mst_status st = MST_OK;
+    if (!self->sampled) {
+        sample.rows = rows = mst_calloc(MST_HOT_SAMPLE, sizeof *rows);
+        st = rows == NULL ? mst_fail_memory()
+                          : mst_feed_first_rows(self->feed, MST_HOT_SAMPLE, rows, &sample.n_rows, &chunk);
+    }
+    if (st == MST_OK) {
+        mst_hot_weights_begin(self->hot, self->sampled ? NULL : &sample);
+        self->n_popular = mst_hot_weights_places(self->hot, &self->popular);
+        self->sampled = true;
+    }
+    mst_chunk_release(chunk);
+    mst_free(rows);
+    return st;
 }
 
 static mst_status local_run(mst_strategy *base, mst_feed *feed, const mst_budget *budget,
@@ -150,10 +195,12 @@ static mst_status local_run(mst_strategy *base, mst_feed *feed, const mst_budget
         self->threads[t].status = MST_OK;
         self->threads[t].loss = (mst_loss_sum){0};
     }
+    if (self->many && self->hot != NULL)
+        TRY(local_begin_popular(self));
     mst_team_run(self->team, async ? mst_local_async_thread : mst_local_sync_thread, self);
+    if (self->hot != NULL)
+        mst_hot_weights_end(self->hot);
     if (async) {
-        if (self->hot != NULL)
-            mst_hot_weights_end(self->hot);
         progress->epoch_ended = atomic_load(&self->ended);
         progress->position += atomic_load(&self->rows_done);
     }

@@ -4,15 +4,6 @@
 #include "base/alloc.h"
 #include "strategy/local_impl.h"
 
-/* Rows that all threads together train on between exchanges of the dense ranges and the bias, of the most
- * popular keys, and of the others. Changes that threads make at the same time add up, so that too many of
- * them overshoot, most of all at the start, when steps are long: until then, an exchange for every
- * WARM_SHARE-th of the rows so far. */
-#define PUBLISH_DENSE 128
-#define PUBLISH_TOP   512
-#define PUBLISH_KEYS  2048
-#define WARM_SHARE    256
-
 /* Claims up to claim_steps steps of the budget; 0 rows if it is used up. */
 static uint32_t local_claim_steps(mst_local *self, uint64_t *first_step)
 {
@@ -70,15 +61,6 @@ static mst_status local_descend_block(mst_local *self, mst_local_thread *w, cons
     return MST_OK;
 }
 
-/* Rows of one thread between exchanges, if all threads together have `rows`, and at most `most`. A thread
- * that has waited for a core continues with old copies, so where threads outnumber cores they exchange after
- * each row. */
-static uint32_t local_interval(const mst_local *self, uint32_t rows, uint64_t most)
-{
-    uint64_t mine = (rows < most ? rows : most) / self->n;
-    return mine > 1 && !self->crowded ? (uint32_t)mine : 1;
-}
-
 static mst_status local_async_descend(mst_local *self, unsigned t, const mst_batch *rows, uint64_t first_step)
 {
     mst_local_thread *w = &self->threads[t];
@@ -94,31 +76,17 @@ static mst_status local_async_descend(mst_local *self, unsigned t, const mst_bat
     uint64_t start = mst_trace_now();
     TRY(local_map_claim(self, t, &claim, &weights));
     mst_trace_op("translate", start, mst_trace_array(sizeof *claim.rows, claim.n_rows, 0));
-    uint64_t most = (self->progress->rows + atomic_load(&self->rows_done)) / WARM_SHARE;
-    uint32_t since_top = 0, since_keys = 0, dense_rows = local_interval(self, PUBLISH_DENSE, most);
-    uint32_t top_rows = local_interval(self, PUBLISH_TOP, most),
-             keys_rows = local_interval(self, PUBLISH_KEYS, most);
-    uint32_t block_steps = self->batch < dense_rows ? dense_rows / self->batch : 1;
+    uint64_t so_far = self->progress->rows + atomic_load(&self->rows_done);
+    uint32_t block_rows = mst_hot_weights_interval(self->hot, so_far);
+    uint32_t block_steps = self->batch < block_rows ? block_rows / self->batch : 1;
     for (uint64_t step = 0; step < n_steps; step += block_steps) {
         mst_batch block =
             mst_batch_range(&claim, (uint32_t)(step * self->batch), (uint32_t)(block_steps * self->batch));
         TRY(local_descend_block(self, w, &block, step, &weights));
         start = mst_trace_now();
-        mst_hot_weights_publish_dense(self->hot, t);
-        since_top += block.n_rows;
-        since_keys += block.n_rows;
-        if (since_keys >= keys_rows) {
-            mst_hot_weights_publish_keys(self->hot, t);
-            since_keys = since_top = 0;
-        } else if (since_top >= top_rows) {
-            mst_hot_weights_publish_top(self->hot, t);
-            since_top = 0;
-        }
+        mst_hot_weights_exchange(self->hot, t, block.n_rows, so_far);
         mst_trace_op("publish", start, (mst_trace_output){0});
     }
-    start = mst_trace_now();
-    mst_hot_weights_publish_keys(self->hot, t);
-    mst_trace_op("publish", start, (mst_trace_output){0});
     return MST_OK;
 }
 

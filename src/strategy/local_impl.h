@@ -18,9 +18,13 @@ typedef struct mst_local_thread {
     mst_picks picks;   /* by picks: the keys of this owner in the rows of the claim */
     size_t *pick_ends; /* by step of the claim */
     size_t n_keys;     /* of the rows that this thread has filled */
+    mst_picks
+        *lists; /* many threads by picks: keys of this thread's rows by owner, then popular keys (n + 2) */
+    size_t *list_ends; /* of each list (mst_local_ends), step after step */
+    float *hot_sums;   /* many threads by picks: the gradient of the popular keys, of this thread's rows */
     mst_grad grad;
     mst_key_sums key_sums;
-    mst_row *rows; /* async with hot weights: rows with translated keys */
+    mst_row *rows; /* with hot weights: rows with translated keys */
     uint32_t *keys;
     size_t key_capacity;
     mst_batch first; /* async with hot weights: the first claim of a run */
@@ -34,7 +38,7 @@ typedef struct mst_local_thread {
 typedef enum mst_local_way {
     MST_LOCAL_GENERAL, /* gradient, then optimizer */
     MST_LOCAL_DESCEND, /* the model updates in place: async, or one thread */
-    MST_LOCAL_RULE,    /* the same with any rule, on a store by rows: one thread, or async with batch 1 */
+    MST_LOCAL_RULE,    /* the same with any rule, on a store by rows: one thread, or async */
     MST_LOCAL_PICK,    /* sync threads of a linear model: coefficients of rows, then the owners' keys */
 } mst_local_way;
 
@@ -48,8 +52,10 @@ typedef struct mst_local {
     bool timed; /* a step is long enough to time its phases one by one; else they count as compute */
     mst_team *team;
     mst_local_thread *threads;
-    mst_hot_weights *hot; /* async, n > 1, descend; or NULL */
-    bool crowded;         /* more threads than cores */
+    mst_hot_weights *hot;        /* async, n > 1, descend; or many threads by picks; or NULL */
+    bool many;                   /* by picks: the threads are so many that keys are divided among owners */
+    bool sampled;                /* many threads: the popular keys are chosen */
+    uint32_t popular, n_popular; /* many threads: place of the first popular key, and their number */
     mst_weights weights;
     float *coefs; /* by picks: of the rows of a step */
 
@@ -95,6 +101,13 @@ static inline mst_step mst_local_step(const mst_local *self, uint64_t number, ui
 static inline uint64_t mst_local_steps(const mst_local *self, uint64_t rows)
 {
     return (rows + self->batch - 1) / self->batch;
+}
+
+/* Ends of a list by step: a line of its own for each list, of the step before the first (0) and of each step.
+ */
+static inline size_t mst_local_ends(const mst_local *self)
+{
+    return ((size_t)self->claim_steps + 1 + 7) / 8 * 8;
 }
 
 /* A phase within a step begins. */
@@ -145,6 +158,9 @@ mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources,
 /* Updates the keys that thread t has picked for step i of the claim by the coefficients of n_rows rows. */
 mst_status mst_local_apply_picks(mst_local *self, unsigned t, uint64_t i, uint32_t n_rows,
                                  const mst_update *u);
+
+/* The same for the popular keys that owner t updates, by the sums of all threads. */
+mst_status mst_local_apply_popular(mst_local *self, unsigned t, uint32_t n_rows, const mst_update *u);
 
 /* Adds the threads' dense gradients to thread 0's, in order; only the slices of owner t. State keeps the
  * value of thread 0. */

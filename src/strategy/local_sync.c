@@ -13,6 +13,9 @@
  * the update is divided among the threads of the model.
  *
  * Thread 0 claims the next rows while the others are in phase B: rows are not read after phase A. */
+#include <string.h>
+
+#include "base/alloc.h"
 #include "strategy/local_impl.h"
 
 /* The share of thread t. */
@@ -88,32 +91,126 @@ static mst_status local_general_step(mst_local *self, unsigned t, const mst_batc
 
 /* ---- steps by picks ---- */
 
-/* Thread t: makes its share of the claimed rows readable, then picks its keys from all of them. */
-static mst_status local_pick_claim(mst_local *self, unsigned t)
+/* Rows of the claim as thread t reads them: with popular keys translated. */
+static mst_batch local_translated(const mst_local *self, unsigned t, const mst_batch *share)
+{
+    if (self->n_popular == 0)
+        return *share;
+    return (mst_batch){.rows = self->threads[t].rows + (share->rows - self->claim.rows),
+                       .n_rows = share->n_rows};
+}
+
+/* The gradient of the popular keys in the rows of thread w, in step i of the claim; without the factor 1 /
+ * rows. */
+static void local_sum_own_popular(const mst_local *self, mst_local_thread *w, uint64_t i)
+{
+    const size_t *ends = w->list_ends + self->n * mst_local_ends(self) + i;
+    self->base.env.model->kernels->add_picks(&w->lists[self->n], ends[0], ends[1], self->coefs, w->hot_sums);
+}
+
+/* Thread t: makes its share of every step of the claim readable, and counts its keys. */
+static void local_fill_claim(mst_local *self, unsigned t)
+{
+    mst_local_thread *w = &self->threads[t];
+    w->n_keys = 0;
+    for (uint32_t from = 0; from < self->claim.n_rows; from += self->batch) {
+        mst_batch batch = mst_batch_range(&self->claim, from, self->batch),
+                  share = local_share(self, &batch, t);
+        local_fill_share(self, t, &share);
+        for (uint32_t i = 0; i < share.n_rows; i++)
+            w->n_keys += share.rows[i].n_keys;
+    }
+}
+
+/* Few threads: picks the keys of thread t from all rows. */
+static mst_status local_pick_keys(mst_local *self, unsigned t)
 {
     const mst_model *model = self->base.env.model;
     mst_local_thread *w = &self->threads[t];
-    mst_batch share = local_share(self, &self->claim, t);
-    size_t n_keys = MST_EMIT_SLACK;
-    uint64_t n_steps = mst_local_steps(self, self->claim.n_rows);
-    local_fill_share(self, t, &share);
-    w->n_keys = 0;
-    for (uint32_t i = 0; i < share.n_rows; i++)
-        w->n_keys += share.rows[i].n_keys;
-    mst_local_barrier(self, t, MST_PHASE_PREPARE);
-    if (atomic_load(&self->unfilled))
-        return MST_OK;
+    size_t n_keys = 0;
     for (unsigned s = 0; s < self->n; s++)
         n_keys += self->threads[s].n_keys;
-    uint64_t start = mst_trace_now();
-    w->picks.n = 0;
-    w->picks.valued = false;
     TRY(mst_picks_room(&w->picks, n_keys));
-    for (uint64_t i = 0; i < n_steps; i++) {
-        mst_batch batch = mst_batch_range(&self->claim, (uint32_t)(i * self->batch), self->batch);
+    for (uint32_t from = 0, i = 0; from < self->claim.n_rows; from += self->batch, i++) {
+        mst_batch batch = mst_batch_range(&self->claim, from, self->batch);
         model->kernels->pick_keys(batch.rows, batch.n_rows, model->shape.n_dense, t, self->n, &w->picks);
         w->pick_ends[i] = w->picks.n;
     }
+    return MST_OK;
+}
+
+/* Many threads: thread t divides the keys of its own rows among their owners. */
+static mst_status local_divide_keys(mst_local *self, unsigned t)
+{
+    const mst_model *model = self->base.env.model;
+    mst_local_thread *w = &self->threads[t];
+    size_t width = mst_local_ends(self), at = 0;
+    for (unsigned o = 0; o < self->n + 2; o++) {
+        mst_picks_clear(&w->lists[o]);
+        TRY(mst_picks_room(&w->lists[o], w->n_keys));
+    }
+    for (unsigned o = 0; o <= self->n; o++)
+        w->list_ends[o * width] = 0;
+    if (!mst_grow(&w->keys, &w->key_capacity, w->n_keys, sizeof *w->keys))
+        return mst_fail_memory();
+    mst_division division = {.n_prefix = model->shape.n_dense,
+                             .n_owners = self->n,
+                             .map = self->n_popular > 0 ? mst_hot_weights_map(self->hot, 0) : NULL,
+                             .popular = self->popular,
+                             .n_popular = self->n_popular};
+    for (uint32_t from = 0, i = 0; from < self->claim.n_rows; from += self->batch, i++) {
+        mst_batch batch = mst_batch_range(&self->claim, from, self->batch),
+                  share = local_share(self, &batch, t);
+        size_t first = (size_t)(share.rows - self->claim.rows);
+        model->kernels->divide_keys(share.rows, share.n_rows, (uint32_t)(share.rows - batch.rows), &division,
+                                    w->rows != NULL ? w->rows + first : NULL, w->keys + at, w->lists);
+        for (uint32_t r = 0; r < share.n_rows; r++)
+            at += share.rows[r].n_keys;
+        for (unsigned o = 0; o <= self->n; o++)
+            w->list_ends[o * width + i + 1] = w->lists[o].n;
+    }
+    return MST_OK;
+}
+
+/* Many threads: thread t collects its keys from the lists of all threads, in the order of the rows. */
+static mst_status local_collect_keys(mst_local *self, unsigned t)
+{
+    mst_local_thread *w = &self->threads[t];
+    size_t n_keys = 0, at = t * mst_local_ends(self);
+    uint64_t n_steps = mst_local_steps(self, self->claim.n_rows);
+    for (unsigned s = 0; s < self->n; s++)
+        n_keys += self->threads[s].list_ends[at + n_steps];
+    TRY(mst_picks_room(&w->picks, n_keys));
+    for (uint64_t i = 0; i < n_steps; i++) {
+        for (unsigned s = 0; s < self->n; s++) { /* they are in other cores' caches */
+            const size_t *ends = self->threads[s].list_ends + at + i;
+            mst_picks_prefetch(&self->threads[s].lists[t], ends[0], ends[1]);
+        }
+        for (unsigned s = 0; s < self->n; s++) {
+            const size_t *ends = self->threads[s].list_ends + at + i;
+            mst_picks_append(&w->picks, &self->threads[s].lists[t], ends[0], ends[1]);
+        }
+        w->pick_ends[i] = w->picks.n;
+    }
+    return MST_OK;
+}
+
+/* Thread t: makes its share of the claimed rows readable, and finds the keys that it owns in all of them. */
+static mst_status local_pick_claim(mst_local *self, unsigned t)
+{
+    mst_local_thread *w = &self->threads[t];
+    mst_status st = MST_OK;
+    local_fill_claim(self, t);
+    uint64_t start = mst_trace_now();
+    mst_picks_clear(&w->picks);
+    if (self->many && !atomic_load(&self->unfilled))
+        st = local_divide_keys(self, t);
+    if (st != MST_OK)
+        mst_local_fail(self, w, st);
+    mst_local_barrier(self, t, MST_PHASE_PREPARE);
+    if (atomic_load(&self->unfilled) || atomic_load(&self->failed))
+        return MST_OK;
+    TRY(self->many ? local_collect_keys(self, t) : local_pick_keys(self, t));
     mst_trace_op("pick", start, mst_trace_array(2 * sizeof(uint32_t), w->picks.n, 0));
     return MST_OK;
 }
@@ -124,19 +221,25 @@ static mst_status local_pick_step(mst_local *self, unsigned t, const mst_batch *
 {
     const mst_model *model = self->base.env.model;
     mst_local_thread *w = &self->threads[t];
-    mst_batch share = local_share(self, batch, t);
+    mst_batch share = local_share(self, batch, t), rows = local_translated(self, t, &share);
     mst_update u = {.lr = mst_local_lr(self, step), .step = step};
     if (self->timed)
         mst_span_step(step);
     mst_local_phase(self, MST_PHASE_COMPUTE);
     mst_local_begin_grad(self, w);
-    model->ops->coefficients(model, &share, &self->weights, 1.0f / (float)batch->n_rows,
+    if (self->n_popular > 0) /* now: other cores have the lines, and the stores need not wait for them */
+        memset(w->hot_sums, 0, self->n_popular * sizeof *w->hot_sums);
+    model->ops->coefficients(model, &rows, &self->weights, 1.0f / (float)batch->n_rows,
                              self->coefs + (share.rows - batch->rows), &w->grad, &w->loss);
+    if (self->n_popular > 0)
+        local_sum_own_popular(self, w, i);
     mst_local_barrier(self, t, MST_PHASE_APPLY);
     uint64_t start = mst_trace_now();
     mst_local_sum_dense(self, t);
     mst_local_apply_dense(self, &self->threads[0].grad, t, self->n, 1.0f, &u);
     mst_status st = mst_local_apply_picks(self, t, i, batch->n_rows, &u);
+    if (st == MST_OK && self->n_popular > 0)
+        st = mst_local_apply_popular(self, t, batch->n_rows, &u);
     mst_local_trace_apply(w, start);
     return st;
 }

@@ -43,6 +43,55 @@ mst_status mst_local_apply_picks(mst_local *self, unsigned t, uint64_t i, uint32
     return MST_OK;
 }
 
+/* The sums of all threads for places [from, to) of the popular keys, into those of thread 0. */
+static void local_sum_popular(mst_local *self, uint64_t from, uint64_t to)
+{
+    for (unsigned s = 0; s < self->n; s++)
+        for (uint64_t i = from; i < to; i += 16)
+            __builtin_prefetch(self->threads[s].hot_sums + i);
+    float *restrict sum = self->threads[0].hot_sums;
+    for (unsigned s = 1; s < self->n; s++) {
+        const float *restrict add = self->threads[s].hot_sums;
+        for (uint64_t i = from; i < to; i++)
+            sum[i] += add[i];
+    }
+}
+
+mst_status mst_local_apply_popular(mst_local *self, unsigned t, uint32_t n_rows, const mst_update *u)
+{
+    mst_local_thread *w = &self->threads[t];
+    const mst_optimizer *optimizer = mst_optimizer_of_keys(self->base.env.optimizer);
+    mst_update numbers = mst_update_of_keys(self->base.env.optimizer, u);
+    const mst_kernels *kernels = self->base.env.model->kernels;
+    uint64_t from, to;
+    mst_grad_slice(self->n_popular, t, self->n, &from, &to);
+    if (from == to)
+        return MST_OK;
+    local_sum_popular(self, from, to);
+    const float *sums = self->threads[0].hot_sums;
+    float *weights = self->weights.sparse + (size_t)self->popular * self->weights.stride;
+    if (!self->weights.by_rows) {
+        float rate = u->lr / (float)n_rows;
+        for (uint64_t i = from; i < to; i++)
+            weights[i] -= rate * sums[i];
+        return MST_OK;
+    }
+    if (!mst_grow(&w->touched.keys, &w->touched.capacity, to - from, sizeof *w->touched.keys))
+        return mst_fail_memory();
+    size_t n = 0;
+    float scale = 1.0f / (float)n_rows;
+    for (uint64_t i = from; i < to; i++) {
+        if (sums[i] == 0.0f)
+            continue;
+        w->touched.keys[n++] = self->popular + (uint32_t)i;
+        weights[(i + 1) * self->weights.stride - 1] = sums[i] * scale; /* the scratch float */
+    }
+    mst_rule rule = optimizer->ops->rule(optimizer, &numbers);
+    mst_linear rows = {.sparse = self->weights.sparse, .stride = self->weights.stride};
+    kernels->apply_touched(&rule, &rows, w->touched.keys, n);
+    return MST_OK;
+}
+
 MST_RACY void mst_local_apply_list(mst_local *self, float lr, const mst_contributions *list, uint32_t width)
 {
     enum { AHEAD = 64 };
@@ -59,6 +108,8 @@ MST_RACY void mst_local_apply_list(mst_local *self, float lr, const mst_contribu
 
 void mst_local_sum_dense(mst_local *self, unsigned t)
 {
+    for (unsigned s = 1; s < self->n; s++) /* the lines are in other cores' caches */
+        mst_grad_prefetch_slices(&self->threads[s].grad, t, self->n);
     for (unsigned s = 1; s < self->n; s++)
         mst_grad_add_slices(&self->threads[0].grad, &self->threads[s].grad, t, self->n);
 }

@@ -113,20 +113,53 @@ void mst_grad_add_slices(mst_grad *grad, const mst_grad *more, unsigned t, unsig
     }
 }
 
+void mst_grad_prefetch_slices(const mst_grad *grad, unsigned t, unsigned n)
+{
+    for (uint32_t r = 0; r < grad->n_ranges; r++) {
+        uint64_t from, to;
+        mst_grad_slice(grad->ranges[r].size, t, n, &from, &to);
+        if (from < to)
+            __builtin_prefetch(grad->ranges[r].g + from);
+    }
+}
+
 mst_status mst_picks_room(mst_picks *picks, size_t n)
 {
-    size_t need = picks->n + n;
-    if (!mst_grow(&picks->keys, &picks->key_capacity, need, sizeof *picks->keys) ||
-        !mst_grow(&picks->rows, &picks->row_capacity, need, sizeof *picks->rows) ||
+    size_t need = picks->n + n + MST_EMIT_SLACK;
+    if (!mst_grow(&picks->at, &picks->capacity, need, sizeof *picks->at) ||
         !mst_grow(&picks->values, &picks->value_capacity, need, sizeof *picks->values))
         return mst_fail_memory();
     return MST_OK;
 }
 
+void mst_picks_clear(mst_picks *picks)
+{
+    picks->n = 0;
+    picks->valued = false;
+}
+
+void mst_picks_value(mst_picks *picks)
+{
+    for (size_t i = 0; !picks->valued && i < picks->n; i++)
+        picks->values[i] = 1.0f;
+    picks->valued = true;
+}
+
+void mst_picks_append(mst_picks *picks, const mst_picks *list, size_t from, size_t to)
+{
+    if (from == to)
+        return;
+    if (list->valued)
+        mst_picks_value(picks);
+    memcpy(picks->at + picks->n, list->at + from, (to - from) * sizeof *list->at);
+    for (size_t i = from; picks->valued && i < to; i++)
+        picks->values[picks->n + i - from] = list->valued ? list->values[i] : 1.0f;
+    picks->n += to - from;
+}
+
 void mst_picks_fini(mst_picks *picks)
 {
-    mst_free(picks->keys);
-    mst_free(picks->rows);
+    mst_free(picks->at);
     mst_free(picks->values);
     *picks = (mst_picks){0};
 }

@@ -13,7 +13,8 @@
 
 #include "base/status.h"
 
-#define MST_RANGE_MAX 128
+#define MST_RANGE_MAX  128
+#define MST_EMIT_SLACK 16 /* elements of a list beyond its end that kernels may write */
 
 typedef struct mst_range {
     uint64_t offset, size; /* in the flat vector */
@@ -56,6 +57,9 @@ mst_status mst_grad_room(mst_grad *grad, size_t n);
 /* Thread t's of n slices of a dense range, split at multiples of 16 floats so that no two share a line. */
 void mst_grad_slice(uint64_t size, unsigned t, unsigned n, uint64_t *from, uint64_t *to);
 
+/* Fetches the first line of each of thread t's slices. */
+void mst_grad_prefetch_slices(const mst_grad *grad, unsigned t, unsigned n);
+
 /* Adds thread t's slices of another gradient's dense ranges; state is not a gradient and stays. */
 void mst_grad_add_slices(mst_grad *grad, const mst_grad *more, unsigned t, unsigned n);
 
@@ -69,15 +73,30 @@ static inline uint32_t mst_grad_owner(uint32_t key, uint32_t n_owners)
 
 /* The keys of rows that one thread owns: the alternative to lists of contributions for models whose
  * contributions are a coefficient of the row times the value of the key. */
+typedef struct mst_pick {
+    uint32_t key, row; /* number of the row in its step */
+} mst_pick;
+
 typedef struct mst_picks {
-    uint32_t *keys, *rows; /* n: key, and number of the row in its step */
-    float *values;         /* n */
-    bool valued;           /* some value is not 1 */
-    size_t n, key_capacity, row_capacity, value_capacity;
+    mst_pick *at;  /* n */
+    float *values; /* n, if valued */
+    bool valued;   /* some value is not 1 */
+    size_t n, capacity, value_capacity;
 } mst_picks;
 
 /* Makes room for n more. */
 mst_status mst_picks_room(mst_picks *picks, size_t n);
+void mst_picks_clear(mst_picks *picks);
+/* From here on the picks have values; those so far have 1. */
+void mst_picks_value(mst_picks *picks);
+/* Appends the picks [from, to) of a list; there must be room. */
+void mst_picks_append(mst_picks *picks, const mst_picks *list, size_t from, size_t to);
+/* Brings the picks [from, to) closer. */
+static inline void mst_picks_prefetch(const mst_picks *picks, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i += 64 / sizeof *picks->at)
+        __builtin_prefetch(picks->at + i);
+}
 void mst_picks_fini(mst_picks *picks);
 
 #endif

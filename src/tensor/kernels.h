@@ -25,15 +25,16 @@ typedef struct mst_linear {
     /* A store by rows: floats between keys, which is 4, and keys below head are in the dense range. 0 or 1:
      * one float per key, and the dense range is in front of the keys. */
     uint32_t stride, head;
-    bool near;      /* all are in a cache */
-    uint64_t state; /* by rows: floats from a weight of the dense range or the bias to its state */
+    uint32_t shared; /* keys below it are updated by other threads at the same time */
+    bool near;       /* all are in a cache */
+    uint64_t state;  /* by rows: floats from a weight of the dense range or the bias to its state */
 } mst_linear;
 
 #define MST_HEAD_MAX 1024 /* dense weights of a model that train_rows updates */
 
 /* Maps some keys to other places: those below `prefix`, and popular ones. The hash of a key is its index;
  * keys that collide are not mapped. */
-#define MST_MAP_BITS 13
+#define MST_MAP_BITS 12
 typedef struct mst_key_map {
     uint32_t prefix, prefix_delta; /* keys below prefix: add prefix_delta */
     uint32_t factor;               /* of the hash; odd */
@@ -47,6 +48,15 @@ static inline uint32_t mst_map_slot(uint32_t key, uint32_t factor)
     return key * factor >> (32 - MST_MAP_BITS);
 }
 
+/* The division of keys among owners (mst_grad_owner): keys below n_prefix are left out; keys that the map
+ * moves to a place in [popular, popular + n_popular) are popular, and their picks have the place less
+ * `popular`. */
+typedef struct mst_division {
+    uint32_t n_prefix, n_owners;
+    const mst_key_map *map; /* NULL: no key is popular */
+    uint32_t popular, n_popular;
+} mst_division;
+
 /* Buckets of a hash table with 1 << bits of them. */
 #define MST_KEY_HASH 0x9E3779B1u
 static inline uint32_t mst_key_bucket(uint32_t key, unsigned bits)
@@ -56,7 +66,6 @@ static inline uint32_t mst_key_bucket(uint32_t key, unsigned bits)
 
 #define MST_DESCEND_SCRATCH 8
 #define MST_LANES_MAX       16 /* floats of the longest vector of an instruction set */
-#define MST_EMIT_SLACK      16
 
 #define MST_FFM_ROOM(k, n_fields) (3 * ((size_t)(k) * (n_fields) + MST_LANES_MAX))
 
@@ -110,12 +119,20 @@ typedef struct mst_kernels {
                       mst_contributions *owners, uint32_t n_owners);
 
     /* A step of several threads. pick_keys appends the keys that `owner` owns (mst_grad_owner), and that are
-     * not below n_prefix, to the picks, row by row; there must be room for all keys and MST_EMIT_SLACK more.
+     * not below n_prefix, to the picks, row by row; there must be room for all keys (mst_picks_room).
      * Then, for the picks [from, to): subtract_picks subtracts coefs[row] * scale * value from the weights;
      * collect_picks adds it to the scratch floats of a store by rows and writes the distinct keys to touched,
      * as collect_keys does. */
     void (*pick_keys)(const mst_row *rows, uint32_t n, uint32_t n_prefix, uint32_t owner, uint32_t n_owners,
                       mst_picks *picks);
+    /* divide_keys finds the keys of all owners at once: it appends the keys of rows, which are numbers
+     * `number` and following of their step, to the picks of their owners, and popular keys to those after the
+     * last owner; then follow picks for its own use (n_owners + 2 in all). With a map, out[i] is rows[i] with
+     * its keys translated, which are written to keys. */
+    void (*divide_keys)(const mst_row *rows, uint32_t n, uint32_t number, const mst_division *d, mst_row *out,
+                        uint32_t *keys, mst_picks *owners);
+    /* sums[key] += coefs[row] * value */
+    void (*add_picks)(const mst_picks *picks, size_t from, size_t to, const float *coefs, float *sums);
     void (*subtract_picks)(const mst_picks *picks, size_t from, size_t to, const float *coefs, float scale,
                            float *sparse);
     size_t (*collect_picks)(const mst_picks *picks, size_t from, size_t to, const float *coefs, float scale,
@@ -136,7 +153,8 @@ typedef struct mst_kernels {
     /* A batch on a store by rows, in two parts. collect_keys adds coefs[i] * scale * x_i to the scratch
      * floats of the keys that are not below head, and writes the distinct keys in the order of their first
      * appearance to touched (room for all keys of the rows, and one more); returns their number.
-     * apply_touched updates these keys by their sums, which it clears. */
+     * Shared keys are written at each appearance: another thread may take the sum at any time.
+     * apply_touched updates these keys by their sums, which it clears; keys without a sum it leaves. Racy. */
     size_t (*collect_keys)(const mst_row *rows, uint32_t n, const float *coefs, float scale,
                            const mst_linear *w, uint32_t *touched);
     void (*apply_touched)(const mst_rule *rule, const mst_linear *w, const uint32_t *touched, size_t n);

@@ -326,8 +326,8 @@ INLINE bool is_unmarked(float sum)
     return x.u == 0;
 }
 
-static size_t collect_keys(const mst_row *rows, uint32_t n, const float *coefs, float scale,
-                           const mst_linear *w, uint32_t *touched)
+MST_RACY static size_t collect_keys(const mst_row *rows, uint32_t n, const float *coefs, float scale,
+                                    const mst_linear *w, uint32_t *touched)
 {
     size_t n_touched = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -338,7 +338,7 @@ static size_t collect_keys(const mst_row *rows, uint32_t n, const float *coefs, 
             uint32_t key = read_key(&row->keys[j]);
             float *sum = row_at(w, key) + SCRATCH, was = *sum;
             touched[n_touched] = key;
-            n_touched += is_unmarked(was);
+            n_touched += is_unmarked(was) | (key < w->shared);
             *sum = marked(was + coef * value_of(row, j));
         }
     }
@@ -350,23 +350,22 @@ INLINE void touched_each(mst_rule_one *one, uint32_t n_slots, const mst_rule *c,
 {
     enum { AHEAD = 48 };
     row_block block = {0};
-    float g[LANES] = {0};
-    for (size_t i = 0; i < n; i += LANES) {
-        uint32_t part = n - i < LANES ? (uint32_t)(n - i) : LANES;
-#pragma GCC unroll 4
-        for (uint32_t j = 0; j < part; j++) {
-            float *at = row_at(w, touched[i + j]);
-            __builtin_prefetch(row_at(w, touched[i + j + AHEAD < n ? i + j + AHEAD : n - 1]), 1);
-            block_load(&block, n_slots, j, at);
-            g[j] = at[SCRATCH];
+    float g[LANES + 1] = {0}, *rows[LANES + 1];
+    for (size_t i = 0; i < n;) {
+        uint32_t part = 0;
+        for (; i < n && part < LANES; i++) {
+            float *at = row_at(w, touched[i]);
+            __builtin_prefetch(row_at(w, touched[i + AHEAD < n ? i + AHEAD : n - 1]), 1);
+            block_load(&block, n_slots, part, at);
+            rows[part] = at;
+            g[part] = at[SCRATCH];
+            at[SCRATCH] = 0.0f;
+            part += !is_unmarked(g[part]); /* listed twice, or updated by another thread: nothing is left */
         }
         rule_lanes(one, c, block.w, block.a, block.b, g);
 #pragma GCC unroll 4
-        for (uint32_t j = 0; j < part; j++) {
-            float *at = row_at(w, touched[i + j]);
-            block_store(&block, n_slots, j, at);
-            at[SCRATCH] = 0.0f;
-        }
+        for (uint32_t j = 0; j < part; j++)
+            block_store(&block, n_slots, j, rows[j]);
     }
 }
 
