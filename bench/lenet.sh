@@ -50,13 +50,19 @@ lenet_pair() {
     fi
 }
 
-group_lenet() {
-    local lenet_no_torch="" lenet_images=$DATA/mnist/train-images-idx3-ubyte
+# Sets lenet_images to the training images of MNIST, or to generated digits.
+lenet_data() {
+    lenet_images=$DATA/mnist/train-images-idx3-ubyte
     if ! make_file "$DATA/mnist" "$MUSTER" data fetch mnist --out; then
         say "MNIST could not be fetched; using generated digits"
         make_file "$DATA/digits" "$MUSTER" data gen digits --rows 60000 --seed "$SEED" --out
         lenet_images=$DATA/digits/train-images-idx3-ubyte
     fi
+}
+
+group_lenet() {
+    local lenet_no_torch="" lenet_images
+    lenet_data
     "$PYTHON" -c 'import torch' 2>/dev/null || lenet_no_torch="python3-torch is not installed"
     lenet_pair 32 1
     lenet_pair 128 1

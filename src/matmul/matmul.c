@@ -203,6 +203,7 @@ void mst_matmul_destroy(mst_matmul *self)
         mst_free(self->pieces[i].a);
         mst_free(self->pieces[i].b);
     }
+    mst_sgemm_destroy(self->sgemm);
     mst_free(self->order);
     mst_free(self->x);
     mst_free(self->z);
@@ -228,6 +229,9 @@ static mst_status take_memory(mst_matmul *self)
         if (self->pieces[i].a == NULL || self->pieces[i].b == NULL || self->order == NULL)
             return mst_fail_memory();
     }
+    if (self->o.what == MST_MATMUL_PRODUCT)
+        TRY(mst_sgemm_new(self->kernels, self->o.n_threads, plan->layout.m, plan->layout.n,
+                          plan->layout.block, &self->sgemm));
     return self->o.check || self->o.what == MST_MATMUL_VERIFY ? mst_mm_check_begin(self) : MST_OK;
 }
 

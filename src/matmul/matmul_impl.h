@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "matmul/matmul.h"
 #include "matmul/matrix.h"
+#include "matmul/sgemm.h"
 
 #define WAIT_S                 3600 /* for one message of another rank: it may be multiplying meanwhile */
 #define CHILDREN_MAX           16   /* of a rank in a tree: 2^16 ranks */
@@ -39,6 +40,7 @@ struct mst_matmul {
     mst_matmul_plan plan;
     int rank, size;
     const mst_mm_kernels *kernels;
+    mst_sgemm *sgemm;   /* of a product, or of a trace by one */
     mst_matrix a, b, c; /* c: to verify */
     mst_npy_out out;
     mst_mm_pages share_a, share_b, tile;

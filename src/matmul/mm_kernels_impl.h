@@ -254,10 +254,17 @@ static double squares(const float *x, size_t n)
     return sum;
 }
 
+#include "matmul/mm_kernels_sgemm.h"
+
 const mst_mm_kernels MM_SET = {
     .isa = MM_ISA,
+    .panel_rows = PANEL_ROWS,
+    .panel_cols = PANEL_COLS,
     .generate = generate,
     .trace = trace,
     .times = times,
     .squares = squares,
+    .pack_rows = pack_rows,
+    .pack_cols = pack_cols,
+    .multiply_panels = multiply_panels,
 };

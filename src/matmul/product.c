@@ -3,9 +3,9 @@
  * often. With passes (memory_plan.c) the whole is done once per part of C. */
 #include "base/clock.h"
 #include "matmul/matmul_impl.h"
-#include "tensor/dnnl_ops.h"
 
-#define PART_FLOPS 2e9 /* of one call of sgemm: 10 to 20 ms on a core */
+#define PART_FLOPS 2e9 /* of one call of sgemm: 10 to 20 ms on a core; */
+#define ALONE      8   /* times that without other ranks, whose messages would wait */
 #define PART_ROWS  64  /* at least, or packing B costs more than it gains */
 
 mst_status mst_mm_fill(mst_matmul *self)
@@ -28,6 +28,7 @@ mst_status mst_mm_fill(mst_matmul *self)
                                      panel.n, cols.n, mst_mm_kept_b(self, p, j)));
         }
     }
+    mst_mm_touch(self->o.n_threads, self->tile.data, self->tile.size);
     self->mine.fill_seconds += mst_seconds_since(start);
     return MST_OK;
 }
@@ -64,13 +65,13 @@ static mst_status product_multiply(mst_matmul *self, const c_block *block, const
 {
     uint64_t rows = block->rows.n, cols = block->cols.n, depth = a->cols;
     double row_flops = 2.0 * (double)cols * (double)depth;
-    uint64_t part = (uint64_t)(PART_FLOPS * self->o.n_threads / row_flops);
+    uint64_t part = (uint64_t)(PART_FLOPS * (self->size == 1 ? ALONE : 1) * self->o.n_threads / row_flops);
     part = part < PART_ROWS ? PART_ROWS : part / 16 * 16;
     for (uint64_t r = 0; r < rows; r += part) {
         uint64_t n = rows - r < part ? rows - r : part, start = mst_now_ns();
         bool arrived, done;
-        TRY(mst_dnnl_gemm(false, (int64_t)n, (int64_t)cols, (int64_t)depth, a->data + r * depth, b->data,
-                          first ? 0.0f : 1.0f, block->data + r * cols));
+        mst_sgemm_multiply(self->sgemm, n, cols, depth, a->data + r * depth, b->data, !first,
+                           block->data + r * cols);
         self->mine.seconds += mst_seconds_since(start);
         self->mine.flops += row_flops * (double)n;
         mst_mm_progress(self, row_flops * (double)n);

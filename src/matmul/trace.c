@@ -307,6 +307,7 @@ static mst_status sum_by_product(mst_matmul *self)
              deep = DEPTH * l->block < l->k ? DEPTH * l->block : l->k;
     TRY(mst_mm_pages_take(&self->pieces[0].buffer, 2 * TILE_BYTES(rows, deep), "the factors"));
     TRY(mst_mm_pages_take(&self->tile, TILE_BYTES(rows, rows), "a block of C"));
+    TRY(mst_sgemm_new(self->kernels, self->o.n_threads, rows, rows, deep, &self->sgemm));
     float *a = self->pieces[0].buffer.data, *b = a + rows * deep, *c = self->tile.data;
     for (uint64_t i = mine.first; i < mine.first + mine.n; i++) {
         mst_index_range side = mst_layout_row(l, (uint32_t)i);
@@ -320,8 +321,7 @@ static mst_status sum_by_product(mst_matmul *self)
                                  side.n, b));
             self->mine.fill_seconds += mst_seconds_since(start);
             start = mst_now_ns();
-            TRY(mst_dnnl_gemm(false, (int64_t)side.n, (int64_t)side.n, (int64_t)part.n, a, b,
-                              at > 0 ? 1.0f : 0.0f, c));
+            mst_sgemm_multiply(self->sgemm, side.n, side.n, part.n, a, b, at > 0, c);
             double flops = 2.0 * (double)side.n * (double)side.n * (double)part.n;
             self->mine.seconds += mst_seconds_since(start);
             self->mine.flops += flops;

@@ -30,6 +30,7 @@ typedef struct dnnl_replica {
 typedef struct dnnl_pass {
     mst_dnnl_plan *plan;
     uint32_t n; /* rows */
+    unsigned n_threads;
     const mst_weights *w;
     const mst_pass *pass;
     mst_grad *grad;
@@ -97,11 +98,40 @@ static mst_status norm_forward(const dnnl_pass *r, const mst_dnnl_stage *s)
     return mst_dnnl_run(op);
 }
 
+/* A dropout, divided among the threads: it treats each row by itself, and keeps a number per unit. */
+typedef struct dnnl_rows {
+    const dnnl_pass *r;
+    const mst_dnnl_stage *s;
+    bool back;
+} dnnl_rows;
+
+static void dnnl_rows_part(void *arg, unsigned i)
+{
+    const dnnl_rows *p = arg;
+    const dnnl_pass *r = p->r;
+    const mst_layer *layer = p->s->layer;
+    const mst_dnnl_tensor *x = &r->plan->tensors[p->s->x], *y = &r->plan->tensors[p->s->y];
+    uint32_t from = (uint32_t)((uint64_t)r->n * i / r->n_threads);
+    uint32_t n = (uint32_t)((uint64_t)r->n * (i + 1) / r->n_threads) - from;
+    size_t at = from * mst_dims_size(&layer->in);
+    float *kept = p->s->kept != NULL ? (float *)p->s->kept + at : NULL;
+    mst_pass pass = *r->pass;
+    pass.first_row += from;
+    if (p->back)
+        layer->ops->backward(layer, kept, &pass, n, x->data + at, y->data + at, y->diff + at, NULL,
+                             x->diff + at, NULL);
+    else
+        layer->ops->forward(layer, kept, &pass, n, x->data + at, NULL, y->data + at);
+}
+
 static void dnnl_plain_forward(const dnnl_pass *r, const mst_dnnl_stage *s)
 {
     const mst_dnnl_tensor *x = &r->plan->tensors[s->x], *y = &r->plan->tensors[s->y];
-    s->layer->ops->forward(s->layer, s->kept, r->pass, r->n, x->data, &r->w->ranges[s->layer->first_range],
-                           y->data);
+    if (s->layer->ops == &mst_layer_dropout)
+        mst_dnnl_each(r->n_threads, dnnl_rows_part, &(dnnl_rows){.r = r, .s = s});
+    else
+        s->layer->ops->forward(s->layer, s->kept, r->pass, r->n, x->data,
+                               &r->w->ranges[s->layer->first_range], y->data);
     clear_rest(r, &s->layer->out, y->data);
 }
 
@@ -157,16 +187,28 @@ static mst_status conv_gradient(const dnnl_pass *r, const mst_dnnl_stage *s)
     return MST_OK;
 }
 
+/* The gradient of a bias: a part of its columns. */
+static void dnnl_bias_part(void *arg, unsigned i)
+{
+    const dnnl_rows *p = arg;
+    const dnnl_pass *r = p->r;
+    const mst_layer *layer = p->s->layer;
+    uint64_t from, to;
+    mst_grad_slice(layer->out.c, i, r->n_threads, &from, &to);
+    const float *dy = r->plan->tensors[p->s->y].diff + from;
+    float *g = gradient_of(r, layer, 1) + from;
+    dnnl_put(r, g, dy, to - from);
+    for (uint32_t row = 1; row < r->n; row++)
+        add_to(g, dy + (size_t)row * layer->out.c, to - from);
+}
+
 /* Straight into the flat gradient. */
 static mst_status linear_gradient(const dnnl_pass *r, const mst_dnnl_stage *s)
 {
     const mst_dnnl_tensor *x = &r->plan->tensors[s->x], *y = &r->plan->tensors[s->y];
     size_t in = mst_dims_size(&s->layer->in), out = s->layer->out.c;
-    for (uint32_t i = 0; s->layer->n_params > 1 && i < r->n; i++)
-        if (i == 0)
-            dnnl_put(r, gradient_of(r, s->layer, 1), y->diff, out);
-        else
-            add_to(gradient_of(r, s->layer, 1), y->diff + i * out, out);
+    if (s->layer->n_params > 1)
+        mst_dnnl_each(r->n_threads, dnnl_bias_part, &(dnnl_rows){.r = r, .s = s, .back = true});
     return mst_dnnl_gemm(true, (int64_t)out, (int64_t)in, r->n, y->diff, x->data, r->fresh ? 0.0f : 1.0f,
                          gradient_of(r, s->layer, 0));
 }
@@ -217,8 +259,11 @@ static void plain_backward(const dnnl_pass *r, const mst_dnnl_stage *s, bool wan
         if (r->fresh)
             memset(range->g, 0, range->size * sizeof *range->g);
     }
-    layer->ops->backward(layer, s->kept, r->pass, r->n, x->data, y->data, y->diff,
-                         &r->w->ranges[layer->first_range], wants_dx ? x->diff : NULL, g);
+    if (layer->ops == &mst_layer_dropout && wants_dx)
+        mst_dnnl_each(r->n_threads, dnnl_rows_part, &(dnnl_rows){.r = r, .s = s, .back = true});
+    else
+        layer->ops->backward(layer, s->kept, r->pass, r->n, x->data, y->data, y->diff,
+                             &r->w->ranges[layer->first_range], wants_dx ? x->diff : NULL, g);
     if (wants_dx)
         clear_rest(r, &layer->in, x->diff);
 }
@@ -342,8 +387,13 @@ static mst_status dnnl_train(mst_replica *self, const mst_batch *batch, const ms
                              const mst_pass *pass, float scale, mst_grad *grad, mst_step *step,
                              mst_loss_sum *sum)
 {
-    dnnl_pass r = {
-        .n = batch->n_rows, .w = w, .pass = pass, .grad = grad, .fresh = grad->fresh, .step = step};
+    dnnl_pass r = {.n = batch->n_rows,
+                   .n_threads = self->n_threads,
+                   .w = w,
+                   .pass = pass,
+                   .grad = grad,
+                   .fresh = grad->fresh,
+                   .step = step};
     int before = mst_dnnl_enter(self->n_threads);
     mst_status st = train_inside((dnnl_replica *)self, &r, batch, scale, sum);
     mst_dnnl_leave(before);
@@ -355,7 +405,7 @@ static mst_status dnnl_forward(mst_replica *self, const mst_batch *batch, const 
 {
     mst_dnnl_plan *plan = ((dnnl_replica *)self)->whole;
     mst_pass pass = {.training = false};
-    dnnl_pass r = {.plan = plan, .n = batch->n_rows, .w = w, .pass = &pass};
+    dnnl_pass r = {.plan = plan, .n = batch->n_rows, .n_threads = self->n_threads, .w = w, .pass = &pass};
     int before = mst_dnnl_enter(self->n_threads);
     mst_status st = forward_pass(self, &r, batch);
     mst_dnnl_leave(before);

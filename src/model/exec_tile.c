@@ -10,9 +10,10 @@
  * d(loss)/d(x) there, already multiplied by the derivative of the activation that produced x. So an operation
  * adds to the gradient of its weights first, and needs nothing of its y but the gradient.
  * 2. Gradients are functions of batch and weights: tiles add to them in their order. Those of fully connected
- *    layers go straight to the ranges; those of convolutions are kept by lane and added up after the last
- *    tile.
- * 3. Weights are packed once per batch, after need; ranges are ready in the last tile.
+ *    layers go straight to the ranges, which the first tile overwrites where they are fresh; those of
+ *    convolutions are kept by lane and added up after the last tile.
+ * 3. Weights are packed once per batch, after need, or once for several batches of a step; ranges are ready
+ * in the last tile.
  *
  * Layers of other kinds are computed by their plain functions, on rows; layers that have state (batch norm)
  * are not, as they must see the whole batch at once. */
@@ -53,6 +54,11 @@ static bool tile_suits(const mst_chain *chain)
             n += mst_layer_param_size(&chain->layers[i]->params[j]);
     }
     return n <= SUITS_WEIGHTS;
+}
+
+static uint32_t tile_part_rows(const mst_kernels *kernels)
+{
+    return mst_tile_kernels_get(kernels->isa)->lanes;
 }
 
 static void tile_close(mst_replica *base)
@@ -189,7 +195,7 @@ static mst_status forward_tile(const tile_replica *self, const mst_batch *rows, 
         for (uint32_t j = 0; first && j < op->layer->n_params; j++)
             TRY(mst_step_need(step, op->layer->first_range + j));
         start = mst_trace_now();
-        if (first)
+        if (first && (step == NULL || !step->again))
             pack_weights(self, op, w);
         forward_op(self, op, pass, rows->n_rows, w);
         start = mst_trace_layer(op->layer->name, "forward", start,
@@ -221,37 +227,48 @@ static size_t tile_round_up(size_t n, size_t multiple)
     return (n + multiple - 1) / multiple * multiple;
 }
 
-static void backward_conv(const tile_replica *self, const tile_op *op, float *const *g, bool last)
+/* The place of a tile in its batch. */
+typedef struct tile_place {
+    uint32_t n;       /* rows */
+    bool first, last; /* of the batch */
+    bool fresh;       /* the gradient of the batch is overwritten */
+} tile_place;
+
+static void backward_conv(const tile_replica *self, const tile_op *op, const tile_place *tile_at,
+                          float *const *g)
 {
     const mst_tile_kernels *tile = self->tile;
     const mst_tile_window *window = &op->window;
     const bool bias = op->layer->n_params > 1;
     tile->conv_weights(window, op->x, op->y, op->gw, bias ? op->gb : NULL);
-    if (last) {
-        tile->add_lanes(op->gw, mst_layer_param_size(&op->layer->params[0]), g[0]);
+    if (tile_at->last) {
+        tile->add_lanes(op->gw, mst_layer_param_size(&op->layer->params[0]), tile_at->fresh, g[0]);
         if (bias)
-            tile->add_lanes(op->gb, window->c_out, g[1]);
+            tile->add_lanes(op->gb, window->c_out, tile_at->fresh, g[1]);
     }
     if (op->back)
         tile->conv_backward(window, op->y, op->packed_back, op->act_in, op->x);
 }
 
-static void backward_linear(const tile_replica *self, const tile_op *op, uint32_t n, const mst_weights *w,
-                            float *const *g)
+static void backward_linear(const tile_replica *self, const tile_op *op, const tile_place *tile_at,
+                            const mst_weights *w, float *const *g)
 {
     const uint32_t n_in = (uint32_t)op->in_size, n_out = (uint32_t)op->out_size;
     const size_t ld = tile_round_up(n_in, self->tile->lanes);
-    self->tile->to_rows(op->x, n_in, n, self->rows, ld);
-    self->tile->linear_weights(n_in, n_out, n, self->rows, ld, op->y, g[0],
-                               op->layer->n_params > 1 ? g[1] : NULL);
+    self->tile->to_rows(op->x, n_in, tile_at->n, self->rows, ld);
+    self->tile->linear_weights(n_in, n_out, tile_at->n, self->rows, ld, op->y,
+                               tile_at->fresh && tile_at->first, g[0], op->layer->n_params > 1 ? g[1] : NULL);
     if (op->back)
         self->tile->linear_backward(n_in, n_out, op->y, tile_weight_of(op, w), op->act_in, op->x);
 }
 
-static void backward_plain(const tile_replica *self, const tile_op *op, const mst_pass *pass, uint32_t n,
-                           const mst_weights *w, float *const *g)
+static void backward_plain(const tile_replica *self, const tile_op *op, const mst_pass *pass,
+                           const tile_place *tile_at, const mst_weights *w, float *const *g)
 {
     const mst_tile_kernels *tile = self->tile;
+    const uint32_t n = tile_at->n;
+    for (uint32_t j = 0; tile_at->fresh && tile_at->first && j < op->layer->n_params; j++)
+        memset(g[j], 0, mst_layer_param_size(&op->layer->params[j]) * sizeof *g[j]);
     tile->to_rows(op->y, op->out_size, n, self->rows, op->out_size);
     op->layer->ops->backward(op->layer, op->state, pass, n, op->x_rows, op->y_rows, self->rows,
                              (float *const *)w->ranges + op->layer->first_range,
@@ -262,16 +279,16 @@ static void backward_plain(const tile_replica *self, const tile_op *op, const ms
     tile->act_backward(op->act_in, op->in_size, self->scratch, NULL, op->x);
 }
 
-static void backward_op(const tile_replica *self, const tile_op *op, const mst_pass *pass, uint32_t n,
-                        const mst_weights *w, float *const *g, bool last)
+static void backward_op(const tile_replica *self, const tile_op *op, const mst_pass *pass,
+                        const tile_place *tile_at, const mst_weights *w, float *const *g)
 {
     const mst_tile_kernels *tile = self->tile;
     if (op->kind == TILE_CONV)
-        backward_conv(self, op, g, last);
+        backward_conv(self, op, tile_at, g);
     else if (op->kind == TILE_LINEAR)
-        backward_linear(self, op, n, w, g);
+        backward_linear(self, op, tile_at, w, g);
     else if (op->kind == TILE_PLAIN)
-        backward_plain(self, op, pass, n, w, g);
+        backward_plain(self, op, pass, tile_at, w, g);
     else if (!op->back)
         return;
     else if (op->kind == TILE_MAXPOOL)
@@ -284,9 +301,10 @@ static void backward_op(const tile_replica *self, const tile_op *op, const mst_p
 }
 
 /* From d(loss)/d(scores) in rows to the gradients. */
-static mst_status backward_tile(const tile_replica *self, const mst_pass *pass, uint32_t n,
-                                const mst_weights *w, mst_grad *grad, bool last, mst_step *step)
+static mst_status backward_tile(const tile_replica *self, const mst_pass *pass, const tile_place *tile_at,
+                                const mst_weights *w, mst_grad *grad, mst_step *step)
 {
+    const uint32_t n = tile_at->n;
     const mst_tile_kernels *tile = self->tile;
     const tile_op *end = &self->ops[self->n_ops - 1];
     uint64_t start = mst_trace_now();
@@ -300,9 +318,9 @@ static mst_status backward_tile(const tile_replica *self, const mst_pass *pass, 
         for (uint32_t j = 0; j < layer->n_params; j++)
             g[j] = grad->ranges[layer->first_range + j].g;
         start = mst_trace_now();
-        backward_op(self, op, pass, n, w, g, last);
+        backward_op(self, op, pass, tile_at, w, g);
         mst_trace_layer(layer->name, "backward", start, mst_dims_output(&layer->in, n));
-        for (uint32_t j = layer->n_params; last && j-- > 0;)
+        for (uint32_t j = layer->n_params; tile_at->last && j-- > 0;)
             TRY(mst_step_ready(step, layer->first_range + j));
     }
     return MST_OK;
@@ -335,14 +353,21 @@ static mst_status tile_train(mst_replica *base, const mst_batch *batch, const ms
         part.first_row += from;
         TRY(forward_tile(self, &rows, &part, w, from == 0, step));
         mst_replica_loss(base, &rows, self->rows, scale, self->rows, sum);
-        TRY(backward_tile(self, &part, rows.n_rows, w, grad, from + rows.n_rows == batch->n_rows, step));
+        const tile_place tile_at = {.n = rows.n_rows,
+                                    .first = from == 0,
+                                    .last = from + rows.n_rows == batch->n_rows,
+                                    .fresh = grad->fresh};
+        TRY(backward_tile(self, &part, &tile_at, w, grad, step));
     }
+    grad->fresh = false;
     return MST_OK;
 }
 
 const mst_executor mst_executor_tile = {
     .name = "tile",
     .help = "a few images at a time, side by side in vector lanes: the fastest for small nets",
+    .overwrites = true,
+    .part_rows = tile_part_rows,
     .can = tile_can,
     .suits = tile_suits,
     .open = tile_open,

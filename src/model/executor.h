@@ -29,6 +29,8 @@ typedef struct mst_executor {
     bool threads;      /* n_threads of open is used */
     bool norm_threads; /* it is used for nets with batch norm, which need the whole batch at once */
     bool overwrites;   /* train takes gradients that are `fresh` */
+    /* Rows that it computes at a time, side by side; NULL: a whole batch. */
+    uint32_t (*part_rows)(const mst_kernels *kernels);
     /* Whether it can compute the chain; a message otherwise. */
     mst_status (*can)(const mst_chain *chain);
     /* Whether "auto" may take it for a chain that it can compute; NULL: always. */

@@ -138,6 +138,7 @@ typedef struct mst_step {
     mst_status (*ready)(struct mst_step *self, uint32_t range);
     uint64_t seed, number; /* of the training; of the step, from 1 */
     uint64_t first_row;    /* of the batch computed on, in the global batch */
+    bool again;            /* with the weights of the call before with the same scratch */
 } mst_step;
 
 static inline mst_status mst_step_need(mst_step *step, uint32_t range)
@@ -236,10 +237,11 @@ struct mst_model {
     const mst_kernels *kernels;
     mst_model_options options;
     mst_shape shape;
-    mst_cuda gpu;      /* --device; ops NULL: the CPU */
-    uint32_t n_scores; /* per row: 1 for logreg, n_classes for softmax and nets */
-    bool threads;      /* set by init: see mst_model_threads */
-    bool overwrites;   /* set by init: compute takes gradients that are `fresh` */
+    mst_cuda gpu;       /* --device; ops NULL: the CPU */
+    uint32_t n_scores;  /* per row: 1 for logreg, n_classes for softmax and nets */
+    bool threads;       /* set by init: see mst_model_threads */
+    bool overwrites;    /* set by init: compute takes gradients that are `fresh` */
+    uint32_t part_rows; /* set by init: compute takes a batch in parts of so many rows; 0: as a whole */
 };
 
 extern const mst_model_ops *const mst_models[]; /* NULL-terminated; order = choices of --model */

@@ -312,6 +312,7 @@ static mst_status net_init(mst_model *self, const mst_model_options *options, co
     self->threads =
         net->executor->threads || (net->executor->norm_threads && mst_chain_has_state(net->chain));
     self->overwrites = net->executor->overwrites;
+    self->part_rows = net->executor->part_rows != NULL ? net->executor->part_rows(self->kernels) : 0;
     return MST_OK;
 }
 

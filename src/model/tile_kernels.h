@@ -67,17 +67,17 @@ typedef struct mst_tile_kernels {
     /* gw (weights, lanes) += gradients of the weights, lane by lane; gb (c_out, lanes; NULL: none) likewise.
      */
     void (*conv_weights)(const mst_tile_window *g, const float *x, const float *dy, float *gw, float *gb);
-    /* g[i] += sum of the lanes of sums[i] */
-    void (*add_lanes)(const float *sums, size_t n, float *g);
+    /* g[i] += sum of the lanes of sums[i]; fresh: g[i] = that */
+    void (*add_lanes)(const float *sums, size_t n, bool fresh, float *g);
 
     /* The same for y (n_out) = W x + b, W (n_out, n_in). weights takes x as rows (n, n_in), which are
-     * ld floats apart and may be read up to a multiple of lanes. */
+     * ld floats apart and may be read up to a multiple of lanes; fresh: gw and gb are overwritten. */
     void (*linear_forward)(uint32_t n_in, uint32_t n_out, const float *x, const float *packed,
                            const float *bias, bool relu, float *y);
     void (*linear_backward)(uint32_t n_in, uint32_t n_out, const float *dy, const float *w, mst_tile_act act,
                             float *x);
     void (*linear_weights)(uint32_t n_in, uint32_t n_out, uint32_t n, const float *x_rows, size_t ld,
-                           const float *dy, float *gw, float *gb);
+                           const float *dy, bool fresh, float *gw, float *gb);
 
     void (*max_forward)(const mst_tile_window *g, const float *x, float *y);
     void (*average_forward)(const mst_tile_window *g, const float *x, float *y);

@@ -1,9 +1,9 @@
 /* Part of tile_kernels_impl.h: convolutions.
  *
- * Forward and backward compute one pixel of a block of channels at a time; taps that fall outside of the
- * image are left out by the bounds of the loops, so padding costs nothing and is never stored. The gradient
- * of the weights keeps a few weights' sums (as vectors over images) in registers while it walks over a plane;
- * lanes are added up once per batch. */
+ * Forward and backward compute one or a few pixels of a block of channels at a time; taps that fall outside
+ * of the image are left out by the bounds of the loops, so padding costs nothing and is never stored. The
+ * gradient of the weights keeps a few weights' sums (as vectors over images) in registers while it walks over
+ * a plane; lanes are added up once per batch. */
 
 /* Taps [from, to) of a window that begins at first (maybe outside) and lie inside of [0, size). */
 typedef struct taps {
@@ -30,9 +30,48 @@ INLINE int32_t window_first(uint32_t out, uint32_t stride, uint32_t pad)
             splat((w)[(size_t)k_ * (w_step) + c_]) * x_;                                                     \
     }
 
+/* Pixels that a block of N channels computes together: with few channels, one has too few sums to hide the
+ * latency of a multiply-add. */
+#if LANES == 16
+#define PIXELS(N) ((N) <= 6 ? 4 : (N) <= 13 ? 2 : 1)
+#else
+#define PIXELS(N) ((N) <= 2 ? 4 : (N) <= 6 ? 2 : 1)
+#endif
+
+/* The same for P pixels, whose inputs are `apart` vectors apart */
+#define ADD_TAPS_PIXELS(N, P, sums, n, x, x_step, apart, w, w_step)                                          \
+    for (uint32_t k_ = 0; k_ < (n); k_++) {                                                                  \
+        vec x_[P];                                                                                           \
+        UNROLL for (uint32_t p_ = 0; p_ < (P); p_++) x_[p_] =                                                \
+            load((x) + (ptrdiff_t)k_ * (x_step) + (size_t)p_ * (apart)*LANES);                               \
+        UNROLL for (uint32_t c_ = 0; c_ < (N); c_++)                                                         \
+        {                                                                                                    \
+            vec w_ = splat((w)[(size_t)k_ * (w_step) + c_]);                                                 \
+            UNROLL for (uint32_t p_ = 0; p_ < (P); p_++) sums[p_][c_] += w_ * x_[p_];                        \
+        }                                                                                                    \
+    }
+
 /* One block of N filters of a group: x is the group's first plane, y the block's. */
 typedef void conv_block(const mst_tile_window *g, const float *x, const float *w, const float *bias,
                         bool relu, float *y);
+
+/* P pixels of a row from ox on, with the taps xs. */
+#define FORWARD_PIXELS(N, P)                                                                                 \
+    {                                                                                                        \
+        vec sums[P][N];                                                                                      \
+        UNROLL for (uint32_t p = 0; p < P; p++) UNROLL for (uint32_t c = 0; c < N; c++) sums[p][c] =         \
+            splat(bias != NULL ? bias[c] : 0.0f);                                                            \
+        for (uint32_t ci = 0; ci < n_in; ci++)                                                               \
+            for (uint32_t ky = ys.from; ky < ys.to; ky++) {                                                  \
+                const float *in = at(x, ci * plane + (uint32_t)(y0 + (int32_t)ky) * g->w_in +                \
+                                            (uint32_t)(x0 + (int32_t)xs.from));                              \
+                const float *wk = w + (((size_t)ci * g->kernel_h + ky) * kw + xs.from) * N;                  \
+                ADD_TAPS_PIXELS(N, P, sums, xs.to - xs.from, in, LANES, g->stride_w, wk, N)                  \
+            }                                                                                                \
+        UNROLL for (uint32_t p = 0; p < P; p++) UNROLL for (uint32_t c = 0; c < N; c++)                      \
+            store(at(y, c *out + oy * g->w_out + ox + p), relu ? relu_vec(sums[p][c]) : sums[p][c]);         \
+        ox += P;                                                                                             \
+    }
 
 #define CONV_FORWARD(N)                                                                                      \
     MST_RACY static void conv_forward_##N(const mst_tile_window *g, const float *x, const float *w,          \
@@ -43,20 +82,15 @@ typedef void conv_block(const mst_tile_window *g, const float *x, const float *w
         for (uint32_t oy = 0; oy < g->h_out; oy++) {                                                         \
             int32_t y0 = window_first(oy, g->stride_h, g->pad_h);                                            \
             taps ys = taps_inside(y0, g->kernel_h, g->h_in);                                                 \
-            for (uint32_t ox = 0; ox < g->w_out; ox++) {                                                     \
+            for (uint32_t ox = 0; ox < g->w_out;) {                                                          \
                 int32_t x0 = window_first(ox, g->stride_w, g->pad_w);                                        \
                 taps xs = taps_inside(x0, kw, g->w_in);                                                      \
-                vec sums[N];                                                                                 \
-                UNROLL for (uint32_t c = 0; c < N; c++) sums[c] = splat(bias != NULL ? bias[c] : 0.0f);      \
-                for (uint32_t ci = 0; ci < n_in; ci++)                                                       \
-                    for (uint32_t ky = ys.from; ky < ys.to; ky++) {                                          \
-                        const float *in = at(x, ci * plane + (uint32_t)(y0 + (int32_t)ky) * g->w_in +        \
-                                                    (uint32_t)(x0 + (int32_t)xs.from));                      \
-                        const float *wk = w + (((size_t)ci * g->kernel_h + ky) * kw + xs.from) * N;          \
-                        ADD_TAPS(N, sums, xs.to - xs.from, in, LANES, wk, N)                                 \
-                    }                                                                                        \
-                UNROLL for (uint32_t c = 0; c < N; c++)                                                      \
-                    store(at(y, c *out + oy * g->w_out + ox), relu ? relu_vec(sums[c]) : sums[c]);           \
+                uint32_t last = ox + PIXELS(N) - 1;                                                          \
+                if (PIXELS(N) > 1 && x0 >= 0 && last < g->w_out &&                                           \
+                    last * g->stride_w + kw <= g->w_in + g->pad_w)                                           \
+                    FORWARD_PIXELS(N, PIXELS(N))                                                             \
+                else                                                                                         \
+                    FORWARD_PIXELS(N, 1)                                                                     \
             }                                                                                                \
         }                                                                                                    \
     }
@@ -91,6 +125,26 @@ INLINE taps taps_back(uint32_t i, uint32_t stride, uint32_t pad, uint32_t kernel
 typedef void conv_back_block(const mst_tile_window *g, const float *dy, const float *w, mst_tile_act act,
                              float *x);
 
+/* P inputs of a row from ix on, nx taps of each. */
+#define BACKWARD_PIXELS(N, P)                                                                                \
+    {                                                                                                        \
+        vec sums[P][N];                                                                                      \
+        UNROLL for (uint32_t p = 0; p < P; p++) UNROLL for (uint32_t c = 0; c < N; c++) sums[p][c] =         \
+            splat(0.0f);                                                                                     \
+        for (uint32_t co = 0; nx > 0 && co < n_out; co++)                                                    \
+            for (uint32_t ky = ys.from; ky < ys.to; ky += sh) {                                              \
+                const float *d = at(dy, co * out + (iy + g->pad_h - ky) / sh * g->w_out + ox);               \
+                const float *wk = w + (((size_t)co * g->kernel_h + ky) * kw + xs.from) * N;                  \
+                ADD_TAPS_PIXELS(N, P, sums, nx, d, -LANES, 1, wk, (size_t)sw *N)                             \
+            }                                                                                                \
+        UNROLL for (uint32_t p = 0; p < P; p++) UNROLL for (uint32_t c = 0; c < N; c++)                      \
+        {                                                                                                    \
+            float *to = at(x, c * plane + iy * g->w_in + ix + p);                                            \
+            store(to, act_slope(act, load(to), sums[p][c]));                                                 \
+        }                                                                                                    \
+        ix += P;                                                                                             \
+    }
+
 #define CONV_BACKWARD(N)                                                                                     \
     MST_RACY static void conv_backward_##N(const mst_tile_window *g, const float *dy, const float *w,        \
                                            mst_tile_act act, float *x)                                       \
@@ -100,23 +154,15 @@ typedef void conv_back_block(const mst_tile_window *g, const float *dy, const fl
         const size_t plane = (size_t)g->h_in * g->w_in, out = (size_t)g->h_out * g->w_out;                   \
         for (uint32_t iy = 0; iy < g->h_in; iy++) {                                                          \
             taps ys = taps_back(iy, sh, g->pad_h, g->kernel_h, g->h_out);                                    \
-            for (uint32_t ix = 0; ix < g->w_in; ix++) {                                                      \
+            for (uint32_t ix = 0; ix < g->w_in;) {                                                           \
                 taps xs = taps_back(ix, sw, g->pad_w, kw, g->w_out);                                         \
                 uint32_t nx = xs.from < xs.to ? (xs.to - xs.from + sw - 1) / sw : 0;                         \
                 uint32_t ox = nx > 0 ? (ix + g->pad_w - xs.from) / sw : 0;                                   \
-                vec sums[N];                                                                                 \
-                UNROLL for (uint32_t c = 0; c < N; c++) sums[c] = splat(0.0f);                               \
-                for (uint32_t co = 0; nx > 0 && co < n_out; co++)                                            \
-                    for (uint32_t ky = ys.from; ky < ys.to; ky += sh) {                                      \
-                        const float *d = at(dy, co * out + (iy + g->pad_h - ky) / sh * g->w_out + ox);       \
-                        const float *wk = w + (((size_t)co * g->kernel_h + ky) * kw + xs.from) * N;          \
-                        ADD_TAPS(N, sums, nx, d, -LANES, wk, (size_t)sw *N)                                  \
-                    }                                                                                        \
-                UNROLL for (uint32_t c = 0; c < N; c++)                                                      \
-                {                                                                                            \
-                    float *p = at(x, c * plane + iy * g->w_in + ix);                                         \
-                    store(p, act_slope(act, load(p), sums[c]));                                              \
-                }                                                                                            \
+                uint32_t last = ix + PIXELS(N) - 1;                                                          \
+                if (PIXELS(N) > 1 && sw == 1 && nx == kw && last < g->w_in && last + g->pad_w < g->w_out)    \
+                    BACKWARD_PIXELS(N, PIXELS(N))                                                            \
+                else                                                                                         \
+                    BACKWARD_PIXELS(N, 1)                                                                    \
             }                                                                                                \
         }                                                                                                    \
     }

@@ -177,11 +177,11 @@ static void to_rows(const float *x, size_t size, uint32_t n, float *rows, size_t
     }
 }
 
-static void add_lanes(const float *sums, size_t n, float *g)
+static void add_lanes(const float *sums, size_t n, bool fresh, float *g)
 {
     size_t i = 0;
     for (; i + LANES <= n; i += LANES) {
-        vec v[LANES], sum = load(g + i);
+        vec v[LANES], sum = fresh ? splat(0.0f) : load(g + i);
         UNROLL for (uint32_t k = 0; k < LANES; k++) v[k] = load(at(sums, i + k));
         transpose(v);
         UNROLL for (uint32_t step = LANES / 2; step > 0; step /= 2) for (uint32_t k = 0; k < step; k++)
@@ -189,7 +189,7 @@ static void add_lanes(const float *sums, size_t n, float *g)
         store(g + i, sum + v[0]);
     }
     for (; i < n; i++)
-        g[i] += sum_lanes(load(at(sums, i)));
+        g[i] = (fresh ? 0.0f : g[i]) + sum_lanes(load(at(sums, i)));
 }
 
 /* ---- the order of weights ---- */

@@ -48,14 +48,14 @@ static void tile_linear_backward(uint32_t n_in, uint32_t n_out, const float *dy,
     }
 }
 
-/* gw (N rows, columns [0, part) of V vectors) += dy (N, n lanes) * x (n, columns) */
+/* gw (N rows, columns [0, part) of V vectors) += dy (N, n lanes) * x (n, columns); fresh: gw = that */
 #define LINEAR_WEIGHTS(N, V)                                                                                 \
     static void linear_weights_##N##_##V(size_t n_in, uint32_t n, const float *x, size_t ld,                 \
-                                         const float *dy, uint32_t part, float *gw)                          \
+                                         const float *dy, uint32_t part, bool fresh, float *gw)              \
     {                                                                                                        \
         vec sums[N][V];                                                                                      \
         UNROLL for (uint32_t o = 0; o < N; o++) UNROLL for (uint32_t v = 0; v < V; v++) sums[o][v] =         \
-            part == V * LANES ? load(gw + o * n_in + v * LANES) : splat(0.0f);                               \
+            part == V * LANES && !fresh ? load(gw + o * n_in + v * LANES) : splat(0.0f);                     \
         for (uint32_t t = 0; t < n; t++) {                                                                   \
             vec xs[V];                                                                                       \
             UNROLL for (uint32_t v = 0; v < V; v++) xs[v] = load(x + t * ld + v * LANES);                    \
@@ -71,12 +71,12 @@ static void tile_linear_backward(uint32_t n_in, uint32_t n_out, const float *dy,
         } else {                                                                                             \
             for (uint32_t o = 0; o < N; o++)                                                                 \
                 for (uint32_t k = 0; k < part; k++)                                                          \
-                    gw[o * n_in + k] += sums[o][0][k];                                                       \
+                    gw[o * n_in + k] = (fresh ? 0.0f : gw[o * n_in + k]) + sums[o][0][k];                    \
         }                                                                                                    \
     }
 #define LINEAR_WEIGHTS_OF(N) [N] = {NULL, linear_weights_##N##_1, linear_weights_##N##_2},
 typedef void linear_weights_block(size_t n_in, uint32_t n, const float *x, size_t ld, const float *dy,
-                                  uint32_t part, float *gw);
+                                  uint32_t part, bool fresh, float *gw);
 LINEAR_WEIGHTS(1, 1)
 LINEAR_WEIGHTS(1, 2)
 LINEAR_WEIGHTS(2, 1)
@@ -98,7 +98,7 @@ static linear_weights_block *const linear_weights_of[GRAD_OUT + 1][3] = {
 };
 
 static void linear_weights(uint32_t n_in, uint32_t n_out, uint32_t n, const float *x_rows, size_t ld,
-                           const float *dy, float *gw, float *gb)
+                           const float *dy, bool fresh, float *gw, float *gb)
 {
     for (uint32_t from = 0, rows = GRAD_OUT; from < n_out; from += rows) {
         while (rows > n_out - from)
@@ -108,10 +108,10 @@ static void linear_weights(uint32_t n_in, uint32_t n_out, uint32_t n, const floa
         float *g = gw + (size_t)from * n_in;
         uint32_t i = 0;
         for (; i + 2 * LANES <= n_in; i += 2 * LANES)
-            block[2](n_in, n, x_rows + i, ld, d, 2 * LANES, g + i);
+            block[2](n_in, n, x_rows + i, ld, d, 2 * LANES, fresh, g + i);
         for (; i < n_in; i += LANES)
-            block[1](n_in, n, x_rows + i, ld, d, least(LANES, n_in - i), g + i);
+            block[1](n_in, n, x_rows + i, ld, d, least(LANES, n_in - i), fresh, g + i);
     }
     for (uint32_t o = 0; gb != NULL && o < n_out; o++)
-        gb[o] += sum_lanes(load(at(dy, o)));
+        gb[o] = (fresh ? 0.0f : gb[o]) + sum_lanes(load(at(dy, o)));
 }

@@ -315,28 +315,34 @@ mst_update mst_optimizer_update(const mst_optimizer *self, uint64_t step)
 }
 
 static void optimizer_apply_part(const mst_optimizer *self, const mst_update *u, mst_params *params,
-                                 uint64_t at, const float *g, size_t n)
+                                 uint64_t at, float *w, const float *g, size_t n)
 {
     float *slots[MST_SLOT_MAX];
     mst_params_slots(params, at, slots);
     if (n > 0)
-        self->ops->apply_range(self, u, params->w + at, slots, g, n);
+        self->ops->apply_range(self, u, w, slots, g, n);
 }
 
-void mst_optimizer_apply_range(const mst_optimizer *self, const mst_update *u, mst_params *params,
-                               uint64_t at, const float *g, size_t n)
+void mst_optimizer_apply_copy(const mst_optimizer *self, const mst_update *u, mst_params *params, uint64_t at,
+                              float *w, const float *g, size_t n)
 {
     uint64_t end = at + n, from = params->keyed.first, to = params->keyed.end;
     if (self->sparse == NULL || end <= from || at >= to) {
-        optimizer_apply_part(self, u, params, at, g, n);
+        optimizer_apply_part(self, u, params, at, w, g, n);
         return;
     }
     mst_update of_keys = mst_update_of_keys(self, u);
     from = from > at ? from : at;
     to = to < end ? to : end;
-    optimizer_apply_part(self, u, params, at, g, from - at);
-    optimizer_apply_part(self->sparse, &of_keys, params, from, g + (from - at), to - from);
-    optimizer_apply_part(self, u, params, to, g + (to - at), end - to);
+    optimizer_apply_part(self, u, params, at, w, g, from - at);
+    optimizer_apply_part(self->sparse, &of_keys, params, from, w + (from - at), g + (from - at), to - from);
+    optimizer_apply_part(self, u, params, to, w + (to - at), g + (to - at), end - to);
+}
+
+void mst_optimizer_apply_range(const mst_optimizer *self, const mst_update *u, mst_params *params,
+                               uint64_t at, const float *g, size_t n)
+{
+    mst_optimizer_apply_copy(self, u, params, at, params->w + at, g, n);
 }
 
 void mst_optimizer_apply_keys(const mst_optimizer *self, const mst_update *u, mst_params *params,

@@ -123,6 +123,9 @@ void mst_optimizer_start(const mst_optimizer *self, mst_params *params);
 mst_update mst_optimizer_update(const mst_optimizer *self, uint64_t step);
 void mst_optimizer_apply_range(const mst_optimizer *self, const mst_update *u, mst_params *params,
                                uint64_t at, const float *g, size_t n);
+/* The same with the weights in w, a copy of the range, which changes; the state is that of params. */
+void mst_optimizer_apply_copy(const mst_optimizer *self, const mst_update *u, mst_params *params, uint64_t at,
+                              float *w, const float *g, size_t n);
 void mst_optimizer_apply_keys(const mst_optimizer *self, const mst_update *u, mst_params *params,
                               uint64_t offset, uint32_t width, const uint32_t *keys, const float *g,
                               size_t n);

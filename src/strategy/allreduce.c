@@ -81,6 +81,7 @@ static mst_status allreduce_init(mst_strategy *base, const mst_strategy_options 
     self->stopped_by = -1;
     self->overwritten = env->model->overwrites && self->n == 1;
     base->n_lanes = 1;
+    base->n_threads = (unsigned)options->threads;
     base->max_take = self->global_batch;
     base->stops_with_others = true;
     mst_model_weights(env->model, env->params, &self->weights);

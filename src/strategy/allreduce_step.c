@@ -190,8 +190,8 @@ static void step_compute_thread(void *arg, unsigned t)
 static void step_sum_thread(void *arg, unsigned t)
 {
     mst_allreduce *self = arg;
-    for (unsigned s = 1; s < self->n; s++)
-        mst_grad_add_slices(&self->threads[0].grad, &self->threads[s].grad, t, self->n);
+    mst_grad_sum_slices(&self->threads[0].grad, sizeof *self->threads, self->n, t, self->n,
+                        &self->threads[0].grad);
 }
 
 static void step_apply_thread(void *arg, unsigned t)

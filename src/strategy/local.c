@@ -7,12 +7,16 @@
 
 #include "base/alloc.h"
 #include "strategy/local_impl.h"
+#include "tensor/past_caches.h"
 
-#define CLAIM_ROWS      1024  /* rows claimed at a time if batches are smaller */
-#define SYNC_CLAIM_ROWS 8192  /* the same of synchronous threads, which wait for the one that claims ... */
-#define MANY_CLAIM_ROWS 32768 /* ... and of many of them, which wait for each other at every claim */
-#define MANY_THREADS    6     /* synchronous threads from which keys are divided among owners */
-#define TIMED_ROWS      64    /* rows of a step from which its phases are timed, except for nets */
+#define CLAIM_ROWS       1024  /* rows claimed at a time if batches are smaller */
+#define SYNC_CLAIM_ROWS  8192  /* the same of synchronous threads, which wait for the one that claims ... */
+#define MANY_CLAIM_ROWS  32768 /* ... and of many of them, which wait for each other at every claim */
+#define MANY_THREADS     6     /* synchronous threads from which keys are divided among owners */
+#define TIMED_ROWS       64    /* rows of a step from which its phases are timed, except for nets */
+#define SHOWN_LEAST      4096  /* dense parameters from which gradients are shown to the owners */
+#define PARTS_PER_THREAD (MST_PARTS_ANY + 2) /* at most */
+#define PARTS_MOST       (1u << 24)          /* floats of their gradients */
 
 static mst_local_way local_choose_way(const mst_local *self, const mst_model_ops *model)
 {
@@ -37,7 +41,10 @@ static uint32_t local_rows_at_once(const mst_local *self)
 {
     if (mst_local_in_place(self))
         return self->base.max_take;
-    return self->base.options.mode == MST_MODE_ASYNC ? self->batch : (self->batch + self->n - 1) / self->n;
+    if (self->base.options.mode == MST_MODE_ASYNC)
+        return self->batch;
+    uint32_t share = (self->batch + self->n - 1) / self->n;
+    return share > self->part_rows ? share : self->part_rows;
 }
 
 static mst_status local_init_lists(const mst_local *self, mst_local_thread *w)
@@ -71,14 +78,77 @@ static mst_status local_init_thread(mst_local *self, mst_local_thread *w, const 
                          self->base.options.mode == MST_MODE_ASYNC ? 1 : self->n);
 }
 
+static uint64_t local_floats(const mst_grad *layout)
+{
+    uint64_t n = 0;
+    for (uint32_t r = 0; r < layout->n_ranges; r++)
+        n += layout->ranges[r].state ? 0 : layout->ranges[r].size;
+    return n;
+}
+
+static bool local_has_state(const mst_grad *layout)
+{
+    for (uint32_t r = 0; r < layout->n_ranges; r++)
+        if (layout->ranges[r].state)
+            return true;
+    return false;
+}
+
+/* Rows of a part that any thread may compute; 0: each thread computes a share of the batch. */
+static uint32_t local_part_rows(const mst_local *self, const mst_grad *layout)
+{
+    const mst_model *model = self->base.env.model;
+    uint64_t floats = local_floats(layout);
+    if (self->base.options.mode != MST_MODE_SYNC || model->part_rows == 0 || layout->width != 0 ||
+        local_has_state(layout) || floats < SHOWN_LEAST ||
+        (uint64_t)PARTS_PER_THREAD * self->n * floats > PARTS_MOST)
+        return 0;
+    return model->part_rows;
+}
+
+static mst_status local_init_parts(mst_local *self, const mst_grad *layout)
+{
+    self->streams = mst_stream_gains();
+    self->shows = self->base.options.mode == MST_MODE_SYNC && self->n > 1 &&
+                  local_floats(layout) >= SHOWN_LEAST && (self->streams || layout->width == 0);
+    self->streams = self->streams && self->shows;
+    if (!self->shows)
+        return MST_OK;
+    self->n_parts = self->n;
+    if (self->part_rows != 0) {
+        uint64_t all = (self->batch + self->part_rows - 1) / self->part_rows + self->n,
+                 most = (uint64_t)PARTS_PER_THREAD * self->n;
+        self->n_parts = (unsigned)(all < most ? all : most);
+    }
+    self->parts = mst_calloc(self->n_parts, sizeof *self->parts);
+    if (self->parts == NULL)
+        return mst_fail_memory();
+    for (unsigned p = 0; p < self->n_parts; p++)
+        TRY(mst_grad_init(&self->parts[p].shown, layout->ranges, layout->n_ranges, 0, 0, 0));
+    return MST_OK;
+}
+
+/* Threads beyond the parts of a batch would only wait. */
+static void local_choose_threads(mst_local *self, const mst_strategy_options *options, const mst_grad *layout)
+{
+    self->n = mst_model_threads(self->base.env.model) ? 1 : (unsigned)options->threads;
+    self->inner = (unsigned)options->threads / self->n;
+    self->part_rows = self->n > 1 ? local_part_rows(self, layout) : 0;
+    uint32_t parts = self->part_rows != 0 ? (self->batch + self->part_rows - 1) / self->part_rows : self->n;
+    self->n = parts < self->n ? parts : self->n;
+    self->part_rows = self->n > 1 ? self->part_rows : 0;
+    self->base.n_threads = self->n * self->inner;
+}
+
 static mst_status local_init(mst_strategy *base, const mst_strategy_options *options,
                              const mst_strategy_env *env)
 {
     mst_local *self = (mst_local *)base;
     const mst_model_ops *model = env->model->ops;
-    self->n = mst_model_threads(env->model) ? 1 : (unsigned)options->threads;
-    self->inner = (unsigned)options->threads / self->n;
+    mst_grad layout = {0};
+    model->layout(env->model, env->params, &layout);
     self->batch = (uint32_t)options->batch;
+    local_choose_threads(self, options, &layout);
     self->additive = mst_optimizer_additive(env->optimizer);
     mst_model_weights(env->model, env->params, &self->weights);
     self->way = local_choose_way(self, model);
@@ -105,8 +175,7 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
         if (self->coefs == NULL)
             return mst_fail_memory();
     }
-    mst_grad layout = {0};
-    model->layout(env->model, env->params, &layout);
+    TRY(local_init_parts(self, &layout));
     for (unsigned t = 0; t < self->n; t++)
         TRY(local_init_thread(self, &self->threads[t], &layout));
     return MST_OK;
@@ -134,6 +203,9 @@ static void local_fini(mst_strategy *base)
         mst_grad_fini(&w->grad);
         mst_key_sums_fini(&w->key_sums);
     }
+    for (unsigned p = 0; self->parts != NULL && p < self->n_parts; p++)
+        mst_grad_fini(&self->parts[p].shown);
+    mst_free(self->parts);
     mst_free(self->threads);
     mst_free(self->coefs);
     mst_hot_weights_destroy(self->hot);
@@ -191,6 +263,7 @@ static mst_status local_run(mst_strategy *base, mst_feed *feed, const mst_budget
     atomic_store(&self->ended, false);
     atomic_store(&self->failed, false);
     atomic_store(&self->unfilled, false);
+    atomic_store(&self->next_part, 0);
     for (unsigned t = 0; t < self->n; t++) {
         self->threads[t].status = MST_OK;
         self->threads[t].loss = (mst_loss_sum){0};
@@ -217,7 +290,17 @@ static mst_status local_run(mst_strategy *base, mst_feed *feed, const mst_budget
 static const mst_grad *local_gradient(const mst_strategy *base)
 {
     const mst_local *self = (const mst_local *)base;
-    return mst_local_in_place(self) ? NULL : &self->threads[0].grad;
+    if (mst_local_in_place(self))
+        return NULL;
+    mst_grad *grad = &self->threads[0].grad;
+    for (uint32_t r = 0; r < grad->n_ranges && base->options.mode == MST_MODE_SYNC; r++)
+        for (unsigned t = 1; t < self->n && !grad->ranges[r].state; t++) { /* owners have their sums */
+            uint64_t from, to;
+            mst_grad_slice(grad->ranges[r].size, t, self->n, &from, &to);
+            memcpy(grad->ranges[r].g + from, self->threads[t].grad.ranges[r].g + from,
+                   (to - from) * sizeof(float));
+        }
+    return grad;
 }
 
 const mst_strategy_ops mst_strategy_local = {

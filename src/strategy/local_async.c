@@ -102,7 +102,7 @@ static mst_status local_async_steps(mst_local *self, unsigned t, const mst_batch
         if (self->timed)
             mst_span_step(first_step);
         mst_local_phase(self, MST_PHASE_COMPUTE);
-        mst_local_begin_grad(self, w);
+        mst_local_begin_grad(self, t, 0);
         TRY(model->ops->compute(model, w->scratch, &batch, &self->weights, 1.0f / (float)batch.n_rows,
                                 &w->grad, &at, &w->loss));
         float clip = 1.0f;

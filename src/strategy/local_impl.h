@@ -34,6 +34,22 @@ typedef struct mst_local_thread {
     mst_error error;
 } mst_local_thread;
 
+/* A part of a batch that one thread computes. */
+typedef struct mst_local_part {
+    mst_grad shown; /* its gradient, without a sparse part, for the owners */
+    mst_loss_sum loss;
+} mst_local_part;
+
+#define MST_PARTS_ANY 4 /* parts of each thread's share of a batch that any thread may compute */
+
+/* How a batch is divided into parts: each thread computes a part of fixed_rows rows, if that is not 0; the
+ * rest are parts of part_rows rows, for any thread that has time. The order of parts is that of their rows.
+ */
+typedef struct mst_local_parts {
+    uint32_t fixed_rows;
+    unsigned n_fixed, n;
+} mst_local_parts;
+
 /* The method of a step. */
 typedef enum mst_local_way {
     MST_LOCAL_GENERAL, /* gradient, then optimizer */
@@ -49,6 +65,12 @@ typedef struct mst_local {
     uint32_t batch, claim_steps;
     mst_local_way way;
     bool additive;
+    bool shows;   /* sync: each part has a dense gradient that the owners read, apart from those of threads */
+    bool streams; /* ... to which that of the thread is copied past the caches (tensor/past_caches.h) */
+    uint32_t part_rows;    /* 0: a part of the batch per thread */
+    mst_local_part *parts; /* where the strategy shows */
+    unsigned n_parts;      /* at most */
+    atomic_uint next_part; /* of those for any thread */
     bool timed; /* a step is long enough to time its phases one by one; else they count as compute */
     mst_team *team;
     mst_local_thread *threads;
@@ -149,6 +171,15 @@ void mst_local_fail(mst_local *self, mst_local_thread *w, mst_status st);
 void mst_local_sync_thread(void *self, unsigned t);
 void mst_local_async_thread(void *self, unsigned t);
 
+/* The gradient with the state of a step: that of the first rows. */
+static inline const mst_grad *mst_local_state(const mst_local *self)
+{
+    return self->shows && !self->streams ? &self->parts[0].shown : &self->threads[0].grad;
+}
+
+/* The parts of a batch. */
+mst_local_parts mst_local_divide(const mst_local *self, uint32_t n_rows);
+
 /* ---- the update (local_update.c) ---- */
 
 /* Sums the contributions of `sources` for owner t of the sync threads (n_sources 1: all of that source) per
@@ -162,9 +193,9 @@ mst_status mst_local_apply_picks(mst_local *self, unsigned t, uint64_t i, uint32
 /* The same for the popular keys that owner t updates, by the sums of all threads. */
 mst_status mst_local_apply_popular(mst_local *self, unsigned t, uint32_t n_rows, const mst_update *u);
 
-/* Adds the threads' dense gradients to thread 0's, in order; only the slices of owner t. State keeps the
- * value of thread 0. */
-void mst_local_sum_dense(mst_local *self, unsigned t);
+/* Sums the dense gradients of the parts of a batch, in order, into that of thread t; only the slices of owner
+ * t. State is not summed. */
+void mst_local_sum_dense(mst_local *self, unsigned t, unsigned n_parts);
 
 /* Squared norm of what owner t of n has: its slices of the dense ranges of grad, state left out, and the
  * sums by key. */
@@ -172,16 +203,19 @@ double mst_local_square(const mst_grad *grad, const mst_key_sums *l, unsigned t,
 /* The factor of the gradient under --clip-norm. */
 float mst_local_clip(const mst_local *self, double square);
 
-/* Prepares the gradient of thread t for a step. */
-void mst_local_begin_grad(const mst_local *self, mst_local_thread *w);
+/* Prepares the gradient that thread t adds to for a part of a batch: its own, or that of the part. */
+mst_grad *mst_local_begin_grad(mst_local *self, unsigned t, unsigned part);
+
+/* The gradient of a part is complete: copies it where it is in that of thread w. */
+void mst_local_show_grad(const mst_local *self, const mst_local_thread *w, unsigned part);
 
 /* With one thread that takes rows: all of mst_local_apply_dense, by the threads of its model. */
 void mst_local_apply_alone(mst_local *self, mst_local_thread *w, float clip, const mst_update *u);
 
-/* Applies the slices of owner t of n of the dense ranges of grad, where state is replaced; and the key
- * sums of thread t. */
-void mst_local_apply_dense(mst_local *self, mst_grad *grad, unsigned t, unsigned n, float clip,
-                           const mst_update *u);
+/* Applies the slices of owner t of n of the dense ranges of grad, where state is replaced by that of `state`;
+ * and the key sums of thread t. */
+void mst_local_apply_dense(mst_local *self, mst_grad *grad, const mst_grad *state, unsigned t, unsigned n,
+                           float clip, const mst_update *u);
 void mst_local_apply_sparse(mst_local *self, unsigned t, float clip, const mst_update *u);
 
 /* Ends the op of an update of thread w that began at from_ns. */

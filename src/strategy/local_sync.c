@@ -1,8 +1,10 @@
 /* Strategy local, synchronous: all threads share every batch.
  *
- * Phase A: thread t computes on its fixed share of the rows. Phase B: owner t adds the results of all
- * threads, in thread order, and updates the weights that it owns. No thread writes a weight of another, and
- * every sum has a fixed order: the result repeats bit for bit for the same number of threads.
+ * Phase A: thread t computes on its fixed share of the rows; small nets also on parts of the batch that no
+ * thread has taken yet, each with a gradient of its own. Phase B: owner t adds the results of all threads, in
+ * thread order, or of all parts, in their order, and updates the weights that it owns. No thread writes a
+ * weight of another, and every sum has a fixed order: the result repeats bit for bit for the same number of
+ * threads.
  *
  * Every key has an owner, by its hash. Linear models: each thread picks the keys that it owns from all rows
  * of a claim before the first step; in phase A the threads compute a coefficient per row, and in phase B the
@@ -41,35 +43,100 @@ static void local_fill_share(mst_local *self, unsigned t, mst_batch *share)
 
 /* ---- a step ---- */
 
-static mst_status local_general_step(mst_local *self, unsigned t, const mst_batch *batch, uint64_t step)
+mst_local_parts mst_local_divide(const mst_local *self, uint32_t n_rows)
+{
+    if (self->part_rows == 0)
+        return (mst_local_parts){.n_fixed = self->n, .n = self->n};
+    uint32_t n = (n_rows + self->part_rows - 1) / self->part_rows, each = n / self->n;
+    uint32_t fixed = each <= 2 * MST_PARTS_ANY ? each / 2 : each - MST_PARTS_ANY;
+    mst_local_parts parts = {.fixed_rows = fixed * self->part_rows, .n_fixed = fixed > 0 ? self->n : 0};
+    parts.n = n - fixed * self->n + parts.n_fixed;
+    return parts;
+}
+
+/* Part p of a batch. */
+static mst_batch local_part(const mst_local *self, const mst_local_parts *parts, const mst_batch *batch,
+                            unsigned p)
+{
+    uint32_t from = p < parts->n_fixed
+                        ? p * parts->fixed_rows
+                        : parts->n_fixed * parts->fixed_rows + (p - parts->n_fixed) * self->part_rows;
+    return mst_batch_range(batch, from, p < parts->n_fixed ? parts->fixed_rows : self->part_rows);
+}
+
+/* The gradient of `rows`, part number `part` of the batch, and its loss. */
+static mst_status local_compute(mst_local *self, unsigned t, unsigned part, const mst_batch *batch,
+                                mst_batch rows, uint64_t step, bool again, mst_loss_sum *loss)
 {
     const mst_model *model = self->base.env.model;
+    mst_local_thread *w = &self->threads[t];
+    mst_step at = mst_local_step(self, step, (uint64_t)(rows.rows - batch->rows));
+    at.again = again;
+    mst_local_phase(self, MST_PHASE_PREPARE);
+    local_fill_share(self, t, &rows);
+    mst_local_phase(self, MST_PHASE_COMPUTE);
+    mst_grad *grad = mst_local_begin_grad(self, t, part);
+    TRY(model->ops->compute(model, w->scratch, &rows, &self->weights, 1.0f / (float)batch->n_rows, grad, &at,
+                            loss));
+    mst_local_show_grad(self, w, part);
+    return MST_OK;
+}
+
+/* Thread t's part of the batch, then parts that no thread has computed. Losses are added up later, in the
+ * order of parts. */
+static mst_status local_compute_parts(mst_local *self, unsigned t, const mst_batch *batch,
+                                      const mst_local_parts *parts, uint64_t step)
+{
+    bool again = false;
+    for (unsigned p = t; p < parts->n; again = true) {
+        if (p >= parts->n_fixed || again)
+            p = parts->n_fixed + atomic_fetch_add_explicit(&self->next_part, 1, memory_order_relaxed);
+        if (p >= parts->n)
+            break;
+        mst_local_part *part = &self->parts[p];
+        part->loss = (mst_loss_sum){0};
+        TRY(local_compute(self, t, p, batch, local_part(self, parts, batch, p), step, again, &part->loss));
+    }
+    return MST_OK;
+}
+
+/* All parts are computed. */
+static void local_end_parts(mst_local *self, const mst_local_parts *parts)
+{
+    atomic_store_explicit(&self->next_part, 0, memory_order_relaxed);
+    for (unsigned p = 0; p < parts->n; p++)
+        mst_add_loss(&self->threads[0].loss, &self->parts[p].loss);
+}
+
+static mst_status local_general_step(mst_local *self, unsigned t, const mst_batch *batch, uint64_t step)
+{
     const mst_optimizer *optimizer = self->base.env.optimizer;
     mst_local_thread *w = &self->threads[t];
-    mst_batch share = local_share(self, batch, t);
     mst_update u = mst_optimizer_update(optimizer, step);
-    mst_step at = mst_local_step(self, step, (uint64_t)(share.rows - batch->rows));
+    mst_local_parts parts = mst_local_divide(self, batch->n_rows);
+    mst_status st;
 
     if (self->timed)
         mst_span_step(step);
-    mst_local_phase(self, MST_PHASE_PREPARE);
-    local_fill_share(self, t, &share);
-    mst_local_phase(self, MST_PHASE_COMPUTE);
-    mst_local_begin_grad(self, w);
-    mst_status st = model->ops->compute(model, w->scratch, &share, &self->weights,
-                                        1.0f / (float)batch->n_rows, &w->grad, &at, &w->loss);
+    if (self->part_rows != 0) {
+        st = local_compute_parts(self, t, batch, &parts, step);
+    } else {
+        st = local_compute(self, t, t, batch, local_share(self, batch, t), step, false, &w->loss);
+    }
     mst_local_barrier(self, t, MST_PHASE_APPLY);
     if (atomic_load(&self->unfilled))
         return st;
 
     float clip = 1.0f;
     uint64_t start = mst_trace_now();
-    mst_local_sum_dense(self, t);
+    if (t == 0 && self->part_rows != 0)
+        local_end_parts(self, &parts);
+    mst_local_sum_dense(self, t, parts.n);
     if (st == MST_OK && !self->additive)
         st = mst_local_sum_sparse(self, t, self->n, self->threads);
     start = mst_trace_op("sum", start, mst_trace_floats(w->key_sums.n, w->grad.width));
     if (optimizer->options.clip_norm > 0.0) {
-        w->square = mst_local_square(&self->threads[0].grad, &w->key_sums, t, self->n);
+        w->square = mst_local_square(&w->grad, &w->key_sums, t, self->n);
         mst_local_barrier(self, t, MST_PHASE_APPLY);
         double square = 0.0;
         for (unsigned s = 0; s < self->n; s++)
@@ -80,7 +147,7 @@ static mst_status local_general_step(mst_local *self, unsigned t, const mst_batc
     if (self->n == 1)
         mst_local_apply_alone(self, w, clip, &u);
     else
-        mst_local_apply_dense(self, &self->threads[0].grad, t, self->n, clip, &u);
+        mst_local_apply_dense(self, &w->grad, mst_local_state(self), t, self->n, clip, &u);
     if (!self->additive && st == MST_OK)
         mst_local_apply_sparse(self, t, clip, &u);
     for (unsigned s = 0; self->additive && w->grad.width != 0 && s < self->n; s++)
@@ -226,17 +293,18 @@ static mst_status local_pick_step(mst_local *self, unsigned t, const mst_batch *
     if (self->timed)
         mst_span_step(step);
     mst_local_phase(self, MST_PHASE_COMPUTE);
-    mst_local_begin_grad(self, w);
+    mst_grad *grad = mst_local_begin_grad(self, t, t);
     if (self->n_popular > 0) /* now: other cores have the lines, and the stores need not wait for them */
         memset(w->hot_sums, 0, self->n_popular * sizeof *w->hot_sums);
     model->ops->coefficients(model, &rows, &self->weights, 1.0f / (float)batch->n_rows,
-                             self->coefs + (share.rows - batch->rows), &w->grad, &w->loss);
+                             self->coefs + (share.rows - batch->rows), grad, &w->loss);
+    mst_local_show_grad(self, w, t);
     if (self->n_popular > 0)
         local_sum_own_popular(self, w, i);
     mst_local_barrier(self, t, MST_PHASE_APPLY);
     uint64_t start = mst_trace_now();
-    mst_local_sum_dense(self, t);
-    mst_local_apply_dense(self, &self->threads[0].grad, t, self->n, 1.0f, &u);
+    mst_local_sum_dense(self, t, self->n);
+    mst_local_apply_dense(self, &w->grad, mst_local_state(self), t, self->n, 1.0f, &u);
     mst_status st = mst_local_apply_picks(self, t, i, batch->n_rows, &u);
     if (st == MST_OK && self->n_popular > 0)
         st = mst_local_apply_popular(self, t, batch->n_rows, &u);

@@ -1,8 +1,12 @@
 /* Strategy local: summing gradients and applying updates; contract in local_impl.h. */
+#include <string.h>
 
 #include "base/racy.h"
 #include "strategy/local_impl.h"
 #include "tensor/clip.h"
+#include "tensor/past_caches.h"
+
+#define STREAM_PART 1024 /* floats */
 
 mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources, mst_local_thread *sources)
 {
@@ -106,12 +110,13 @@ MST_RACY void mst_local_apply_list(mst_local *self, float lr, const mst_contribu
     }
 }
 
-void mst_local_sum_dense(mst_local *self, unsigned t)
+void mst_local_sum_dense(mst_local *self, unsigned t, unsigned n_parts)
 {
-    for (unsigned s = 1; s < self->n; s++) /* the lines are in other cores' caches */
-        mst_grad_prefetch_slices(&self->threads[s].grad, t, self->n);
-    for (unsigned s = 1; s < self->n; s++)
-        mst_grad_add_slices(&self->threads[0].grad, &self->threads[s].grad, t, self->n);
+    mst_grad *to = &self->threads[t].grad;
+    if (self->shows)
+        mst_grad_sum_slices(&self->parts[0].shown, sizeof *self->parts, n_parts, t, self->n, to);
+    else if (self->n > 1)
+        mst_grad_sum_slices(&self->threads[0].grad, sizeof *self->threads, self->n, t, self->n, to);
 }
 
 double mst_local_square(const mst_grad *grad, const mst_key_sums *l, unsigned t, unsigned n)
@@ -139,8 +144,22 @@ MST_RACY static void local_replace(float *w, const float *values, size_t n)
         w[i] = values[i];
 }
 
-void mst_local_apply_dense(mst_local *self, mst_grad *grad, unsigned t, unsigned n, float clip,
-                           const mst_update *u)
+/* Updates weights that all threads read next. */
+static void local_apply_streamed(const mst_local *self, const mst_update *u, uint64_t at, const float *g,
+                                 size_t n)
+{
+    _Alignas(64) float part[STREAM_PART];
+    mst_params *params = self->base.env.params;
+    for (size_t some; n > 0; at += some, g += some, n -= some) {
+        some = n < STREAM_PART ? n : STREAM_PART;
+        memcpy(part, params->w + at, some * sizeof *part);
+        mst_optimizer_apply_copy(self->base.env.optimizer, u, params, at, part, g, some);
+        mst_stream_copy(params->w + at, part, some);
+    }
+}
+
+void mst_local_apply_dense(mst_local *self, mst_grad *grad, const mst_grad *state, unsigned t, unsigned n,
+                           float clip, const mst_update *u)
 {
     mst_params *params = self->base.env.params;
     for (uint32_t r = 0; r < grad->n_ranges; r++) {
@@ -151,22 +170,38 @@ void mst_local_apply_dense(mst_local *self, mst_grad *grad, unsigned t, unsigned
         float *g = grad->ranges[r].g + from;
         uint64_t at = grad->ranges[r].offset + from;
         if (grad->ranges[r].state) {
-            local_replace(params->w + at, g, to - from);
+            local_replace(params->w + at, state->ranges[r].g + from, to - from);
             continue;
         }
         mst_clip_scale(g, to - from, clip);
-        mst_optimizer_apply_range(self->base.env.optimizer, u, params, at, g, to - from);
+        if (self->streams && (uintptr_t)(params->w + at) % 64 == 0)
+            local_apply_streamed(self, u, at, g, to - from);
+        else
+            mst_optimizer_apply_range(self->base.env.optimizer, u, params, at, g, to - from);
     }
+    if (self->streams)
+        mst_stream_end();
 }
 
-void mst_local_begin_grad(const mst_local *self, mst_local_thread *w)
+void mst_local_show_grad(const mst_local *self, const mst_local_thread *w, unsigned part)
+{
+    if (!self->streams)
+        return;
+    uint64_t start = mst_trace_now();
+    mst_grad_show(&w->grad, &self->parts[part].shown);
+    mst_trace_op("show", start, (mst_trace_output){0});
+}
+
+mst_grad *mst_local_begin_grad(mst_local *self, unsigned t, unsigned part)
 {
     uint64_t start = mst_trace_now();
+    mst_grad *grad = self->shows && !self->streams ? &self->parts[part].shown : &self->threads[t].grad;
     if (self->base.env.model->overwrites)
-        mst_grad_renew(&w->grad);
+        mst_grad_renew(grad);
     else
-        mst_grad_clear(&w->grad);
+        mst_grad_clear(grad);
     mst_trace_op("clear", start, (mst_trace_output){0});
+    return grad;
 }
 
 void mst_local_trace_apply(const mst_local_thread *w, uint64_t from_ns)
@@ -188,7 +223,7 @@ typedef struct local_shares {
 static void local_apply_share(void *arg, unsigned i)
 {
     const local_shares *p = arg;
-    mst_local_apply_dense(p->self, &p->w->grad, i, p->self->inner, p->clip, p->u);
+    mst_local_apply_dense(p->self, &p->w->grad, &p->w->grad, i, p->self->inner, p->clip, p->u);
 }
 
 void mst_local_apply_alone(mst_local *self, mst_local_thread *w, float clip, const mst_update *u)

@@ -108,6 +108,7 @@ struct mst_strategy {
     mst_strategy_env env;
     /* Set by init, for the feed: */
     unsigned n_lanes;       /* threads that take rows */
+    unsigned n_threads;     /* that train: those of the options, or fewer if more would be slower */
     uint32_t max_take;      /* most rows of one take */
     bool any_keys;          /* rows may have any keys (mst_feed_options) */
     bool stops_with_others; /* steps need rows until the loop ends them for all processes */

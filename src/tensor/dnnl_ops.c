@@ -5,7 +5,6 @@
  * objects have no buffer; binding sets their pointer. */
 #include "tensor/dnnl_ops.h"
 
-#include <oneapi/dnnl/dnnl.h>
 #include <string.h>
 #ifdef _OPENMP
 #include <omp.h>
@@ -16,39 +15,14 @@ void omp_set_num_threads(int n);
 
 #include "base/alloc.h"
 #include "base/float_mode.h"
+#include "tensor/dnnl_ops_impl.h"
 
 #if DNNL_VERSION_MAJOR != 2
 #error "dnnl_ops.c is written for oneDNN 2.x"
 #endif
 
-#define ARGS_MAX 12
-
-struct mst_dnnl_layout {
-    mst_dnnl_layout *next;
-    dnnl_memory_desc_t md;
-};
-
-struct mst_dnnl_op {
-    mst_dnnl_op *next;
-    mst_dnnl *owner;
-    dnnl_primitive_desc_t pd; /* kept: the backward descriptor takes it as a hint */
-    dnnl_primitive_t primitive;
-    int n_args;                        /* bound by the caller */
-    int n_exec;                        /* with scratch memory */
-    mst_dnnl_arg names[ARGS_MAX];      /* n_args */
-    mst_dnnl_layout layouts[ARGS_MAX]; /* n_args; not in a list */
-    dnnl_exec_arg_t args[ARGS_MAX + 1];
-    size_t scratch_size;
-};
-
-struct mst_dnnl {
-    dnnl_engine_t engine;
-    dnnl_stream_t stream;
-    dnnl_primitive_attr_t attr; /* scratch memory by the user */
-    mst_dnnl_layout *layouts;
-    mst_dnnl_op *ops;
-    void *scratch;
-};
+#define PARTS_THREADS 4 /* from which convolutions are divided into parts; */
+#define PARTS_EACH    8 /* at least so many for each thread */
 
 static const int exec_args[] = {
     [MST_DNNL_X] = DNNL_ARG_SRC,
@@ -104,6 +78,7 @@ out:
 
 static void op_destroy(mst_dnnl_op *op)
 {
+    mst_dnnl_parts_destroy(op->parts);
     for (int i = 0; i < op->n_exec; i++)
         dnnl_memory_destroy(op->args[i].memory);
     dnnl_primitive_destroy(op->primitive);
@@ -417,6 +392,54 @@ static mst_status conv_try(mst_dnnl *self, const mst_dnnl_window *c, conv_descs 
     return training ? conv_dw(self, c, d, out->forward, &out->dw) : MST_OK;
 }
 
+static dnnl_memory_desc_t conv_images(const mst_dnnl_op *op, mst_dnnl_arg arg, int64_t n)
+{
+    dnnl_memory_desc_t md = mst_dnnl_op_layout(op, arg)->md;
+    md.dims[0] = md.padded_dims[0] = n;
+    return md;
+}
+
+/* Lets threads take images instead of shares of the work, forward and backward; the gradient of the weights
+ * is a sum over images. An operation that cannot be divided stays as it is. */
+static mst_status conv_divide(mst_dnnl *self, const mst_dnnl_window *c, bool training, mst_dnnl_conv_ops *ops)
+{
+    int threads = omp_get_max_threads();
+    if (threads < PARTS_THREADS || c->n < PARTS_EACH * threads)
+        return MST_OK;
+    int64_t n = c->n / (PARTS_EACH * threads);
+    while (c->n % n != 0)
+        n--;
+    window_dims s = dims_of(c);
+    dnnl_primitive_attr_t fused = NULL;
+    dnnl_primitive_desc_t pd = NULL, back = NULL;
+    dnnl_convolution_desc_t desc;
+    conv_descs d = {.x = conv_images(ops->forward, MST_DNNL_X, n),
+                    .w = mst_dnnl_op_layout(ops->forward, MST_DNNL_W)->md,
+                    .b = desc_of(1, &c->out[0], false),
+                    .y = conv_images(ops->forward, MST_DNNL_Y, n)};
+    TRY(fused_attr(self, c->relu, &fused));
+    int before = mst_dnnl_enter(1);
+    if (dnnl_convolution_forward_desc_init(&desc, pass_of(training), dnnl_convolution_direct, &d.x, &d.w,
+                                           c->bias ? &d.b : NULL, &d.y, s.stride, s.pad,
+                                           s.pad_end) != dnnl_success ||
+        dnnl_primitive_desc_create(&pd, &desc, fused, self->engine, NULL) != dnnl_success)
+        pd = NULL;
+    if (pd != NULL && ops->dx != NULL) {
+        d.w = mst_dnnl_op_layout(ops->dx, MST_DNNL_W)->md;
+        if (dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &d.x, &d.w, &d.y,
+                                                     s.stride, s.pad, s.pad_end) != dnnl_success ||
+            dnnl_primitive_desc_create(&back, &desc, self->attr, self->engine, pd) != dnnl_success)
+            back = NULL;
+    }
+    if (back != NULL)
+        ops->dx->parts = mst_dnnl_parts_new(ops->dx, back, n, (unsigned)threads);
+    if (pd != NULL)
+        ops->forward->parts = mst_dnnl_parts_new(ops->forward, pd, n, (unsigned)threads);
+    mst_dnnl_leave(before);
+    dnnl_primitive_attr_destroy(fused);
+    return MST_OK;
+}
+
 /* If the format that the forward pass prefers makes the other passes use the reference implementation (few
  * channels, odd groups), padded channels or plain images (computed as matrix products) avoid it. */
 mst_status mst_dnnl_conv(mst_dnnl *self, const mst_dnnl_window *c, bool training, bool wants_dx,
@@ -431,7 +454,7 @@ mst_status mst_dnnl_conv(mst_dnnl *self, const mst_dnnl_window *c, bool training
         if (i + 1 == n || st == MST_ENOMEM)
             return st;
         if (st == MST_OK && !dnnl_slow(out->forward) && !dnnl_slow(out->dx) && !dnnl_slow(out->dw))
-            return MST_OK;
+            return conv_divide(self, c, training, out);
         drop_until(self, before);
     }
     return MST_OK;
@@ -638,6 +661,8 @@ mst_status mst_dnnl_scratch(mst_dnnl *self, size_t *size)
 
 mst_status mst_dnnl_run(mst_dnnl_op *op)
 {
-    return dnnl_check(dnnl_primitive_execute(op->primitive, op->owner->stream, op->n_exec, op->args),
+    return dnnl_check(op->parts != NULL
+                          ? mst_dnnl_parts_run(op->parts, op)
+                          : dnnl_primitive_execute(op->primitive, op->owner->stream, op->n_exec, op->args),
                       "a step of a pass");
 }

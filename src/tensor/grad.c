@@ -5,6 +5,12 @@
 #include <inttypes.h>
 
 #include "base/alloc.h"
+#include "base/isa.h"
+#include "tensor/past_caches.h"
+
+#define LINE  16 /* floats */
+#define LINES 4  /* summed at once */
+typedef float line __attribute__((vector_size(LINE * 4), aligned(4), may_alias));
 
 mst_status mst_grad_init(mst_grad *grad, const mst_range *ranges, uint32_t n_ranges, uint64_t sparse_offset,
                          uint32_t width, uint32_t n_owners)
@@ -92,35 +98,64 @@ mst_status mst_grad_room(mst_grad *grad, size_t n)
 
 void mst_grad_slice(uint64_t size, unsigned t, unsigned n, uint64_t *from, uint64_t *to)
 {
-    uint64_t lines = (size + 15) / 16;
-    *from = lines * t / n * 16;
-    *to = lines * (t + 1) / n * 16;
+    uint64_t lines = (size + LINE - 1) / LINE;
+    *from = lines * t / n * LINE;
+    *to = lines * (t + 1) / n * LINE;
     *from = *from < size ? *from : size;
     *to = *to < size ? *to : size;
 }
 
-void mst_grad_add_slices(mst_grad *grad, const mst_grad *more, unsigned t, unsigned n)
+static const float *grad_range_of(const mst_grad *first, size_t stride, unsigned s, uint32_t range)
 {
-    for (uint32_t r = 0; r < grad->n_ranges; r++) {
-        uint64_t from, to;
-        if (grad->ranges[r].state)
-            continue;
-        mst_grad_slice(grad->ranges[r].size, t, n, &from, &to);
-        float *restrict sum = grad->ranges[r].g;
-        const float *restrict add = more->ranges[r].g;
-        for (uint64_t i = from; i < to; i++)
-            sum[i] += add[i];
+    return ((const mst_grad *)((const char *)first + s * stride))->ranges[range].g;
+}
+
+/* Some lines of all gradients at a time, side by side: they come from the caches of other cores, and many of
+ * them are under way at once. */
+MST_WIDE static void grad_sum_range(const mst_grad *first, size_t stride, unsigned n, uint32_t range,
+                                    uint64_t begin, uint64_t end, float *to)
+{
+    uint64_t i = begin;
+    for (; i + LINES * LINE <= end; i += LINES * LINE) {
+        const line *from = (const line *)(grad_range_of(first, stride, 0, range) + i);
+        line a = from[0], b = from[1], c = from[2], d = from[3], *at = (line *)(to + i);
+        for (unsigned s = 1; s < n; s++) {
+            from = (const line *)(grad_range_of(first, stride, s, range) + i);
+            a += from[0];
+            b += from[1];
+            c += from[2];
+            d += from[3];
+        }
+        at[0] = a;
+        at[1] = b;
+        at[2] = c;
+        at[3] = d;
+    }
+    for (; i < end; i++) {
+        float sum = grad_range_of(first, stride, 0, range)[i];
+        for (unsigned s = 1; s < n; s++)
+            sum += grad_range_of(first, stride, s, range)[i];
+        to[i] = sum;
     }
 }
 
-void mst_grad_prefetch_slices(const mst_grad *grad, unsigned t, unsigned n)
+void mst_grad_sum_slices(const mst_grad *first, size_t stride, unsigned n_grads, unsigned t, unsigned n,
+                         mst_grad *to)
 {
-    for (uint32_t r = 0; r < grad->n_ranges; r++) {
-        uint64_t from, to;
-        mst_grad_slice(grad->ranges[r].size, t, n, &from, &to);
-        if (from < to)
-            __builtin_prefetch(grad->ranges[r].g + from);
+    for (uint32_t r = 0; r < to->n_ranges; r++) {
+        uint64_t begin, end;
+        mst_grad_slice(to->ranges[r].size, t, n, &begin, &end);
+        if (!to->ranges[r].state && begin < end)
+            grad_sum_range(first, stride, n_grads, r, begin, end, to->ranges[r].g);
     }
+}
+
+void mst_grad_show(const mst_grad *grad, mst_grad *to)
+{
+    for (uint32_t r = 0; r < grad->n_ranges; r++)
+        if (!grad->ranges[r].state)
+            mst_stream_copy(to->ranges[r].g, grad->ranges[r].g, grad->ranges[r].size);
+    mst_stream_end();
 }
 
 mst_status mst_picks_room(mst_picks *picks, size_t n)

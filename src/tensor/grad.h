@@ -57,11 +57,15 @@ mst_status mst_grad_room(mst_grad *grad, size_t n);
 /* Thread t's of n slices of a dense range, split at multiples of 16 floats so that no two share a line. */
 void mst_grad_slice(uint64_t size, unsigned t, unsigned n, uint64_t *from, uint64_t *to);
 
-/* Fetches the first line of each of thread t's slices. */
-void mst_grad_prefetch_slices(const mst_grad *grad, unsigned t, unsigned n);
+/* Copies the dense ranges, state left out, for other threads to read; past the caches (tensor/past_caches.h).
+ */
+void mst_grad_show(const mst_grad *grad, mst_grad *to);
 
-/* Adds thread t's slices of another gradient's dense ranges; state is not a gradient and stays. */
-void mst_grad_add_slices(mst_grad *grad, const mst_grad *more, unsigned t, unsigned n);
+/* Sums the slices of thread t of n of the dense ranges of n_grads gradients in their order, ((g0 + g1) + g2)
+ * + ..., into those of `to`, which may be one of them; state is not a gradient and stays. Gradient s begins
+ * s * stride bytes after the first. */
+void mst_grad_sum_slices(const mst_grad *first, size_t stride, unsigned n_grads, unsigned t, unsigned n,
+                         mst_grad *to);
 
 /* Spreads neighbouring keys over owners in runs of 16 (one cache line of weights has one owner). */
 #define MST_OWNER_SHIFT  4

@@ -195,9 +195,11 @@ mst_status mst_training_open_run(mst_training *self)
 {
     const mst_strategy_options *s = &self->strategy_options;
     const json_t *description = self->description;
+    unsigned used = self->strategy != NULL ? self->strategy->n_threads : 0,
+             threads = used > 0 ? used : (unsigned)s->threads;
     json_t *entries = json_pack(
         "{s:s, s:I, s:I, s:I, s:o, s:o, s:O?, s:O, s:I, s:b}", "isa", mst_isa_name(self->kernels->isa),
-        "threads", (json_int_t)s->threads, "batch", (json_int_t)s->batch, "global_batch",
+        "threads", (json_int_t)threads, "batch", (json_int_t)s->batch, "global_batch",
         (json_int_t)s->global_batch, "options",
         training_manifest_options(self->config.options, json_object_get(description, "reading")), "files",
         mst_json_texts(self->config.files->items, self->config.files->n), "data",

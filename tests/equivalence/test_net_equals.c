@@ -16,7 +16,7 @@
 #define SIDE    7
 #define CLASSES 4
 
-/* Images, and four nets. */
+/* Images, and five nets. */
 static int make_data(void **state)
 {
     if (trial_make_root(state) != 0)
@@ -24,6 +24,8 @@ static int make_data(void **state)
     trial_images(N_ROWS, SIDE, CLASSES, 1, 2);
     trial_write("drop.net", "conv 5 kernel=3 pad=1\nrelu\nmaxpool 2\ndropout 0.25\nlinear 12\ntanh\n"
                             "dropout 0.5\nlinear classes\n");
+    trial_write("parts.net", "conv 5 kernel=3 pad=1\nrelu\nmaxpool 2\ndropout 0.25\nlinear 100\ntanh\n"
+                             "linear classes\n");
     trial_write("norm.net", "conv 5 kernel=3\nnorm: batchnorm\nrelu\navgpool 2\nlinear classes\n");
     trial_write("drop-again.net", "# the same net in other words\nconv 5 kernel=3 pad=1\nrelu\n\nmaxpool 2\n"
                                   "dropout 0.25\n  linear 12\ntanh\ndropout 0.5 # half\nlinear classes\n");
@@ -128,6 +130,42 @@ static void sync_repeats(void **state)
     }
 }
 
+static void train_parts(trial *t, const char *executor, const char *batch, int threads, const char *clip)
+{
+    set_up(t, "parts.net", executor, "sync", threads, NULL);
+    trial_set(t, "batch", batch);
+    trial_set(t, "clip-norm", clip);
+    trial_set(t, "save", "false");
+    trial_must_run(t);
+    assert_int_equal(t->summary.status.rows, 3 * N_ROWS);
+}
+
+/* A net of some thousand parameters: threads compute parts of a batch, a fixed one and any others, or there
+ * are more threads than parts. */
+static void parts_equal_one_thread(void **state)
+{
+    static const char *const batches[] = {"20", "70", "150"}, *const clips[] = {"0", "0.5"};
+    static const int counts[] = {2, 3, 4, 16};
+    (void)state;
+    EACH_EXECUTOR(e, "parts.net")
+    for (size_t i = 0; i < 3 * 4 * 2; i++) {
+        trial one, many, again;
+        const char *batch = batches[i % 3], *clip = clips[i / 12];
+        int threads = counts[i / 3 % 4];
+        if (!(*e)->overwrites || (*e)->threads)
+            continue;
+        train_parts(&one, (*e)->name, batch, 1, clip);
+        train_parts(&many, (*e)->name, batch, threads, clip);
+        train_parts(&again, (*e)->name, batch, threads, clip);
+        assert_true(trial_distance(&one, &many) < 2e-4);
+        trial_same_bits(&many, &again);
+        assert_true(many.summary.status.train_loss == again.summary.status.train_loss);
+        trial_fini(&one);
+        trial_fini(&many);
+        trial_fini(&again);
+    }
+}
+
 static void async_of_one_equals_sync(void **state)
 {
     (void)state;
@@ -223,8 +261,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sync_threads_equal_one), cmocka_unit_test(executors_agree),
         cmocka_unit_test(sync_repeats),           cmocka_unit_test(async_of_one_equals_sync),
-        cmocka_unit_test(state_is_replaced),      cmocka_unit_test(resume_continues),
-        cmocka_unit_test(another_net_is_refused),
+        cmocka_unit_test(parts_equal_one_thread), cmocka_unit_test(state_is_replaced),
+        cmocka_unit_test(resume_continues),       cmocka_unit_test(another_net_is_refused),
     };
     return cmocka_run_group_tests(tests, make_data, trial_remove_root);
 }

@@ -146,9 +146,10 @@ static void lanes_add_up(void **state)
     EACH_SET(k)
     for (uint32_t n = 1; n <= 50; n += 7) {
         float *sums = numbers((size_t)n * k->lanes, n), *g = numbers(n, 9), *before = numbers(n, 9);
-        k->add_lanes(sums, n, g);
+        bool fresh = n / 7 % 2 == 1;
+        k->add_lanes(sums, n, fresh, g);
         for (uint32_t i = 0; i < n; i++) {
-            double expected = (double)before[i];
+            double expected = fresh ? 0.0 : (double)before[i];
             for (uint32_t lane = 0; lane < k->lanes; lane++)
                 expected += (double)sums[i * k->lanes + lane];
             assert_float_equal(g[i], expected, 1e-5);
@@ -160,7 +161,7 @@ static void lanes_add_up(void **state)
 }
 
 /* Forward, backward and weights of a fully connected layer, of every size around the blocks of kernels. */
-static void check_linear(const mst_tile_kernels *k, uint32_t n_in, uint32_t n_out, uint32_t n)
+static void check_linear(const mst_tile_kernels *k, uint32_t n_in, uint32_t n_out, uint32_t n, bool fresh)
 {
     uint32_t lanes = k->lanes, ld = (n_in + lanes - 1) / lanes * lanes;
     size_t n_weights = (size_t)n_in * n_out;
@@ -181,14 +182,14 @@ static void check_linear(const mst_tile_kernels *k, uint32_t n_in, uint32_t n_ou
     for (uint32_t o = 0; o < n_out; o++)
         for (uint32_t t = n; t < lanes; t++)
             y[o * lanes + t] = 0.0f; /* no image, no gradient */
-    k->linear_weights(n_in, n_out, n, rows, ld, y, gw, gb);
+    k->linear_weights(n_in, n_out, n, rows, ld, y, fresh, gw, gb);
     for (uint32_t o = 0; o < n_out; o++) {
-        double bias = (double)gb0[o];
+        double bias = fresh ? 0.0 : (double)gb0[o];
         for (uint32_t t = 0; t < n; t++)
             bias += (double)y[o * lanes + t];
         assert_float_equal(gb[o], bias, 1e-3);
         for (uint32_t i = 0; i < n_in; i++) {
-            double sum = (double)gw0[o * n_in + i];
+            double sum = fresh ? 0.0 : (double)gw0[o * n_in + i];
             for (uint32_t t = 0; t < n; t++)
                 sum += (double)y[o * lanes + t] * (double)rows[t * ld + i];
             assert_float_equal(gw[o * n_in + i], sum, 1e-2);
@@ -212,7 +213,8 @@ static void linear_of_every_size(void **state)
     (void)state;
     EACH_SET(k)
     for (uint32_t n_out = 1; n_out <= 35; n_out++)
-        check_linear(k, 1 + n_out * 7 % 71, n_out, 1 + n_out % k->lanes);
+        for (int fresh = 0; fresh < 2; fresh++)
+            check_linear(k, 1 + n_out * 7 % 71, n_out, 1 + n_out % k->lanes, fresh != 0);
 }
 
 int main(void)

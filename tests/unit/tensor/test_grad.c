@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include <stdlib.h>
+
 #include "base/alloc.h"
 #include "tensor/grad.h"
 
@@ -149,11 +151,85 @@ static void test_memory_short(void **state)
     assert_int_equal(live_blocks(), blocks);
 }
 
+/* Every owner sums its slices in the order of the threads, into its own gradient or into the first; state
+ * stays. */
+static void check_sums(unsigned n, bool into_first)
+{
+    const mst_range some[] = {{.offset = 0, .size = 1000},
+                              {.offset = 1024, .size = 7, .state = true},
+                              {.offset = 2048, .size = 3},
+                              {.offset = 3072, .size = 129}};
+    const size_t offsets[] = {0, 1000, 1007, 1010}, total = 1139;
+    struct holder {
+        int before;
+        mst_grad grad;
+    } *all = calloc(n, sizeof *all);
+    float *expected = calloc(total, sizeof *expected);
+    assert_non_null(all);
+    assert_non_null(expected);
+    for (unsigned t = 0; t < n; t++) {
+        assert_int_equal(mst_grad_init(&all[t].grad, some, 4, 0, 0, 0), MST_OK);
+        for (uint32_t r = 0; r < 4; r++)
+            for (uint64_t i = 0; i < some[r].size; i++) {
+                float g = 1.0f / (float)(1 + (i * 31 + t * 17 + r) % 997);
+                all[t].grad.ranges[r].g[i] = g;
+                expected[offsets[r] + i] = t == 0 || some[r].state ? g : expected[offsets[r] + i] + g;
+            }
+    }
+    for (unsigned t = 0; t < n; t++)
+        mst_grad_sum_slices(&all[0].grad, sizeof *all, n, t, n, into_first ? &all[0].grad : &all[t].grad);
+    for (unsigned t = 0; t < n; t++)
+        for (uint32_t r = 0; r < 4; r++) {
+            uint64_t from, to;
+            mst_grad_slice(some[r].size, t, n, &from, &to);
+            const float *g = all[into_first ? 0 : t].grad.ranges[r].g;
+            for (uint64_t i = from; i < to && !some[r].state; i++)
+                assert_true(g[i] == expected[offsets[r] + i]);
+        }
+    for (uint64_t i = 0; i < some[1].size; i++)
+        assert_true(all[n - 1].grad.ranges[1].g[i] == expected[offsets[1] + i]);
+    for (unsigned t = 0; t < n; t++)
+        mst_grad_fini(&all[t].grad);
+    free(expected);
+    free(all);
+}
+
+static void test_show(void **state)
+{
+    const mst_range some[] = {{.offset = 0, .size = 1000},
+                              {.offset = 1024, .size = 7, .state = true},
+                              {.offset = 2048, .size = 33}};
+    mst_grad grad, copy;
+    (void)state;
+    assert_int_equal(mst_grad_init(&grad, some, 3, 0, 0, 0), MST_OK);
+    assert_int_equal(mst_grad_init(&copy, some, 3, 0, 0, 0), MST_OK);
+    for (uint32_t r = 0; r < 3; r++)
+        for (uint64_t i = 0; i < some[r].size; i++)
+            grad.ranges[r].g[i] = (float)(i + 1);
+    mst_grad_show(&grad, &copy);
+    for (uint32_t r = 0; r < 3; r++)
+        for (uint64_t i = 0; i < some[r].size; i++)
+            assert_true(copy.ranges[r].g[i] == (some[r].state ? 0.0f : (float)(i + 1)));
+    mst_grad_fini(&grad);
+    mst_grad_fini(&copy);
+}
+
+static void test_sums(void **state)
+{
+    static const unsigned counts[] = {1, 2, 3, 7, 16, 70};
+    (void)state;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        check_sums(counts[i], false);
+        check_sums(counts[i], true);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dense),   cmocka_unit_test(test_sparse),       cmocka_unit_test(test_owner),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_memory_short),
+        cmocka_unit_test(test_dense),        cmocka_unit_test(test_sums),  cmocka_unit_test(test_show),
+        cmocka_unit_test(test_sparse),       cmocka_unit_test(test_owner), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_memory_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
