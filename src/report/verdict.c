@@ -14,7 +14,8 @@
  *     - MST_VERDICT_FAULTS major faults/s; or
  *     - MST_VERDICT_READ_RATE bytes/s read from disks (if the system does not report runnable time: while at
  *       least MST_VERDICT_CPU_FREE of the host's CPU is free).
- *  3. input: the rest of read_s.
+ *  3. input: the rest of read_s. One of the threads of a synchronous local run takes the rows of a step: the
+ *     barrier waits of the others, at most its read_s each, belong to read_s.
  *  4. cores: the part of the rest of the other own phases in which the process was runnable but not running;
  *     compute: the remainder.
  *  5. Waits (pull_wait_s + barrier_wait_s) are divided among

@@ -521,7 +521,8 @@ void mst_advise_others(const mst_facts *f, mst_verdict *v, const mst_step_model 
     model_set_own(v, &m, model_own_on(f, v, 0, 1));
     const mst_process_use *w = &f->workers[0];
     double got = w->delay > 0 && w->cpu > 0 ? w->cpu / (w->cpu + w->delay) : 1;
-    m.input *= f->source_waits ? 1 : got;
+    if (!f->source_waits && m.input > 0) /* the part of the waits in which the process was ready to run */
+        m.input *= 1 - (1 - got) * fmin(1, mst_or_zero(w->delay) / f->typical[MST_COST_READ]);
     m.evaluation *= got;
     advise(v, now, &m, NEEDS_NOTHING, "stopping other programs on this host",
            "They use %.1f of its %.0f cores: stop them, or train on another host.", f->others,

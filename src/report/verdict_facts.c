@@ -397,6 +397,19 @@ static bool facts_parses(const json_t *manifest, const char *format)
            (strcmp(format, "cache") != 0 && strcmp(format, "idx") != 0 && strncmp(format, "cifar", 5) != 0);
 }
 
+/* In a synchronous step of threads one of them takes the rows, and the others wait for it at the barrier: their
+ * waits for its rows are waits for input. */
+static void facts_take_claims(mst_facts *f)
+{
+    if (!mst_facts_alone(f) || !f->lockstep)
+        return;
+    const mst_process_use *w = &f->workers[0];
+    double others = w->seconds > 0 ? fmax(1, w->thread_seconds / w->seconds) - 1 : 0;
+    double held = fmin(f->typical[MST_COST_BARRIER_WAIT], others * f->typical[MST_COST_READ]);
+    f->typical[MST_COST_READ] += held;
+    f->typical[MST_COST_BARRIER_WAIT] -= held;
+}
+
 /* Parsing of rows, and whether it takes cores from training. */
 static void facts_take_input(mst_facts *f)
 {
@@ -496,6 +509,7 @@ mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
     facts_take_servers(&f);
     facts_take_hosts(&f);
     f.hosted = f.n_servers > 0 && facts_shares_process(&f, &f.servers[0]) && f.n_servers == f.n_workers;
+    facts_take_claims(&f);
     facts_take_input(&f);
     facts_take_events(run, "evaluate_begin", &f.evaluations);
     facts_take_events(run, "checkpoint_begin", &f.saves);

@@ -428,6 +428,17 @@ static void test_synchronisation(void **state)
     judge(&r, &v);
     is(&v, MST_BOTTLENECK_SYNCHRONISATION, "");
     assert_non_null(strstr(v.sentence, "1 of the 2 threads would do"));
+    r.processes[0].threads = r.threads = 8; /* one of them takes the rows of a step, the others wait for it */
+    r.processes[0].cores = 8;
+    r.processes[0].cpu = r.processes[0].host_cpu = 0.4;
+    r.processes[0].prepare = 0;
+    r.processes[0].compute = 0.05;
+    r.processes[0].read = 0.11;
+    r.processes[0].barrier_wait = 0.8;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_INPUT, "");
+    assert_true(v.shares[MST_BOTTLENECK_INPUT] > 0.8);
+    assert_float_equal(gain_of(&v, "--batch"), 0, 0);
 }
 
 /* The threads that the verdict finds enough, of n that wait for each other `wait` of the time; *alone: the
