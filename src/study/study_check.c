@@ -295,6 +295,26 @@ static mst_status check_kill_run(const checker *c, const json_t *step, const jso
     return MST_OK;
 }
 
+/* A name of each: has a value or a list of values; with an empty list the step would have no command. */
+static mst_status check_each(const checker *c, const json_t *step)
+{
+    json_t *each = json_object_get(step, "each"), *values;
+    const char *name;
+    json_object_foreach(each, name, values)
+    {
+        size_t n = json_is_array(values) ? json_array_size(values) : 1;
+        bool fine = n > 0;
+        if (strcmp(name, MST_STUDY_LINE) == 0)
+            continue;
+        for (size_t i = 0; i < n; i++)
+            fine = fine && json_is_string(json_is_array(values) ? json_array_get(values, i) : values);
+        if (!fine)
+            return mst_fail(MST_EUSAGE, "%s:%d: each: %s: must be a list of one or more values", c->path,
+                            mst_study_line_of(each, name), name);
+    }
+    return MST_OK;
+}
+
 static mst_status check_step(const checker *c, const json_t *step)
 {
     static const char *const of_run[] = {"each", "rows"};
@@ -304,6 +324,7 @@ static mst_status check_step(const checker *c, const json_t *step)
             return mst_fail(MST_EUSAGE, "%s:%d: steps: %s: has no effect on a sweep", c->path,
                             mst_study_line_of(step, of_run[i]), of_run[i]);
     TRY(check_number(c, step, "timeout", false));
+    TRY(check_each(c, step));
     TRY(check_command(c, step));
     if (kill == NULL)
         return MST_OK;

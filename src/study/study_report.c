@@ -43,6 +43,20 @@ mst_expr_form mst_study_form(const char *column, const char *unit)
 
 /* ---- conclusion ---- */
 
+/* The name of the first step with a command that has not ended well; NULL: all have. */
+static mst_status conclusion_lacks(const mst_study *self, const char **out)
+{
+    mst_study_cell *cells;
+    size_t n;
+    *out = NULL;
+    TRY(mst_study_cells(self, &cells, &n));
+    for (size_t i = 0; i < n && *out == NULL; i++)
+        if (!mst_study_is_done(self, &cells[i]))
+            *out = mst_study_text(cells[i].step, "name");
+    mst_study_cells_free(cells, n);
+    return MST_OK;
+}
+
 mst_status mst_study_conclusion(const mst_study *self, mst_string *out, bool *found)
 {
     mst_expr_scope scope = {.rows = self->rows,
@@ -50,7 +64,13 @@ mst_status mst_study_conclusion(const mst_study *self, mst_string *out, bool *fo
                             .values = json_object_get(self->spec, "values")};
     size_t i;
     json_t *rule;
+    const char *incomplete;
     *found = false;
+    TRY(conclusion_lacks(self, &incomplete));
+    if (incomplete != NULL) {
+        mst_string_format(out, "No conclusion: step %s is incomplete.", incomplete);
+        return MST_OK;
+    }
     json_array_foreach(json_object_get(self->spec, "conclusion"), i, rule)
     {
         const char *when = mst_study_text(rule, "when");

@@ -156,9 +156,6 @@ static mst_status cells_add(const mst_study *self, const json_t *step, void *axi
     json_t *values = json_object_iter_value(axis), *one;
     for (size_t i = 0; i < (json_is_array(values) ? json_array_size(values) : 1); i++) {
         one = json_is_array(values) ? json_array_get(values, i) : values;
-        if (!json_is_string(one))
-            return mst_fail(MST_EUSAGE, "%s:%d: each: %s: must be a list of values", self->file,
-                            mst_study_line(each), json_object_iter_key(axis));
         if (json_object_set(labels, json_object_iter_key(axis), one) != 0)
             return mst_fail_memory();
         TRY(cells_add(self, step, json_object_iter_next(each, axis), labels, cells, n, capacity));

@@ -78,8 +78,10 @@ expect 0 study own.yaml --report-only
 sed 's/save: false/save: false, lr: 0.3/' own.yaml >other.yaml # results of another file are not those of this one
 cp -r study/own study/other
 expect 0 study other.yaml --report-only
-has 'other: No conclusion: step batches has no figure iterations where batch=10.'
+has 'other: No conclusion: step batches is incomplete.'
 expect 0 study own.yaml --set rows=1000 --out other
+expect 0 study own.yaml --set batches=500 --out other
+has 'own: No conclusion: step batches has no figure iterations where batch=10.'
 expect 0 study own.yaml --full --dry-run
 has -- '--rows 4000'
 refused 2 '--set size=1' study own.yaml --set size=1
@@ -117,7 +119,7 @@ steps:
 conclusion: [{when: late.x > 1, sentence: more}, {sentence: less}]
 Y
 expect 1 study bad.yaml
-has 'bad: No conclusion: step late has no figure x.'
+has 'bad: No conclusion: step bad is incomplete.'
 grep -q '^muster: study bad: step bad: oops$' err || fail "no reason"
 [ ! -e study/bad/late ] || fail "a step after the failed one has run"
 grep -q '^| bad | failed |' study/bad/report.md || fail "the report lacks the failed step"
@@ -171,8 +173,8 @@ title: Stop
 question: Does it continue?
 steps:
   - {name: first, run: 'echo n; echo 5'}
-  - {name: second, run: 'test -e go || { touch waiting; exec sleep 600; }'}
-conclusion: [{sentence: 'n is {first.n}.'}]
+  - {name: second, run: 'test $k = 1 || test -e go || { touch waiting; exec sleep 600; }; echo k; echo $k', each: {k: [1, 2]}}
+conclusion: [{sentence: 'n is {first.n}, k is at most {max(second.k)}.'}]
 Y
 "$muster" study stop.yaml >out 2>err </dev/null &
 pid=$!
@@ -182,9 +184,11 @@ kill -TERM "$pid"
 code=0
 wait "$pid" || code=$?
 same "exit code after SIGTERM" "$code" 143
+has 'stop: No conclusion: step second is incomplete.'
+grep -qF '**Conclusion.** No conclusion: step second is incomplete.' study/stop/report.md || fail "a conclusion: $(cat study/stop/report.md)"
 touch study/stop/go
 expect 0 study stop.yaml
-has 'stop: n is 5.'
+has 'stop: n is 5, k is at most 2.'
 grep -q '\] first done' err && fail "the first step ran again"
 
 # ---- no lab ----

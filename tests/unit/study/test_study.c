@@ -106,6 +106,12 @@ static void refusals(void **state)
            "kill: run: $b: neither a name of size: nor of each:");
     refuse(HEAD TAIL "steps:\n - name: a\n   each: {b: 1}\n   sweep: {files: x}\n",
            "s.yaml:6: steps: each: has no effect on a sweep");
+    refuse(HEAD TAIL "steps:\n - name: a\n   run: x $b\n   each:\n    b: []\n",
+           "s.yaml:8: each: b: must be a list of one or more values");
+    refuse(HEAD TAIL "size: {none: []}\nsteps: [{name: a, run: x, each: {b: 1, c: $none}}]\n",
+           "s.yaml:5: each: c: must be a list of one or more values");
+    refuse(HEAD TAIL "steps: [{name: a, run: x, each: {b: [1, {c: 2}]}}]\n",
+           "s.yaml:4: each: b: must be a list of one or more values");
 }
 
 /* $NAME in a command: a name of the file, or a variable of the shell. */
