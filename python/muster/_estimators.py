@@ -62,6 +62,9 @@ class _Embedding(_Fields):
     batch_norm: bool = False
 
 
+_CLASSES_FIRST = 4096  # softmax models with up to this many features have weights of classes x features, others the reverse
+
+
 @dataclass(eq=False, repr=False)
 class LogisticRegression(Classifier, _Common):
     """Logistic regression by stochastic gradient descent; with more than two classes, softmax regression.
@@ -91,7 +94,9 @@ class LogisticRegression(Classifier, _Common):
         if "model_" not in self.__dict__:
             raise AttributeError("coef_ exists after fit")
         weight = self.model_.tensors["weight"]
-        return weight.reshape(1, -1) if self.model_.n_scores == 1 else weight.T
+        if self.model_.n_scores == 1:
+            return weight.reshape(1, -1)
+        return weight.T if self.model_.n_features > _CLASSES_FIRST else weight
 
     @property
     def intercept_(self) -> np.ndarray:
@@ -113,10 +118,11 @@ class SoftmaxRegression(LogisticRegression):
     :class:`LogisticRegression`.
 
     >>> import numpy as np
-    >>> X = np.random.default_rng(0).normal(size=(1000, 3)).astype(np.float32)
-    >>> classifier = SoftmaxRegression().fit(X, X.argmax(1))
-    >>> classifier.coef_.shape, bool(classifier.score(X, X.argmax(1)) > 0.9)
-    ((3, 3), True)
+    >>> X = np.random.default_rng(0).normal(size=(1000, 5)).astype(np.float32)
+    >>> y = X[:, :3].argmax(1)
+    >>> classifier = SoftmaxRegression().fit(X, y)
+    >>> classifier.coef_.shape, bool(classifier.score(X, y) > 0.9)
+    ((3, 5), True)
     """
 
     def _model_name(self, n_classes: int) -> str:

@@ -131,6 +131,23 @@ class Arrays(unittest.TestCase):
                 np.testing.assert_allclose(a.predict_proba(S), b.predict_proba(D), atol=2e-2)
                 a.partial_fit(without, Y).partial_fit(D, Y).partial_fit(S, Y)
 
+    def test_coef_is_classes_by_features(self):
+        rng = np.random.default_rng(3)
+        for classes, features, kind in ((2, 6, muster.LogisticRegression), (2, 6, muster.SoftmaxRegression),
+                                        (3, 3, muster.LogisticRegression), (3, 7, muster.LogisticRegression),
+                                        (3, 4096, muster.LogisticRegression), (3, 4097, muster.SoftmaxRegression)):
+            rows = rng.normal(size=(120, features)).astype(np.float32)
+            for intercept in (True, False):
+                m = kind(epochs=2, fit_intercept=intercept).fit(rows, np.arange(120) % classes)
+                scores = 1 if kind is muster.LogisticRegression and classes == 2 else classes
+                self.assertEqual((m.coef_.shape, m.intercept_.shape), ((scores, features), (scores,)))
+                self.assertIsNotNone(m.coef_.base)
+                margins = rows @ m.coef_.T + m.intercept_
+                if scores == 1:
+                    margins = np.hstack([np.zeros_like(margins), margins])
+                p = np.exp(margins - margins.max(1, keepdims=True))
+                np.testing.assert_allclose(m.predict_proba(rows), p / p.sum(1, keepdims=True), rtol=1e-2, atol=1e-4)
+
     def test_labels_of_any_type(self):
         for labels in (Y.astype(bool), Y * 2 - 1, Y.astype(np.uint8), Y.astype(float) * 7, np.where(Y, "b", "a"),
                        np.where(Y, "b", "a").astype(object), (Y * 3000000000).astype(np.int64), Y.tolist()):

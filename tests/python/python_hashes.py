@@ -93,7 +93,8 @@ class Definitions(unittest.TestCase):
             seed, features = rng.choice((0, 1, 2 ** 40 + 3)), rng.choice((1, 1000, 2 ** 18, 2 ** 32 - 1))
             want = xxh64(name, xxh64(space, seed))
             self.assertEqual(muster.hash_vw(space, name, features, seed), scale(want, features))
-            self.assertEqual(muster.hash_csv(space, name, features + 5, 5, seed), 5 + scale(want, features))
+            numbers = min(5, 2 ** 32 - 1 - features)
+            self.assertEqual(muster.hash_csv(space, name, features + numbers, numbers, seed), numbers + scale(want, features))
 
     def test_criteo(self):
         rng = random.Random(2)
@@ -121,8 +122,30 @@ class Definitions(unittest.TestCase):
         for column in ("I0", "I14", "C27", "age", ""):
             with self.assertRaises(ValueError):
                 muster.hash_criteo(column, 1, 1000)
-        with self.assertRaises(muster.UsageError):
-            muster.hash_criteo("C1", "a", 13, 13)
+
+    def test_bad_arguments(self):
+        for call, words in (
+                (lambda: muster.hash_criteo("C1", "a", 13, 13), "features is 13; it must be above n_numbers, which is 13"),
+                (lambda: muster.hash_csv("city", "x", 2, 5), "features is 2; it must be above n_numbers, which is 5"),
+                (lambda: muster.hash_csv("city", "x", 9, -1), "n_numbers is -1; it is a whole number from 0 to "),
+                (lambda: muster.hash_vw("a", "b", 0), "features is 0; it is a whole number from 1 to 4294967295"),
+                (lambda: muster.hash_vw("a", "b", 2 ** 32), "features is 4294967296; it is a whole number from 1 to "),
+                (lambda: muster.hash_vw("a", "b", 9, 2 ** 64), "seed is 18446744073709551616; it is a whole number from 0 to "),
+                (lambda: muster.criteo_log(2 ** 63), "value is 9223372036854775808; it is a whole number from -9223372036854775808 to ")):
+            with self.assertRaisesRegex(muster.UsageError, "^" + words):
+                call()
+        for call, words in (
+                (lambda: muster.hash_criteo(13, "a", 1000), "column must be a str, I1 to I13 or C1 to C26, not int"),
+                (lambda: muster.hash_criteo("C1", "a", None), "features must be a whole number, not NoneType"),
+                (lambda: muster.hash_csv(1, "x", 1000), "column must be a str or bytes, not int"),
+                (lambda: muster.hash_csv("city", "x", 1000, 1.5), "n_numbers must be a whole number, not float"),
+                (lambda: muster.hash_vw(None, "b", 1000), "space must be a str or bytes, not NoneType"),
+                (lambda: muster.hash_vw("a", 5, 1000), "name must be a str or bytes, not int"),
+                (lambda: muster.hash_vw("a", "b", "1000"), "features must be a whole number, not str"),
+                (lambda: muster.criteo_log(None), "value must be a whole number, not NoneType")):
+            with self.assertRaisesRegex(TypeError, f"^{words}$"):
+                call()
+        self.assertEqual(muster.hash_vw("a", "b", np.int64(1000), np.uint8(3)), muster.hash_vw("a", "b", 1000, 3))
 
 
 class Models(unittest.TestCase):
