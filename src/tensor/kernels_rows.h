@@ -330,6 +330,7 @@ MST_RACY static size_t collect_keys(const mst_row *rows, uint32_t n, const float
                                     const mst_linear *w, uint32_t *touched)
 {
     size_t n_touched = 0;
+    const uint32_t shared = w->shared;
     for (uint32_t i = 0; i < n; i++) {
         const mst_row *row = &rows[i];
         float coef = coefs[i] * scale;
@@ -338,34 +339,46 @@ MST_RACY static size_t collect_keys(const mst_row *rows, uint32_t n, const float
             uint32_t key = read_key(&row->keys[j]);
             float *sum = row_at(w, key) + SCRATCH, was = *sum;
             touched[n_touched] = key;
-            n_touched += is_unmarked(was) | (key < w->shared);
+            n_touched += is_unmarked(was) | (key < shared);
             *sum = marked(was + coef * value_of(row, j));
         }
     }
     return n_touched;
 }
 
+/* shared: a key may be listed twice, and another thread may have taken its sum: those without one are left.
+ */
 INLINE void touched_each(mst_rule_one *one, uint32_t n_slots, const mst_rule *c, const mst_linear *w,
-                         const uint32_t *touched, size_t n)
+                         const uint32_t *touched, size_t n, bool shared)
 {
     enum { AHEAD = 48 };
     row_block block = {0};
-    float g[LANES + 1] = {0}, *rows[LANES + 1];
+    float g[LANES] = {0}, *rows[LANES];
     for (size_t i = 0; i < n;) {
-        uint32_t part = 0;
-        for (; i < n && part < LANES; i++) {
-            float *at = row_at(w, touched[i]);
-            __builtin_prefetch(row_at(w, touched[i + AHEAD < n ? i + AHEAD : n - 1]), 1);
-            block_load(&block, n_slots, part, at);
-            rows[part] = at;
-            g[part] = at[SCRATCH];
-            at[SCRATCH] = 0.0f;
-            part += !is_unmarked(g[part]); /* listed twice, or updated by another thread: nothing is left */
+        uint32_t part = 0, most = n - i < LANES ? (uint32_t)(n - i) : LANES;
+#pragma GCC unroll 4
+        for (uint32_t j = 0; j < most; j++) {
+            float *at = row_at(w, touched[i + j]);
+            __builtin_prefetch(row_at(w, touched[i + j + AHEAD < n ? i + j + AHEAD : n - 1]), 1);
+            uint32_t to = shared ? part : j;
+            block_load(&block, n_slots, to, at);
+            g[to] = at[SCRATCH];
+            if (shared) {
+                rows[to] = at;
+                at[SCRATCH] = 0.0f;
+                part += !is_unmarked(g[to]);
+            }
         }
         rule_lanes(one, c, block.w, block.a, block.b, g);
+        uint32_t updated = shared ? part : most;
 #pragma GCC unroll 4
-        for (uint32_t j = 0; j < part; j++)
-            block_store(&block, n_slots, j, rows[j]);
+        for (uint32_t j = 0; j < updated; j++) {
+            float *at = shared ? rows[j] : row_at(w, touched[i + j]);
+            block_store(&block, n_slots, j, at);
+            if (!shared)
+                at[SCRATCH] = 0.0f;
+        }
+        i += most;
     }
 }
 
@@ -400,8 +413,15 @@ MST_RACY static void train_rows(const mst_row *rows, uint32_t n, float pos_weigh
 }
 
 MST_RACY static void apply_touched(const mst_rule *rule, const mst_linear *w, const uint32_t *touched,
-                                   size_t n){
-#define CALL(one, n_slots) touched_each(one, n_slots, rule, w, touched, n)
+                                   size_t n)
+{
+#define CALL(one, n_slots) touched_each(one, n_slots, rule, w, touched, n, true)
+    if (w->shared != 0) {
+        BY_RULE(rule->kind, CALL)
+        return;
+    }
+#undef CALL
+#define CALL(one, n_slots) touched_each(one, n_slots, rule, w, touched, n, false)
     BY_RULE(rule->kind, CALL)
 #undef CALL
 }
