@@ -492,8 +492,10 @@ static mst_status row_parser_prepare(mst_row_parser *self)
         self->options.csv_header = MST_CSV_HEADER_NO;
     }
     if (st == MST_OK) {
-        mst_block block = {
-            .path = "the model", .data = (const uint8_t *)first.text, .size = first.size, .line = 1};
+        mst_block block = {.path = "the model",
+                           .data = (const uint8_t *)(first.text != NULL ? first.text : ""),
+                           .size = first.size,
+                           .line = 1};
         self->started = true;
         st = mst_parse_context_init(&self->context, self->format, &block);
     }

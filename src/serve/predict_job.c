@@ -83,7 +83,7 @@ mst_status mst_job_body(mst_job *self, const char *bytes, size_t n)
                         "the body has more than %" PRIu64 " bytes; send fewer rows per request, or raise "
                         "--max-body",
                         self->max_body);
-    if (!mst_grow(&self->body, &self->body_capacity, self->n_body + n, 1))
+    if (!mst_grow(&self->body, &self->body_capacity, self->n_body + n + 1, 1))
         return mst_fail_memory();
     memcpy(self->body + self->n_body, bytes, n);
     self->n_body += n;
@@ -480,6 +480,7 @@ mst_status mst_job_read(mst_job *self, bool lines)
     const mst_model *model = self->model->assembly.model;
     mst_chunk_builder_clear(&self->builder);
     self->builder.max_dense = mst_model_has(model->ops, MST_MODEL_NET) ? UINT32_MAX : model->shape.n_dense;
+    TRY(mst_job_body(self, "", 0)); /* a body without bytes has memory, too */
     TRY(lines ? job_read_lines(self) : job_read_json(self));
     if (self->n_rows == 0)
         return MST_OK;
