@@ -63,18 +63,6 @@ json_t *mst_api_field_names(const json_t *origin)
     return names;
 }
 
-json_t *mst_api_labels(const json_t *names, uint32_t n_classes, int64_t from, bool minus_one)
-{
-    if (json_array_size(names) == n_classes)
-        return json_deep_copy(names);
-    if (minus_one && n_classes == 2)
-        return json_pack("[i, i]", -1, 1);
-    json_t *labels = json_array();
-    for (uint32_t c = 0; c < n_classes; c++)
-        json_array_append_new(labels, json_integer(from + c));
-    return labels;
-}
-
 static json_t *files_describe(const mst_dataset *d)
 {
     const mst_data_info *i = &d->info;
@@ -88,7 +76,7 @@ static json_t *files_describe(const mst_dataset *d)
         json_array_append_new(names, json_string(d->class_names[c]));
     out = json_pack("{s:s, s:I, s:I, s:o}", "format", d->kind->name, "rows", (json_int_t)i->n_rows, "classes",
                     (json_int_t)n_classes, "labels",
-                    mst_api_labels(names, n_classes, d->labels_from, low < 0.0f));
+                    mst_origin_labels(names, n_classes, d->labels_from, low < 0.0f));
     json_decref(names);
     json_t *fields = mst_api_field_names(d->origin);
     if (fields != NULL)

@@ -225,9 +225,9 @@ static void model_describe_rows(const muster_model *self, const json_t *extra, j
     const json_t *data = json_object_get(extra, "data");
     json_t *names = mst_api_field_names(mst_origin_in(data));
     json_object_set_new(out, "labels",
-                        mst_api_labels(json_object_get(data, "image-classes"), muster_model_classes(self),
-                                       json_integer_value(json_object_get(data, "labels-from")),
-                                       json_is_true(json_object_get(extra, MST_LABEL_MINUS_ONE))));
+                        mst_origin_labels(json_object_get(data, "image-classes"), muster_model_classes(self),
+                                          json_integer_value(json_object_get(data, "labels-from")),
+                                          json_is_true(json_object_get(extra, MST_LABEL_MINUS_ONE))));
     json_object_set_new(out, "fields", json_integer(self->start.assembly.model->shape.n_fields));
     if (names != NULL)
         json_object_set_new(out, "field_names", names);

@@ -25,10 +25,8 @@ struct muster_model {
 void mst_api_store(const muster_model *self, const float *scores, muster_output what, uint32_t n, void *out);
 size_t mst_api_row_bytes(const muster_model *self, muster_output what);
 
-/* The labels of the classes as they are in files (api_files.c): names, unless their number is another; -1 and
- * 1; or numbers from `from` on. And the names of the fields of an origin (data/origin.h); NULL: they have
- * none. New references. */
-json_t *mst_api_labels(const json_t *names, uint32_t n_classes, int64_t from, bool minus_one);
+/* The names of the fields of an origin (data/origin.h); NULL: they have none. A new reference (api_files.c).
+ */
 json_t *mst_api_field_names(const json_t *origin);
 
 #endif

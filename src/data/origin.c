@@ -220,3 +220,15 @@ mst_status mst_origin_check(const json_t *origin, const char *model, const json_
         return refuse_columns(name, mine, model, theirs);
     return MST_OK;
 }
+
+json_t *mst_origin_labels(const json_t *names, uint32_t n_classes, int64_t from, bool minus_one)
+{
+    if (json_array_size(names) == n_classes)
+        return json_deep_copy(names);
+    if (minus_one && n_classes == 2)
+        return json_pack("[i, i]", -1, 1);
+    json_t *labels = json_array();
+    for (uint32_t c = 0; c < n_classes; c++)
+        json_array_append_new(labels, json_integer(from + c));
+    return labels;
+}

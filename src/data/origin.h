@@ -50,4 +50,8 @@ bool mst_origin_missing_key(const json_t *origin, uint32_t field, uint32_t *key)
  * words: the checkpoint's path, "the training data"). */
 mst_status mst_origin_check(const json_t *origin, const char *model, const json_t *rows, const char *name);
 
+/* The labels of the classes as they are in files: names, unless their number is another; -1 and 1; or numbers
+ * from `from` on. A new reference. */
+json_t *mst_origin_labels(const json_t *names, uint32_t n_classes, int64_t from, bool minus_one);
+
 #endif

@@ -252,6 +252,7 @@ static mst_status table_line(const mst_row_parser *self, const char *where, uint
     mst_csv_dialect d = mst_csv_dialect_of(&self->options, p, n);
     mst_csv_copy copy = {0};
     uint32_t n_fields = 0, label = UINT32_MAX, c = 0;
+    bool header = number == 1, named = false; /* columns of a table without a header are "1", "2", ... */
     mst_status st = MST_OK;
     for (uint32_t i = 0; i < l->n_columns; i++)
         label = l->columns[i].kind == MST_CSV_LABEL ? i : label;
@@ -276,10 +277,15 @@ static mst_status table_line(const mst_row_parser *self, const char *where, uint
             table_add_field(out, c == 0, "", 0);
             c++;
         }
+        const char *name = l->columns[c].name;
+        header = header && strlen(name) == f.n && memcmp(name, f.text, f.n) == 0;
+        named = named || !isdigit((unsigned char)name[0]);
         table_add_field(out, c == 0, (const char *)f.text, f.n);
         more = f.stop < end && *f.stop == d.delimiter;
         p = f.stop + (f.stop < end);
     }
+    if (header && named)
+        TRY_OUT(st, row_fail(where, number, "the line is the header of the table; send the rows only"));
     if (unlabelled && label == n_fields)
         table_add_field(out, false, "", 0);
     if (out->size == 0)

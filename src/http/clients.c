@@ -19,54 +19,98 @@ void mst_clients_fini(mst_clients *self)
     pthread_mutex_destroy(&self->mutex);
 }
 
-/* Under the mutex. */
-static void clients_close(mst_clients *self, mst_client *client)
+/* Functions that begin with clients_ are called under the mutex. */
+
+static void clients_link(mst_clients *self, mst_client *client)
+{
+    client->previous = self->last;
+    client->next = NULL;
+    *(self->last != NULL ? &self->last->next : &self->first) = client;
+    self->last = client;
+}
+
+static void clients_unlink(mst_clients *self, mst_client *client)
+{
+    *(client->previous != NULL ? &client->previous->next : &self->first) = client->next;
+    *(client->next != NULL ? &client->next->previous : &self->last) = client->previous;
+}
+
+/* It is no longer counted: it is closing, or removed. */
+static void clients_discount(mst_clients *self, mst_client *client)
 {
     if (client->closing)
         return;
     client->closing = true;
     self->n--;
+    client->from->n--;
+    client->from->n_waiting -= !client->answering;
+}
+
+static void clients_close(mst_clients *self, mst_client *client)
+{
+    if (client->closing)
+        return;
+    clients_discount(self, client);
     shutdown(client->fd, SHUT_RDWR);
 }
 
-/* The connections of an address, and the one of them that has waited longest for its request; or NULL. */
-static size_t clients_of_address(const mst_clients *self, const struct in6_addr *address, mst_client **oldest)
+/* ---- addresses ---- */
+
+static mst_client_address **clients_chain(mst_clients *self, const struct in6_addr *address)
 {
-    size_t n = 0;
-    *oldest = NULL;
-    for (mst_client *c = self->first; c != NULL; c = c->next) {
-        if (c->closing || memcmp(&c->address, address, sizeof *address) != 0)
-            continue;
-        n++;
-        if (!c->answering && (*oldest == NULL || c->since_ns < (*oldest)->since_ns))
-            *oldest = c;
-    }
-    return n;
+    uint64_t words[2];
+    memcpy(words, address, sizeof words);
+    uint64_t h = (words[0] * 0x9E3779B97F4A7C15u + words[1]) * 0x9E3779B97F4A7C15u;
+    return &self->chains[(h >> 32) % MST_CLIENT_CHAINS];
+}
+
+/* The entry of an address, made if it has none; NULL: no memory. */
+static mst_client_address *clients_address(mst_clients *self, const struct in6_addr *address)
+{
+    mst_client_address **chain = clients_chain(self, address);
+    for (mst_client_address *a = *chain; a != NULL; a = a->next)
+        if (memcmp(&a->address, address, sizeof *address) == 0)
+            return a;
+    mst_client_address *a = mst_zalloc(sizeof *a);
+    if (a == NULL)
+        return NULL;
+    *a = (mst_client_address){.next = *chain, .address = *address};
+    *chain = a;
+    return a;
+}
+
+/* One connection less; the last one frees the entry. */
+static void clients_leave(mst_clients *self, mst_client_address *from)
+{
+    if (--from->n_clients > 0)
+        return;
+    mst_client_address **at = clients_chain(self, &from->address);
+    while (*at != from)
+        at = &(*at)->next;
+    *at = from->next;
+    mst_free(from);
 }
 
 /* Closes a connection if there are too many: of the newest one's address, or, in all, of the address that has
- * the most. The newest one waits too, so there is always one to close. */
+ * the most. The newest one waits too, so there is always one to close: the first of its address in the list
+ * that waits. */
 static void clients_make_room(mst_clients *self, const mst_client *newest)
 {
-    mst_client *oldest, *victim;
-    if (self->most_per_address == 0 && self->n <= self->most)
-        return;
-    size_t most = clients_of_address(self, &newest->address, &victim);
-    bool crowd = self->most_per_address > 0 && most > self->most_per_address;
+    const mst_client_address *from = newest->from;
+    bool crowd = self->most_per_address > 0 && from->n > self->most_per_address;
     if (!crowd && self->n <= self->most)
         return;
-    for (const mst_client *c = self->first; c != NULL && !crowd; c = c->next) {
-        size_t n = clients_of_address(self, &c->address, &oldest);
-        if (n > most && oldest != NULL) {
-            most = n;
-            victim = oldest;
-        }
-    }
-    if (victim != NULL)
-        clients_close(self, victim);
+    for (size_t i = 0; i < MST_CLIENT_CHAINS && !crowd; i++)
+        for (const mst_client_address *a = self->chains[i]; a != NULL; a = a->next)
+            if (a->n > from->n && a->n_waiting > 0)
+                from = a;
+    mst_client *c = self->first;
+    while (c->from != from || c->closing || c->answering)
+        c = c->next;
+    clients_close(self, c);
 }
 
-static struct in6_addr client_address(const struct sockaddr *from)
+static struct in6_addr address_of(const struct sockaddr *from)
 {
     struct in6_addr address = {0};
     if (from != NULL && from->sa_family == AF_INET6)
@@ -78,20 +122,25 @@ static struct in6_addr client_address(const struct sockaddr *from)
 
 mst_client *mst_clients_add(mst_clients *self, int fd, const struct sockaddr *from)
 {
+    struct in6_addr address = address_of(from);
     mst_client *client = mst_zalloc(sizeof *client);
-    if (client == NULL) {
-        shutdown(fd, SHUT_RDWR);
-        return NULL;
-    }
     pthread_mutex_lock(&self->mutex);
-    *client = (mst_client){
-        .previous = self->last, .fd = fd, .address = client_address(from), .since_ns = mst_now_ns()};
-    *(self->last != NULL ? &self->last->next : &self->first) = client;
-    self->last = client;
-    self->n++;
-    clients_make_room(self, client);
+    mst_client_address *entry = client != NULL ? clients_address(self, &address) : NULL;
+    if (entry != NULL) {
+        *client = (mst_client){.fd = fd, .from = entry, .since_ns = mst_now_ns()};
+        clients_link(self, client);
+        self->n++;
+        entry->n_clients++;
+        entry->n++;
+        entry->n_waiting++;
+        clients_make_room(self, client);
+    }
     pthread_mutex_unlock(&self->mutex);
-    return client;
+    if (entry != NULL)
+        return client;
+    mst_free(client);
+    shutdown(fd, SHUT_RDWR);
+    return NULL;
 }
 
 void mst_clients_remove(mst_clients *self, mst_client *client)
@@ -99,9 +148,9 @@ void mst_clients_remove(mst_clients *self, mst_client *client)
     if (client == NULL)
         return;
     pthread_mutex_lock(&self->mutex);
-    self->n -= !client->closing;
-    *(client->previous != NULL ? &client->previous->next : &self->first) = client->next;
-    *(client->next != NULL ? &client->next->previous : &self->last) = client->previous;
+    clients_discount(self, client);
+    clients_unlink(self, client);
+    clients_leave(self, client->from);
     pthread_mutex_unlock(&self->mutex);
     mst_free(client);
 }
@@ -119,11 +168,14 @@ void mst_clients_set(mst_clients *self, mst_client *client, bool answering, bool
 {
     if (client == NULL)
         return;
-    uint64_t now = mst_now_ns();
     pthread_mutex_lock(&self->mutex);
+    if (!client->closing)
+        client->from->n_waiting += (size_t)client->answering - (size_t)answering;
     client->begun = client->answering = answering;
     client->endless = endless;
-    client->since_ns = now;
+    client->since_ns = mst_now_ns();
+    clients_unlink(self, client);
+    clients_link(self, client);
     pthread_mutex_unlock(&self->mutex);
 }
 

@@ -15,15 +15,25 @@
 
 struct sockaddr;
 
+#define MST_CLIENT_CHAINS 1024
+
+/* An address that has connections; fields are private. */
+typedef struct mst_client_address {
+    struct mst_client_address *next; /* of its chain */
+    struct in6_addr address;         /* zeros: not known */
+    size_t n_clients;
+    size_t n, n_waiting; /* without those that are closing; that wait for a request */
+} mst_client_address;
+
 /* A connection; fields are private. */
 typedef struct mst_client {
     struct mst_client *previous, *next;
     int fd;
-    struct in6_addr address; /* zeros: not known */
-    uint64_t since_ns;       /* when it was accepted, or its last answer began or ended */
-    bool begun;              /* the headers of its request are there */
-    bool answering;          /* its request is complete */
-    bool endless;            /* the answer has no end */
+    mst_client_address *from;
+    uint64_t since_ns; /* when it was accepted, or its last answer began or ended */
+    bool begun;        /* the headers of its request are there */
+    bool answering;    /* its request is complete */
+    bool endless;      /* the answer has no end */
     bool closing;
 } mst_client;
 
@@ -31,8 +41,9 @@ typedef struct mst_clients {
     size_t most, most_per_address; /* 0: any number */
     uint64_t timeout_ns;
     pthread_mutex_t mutex;    /* guards the rest and every client */
-    mst_client *first, *last; /* in the order in which they were accepted */
+    mst_client *first, *last; /* in the order of since_ns */
     size_t n;                 /* without those that are closing */
+    mst_client_address *chains[MST_CLIENT_CHAINS];
 } mst_clients;
 
 void mst_clients_init(mst_clients *self, size_t most, size_t most_per_address, uint64_t timeout_ns);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "data/origin.h"
+#include "train/run_log.h"
 
 /* ---- loading ---- */
 
@@ -32,18 +33,22 @@ static mst_status model_set_options(mst_serve_model *self, const json_t *set)
     return MST_OK;
 }
 
-static mst_status model_describe(mst_serve_model *self, const json_t *origin)
+static mst_status model_describe(mst_serve_model *self, const json_t *extra)
 {
+    const json_t *data = json_object_get(extra, "data"), *origin = mst_origin_in(data);
     const mst_shape *shape = &self->assembly.model->shape;
     uint32_t n_scores = self->assembly.model->n_scores;
-    json_t *model = mst_model_json(self->assembly.model), *all;
+    int64_t first = self->reading.data.labels_from;
+    json_t *model = mst_model_json(self->assembly.model), *all,
+           *labels = mst_origin_labels(json_object_get(data, "image-classes"), n_scores == 1 ? 2 : n_scores,
+                                       first, json_is_true(json_object_get(extra, MST_LABEL_MINUS_ONE)));
     json_object_set_new(model, "step", json_integer((json_int_t)self->step));
     json_object_set_new(model, "rows", json_integer((json_int_t)self->rows));
-    all = json_pack("{s:o, s:{s:s, s:I, s:I, s:O?}, s:{s:I, s:I}}", "model", model, "input", "format",
+    all = json_pack("{s:o, s:{s:s, s:I, s:I, s:O?}, s:{s:I, s:I, s:o}}", "model", model, "input", "format",
                     mst_row_parser_format(self->parser), "features",
                     (json_int_t)mst_serve_model_features(self), "fields", (json_int_t)shape->n_fields,
                     "columns", json_object_get(origin, "columns"), "output", "values", (json_int_t)n_scores,
-                    "first_class", (json_int_t)self->reading.data.labels_from);
+                    "first_class", (json_int_t)first, "labels", labels);
     char *text = all != NULL ? json_dumps(all, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     self->description = text != NULL ? mst_strdup(text) : NULL;
     free(text); /* jansson's allocation */
@@ -97,10 +102,9 @@ mst_status mst_serve_model_load(const char *checkpoint, mst_isa isa, const json_
     self->step = meta.step;
     self->rows = meta.rows;
     mst_scorers_init(&self->scorers, &self->assembly, &self->augment);
-    const json_t *origin = mst_origin_in(json_object_get(meta.extra, "data"));
-    TRY_OUT(st, mst_row_parser_new(&self->reading.data, origin, self->assembly.model->shape.n_fields > 0,
-                                   &self->parser));
-    TRY_OUT(st, model_describe(self, origin));
+    TRY_OUT(st, mst_row_parser_new(&self->reading.data, mst_origin_in(json_object_get(meta.extra, "data")),
+                                   self->assembly.model->shape.n_fields > 0, &self->parser));
+    TRY_OUT(st, model_describe(self, meta.extra));
     *out = self;
     self = NULL;
 out:

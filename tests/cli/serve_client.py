@@ -190,6 +190,35 @@ def check_limits(url):
         fail("the connection that waited longest is not closed")
 
 
+def check_crowd(url):
+    """--connections 50: a request is answered while many more connections wait."""
+    client = Client(url)
+    idle = [socket.create_connection((client.connection.host, client.connection.port), WAIT_S) for _ in range(300)]
+    for _ in range(3):
+        Client(url).predict([])
+    if idle[0].recv(1) != b"":
+        fail("the connection that waited longest is not closed")
+    idle[-1].sendall(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % client.path.encode())
+    if not idle[-1].recv(100).startswith(b"HTTP/1.1 200"):
+        fail("one of the newest connections is closed")
+
+
+def check_metadata(url, labels):
+    """The labels of the classes, as JSON."""
+    client = Client(url)
+    status, text = client.ask("GET", client.path + "/metadata")
+    if status != 200 or json.loads(text)["metadata"]["output"]["labels"] != json.loads(labels):
+        fail("metadata: %d %s" % (status, text))
+
+
+def check_header(url, line):
+    """A body of lines that begins with the header of the table."""
+    client = Client(url)
+    status, text = client.ask("POST", client.path + ":predict", line + "\n", **{"Content-Type": "text/plain"})
+    if status != 400 or "line:1: the line is the header of the table" not in text:
+        fail("a header: %d %s" % (status, text))
+
+
 def check_idle(url):
     """--idle-timeout 0.3: a request that arrives too slowly, and a connection without one."""
     client = Client(url)

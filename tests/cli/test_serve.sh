@@ -110,6 +110,9 @@ close_server
 open_server runs/clicks --max-rows 10 --max-body 2000 --connections 4
 ask limits
 close_server
+open_server runs/clicks --connections 50
+ask crowd
+close_server
 open_server runs/clicks --idle-timeout 0.3
 ask idle
 close_server
@@ -175,6 +178,9 @@ open_server runs/table --name m
 ask lines table.lines want
 ask lines table.tsv want
 ask json table.json want
+ask metadata '["no", "yes"]'
+ask header 'bought,price,visits,city,item code'
+ask header 'price,visits,city,item code'
 printf '%s\t%s\t%s\n' \
   400 'instances:1: there is no column "town"; the model has price, visits, city, item code' '{"instances": [{"town": "Rome"}]}' \
   400 'instances:1: "cheap" in column price is not a finite number' '{"instances": [{"price": "cheap"}]}' \
@@ -198,6 +204,7 @@ for run in words pairs; do
   open_server runs/$run --name m
   ask lines train.vw want
   ask json rows.json want
+  ask metadata '[-1, 1]'
   printf '%s\t%s\t%s\n' \
     400 'instances:1: "a b" is no name of VW text' '{"instances": [{"user": ["a b"]}]}' \
     400 'instances:1: feature "age" has a text as value' '{"instances": [{"user": {"age": "old"}}]}' >cases
@@ -261,6 +268,7 @@ for model in softmax lenet; do
   head -n 40 want >first
   open_server runs/$model --name m
   ask near digits.json first
+  ask metadata '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]'
   [ $model != lenet ] || ask near digits.json first
   close_server
 done
