@@ -19,7 +19,7 @@
 #include "base/file.h"
 #include "base/log.h"
 
-#define BACKLOG 256
+#define BACKLOG 4096 /* a client beyond it tries again after a second; the system may have a lower limit */
 
 /* ---- addresses ---- */
 
