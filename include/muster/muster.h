@@ -306,7 +306,8 @@ muster_status muster_options_add_reader(muster_options *options, const char *nam
 muster_status muster_options_add_data(muster_options *options, const char *name, muster_data *data);
 
 /* Trains in memory: no run directory is written, and muster_trainer_model returns the result. With the option
- * patience that is the model with the best loss on --valid. Strategy local only. */
+ * patience that is the model with the best loss on --valid. Strategy local, or ps in threads of the process.
+ */
 muster_status muster_options_set_memory(muster_options *options);
 
 /* Makes the net the model, in place of --model. The net must not change afterwards; it may be freed. */
@@ -411,7 +412,8 @@ muster_status muster_model_save(const muster_model *model, const char *folder);
 
 /* Makes trainers of these options start with the weights of the model and, if they have its optimizer, with
  * its state; steps and epochs count on, and limits such as epochs count from here. The model is copied when
- * the trainer is created, and must exist until then. Strategy local only. NULL: no model. */
+ * the trainer is created, with strategy ps when it runs, and must exist until then. Strategy local, or ps in
+ * threads of the process. NULL: no model. */
 muster_status muster_options_set_model(muster_options *options, const muster_model *model);
 
 /* Return the number of features of a row to predict, and the number of classes. */

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import numpy as np
@@ -210,22 +209,9 @@ class Classifier:
 
     def _run(self, o: Options, callback: Optional[Callback], start: Optional[Model], n_rows: int = 0) -> None:
         """n_rows: of the whole training; 0: not known."""
-        local = self.strategy == "local"
-        folder: Optional[tempfile.TemporaryDirectory] = None
-        if local:
-            o.set_memory()
-            if start is not None:
-                o.set_model(start)
-        else:  # a job keeps its state in a run directory
-            folder = getattr(self, "_folder", None) if start is not None else None
-            if start is not None and folder is None:
-                raise UsageError(f"strategy {self.strategy!r} continues only the training of this object in this process; "
-                                 "set strategy='local'")
-            if folder is not None:
-                o.set("resume", True)
-                o.set("resume-data", "new")
-            folder = folder or tempfile.TemporaryDirectory(prefix="muster-")
-            o.set("run", os.path.join(folder.name, "run"))
+        o.set_memory()
+        if start is not None:
+            o.set_model(start)
         evals: List[Dict[str, Any]] = []
 
         def listen(p: Progress) -> Any:
@@ -244,7 +230,6 @@ class Classifier:
                 interrupt = error
         self.model_ = trainer.model()
         self.evals_ = evals
-        self._folder = folder
         if interrupt is not None:
             raise interrupt
 
@@ -416,11 +401,6 @@ class Classifier:
         return float(np.average(right, weights=sample_weight))
 
     # ---- files ----
-
-    def __getstate__(self) -> Dict[str, Any]:
-        state = dict(self.__dict__)
-        state.pop("_folder", None)
-        return state
 
     def save(self, path: Any) -> None:
         """Writes a folder with the checkpoint, which ``muster predict`` accepts, and the parameters."""

@@ -16,6 +16,7 @@ struct muster_trainer {
     muster_options *options;
     mst_train_config config;
     mst_training *loop; /* strategy local; else NULL */
+    mst_start end;      /* of a job in memory, until the model is taken */
     atomic_bool stop;
     bool ran, done;
     mst_train_summary summary;
@@ -147,17 +148,20 @@ static mst_status trainer_set_up(muster_trainer *self)
     self->config.stop = &self->stop;
     self->config.open_own = trainer_open_reader;
     self->config.open_arg = options;
-    if (!mst_settings_local(s) && (options->in_memory || options->model != NULL))
+    bool one_process = s->strategy.strategy != MST_STRATEGY_ALLREDUCE && s->cluster.source == NULL;
+    if (!one_process && (options->in_memory || options->model != NULL))
         return mst_fail(MST_EUSAGE,
-                        "a training in memory, or from a model in memory, needs --strategy local; "
-                        "train in a run directory and continue it with --resume");
+                        "a training in memory, or from a model in memory, needs a single process: leave out "
+                        "the cluster, or train in a run directory and continue it with --resume");
     if (options->model != NULL && (s->train.resume || s->train.init_from != NULL))
         return mst_fail(MST_EUSAGE, "the program gives the model to start from: leave out --resume and "
                                     "--init-from");
     self->config.in_memory = options->in_memory;
     if (options->model != NULL)
         self->config.from = mst_api_model_start(options->model);
-    TRY(mst_settings_local(s) ? mst_training_new(&self->config, &self->loop) : MST_OK);
+    if (!mst_settings_local(s))
+        return MST_OK;
+    TRY(mst_training_new(&self->config, &self->loop));
     self->config.from = NULL; /* it is copied */
     return MST_OK;
 }
@@ -186,6 +190,7 @@ void muster_trainer_free(muster_trainer *self)
     if (self == NULL)
         return;
     mst_training_destroy(self->loop);
+    mst_start_fini(&self->end);
     muster_options_free(self->options);
     mst_free(self);
 }
@@ -201,7 +206,12 @@ muster_status muster_trainer_model(muster_trainer *self, muster_model **out)
     if (!self->config.in_memory)
         return muster_model_load_state(self->summary.run, self->options->net, out);
     self->done = false;
-    mst_status st = mst_training_take(self->loop, &end);
+    mst_status st = MST_OK;
+    if (self->loop != NULL)
+        st = mst_training_take(self->loop, &end);
+    else
+        end = self->end;
+    self->end = (mst_start){0};
     if (st == MST_OK)
         st = mst_api_model_of(&end, self->options->net, out);
     return (muster_status)st;
@@ -236,6 +246,8 @@ static mst_status trainer_run_job(muster_trainer *self, const mst_train_callback
     mst_status st =
         mst_job_run(&self->options->settings, &self->config, &(mst_job_lost){0}, callbacks, &summary);
     *has_run = summary.coordinated;
+    self->config.from = NULL; /* it was copied */
+    self->end = summary.end;
     if (st == MST_OK && summary.coordinated)
         self->summary = summary.train;
     json_decref(summary.workers);

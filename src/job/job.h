@@ -16,7 +16,7 @@
 #include "net/net.h"
 #include "ranks/rank_monitor.h"
 #include "train/run_status.h"
-#include "train/train_config.h"
+#include "train/training.h"
 
 typedef struct mst_job_config {
     const mst_train_config *train; /* strategy.servers and workers are those of the cluster */
@@ -39,6 +39,7 @@ typedef struct mst_job_summary {
     mst_train_summary train;
     char stopped_by[24]; /* the process that received a signal to stop, "worker 1"; "": this one, or none */
     json_t *workers;     /* [{"worker", "name", "state", "steps", ...}]; the caller drops the reference */
+    mst_start end;       /* of a training in memory that succeeded; the caller's to fini */
 } mst_job_summary;
 
 /* callbacks: for the coordinator. */

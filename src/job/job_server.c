@@ -19,9 +19,7 @@
 #include "train/training.h"
 
 _Static_assert(MST_CLUSTER_MAX <= MST_WORKER_MAX, "a server has room for all workers of a cluster spec");
-
 #define AGO_MAX_S 86400.0 /* a worker that reports a longer time since the loss of server 0 is wrong */
-
 #define DISK_WAIT_S 1 /* between two attempts to open the run on a disk that is full or fails */
 
 typedef struct server_job {
@@ -71,9 +69,9 @@ static mst_status server_job_check_cluster(const mst_cluster *here, const char *
     mst_cluster there = {0};
     char difference[512] = "";
     char *mine = mst_cluster_text(here);
+    bool same = mine != NULL && theirs != NULL && strcmp(mine, theirs) == 0;
     if (mine == NULL)
         return mst_fail_memory();
-    bool same = theirs != NULL && strcmp(mine, theirs) == 0;
     mst_free(mine);
     if (same)
         return MST_OK;
@@ -259,13 +257,13 @@ static mst_status server_job_open_run(server_job *job, const json_t *join, mst_s
         TRY(mst_run_log_process_lost(training->log, "server-0"));
     mst_run_log_observe(training->log, training->observe);
     server_job_log_order(job, join);
-    out->restore = training->start != NULL;
+    out->restore = training->start != NULL || training->config.from != NULL;
     out->at = *mst_run_log_at(training->log);
     mst_run_log_limits(training->log, &out->limit_steps, &out->limit_rows, &out->limit_epochs);
     out->run = mst_run_log_path(training->log);
     out->evaluates = o->test.n > 0 || o->valid != NULL;
-    out->saves = o->save;
-    out->keeps_best = o->save && o->patience > 0;
+    out->saves = o->save || training->config.in_memory;
+    out->keeps_best = out->saves && o->patience > 0;
     out->evaluation_pending = mst_run_log_evaluation_pending(training->log);
     out->exact = mst_run_schedule_is_exact(o);
     return MST_OK;
@@ -689,6 +687,8 @@ mst_status mst_job_server(const mst_job_config *config, const mst_train_callback
             st = server_job_add_saved(path);
         mst_free(path);
         mst_training_write_verdict(training);
+        if (st == MST_OK && config->index == 0 && train.in_memory)
+            st = mst_training_take(training, &summary->end);
         mst_training_destroy(training);
     }
     mst_server_kept_fini(&job.kept);

@@ -62,6 +62,7 @@ void mst_run_log_destroy(mst_run_log *self)
     json_decref(self->manifest);
     json_decref(self->save.plan);
     mst_free(self->save.best_weights);
+    mst_free(self->save.candidate);
     json_decref(self->options.model);
     json_decref(self->options.data);
     json_decref(self->options.source);

@@ -188,9 +188,10 @@ bool mst_run_log_unsaved(const mst_run_log *self);
 /* A save whose floats arrive in pieces, one at a time; see mst_checkpointer_begin_parts. The other contents
  * are those at `begin`, and training may continue meanwhile. best: the checkpoint of the best weights. A
  * failure abandons the save; the floats of a skipped save are dropped. The next begin, or finish, reports a
- * later failure in the background. */
+ * later failure in the background. In memory the pieces go to `params`, those of the best weights to where
+ * mst_run_log_restore_best finds them. */
 bool mst_run_log_can_save(mst_run_log *self, bool best); /* false without --save, and if begin would wait */
-mst_status mst_run_log_save_begin(mst_run_log *self, bool best, const mst_params *params,
+mst_status mst_run_log_save_begin(mst_run_log *self, bool best, mst_params *params,
                                   const mst_part_spec *parts, uint32_t n);
 mst_status mst_run_log_save_write(mst_run_log *self, uint32_t slot, uint64_t first, uint64_t count,
                                   const float *data, bool lazy);

@@ -49,7 +49,11 @@ typedef struct mst_run_saves {
     bool requested;                        /* a checkpoint is due at once */
     bool settling;       /* the run that this one replaces is removed once the first checkpoint is complete */
     json_t *plan;        /* the rows left to train on (mst_run_log_plan); or NULL */
-    float *best_weights; /* in memory: the flat vector; NULL: none yet */
+    /* In memory: */
+    float *best_weights;  /* the flat vector; NULL: none yet */
+    float *candidate;     /* likewise, of weights under evaluation that arrive in pieces */
+    mst_params *gathered; /* where the pieces of the open save go, unless it is a candidate; NULL: none is open */
+    bool gathers_best;
 } mst_run_saves;
 
 /* Evaluations. */

@@ -1,4 +1,6 @@
 /* Checkpoints of the run log; contract in run_log.h. */
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -196,16 +198,54 @@ void mst_run_log_restore_best(const mst_run_log *self, mst_params *params)
         mst_params_write(params, 0, 0, params->size, self->save.best_weights);
 }
 
+/* ---- pieces, in memory ---- */
+
+static mst_status run_log_gather_begin(mst_run_log *self, bool best, mst_params *params)
+{
+    if (best && self->save.candidate == NULL)
+        self->save.candidate = mst_calloc(params->size, sizeof *self->save.candidate);
+    if (best && self->save.candidate == NULL)
+        return mst_fail_memory();
+    self->save.gathered = params;
+    self->save.gathers_best = best;
+    return MST_OK;
+}
+
+static void run_log_gather_write(mst_run_log *self, uint32_t slot, uint64_t first, uint64_t count,
+                                 const float *data)
+{
+    if (!self->save.gathers_best)
+        mst_params_write(self->save.gathered, slot, first, count, data);
+    else if (slot == 0)
+        memcpy(self->save.candidate + first, data, count * sizeof *data);
+}
+
+static void run_log_gather_complete(mst_run_log *self)
+{
+    if (self->save.gathers_best) {
+        float *before = self->save.best_weights;
+        self->save.best_weights = self->save.candidate;
+        self->save.candidate = before;
+    }
+    self->save.gathered = NULL;
+}
+
+/* ---- pieces ---- */
+
 bool mst_run_log_can_save(mst_run_log *self, bool best)
 {
     mst_checkpointer *checkpointer = best ? self->save.best : self->save.checkpointer;
+    if (self->options.in_memory)
+        return self->save.gathered == NULL;
     return checkpointer != NULL && self->save.open == NULL && !self->save.skipping &&
            mst_checkpointer_idle(checkpointer);
 }
 
-mst_status mst_run_log_save_begin(mst_run_log *self, bool best, const mst_params *params,
+mst_status mst_run_log_save_begin(mst_run_log *self, bool best, mst_params *params,
                                   const mst_part_spec *parts, uint32_t n)
 {
+    if (self->options.in_memory)
+        return run_log_gather_begin(self, best, params);
     uint64_t start = mst_now_ns();
     mst_checkpointer *checkpointer = best ? self->save.best : self->save.checkpointer;
     mst_checkpoint_meta meta = {0};
@@ -244,7 +284,9 @@ mst_status mst_run_log_save_write(mst_run_log *self, uint32_t slot, uint64_t fir
 {
     uint64_t start = mst_now_ns();
     mst_checkpointer *checkpointer = self->save.open;
-    if (self->save.skipping)
+    if (self->save.gathered != NULL)
+        run_log_gather_write(self, slot, first, count, data);
+    if (self->save.skipping || self->save.gathered != NULL)
         return MST_OK;
     if (checkpointer == NULL)
         return run_log_none_open(self);
@@ -262,6 +304,10 @@ mst_status mst_run_log_save_complete(mst_run_log *self, const mst_train_callback
     mst_checkpointer *checkpointer = self->save.open;
     bool skipped = self->save.skipping;
     self->save.skipping = false;
+    if (self->save.gathered != NULL) {
+        run_log_gather_complete(self);
+        return MST_OK;
+    }
     if (skipped)
         return MST_OK;
     if (checkpointer == NULL)
@@ -285,5 +331,6 @@ void mst_run_log_save_abandon(mst_run_log *self)
     if (self->save.open != NULL)
         mst_checkpointer_abandon(self->save.open);
     self->save.open = NULL;
+    self->save.gathered = NULL;
     self->save.skipping = false;
 }

@@ -65,7 +65,7 @@ typedef struct mst_train_config {
     mst_status (*open_own)(void *arg, const mst_text_list *files, mst_dataset **out);
     void *open_arg;
 
-    /* Local only: */
+    /* Local, and jobs in one process: */
     bool in_memory;               /* no run directory is written: the caller takes the model */
     const struct mst_start *from; /* a model in memory that training continues; or NULL */
 

@@ -309,25 +309,15 @@ static const char *training_sparse_name(const mst_training *self)
     return self->optimizer.sparse != NULL ? self->optimizer.sparse->ops->name : "";
 }
 
-/* Copies weights and, if it is of the same optimizer, state of a model in memory, and takes over its
- * progress. */
-static mst_status training_start_from(mst_training *self, const mst_start *from)
+/* Copies the weights of a model in memory and, with has_slots, its state. */
+static mst_status training_copy(mst_training *self, const mst_params *params)
 {
     enum { BLOCK = 1 << 14 };
     mst_params *to = &self->assembly.params;
-    const mst_params *params = &from->assembly.params;
-    bool same = strcmp(from->optimizer, self->optimizer.ops->name) == 0 &&
-                strcmp(from->sparse, training_sparse_name(self)) == 0;
-    json_t *theirs = mst_model_json(from->assembly.model);
-    mst_status st = theirs != NULL ? mst_checkpoint_fits("the model", theirs,
-                                                         json_object_get(self->description, "model"), false)
-                                   : mst_fail_memory();
-    json_decref(theirs);
-    TRY(st);
     float *block = mst_alloc(BLOCK * sizeof *block);
     if (block == NULL)
         return mst_fail_memory();
-    for (uint32_t slot = 0; slot <= (same ? to->n_slots : 0); slot++)
+    for (uint32_t slot = 0; slot <= (self->has_slots ? to->n_slots : 0); slot++)
         for (uint64_t at = 0, first, count; mst_params_next_piece(to, slot, &at, to->size, &first, &count);)
             while (count > 0) {
                 uint64_t n = count < BLOCK ? count : BLOCK;
@@ -337,6 +327,22 @@ static mst_status training_start_from(mst_training *self, const mst_start *from)
                 count -= n;
             }
     mst_free(block);
+    return MST_OK;
+}
+
+/* Takes over the weights of a model in memory, its state if it is of the same optimizer, and its progress. */
+static mst_status training_start_from(mst_training *self, const mst_start *from, start_use use)
+{
+    json_t *theirs = mst_model_json(from->assembly.model);
+    mst_status st = theirs != NULL ? mst_checkpoint_fits("the model", theirs,
+                                                         json_object_get(self->description, "model"), false)
+                                   : mst_fail_memory();
+    json_decref(theirs);
+    TRY(st);
+    self->has_slots = strcmp(from->optimizer, self->optimizer.ops->name) == 0 &&
+                      strcmp(from->sparse, training_sparse_name(self)) == 0;
+    if (use == START_LOAD)
+        TRY(training_copy(self, &from->assembly.params));
     if (from->state == NULL)
         return MST_OK;
     mst_progress at = {0};
@@ -358,7 +364,7 @@ static mst_status training_start(mst_training *self, start_use use, json_t **pla
     mst_status st = resumes ? mst_checkpoint_find(o->run, &path) : MST_OK;
     *plan = NULL;
     if (self->config.from != NULL)
-        return training_start_from(self, self->config.from);
+        return training_start_from(self, self->config.from, use);
     if (st == MST_EINPUT && self->continued != NULL) { /* nothing was saved before the loss */
         resumes = false;
         st = MST_OK;
@@ -424,6 +430,10 @@ mst_status mst_training_start_log_from(mst_training *self, const json_t *state, 
 mst_status mst_training_read_start(mst_training *self, uint32_t slot, uint64_t first, uint64_t count,
                                    float *out)
 {
+    if ((slot == 0 || self->has_slots) && self->config.from != NULL) {
+        mst_params_read(&self->config.from->assembly.params, slot, first, count, out);
+        return MST_OK;
+    }
     if (slot == 0 || self->has_slots) {
         TRY(mst_checkpoint_read(self->start, slot, first, count, out));
         if (slot == 0 && self->shift != 0.0f && self->shift_at >= first && self->shift_at - first < count)
@@ -631,6 +641,7 @@ mst_status mst_training_take(mst_training *self, mst_start *out)
     mst_train_data_close_sets(&self->data);                              /* they point at the parameters */
     mst_strategy_destroy(self->strategy);
     self->strategy = NULL;
+    mst_run_log_restore_best(self->log, &self->assembly.params);
     *out = (mst_start){.assembly = self->assembly, .state = state};
     self->assembly = (mst_assembly){0};
     snprintf(out->optimizer, sizeof out->optimizer, "%s", self->optimizer.ops->name);

@@ -78,9 +78,6 @@ void mst_training_report_every(mst_training *self, uint64_t n);
 mst_status mst_training_run(mst_training *self, const mst_train_callbacks *callbacks,
                             mst_train_summary *summary);
 
-/* After a training in memory: hands its model over. Nothing but mst_training_destroy may follow. */
-mst_status mst_training_take(mst_training *self, mst_start *out);
-
 /* ---- servers ---- */
 
 /* Reads the options again after the configuration has changed: those of a resumed run. */
@@ -99,7 +96,8 @@ mst_status mst_training_start_log(mst_training *self, json_t **plan);
 /* The same without a checkpoint: from a state and progress of mst_run_log_resume_state. */
 mst_status mst_training_start_log_from(mst_training *self, const json_t *state, const mst_progress *at);
 
-/* Reads floats [first, first + count) of the weights (slot 0) or of the optimizer's slot - 1. */
+/* Reads floats [first, first + count) of the weights (slot 0) or of the optimizer's slot - 1, of self->start
+ * or config.from. */
 mst_status mst_training_read_start(mst_training *self, uint32_t slot, uint64_t first, uint64_t count,
                                    float *out);
 void mst_training_close_start(mst_training *self);
@@ -108,6 +106,10 @@ void mst_training_close_start(mst_training *self);
 mst_status mst_training_reopen_start(mst_training *self, mst_checkpoint_meta *meta);
 
 /* ---- processes with a run log ---- */
+
+/* After a training in memory: hands its model over, on server 0 with the floats of all servers. Nothing but
+ * mst_training_destroy may follow. */
+mst_status mst_training_take(mst_training *self, mst_start *out);
 
 /* Opens the run directory and writes its manifest. */
 mst_status mst_training_open_run(mst_training *self);

@@ -298,7 +298,6 @@ mst_status mst_training_run(mst_training *self, const mst_train_callbacks *callb
         if (callbacks->began != NULL)
             callbacks->began(callbacks->arg, mst_run_log_path(self->log));
         st = loop_train(&loop);
-        mst_run_log_restore_best(self->log, &self->assembly.params);
         mst_span_enter(MST_PHASE_CHECKPOINT); /* the last one may still be under way */
     }
     if (st == MST_OK && self->strategy->ops->report != NULL)

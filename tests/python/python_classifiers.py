@@ -251,8 +251,10 @@ class Training(unittest.TestCase):
         step = m.model_.info["step"]
         m.partial_fit(X, Y)
         self.assertGreater(m.model_.info["step"], step)
-        with self.assertRaisesRegex(ValueError, "strategy"):
-            pickle.loads(pickle.dumps(m)).partial_fit(X, Y)
+        self.assertEqual(pickle.loads(pickle.dumps(m)).partial_fit(X, Y).model_.info["step"], 2 * m.model_.info["step"] - step)
+        best = muster.NetClassifier(strategy="ps", batch_size=10, epochs=40, patience=2, options={"workers": 2, "servers": 2})
+        best.fit(X, Y, eval_set=(X, Y))
+        self.assertGreater(best.score(X, Y), 0.93)
 
     def test_files_and_batches(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -273,13 +273,90 @@ static void a_job_in_the_process_equals_local(void **state)
     ok(muster_trainer_model(t, &served));
     muster_trainer_free(t);
     assert_same_models(local, served, 1e-5);
-    ok(muster_options_set(o, "run", path_of("ps-memory")));
-    ok(muster_options_set_memory(o));
-    refused(muster_trainer_new(o, &t), MUSTER_EUSAGE, "--strategy local");
     muster_options_free(o);
     muster_data_free(data);
     muster_model_free(local);
     muster_model_free(served);
+}
+
+/* A job in threads of the process, in memory. */
+static muster_options *job_on(muster_data *data, const char *model, const char *optimizer,
+                              const char *epochs)
+{
+    return options_on(data, model, "optimizer", optimizer, "epochs", epochs, "strategy", "ps", "servers", "3",
+                      "workers", "2", "batch", "5", "mode", "sync", NULL);
+}
+
+static void a_job_in_memory_equals_one_on_disk(void **state)
+{
+    static const struct {
+        const char *model, *optimizer;
+    } cases[] = {{"logreg", "sgd"}, {"logreg", "adam"}, {"fm", "ftrl"}, {"deepfm", "rowwise"}};
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        muster_arrays a = csr_arrays();
+        a.values = (muster_array){0};
+        a.n_fields = KEYS;
+        muster_data *data = data_of(a);
+        const char *model = cases[i].model, *optimizer = cases[i].optimizer;
+        muster_summary s;
+        muster_model *served = train_in_memory(job_on(data, model, optimizer, "3"), &s), *disk = NULL;
+        assert_int_equal(s.step, 3 * N / 10);
+        assert_string_equal(s.run, "");
+        muster_options *o = job_on(data, model, optimizer, "3");
+        muster_trainer *t = NULL;
+        char run[16];
+        snprintf(run, sizeof run, "job-%zu", i);
+        ok(muster_options_set(o, "run", path_of(run)));
+        ok(muster_trainer_new(o, &t));
+        ok(muster_trainer_run(t, 0, NULL, NULL, NULL));
+        ok(muster_trainer_model(t, &disk));
+        muster_trainer_free(t);
+        muster_options_free(o);
+        assert_same_models(served, disk, 0.0);
+        /* in two pieces, and back in the threads of local training */
+        muster_model *first = train_in_memory(job_on(data, model, optimizer, "1"), NULL);
+        o = job_on(data, model, optimizer, "2");
+        ok(muster_options_set_model(o, first));
+        muster_model *second = train_in_memory(o, &s);
+        assert_int_equal(s.step, 3 * N / 10);
+        assert_same_models(served, second, 0.0);
+        o = options_on(data, model, "optimizer", optimizer, "epochs", "2", NULL);
+        ok(muster_options_set_model(o, first));
+        muster_model *third = train_in_memory(o, &s);
+        assert_int_equal(s.step, 3 * N / 10);
+        assert_same_models(served, third, i < 3 ? 1e-4 : 1e-2); /* sums of a net differ in the last digits */
+        muster_model_free(served);
+        muster_model_free(disk);
+        muster_model_free(first);
+        muster_model_free(second);
+        muster_model_free(third);
+        muster_data_free(data);
+    }
+    muster_data *csr = data_of(csr_arrays()), *dense = data_of(dense_arrays());
+    muster_model *model = train_in_memory(job_on(csr, "logreg", "sgd", "1"), NULL), *other = NULL;
+    muster_options *o = job_on(dense, "softmax", "sgd", "1");
+    muster_trainer *t = NULL;
+    ok(muster_options_set_memory(o));
+    ok(muster_options_set_model(o, model));
+    ok(muster_trainer_new(o, &t));
+    refused(muster_trainer_run(t, 0, NULL, NULL, NULL), MUSTER_EINPUT, "the model");
+    refused(muster_trainer_model(t, &other), MUSTER_EUSAGE, "has no model");
+    muster_trainer_free(t);
+    t = NULL;
+    FILE *cluster = fopen(path_of("cluster.yaml"), "w");
+    assert_non_null(cluster);
+    fputs("servers: [localhost:1]\nworkers: [localhost]\n", cluster);
+    fclose(cluster);
+    ok(muster_options_set(o, "servers", "1"));
+    ok(muster_options_set(o, "workers", "1"));
+    ok(muster_options_set(o, "cluster", path_of("cluster.yaml")));
+    ok(muster_options_set(o, "role", "server"));
+    refused(muster_trainer_new(o, &t), MUSTER_EUSAGE, "needs a single process");
+    muster_options_free(o);
+    muster_model_free(model);
+    muster_data_free(csr);
+    muster_data_free(dense);
 }
 
 static void training_goes_on_with_its_state(void **state)
@@ -348,8 +425,14 @@ static void the_best_model_is_kept(void **state)
     assert_same_models(memory, disk, 0.0);
     muster_options_free(p);
     muster_trainer_free(t);
+    o = job_on(data, "logreg", "sgd", "8");
+    for (size_t i = 2; i < 8; i += 2)
+        ok(muster_options_set(o, more[i], more[i + 1]));
+    muster_model *served = train_in_memory(o, NULL);
+    assert_same_models(served, disk, 1e-4);
     muster_model_free(memory);
     muster_model_free(disk);
+    muster_model_free(served);
     muster_data_free(data);
 }
 
@@ -558,6 +641,7 @@ int main(void)
         cmocka_unit_test(arrays_equal_a_reader),
         cmocka_unit_test(every_model_trains),
         cmocka_unit_test(a_job_in_the_process_equals_local),
+        cmocka_unit_test(a_job_in_memory_equals_one_on_disk),
         cmocka_unit_test(training_goes_on_with_its_state),
         cmocka_unit_test(the_best_model_is_kept),
         cmocka_unit_test(predictions_agree),
