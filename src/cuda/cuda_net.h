@@ -70,7 +70,7 @@ typedef struct mst_cuda_net_spec {
 typedef struct mst_cuda_images {
     uint32_t channels, height, width; /* of the dataset's images */
     uint32_t out_height, out_width;   /* of the crop, which is the net's input */
-    bool normalise; /* a number is scale * byte + shift of its channel; false: byte / 255 */
+    bool normalise;                   /* a number is scale * byte + shift of its channel; false: byte / 255 */
     float scale[MST_CUDA_CHANNELS], shift[MST_CUDA_CHANNELS];
     uint64_t n_rows; /* of the dataset: those that stay on the GPU, if they fit; 0: none */
 } mst_cuda_images;
@@ -127,8 +127,8 @@ typedef struct mst_cuda_net_ops {
      * its gradient (MST_CUDA_GRADIENT). Both wait for the steps before. */
     mst_status (*write)(mst_cuda_net *self, uint32_t slot, uint32_t param, const float *from);
     mst_status (*read)(mst_cuda_net *self, uint32_t slot, uint32_t param, float *to);
-    /* Steps may have images as their source from now on; *keeps: all n_rows fit, and stay from their first step
-     * on. At most once. MST_EUNSUPPORTED: not these images; rows only. */
+    /* Steps may have images as their source from now on; *keeps: all n_rows fit, and stay from their first
+     * step on. At most once. MST_EUNSUPPORTED: not these images; rows only. */
     mst_status (*images)(mst_cuda_net *self, const mst_cuda_images *images, bool *keeps);
     /* Places for rows, free until the next call of step, gradient or forward; waits until the GPU has copied
      * the rows that were there. */

@@ -303,7 +303,7 @@ DEFINE_LINE(line_floats, float, float, at[x] * scale + shift)
 
 /* Every line of every plane. A line outside the image is read as one of no pixels. */
 #define DEFINE_PLANES(name, line, in_type, out_type)                                                         \
-    static void name(const mst_augment *a, const mst_crop *k, float unit, const in_type *in, out_type *out)      \
+    static void name(const mst_augment *a, const mst_crop *k, float unit, const in_type *in, out_type *out)  \
     {                                                                                                        \
         for (uint32_t c = 0; c < a->channels; c++) {                                                         \
             float scale = mst_augment_scale(a, c, unit), shift = mst_augment_shift(a, c);                    \

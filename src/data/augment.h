@@ -72,8 +72,8 @@ static inline float mst_augment_shift(const mst_augment *a, uint32_t channel)
     return a->normalise ? -a->mean[channel] / a->deviation[channel] : 0.0f;
 }
 
-/* The position of the output in the input, which may lie outside it by the padding; and whether it is mirrored
- * then. training: at random, by epoch and row number; otherwise the centre. */
+/* The position of the output in the input, which may lie outside it by the padding; and whether it is
+ * mirrored then. training: at random, by epoch and row number; otherwise the centre. */
 typedef struct mst_crop {
     int64_t y, x;
     bool mirror;

@@ -95,9 +95,9 @@ mst_status mst_feed_take(mst_feed *feed, unsigned lane, uint32_t n, mst_batch *b
 mst_status mst_feed_claim(mst_feed *feed, unsigned lane, uint32_t n, mst_batch *batch, uint64_t *position);
 mst_status mst_feed_fill(mst_feed *feed, unsigned lane, uint32_t from, uint32_t to);
 
-/* For callers that augment the rows themselves. mst_feed_augment: the changes; NULL: none. mst_feed_fill_plain:
- * fills rows without them. mst_feed_crops: the place of rows [from, to) of the last claim, which need not be
- * filled, in their images. */
+/* For callers that augment the rows themselves. mst_feed_augment: the changes; NULL: none.
+ * mst_feed_fill_plain: fills rows without them. mst_feed_crops: the place of rows [from, to) of the last
+ * claim, which need not be filled, in their images. */
 const mst_augment *mst_feed_augment(const mst_feed *feed);
 mst_status mst_feed_fill_plain(mst_feed *feed, unsigned lane, uint32_t from, uint32_t to);
 void mst_feed_crops(const mst_feed *feed, unsigned lane, uint32_t from, uint32_t to, mst_crop *out);

@@ -156,8 +156,8 @@ static bool gpu_net_copy_rows(gpu_net *self, uint32_t from, uint32_t to)
     return true;
 }
 
-/* Thread t: takes rows of the step in turn, fills them and copies them to their places, as images, or as bytes
- * or numbers like the rows of the step before. Rows that do not fit that are copied again. */
+/* Thread t: takes rows of the step in turn, fills them and copies them to their places, as images, or as
+ * bytes or numbers like the rows of the step before. Rows that do not fit that are copied again. */
 static void gpu_net_share(void *arg, unsigned t)
 {
     gpu_net *self = arg;

@@ -1,7 +1,7 @@
 /* Nets of the fake GPU plug-in, for tests of the code around it. A step adds a thousandth of the sum of its
  * labels to every weight, and 1 to every state; every row has loss 0.5. All scores are 0, so that class 0 is
- * predicted. The numbers of all rows, augmented, are added to the loss: rows that arrive as images, or stay, must
- * be those that the feed would have filled. MUSTER_FAKE_IMAGES=0 refuses images. */
+ * predicted. The numbers of all rows, augmented, are added to the loss: rows that arrive as images, or stay,
+ * must be those that the feed would have filled. MUSTER_FAKE_IMAGES=0 refuses images. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,8 +119,8 @@ static void fake_net_augment(mst_cuda_net *self, mst_cuda_source source, uint32_
         self->kept_labels[2 * p->number] = labels[r];
         self->kept_labels[2 * p->number + 1] = weights[r];
     }
-    const uint8_t *from =
-        source == MST_CUDA_KEPT ? self->kept + p->number * self->image_size : self->raw + r * self->image_size;
+    const uint8_t *from = source == MST_CUDA_KEPT ? self->kept + p->number * self->image_size
+                                                  : self->raw + r * self->image_size;
     float *to = (float *)self->rows + (size_t)r * o->channels * o->out_height * o->out_width;
     for (uint32_t c = 0; c < o->channels; c++)
         for (uint32_t y = 0; y < o->out_height; y++)
@@ -139,9 +139,9 @@ static double fake_net_sum(const mst_cuda_net *self, uint32_t r, bool floats)
     size_t size = (size_t)self->spec.in.c * self->spec.in.h * self->spec.in.w;
     double sum = 0.0;
     for (size_t i = 0; i < size; i++)
-        sum += (double)(i % 37 + 1) *
-               (double)(floats ? ((float *)self->rows)[r * size + i]
-                               : (float)((uint8_t *)self->rows)[r * size + i] / 255.0f);
+        sum +=
+            (double)(i % 37 + 1) * (double)(floats ? ((float *)self->rows)[r * size + i]
+                                                   : (float)((uint8_t *)self->rows)[r * size + i] / 255.0f);
     return sum / (double)size;
 }
 
