@@ -92,7 +92,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: bench_gpu NET BATCH fp32|tf32|bf16 [SECONDS [NUMBERS]]\n");
         return 2;
     }
-    if (mst_cuda_choose("cuda", &gpu) != MST_OK)
+    if (mst_cuda_choose("cuda", 0, &gpu) != MST_OK)
         return bench_fail("no GPU");
     gpu.precision = (mst_cuda_precision)p;
     mst_chain_gpu_options options = {

@@ -40,6 +40,19 @@ const mst_option mst_apply_table[] = {
      .fallback = "auto",
      .metavar = "NAME",
      .help = "Instruction set of the kernels: auto, portable, avx2 or avx512."},
+    {.name = "device",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(device.device),
+     .fallback = "cpu",
+     .metavar = "NAME",
+     .help = "Device that computes: cpu, cuda (the first GPU), cuda:N, or auto: a GPU if there are one, its "
+             "plug-in (`make cuda`) and support for the model, else the CPU."},
+    {.name = "precision",
+     .type = MST_OPTION_CHOICE,
+     .offset = FIELD(device.precision),
+     .fallback = "fp32",
+     .choices = "fp32|tf32|bf16",
+     .help = "Precision of products on a GPU."},
     {.name = "last",
      .type = MST_OPTION_FLAG,
      .offset = FIELD(last),
@@ -113,7 +126,7 @@ mst_status mst_apply_open(mst_apply *self, mst_call *call)
     if (best)
         mst_info("using %s, which has the best valid loss (--last: the newest)", self->checkpoint);
     mst_status st = mst_assembly_from_checkpoint(&self->assembly, self->checkpoint, mst_kernels_get(isa),
-                                                 groups, n, &meta);
+                                                 &self->options.device, groups, n, &meta);
     bool reading_unknown = json_is_true(json_object_get(meta.extra, "reading_unknown"));
     uint64_t has = st == MST_OK ? self->assembly.model->shape.n_features : 0;
     if (st == MST_OK && features != 0 && (uint64_t)features != has)

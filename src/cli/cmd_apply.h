@@ -9,6 +9,7 @@
 typedef struct mst_apply_options {
     int64_t threads, batch, rows;
     char *isa;
+    mst_scoring_device device;
     bool last, strict_features, force;
 } mst_apply_options;
 extern const mst_option mst_apply_table[];

@@ -254,7 +254,7 @@ static mst_status model_load_one(const mst_call *call, bool last, mst_assembly *
     if (call->words.n != 1)
         return mst_fail(MST_EUSAGE, "give one checkpoint: muster %s", call->command->usage);
     TRY(mst_checkpoint_find_model(call->words.items[0], last, checkpoint, &best));
-    return mst_assembly_from_checkpoint(assembly, *checkpoint, mst_kernels_get(mst_isa_best()), NULL, 0,
+    return mst_assembly_from_checkpoint(assembly, *checkpoint, mst_kernels_get(mst_isa_best()), NULL, NULL, 0,
                                         meta);
 }
 

@@ -238,6 +238,7 @@ static mst_status predictor_open(predictor *self)
                                   &self->lanes[t].scratch));
     }
     mst_model_weights(model, &apply->assembly.params, &self->weights);
+    self->weights.version = mst_weights_version();
     TRY(mst_team_new(self->n_lanes, &self->team));
     TRY(mst_feed_new(apply->dataset, &feed, &self->feed));
     return mst_feed_start(self->feed, 0, 0);

@@ -71,12 +71,14 @@ static bool cuda_number(const char *text, uint32_t *out)
     return errno == 0 && *end == '\0' && value < 1024;
 }
 
-static mst_status cuda_open(uint32_t number, mst_cuda *out)
+/* The GPU of that number, or, if `any`, of the number's remainder. */
+static mst_status cuda_open(uint32_t number, bool any, mst_cuda *out)
 {
     const mst_cuda_ops *ops;
     uint32_t n = 0;
     TRY(mst_cuda_load(&ops));
     TRY(ops->devices(&n));
+    number = any && n > 0 ? number % n : number;
     if (number >= n)
         return mst_fail(MST_EUSAGE, "--device cuda:%u: this host has %u GPU%s, numbered from 0", number, n,
                         n == 1 ? "" : "s");
@@ -85,21 +87,22 @@ static mst_status cuda_open(uint32_t number, mst_cuda *out)
     return MST_OK;
 }
 
-mst_status mst_cuda_choose(const char *device, mst_cuda *out)
+mst_status mst_cuda_choose(const char *device, uint32_t turn, mst_cuda *out)
 {
     uint32_t number = 0;
     *out = (mst_cuda){0};
     if (device == NULL || strcmp(device, "cpu") == 0)
         return MST_OK;
     if (strcmp(device, "auto") == 0) {
-        if (cuda_open(0, out) != MST_OK)
+        if (cuda_open(turn, true, out) != MST_OK)
             *out = (mst_cuda){0};
         return MST_OK;
     }
-    if (strcmp(device, "cuda") != 0 &&
-        (strncmp(device, "cuda:", 5) != 0 || !cuda_number(device + 5, &number)))
+    if (strcmp(device, "cuda") == 0)
+        return cuda_open(turn, true, out);
+    if (strncmp(device, "cuda:", 5) != 0 || !cuda_number(device + 5, &number))
         return mst_fail(MST_EUSAGE, "--device %s: must be auto, cpu, cuda or cuda:N", device);
-    return cuda_open(number, out);
+    return cuda_open(number, false, out);
 }
 
 void mst_cuda_describe(char *out, size_t size)

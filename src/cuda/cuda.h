@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-#define MST_CUDA_ABI         2 /* of the table below and its sections; a plug-in with another one is refused */
+#define MST_CUDA_ABI         1 /* of the table below and its sections; a plug-in with another one is refused */
 #define MST_CUDA_SYMBOL      "mst_cuda_plugin"      /* of type mst_cuda_ops */
 #define MST_CUDA_HOST_SYMBOL "mst_cuda_plugin_host" /* of type const mst_cuda_host *, set by the loader */
 
@@ -70,10 +70,11 @@ typedef struct mst_cuda {
     mst_cuda_precision precision;
 } mst_cuda;
 
-/* The meaning of --device: "cpu", "cuda" (the first GPU), "cuda:N", or "auto": the first GPU, or the CPU
- * where there is no plug-in or no GPU. NULL is cpu. MST_EUSAGE: another text, or no GPU N. MST_EUNSUPPORTED:
- * no plug-in, no driver or no GPU. The plug-in stays loaded until the process ends. Any thread. */
-mst_status mst_cuda_choose(const char *device, mst_cuda *out);
+/* The meaning of --device: "cpu", "cuda", "cuda:N", or "auto": as "cuda", or the CPU where there is no
+ * plug-in or no GPU. NULL is cpu. Of n GPUs "cuda" is GPU (turn mod n); turn: of this process among those of
+ * the job on this host. MST_EUSAGE: another text, or no GPU N. MST_EUNSUPPORTED: no plug-in, no driver or no
+ * GPU. The plug-in stays loaded until the process ends. Any thread. */
+mst_status mst_cuda_choose(const char *device, uint32_t turn, mst_cuda *out);
 
 /* Loads the plug-in, if it is not loaded. MST_EUNSUPPORTED: there is none, or it belongs to another version.
  */

@@ -58,6 +58,29 @@ mst_status mst_job_check_replicas(const mst_job_config *config)
                     "start them with muster launch or --role server");
 }
 
+uint32_t mst_job_device_turn(const mst_job_config *config, uint32_t index)
+{
+    const mst_cluster *cluster = config->cluster;
+    mst_mpi_launch launch;
+    char own[256], other[256];
+    uint32_t turn = 0;
+    mst_mpi_launched(&launch);
+    if (launch.launched)
+        return launch.local_rank >= 0 ? (uint32_t)launch.local_rank : index;
+    if (config->engine == &mst_net_inproc || index >= cluster->n_workers)
+        return index;
+    mst_address_host(cluster->workers[index], own, sizeof own);
+    for (uint32_t i = 0; i < index; i++)
+        turn += strcmp(mst_address_host(cluster->workers[i], other, sizeof other), own) == 0;
+    return turn;
+}
+
+void mst_job_log_device(const mst_model *model, const char *role, uint32_t index)
+{
+    if (model->gpu.ops != NULL)
+        mst_info("%s %" PRIu32 " computes on cuda:%" PRIu32, role, index, model->gpu.device);
+}
+
 bool mst_job_again(mst_job_retry *self, const mst_job_config *config, bool took_part, mst_status *st)
 {
     double patience = config->train->strategy->start_timeout;

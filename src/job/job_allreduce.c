@@ -227,6 +227,7 @@ static mst_status rank_take_part(const mst_job_config *config, mst_comm *comm, r
     train_config.comm = comm;
     train_config.role = MST_TRAINING_RANK;
     train_config.index = (uint32_t)mst_comm_mpi(comm)->rank;
+    train_config.device_turn = mst_job_device_turn(config, train_config.index);
     if (mst_comm_mpi(comm)->rank == 0) {
         train_config.observed = mst_rank_log_take;
         train_config.observed_arg = comm;
@@ -237,6 +238,7 @@ static mst_status rank_take_part(const mst_job_config *config, mst_comm *comm, r
         train_config.requests_arg = requests;
     }
     TRY_OUT(st, mst_training_new(&train_config, &training));
+    mst_job_log_device(training->assembly.model, "rank", train_config.index);
     TRY_OUT(st, rank_describe(config, training, &found));
     TRY_OUT(st, ranks_agree(comm, found, ""));
     st = rank_train(config, comm, training, requests, callbacks, summary);

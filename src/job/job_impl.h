@@ -15,6 +15,12 @@ typedef struct mst_job_retry {
     bool index_taken;  /* another process, which may be lost, had the index of this one at the last try */
 } mst_job_retry;
 
+/* The number of a worker or rank among those on its host: mst_train_config.device_turn. */
+uint32_t mst_job_device_turn(const mst_job_config *config, uint32_t index);
+
+/* Logs the GPU of a worker or rank, if it has one. */
+void mst_job_log_device(const mst_model *model, const char *role, uint32_t index);
+
 /* Whether to take part again: st is MST_EAGAIN, and a stop was not requested, and less than --start-timeout
  * has passed since the job was left. took_part: the attempt that ended reached the training. Waits a moment.
  * False: *st is the status to return, with its message: MST_EPEER if no successor of a lost process has

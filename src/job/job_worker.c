@@ -117,8 +117,10 @@ static mst_status job_worker_set_up(const mst_job_config *config, mst_training *
     mst_train_config train = *config->train;
     train.role = MST_TRAINING_WORKER;
     train.index = config->index;
+    train.device_turn = mst_job_device_turn(config, config->index);
     train.guest = config->guest || config->engine == &mst_net_inproc;
     TRY(mst_training_new(&train, out));
+    mst_job_log_device((*out)->assembly.model, "worker", config->index);
     mst_training_observe(*out, 0);
     return MST_OK;
 }

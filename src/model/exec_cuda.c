@@ -1,18 +1,21 @@
 /* Executor cuda: forward and backward on a GPU (--device cuda), with weights and gradients in host memory.
- * Evaluations use it. Every call copies all weights to the GPU, since the store has no mark of a change. A
- * local training keeps its weights on the GPU instead (strategy/gpu_net.c). */
-#include <string.h>
-
+ * Ranks, workers, evaluations, eval and predict use it; a local training keeps its weights on the GPU instead
+ * (strategy/gpu_net.c).
+ *
+ * Weights are copied to the GPU range by range, as the step has them, unless their version is there.
+ * Gradients are copied back range by range, the last layers first, so that a strategy sends one while the
+ * next is copied. */
+#include "model/exec_cuda.h"
 #include "base/alloc.h"
 #include "model/chain_gpu.h"
-#include "model/exec_cuda.h"
 #include "model/executor.h"
 
 typedef struct exec_cuda {
     mst_replica base;
     const mst_cuda_net_ops *ops;
     mst_cuda_net *net;
-    float *grad; /* training: of one range */
+    float *grad;      /* training: of one range, to be added */
+    uint64_t version; /* of the weights on the GPU; 0: unknown */
     uint64_t dropout[MST_NET_LAYERS];
 } exec_cuda;
 
@@ -68,13 +71,23 @@ out:
     return st;
 }
 
-static mst_status exec_cuda_stage(exec_cuda *self, const mst_batch *batch, const mst_weights *w, bool *floats)
+static mst_status exec_cuda_send_weights(exec_cuda *self, const mst_weights *w, mst_step *step)
 {
-    const mst_chain *chain = self->base.chain;
-    uint64_t size = mst_dims_size(&chain->in);
+    bool there = w->version != 0 && w->version == self->version;
+    self->version = 0;
+    for (uint32_t r = 0; r < self->base.chain->n_ranges; r++) {
+        TRY(mst_step_need(step, r));
+        if (!there)
+            TRY(self->ops->write(self->net, 0, r, w->ranges[r]));
+    }
+    self->version = w->version;
+    return MST_OK;
+}
+
+static mst_status exec_cuda_stage(exec_cuda *self, const mst_batch *batch, bool *floats)
+{
+    uint64_t size = mst_dims_size(&self->base.chain->in);
     mst_cuda_rows places;
-    for (uint32_t r = 0; r < chain->n_ranges; r++)
-        TRY(self->ops->write(self->net, 0, r, w->ranges[r]));
     TRY(self->ops->stage(self->net, &places));
     *floats = mst_rows_need_floats(batch, size);
     mst_rows_stage(self->base.kernels, batch, 0, batch->n_rows, size, *floats, &places);
@@ -100,19 +113,16 @@ static mst_status exec_cuda_train(mst_replica *base, const mst_batch *batch, con
     mst_cuda_step numbers = {
         .n_rows = batch->n_rows, .scale = scale, .dropout = self->dropout, .first_row = pass->first_row};
     mst_cuda_loss loss;
-    for (uint32_t r = 0; r < chain->n_ranges; r++)
-        TRY(mst_step_need(step, r));
-    TRY(exec_cuda_stage(self, batch, w, &numbers.floats));
+    TRY(exec_cuda_stage(self, batch, &numbers.floats));
+    TRY(exec_cuda_send_weights(self, w, step));
     mst_chain_gpu_dropout(chain, pass, self->dropout);
     TRY(self->ops->gradient(self->net, &numbers));
     for (uint32_t r = chain->n_ranges; r-- > 0;) {
         const mst_range *to = &grad->ranges[r];
-        TRY(self->ops->read(self->net, MST_CUDA_GRADIENT, r, self->grad));
-        if (grad->fresh || exec_cuda_is_state(chain, r))
-            memcpy(to->g, self->grad, to->size * sizeof *to->g);
-        else
-            for (uint64_t i = 0; i < to->size; i++)
-                to->g[i] += self->grad[i];
+        bool set = grad->fresh || exec_cuda_is_state(chain, r);
+        TRY(self->ops->read(self->net, MST_CUDA_GRADIENT, r, set ? to->g : self->grad));
+        for (uint64_t i = 0; !set && i < to->size; i++)
+            to->g[i] += self->grad[i];
         TRY(mst_step_ready(step, r));
     }
     grad->fresh = false;
@@ -128,7 +138,8 @@ static mst_status exec_cuda_forward(mst_replica *base, const mst_batch *batch, c
 {
     exec_cuda *self = (exec_cuda *)base;
     bool floats;
-    TRY(exec_cuda_stage(self, batch, w, &floats));
+    TRY(exec_cuda_stage(self, batch, &floats));
+    TRY(exec_cuda_send_weights(self, w, NULL));
     return self->ops->forward(self->net, batch->n_rows, floats, scores);
 }
 

@@ -57,7 +57,7 @@ const mst_model_ops mst_model_ffm = {
     .compute = mst_factor_compute,
     .gradient = mst_factor_gradient,
     .forward = mst_factor_forward,
-    .gpu_can = mst_model_gpu_sparse_can,
+    .gpu_use = mst_model_gpu_use_sparse,
     .gpu_kind = MST_CUDA_FFM,
     .descend_rule = mst_factor_descend_rule,
 };

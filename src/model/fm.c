@@ -240,7 +240,7 @@ const mst_model_ops mst_model_fm = {
     .compute = mst_factor_compute,
     .gradient = fm_add_gradient,
     .forward = mst_factor_forward,
-    .gpu_can = mst_model_gpu_sparse_can,
+    .gpu_use = mst_model_gpu_use_sparse,
     .gpu_kind = MST_CUDA_FM,
     .descend_rule = fm_descend_rule,
 };

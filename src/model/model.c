@@ -2,6 +2,7 @@
 #include "model/model.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -189,9 +190,9 @@ const mst_option mst_model_option_table[] = {
      .offset = FIELD(device),
      .fallback = "cpu",
      .metavar = "NAME",
-     .help = "Device that trains: cpu, cuda (the first GPU), cuda:N, or auto: a GPU if there are one, its "
-             "plug-in (`make cuda`) and support for the model, else the CPU.",
-     .needs = {{.option = "strategy", .values = "local"}},
+     .help = "Device that computes: cpu, cuda (a GPU; processes of a job on one host take turns), cuda:N, or "
+             "auto: a GPU if there are one, its plug-in (`make cuda`) and support for the model, else the "
+             "CPU.",
      .facts = MST_OPTION_MAY_DIFFER},
     {.name = "precision",
      .type = MST_OPTION_CHOICE,
@@ -199,7 +200,8 @@ const mst_option mst_model_option_table[] = {
      .fallback = "fp32",
      .choices = "fp32|tf32|bf16",
      .help = "Precision of products on a GPU; weights, sums and optimizer state are fp32 in all of them.",
-     .needs = {{NETS_ONLY}}},
+     .needs = {{NETS_ONLY}},
+     .facts = MST_OPTION_MAY_DIFFER},
     {.name = NULL},
 };
 
@@ -211,8 +213,14 @@ const mst_model_ops *mst_model_find(const char *name)
     return NULL;
 }
 
-mst_status mst_model_gpu_sparse_can(const mst_model *self)
+/* docs/GPU.md has the arithmetic. */
+mst_status mst_model_gpu_use_sparse(mst_model *self)
 {
+    if (self->options.use == MST_DEVICE_COMPUTES)
+        return mst_fail(MST_EUNSUPPORTED,
+                        "--device %s: GPUs compute %s in training with --strategy local alone, where its "
+                        "weights stay on the GPU; use --device cpu",
+                        self->options.device, self->ops->name);
     return self->gpu.ops->sparse != NULL
                ? MST_OK
                : mst_fail(MST_EUNSUPPORTED,
@@ -224,23 +232,20 @@ static mst_status model_choose_device(mst_model *self)
 {
     const char *device = self->options.device;
     bool any = device != NULL && strcmp(device, "auto") == 0;
-    TRY(mst_cuda_choose(device, &self->gpu));
+    TRY(mst_cuda_choose(device, self->options.device_turn, &self->gpu));
     if (self->gpu.ops == NULL && self->options.precision != MST_CUDA_FP32)
         return mst_fail(MST_EUSAGE, "--precision is for --device cuda, and training runs on the CPU");
     if (self->gpu.ops == NULL)
         return MST_OK;
     self->gpu.precision = (mst_cuda_precision)self->options.precision;
-    mst_status st = self->ops->gpu_can != NULL
-                        ? self->ops->gpu_can(self)
+    mst_status st = self->ops->gpu_use != NULL
+                        ? self->ops->gpu_use(self)
                         : mst_fail(MST_EUNSUPPORTED, "--device %s: GPUs do not train %s; use --device cpu",
                                    device, self->ops->name);
-    if (st == MST_EUNSUPPORTED && any) {
-        self->gpu = (mst_cuda){0};
-        return MST_OK;
-    }
-    if (st == MST_OK && mst_model_has(self->ops, MST_MODEL_NET))
-        self->threads = true; /* one replica is enough for a GPU */
-    return st;
+    if (st != MST_EUNSUPPORTED || !any)
+        return st;
+    self->gpu = (mst_cuda){0};
+    return MST_OK;
 }
 
 mst_status mst_model_new(const mst_model_options *options, const mst_shape *shape, const mst_kernels *kernels,
@@ -340,6 +345,13 @@ void mst_model_weights(const mst_model *self, const mst_params *params, mst_weig
     out->state = params->slot_step;
     out->map = NULL;
     out->map_scratch = NULL;
+    out->version = 0;
+}
+
+uint64_t mst_weights_version(void)
+{
+    static _Atomic uint64_t last;
+    return atomic_fetch_add(&last, 1) + 1;
 }
 
 /* Prefetches a row's dense part: rows are in shuffled order, so hardware prefetching does not work. */

@@ -19,6 +19,12 @@
 #include "tensor/kernels.h"
 #include "tensor/params.h"
 
+/* The use of --device. */
+typedef enum mst_device_use {
+    MST_DEVICE_TRAINS,   /* local training: weights and optimizer state may stay there */
+    MST_DEVICE_COMPUTES, /* gradients or scores, with weights of the host */
+} mst_device_use;
+
 typedef struct mst_model_options {
     int model;             /* --model logreg|softmax|net|lenet|...: index into mst_models */
     bool bias;             /* --bias / --no-bias (logreg, softmax) */
@@ -41,8 +47,11 @@ typedef struct mst_model_options {
     int64_t cross_layers; /* --cross-layers N: of dcn; 0: unchanged */
     char *executor;       /* --executor; NULL: auto */
     /* all models: */
-    char *device;         /* --device auto|cpu|cuda[:N]; NULL: cpu */
-    int precision;        /* --precision: mst_cuda_precision */
+    char *device;       /* --device auto|cpu|cuda[:N]; NULL: cpu */
+    int precision;      /* --precision: mst_cuda_precision */
+    mst_device_use use; /* of the device */
+    uint32_t
+        device_turn; /* of this process among those of the job on this host: chooses one of several GPUs */
     const char *net_text; /* the text of the net, in place of --net and of the model's own; borrowed
                              until mst_model_new returns */
     const struct mst_layer_ops *const *kinds; /* of layers that the net may have besides the built-in ones;
@@ -110,7 +119,13 @@ typedef struct mst_weights {
      * as they are. */
     const mst_key_map *map;
     uint32_t *map_scratch;
+    /* Equal numbers: the same weights, unchanged (mst_weights_version). A device copies them once. 0: they
+     * may have changed since the last call. */
+    uint64_t version;
 } mst_weights;
+
+/* A number that no weights of this process have had. Any thread. */
+uint64_t mst_weights_version(void);
 
 /* The first weight of a key that is not below head, and its others, side by side. */
 static inline void mst_weights_of_key(const mst_weights *w, uint32_t key, const float **first,
@@ -202,8 +217,9 @@ typedef struct mst_model_ops {
     mst_status (*forward)(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
                           float *scores);
 
-    /* Whether training runs on self->gpu: MST_EUNSUPPORTED with the reason otherwise. NULL: never. */
-    mst_status (*gpu_can)(const mst_model *self);
+    /* Prepares to compute on self->gpu, for self->options.use; MST_EUNSUPPORTED with the reason where it
+     * cannot. NULL: never. */
+    mst_status (*gpu_use)(mst_model *self);
     mst_cuda_sparse_kind gpu_kind; /* models without layers: their kernels on a GPU */
 
     /* Plain SGD in place: rows in steps of `batch_rows` (the last may be shorter), step i at learning rate
@@ -277,8 +293,8 @@ static inline bool mst_model_threads(const mst_model *self)
 void mst_model_each(const mst_model *self, void *scratch, unsigned n, void (*fn)(void *arg, unsigned i),
                     void *arg);
 
-/* gpu_can of models without layers. */
-mst_status mst_model_gpu_sparse_can(const mst_model *self);
+/* gpu_use of models without layers. */
+mst_status mst_model_gpu_use_sparse(mst_model *self);
 
 /* The chain of layers of a net; NULL for other models. */
 struct mst_chain;

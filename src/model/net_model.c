@@ -21,7 +21,7 @@
  * over embeddings are small. */
 #define FORWARD_ROWS       64
 #define FORWARD_EMBEDDINGS 512
-#define FORWARD_GPU        1024 /* every call copies the weights to the GPU */
+#define FORWARD_GPU        1024
 
 typedef struct net_model {
     mst_model base;
@@ -287,6 +287,14 @@ out:
     return st;
 }
 
+static void net_set_executor(net_model *net, const mst_executor *executor)
+{
+    net->executor = executor;
+    net->base.threads = executor->threads || (executor->norm_threads && mst_chain_has_state(net->chain));
+    net->base.overwrites = executor->overwrites;
+    net->base.part_rows = executor->part_rows != NULL ? executor->part_rows(net->base.kernels) : 0;
+}
+
 static mst_status net_init(mst_model *self, const mst_model_options *options, const mst_shape *shape)
 {
     net_model *net = (net_model *)self;
@@ -309,10 +317,7 @@ static mst_status net_init(mst_model *self, const mst_model_options *options, co
         self->shape.n_fields = 0;
     }
     self->n_scores = (uint32_t)mst_dims_size(&net->chain->layers[net->chain->n_layers - 1]->out);
-    self->threads =
-        net->executor->threads || (net->executor->norm_threads && mst_chain_has_state(net->chain));
-    self->overwrites = net->executor->overwrites;
-    self->part_rows = net->executor->part_rows != NULL ? net->executor->part_rows(self->kernels) : 0;
+    net_set_executor(net, net->executor);
     return MST_OK;
 }
 
@@ -450,11 +455,14 @@ static mst_status net_forward(const mst_model *self, void *scratch, const mst_ba
     return MST_OK;
 }
 
-static mst_status net_gpu_can(const mst_model *self)
+static mst_status net_gpu_use(mst_model *self)
 {
+    net_model *net = (net_model *)self;
     if (self->gpu.ops->net == NULL)
         return mst_fail(MST_EUNSUPPORTED, "this GPU plug-in does not train nets; use --device cpu");
-    return mst_chain_gpu_can(((const net_model *)self)->chain);
+    TRY(mst_chain_gpu_can(net->chain));
+    net_set_executor(net, &mst_executor_cuda);
+    return MST_OK;
 }
 
 const mst_chain *mst_model_chain(const mst_model *self)
@@ -519,7 +527,7 @@ bool mst_model_normalises_rows(const mst_model *self)
         .compute = net_compute,                                                                              \
         .each = net_each,                                                                                    \
         .forward = net_forward,                                                                              \
-        .gpu_can = net_gpu_can,                                                                              \
+        .gpu_use = net_gpu_use,                                                                              \
     }
 
 NET(net, "net", MST_MODEL_NET_FILE, "the net of a file: --net FILE");

@@ -216,6 +216,6 @@ const mst_model_ops mst_model_softmax = {
     .scratch_size = softmax_scratch_size,
     .compute = softmax_compute,
     .forward = softmax_forward,
-    .gpu_can = mst_model_gpu_sparse_can,
+    .gpu_use = mst_model_gpu_use_sparse,
     .gpu_kind = MST_CUDA_SOFTMAX,
 };

@@ -159,6 +159,7 @@ static void gradient_point(const mst_worker_gradient *self, float *floats, mst_w
     out->state = 0;
     out->map = NULL;
     out->map_scratch = NULL;
+    out->version = 0;
 }
 
 static void gradient_add(const mst_contributions *list, uint32_t width, float *g)

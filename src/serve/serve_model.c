@@ -95,8 +95,8 @@ mst_status mst_serve_model_load(const char *checkpoint, mst_isa isa, const json_
     self->checkpoint = mst_strdup(checkpoint);
     if (self->checkpoint == NULL)
         TRY_OUT(st, mst_fail_memory());
-    TRY_OUT(st, mst_assembly_from_checkpoint(&self->assembly, checkpoint, mst_kernels_get(isa), self->groups,
-                                             2, &meta));
+    TRY_OUT(st, mst_assembly_from_checkpoint(&self->assembly, checkpoint, mst_kernels_get(isa), NULL,
+                                             self->groups, 2, &meta));
     TRY_OUT(st, model_set_options(self, set));
     TRY_OUT(st, mst_augment_from_checkpoint(&self->augment, &meta, checkpoint));
     self->step = meta.step;

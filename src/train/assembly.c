@@ -227,8 +227,8 @@ out:
 }
 
 mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *checkpoint,
-                                        const mst_kernels *kernels, mst_option_group *groups, size_t n_groups,
-                                        mst_checkpoint_meta *meta)
+                                        const mst_kernels *kernels, const mst_scoring_device *device,
+                                        mst_option_group *groups, size_t n_groups, mst_checkpoint_meta *meta)
 {
     mst_status st;
     mst_model_options options = {0};
@@ -237,6 +237,9 @@ mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *checkpoi
     *meta = (mst_checkpoint_meta){0};
     TRY_OUT(st, mst_checkpoint_read_meta(checkpoint, meta));
     TRY_OUT(st, mst_model_from_json(meta->model, checkpoint, &options, &shape));
+    options.use = MST_DEVICE_COMPUTES;
+    options.device = device != NULL ? device->device : NULL;
+    options.precision = device != NULL ? device->precision : 0;
     if (groups != NULL) {
         char features[24];
         json_t *options_then = json_copy(json_object_get(meta->extra, "data"));

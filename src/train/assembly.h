@@ -57,11 +57,17 @@ mst_status mst_params_kept(const mst_params *params, const mst_dataset *dataset)
 mst_status mst_augment_from_checkpoint(mst_augment *self, const mst_checkpoint_meta *meta,
                                        const char *source);
 
-/* A model with its weights, without optimizer state, from a checkpoint folder. With groups, options that the
- * user has not set get their values of the training (how rows are read). */
+/* --device and --precision of commands that apply a model. */
+typedef struct mst_scoring_device {
+    char *device;
+    int precision;
+} mst_scoring_device;
+
+/* A model with its weights, without optimizer state, from a checkpoint folder. device NULL: the CPU. With
+ * groups, options that the user has not set get their values of the training (how rows are read). */
 mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *checkpoint,
-                                        const mst_kernels *kernels, mst_option_group *groups, size_t n_groups,
-                                        mst_checkpoint_meta *meta);
+                                        const mst_kernels *kernels, const mst_scoring_device *device,
+                                        mst_option_group *groups, size_t n_groups, mst_checkpoint_meta *meta);
 
 /* {"name", "features", "dense", "classes", "bias", "pos_weight", "keep_negatives"}, of fm and its kind also
  * {"factors", "row_norm"}, for checkpoints and manifests. */

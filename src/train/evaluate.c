@@ -42,7 +42,7 @@ struct mst_evaluator {
     atomic_bool failed;
 
     /* The run under way: scores with these weights, or passes the rows to visit. */
-    const mst_weights *on;
+    mst_weights on;
     mst_row_translation *translate;
     const void *translate_arg;
     mst_batch_visit *visit;
@@ -199,7 +199,7 @@ static mst_status evaluator_next_batch(mst_evaluator *self, unsigned t, bool *mo
     mst_batch keyed = batch;
     if (self->translate != NULL)
         TRY(evaluator_translate(self, s, &batch));
-    TRY(mst_model_score(self->model, s->scratch, &batch, self->on, s->scores));
+    TRY(mst_model_score(self->model, s->scratch, &batch, &self->on, s->scores));
     uint64_t correct = mst_eval_counters_add(&self->counters, self->model, &batch, &keyed, s->scores);
     if (self->progress != NULL) {
         pthread_mutex_lock(&self->reporting);
@@ -240,7 +240,8 @@ mst_status mst_evaluator_run_on(mst_evaluator *self, const mst_weights *weights,
                                 mst_row_translation *translate, const void *arg, mst_result *out)
 {
     uint64_t start = mst_now_ns(), unseen = mst_feed_unseen(self->feed);
-    self->on = weights;
+    self->on = *weights;
+    self->on.version = mst_weights_version(); /* they do not change in a run */
     self->translate = translate;
     self->translate_arg = arg;
     self->visit = NULL;

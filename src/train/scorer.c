@@ -7,6 +7,7 @@ void mst_scorers_init(mst_scorers *self, const mst_assembly *assembly, const mst
 {
     *self = (mst_scorers){.model = assembly->model, .augment = augment};
     mst_model_weights(assembly->model, &assembly->params, &self->weights);
+    self->weights.version = mst_weights_version();
     pthread_mutex_init(&self->mutex, NULL);
 }
 

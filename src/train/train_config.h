@@ -39,8 +39,9 @@ typedef struct mst_resumed {
 /* All pointers are borrowed and outlive the training. */
 typedef struct mst_train_config {
     mst_training_role role;
-    uint32_t index; /* of this process among those of its role */
-    bool guest;     /* another training in the same process observes the host */
+    uint32_t index;       /* of this process among those of its role */
+    bool guest;           /* another training in the same process observes the host */
+    uint32_t device_turn; /* as in mst_model_options */
 
     const mst_train_options *train;
     const mst_model_options *model;

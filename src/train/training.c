@@ -89,13 +89,28 @@ static mst_status training_check_optimizer(const mst_training *self)
     return MST_OK;
 }
 
+/* The model's options with the part of this process in the job. Servers compute nothing. */
+static mst_model_options training_model_options(const mst_training *self, const mst_model_options *model)
+{
+    mst_model_options options = *model;
+    options.use =
+        self->strategy_options.strategy == MST_STRATEGY_LOCAL ? MST_DEVICE_TRAINS : MST_DEVICE_COMPUTES;
+    options.device_turn = self->config.device_turn;
+    if (self->config.role == MST_TRAINING_SERVER) {
+        options.device = NULL;
+        options.precision = 0;
+    }
+    return options;
+}
+
 static mst_status training_init_model(mst_training *self, const mst_model_options *model,
                                       const mst_shape *shape)
 {
+    mst_model_options options = training_model_options(self, model);
     mst_store_spec store = {.optimizer = &self->optimizer,
                             .spare = mst_strategy_spare(&self->strategy_options),
                             .by_rows = training_by_rows(self)};
-    TRY(mst_assembly_init(&self->assembly, model, shape, self->kernels, &store,
+    TRY(mst_assembly_init(&self->assembly, &options, shape, self->kernels, &store,
                           (uint64_t)self->options.seed));
     return training_check_optimizer(self);
 }
@@ -104,7 +119,8 @@ static mst_status training_init_model(mst_training *self, const mst_model_option
 static mst_status training_declare_model(mst_training *self, const mst_model_options *model,
                                          const mst_shape *shape)
 {
-    TRY(mst_assembly_declare(&self->assembly, model, shape, self->kernels));
+    mst_model_options options = training_model_options(self, model);
+    TRY(mst_assembly_declare(&self->assembly, &options, shape, self->kernels));
     mst_optimizer_declare(&self->optimizer, &self->assembly.params);
     return training_check_optimizer(self);
 }

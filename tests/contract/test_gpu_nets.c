@@ -161,6 +161,85 @@ static void compare(const sample *s, mst_cuda_precision precision, uint32_t n, d
     mst_free(expected_scores);
 }
 
+/* ---- weights and gradients of the host ---- */
+
+typedef struct counted_step {
+    mst_step base;
+    uint32_t needed, ready, n_ranges;
+} counted_step;
+
+static mst_status counted_need(mst_step *step, uint32_t range)
+{
+    counted_step *self = (counted_step *)step;
+    assert_int_equal(range, self->needed++);
+    assert_int_equal(self->ready, 0);
+    return MST_OK;
+}
+
+static mst_status counted_ready(mst_step *step, uint32_t range)
+{
+    counted_step *self = (counted_step *)step;
+    assert_int_equal(self->needed, self->n_ranges);
+    assert_int_equal(range, self->n_ranges - 1 - self->ready++);
+    return MST_OK;
+}
+
+static void train_once(const sample *s, mst_replica *on, const mst_batch *batch, mst_grad *grad)
+{
+    mst_pass pass = {.training = true, .seed = 3, .step = 7};
+    counted_step step = {.base = {.need = counted_need, .ready = counted_ready}, .n_ranges = grad->n_ranges};
+    mst_loss_sum sum = {0};
+    if (on->executor->train(on, batch, &s->weights, &pass, 0.25f, grad, &step.base, &sum) != MST_OK)
+        fail_msg("%s", mst_error_text());
+    assert_int_equal(step.ready, grad->n_ranges);
+}
+
+/* Gradients are added to those of batches before, or replace them (fresh); state is set. Every range is
+ * needed before any is ready, the last first. Weights of one version are copied once, others in every call.
+ */
+static void test_host_memory(void **state)
+{
+    const mst_kernels *kernels = mst_kernels_get(mst_isa_best());
+    mst_replica *there;
+    (void)state;
+    sample s = sample_make("conv 4 kernel=3\nbatchnorm\nrelu\nlinear classes\n", (mst_dims){1, 9, 9}, 5, 0,
+                           ROWS_BYTES, 6);
+    mst_batch batch = {.rows = s.rows.rows, .n_rows = ROWS};
+    mst_grad once = grad_make(&s), sums = grad_make(&s);
+    float before[ROWS * 5], after[ROWS * 5];
+    assert_int_equal(mst_exec_cuda_open(&gpu, s.chain, kernels, ROWS, 1.0f, true, &there), MST_OK);
+    train_once(&s, there, &batch, &once);
+    train_once(&s, there, &batch, &sums);
+    train_once(&s, there, &batch, &sums);
+    for (uint32_t i = 0; i < once.n_ranges; i++)
+        for (uint64_t k = 0; k < once.ranges[i].size && !once.ranges[i].state; k++)
+            once.ranges[i].g[k] *= 2.0f;
+    for (uint32_t i = 0; i < once.n_ranges; i++)
+        near(&s, "the sum of two gradients", ROWS, sums.ranges[i].g, once.ranges[i].g, once.ranges[i].size,
+             1e-5);
+    mst_grad_clear(&once);
+    train_once(&s, there, &batch, &once);
+    sums.fresh = true;
+    train_once(&s, there, &batch, &sums);
+    assert_false(sums.fresh);
+    for (uint32_t i = 0; i < once.n_ranges; i++)
+        near(&s, "a fresh gradient", ROWS, sums.ranges[i].g, once.ranges[i].g, once.ranges[i].size, 1e-5);
+    s.weights.version = mst_weights_version();
+    assert_int_equal(there->executor->forward(there, &batch, &s.weights, before), MST_OK);
+    for (uint64_t k = 0; k < s.params.views[0].size; k++)
+        s.weights.ranges[0][k] *= 2.0f;
+    assert_int_equal(there->executor->forward(there, &batch, &s.weights, after), MST_OK);
+    near(&s, "scores of the same version", ROWS, after, before, ROWS * 5, 1e-6);
+    s.weights.version = 0;
+    assert_int_equal(there->executor->forward(there, &batch, &s.weights, after), MST_OK);
+    double norm, changed = distance(after, before, ROWS * 5, &norm);
+    assert_true(changed > 0.01 * norm);
+    there->executor->close(there);
+    mst_grad_fini(&once);
+    mst_grad_fini(&sums);
+    sample_free(&s);
+}
+
 /* ---- random nets ---- */
 
 /* Appends a random layer for images. */
@@ -441,11 +520,11 @@ static void test_lenet_100_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_nets),      cmocka_unit_test(test_one_score),
-        cmocka_unit_test(test_random_nets),     cmocka_unit_test(test_optimizers),
-        cmocka_unit_test(test_lenet_100_steps),
+        cmocka_unit_test(test_host_memory), cmocka_unit_test(test_known_nets),
+        cmocka_unit_test(test_one_score),   cmocka_unit_test(test_random_nets),
+        cmocka_unit_test(test_optimizers),  cmocka_unit_test(test_lenet_100_steps),
     };
-    if (mst_cuda_choose("cuda", &gpu) != MST_OK) {
+    if (mst_cuda_choose("cuda", 0, &gpu) != MST_OK) {
         printf("skipped: no GPU (%s)\n", mst_error_text());
         return 77;
     }

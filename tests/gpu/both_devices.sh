@@ -28,7 +28,7 @@ both() {
     sed -nE 's/^train (loss|accuracy)  +//p' out | paste -s >"$name-$device.loss"
   done
   same "$name: counts" "$(cat "$name-cuda.counts")" "$(cat "$name-cpu.counts")"
-  paste "$name-cpu.loss" "$name-cuda.loss" | awk '{ exit !($1 > 0 && ($1 - $3) ^ 2 < 1e-8 && ($2 - $4) ^ 2 < 1e-5) }' ||
+  paste "$name-cpu.loss" "$name-cuda.loss" | awk -v t="$tolerance" '{ exit !($1 > 0 && ($1 - $3) ^ 2 < (t * (1 + $1)) ^ 2 && ($2 - $4) ^ 2 < 1e-5) }' ||
     fail "$name: train loss and accuracy: $(cat "$name-cuda.loss") instead of $(cat "$name-cpu.loss")"
   near "$name" "$name-cpu" "$name-cuda"
 }

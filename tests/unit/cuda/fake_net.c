@@ -1,26 +1,24 @@
-/* Nets of the fake GPU plug-in, for tests of the code around it. A step adds a thousandth of the sum of its
- * labels to every weight, and 1 to every state; every row has loss 0.5. All scores are 0, so that class 0 is
- * predicted. The numbers of all rows, augmented, are added to the loss: rows that arrive as images, or stay,
- * must be those that the feed would have filled. MUSTER_FAKE_IMAGES=0 refuses images. */
+/* Nets of the fake GPU plug-in, for tests of the code around it. The gradient of a weight is the mean of its
+ * differences to the labels of the rows, so that it depends on rows and on weights; state (batch norm)
+ * becomes the mean label. Every row has loss 0.5. The score of class c is c times the first weight: with
+ * small weights the losses of evaluations follow it. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cuda/cuda_net.h"
+#include "tensor/rule_one.h"
 
 extern const mst_cuda_host *mst_cuda_plugin_host;
 extern const mst_cuda_net_ops mst_cuda_fake_nets;
 
+enum { PLACES = 4 }; /* of a parameter: weights, state, gradient */
+
 struct mst_cuda_net {
     mst_cuda_net_spec spec;
     mst_cuda_param *params;
-    float **places; /* 3 per parameter: weights, state */
+    float **places;
     char *rows;
     float *labels;
-    mst_cuda_images images;
-    uint8_t *raw, *kept; /* of max_rows rows, of the dataset */
-    float *kept_labels;
-    mst_cuda_pick *picks;
-    size_t image_size;
     mst_cuda_loss loss;
 };
 
@@ -28,16 +26,12 @@ static void fake_net_close(mst_cuda_net *self)
 {
     if (self == NULL)
         return;
-    for (uint32_t i = 0; self->places != NULL && i < 3 * self->spec.n_params; i++)
+    for (uint32_t i = 0; self->places != NULL && i < PLACES * self->spec.n_params; i++)
         free(self->places[i]);
     free(self->places);
     free(self->params);
     free(self->rows);
     free(self->labels);
-    free(self->raw);
-    free(self->kept);
-    free(self->kept_labels);
-    free(self->picks);
     free(self);
 }
 
@@ -49,13 +43,13 @@ static mst_status fake_net_open(const mst_cuda_net_spec *spec, mst_cuda_net **ou
     if (whole) {
         self->spec = *spec;
         self->params = calloc(spec->n_params, sizeof *self->params);
-        self->places = calloc(3 * spec->n_params, sizeof *self->places);
+        self->places = calloc(PLACES * spec->n_params, sizeof *self->places);
         self->rows = malloc(spec->max_rows * size * sizeof(float));
         self->labels = malloc(2 * spec->max_rows * sizeof(float));
         whole = self->params != NULL && self->places != NULL && self->rows != NULL && self->labels != NULL;
     }
-    for (uint32_t i = 0; whole && i < 3 * spec->n_params; i++)
-        whole = (self->places[i] = calloc(spec->params[i / 3].size, sizeof(float))) != NULL;
+    for (uint32_t i = 0; whole && i < PLACES * spec->n_params; i++)
+        whole = (self->places[i] = calloc(spec->params[i / PLACES].size, sizeof(float))) != NULL;
     if (!whole) {
         fake_net_close(self);
         return mst_cuda_plugin_host->fail(MST_ENOMEM, "no memory is left");
@@ -65,15 +59,20 @@ static mst_status fake_net_open(const mst_cuda_net_spec *spec, mst_cuda_net **ou
     return MST_OK;
 }
 
+static float *fake_net_place(mst_cuda_net *self, uint32_t slot, uint32_t param)
+{
+    return self->places[PLACES * param + (slot == MST_CUDA_GRADIENT ? PLACES - 1 : slot)];
+}
+
 static mst_status fake_net_write(mst_cuda_net *self, uint32_t slot, uint32_t param, const float *from)
 {
-    memcpy(self->places[3 * param + slot], from, self->params[param].size * sizeof *from);
+    memcpy(fake_net_place(self, slot, param), from, self->params[param].size * sizeof *from);
     return MST_OK;
 }
 
 static mst_status fake_net_read(mst_cuda_net *self, uint32_t slot, uint32_t param, float *to)
 {
-    memcpy(to, self->places[3 * param + slot], self->params[param].size * sizeof *to);
+    memcpy(to, fake_net_place(self, slot, param), self->params[param].size * sizeof *to);
     return MST_OK;
 }
 
@@ -82,90 +81,71 @@ static mst_status fake_net_stage(mst_cuda_net *self, mst_cuda_rows *out)
     *out = (mst_cuda_rows){.bytes = (uint8_t *)self->rows,
                            .numbers = (float *)self->rows,
                            .labels = self->labels,
-                           .weights = self->labels + self->spec.max_rows,
-                           .images = self->raw,
-                           .pitch = self->image_size,
-                           .picks = self->picks};
+                           .weights = self->labels + self->spec.max_rows};
     return MST_OK;
 }
 
-static mst_status fake_net_images(mst_cuda_net *self, const mst_cuda_images *images, bool *keeps)
+static mst_status fake_net_gradient(mst_cuda_net *self, const mst_cuda_step *step)
 {
-    const char *takes = getenv("MUSTER_FAKE_IMAGES");
-    if (takes != NULL && strcmp(takes, "0") == 0)
-        return mst_cuda_plugin_host->fail(MST_EUNSUPPORTED, "the fake GPU takes no images");
-    self->images = *images;
-    self->image_size = (size_t)images->channels * images->height * images->width;
-    self->raw = malloc(self->spec.max_rows * self->image_size);
-    self->picks = calloc(self->spec.max_rows, sizeof *self->picks);
-    *keeps = images->n_rows != 0;
-    self->kept = malloc(images->n_rows * self->image_size + 1);
-    self->kept_labels = malloc((2 * images->n_rows + 1) * sizeof *self->kept_labels);
-    bool whole = self->raw != NULL && self->picks != NULL && self->kept != NULL && self->kept_labels != NULL;
-    return whole ? MST_OK : mst_cuda_plugin_host->fail(MST_ENOMEM, "no memory is left");
-}
-
-/* Row r becomes numbers, as the plug-in makes them. */
-static void fake_net_augment(mst_cuda_net *self, mst_cuda_source source, uint32_t r)
-{
-    const mst_cuda_images *o = &self->images;
-    const mst_cuda_pick *p = &self->picks[r];
-    float *labels = self->labels, *weights = labels + self->spec.max_rows;
-    if (source == MST_CUDA_KEPT) {
-        labels[r] = self->kept_labels[2 * p->number];
-        weights[r] = self->kept_labels[2 * p->number + 1];
-    } else if (o->n_rows != 0) {
-        memcpy(self->kept + p->number * self->image_size, self->raw + r * self->image_size, self->image_size);
-        self->kept_labels[2 * p->number] = labels[r];
-        self->kept_labels[2 * p->number + 1] = weights[r];
+    float sum = 0.0f;
+    for (uint32_t r = 0; r < step->n_rows; r++) {
+        sum += self->labels[r];
+        self->loss.loss += 0.5;
+        self->loss.weight += (double)self->labels[self->spec.max_rows + r];
+        self->loss.correct += self->labels[r] == 0.0f;
     }
-    const uint8_t *from = source == MST_CUDA_KEPT ? self->kept + p->number * self->image_size
-                                                  : self->raw + r * self->image_size;
-    float *to = (float *)self->rows + (size_t)r * o->channels * o->out_height * o->out_width;
-    for (uint32_t c = 0; c < o->channels; c++)
-        for (uint32_t y = 0; y < o->out_height; y++)
-            for (uint32_t x = 0; x < o->out_width; x++) {
-                int64_t sy = (int64_t)y + p->y, sx = (int64_t)(p->mirror ? o->out_width - 1 - x : x) + p->x;
-                bool inside = sy >= 0 && sy < o->height && sx >= 0 && sx < o->width;
-                uint8_t byte =
-                    inside ? from[((size_t)c * o->height + (size_t)sy) * o->width + (size_t)sx] : 0;
-                *to++ = o->normalise ? (float)byte * o->scale[c] + o->shift[c] : (float)byte / 255.0f;
-            }
+    for (uint32_t i = 0; i < self->spec.n_params; i++) {
+        float *g = fake_net_place(self, MST_CUDA_GRADIENT, i);
+        const float *w = fake_net_place(self, 0, i);
+        for (uint64_t k = 0; k < self->params[i].size; k++)
+            g[k] = self->params[i].state ? sum / (float)step->n_rows
+                                         : step->scale * ((float)step->n_rows * w[k] - sum);
+    }
+    return MST_OK;
 }
 
-/* A sum that depends on the order of the numbers. */
-static double fake_net_sum(const mst_cuda_net *self, uint32_t r, bool floats)
+static void fake_net_apply(const mst_rule *rule, float *w, float *a, float *b, uint64_t at, float g)
 {
-    size_t size = (size_t)self->spec.in.c * self->spec.in.h * self->spec.in.w;
-    double sum = 0.0;
-    for (size_t i = 0; i < size; i++)
-        sum +=
-            (double)(i % 37 + 1) * (double)(floats ? ((float *)self->rows)[r * size + i]
-                                                   : (float)((uint8_t *)self->rows)[r * size + i] / 255.0f);
-    return sum / (double)size;
+    switch (rule->kind) {
+    case MST_RULE_SGD:
+        mst_rule_sgd(rule, w, a, b, at, g);
+        break;
+    case MST_RULE_MOMENTUM:
+        mst_rule_momentum(rule, w, a, b, at, g);
+        break;
+    case MST_RULE_ADAGRAD:
+        mst_rule_adagrad(rule, w, a, b, at, g);
+        break;
+    case MST_RULE_ADAM:
+        mst_rule_adam(rule, w, a, b, at, g);
+        break;
+    case MST_RULE_FTRL:
+        mst_rule_ftrl(rule, w, a, b, at, g);
+        break;
+    }
 }
 
 static mst_status fake_net_step(mst_cuda_net *self, const mst_cuda_step *step)
 {
-    float sum = 0.0f;
-    for (uint32_t r = 0; r < step->n_rows; r++) {
-        if (step->source != MST_CUDA_ROWS)
-            fake_net_augment(self, step->source, r);
-        sum += self->labels[r];
-        self->loss.loss += fake_net_sum(self, r, step->floats || step->source != MST_CUDA_ROWS);
-        self->loss.weight += (double)self->labels[self->spec.max_rows + r];
-        self->loss.correct += self->labels[r] == 0.0f;
+    fake_net_gradient(self, step);
+    for (uint32_t i = 0; i < self->spec.n_params; i++) {
+        float *w = fake_net_place(self, 0, i), *g = fake_net_place(self, MST_CUDA_GRADIENT, i);
+        for (uint64_t k = 0; k < self->params[i].size; k++)
+            if (self->params[i].state)
+                w[k] = g[k];
+            else
+                fake_net_apply(&step->rule, w, fake_net_place(self, 1, i), fake_net_place(self, 2, i), k,
+                               g[k]);
     }
-    for (uint32_t i = 0; i < 3 * self->spec.n_params; i++)
-        for (uint64_t k = 0; k < self->params[i / 3].size; k++)
-            self->places[i][k] += i % 3 == 0 ? 0.001f * sum : 1.0f;
     return MST_OK;
 }
 
 static mst_status fake_net_forward(mst_cuda_net *self, uint32_t n_rows, bool floats, float *scores)
 {
     (void)floats;
-    memset(scores, 0, (size_t)n_rows * self->spec.n_scores * sizeof *scores);
+    for (uint32_t r = 0; r < n_rows; r++)
+        for (uint32_t c = 0; c < self->spec.n_scores; c++)
+            scores[r * self->spec.n_scores + c] = (float)c * self->places[0][0];
     return MST_OK;
 }
 
@@ -181,10 +161,9 @@ const mst_cuda_net_ops mst_cuda_fake_nets = {
     .close = fake_net_close,
     .write = fake_net_write,
     .read = fake_net_read,
-    .images = fake_net_images,
     .stage = fake_net_stage,
     .step = fake_net_step,
-    .gradient = fake_net_step,
+    .gradient = fake_net_gradient,
     .forward = fake_net_forward,
     .losses = fake_net_losses,
 };
