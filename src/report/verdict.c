@@ -43,7 +43,8 @@
  *          it is used MST_VERDICT_ENDS times as much as any server's. The link of a host with both is a
  *          server's.
  *     c. cores: the rest, if several processes or threads of the run are on a host whose cores are saturated
- *        (MST_VERDICT_CROWDED busy); at most the time in which processes of the run waited for a core.
+ *        (MST_VERDICT_CROWDED busy); at most the time in which processes of the run waited for a core, without
+ *        lockstep the longest of the workers and of the servers.
  *     d. Otherwise the network, if neither capacities nor round trips are known, workers and servers (or
  *        ranks, which are workers without servers) are on different hosts and a step moves
  *        MST_VERDICT_STEP_BYTES or more: at a worker that waits MST_VERDICT_WAITS_LONGER times as long per

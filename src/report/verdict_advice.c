@@ -24,7 +24,9 @@
  *                   CPU demand
  *  --threads C      local and ranks, C: the cores of the host, or those that limits and other ranks leave: own
  *                   work over the cores that the threads get, if other programs keep as many threads runnable
- *                   as they use cores, and all threads share the cores evenly; the advice states this
+ *                   as they use cores, and all threads share the cores evenly; the advice states this. If
+ *                   threads outnumber C: own work, without waits at barriers, over these cores; barrier waits
+ *                   are scaled by the number of threads, and no larger batch is advised
  *  --eval-every, --checkpoint-every times MST_VERDICT_RARER
  *                   a quarter of those before the last step, and the one at the end; only if there were
  *                   MST_VERDICT_SEVERAL
@@ -323,7 +325,7 @@ void mst_advise_batch(const mst_facts *f, mst_verdict *v, const mst_step_model *
     mst_step_model m = *now;
     double more = 4, bytes = f->sparse ? pow(more, SPARSE_POWER) : 1, fixed = model_fixed(f);
     double work = fixed + (1 - fixed) * bytes, own = model_own_growth(f, more, bytes);
-    if (!(f->figures.batch >= 1) ||
+    if (!(f->figures.batch >= 1) || (mst_facts_alone(f) && f->figures.n_threads > mst_facts_room(f)) ||
         now->trips + now->server + now->server_link + now->worker_link + now->server_use < 0.02)
         return;
     m.rows *= more;
@@ -608,6 +610,12 @@ void mst_advise_saves(const mst_facts *f, mst_verdict *v, const mst_step_model *
 
 /* ---- the rest ---- */
 
+double mst_facts_room(const mst_facts *f)
+{
+    return f->n_workers == 0 ? NAN
+                             : floor(fmin(f->workers[0].cores / model_beside(f), model_limit_of(f)) + 0.25);
+}
+
 /* Cores that n threads of the first worker's process get, if other programs keep as many threads runnable as
  * they use cores now and the system divides the cores evenly between threads. */
 static double model_fair_cores(const mst_facts *f, double n)
@@ -622,8 +630,8 @@ void mst_advise_threads(const mst_facts *f, mst_verdict *v, const mst_step_model
     mst_step_model m = *now;
     if (f->n_workers == 0 || f->ps)
         return;
-    double cores = f->workers[0].cores, threads = f->figures.n_threads, limit = model_limit_of(f);
-    double most = floor(fmin(cores / model_beside(f), limit) + 0.25); /* of NAN and a number: the number */
+    double threads = f->figures.n_threads, most = mst_facts_room(f);
+    const char *shared = model_beside(f) > 1 ? ", which the ranks there share" : "";
     if (most >= threads + 1 && threads >= 1) {
         double slower = model_fair_cores(f, threads) / model_fair_cores(f, most);
         m.own *= slower;
@@ -635,10 +643,18 @@ void mst_advise_threads(const mst_facts *f, mst_verdict *v, const mst_step_model
                 "threads share the cores evenly; if they stop, more is gained.",
                 f->others);
         snprintf(change, sizeof change, "--threads %.0f", most);
-        advise(v, now, &m, NEEDS_NOTHING, change, "One thread for each core of the host%s.%s",
-               model_beside(f) > 1 ? ", which the ranks there share" : "", assumed);
-    } else if (!f->ranks && f->pipe == NULL && threads >= fmin(cores, limit) &&
-               v->kind == MST_BOTTLENECK_COMPUTE) {
+        advise(v, now, &m, NEEDS_NOTHING, change, "One thread for each core of the host%s.%s", shared,
+               assumed);
+    } else if (most >= 1 && threads >= most + 1) {
+        /* at most: threads run whenever they are in their own work, and wait for a core at barriers */
+        double own = fmin((f->own - f->typical[MST_COST_READ]) * threads, mst_or_zero(f->workers[0].cpu));
+        if (own > 0)
+            model_set_own(v, &m, own / model_fair_cores(f, most));
+        m.trips *= most / threads;
+        snprintf(change, sizeof change, "--threads %.0f", most);
+        advise(v, now, &m, NEEDS_NOTHING, change,
+               "One thread for each core of the host%s: threads without a core let the others wait.", shared);
+    } else if (!f->ranks && f->pipe == NULL && threads >= most && v->kind == MST_BOTTLENECK_COMPUTE) {
         m.own /= 2;
         advise(
             v, now, &m, NEEDS_HARDWARE, "muster launch --hosts FILE --servers 1 --workers 2",

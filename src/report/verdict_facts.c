@@ -341,11 +341,14 @@ static void facts_take_hosts(mst_facts *f)
         f->apart = f->apart || mst_facts_apart(&f->servers[i / f->n_workers], &f->workers[i % f->n_workers]);
     for (size_t i = 1; f->ranks && i < f->n_workers; i++)
         f->apart = f->apart || mst_facts_apart(&f->workers[0], &f->workers[i]);
+    double waits[2] = {0}; /* of workers, of servers */
     for (size_t i = 0; i < f->n_workers + f->n_servers; i++) {
         const mst_process_use *p = i < f->n_workers ? &f->workers[i] : &f->servers[i - f->n_workers];
+        double *sum = &waits[i >= f->n_workers], wait = isnan(p->delay) ? INFINITY : p->delay;
         if (!isnan(p->delay) || !facts_shares_process(f, p))
-            f->core_waits += isnan(p->delay) ? INFINITY : p->delay;
+            *sum = f->lockstep ? *sum + wait : fmax(*sum, wait);
     }
+    f->core_waits = waits[0] + waits[1];
     for (size_t i = 0; i < f->n_workers; i++) {
         const mst_process_use *w = &f->workers[i];
         size_t n;
@@ -355,9 +358,10 @@ static void facts_take_hosts(mst_facts *f)
                others = busy - own;
         bool several =
             n > 1 || (w->thread_seconds > 1.5 * w->seconds && others >= MST_VERDICT_CROWDING * w->cores);
-        double limit = w->process->cpu_limit; /* threads that share fewer cores wait for each other */
-        bool limited = mst_facts_alone(f) && limit > 0 && w->thread_seconds > 1.5 * limit * w->seconds &&
-                       w->cpu >= MST_VERDICT_FULL * limit;
+        /* threads that share fewer cores wait for each other */
+        double room = w->process->cpu_limit > 0 ? fmin(w->process->cpu_limit, w->cores) : w->cores;
+        bool limited = mst_facts_alone(f) && w->thread_seconds > 1.5 * room * w->seconds &&
+                       w->cpu >= MST_VERDICT_FULL * room;
         f->crowded = f->crowded || (several && w->host_busy >= MST_VERDICT_CROWDED) || limited;
         if (n == f->n_workers + f->n_servers && n > 1)
             f->shared_cores = own / w->cores;
@@ -397,8 +401,8 @@ static bool facts_parses(const json_t *manifest, const char *format)
            (strcmp(format, "cache") != 0 && strcmp(format, "idx") != 0 && strncmp(format, "cifar", 5) != 0);
 }
 
-/* In a synchronous step of threads one of them takes the rows, and the others wait for it at the barrier: their
- * waits for its rows are waits for input. */
+/* In a synchronous step of threads one of them takes the rows, and the others wait for it at the barrier:
+ * their waits for its rows are waits for input. */
 static void facts_take_claims(mst_facts *f)
 {
     if (!mst_facts_alone(f) || !f->lockstep)

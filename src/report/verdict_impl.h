@@ -59,7 +59,7 @@ typedef struct mst_facts {
     double quorum;        /* workers that a step waits for */
     const char *launcher; /* of an MPI job, from the manifest; NULL: not known */
     bool lockstep;        /* workers wait for each other: sync or ssp */
-    bool crowded;         /* several processes of the run saturate the cores of a host */
+    bool crowded;         /* several processes or threads of the run saturate the cores of a host */
     const mst_process_use
         *guest; /* the process on the host where other programs use most; the cores that they use */
     double others;
@@ -91,8 +91,10 @@ typedef struct mst_facts {
     double latency;      /* share of round trips, whether waits or overlapped with work; NAN: not known */
     double trip_s;       /* longest round trip, that of far_worker; NAN: not known */
     size_t far_worker;
-    bool one_far;        /* all other workers are on the hosts of the servers */
-    double core_waits;   /* cores for which processes of the run waited; INFINITY: not known */
+    bool one_far; /* all other workers are on the hosts of the servers */
+    /* cores for which processes of the run waited; without lockstep a worker waits for its own and for those
+     * of one server; INFINITY: not known */
+    double core_waits;
     double shared_cores; /* all processes share the cores of one machine: the part of them that they use */
     double server_busy, server_link, worker_link; /* 0 to 1; links NAN when no speed is known */
     double server_apply, server_serve;            /* of the busiest server */
@@ -114,6 +116,10 @@ static inline bool mst_facts_alone(const mst_facts *self)
 {
     return self->workers != NULL && self->n_workers == 1 && strcmp(self->workers[0].name, "local") == 0;
 }
+
+/* The threads of the first worker that have a core each, by the cores of its host, the workers there and its
+ * CPU quota; NAN: not known. */
+double mst_facts_room(const mst_facts *self);
 
 /* The noun of sentences: "worker", "rank" or "thread". */
 static inline const char *mst_facts_noun(const mst_facts *self)

@@ -485,6 +485,78 @@ static void test_spare_threads(void **state)
         }
 }
 
+/* 16 threads on 2 cores compute 0.04 of their time, which is 0.64 cores, and wait for each other, because the
+ * threads that they wait for have no core: two threads would compute these rows in 0.32 of the time. */
+static void test_more_threads_than_cores(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = fixture_local();
+    fixture_process *p = &r.processes[0];
+    r.threads = 16;
+    p->threads = 16;
+    p->cores = p->cpu = p->host_cpu = 2;
+    p->delay = 13;
+    p->prepare = p->read = p->push = 0;
+    p->compute = 0.04;
+    p->barrier_wait = 0.96;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_COMPUTE, "");
+    assert_non_null(strstr(v.sentence, "2 of the 16 threads would do: the process has 2 cores"));
+    assert_string_equal(v.advice[0].change, "--threads 2");
+    assert_true(v.advice[0].gain > 2.5 && v.advice[0].gain < 3.5);
+    assert_float_equal(gain_of(&v, "muster launch"), 0, 0);
+    p->cpu = p->host_cpu = 1.2; /* most threads sleep at the barrier */
+    p->delay = 0.5;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_SYNCHRONISATION, "");
+    assert_non_null(strstr(v.sentence, "2 of the 16 threads would do: the process has 2 cores"));
+    assert_string_equal(v.advice[0].change, "--threads 2");
+    assert_true(v.advice[0].gain > 1.5 && v.advice[0].gain < 3.5);
+    p->cpu = p->host_cpu = 2;
+    p->delay = 13;
+    p->compute = 1; /* threads without a barrier: fewer are as fast */
+    p->barrier_wait = 0;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_COMPUTE, "");
+    assert_non_null(strstr(v.sentence, "2 of the 16 threads would do"));
+    assert_float_equal(gain_of(&v, "--threads"), 0, 0);
+    assert_float_equal(gain_of(&v, "muster launch"), 0, 0);
+    r.threads = 2; /* one thread for each core: only more hosts help */
+    p->threads = 2;
+    p->delay = 0.01;
+    judge(&r, &v);
+    assert_null(strstr(v.sentence, "would do"));
+    assert_true(gain_of(&v, "muster launch") > 1.5);
+}
+
+/* Other programs saturate the host. The server is stopped for most of the time, in which it is neither
+ * running nor runnable: the waits of the workers are not for cores. */
+static void test_stopped_server(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = fixture_job("async");
+    for (int i = 0; i < 4; i++) {
+        fixture_process *p = &r.processes[i];
+        p->host = "one";
+        p->cores = p->host_cpu = 2;
+        p->cpu = 0.02;
+        p->delay = i == 0 ? 0.02 : 0.15;
+        p->apply = p->serve = i == 0 ? 0.01 : 0;
+        p->compute = i == 0 ? 0 : 0.05;
+        p->prepare = p->barrier_wait = 0;
+        p->pull_wait = i == 0 ? 0 : 0.9;
+    }
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_SYNCHRONISATION, "");
+    assert_true(v.shares[MST_BOTTLENECK_CORES] < 0.25);
+    r.processes[0].delay = 0.9; /* it is runnable all that time */
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_COMPUTE, "");
+    assert_true(v.shares[MST_BOTTLENECK_CORES] > 0.7);
+}
+
 static void test_evaluation(void **state)
 {
     (void)state;
@@ -920,6 +992,8 @@ int main(void)
         TEST(test_stragglers),
         TEST(test_synchronisation),
         TEST(test_spare_threads),
+        TEST(test_more_threads_than_cores),
+        TEST(test_stopped_server),
         TEST(test_evaluation),
         TEST(test_losses),
         TEST(test_balanced),
