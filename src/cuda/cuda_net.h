@@ -65,17 +65,45 @@ typedef struct mst_cuda_net_spec {
     mst_rule_kind rule;
 } mst_cuda_net_spec;
 
+/* Rows as images of bytes, which the GPU crops, mirrors and normalises as data/augment.h does. */
+#define MST_CUDA_CHANNELS 16
+typedef struct mst_cuda_images {
+    uint32_t channels, height, width; /* of the dataset's images */
+    uint32_t out_height, out_width;   /* of the crop, which is the net's input */
+    bool normalise;                   /* a number is scale * byte + shift of its channel; false: byte / 255 */
+    float scale[MST_CUDA_CHANNELS], shift[MST_CUDA_CHANNELS];
+    uint64_t n_rows; /* of the dataset: those that stay on the GPU, if they fit; 0: none */
+} mst_cuda_images;
+
+/* A row of a step: its number in the dataset, and the place of the net's input in the image. */
+typedef struct mst_cuda_pick {
+    uint32_t number;
+    int32_t y, x;
+    uint32_t mirror;
+} mst_cuda_pick;
+
+/* The source of the rows of a step. */
+typedef enum mst_cuda_source {
+    MST_CUDA_ROWS,   /* `bytes` or `numbers` */
+    MST_CUDA_IMAGES, /* `images` and `picks`; the images stay on the GPU, if they fit */
+    MST_CUDA_KEPT,   /* `picks` alone: images, labels and weights are on the GPU */
+} mst_cuda_source;
+
 /* Places for the rows of the next step, in pinned memory. */
 typedef struct mst_cuda_rows {
     uint8_t *bytes; /* n_rows x row, each byte standing for byte/255; or, if `floats` is set, ... */
     float *numbers; /* ... n_rows x row; both are the same memory */
     float *labels, *weights;
+    uint8_t *images; /* after `images`: those of the dataset, `pitch` bytes apart; or NULL */
+    uint64_t pitch;
+    mst_cuda_pick *picks;
 } mst_cuda_rows;
 
 /* The numbers of a step. */
 typedef struct mst_cuda_step {
     uint32_t n_rows;
-    bool floats;             /* rows are numbers, not bytes */
+    mst_cuda_source source;
+    bool floats;             /* source rows: they are numbers, not bytes */
     float scale;             /* of the gradient: 1 / rows of the batch */
     const uint64_t *dropout; /* for each dropout layer, in order: the seed of its stream in this step */
     uint64_t first_row;      /* of these rows in the global batch */
@@ -100,6 +128,9 @@ typedef struct mst_cuda_net_ops {
      * enqueue, but `from`, which is not memory of host_alloc, is free again. */
     mst_status (*write)(mst_cuda_net *self, uint32_t slot, uint32_t param, const float *from);
     mst_status (*read)(mst_cuda_net *self, uint32_t slot, uint32_t param, float *to);
+    /* Steps may have images as their source from now on; *keeps: all n_rows fit, and stay from their first
+     * step on. At most once. MST_EUNSUPPORTED: not these images; rows only. */
+    mst_status (*images)(mst_cuda_net *self, const mst_cuda_images *images, bool *keeps);
     /* Places for rows, free until the next call of step, gradient or forward; waits until the GPU has copied
      * the rows that were there. */
     mst_status (*stage)(mst_cuda_net *self, mst_cuda_rows *out);

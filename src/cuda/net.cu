@@ -152,8 +152,10 @@ static mst_status net_capture(mst_cuda_net *net, const net_graph_key &key, cudaG
 {
     cudaGraph_t graph = NULL;
     CUDA_TRY(cudaStreamBeginCapture(net->stream, cudaStreamCaptureModeThreadLocal));
-    mst_status st =
-        net_train(net, key.n, key.floats, key.update, key.clip, net->slots[key.slot].device);
+    net_slot *slot = &net->slots[key.slot];
+    mst_status st = key.source == MST_CUDA_ROWS ? MST_OK : net_augment(net, key.n, key.source, slot);
+    if (st == MST_OK)
+        st = net_train(net, key.n, key.floats, key.update, key.clip, slot->device);
     cudaError_t code = cudaStreamEndCapture(net->stream, &graph);
     if (st != MST_OK)
         return st;
@@ -211,20 +213,31 @@ static mst_status nets_stage(mst_cuda_net *net, mst_cuda_rows *out)
     out->weights = out->labels + net->spec.max_rows;
     out->bytes = (uint8_t *)slot->host + net_rows_at(net);
     out->numbers = (float *)out->bytes;
+    out->picks = (mst_cuda_pick *)slot->images;
+    out->images = slot->images != NULL ? (uint8_t *)slot->images + net_images_at(net) : NULL;
+    out->pitch = net->pitch;
     net->staged = true;
     return MST_OK;
 }
 
 /* Sends the staged rows to the GPU; the stream waits for them. */
-static mst_status net_send(mst_cuda_net *net, uint32_t n, bool floats, net_slot *slot)
+static mst_status net_send(mst_cuda_net *net, uint32_t n, mst_cuda_source source, bool floats, net_slot *slot)
 {
-    size_t bytes = net_rows_at(net) + n * net->row_size * (floats ? sizeof(float) : 1);
+    size_t row = source == MST_CUDA_ROWS ? net->row_size * (floats ? sizeof(float) : 1) : 0;
+    size_t bytes = net_rows_at(net) + n * row;
+    bool there = source == MST_CUDA_ROWS || (source == MST_CUDA_KEPT ? net->kept != NULL : slot->images != NULL);
+    if (!there)
+        return mst_cuda_plugin_host->fail(MST_EUSAGE, "a step of images on a GPU was not announced");
     if (!net->staged || n == 0 || n > net->spec.max_rows)
         return mst_cuda_plugin_host->fail(MST_EUSAGE, "a step of %u rows was not staged; at most %u fit", n,
                                           net->spec.max_rows);
     net->staged = false;
     net->slot = (net->slot + 1) % NET_SLOTS;
     CUDA_TRY(cudaMemcpyAsync(slot->device, slot->host, bytes, cudaMemcpyHostToDevice, net->copy));
+    if (source != MST_CUDA_ROWS)
+        CUDA_TRY(cudaMemcpyAsync(slot->images_device, slot->images,
+                                 net_images_at(net) + (source == MST_CUDA_IMAGES ? n * net->pitch : 0),
+                                 cudaMemcpyHostToDevice, net->copy));
     CUDA_TRY(cudaEventRecord(slot->copied, net->copy));
     CUDA_TRY(cudaStreamWaitEvent(net->stream, slot->copied, 0));
     return MST_OK;
@@ -235,7 +248,8 @@ static mst_status nets_train(mst_cuda_net *net, const mst_cuda_step *step, bool 
     uint32_t index = net->slot;
     net_slot *slot = &net->slots[index];
     net_numbers *numbers = (net_numbers *)slot->host;
-    net_graph_key key = {step->n_rows, index, step->floats, update, update && step->clip_norm > 0.0};
+    bool floats = step->source == MST_CUDA_ROWS ? step->floats : net->images.normalise;
+    net_graph_key key = {step->n_rows, index, step->source, floats, update, update && step->clip_norm > 0.0};
     NET_TRY(nets_use(net));
     if (!net->spec.training || (update && !net->spec.updates))
         return mst_cuda_plugin_host->fail(MST_EUSAGE, "a net on a GPU was not opened for training");
@@ -245,7 +259,7 @@ static mst_status nets_train(mst_cuda_net *net, const mst_cuda_step *step, bool 
     numbers->first_row = step->first_row;
     for (uint64_t i = 0; i < net->n_dropouts; i++)
         numbers->dropout[i] = step->dropout[i];
-    NET_TRY(net_send(net, step->n_rows, step->floats, slot));
+    NET_TRY(net_send(net, step->n_rows, step->source, step->floats, slot));
     NET_TRY(net_plan(net, step->n_rows));
     auto known = net->graphs.find(key);
     if (known == net->graphs.end()) {
@@ -274,7 +288,7 @@ static mst_status nets_forward(mst_cuda_net *net, uint32_t n, bool floats, float
     const void *out;
     uint64_t count = (uint64_t)n * net->spec.n_scores;
     NET_TRY(nets_use(net));
-    NET_TRY(net_send(net, n, floats, slot));
+    NET_TRY(net_send(net, n, MST_CUDA_ROWS, floats, slot));
     NET_TRY(net_plan(net, n));
     NET_TRY(net_forward(net, n, floats, false, slot->device, &out));
     NET_TRY(net_scores(net, count, out, (float *)net->diffs[0]));
@@ -360,6 +374,6 @@ static mst_status nets_losses(mst_cuda_net *net, mst_cuda_loss *out)
 
 extern "C" const mst_cuda_net_ops mst_cuda_nets;
 const mst_cuda_net_ops mst_cuda_nets = {
-    net_open,  net_close,     nets_write,   nets_read,   nets_stage,
-    nets_step, nets_gradient, nets_forward, nets_losses,
+    net_open,   net_close, nets_write,    nets_read,    nets_images,
+    nets_stage, nets_step, nets_gradient, nets_forward, nets_losses,
 };

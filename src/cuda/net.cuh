@@ -76,16 +76,19 @@ typedef struct net_plans {
 /* Rows of a step on their way. */
 typedef struct net_slot {
     char *host, *device; /* numbers, labels, weights, rows */
+    char *images, *images_device; /* picks, then images; or NULL */
     cudaEvent_t copied, used;
 } net_slot;
 
 typedef struct net_graph_key {
     uint32_t n, slot;
+    mst_cuda_source source;
     bool floats, update, clip;
     bool operator<(const net_graph_key &o) const
     {
         return n != o.n             ? n < o.n
                : slot != o.slot     ? slot < o.slot
+               : source != o.source ? source < o.source
                : floats != o.floats ? floats < o.floats
                : update != o.update ? update < o.update
                                     : clip < o.clip;
@@ -116,6 +119,10 @@ struct mst_cuda_net {
     unsigned *counters; /* of blocks that have finished; zero between kernels */
     double *losses;     /* 3 x max_rows: loss, weight, correct */
     float *clip;
+    mst_cuda_images images; /* channels 0: none */
+    uint64_t pitch;         /* bytes of an image in memory */
+    uint8_t *kept;          /* images of the dataset by number; or NULL */
+    float *kept_labels;     /* and their labels and weights, two each */
     net_slot slots[NET_SLOTS];
     uint32_t slot; /* the next */
     bool staged;
@@ -156,6 +163,16 @@ static inline float *net_gradient(const mst_cuda_net *net, const net_layer *laye
 }
 
 mst_status net_alloc(mst_cuda_net *net, size_t bytes, void **out); /* freed at close */
+
+/* ---- images (net_images.cu) ---- */
+
+static inline size_t net_images_at(const mst_cuda_net *net)
+{
+    return ((size_t)net->spec.max_rows * sizeof(mst_cuda_pick) + 255) / 256 * 256;
+}
+mst_status nets_images(mst_cuda_net *net, const mst_cuda_images *images, bool *keeps);
+/* Makes the rows of the slot out of images; they are numbers if images are normalised. */
+mst_status net_augment(mst_cuda_net *net, uint32_t n, mst_cuda_source source, net_slot *slot);
 
 /* ---- products (net_gemm.cu) ---- */
 

@@ -41,8 +41,9 @@ struct net_conv {
     cudnn_desc plan; /* NULL: own kernels */
     net_way way;
     bool widen; /* filter: the gradient comes as bf16 */
+    bool turned; /* data: the plan is a convolution forward, with the weights of conv_turned */
 
-    net_conv(const mst_cudnn *lib, net_way w) : parts(lib), plan(NULL), way(w), widen(false) {}
+    net_conv(const mst_cudnn *lib, net_way w) : parts(lib), plan(NULL), way(w), widen(false), turned(false) {}
 };
 
 enum { UID_A = 'a', UID_B = 'b', UID_OUT = 'o' };
@@ -280,6 +281,30 @@ static float conv_choose(mst_cuda_net *net, const net_layer *layer, net_way way,
     return best;
 }
 
+/* The gradient of the input as a convolution of the gradient of the output, for which cuDNN has more algorithms
+ * in fp32. Weights are (in, out, kh, kw) then, each plane turned by half a circle. */
+static bool conv_turned(const mst_cuda_net *net, const net_layer *layer, net_layer *out)
+{
+    const mst_cuda_layer &l = layer->spec;
+    if (net->last || layer->folded || l.stride != 1 || l.groups != 1 || l.kh != l.kw || l.pad >= l.kh)
+        return false;
+    *out = *layer;
+    out->spec.in = l.out;
+    out->spec.out = l.in;
+    out->spec.pad = l.kh - 1 - l.pad;
+    out->y = net->diffs[1];
+    return true;
+}
+
+static __global__ void turn_half_kernel(uint32_t n_out, uint32_t n_in, uint32_t k, const float *from, float *to)
+{
+    uint32_t n = n_out * n_in * k;
+    for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+        uint32_t at = i % k, out = i / k % n_out, in = i / k / n_out;
+        to[i] = from[(out * n_in + in) * k + (k - 1 - at)];
+    }
+}
+
 mst_status net_conv_plan(mst_cuda_net *net, const net_layer *layer, net_way way, uint32_t n, bool search,
                          std::shared_ptr<net_conv> *out)
 {
@@ -293,7 +318,15 @@ mst_status net_conv_plan(mst_cuda_net *net, const net_layer *layer, net_way way,
                 conv = narrow;
         }
     } else if (net->cudnn != NULL) {
-        conv_choose(net, layer, way, n, search, false, conv.get());
+        net_layer turned;
+        float ms = conv_choose(net, layer, way, n, search, false, conv.get());
+        if (way == NET_DATA && search && conv_turned(net, layer, &turned)) {
+            std::shared_ptr<net_conv> other(new net_conv(net->cudnn, way));
+            float other_ms = conv_choose(net, &turned, NET_FORWARD, n, search, false, other.get());
+            if (other->plan != NULL && (conv->plan == NULL || other_ms < ms))
+                conv = other;
+            conv->turned = conv == other;
+        }
     }
     *out = conv;
     return MST_OK;
@@ -304,6 +337,14 @@ mst_status net_conv_run(mst_cuda_net *net, const net_layer *layer, uint32_t n, c
 {
     if (conv->plan == NULL)
         return net_direct_run(net, layer->folded ? net_fold(layer->spec) : layer->spec, conv->way, n, a, b, out);
+    if (conv->turned) { /* fp32: weights and room are floats */
+        const mst_cuda_layer &l = layer->spec;
+        uint64_t size = (uint64_t)l.out.c * l.in.c * l.kh * l.kw;
+        turn_half_kernel<<<mst_cuda_blocks(size, 256, 4096), 256, 0, net->stream>>>(l.out.c, l.in.c, l.kh * l.kw,
+                                                                                    (const float *)b, net->room);
+        CUDA_LAUNCHED("a change of layout");
+        b = net->room;
+    }
     void *to = conv->widen ? (void *)net->room : out;
     if (!conv_execute(net, conv->plan, a, b, to))
         return mst_cuda_plugin_host->fail(MST_EUNSUPPORTED, "cuDNN failed in a convolution of %ux%ux%u images",

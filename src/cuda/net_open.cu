@@ -280,6 +280,8 @@ void net_close(mst_cuda_net *net)
     for (net_slot &slot : net->slots) {
         if (slot.host != NULL)
             cudaFreeHost(slot.host);
+        if (slot.images != NULL)
+            cudaFreeHost(slot.images);
         if (slot.copied != NULL)
             cudaEventDestroy(slot.copied);
         if (slot.used != NULL)

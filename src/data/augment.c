@@ -258,16 +258,10 @@ mst_status mst_augment_init_for(mst_augment *a, const mst_augment_options *o, co
 
 /* ---- rows ---- */
 
-/* The position of the output in the input; y and x may lie outside it by the padding. */
-typedef struct crop {
-    int64_t y, x;
-    bool mirror;
-} crop;
-
-static crop augment_choose(const mst_augment *a, bool training, uint64_t epoch, uint64_t number)
+mst_crop mst_augment_choose(const mst_augment *a, bool training, uint64_t epoch, uint64_t number)
 {
     uint32_t room_y = a->in_height + 2 * a->pad - a->height, room_x = a->in_width + 2 * a->pad - a->width;
-    crop k = {.y = room_y / 2, .x = room_x / 2};
+    mst_crop k = {.y = room_y / 2, .x = room_x / 2};
     if (training && (room_y > 0 || room_x > 0 || a->mirror)) {
         mst_rng rng;
         mst_rng_init(&rng, a->seed ^ epoch * 0x9E3779B97F4A7C15ull, MST_RNG_AUGMENT, number);
@@ -309,11 +303,10 @@ DEFINE_LINE(line_floats, float, float, at[x] * scale + shift)
 
 /* Every line of every plane. A line outside the image is read as one of no pixels. */
 #define DEFINE_PLANES(name, line, in_type, out_type)                                                         \
-    static void name(const mst_augment *a, const crop *k, float unit, const in_type *in, out_type *out)      \
+    static void name(const mst_augment *a, const mst_crop *k, float unit, const in_type *in, out_type *out)  \
     {                                                                                                        \
         for (uint32_t c = 0; c < a->channels; c++) {                                                         \
-            float scale = a->normalise ? unit / a->deviation[c] : 1.0f;                                      \
-            float shift = a->normalise ? -a->mean[c] / a->deviation[c] : 0.0f;                               \
+            float scale = mst_augment_scale(a, c, unit), shift = mst_augment_shift(a, c);                    \
             for (uint32_t y = 0; y < a->height; y++, out += a->width) {                                      \
                 int64_t from = k->y + y;                                                                     \
                 bool inside = from >= 0 && from < a->in_height;                                              \
@@ -332,7 +325,7 @@ DEFINE_PLANES(planes_floats, line_floats, float, float)
 void mst_augment_row(const mst_augment *a, bool training, uint64_t epoch, uint64_t number, void *memory,
                      mst_row *row)
 {
-    crop k = augment_choose(a, training, epoch, number);
+    mst_crop k = mst_augment_choose(a, training, epoch, number);
     if (!a->normalise && !k.mirror && k.y == 0 && k.x == 0 && a->height == a->in_height &&
         a->width == a->in_width)
         return;
@@ -341,7 +334,7 @@ void mst_augment_row(const mst_augment *a, bool training, uint64_t epoch, uint64
         planes_floats(a, &k, 1.0f, row->dense, memory);
         row->dense = memory;
     } else if (a->normalise) {
-        planes_scaled_bytes(a, &k, 1.0f / 255.0f, row->bytes, memory);
+        planes_scaled_bytes(a, &k, MST_AUGMENT_BYTE, row->bytes, memory);
         row->bytes = NULL;
         row->dense = memory;
     } else {

@@ -61,6 +61,25 @@ static inline uint64_t mst_augment_out(const mst_augment *a)
     return (uint64_t)a->channels * a->height * a->width;
 }
 
+/* A number of the output is scale * x + shift: x is a byte (unit MST_AUGMENT_BYTE) or a number (unit 1). */
+#define MST_AUGMENT_BYTE (1.0f / 255.0f)
+static inline float mst_augment_scale(const mst_augment *a, uint32_t channel, float unit)
+{
+    return a->normalise ? unit / a->deviation[channel] : 1.0f;
+}
+static inline float mst_augment_shift(const mst_augment *a, uint32_t channel)
+{
+    return a->normalise ? -a->mean[channel] / a->deviation[channel] : 0.0f;
+}
+
+/* The position of the output in the input, which may lie outside it by the padding; and whether it is
+ * mirrored then. training: at random, by epoch and row number; otherwise the centre. */
+typedef struct mst_crop {
+    int64_t y, x;
+    bool mirror;
+} mst_crop;
+mst_crop mst_augment_choose(const mst_augment *self, bool training, uint64_t epoch, uint64_t number);
+
 /* Augments the row, which may then point into `memory` (mst_augment_out floats). training: at random, by
  * epoch and row number; otherwise the centre. The row has mst_augment_in dense numbers. */
 void mst_augment_row(const mst_augment *self, bool training, uint64_t epoch, uint64_t number, void *memory,

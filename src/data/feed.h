@@ -95,8 +95,16 @@ mst_status mst_feed_take(mst_feed *feed, unsigned lane, uint32_t n, mst_batch *b
 mst_status mst_feed_claim(mst_feed *feed, unsigned lane, uint32_t n, mst_batch *batch, uint64_t *position);
 mst_status mst_feed_fill(mst_feed *feed, unsigned lane, uint32_t from, uint32_t to);
 
+/* For callers that augment the rows themselves. mst_feed_augment: the changes; NULL: none.
+ * mst_feed_fill_plain: fills rows without them. mst_feed_crops: the place of rows [from, to) of the last
+ * claim, which need not be filled, in their images. */
+const mst_augment *mst_feed_augment(const mst_feed *feed);
+mst_status mst_feed_fill_plain(mst_feed *feed, unsigned lane, uint32_t from, uint32_t to);
+void mst_feed_crops(const mst_feed *feed, unsigned lane, uint32_t from, uint32_t to, mst_crop *out);
+
 /* The numbers in the dataset of rows [from, to) of the last claim, which need not be filled. Returns the
- * number of rows of the dataset; 0: rows have no number below 2^32 that would give the same row again. */
+ * number of rows of the dataset; 0: rows have no number below 2^32 that would give the same row, before
+ * augmentation, again. */
 uint64_t mst_feed_numbers(const mst_feed *feed, unsigned lane, uint32_t from, uint32_t to, uint32_t *out);
 
 /* The order of the started epoch without its rows. mst_feed_window_at: the positions [*first, *end) of the

@@ -369,7 +369,7 @@ static void feed_trace_fill(const mst_row *rows, uint32_t n, uint64_t began)
     mst_trace_op("fill", began, out);
 }
 
-mst_status mst_feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32_t to)
+static mst_status feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32_t to, bool augments)
 {
     const mst_feed_options *o = &f->options;
     mst_feed_lane *l = &f->lanes[lane_index];
@@ -386,7 +386,7 @@ mst_status mst_feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32
             if (at->w->unseen)
                 atomic_fetch_add(&f->unseen,
                                  mst_feed_drop_unseen(l->rows + first, last - first, o->features));
-            if (f->augmented_stride != 0)
+            if (augments)
                 feed_augment_rows(f, l, at->w, at->from + (first - start), last - first, first);
         }
         start += at->n;
@@ -394,6 +394,36 @@ mst_status mst_feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32
     if (mst_tracing() && to > from)
         feed_trace_fill(l->rows + from, to - from, began);
     return MST_OK;
+}
+
+mst_status mst_feed_fill(mst_feed *f, unsigned lane, uint32_t from, uint32_t to)
+{
+    return feed_fill(f, lane, from, to, f->augmented_stride != 0);
+}
+
+mst_status mst_feed_fill_plain(mst_feed *f, unsigned lane, uint32_t from, uint32_t to)
+{
+    return feed_fill(f, lane, from, to, false);
+}
+
+const mst_augment *mst_feed_augment(const mst_feed *f)
+{
+    return f->augmented_stride != 0 ? f->options.augment : NULL;
+}
+
+void mst_feed_crops(const mst_feed *f, unsigned lane_index, uint32_t from, uint32_t to, mst_crop *out)
+{
+    const mst_feed_lane *l = &f->lanes[lane_index];
+    uint32_t start = 0; /* of the piece, in the lane's rows */
+    for (size_t p = 0; p < l->n_pieces && start < to; p++) {
+        const mst_feed_piece *at = &l->pieces[p];
+        uint32_t first = from > start ? from : start, last = to < start + at->n ? to : start + at->n;
+        const mst_feed_place *order = at->w->order + at->from;
+        for (uint32_t i = first; i < last; i++)
+            *out++ = mst_augment_choose(f->options.augment, f->options.training, at->w->epoch,
+                                        at->w->first_rows[order[i - start].chunk] + order[i - start].row);
+        start += at->n;
+    }
 }
 
 uint64_t mst_feed_numbers(const mst_feed *f, unsigned lane_index, uint32_t from, uint32_t to, uint32_t *out)

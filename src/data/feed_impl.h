@@ -157,7 +157,7 @@ void mst_feed_shuffle(mst_feed_place *order, uint32_t n, uint64_t seed, uint64_t
 /* Whether rows have numbers below 2^32 that give the same row again. */
 static inline bool mst_feed_has_numbers(const mst_feed *f)
 {
-    return f->dataset->random && f->augmented_stride == 0 && f->dataset->info.n_rows <= UINT32_MAX;
+    return f->dataset->random && f->dataset->info.n_rows <= UINT32_MAX;
 }
 /* Whether the options leave no row out. */
 bool mst_feed_keeps_all(const mst_feed_options *o);

@@ -5,10 +5,16 @@
  * step, only for one of the staging buffers, so that it works ahead of the GPU by their number. Large batches
  * are filled and copied by all threads of the team.
  *
+ * Images of bytes are copied whole, and the GPU crops, mirrors and normalises them. Those of a dataset with
+ * random access stay there if they fit: after its first step only the number of a row and its crop travel.
+ *
  * Invariants
  * 1. The parameters are copied to the GPU before the first step, and back by settle. Between these the store
  * is out of date, and no other code reads it.
  * 2. Run returns with no step under way: its losses are complete. */
+#include <stdatomic.h>
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/team.h"
 #include "model/chain_gpu.h"
@@ -21,6 +27,7 @@ extern const mst_strategy_ops mst_strategy_gpu_net;
 #define CLAIM_SIZE  ((size_t)1 << 24) /* ... but no more numbers than this: a feed may copy them */
 #define ALONE_BYTES ((size_t)1 << 20) /* of a batch that one thread fills and copies */
 #define COPIERS_MAX 16
+#define TURNS       4 /* shares of a batch for each thread: threads are not equally fast */
 
 typedef struct gpu_net {
     mst_strategy base;
@@ -35,10 +42,20 @@ typedef struct gpu_net {
     bool there;   /* the parameters are on the GPU */
     bool changed; /* since the last settle */
 
+    /* Rows as images, which the GPU augments: */
+    const mst_feed *looked; /* the feed whose rows were looked at */
+    bool images;
+    uint64_t image_size; /* bytes */
+    const mst_augment *augment;
+    uint64_t *kept; /* a bit for every row of the dataset that the GPU has; NULL: none stay */
+    uint32_t *numbers;
+    mst_crop *crops;
+
     /* The batch that the team copies: */
     mst_feed *feed;
     mst_batch rows;
-    uint32_t first; /* of the claim */
+    uint32_t first;   /* of the claim */
+    atomic_uint next; /* row that no thread has taken */
     mst_cuda_rows places;
     bool floats, fill;
     bool odd[COPIERS_MAX]; /* by thread: rows are not whole images of bytes */
@@ -60,6 +77,10 @@ static mst_status gpu_net_init(mst_strategy *base, const mst_strategy_options *o
     uint64_t rows = CLAIM_SIZE / self->row_size < CLAIM_ROWS ? CLAIM_SIZE / self->row_size : CLAIM_ROWS;
     self->claim_steps = self->batch < rows ? (uint32_t)rows / self->batch : 1;
     env->model->ops->layout(env->model, env->params, &self->layout);
+    self->numbers = mst_calloc(self->batch, sizeof *self->numbers);
+    self->crops = mst_calloc(self->batch, sizeof *self->crops);
+    if (self->numbers == NULL || self->crops == NULL)
+        return mst_fail_memory();
     base->max_take = self->batch * self->claim_steps;
     base->n_lanes = 1;
     int64_t n = options->threads < COPIERS_MAX ? options->threads : COPIERS_MAX;
@@ -78,6 +99,9 @@ static void gpu_net_fini(mst_strategy *base)
 {
     gpu_net *self = (gpu_net *)base;
     mst_team_destroy(self->team);
+    mst_free(self->kept);
+    mst_free(self->numbers);
+    mst_free(self->crops);
     if (self->ops != NULL)
         self->ops->close(self->net);
 }
@@ -110,64 +134,181 @@ static mst_status gpu_net_settle(mst_strategy *base)
 
 /* ---- rows ---- */
 
-/* Thread t: fills its share of the rows of a step and copies them to their places, as bytes or numbers like
- * the rows of the step before. Rows that do not fit that are copied again. */
+/* Copies rows [from, to) of the step to their places. False: a row is no image of bytes. */
+static bool gpu_net_copy_rows(gpu_net *self, uint32_t from, uint32_t to)
+{
+    mst_batch share = {.rows = self->rows.rows + from, .n_rows = to - from};
+    if (!self->images) {
+        if (mst_rows_need_floats(&share, self->row_size) && !self->floats)
+            return false;
+        mst_rows_stage(self->base.env.model->kernels, &self->rows, from, to, self->row_size, self->floats,
+                       &self->places);
+        return true;
+    }
+    if (mst_rows_need_floats(&share, self->image_size))
+        return false;
+    for (uint32_t r = from; r < to; r++) {
+        const mst_row *row = &self->rows.rows[r];
+        memcpy(self->places.images + r * self->places.pitch, row->bytes, self->image_size);
+        self->places.labels[r] = row->label;
+        self->places.weights[r] = row->weight;
+    }
+    return true;
+}
+
+/* Thread t: takes rows of the step in turn, fills them and copies them to their places, as images, or as
+ * bytes or numbers like the rows of the step before. Rows that do not fit that are copied again. */
 static void gpu_net_share(void *arg, unsigned t)
 {
     gpu_net *self = arg;
-    unsigned n = self->team != NULL ? mst_team_size(self->team) : 1;
-    uint32_t from = (uint32_t)((uint64_t)self->rows.n_rows * t / n);
-    uint32_t to = (uint32_t)((uint64_t)self->rows.n_rows * (t + 1) / n);
-    mst_batch share = {.rows = self->rows.rows + from, .n_rows = to - from};
-    if (from == to)
-        return;
-    if (self->fill) {
-        self->status[t] = mst_feed_fill(self->feed, 0, self->first + from, self->first + to);
+    uint32_t n = self->rows.n_rows, threads = self->team != NULL ? mst_team_size(self->team) : 1;
+    uint32_t some = self->team != NULL ? n / (threads * TURNS) + 1 : n, from;
+    while ((from = atomic_fetch_add_explicit(&self->next, some, memory_order_relaxed)) < n) {
+        uint32_t to = n - from < some ? n : from + some, first = self->first;
+        if (self->fill)
+            self->status[t] = self->images ? mst_feed_fill_plain(self->feed, 0, first + from, first + to)
+                                           : mst_feed_fill(self->feed, 0, first + from, first + to);
         if (self->status[t] != MST_OK) {
             mst_error_save(&self->errors[t], self->status[t]);
             return;
         }
-        self->odd[t] = mst_rows_need_floats(&share, self->row_size) && !self->floats;
+        self->odd[t] |= !gpu_net_copy_rows(self, from, to);
     }
-    if (!self->odd[t])
-        mst_rows_stage(self->base.env.model->kernels, &self->rows, from, to, self->row_size, self->floats,
-                       &self->places);
 }
 
-static void gpu_net_share_out(gpu_net *self)
-{
-    if (self->team != NULL)
-        mst_team_run(self->team, gpu_net_share, self);
-    else
-        gpu_net_share(self, 0);
-}
-
-/* Fills and copies the rows of a step, which begin at row `first` of the claim. */
-static mst_status gpu_net_stage(gpu_net *self, const mst_batch *rows, uint32_t first)
+/* *odd: a row is no image of bytes. */
+static mst_status gpu_net_share_out(gpu_net *self, bool fill, bool *odd)
 {
     unsigned n = self->team != NULL ? mst_team_size(self->team) : 1;
-    bool odd = false;
-    TRY(self->ops->stage(self->net, &self->places));
-    self->rows = *rows;
-    self->first = first;
-    self->fill = true;
     for (unsigned t = 0; t < n; t++) {
         self->status[t] = MST_OK;
         self->odd[t] = false;
     }
-    gpu_net_share_out(self);
+    self->fill = fill;
+    atomic_store(&self->next, 0);
+    if (self->team != NULL)
+        mst_team_run(self->team, gpu_net_share, self);
+    else
+        gpu_net_share(self, 0);
+    *odd = false;
     for (unsigned t = 0; t < n; t++) {
         if (self->status[t] != MST_OK)
             return mst_error_restore(&self->errors[t]);
-        odd |= self->odd[t];
-        self->odd[t] = false;
+        *odd |= self->odd[t];
+    }
+    return MST_OK;
+}
+
+/* ---- images ---- */
+
+static void gpu_net_no_images(gpu_net *self)
+{
+    self->images = false;
+    mst_free(self->kept);
+    self->kept = NULL;
+}
+
+/* Whether the rows of a feed are images of bytes that the GPU can augment or keep. */
+static mst_status gpu_net_look(gpu_net *self, mst_feed *feed)
+{
+    mst_cuda_images spec = {.channels = 1, .height = 1, .width = (uint32_t)self->row_size};
+    const mst_augment *a = mst_feed_augment(feed);
+    uint64_t size = a != NULL ? mst_augment_in(a) : self->row_size;
+    mst_row row;
+    mst_chunk *chunk;
+    uint32_t n;
+    bool keeps;
+    if (self->looked != NULL) { /* other rows: the numbers of those that stay are not theirs */
+        self->looked = feed;
+        gpu_net_no_images(self);
+        return MST_OK;
+    }
+    self->looked = feed;
+    TRY(mst_feed_first_rows(feed, 1, &row, &n, &chunk));
+    bool bytes = n == 1 && !mst_rows_need_floats(&(mst_batch){.rows = &row, .n_rows = 1}, size);
+    mst_chunk_release(chunk);
+    spec.n_rows = mst_feed_numbers(feed, 0, 0, 0, NULL);
+    if (!bytes || (a == NULL && spec.n_rows == 0))
+        return MST_OK;
+    if (a != NULL) {
+        spec.channels = a->channels;
+        spec.height = a->in_height;
+        spec.width = a->in_width;
+        spec.normalise = a->normalise;
+        for (uint32_t c = 0; c < a->channels; c++) {
+            spec.scale[c] = mst_augment_scale(a, c, MST_AUGMENT_BYTE);
+            spec.shift[c] = mst_augment_shift(a, c);
+        }
+    }
+    spec.out_height = a != NULL ? a->height : 1;
+    spec.out_width = a != NULL ? a->width : spec.width;
+    mst_status st = self->ops->images(self->net, &spec, &keeps);
+    if (st == MST_EUNSUPPORTED)
+        return MST_OK;
+    TRY(st);
+    self->images = a != NULL || keeps;
+    self->augment = a;
+    self->image_size = size;
+    if (keeps && (self->kept = mst_calloc(spec.n_rows / 64 + 1, sizeof *self->kept)) == NULL)
+        return mst_fail_memory();
+    return MST_OK;
+}
+
+static bool gpu_net_is_kept(const gpu_net *self, uint32_t number)
+{
+    return self->kept[number / 64] >> number % 64 & 1;
+}
+
+/* The picks of the step. Returns whether the GPU has all its rows. */
+static bool gpu_net_pick(gpu_net *self)
+{
+    uint32_t n = self->rows.n_rows, first = self->first;
+    bool all = self->kept != NULL;
+    if (self->kept != NULL)
+        mst_feed_numbers(self->feed, 0, first, first + n, self->numbers);
+    if (self->augment != NULL)
+        mst_feed_crops(self->feed, 0, first, first + n, self->crops);
+    for (uint32_t r = 0; r < n; r++) {
+        mst_cuda_pick pick = {.number = self->kept != NULL ? self->numbers[r] : 0};
+        if (self->augment != NULL) {
+            pick.y = (int32_t)self->crops[r].y;
+            pick.x = (int32_t)self->crops[r].x;
+            pick.mirror = self->crops[r].mirror;
+        }
+        self->places.picks[r] = pick;
+        all = all && gpu_net_is_kept(self, pick.number);
+    }
+    return all;
+}
+
+/* Fills and copies the rows of a step, which begin at row `first` of the claim. */
+static mst_status gpu_net_stage(gpu_net *self, const mst_batch *rows, uint32_t first, mst_cuda_source *source)
+{
+    bool odd;
+    TRY(self->ops->stage(self->net, &self->places));
+    self->rows = *rows;
+    self->first = first;
+    *source = MST_CUDA_KEPT;
+    if (self->images && gpu_net_pick(self))
+        return MST_OK;
+    *source = self->images ? MST_CUDA_IMAGES : MST_CUDA_ROWS;
+    TRY(gpu_net_share_out(self, true, &odd));
+    if (self->images && !odd) {
+        for (uint32_t r = 0; self->kept != NULL && r < rows->n_rows; r++)
+            self->kept[self->numbers[r] / 64] |= 1ull << self->numbers[r] % 64;
+        return MST_OK;
     }
     if (!odd)
         return MST_OK;
-    self->fill = false;
+    bool filled = !self->images;
+    gpu_net_no_images(self);
+    *source = MST_CUDA_ROWS;
+    if (!filled)
+        TRY(gpu_net_share_out(self, true, &odd));
+    if (!odd)
+        return MST_OK;
     self->floats = true; /* from now on: bytes may be numbers, but not the reverse */
-    gpu_net_share_out(self);
-    return MST_OK;
+    return gpu_net_share_out(self, false, &odd);
 }
 
 /* ---- steps ---- */
@@ -178,10 +319,12 @@ static mst_status gpu_net_step(gpu_net *self, const mst_batch *rows, uint32_t fi
     mst_update u = mst_optimizer_update(optimizer, step);
     mst_pass pass = {.training = true, .seed = self->base.env.seed, .step = step};
     mst_span_enter(MST_PHASE_PREPARE);
-    TRY(gpu_net_stage(self, rows, first));
+    mst_cuda_source source;
+    TRY(gpu_net_stage(self, rows, first, &source));
     mst_span_enter(MST_PHASE_COMPUTE);
     mst_chain_gpu_dropout(self->chain, &pass, self->dropout);
     mst_cuda_step numbers = {.n_rows = rows->n_rows,
+                             .source = source,
                              .floats = self->floats,
                              .scale = 1.0f / (float)rows->n_rows,
                              .dropout = self->dropout,
@@ -237,6 +380,8 @@ static mst_status gpu_net_run(mst_strategy *base, mst_feed *feed, const mst_budg
     if (!self->there)
         st = gpu_net_copy(self, false);
     self->there = st == MST_OK;
+    if (st == MST_OK && self->looked != feed)
+        st = gpu_net_look(self, feed);
     while (st == MST_OK && !over)
         st = gpu_net_claim(self, budget, first_step, first_row, progress, &over);
     mst_span_enter(MST_PHASE_COMPUTE);

@@ -298,7 +298,8 @@ static void rows_look(void *arg, unsigned t)
 static bool rows_all_kept(mst_gpu_rows *self)
 {
     uint64_t n = mst_feed_numbers(self->feed, 0, 0, 0, self->numbers);
-    bool all = self->keeps && n != 0;
+    bool all =
+        self->keeps && n != 0 && mst_feed_augment(self->feed) == NULL; /* rows are the same in every epoch */
     self->keeps = all;
     if (!all)
         return false;

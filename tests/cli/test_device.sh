@@ -60,6 +60,7 @@ same "weights of softmax with --device auto" "$(weights g)" "$(weights h)"
 
 # ---- a plug-in whose nets count: rows, epochs, evaluations, checkpoints and resuming are those of the CPU ----
 export MUSTER_PLUGINS=$fakes/nets
+loss_line() { awk '/^train loss/ {print $3}' out; }
 counts() { sed -nE 's/^(steps|rows|epochs)  +/\1 /p' out; }
 gpu=(train --model lenet --optimizer adam --batch 30 --no-observe --valid 0.2 --eval-every '60 rows')
 expect 0 "${gpu[@]}" --epochs 3 --run cpu "$data"
@@ -67,7 +68,10 @@ want=$(counts)
 for threads in 1 3; do
   expect 0 "${gpu[@]}" --epochs 3 --device cuda --threads $threads --run gpu$threads "$data"
   same "counts with --device cuda" "$(counts)" "$want"
-  grep -qE '^train loss +0\.50000' out || fail "the loss of the GPU is not reported"
+  loss=$(loss_line)
+  MUSTER_FAKE_IMAGES=0 expect 0 "${gpu[@]}" --epochs 3 --device cuda --threads $threads --run rows$threads "$data"
+  same "loss of images that stay, by $threads threads" "$loss" "$(loss_line)"
+  same "weights of images that stay, by $threads threads" "$(weights gpu$threads)" "$(weights rows$threads)"
 done
 same "weights by one thread and by three" "$(weights gpu1)" "$(weights gpu3)"
 expect 0 "${gpu[@]}" --steps 7 --device cuda --run parts "$data"
@@ -75,7 +79,17 @@ expect 0 train --resume --run parts --steps 18 --no-observe "$data"
 same "counts of a resumed run" "$(counts)" "$want"
 last() { cksum <"$(ls -d "$1"/checkpoints/*/ | tail -n 1)part-00000.safetensors"; }
 same "weights of a resumed run" "$(last parts)" "$(last gpu1)"
-expect 0 "${gpu[@]}" --epochs 1 --device cuda --crop 24x24 --mirror --model mlp --run crops "$data" # rows that the feed copies
+# Images that the GPU augments are those that the feed augments, in the epoch that copies them and in those that do not.
+changes=('--crop 24x20 --mirror' '--crop-pad 3 --normalise auto' '--crop 27x27 --crop-pad 2 --mirror --normalise 0.2/0.3' '--normalise auto')
+for i in "${!changes[@]}"; do
+  for images in 1 0; do
+    # shellcheck disable=SC2086
+    MUSTER_FAKE_IMAGES=$images expect 0 "${gpu[@]}" --epochs 2 --device cuda --threads 2 ${changes[i]} --model mlp --run crops$i$images "$data"
+    loss_line >loss$images
+  done
+  same "loss with ${changes[i]}" "$(cat loss1)" "$(cat loss0)"
+  same "weights with ${changes[i]}" "$(weights crops${i}1)" "$(weights crops${i}0)"
+done
 refused 2 "--mode async is for the CPU: a GPU trains nets with --mode sync" train --model lenet --device cuda --mode async --threads 2 "$data"
 printf 'a: linear 5\nb: linear 5 from=a\nadd from=a,b\nlinear classes\n' >graph.net
 refused 1 "--device cuda computes plain chains of layers" train --net graph.net --device cuda "$data"

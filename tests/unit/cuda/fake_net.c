@@ -1,7 +1,9 @@
 /* Nets of the fake GPU plug-in, for tests of the code around it. The gradient of a weight is the mean of its
  * differences to the labels of the rows, so that it depends on rows and on weights; state (batch norm)
- * becomes the mean label. Every row has loss 0.5. The score of class c is c times the first weight: with
- * small weights the losses of evaluations follow it. */
+ * becomes the mean label. The loss is the sum of the numbers of all rows, augmented:
+ * rows that arrive as images, or stay, must be those that the feed would have filled. MUSTER_FAKE_IMAGES=0
+ * refuses images. The score of class c is c times the first weight: with small weights the losses of
+ * evaluations follow it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +21,11 @@ struct mst_cuda_net {
     float **places;
     char *rows;
     float *labels;
+    mst_cuda_images images;
+    uint8_t *raw, *kept; /* of max_rows rows, of the dataset */
+    float *kept_labels;
+    mst_cuda_pick *picks;
+    size_t image_size;
     mst_cuda_loss loss;
 };
 
@@ -32,6 +39,10 @@ static void fake_net_close(mst_cuda_net *self)
     free(self->params);
     free(self->rows);
     free(self->labels);
+    free(self->raw);
+    free(self->kept);
+    free(self->kept_labels);
+    free(self->picks);
     free(self);
 }
 
@@ -81,16 +92,77 @@ static mst_status fake_net_stage(mst_cuda_net *self, mst_cuda_rows *out)
     *out = (mst_cuda_rows){.bytes = (uint8_t *)self->rows,
                            .numbers = (float *)self->rows,
                            .labels = self->labels,
-                           .weights = self->labels + self->spec.max_rows};
+                           .weights = self->labels + self->spec.max_rows,
+                           .images = self->raw,
+                           .pitch = self->image_size,
+                           .picks = self->picks};
     return MST_OK;
+}
+
+static mst_status fake_net_images(mst_cuda_net *self, const mst_cuda_images *images, bool *keeps)
+{
+    const char *takes = getenv("MUSTER_FAKE_IMAGES");
+    if (takes != NULL && strcmp(takes, "0") == 0)
+        return mst_cuda_plugin_host->fail(MST_EUNSUPPORTED, "the fake GPU takes no images");
+    self->images = *images;
+    self->image_size = (size_t)images->channels * images->height * images->width;
+    self->raw = malloc(self->spec.max_rows * self->image_size);
+    self->picks = calloc(self->spec.max_rows, sizeof *self->picks);
+    *keeps = images->n_rows != 0;
+    self->kept = malloc(images->n_rows * self->image_size + 1);
+    self->kept_labels = malloc((2 * images->n_rows + 1) * sizeof *self->kept_labels);
+    bool whole = self->raw != NULL && self->picks != NULL && self->kept != NULL && self->kept_labels != NULL;
+    return whole ? MST_OK : mst_cuda_plugin_host->fail(MST_ENOMEM, "no memory is left");
+}
+
+/* Row r becomes numbers, as the plug-in makes them. */
+static void fake_net_augment(mst_cuda_net *self, mst_cuda_source source, uint32_t r)
+{
+    const mst_cuda_images *o = &self->images;
+    const mst_cuda_pick *p = &self->picks[r];
+    float *labels = self->labels, *weights = labels + self->spec.max_rows;
+    if (source == MST_CUDA_KEPT) {
+        labels[r] = self->kept_labels[2 * p->number];
+        weights[r] = self->kept_labels[2 * p->number + 1];
+    } else if (o->n_rows != 0) {
+        memcpy(self->kept + p->number * self->image_size, self->raw + r * self->image_size, self->image_size);
+        self->kept_labels[2 * p->number] = labels[r];
+        self->kept_labels[2 * p->number + 1] = weights[r];
+    }
+    const uint8_t *from = source == MST_CUDA_KEPT ? self->kept + p->number * self->image_size
+                                                  : self->raw + r * self->image_size;
+    float *to = (float *)self->rows + (size_t)r * o->channels * o->out_height * o->out_width;
+    for (uint32_t c = 0; c < o->channels; c++)
+        for (uint32_t y = 0; y < o->out_height; y++)
+            for (uint32_t x = 0; x < o->out_width; x++) {
+                int64_t sy = (int64_t)y + p->y, sx = (int64_t)(p->mirror ? o->out_width - 1 - x : x) + p->x;
+                bool inside = sy >= 0 && sy < o->height && sx >= 0 && sx < o->width;
+                uint8_t byte =
+                    inside ? from[((size_t)c * o->height + (size_t)sy) * o->width + (size_t)sx] : 0;
+                *to++ = o->normalise ? (float)byte * o->scale[c] + o->shift[c] : (float)byte / 255.0f;
+            }
+}
+
+/* A sum that depends on the order of the numbers. */
+static double fake_net_sum(const mst_cuda_net *self, uint32_t r, bool floats)
+{
+    size_t size = (size_t)self->spec.in.c * self->spec.in.h * self->spec.in.w;
+    double sum = 0.0;
+    for (size_t i = 0; i < size; i++)
+        sum +=
+            (double)(i % 37 + 1) * (double)(floats ? ((float *)self->rows)[r * size + i]
+                                                   : (float)((uint8_t *)self->rows)[r * size + i] / 255.0f);
+    return sum / (double)size;
 }
 
 static mst_status fake_net_gradient(mst_cuda_net *self, const mst_cuda_step *step)
 {
     float sum = 0.0f;
     for (uint32_t r = 0; r < step->n_rows; r++) {
+        if (step->source != MST_CUDA_ROWS)
+            fake_net_augment(self, step->source, r);
         sum += self->labels[r];
-        self->loss.loss += 0.5;
+        self->loss.loss += fake_net_sum(self, r, step->floats || step->source != MST_CUDA_ROWS);
         self->loss.weight += (double)self->labels[self->spec.max_rows + r];
         self->loss.correct += self->labels[r] == 0.0f;
     }
@@ -161,6 +233,7 @@ const mst_cuda_net_ops mst_cuda_fake_nets = {
     .close = fake_net_close,
     .write = fake_net_write,
     .read = fake_net_read,
+    .images = fake_net_images,
     .stage = fake_net_stage,
     .step = fake_net_step,
     .gradient = fake_net_gradient,
