@@ -477,8 +477,24 @@ muster_status muster_model_tensor(const muster_model *model, uint32_t number, mu
 muster_status muster_model_read(const muster_model *model, uint32_t number, float *out);
 
 /* Returns what the model is, as JSON: {"name": "logreg", "features": ..., "step": ..., "labels": of the
- * classes in the training data, "field_names": ...}. Valid as long as the model; NULL without memory. */
+ * classes in the training data, "field_names": ..., "feature_names": the file of --feature-names}. Valid as
+ * long as the model; NULL without memory. */
 const char *muster_model_text(muster_model *model);
+
+/* Copies the name of a feature, at most size - 1 bytes and a NUL, and sets *length (unless NULL) to its
+ * length: a line of --feature-names, the column of a number, or COLUMN=CATEGORY of the vocabulary of
+ * --min-count (docs/DATA.md). Length 0: it has no name, as hashed features. The first call reads the file,
+ * which the training has named; MUSTER_EINPUT or MUSTER_EIO without it. Any thread. */
+muster_status muster_model_feature_name(const muster_model *model, uint64_t feature, char *out, size_t size,
+                                        size_t *length);
+
+/* Finds the feature of a value, as files of the training's format would give it: by hash, by vocabulary or by
+ * name. csv and Criteo: field is the column, value the text in the file ("": missing); the feature of a
+ * column of numbers is that of any value. VW: field is the namespace, value the name. libffm: field is the
+ * number of the field, value the index. libsvm: field is empty, value a name of --feature-names or an index.
+ * MUSTER_EINPUT: there is none. Any thread. */
+muster_status muster_model_feature(const muster_model *model, const char *field, size_t n_field,
+                                   const char *value, size_t n_value, uint32_t *feature);
 
 /* ---- hashes of names ---- */
 

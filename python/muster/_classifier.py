@@ -313,6 +313,9 @@ class Classifier:
         self.classes_ = self.model_.labels
         self.n_features_in_ = self.model_.n_features
         self.__dict__.pop("feature_names_in_", None)
+        names = self.model_.feature_names
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
         return self
 
     def _fit_batches(self, batches: Iterable[Tuple], classes: Any, callback: Optional[Callback]) -> "Classifier":

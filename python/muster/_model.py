@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import json
+import operator
 import os
 import tempfile
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from . import _library
 from ._arrays import Data, Matrix, paths_of, threads
-from ._library import Handle, InputError, Tensor, check, lib
+from ._library import Handle, InputError, Tensor, UsageError, check, lib
 
 
 class _View:
@@ -70,6 +71,39 @@ class Model:
     def labels(self) -> np.ndarray:
         """The labels of the classes in the training data: texts, or numbers."""
         return np.array(self.info["labels"])
+
+    def feature_name(self, feature: int) -> Optional[str]:
+        """The name of a feature: of ``--feature-names``, the column of a number, or COLUMN=CATEGORY of a vocabulary
+        (``--min-count``). None: it has no name, as hashed features."""
+        number, length, size = operator.index(feature), ctypes.c_size_t(), 256
+        if number < 0:
+            raise UsageError(f"feature is {number}; it is a whole number from 0")
+        while True:
+            out = ctypes.create_string_buffer(size)
+            check(lib.muster_model_feature_name(self.pointer, number, out, size, ctypes.byref(length)))
+            if length.value < size:
+                return out.value.decode(errors="replace") if length.value else None
+            size = length.value + 1
+
+    def feature(self, field: Any, value: Any = "") -> int:
+        """The feature of a value, as files of the training's format give it: by hash, by vocabulary or by name.
+
+        csv and Criteo: the column and its value, "" if it is missing. VW: the namespace and the name. libffm: the number of
+        the field and the index. libsvm: a name of ``--feature-names`` or an index, as ``feature("", name)``.
+        """
+        f, v, out = str(field).encode(), str("" if value is None else value).encode(), ctypes.c_uint32()
+        check(lib.muster_model_feature(self.pointer, f, len(f), v, len(v), ctypes.byref(out)))
+        return out.value
+
+    @property
+    def feature_names(self) -> Optional[List[str]]:
+        """The names of all features, if every one can have a name: of ``--feature-names``, or of columns that are all
+        numbers; else None. A feature without a name has ""."""
+        info = self.info
+        if "feature_names" in info:
+            return [self.feature_name(i) or "" for i in range(self.n_features)]
+        names = info.get("field_names")
+        return names if names is not None and len(names) == self.n_features else None
 
     @property
     def tensors(self) -> Mapping[str, np.ndarray]:

@@ -90,6 +90,7 @@ muster_status muster_options_describe(muster_options *options, const char **text
     mst_data_options data = s->data;
     mst_dataset *dataset = NULL;
     data.set = MST_SET_TRAINING;
+    data.min_count = 0; /* a training counts categories; classes and columns do not depend on them */
     mst_status st = s->files.n > 0 ? mst_dataset_open(&s->files, &data, &dataset)
                                    : mst_fail(MST_EUSAGE, "the options name no files");
     if (st != MST_OK)

@@ -166,6 +166,7 @@ void muster_model_free(muster_model *self)
     for (uint32_t i = 0; i < n; i++)
         mst_free(self->names[i]);
     mst_free(self->names);
+    mst_api_names_destroy(self->features);
     mst_scorers_fini(&self->scorers);
     mst_start_fini(&self->start);
     pthread_mutex_destroy(&self->mutex);
@@ -228,6 +229,9 @@ static void model_describe_rows(const muster_model *self, const json_t *extra, j
                         mst_origin_labels(json_object_get(data, "image-classes"), muster_model_classes(self),
                                           json_integer_value(json_object_get(data, "labels-from")),
                                           json_is_true(json_object_get(extra, MST_LABEL_MINUS_ONE))));
+    const json_t *list = json_object_get(data, "feature-names");
+    if (json_is_string(list))
+        json_object_set(out, "feature_names", (json_t *)list);
     json_object_set_new(out, "fields", json_integer(self->start.assembly.model->shape.n_fields));
     if (names != NULL)
         json_object_set_new(out, "field_names", names);

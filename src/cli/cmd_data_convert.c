@@ -88,7 +88,11 @@ static char *convert_source_key(const mst_dataset *dataset, const mst_data_optio
         settled.image_classes = (mst_text_list){.items = dataset->class_names, .n = dataset->n_class_names};
         if (mst_dataset_has(dataset, MST_DATA_INDEX_BASE))
             settled.index_base = (int)dataset->info.index_base + 1;
-        return mst_cache_key_text(&settled, dataset->origin);
+        char *names = settled.feature_names != NULL ? realpath(settled.feature_names, NULL) : NULL;
+        settled.feature_names = names; /* readers of the cache may work in another folder */
+        char *key = mst_cache_key_text(&settled, dataset->origin);
+        free(names);
+        return key;
     }
     json_t *known = mst_cache_options(dataset),
            *root = json_pack("{s:o*, s:O*}", "data", known, MST_ORIGIN, dataset->origin);

@@ -14,6 +14,7 @@
 #include "cli/table.h"
 #include "data/csv_table.h"
 #include "data/dataset.h"
+#include "data/name_list.h"
 #include "data/origin.h"
 
 #define DISTINCT_MAX 64
@@ -31,7 +32,10 @@ typedef struct label_counts {
     float min, max;
 } label_counts;
 
+#define NAMES_SHOWN 100 /* bytes of the names of features */
+
 typedef struct stat_walk {
+    const char *feature_names; /* --feature-names; or NULL */
     mst_dataset *dataset;
     mst_bar bar;
     uint64_t rows, entries, positive, features, bytes;
@@ -186,6 +190,26 @@ static void stat_number_cell(mst_table *t, double x)
     mst_table_value(t, stat_json_number(x), text);
 }
 
+/* How many names the file has, and the first ones. A file that cannot be read has failed before. */
+static void stat_feature_names(mst_table *t, const char *path)
+{
+    mst_name_list *names = NULL;
+    mst_string text = {0};
+    if (path == NULL || mst_name_list_load(path, &names) != MST_OK)
+        return;
+    uint32_t n = mst_name_list_size(names);
+    mst_string_format(&text, "%u: ", n);
+    for (uint32_t i = 0; i < n && text.size < NAMES_SHOWN; i++) {
+        const char *name = mst_name_list_get(names, i);
+        mst_string_format(&text, "%s%s", i > 0 ? ", " : "", name != NULL ? name : "");
+        if (i + 1 < n && text.size >= NAMES_SHOWN)
+            mst_string_add(&text, ", ...");
+    }
+    mst_table_text(mst_fact(t, "feature names"), text.text);
+    mst_string_fini(&text);
+    mst_name_list_destroy(names);
+}
+
 static void stat_fill_facts(mst_table *t, stat_walk *w, double seconds)
 {
     const mst_dataset *d = w->dataset;
@@ -197,6 +221,7 @@ static void stat_fill_facts(mst_table *t, stat_walk *w, double seconds)
     mst_table_count(mst_fact(t, "rows"), w->rows);
     mst_table_count(mst_fact(t, "features"),
                     d->info.n_features > w->features ? d->info.n_features : w->features);
+    stat_feature_names(t, w->feature_names);
     mst_table_real(mst_fact(t, "entries per row"), (double)w->entries / rows, 2);
     mst_table_count(mst_fact(t, "entries per row min"), w->min_entries);
     mst_table_count(mst_fact(t, "entries per row max"), w->max_entries);
@@ -318,7 +343,7 @@ static mst_status stat_describe(const char *pattern, const mst_data_options *dat
                                 json_t *all)
 {
     mst_text_list patterns = {.items = &(char *){(char *)pattern}, .n = 1};
-    stat_walk w = {0};
+    stat_walk w = {.feature_names = data->feature_names};
     mst_status st;
     TRY_OUT(st, mst_dataset_open(&patterns, data, &w.dataset));
     mst_dataset_warn(w.dataset);

@@ -9,8 +9,7 @@
 #include "base/version.h"
 #include "cli/cli.h"
 #include "cli/table.h"
-#include "data/origin.h"
-#include "data/vocabulary.h"
+#include "data/feature_names.h"
 #include "model/executor.h"
 #include "model/onnx.h"
 #include "train/assembly.h"
@@ -341,7 +340,7 @@ static const mst_command cmd_show = {
 /* ---- export ---- */
 
 typedef struct export_options {
-    char *out, *vocabulary, *onnx;
+    char *out, *vocabulary, *feature_names, *onnx;
     int64_t top;
     bool overwrite, text, last, names, external;
 } export_options;
@@ -387,85 +386,60 @@ static const mst_option export_table[] = {
     {.name = "names",
      .type = MST_OPTION_FLAG,
      .offset = offsetof(export_options, names),
-     .help = "Add the field and the name of each feature: columns of numbers, and categories of the "
-             "vocabulary of "
-             "--min-count that the model was trained with."},
+     .help = "Add the field and the name of each feature: columns of numbers, names of --feature-names, and "
+             "categories of the vocabulary of --min-count that the model was trained with."},
     {.name = "vocabulary",
      .type = MST_OPTION_TEXT,
      .offset = offsetof(export_options, vocabulary),
      .metavar = "FILE",
      .help =
          "The vocabulary for --names, which it implies. Default: the file that the model was trained with."},
+    {.name = "feature-names",
+     .type = MST_OPTION_TEXT,
+     .offset = offsetof(export_options, feature_names),
+     .metavar = "FILE",
+     .help =
+         "Names for --names, which it implies: one per line, of features 0, 1, ... Default: the file that "
+         "the model was trained with."},
     {.name = NULL},
 };
 static const mst_command_group export_groups[] = {{"export", export_table, 0}, {.table = NULL}};
 
-/* The vocabulary of the rows that a model was trained on: the file that it was trained with, or `given`,
- * unless NULL. *out is the caller's to destroy. */
-static mst_status model_load_vocabulary(const mst_checkpoint_meta *meta, const char *checkpoint,
-                                        const char *given, mst_vocabulary **out)
-{
-    const json_t *data = json_object_get(meta->extra, "data");
-    const char *path = json_string_value(json_object_get(data, "vocabulary"));
-    if (given == NULL && path == NULL)
-        return mst_fail(
-            MST_EUSAGE,
-            "--names: %s was trained neither with --min-count nor on columns of numbers, and has no names",
-            checkpoint);
-    path = given != NULL ? given : path;
-    TRY(mst_vocabulary_load(path, out));
-    json_t *origin = json_deep_copy(mst_vocabulary_origin(*out));
-    mst_status st = mst_vocabulary_adopt(*out, path, &origin);
-    if (st == MST_OK)
-        st = mst_origin_check(mst_origin_in(data), checkpoint, origin, path);
-    json_decref(origin);
-    return st;
-}
-
 /* The names of features. */
 typedef struct export_names {
-    mst_vocabulary *vocabulary; /* of categories; or NULL */
-    const json_t *origin;       /* of columns; or NULL */
-    uint64_t features;          /* 0: no names are wanted */
-    uint32_t n_dense;           /* features that are columns of numbers */
+    mst_feature_names *names;
+    uint64_t features; /* 0: no names are wanted */
+    mst_string text;   /* of one feature */
 } export_names;
 
 static mst_status export_names_init(export_names *self, const export_options *o, const mst_model *model,
                                     const mst_checkpoint_meta *meta, const char *checkpoint)
 {
-    const json_t *data = json_object_get(meta->extra, "data");
-    char column[64] = "";
-    self->origin = mst_origin_in(data);
-    self->n_dense = model->shape.n_dense;
-    if (self->origin != NULL && self->n_dense > 0)
-        mst_origin_field_name(self->origin, 0, column, sizeof column);
-    if (column[0] == '\0' || o->vocabulary != NULL || json_is_string(json_object_get(data, "vocabulary")))
-        TRY(model_load_vocabulary(meta, checkpoint, o->vocabulary, &self->vocabulary));
+    TRY(mst_feature_names_new(json_object_get(meta->extra, "data"), checkpoint, model->shape.n_dense,
+                              o->vocabulary, o->feature_names, &self->names));
+    if (self->names == NULL)
+        return mst_fail(MST_EUSAGE,
+                        "--names: %s was trained neither with --feature-names or --min-count nor on columns "
+                        "of numbers, and has no names",
+                        checkpoint);
     self->features = model->shape.n_features;
     return MST_OK;
 }
 
-/* Ends a line with the field and the name of a feature: of a column, of a category, or COLUMN=CATEGORY. */
-static mst_status export_names_end(const export_names *self, uint64_t key, mst_out *out)
+/* Ends a line with the field and the name of a feature. */
+static mst_status export_names_end(export_names *self, uint64_t key, mst_out *out)
 {
-    uint32_t field = (uint32_t)key;
-    char *name = NULL, column[256] = "";
-    if (self->vocabulary != NULL)
-        TRY(mst_vocabulary_name(self->vocabulary, key, &field, &name));
-    bool known = name != NULL || key < self->n_dense;
-    if (known && self->origin != NULL)
-        mst_origin_field_name(self->origin, field, column, sizeof column);
-    bool category = name != NULL && key >= self->n_dense;
-    mst_status st = !known ? mst_out_printf(out, "\n")
-                           : mst_out_printf(out, " %u %s%s%s\n", field, column,
-                                            category && column[0] != '\0' ? "=" : "", category ? name : "");
-    mst_free(name);
-    return st;
+    uint32_t field;
+    bool known;
+    self->text.size = 0;
+    TRY(mst_feature_names_get(self->names, key, &field, &self->text, &known));
+    return !known ? mst_out_printf(out, "\n")
+                  : mst_out_printf(out, " %u %s\n", field, self->text.size > 0 ? self->text.text : "");
 }
 
 /* "weight 12 0.25", or "weight 3 12 0.25" in two dimensions; indices count from 0. */
 static mst_status model_export_weight(const mst_params *params, const mst_view *view, uint64_t i,
-                                      const export_names *names, mst_out *out)
+                                      export_names *names, mst_out *out)
 {
     uint64_t columns = view->n_dims == 2 ? view->dims[1] : 1;
     bool first =
@@ -516,8 +490,7 @@ static void top_sink(top_weight *heap, size_t at, size_t n)
 }
 
 /* The n largest weights, the largest first. */
-static mst_status model_export_top(const mst_params *params, size_t most, const export_names *names,
-                                   mst_out *out)
+static mst_status model_export_top(const mst_params *params, size_t most, export_names *names, mst_out *out)
 {
     top_weight *heap = NULL;
     size_t n = 0, capacity = 0;
@@ -549,8 +522,8 @@ out:
     return st;
 }
 
-static mst_status model_export_text(const mst_params *params, const export_options *o,
-                                    const export_names *names, mst_out *out)
+static mst_status model_export_text(const mst_params *params, const export_options *o, export_names *names,
+                                    mst_out *out)
 {
     if (o->top > 0)
         return model_export_top(params, (size_t)o->top, names, out);
@@ -599,14 +572,15 @@ static mst_status model_export_run(mst_call *call)
         st = model_export_onnx(options, &assembly, &meta, checkpoint);
         goto out;
     }
-    if (options->names || options->vocabulary != NULL)
+    if (options->names || options->vocabulary != NULL || options->feature_names != NULL)
         TRY_OUT(st, export_names_init(&names, options, assembly.model, &meta, checkpoint));
     TRY_OUT(st, mst_out_open(options->out, &out));
     TRY_OUT(st, model_export_text(&assembly.params, options, &names, out));
     st = mst_out_commit(out);
 out:
     mst_out_close(out);
-    mst_vocabulary_destroy(names.vocabulary);
+    mst_feature_names_destroy(names.names);
+    mst_string_fini(&names.text);
     mst_checkpoint_meta_fini(&meta);
     mst_free(checkpoint);
     mst_assembly_fini(&assembly);

@@ -110,13 +110,6 @@ static const uint8_t *csv_last_end(mst_csv_dialect d, const uint8_t *p, const ui
     return newline != NULL ? newline : last;
 }
 
-static mst_status csv_find_end(const mst_parse_context *context, const mst_block *block, size_t *whole)
-{
-    const uint8_t *last = csv_last_end(csv_dialect(context, block), block->data, block->data + block->size);
-    *whole = last != NULL ? (size_t)(last - block->data) + 1 : 0;
-    return MST_OK;
-}
-
 static bool csv_is_blank_line(const uint8_t *p, const uint8_t *end)
 {
     return p < end && (*p == '\n' || (*p == '\r' && (p + 1 == end || p[1] == '\n')));
@@ -126,6 +119,19 @@ static bool csv_is_blank_line(const uint8_t *p, const uint8_t *end)
 static bool csv_at_start(const mst_block *block)
 {
     return block->line <= 1 && block->offset <= 3; /* a byte order mark has 3 bytes */
+}
+
+/* Blank lines at the start of a file stay with the record after them, which may be the header. */
+static mst_status csv_find_end(const mst_parse_context *context, const mst_block *block, size_t *whole)
+{
+    const uint8_t *p = block->data, *last = csv_last_end(csv_dialect(context, block), p, p + block->size);
+    *whole = last != NULL ? (size_t)(last - p) + 1 : 0;
+    if (!csv_at_start(block))
+        return MST_OK;
+    while (last != NULL && p <= last && csv_is_blank_line(p, last + 1))
+        p++;
+    *whole = last != NULL && p > last ? 0 : *whole;
+    return MST_OK;
 }
 
 /* The end of the record at p, after its line feed. */

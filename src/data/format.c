@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "data/name_list.h"
 #include "data/origin.h"
 #include "data/text.h"
 #include "data/vocabulary.h"
@@ -206,6 +207,14 @@ const mst_option mst_data_option_table[] = {
      .help = "Categories have the features of this vocabulary, which --min-count made. Default: that of the "
              "model, or none: categories are hashed.",
      .facts = MST_OPTION_MAY_DIFFER},
+    {.name = "feature-names",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(feature_names),
+     .metavar = "FILE",
+     .help = "libsvm and libffm: names of the features, one per line, the first feature first. They are for "
+             "model export --names, data stat, serve and other programs. The default of --features is their "
+             "number.",
+     .facts = MST_OPTION_MAY_DIFFER},
     {.name = "cifar-label",
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(cifar_label),
@@ -257,6 +266,16 @@ mst_status mst_parse_context_init(mst_parse_context *context, const mst_format *
         TRY(mst_vocabulary_load(o->vocabulary, &v));
         context->vocabulary = v;
         context->features = mst_vocabulary_features(v);
+    }
+    if (o->feature_names != NULL && context->features == 0) {
+        mst_name_list *names = NULL;
+        if (!format->numbered)
+            return mst_fail(MST_EUSAGE,
+                            "--feature-names %s: only libsvm and libffm data has numbered features",
+                            o->feature_names);
+        TRY(mst_name_list_load(o->feature_names, &names));
+        context->features = mst_name_list_size(names);
+        mst_name_list_destroy(names);
     }
     TRY(format->prepare != NULL ? format->prepare(context, first) : MST_OK);
     context->ready = true;

@@ -44,6 +44,7 @@ typedef struct mst_data_options {
     int64_t hash_seed;    /* --hash-seed */
     int64_t min_count;    /* --min-count N: makes a vocabulary of categories that occur so often; 0: hashes */
     char *vocabulary;     /* --vocabulary FILE: categories have its keys; NULL: hashes */
+    char *feature_names;  /* --feature-names FILE: of numbered features (name_list.h); or NULL */
     int cifar_label;      /* --cifar-label fine|coarse: which of CIFAR-100's labels */
     char *image_size;     /* --image-size HxW of a folder of images (images.h) */
     int64_t image_resize; /* --image-resize: their shorter side before they are cropped to that size */
@@ -103,6 +104,7 @@ typedef struct mst_format {
     bool fields; /* rows have fields, whose number is found from the data where context->n_fields is 0 */
     bool categories; /* rows have categories, which a vocabulary can give keys */
     bool hashes;     /* keys are hashed into --features, which is then never found from the data */
+    bool numbered;   /* the text has the numbers of features, which --feature-names can name */
 
     /* Length of the longest prefix of [data, data+n) that is whole records; 0 when not even one is whole. A
      * prefix that can never become a record is MST_EINPUT. offset is for the message. The first block of a

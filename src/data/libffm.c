@@ -141,6 +141,7 @@ const mst_format mst_format_libffm = {
     .text = true,
     .fields = true,
     .categories = true,
+    .numbered = true,
     .prepare = ffm_prepare,
     .parse = ffm_parse,
 };

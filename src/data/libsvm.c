@@ -438,6 +438,7 @@ const mst_format mst_format_libsvm = {
             .open = mst_format_open,
         },
     .text = true,
+    .numbered = true,
     .prepare = libsvm_prepare,
     .origin = libsvm_origin,
     .parse = libsvm_parse,

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "data/csv_table.h"
+#include "data/name_list.h"
 #include "data/origin.h"
 #include "data/text.h"
 
@@ -31,7 +32,8 @@ struct mst_row_parser {
     mst_parse_context context;
     bool started; /* the context needs fini */
     column_names names;
-    char *refusal; /* format is NULL: the reason */
+    mst_name_list *features; /* names of numbered features; or NULL */
+    char *refusal;           /* format is NULL: the reason */
 };
 
 /* ---- names of columns ---- */
@@ -365,8 +367,24 @@ static bool is_digits(const char *text, size_t n)
     return n > 0;
 }
 
-static mst_status numbered_named(const char *where, uint64_t number, const mst_named_value *values, size_t n,
-                                 bool fields, mst_string *out)
+/* Adds the index of a feature as in the file. Names come before numbers. */
+static mst_status numbered_index(const mst_row_parser *self, const char *where, uint64_t number,
+                                 const mst_named_value *v, mst_string *out)
+{
+    uint32_t feature;
+    if (self->features != NULL && mst_name_list_find(self->features, v->name, v->n_name, &feature))
+        mst_string_format(out, "%llu", (unsigned long long)feature + self->context.index_base);
+    else if (is_digits(v->name, v->n_name))
+        mst_string_addn(out, v->name, v->n_name);
+    else
+        return row_fail(where, number, "\"%s\" is %s", shown(v->name, v->n_name).text,
+                        self->features != NULL ? "neither an index nor a name of --feature-names"
+                                               : "not an index; the model has numbered features");
+    return MST_OK;
+}
+
+static mst_status numbered_named(const mst_row_parser *self, const char *where, uint64_t number,
+                                 const mst_named_value *values, size_t n, bool fields, mst_string *out)
 {
     mst_string_addn(out, "?", 1); /* the label */
     for (size_t i = 0; i < n; i++) {
@@ -380,15 +398,15 @@ static mst_status numbered_named(const char *where, uint64_t number, const mst_n
                 fields ? "\"%s\": a row is {\"field\": {\"index\": value, ...}, ...}"
                        : "\"%s\": a row is {\"index\": value, ...}",
                 shown(v->group != NULL ? v->group : v->name, v->group != NULL ? v->n_group : v->n_name).text);
-        if (!is_digits(v->name, v->n_name) || (fields && !is_digits(v->group, v->n_group)))
-            return row_fail(where, number, "\"%s\" is not an index; the model has numbered features",
-                            shown(v->name, v->n_name).text);
+        if (fields && !is_digits(v->group, v->n_group))
+            return row_fail(where, number, "\"%s\" is not the number of a field",
+                            shown(v->group, v->n_group).text);
         mst_string_addn(out, " ", 1);
         if (fields) {
             mst_string_addn(out, v->group, v->n_group);
             mst_string_addn(out, ":", 1);
         }
-        mst_string_addn(out, v->name, v->n_name);
+        TRY(numbered_index(self, where, number, v, out));
         mst_string_addn(out, ":", 1);
         mst_string_addn(out, v->kind == MST_NAMED_PRESENT ? "1" : v->text,
                         v->kind == MST_NAMED_PRESENT ? 1 : v->n_text);
@@ -399,15 +417,13 @@ static mst_status numbered_named(const char *where, uint64_t number, const mst_n
 static mst_status libsvm_named(const mst_row_parser *self, const char *where, uint64_t number,
                                const mst_named_value *values, size_t n, mst_string *out)
 {
-    (void)self;
-    return numbered_named(where, number, values, n, false, out);
+    return numbered_named(self, where, number, values, n, false, out);
 }
 
 static mst_status libffm_named(const mst_row_parser *self, const char *where, uint64_t number,
                                const mst_named_value *values, size_t n, mst_string *out)
 {
-    (void)self;
-    return numbered_named(where, number, values, n, true, out);
+    return numbered_named(self, where, number, values, n, true, out);
 }
 
 /* ---- life ---- */
@@ -530,6 +546,8 @@ mst_status mst_row_parser_new(const mst_data_options *options, const json_t *ori
         TRY_OUT(st, row_parser_settle_base(self, origin));
     if (self->format != NULL)
         TRY_OUT(st, row_parser_prepare(self));
+    if (self->format != NULL && self->format->numbered && options->feature_names != NULL)
+        TRY_OUT(st, mst_name_list_load(options->feature_names, &self->features));
     if (row_parser_is_table(self)) {
         TRY_OUT(st, names_init(self));
         self->options.csv_delimiter = options->csv_delimiter; /* of lines */
@@ -549,6 +567,7 @@ void mst_row_parser_destroy(mst_row_parser *self)
     if (self->started)
         mst_parse_context_fini(&self->context, self->format);
     mst_free(self->names.slots);
+    mst_name_list_destroy(self->features);
     mst_free(self->refusal);
     mst_free(self);
 }

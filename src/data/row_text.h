@@ -9,7 +9,7 @@
  *         be there |
  * | vw | namespaces, with the features in them as named numbers or as a list of names; a number at the top is
  *        a feature of the nameless namespace, a text is the only feature of the namespace it is named for |
- * | libsvm | indices, as in the file |
+ * | libsvm | indices, as in the file, or names of --feature-names |
  * | libffm | fields, with the indices in them |
  *
  * Once made, a parser does not change: any thread. */

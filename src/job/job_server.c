@@ -19,8 +19,8 @@
 #include "train/training.h"
 
 _Static_assert(MST_CLUSTER_MAX <= MST_WORKER_MAX, "a server has room for all workers of a cluster spec");
-#define AGO_MAX_S 86400.0 /* a worker that reports a longer time since the loss of server 0 is wrong */
-#define DISK_WAIT_S 1 /* between two attempts to open the run on a disk that is full or fails */
+#define AGO_MAX_S   86400.0 /* a worker that reports a longer time since the loss of server 0 is wrong */
+#define DISK_WAIT_S 1       /* between two attempts to open the run on a disk that is full or fails */
 
 typedef struct server_job {
     const mst_job_config *config;

@@ -47,12 +47,13 @@ typedef struct mst_run_saves {
     double open_seconds;                   /* save_seconds when it began */
     double cost;                           /* seconds of training that the last one took */
     bool requested;                        /* a checkpoint is due at once */
-    bool settling;       /* the run that this one replaces is removed once the first checkpoint is complete */
-    json_t *plan;        /* the rows left to train on (mst_run_log_plan); or NULL */
+    bool settling; /* the run that this one replaces is removed once the first checkpoint is complete */
+    json_t *plan;  /* the rows left to train on (mst_run_log_plan); or NULL */
     /* In memory: */
-    float *best_weights;  /* the flat vector; NULL: none yet */
-    float *candidate;     /* likewise, of weights under evaluation that arrive in pieces */
-    mst_params *gathered; /* where the pieces of the open save go, unless it is a candidate; NULL: none is open */
+    float *best_weights; /* the flat vector; NULL: none yet */
+    float *candidate;    /* likewise, of weights under evaluation that arrive in pieces */
+    mst_params
+        *gathered; /* where the pieces of the open save go, unless it is a candidate; NULL: none is open */
     bool gathers_best;
 } mst_run_saves;
 

@@ -12,6 +12,7 @@
 #include "base/strings.h"
 #include "data/cache.h"
 #include "data/images.h"
+#include "data/name_list.h"
 #include "data/origin.h"
 #include "data/stream.h"
 #include "options/option_tables.h"
@@ -101,6 +102,7 @@ static mst_status train_data_adopt_cache_options(mst_train_data *self)
     to->csv_numeric = from->csv_numeric;
     to->min_count = from->min_count;
     to->vocabulary = from->vocabulary;
+    to->feature_names = to->feature_names != NULL ? to->feature_names : from->feature_names;
     to->hash_seed = from->hash_seed;
     to->cifar_label = from->cifar_label;
     to->image_size = from->image_size;
@@ -210,6 +212,32 @@ static mst_status train_data_settle_vocabulary(mst_train_data *self)
     return kept ? MST_OK : mst_fail_memory();
 }
 
+/* The names of --feature-names must be those of the features. Likewise recorded with the whole path. */
+static mst_status train_data_settle_names(mst_train_data *self)
+{
+    const char *path = self->read_options.feature_names;
+    const mst_dataset *d = self->dataset;
+    const char *keys = json_string_value(json_object_get(d->origin, "keys"));
+    mst_name_list *names = NULL;
+    if (path == NULL)
+        return MST_OK;
+    if ((keys != NULL && strcmp(keys, "numbers") != 0) || json_object_get(d->origin, "columns") != NULL)
+        return mst_fail(MST_EUSAGE, "--feature-names %s: the features of %s are not numbered in the data",
+                        path, d->name);
+    TRY(mst_name_list_load(path, &names));
+    uint64_t n = mst_name_list_size(names), features = (uint64_t)self->read_options.features;
+    mst_name_list_destroy(names);
+    features = features != 0 ? features : d->info.n_features;
+    if (features != 0 && features != n)
+        return mst_fail(MST_EINPUT, "%s has %llu names, but the rows of %s have %llu features%s", path,
+                        (unsigned long long)n, d->name, (unsigned long long)features,
+                        self->read_options.features != 0 ? " (--features)" : "");
+    char *full = realpath(path, NULL);
+    bool kept = full != NULL && json_object_set_new(self->reading, "feature-names", mst_json_text(full)) == 0;
+    free(full);
+    return kept ? MST_OK : mst_fail_memory();
+}
+
 /* Records the augmentation in numbers, also where they were found in the data, and the size of the images
  * before it. */
 static mst_status train_data_settle_augmentation(mst_train_data *self)
@@ -255,6 +283,7 @@ static mst_status train_data_settle(mst_train_data *self)
     TRY(train_data_settle_columns(self));
     TRY(train_data_settle_fields(self));
     TRY(train_data_settle_vocabulary(self));
+    TRY(train_data_settle_names(self));
     TRY(train_data_settle_classes(self));
     return train_data_settle_augmentation(self);
 }

@@ -28,6 +28,12 @@ for rows in pipe gz threads cache indexed; do
   cmp -s $rows.ffm pipe.ffm || fail "$rows.ffm differs"
 done
 python3 "$here/csv_cases.py" pipe.ffm cases/big.ffm || fail "big"
+# blank lines before the header, more than a block of them
+{ head -c 2000000 /dev/zero | tr '\0' '\n'; printf 'a,b,y\n1,u,0\n2,v,1\n'; } >blank.csv
+printf 'a,b,y\n1,u,0\n2,v,1\n' >plain.csv
+expect 0 data convert blank.csv --format csv --csv-label y --to libffm --out blank.ffm
+expect 0 data convert plain.csv --format csv --csv-label y --to libffm --out plain.ffm
+cmp -s blank.ffm plain.ffm || fail "blank lines before the header change the rows"
 # a header per file, or in the first alone
 printf 'a,b,label\n1,x,0\n2,y,1\n' >one.csv
 printf 'a,b,label\n3,z,0\n' >two.csv

@@ -72,7 +72,7 @@ key=$(sed -n 20p train.cache.vocabulary | cut -f1)
 line=$(grep "^weight $key " out) || fail "no weight for feature $key"
 same "a name" "$(echo "$line" | cut -d' ' -f4-)" "$(sed -n 20p train.cache.vocabulary | awk -F'\t' '{ print $2 " I" $2 + 1 "=" $4 }')"
 expect 0 train train.tsv --run hashed --quiet
-refused 2 'was trained neither with --min-count nor on columns of numbers, and has no names' model export hashed --names
+refused 2 'was trained neither with --feature-names or --min-count nor on columns of numbers, and has no names' model export hashed --names
 refused 1 'kept' model export hashed --vocabulary kept
 
 # ---- models of click logs: a resumed run keeps what defines the score ----

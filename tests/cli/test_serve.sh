@@ -236,6 +236,15 @@ printf '%s\t%s\t%s\n' \
   400 'the array has 126 numbers; the model has 125 features' "{\"instances\": [[$(seq -s , 126)]]}" >cases
 ask bad cases
 close_server
+awk 'BEGIN { for (i = 1; i <= 125; i++) print "name " i }' >names
+sed -E 's/"([0-9]+)"/"name \1"/g' svm.json >named.json
+expect 0 train train.svm --model logreg --feature-names names --epochs 2 --run runs/names --no-observe --quiet
+open_server runs/names --name m
+ask json svm.json want
+ask json named.json want
+printf '%s\t%s\t%s\n' 400 'instances:1: "name" is neither an index nor a name of --feature-names' '{"instances": [{"name": 1}]}' >cases
+ask bad cases
+close_server
 open_server runs/svm --name m --strict-features
 printf '%s\t%s\t%s\n' 400 'a row has feature 700; the model has features 0 to 124' '{"instances": [{"indices": [700]}]}' >cases
 ask bad cases

@@ -324,6 +324,34 @@ class Training(unittest.TestCase):
             self.assertEqual(m.classes_.tolist(), ["no", "yes"])
             np.testing.assert_array_equal(m.predict(X), m.predict(f"{folder}/words.npz"))
 
+    def test_names_of_features(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def write(name, lines):
+                with open(f"{folder}/{name}", "w") as file:
+                    file.write("\n".join(lines) + "\n")
+                return f"{folder}/{name}"
+
+            names = write("names", ["age", "größe", "", "last"])
+            rows = write("rows.libsvm", [f"{i % 2} 1:{i % 2} 2:0.5" for i in range(100)])
+            m = muster.LogisticRegression(options={"feature_names": names}).fit(rows)
+            self.assertEqual(m.feature_names_in_.tolist(), ["age", "größe", "", "last"])
+            self.assertEqual((m.model_.feature("", "größe"), m.model_.feature_name(1), m.model_.feature_name(2)), (1, "größe", None))
+            self.assertEqual(pickle.loads(pickle.dumps(m)).model_.feature("", "last"), 3)
+            with self.assertRaisesRegex(ValueError, "neither an index nor a name"):
+                m.model_.feature("", "weight")
+            for wrong in (-1, 4):
+                with self.assertRaises(ValueError):
+                    m.model_.feature_name(wrong)
+            table = write("numbers.csv", ["a,b,y"] + [f"{i},{i % 7},{i % 2}" for i in range(100)])
+            self.assertEqual(muster.LogisticRegression(options={"csv_label": "y"}).fit(table).feature_names_in_.tolist(), ["a", "b"])
+            words = write("words.vw", [f"{i % 2} |user u{i % 9} |page p{i % 2}" for i in range(100)])
+            options = {"cache": True, "cache_folder": folder, "min_count": 5}
+            counted = muster.LogisticRegression(options=options).fit(words).model_
+            self.assertEqual(counted.feature_name(counted.feature("user", "u3")), "user=u3")
+            hashed = muster.LogisticRegression().fit(words)
+            self.assertFalse(hasattr(hashed, "feature_names_in_"))
+            self.assertEqual(hashed.model_.feature("page", "p1"), muster.hash_vw("page", "p1", hashed.n_features_in_))
+
     def test_ctrl_c_keeps_the_model_so_far(self):
         def interrupt(p):
             if p.event == "evaluated" and p.epoch > 2:

@@ -280,8 +280,7 @@ static void a_job_in_the_process_equals_local(void **state)
 }
 
 /* A job in threads of the process, in memory. */
-static muster_options *job_on(muster_data *data, const char *model, const char *optimizer,
-                              const char *epochs)
+static muster_options *job_on(muster_data *data, const char *model, const char *optimizer, const char *epochs)
 {
     return options_on(data, model, "optimizer", optimizer, "epochs", epochs, "strategy", "ps", "servers", "3",
                       "workers", "2", "batch", "5", "mode", "sync", NULL);

@@ -146,12 +146,83 @@ static void descriptions(void **state)
     muster_options_free(options);
 }
 
+/* The name of a feature, "" if it has none. */
+static const char *name_of(const muster_model *model, uint64_t feature)
+{
+    static char out[64];
+    size_t length = 99;
+    ok(muster_model_feature_name(model, feature, out, sizeof out, &length));
+    assert_int_equal(length, strlen(out));
+    return out;
+}
+
+static uint32_t feature_of(const muster_model *model, const char *field, const char *value)
+{
+    uint32_t feature = 99;
+    ok(muster_model_feature(model, field, strlen(field), value, strlen(value), &feature));
+    return feature;
+}
+
+static void names_of_features(void **state)
+{
+    uint32_t feature = 7;
+    char two[2] = "x";
+    size_t length;
+    (void)state;
+    /* a list */
+    write_file("names", "age\r\nheight\n\n4", 0, NULL, 1);
+    write_file("numbered.libsvm", "", 40, (const char *[]){"0 1:1 2:3", "1 1:2 4:1"}, 2);
+    muster_model *m = train_file("numbered.libsvm", "feature-names", path_of("names"), NULL);
+    assert_int_equal(muster_model_features(m), 4);
+    assert_string_equal(name_of(m, 0), "age");
+    assert_string_equal(name_of(m, 2), "");
+    assert_string_equal(name_of(m, 3), "4");
+    ok(muster_model_feature_name(m, 1, two, sizeof two, &length));
+    assert_string_equal(two, "h");
+    assert_int_equal(length, 6);
+    ok(muster_model_feature_name(m, 1, NULL, 0, NULL));
+    refused(muster_model_feature_name(m, 4, two, sizeof two, NULL), MUSTER_EUSAGE, "the model has 4");
+    assert_int_equal(feature_of(m, "", "height"), 1);
+    assert_int_equal(feature_of(m, "", "3"), 2); /* an index of the file, from 1 */
+    refused(muster_model_feature(m, "", 0, "weight", 6, &feature), MUSTER_EINPUT,
+            "neither an index nor a name");
+    refused(muster_model_feature(m, "", 0, "5", 1, &feature), MUSTER_EINPUT, "no feature 4");
+    refused(muster_model_feature(m, "age", 3, "1", 1, &feature), MUSTER_EINPUT, "a row is");
+    assert_int_equal(feature, 7);
+    assert_non_null(strstr(muster_model_text(m), "/names\""));
+    muster_model_free(m);
+    /* columns and hashes */
+    write_file("some.csv", "age,city,income\n", 200, people, 5);
+    m = train_file("some.csv", "csv-label", "income", NULL);
+    assert_string_equal(name_of(m, 0), "age");
+    assert_string_equal(name_of(m, 5), "");
+    assert_int_equal(feature_of(m, "age", "39"), 0);
+    assert_int_equal(feature_of(m, "city", "Bonn"),
+                     muster_hash_csv("city", 4, "Bonn", 4, 1, 0, muster_model_features(m)));
+    assert_int_equal(feature_of(m, "city", ""),
+                     muster_hash_csv("city", 4, "", 0, 1, 0, muster_model_features(m)));
+    refused(muster_model_feature(m, "town", 4, "Bonn", 4, &feature), MUSTER_EINPUT, "no column \"town\"");
+    muster_model_free(m);
+    write_file("some.vw", "", 40, (const char *[]){"0 |user u1 |page home", "1 |user u2 |page shop"}, 2);
+    m = train_file("some.vw", "hash-seed", "3", NULL);
+    assert_int_equal(feature_of(m, "user", "u2"),
+                     muster_hash_vw("user", 4, "u2", 2, 3, muster_model_features(m)));
+    assert_string_equal(name_of(m, 5), "");
+    muster_model_free(m);
+    /* a vocabulary */
+    m = train_file("some.vw", "cache", "true", "min-count", "2", "cache-folder", path_of("caches"), NULL);
+    assert_string_equal(name_of(m, feature_of(m, "page", "home")), "page=home");
+    assert_string_equal(name_of(m, feature_of(m, "page", "never")), "page="); /* the rare ones of the field */
+    muster_model_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables),
         cmocka_unit_test(labels_of_files),
         cmocka_unit_test(descriptions),
+        cmocka_unit_test(names_of_features),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }
