@@ -325,6 +325,7 @@ static mst_status report_steps_sheet(const mst_study *self, mst_sheet *out)
     mst_sheet_column_add(out, "step", "step", false);
     mst_sheet_column_add(out, "state", "state", false);
     mst_sheet_column_add(out, "time", "seconds", true);
+    mst_sheet_column_add(out, "rows", "rows", true);
     mst_sheet_column_add(out, "command", "command", false);
     mst_sheet_column_add(out, "why", "why", false);
     TRY(mst_study_cells(self, &cells, &n));
@@ -337,6 +338,8 @@ static mst_status report_steps_sheet(const mst_study *self, mst_sheet *out)
                             : state != NULL                       ? state
                                                                   : "not run");
         mst_sheet_seconds(out, seconds != NULL ? json_number_value(seconds) : NAN);
+        mst_sheet_count(
+            out, (double)json_array_size(json_object_get(self->rows, mst_study_text(cells[i].step, "name"))));
         report_add_command(cells[i].command, out);
         mst_sheet_text(out, why != NULL ? why : "");
     }
@@ -355,7 +358,14 @@ mst_status mst_study_unused(const mst_study *self, mst_text_list *out)
             return mst_fail_memory();
         json_decref(rows);
     }
-    return MST_OK;
+    const char *name;
+    json_object_foreach(self->rows, name, table)
+    {
+        if (json_array_size(table) > 0)
+            return MST_OK;
+    }
+    return mst_text_list_format(
+        out, "No step recorded a row: the rows of a command are the JSON or CSV that it prints.");
 }
 
 /* ---- the two files ---- */

@@ -12,7 +12,7 @@ mst_status mst_study_report_write(const mst_study *self);
  * there is one. */
 mst_status mst_study_conclusion(const mst_study *self, mst_string *out, bool *found);
 
-/* A sentence for each published row that belongs to no row of its table. */
+/* A sentence for each published row that belongs to no row of its table, and one if no step has a row. */
 mst_status mst_study_unused(const mst_study *self, mst_text_list *out);
 
 /* Adds Markdown with the title, the command, the conclusion and the first table, and the machine once. */

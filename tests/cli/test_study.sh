@@ -14,6 +14,12 @@ done
 refused 2 'there is no study batch-siz (did you mean batch-size?)' study batch-siz
 refused 2 'give one study' study
 
+# ---- without a row ----
+printf 'title: T\nquestion: Q\nsteps: [{name: a, run: echo hello}]\nconclusion: [{sentence: Done.}]\n' >rowless.yaml
+expect 0 study rowless.yaml
+grep -q '^rowless: No step recorded a row: ' err || fail "a study without rows is not noticed: $(cat err)"
+grep -q '^| a | done | [^|]* | 0 | echo hello |$' study/rowless/report.md || fail "the report does not count rows"
+
 # ---- one's own ----
 cat >own.yaml <<'Y'
 title: Two batch sizes
