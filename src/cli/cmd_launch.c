@@ -511,13 +511,29 @@ out:
 }
 
 /* -n, as for mpirun: --ranks. */
+/* Fails if a word before -- is an option of train that launch does not have. */
+static mst_status launch_check_place(const char *word)
+{
+    char name[64];
+    size_t n = strcspn(word, "=");
+    if (strncmp(word, "--", 2) != 0 || n - 2 >= sizeof name)
+        return MST_OK;
+    snprintf(name, sizeof name, "%.*s", (int)(n - 2), word + 2);
+    const char *of = strncmp(name, "no-", 3) == 0 ? name + 3 : name;
+    if (mst_option_row(launch_table, of) != NULL || mst_train_option(of) == NULL)
+        return MST_OK;
+    return mst_fail(MST_EUSAGE, "--%s is an option of train: write it after '-- train'", name);
+}
+
 static bool launch_before(int argc, char **argv, mst_status *st)
 {
     static char ranks[] = "--ranks";
-    (void)st;
-    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strcmp(argv[i], "-n") == 0)
             argv[i] = ranks;
+        if ((*st = launch_check_place(argv[i])) != MST_OK)
+            return true;
+    }
     return false;
 }
 

@@ -64,6 +64,7 @@ launch() {
 
 # ---- usage ----
 refused 2 "put the command to start after --" launch
+refused 2 "--run is an option of train: write it after '-- train'" launch --run X -- train c.cache
 refused 2 "--job: the name is empty" launch --job "" -- train c.cache
 refused 2 "launch: eval is not a command of several processes" launch --workers 2 -- eval
 refused 2 "launch: matmul runs on MPI ranks; give --mpi" launch -- matmul
