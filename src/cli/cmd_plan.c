@@ -67,7 +67,7 @@ static const mst_option plan_table[] = {
      .type = MST_OPTION_INT,
      .offset = FIELD(batch),
      .min = 1,
-     .max = 1e9,
+     .max = MST_BATCH_MAX,
      .help = "Rows of a worker's step. Default: as in the run or in the options of train."},
     {.name = "mode",
      .type = MST_OPTION_CHOICE,
@@ -80,7 +80,7 @@ static const mst_option plan_table[] = {
      .offset = FIELD(pipeline),
      .fallback = "-1",
      .min = -1,
-     .max = 1000,
+     .max = MST_PIPELINE_MAX,
      .help = "Requests in flight besides the one of a step, in async and ssp; -1: as in the run or in the "
              "options of train, 0 in sync."},
     {.name = "cores",
@@ -419,7 +419,8 @@ static mst_status plan_print_forecast(const plan *p)
              s->servers == 1 ? "" : "s", s->workers, s->workers == 1 ? "" : "s", hosts,
              hosts == 1 ? "" : "s");
     mst_table_text(mst_fact(t, "job"), text);
-    int n = snprintf(text, sizeof text, "%s, %.0f rows per worker", plan_modes[s->mode], s->batch);
+    int n = snprintf(text, sizeof text, "%s, %s rows per worker", plan_modes[s->mode],
+                     mst_figure_count(s->batch, a));
     if (s->pipeline > 0)
         snprintf(text + n, sizeof text - (size_t)n, ", --pipeline %.0f", s->pipeline);
     mst_table_text(mst_fact(t, "step"), text);

@@ -236,8 +236,8 @@ static void job_add_limits(const mst_step_model *m, const transfers *t, double o
     }
 }
 
-/* Without lockstep: the station that is used most, if queues form there; else the greatest part of the time
- * of a worker. In lockstep: the greatest part. */
+/* Without lockstep: the station that is used most (it has the lowest of the limits), if queues form there;
+ * else the greatest part of the time of a worker. In lockstep: the greatest part. */
 static mst_bottleneck job_bottleneck(const mst_step_model *m, const transfers *t)
 {
     double near, steps = mst_step_model_steps(m, &near);
@@ -245,7 +245,8 @@ static mst_bottleneck job_bottleneck(const mst_step_model *m, const transfers *t
         mst_bottleneck kind;
         double part, use;
     } parts[] = {
-        {MST_BOTTLENECK_COMPUTE, m->lockstep ? fmax(m->own, m->cores) : m->own, steps * m->cores_use},
+        {MST_BOTTLENECK_COMPUTE, m->lockstep ? fmax(m->own, m->cores) : m->own,
+         steps * fmax(m->cores_use, m->own / m->workers)},
         {MST_BOTTLENECK_LATENCY, m->trips, 0},
         {MST_BOTTLENECK_SERVER_CPU, m->lockstep ? m->server : m->server_use, steps * m->server_use},
         {t->at_server ? MST_BOTTLENECK_SERVER_NETWORK : MST_BOTTLENECK_WORKER_NETWORK,

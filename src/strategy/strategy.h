@@ -30,6 +30,9 @@ typedef enum mst_strategy_kind {
     MST_STRATEGY_ALLREDUCE,
 } mst_strategy_kind;
 
+#define MST_BATCH_MAX    1e8 /* rows of --batch and --global-batch */
+#define MST_PIPELINE_MAX 8
+
 typedef struct mst_strategy_options {
     int strategy;         /* --strategy local|ps|allreduce: mst_strategy_kind */
     int mode;             /* --mode sync|async|ssp: mst_mode */

@@ -76,6 +76,8 @@ for none in workers servers hosts batch cores; do
   refused 2 "--$none 0" plan job --$none 0
 done
 refused 2 '--rtt 5' plan job --rtt 5
+refused 2 '--batch 1e9: must be between 1 and 100000000' plan job --batch 1e9 # as train
+refused 2 '--pipeline 99: must be between -1 and 8' plan job --mode async --pipeline 99
 refused 1 'the runs of a plan must differ in their batch' plan job job
 refused 1 'nowhere' plan nowhere
 refused 2 'put a train command after --' plan -- eval rows.cache

@@ -110,6 +110,27 @@ static void test_server_cpu(void **state)
     assert_int_equal(f.bottleneck, MST_BOTTLENECK_SERVER_CPU);
 }
 
+/* Requests in flight keep both busy: the bottleneck is the first of the limits, though queues form at each.
+ */
+static void test_busiest(void **state)
+{
+    (void)state;
+    mst_job_costs c = nothing;
+    mst_job_shape s = job;
+    s.mode = MST_PLAN_ASYNC;
+    s.pipeline = 8;
+    c.at[0].server_cpu_s = 1e-3;
+    c.at[0].push_bytes = c.at[0].pull_bytes = 1;
+    for (double own = 2e-3; own < 6e-3;
+         own += 0.2e-3) { /* the server works about 4 ms for a step of all workers */
+        c.at[0].own_s = own;
+        mst_job_forecast f = forecast(&c, &s);
+        assert_int_equal(f.bottleneck, f.limits[0].kind);
+        if (own < 3e-3 || own > 5e-3)
+            assert_int_equal(f.bottleneck, own < 3e-3 ? MST_BOTTLENECK_SERVER_CPU : MST_BOTTLENECK_COMPUTE);
+    }
+}
+
 /* Own work alone: it is divided among workers, unless they share cores. */
 static void test_cores(void **state)
 {
@@ -291,6 +312,7 @@ int main(void)
         cmocka_unit_test(test_bandwidth),
         cmocka_unit_test(test_latency),
         cmocka_unit_test(test_server_cpu),
+        cmocka_unit_test(test_busiest),
         cmocka_unit_test(test_cores),
         cmocka_unit_test(test_batch),
         cmocka_unit_test(test_bounds),
