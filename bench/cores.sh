@@ -1,42 +1,49 @@
 # shellcheck shell=bash
-# Sourced by bench/run: nets and products with 1, 2, 4, ... threads up to one per core (group cores).
+# Sourced by bench/run after sparse.sh: click logs, nets and products with 1, 2, 4, ... threads up to one per core (group cores).
 
-CORES_SIDE=${CORES_SIDE:-8192}     # of the matrices
-CORES_EPOCHS=${CORES_EPOCHS:-3}    # of LeNet on 60,000 images
-CORES_STEPS=${CORES_STEPS:-8}      # of AlexNet, half as many with 1 thread
 CORES_MOST=${CORES_MOST:-$(env -u OMP_NUM_THREADS nproc)} # threads
+CORES_WORK=${CORES_WORK:-clicks ps lenet alexnet matmul}
+CORES_ROUNDS=${CORES_ROUNDS:-1}
+CORES_SECONDS=${CORES_SECONDS:-2} # of each training on click logs, each job and each training of LeNet
+CORES_STEPS=${CORES_STEPS:-4}     # of AlexNet, half as many with 1 thread
+CORES_SIDE=${CORES_SIDE:-8192}    # of the matrices
+CORES_PEERS=${CORES_PEERS-torch}  # empty: none
 
+# cores_counts: 1, 2, 4, ..., one less than all, all.
 cores_counts() {
     local n
-    for ((n = 1; n < CORES_MOST; n *= 2)); do
-        echo "$n"
-    done
-    echo "$CORES_MOST"
+    {
+        for ((n = 1; n < CORES_MOST; n *= 2)); do
+            echo "$n"
+        done
+        [ "$CORES_MOST" -lt 4 ] || echo $((CORES_MOST - 1))
+        echo "$CORES_MOST"
+    } | sort -nu
 }
 
-# cores_scan NAME UNIT RATE PEER: prints the rates of `RATE THREADS` for all counts, that of the most threads over 1 thread and
-# over `PEER THREADS`, and, where RATE accepts 0 threads, the rate of that choice over the best count. A round runs all of them
-# in turn. PEER may be empty, or `skip REASON`.
+# cores_scan NAME UNIT RATE PEER: prints the rates of `RATE THREADS` for all counts, each over that of 1 thread, the last one over
+# `PEER THREADS`, and, where RATE accepts 0 threads, the rate of that choice over the best count. A round runs all of them in
+# turn. PEER may be empty, or `skip REASON`.
 cores_scan() {
     local name=$1 unit=$2 label=${2//_per_//} measure=$3 peer=$4 round n rate torch reason="" most best
-    local counts=() ratios=() torches=() speedups=() choices=()
-    local -A rates
+    local counts=() ratios=() torches=() choices=()
+    local -A rates speedups
     [ "$unit" != gflops ] || label=GFLOP/s
     mapfile -t counts < <(cores_counts)
     most=${counts[-1]}
     [[ $peer != skip\ * ]] || reason=${peer#skip }
-    for ((round = 1; round <= ROUNDS; round++)); do
+    for ((round = 1; round <= CORES_ROUNDS; round++)); do
         best=0
         for n in "${counts[@]}"; do
-            say "$name, $n threads, round $round of $ROUNDS"
+            say "$name, $n threads, round $round of $CORES_ROUNDS"
             if ! rate=$("$measure" "$n"); then
                 skip "muster failed" "${name}_${most}t_over_1t" "${name}_${most}t_over_torch"
                 return
             fi
             rates[$n]+=" $rate"
+            speedups[$n]+=" $(calc "$rate / ${rates[1]##* }")"
             best=$(calc "$rate > $best ? $rate : $best")
         done
-        speedups+=("$(calc "$rate / ${rates[1]##* }")")
         if [ -n "$peer" ] && [ -z "$reason" ]; then
             if torch=$("$peer" "$most" 2>"$DATA/torch.err"); then
                 torches+=("$torch")
@@ -50,8 +57,9 @@ cores_scan() {
     for n in "${counts[@]}"; do
         # shellcheck disable=SC2086
         line "${name}_${n}t_$unit" "$(median ${rates[$n]})" "$label"
+        # shellcheck disable=SC2086
+        [ "$n" = 1 ] || line "${name}_${n}t_over_1t" "$(median ${speedups[$n]})" ratio
     done
-    line "${name}_${most}t_over_1t" "$(median "${speedups[@]}")" ratio
     [ ${#choices[@]} -eq 0 ] || line "${name}_0t_over_best" "$(median "${choices[@]}")" ratio
     if [ ${#torches[@]} -gt 0 ]; then
         line "${name}_${most}t_over_torch" "$(median "${ratios[@]}")" ratio
@@ -61,6 +69,34 @@ cores_scan() {
     fi
 }
 
+cores_clicks_rows() {
+    make_file "$sparse_cache" "$MUSTER" data gen criteo --rows 8000000 --features "$FEATURES" --seed "$SEED" --scatter \
+        --to cache --out
+}
+cores_clicks() { sparse_rate "$cores_optimizer" "$cores_batch" "$1" "$cores_mode"; }
+
+# cores_ps: one server and one worker, and a process for each core, a quarter of them servers.
+cores_ps() {
+    local one many servers=$(((CORES_MOST + 3) / 4)) round
+    local workers=$((CORES_MOST - servers)) ones=() manies=() ratios=()
+    for ((round = 1; round <= CORES_ROUNDS; round++)); do
+        say "cores_ps_async, round $round of $CORES_ROUNDS"
+        many=0
+        if ! one=$(sparse_ps_rate 1 1 sgd 0.005) ||
+            { [ "$workers" -gt 1 ] && ! many=$(sparse_ps_rate "$servers" "$workers" sgd 0.005); }; then
+            skip "muster launch failed" "cores_ps_async_${servers}s${workers}w_rows_per_s"
+            return
+        fi
+        ones+=("$one")
+        manies+=("$many")
+        ratios+=("$(calc "$many / $one")")
+    done
+    line cores_ps_async_1s1w_rows_per_s "$(median "${ones[@]}")" rows/s
+    [ "$workers" -gt 1 ] || return 0
+    line "cores_ps_async_${servers}s${workers}w_rows_per_s" "$(median "${manies[@]}")" rows/s
+    line "cores_ps_async_${servers}s${workers}w_over_1s1w" "$(median "${ratios[@]}")" ratio
+}
+
 # cores_better OUTPUT: the better of PyTorch's two memory layouts.
 cores_better() {
     printf '%s\n' "$(value "$1" contiguous)" "$(value "$1" channels_last)" | sort -g | tail -n 1
@@ -68,8 +104,8 @@ cores_better() {
 
 cores_lenet() {
     local out
-    out=$(train "$lenet_images" --model lenet --batch "$cores_batch" --threads "$1" --lr 0.01 --epochs "$CORES_EPOCHS" \
-        --no-save) && field "$out" rows_per_s
+    out=$(train "$lenet_images" --model lenet --batch "$cores_batch" --threads "$1" --lr 0.01 --seconds "$CORES_SECONDS" \
+        --epochs 1000 --no-save) && field "$out" rows_per_s
 }
 cores_lenet_torch() {
     local out
@@ -84,7 +120,7 @@ cores_alexnet() {
 }
 cores_alexnet_torch() {
     local out
-    out=$("$PYTHON" bench/peers/alexnet_torch.py alexnet "$1" 128 "$((CORES_STEPS / 2))") && cores_better "$out"
+    out=$("$PYTHON" bench/peers/alexnet_torch.py alexnet "$1" 128 "$(((CORES_STEPS + 1) / 2))") && cores_better "$out"
 }
 
 cores_matmul() {
@@ -97,19 +133,46 @@ cores_matmul_torch() {
 }
 
 group_cores() {
-    local cores_batch no_torch="" lenet_images threads=$OMP_NUM_THREADS
+    local cores_optimizer cores_batch cores_mode work lenet_images torch=1 no_torch="" threads=$OMP_NUM_THREADS
+    # shellcheck disable=SC2034
+    local sparse_cache=$DATA/criteo-scatter-8m.cache SPARSE_SECONDS=$CORES_SECONDS
     unset OMP_NUM_THREADS
     "$PYTHON" -c 'import torch' 2>/dev/null || no_torch="skip python3-torch is not installed"
-    lenet_data
-    for cores_batch in 128 1024; do
-        cores_scan "cores_lenet_b$cores_batch" images_per_s cores_lenet "${no_torch:-cores_lenet_torch}"
+    [ -n "$CORES_PEERS" ] || torch=""
+    for work in $CORES_WORK; do
+        case $work in
+        clicks)
+            cores_clicks_rows
+            while read -r cores_optimizer cores_batch cores_mode; do
+                cores_scan "cores_${cores_optimizer}_b${cores_batch}_$cores_mode" rows_per_s cores_clicks "" </dev/null
+            done <<<"sgd 1 async
+sgd 1000 sync
+sgd 10000 sync
+adagrad 100 async
+adagrad 1000 sync"
+            ;;
+        ps)
+            cores_clicks_rows
+            cores_ps
+            ;;
+        lenet)
+            lenet_data
+            for cores_batch in 128 1024; do
+                cores_scan "cores_lenet_b$cores_batch" images_per_s cores_lenet "${torch:+${no_torch:-cores_lenet_torch}}"
+            done
+            ;;
+        alexnet)
+            if make_file "$DATA/images-256.cache" "$MUSTER" data gen images --rows 256 --classes 1000 --to cache --out; then
+                cores_scan cores_alexnet_b128 images_per_s cores_alexnet "${torch:+${no_torch:-cores_alexnet_torch}}"
+            else
+                skip "no generated images" "cores_alexnet_b128_${CORES_MOST}t_over_1t"
+            fi
+            ;;
+        matmul)
+            cores_scan "cores_matmul_$CORES_SIDE" gflops cores_matmul "${torch:+${no_torch:-cores_matmul_torch}}"
+            ;;
+        *) skip "CORES_WORK has clicks, ps, lenet, alexnet and matmul" "cores_$work" ;;
+        esac
     done
-    local ROUNDS=$(((ROUNDS + 1) / 2))
-    if make_file "$DATA/images-256.cache" "$MUSTER" data gen images --rows 256 --classes 1000 --to cache --out; then
-        cores_scan cores_alexnet_b128 images_per_s cores_alexnet "${no_torch:-cores_alexnet_torch}"
-    else
-        skip "no generated images" "cores_alexnet_b128_${CORES_MOST}t_over_1t"
-    fi
-    cores_scan "cores_matmul_$CORES_SIDE" gflops cores_matmul "${no_torch:-cores_matmul_torch}"
     export OMP_NUM_THREADS=$threads
 }

@@ -24,13 +24,13 @@ sparse_rate() {
         --lr "$lr" --batch "$2" --threads "$3" --mode "$4" --shuffle-rows 0 --no-save) && field "$out" rows_per_s
 }
 
-# sparse_ps_rate: rows/s of one server and one worker with adagrad at batch 1,000, one request at a time.
+# sparse_ps_rate SERVERS WORKERS OPTIMIZER LR: rows/s of servers and asynchronous workers at batch 1,000, one request at a time.
 sparse_ps_rate() {
     local out
-    out=$("$MUSTER" launch --servers 1 --workers 1 --logs none -- train "$sparse_cache" --model logreg --features "$FEATURES" \
-        --seconds "$SPARSE_SECONDS" --optimizer adagrad --lr 0.02 --batch 1000 --mode async --pipeline 0 --shuffle-rows 0 \
-        --no-save --quiet --run "$DATA/run" --overwrite --json 2>"$DATA/job.err" </dev/null | sed 's/^server 0 | //') &&
-        field "$out" rows_per_s
+    out=$("$MUSTER" launch --servers "$1" --workers "$2" --logs none -- train "$sparse_cache" --model logreg \
+        --features "$FEATURES" --seconds "$SPARSE_SECONDS" --optimizer "$3" --lr "$4" --batch 1000 --mode async --pipeline 0 \
+        --shuffle-rows 0 --no-save --quiet --run "$DATA/run" --overwrite --json 2>"$DATA/job.err" </dev/null |
+        sed 's/^server 0 | //') && field "$out" rows_per_s
 }
 
 group_sparse() {
@@ -75,7 +75,7 @@ group_sparse() {
             rate=$(value "$("$SPARSE" "$o" "$sparse_cache" --seconds "$SPARSE_SECONDS" --threads 2)" "plain_${o}_rows_per_s")
             ratios[plain_${o}_2t_over_1t]+=" $(calc "$rate / $plain" 4)"
         done
-        plain=$(sparse_rate adagrad 1000 1 sync) && rate=$(sparse_ps_rate) &&
+        plain=$(sparse_rate adagrad 1000 1 sync) && rate=$(sparse_ps_rate 1 1 adagrad 0.02) &&
             ratios[adagrad_b1000_ps_async_1s1w_over_local]+=" $(calc "$rate / $plain" 4)"
     done
     for name in "${names[@]}"; do
@@ -90,30 +90,4 @@ group_sparse() {
         # shellcheck disable=SC2086
         line "${name}_rows_per_s" "$(calc "$(median ${rates[$name]})" 0)" rows/s
     done
-}
-
-# sparse_cores NAME OPTIMIZER BATCH MODE: rates with 1 thread and with all cores but none, one or two, and of --threads 0 over
-# the best of them.
-sparse_cores() {
-    local n best=0 rate cores counts
-    cores=$(env -u OMP_NUM_THREADS nproc)
-    counts=$(printf '%s\n' 1 $((cores / 2)) $((cores - 2)) $((cores - 1)) "$cores" | awk '$1 > 0' | sort -nu)
-    for n in $counts; do
-        say "$1, $n threads"
-        rate=$(sparse_rate "$2" "$3" "$n" "$4") || continue
-        line "${1}_${n}t_rows_per_s" "$rate" rows/s
-        best=$(calc "$rate > $best ? $rate : $best" 0)
-    done
-    rate=$(sparse_rate "$2" "$3" 0 "$4") && line "${1}_0t_over_best" "$(calc "$rate / $best")" ratio
-}
-
-group_sparse_cores() {
-    local sparse_cache=$DATA/criteo-scatter-8m.cache
-    make_file "$sparse_cache" "$MUSTER" data gen criteo --rows 8000000 --features "$FEATURES" --seed "$SEED" --scatter \
-        --to cache --out
-    sparse_cores sgd_b1_async sgd 1 async
-    sparse_cores sgd_b1000_sync sgd 1000 sync
-    sparse_cores sgd_b10000_sync sgd 10000 sync
-    sparse_cores adagrad_b100_async adagrad 100 async
-    sparse_cores adagrad_b1000_sync adagrad 1000 sync
 }
