@@ -4,7 +4,8 @@ unset(__pkg_config_checked_MICROHTTPD CACHE) # it may have been installed or rem
 pkg_check_modules(MICROHTTPD IMPORTED_TARGET libmicrohttpd)
 if(MICROHTTPD_FOUND)
   target_link_libraries(muster_lib PUBLIC PkgConfig::MICROHTTPD)
-  set_source_files_properties(src/dash/http.c src/serve/serve_http.c PROPERTIES COMPILE_DEFINITIONS MUSTER_HTTP)
+  set_source_files_properties(src/http/endpoint.c src/dash/http.c src/serve/serve_http.c
+                              PROPERTIES COMPILE_DEFINITIONS MUSTER_HTTP)
 else()
   message(WARNING "libmicrohttpd is not there (Debian: libmicrohttpd-dev): muster is built without its web servers, muster dash and muster serve")
 endif()

@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "dash/routes.h"
+#include "http/endpoint.h"
 
 #ifndef MUSTER_HTTP
 
@@ -24,9 +25,7 @@ const char *mst_http_library(void)
 mst_status mst_http_new(mst_board *board, const mst_http_options *options, mst_http **out)
 {
     (void)board, (void)options, (void)out;
-    return mst_fail(MST_EUNSUPPORTED,
-                    "this muster was built without libmicrohttpd, which the page needs: install "
-                    "libmicrohttpd-dev and build again; 'muster top' shows the same in a terminal");
+    return mst_endpoint_unsupported("the page", "; 'muster top' shows the same in a terminal");
 }
 
 void mst_http_destroy(mst_http *self)
@@ -59,7 +58,6 @@ mst_status mst_http_run(mst_http *self, const atomic_bool *stop)
 
 #include "dash/prometheus.h"
 #include "dash/sse.h"
-#include "http/clients.h"
 
 #define CONNECTIONS 256
 #define PER_ADDRESS 64
@@ -82,11 +80,8 @@ struct mst_http {
     mst_board *board;
     mst_clients clients;
     struct MHD_Daemon *daemon;
-    int fd; /* that it listens at; the daemon's once there is one */
-    uint16_t port;
-    char *token, *url;
-    char cookie[32]; /* its name */
-    mst_guard guard;
+    mst_endpoint endpoint; /* the daemon closes its socket once there is one */
+    char cookie[32];       /* its name */
     listener *listeners[LISTENERS];
     mst_string common; /* events of the last tick for all listeners */
     bool stopping;
@@ -147,7 +142,7 @@ static enum MHD_Result http_answer_buffer(struct MHD_Connection *connection, con
 static enum MHD_Result http_welcome(mst_http *self, struct MHD_Connection *connection)
 {
     struct MHD_Response *response = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
-    char *cookie = mst_sprintf("%s=%s; Path=/; HttpOnly; SameSite=Lax", self->cookie, self->token);
+    char *cookie = mst_sprintf("%s=%s; Path=/; HttpOnly; SameSite=Lax", self->cookie, self->endpoint.token);
     if (response != NULL && cookie != NULL) {
         MHD_add_response_header(response, "Set-Cookie", cookie);
         MHD_add_response_header(response, "Location", "/");
@@ -179,25 +174,13 @@ static void http_on_connection(void *arg, struct MHD_Connection *connection, voi
                                enum MHD_ConnectionNotificationCode code)
 {
     mst_http *self = arg;
-    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
-        mst_clients_remove(&self->clients, *context);
-        *context = NULL;
-        return;
-    }
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const struct sockaddr *from = info != NULL ? info->client_addr : NULL;
-    info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (info != NULL)
-        *context = mst_clients_add(&self->clients, info->connect_fd, from);
+    mst_endpoint_notify(&self->clients, connection, code == MHD_CONNECTION_NOTIFY_CLOSED, context);
 }
 
 static void http_set_answering(mst_http *self, struct MHD_Connection *connection, bool answering,
                                bool listening)
 {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    mst_clients_set(&self->clients, info != NULL ? info->socket_context : NULL, answering, listening);
+    mst_clients_set(&self->clients, mst_endpoint_client(connection), answering, listening);
 }
 
 static void http_on_answered(void *arg, struct MHD_Connection *connection, void **state,
@@ -296,7 +279,7 @@ static enum MHD_Result http_handle(void *arg, struct MHD_Connection *connection,
         .cookie = MHD_lookup_connection_value(connection, MHD_COOKIE_KIND, self->cookie),
         .authorization = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"),
     };
-    mst_decision d = mst_route_request(&self->guard, &request);
+    mst_decision d = mst_route_request(&self->endpoint.guard, &request);
     http_set_answering(self, connection, true, d.route == MST_ROUTE_EVENTS);
     switch (d.route) {
     case MST_ROUTE_ASSET:
@@ -334,50 +317,32 @@ static mst_status http_make_common(mst_http *self)
     return failed ? mst_fail_memory() : MST_OK;
 }
 
-static mst_status http_make_url(mst_http *self, const mst_address *address)
-{
-    char *server = mst_address_url(address, self->port);
-    self->url = server != NULL ? mst_sprintf("%s/%s%s", server, self->token != NULL ? "?token=" : "",
-                                             self->token != NULL ? self->token : "")
-                               : NULL;
-    mst_free(server);
-    snprintf(self->cookie, sizeof self->cookie, "muster_dash_%u", self->port);
-    return self->url != NULL ? MST_OK : mst_fail_memory();
-}
-
 mst_status mst_http_new(mst_board *board, const mst_http_options *options, mst_http **out)
 {
     mst_status st;
-    bool loopback = false;
-    mst_address any = options->listen;
     mst_http *self = mst_zalloc(sizeof *self);
     if (self == NULL)
         return mst_fail_memory();
     self->board = board;
-    self->fd = -1;
-    self->guard.names = options->names;
     unsigned timeout_s = options->timeout_s > 0 ? options->timeout_s : TIMEOUT_S;
     mst_clients_init(&self->clients, CONNECTIONS, PER_ADDRESS, timeout_s * MST_S);
-    st = mst_listen(&options->listen, &self->fd, &self->port, &loopback);
-    if (st == MST_EIO && options->other_port) {
-        any.port = 0;
-        st = mst_listen(&any, &self->fd, &self->port, &loopback);
-    }
-    if (st != MST_OK)
-        goto out;
-    TRY_OUT(st, mst_token_require(options->token, loopback, &self->token));
-    self->guard.token = self->token;
-    TRY_OUT(st, http_make_url(self, &options->listen));
+    mst_endpoint_options where = {.listen = options->listen,
+                                  .other_port = options->other_port,
+                                  .token = options->token,
+                                  .names = options->names,
+                                  .path = "/"};
+    TRY_OUT(st, mst_endpoint_open(&self->endpoint, &where));
+    snprintf(self->cookie, sizeof self->cookie, "muster_dash_%u", self->endpoint.port);
     TRY_OUT(st, http_make_common(self));
     self->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, http_handle, self, MHD_OPTION_LISTEN_SOCKET,
-        self->fd, MHD_OPTION_CONNECTION_LIMIT, 2 * (unsigned)CONNECTIONS, /* some are closing */
+        self->endpoint.fd, MHD_OPTION_CONNECTION_LIMIT, 2 * (unsigned)CONNECTIONS, /* some are closing */
         MHD_OPTION_CONNECTION_TIMEOUT, timeout_s, MHD_OPTION_NOTIFY_CONNECTION, http_on_connection, self,
         MHD_OPTION_NOTIFY_COMPLETED, http_on_answered, self, MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEADERS_MAX,
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
     if (self->daemon == NULL)
         TRY_OUT(st, mst_fail(MST_EIO, "libmicrohttpd could not start: %s", strerror(errno)));
-    self->fd = -1; /* the daemon closes it */
+    self->endpoint.fd = -1; /* the daemon closes it */
     *out = self;
     self = NULL;
 out:
@@ -396,18 +361,15 @@ void mst_http_destroy(mst_http *self)
         http_wake_listeners(self);
         MHD_stop_daemon(self->daemon);
     }
-    if (self->fd >= 0)
-        close(self->fd);
     mst_clients_fini(&self->clients);
     mst_string_fini(&self->common);
-    mst_free(self->token);
-    mst_free(self->url);
+    mst_endpoint_close(&self->endpoint);
     mst_free(self);
 }
 
 const char *mst_http_url(const mst_http *self)
 {
-    return self->url;
+    return self->endpoint.url;
 }
 
 static mst_status http_tick(mst_http *self)

@@ -14,15 +14,14 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "http/endpoint.h"
 
 #ifndef MUSTER_HTTP
 
 mst_status mst_serve_http_new(mst_model_slot *slot, const mst_serve_options *options, mst_serve_http **out)
 {
     (void)slot, (void)options, (void)out;
-    return mst_fail(MST_EUNSUPPORTED,
-                    "this muster was built without libmicrohttpd, which muster serve needs: "
-                    "install libmicrohttpd-dev and build again");
+    return mst_endpoint_unsupported("muster serve", "");
 }
 
 void mst_serve_http_destroy(mst_serve_http *self)
@@ -56,7 +55,6 @@ mst_status mst_serve_http_run(mst_serve_http *self, const atomic_bool *stop)
 
 #include "base/json_text.h"
 #include "base/log.h"
-#include "http/clients.h"
 #include "serve/batcher.h"
 #include "serve/serve_metrics.h"
 #include "serve/serve_routes.h"
@@ -92,10 +90,7 @@ struct mst_serve_http {
     mst_serve_metrics metrics;
     mst_batcher *batcher; /* NULL: requests are computed by the threads that read them */
     struct MHD_Daemon *daemon;
-    int fd; /* that it listens at; -1: closed */
-    uint16_t port;
-    char *token, *url;
-    mst_guard guard;
+    mst_endpoint endpoint;
     double start_s;
     atomic_bool draining;
     atomic_uint connections; /* accepted and not closed */
@@ -311,11 +306,12 @@ static enum MHD_Result serve_begin(mst_serve_http *self, serve_call *call, const
         .path = path,
         .host = serve_header(connection, "Host"),
         .origin = serve_header(connection, "Origin"),
-        .token = self->token != NULL ? MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "token")
-                                     : NULL,
+        .token = self->endpoint.token != NULL
+                     ? MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "token")
+                     : NULL,
         .authorization = serve_header(connection, "Authorization"),
     };
-    call->decision = mst_serve_decide(&self->guard, self->options.name, &request);
+    call->decision = mst_serve_decide(&self->endpoint.guard, self->options.name, &request);
     if (call->decision.route == MST_SERVE_REFUSED)
         return strcmp(method, "GET") == 0
                    ? MHD_YES
@@ -355,13 +351,6 @@ static enum MHD_Result serve_complete(mst_serve_http *self, serve_call *call)
     }
 }
 
-static mst_client *serve_client(struct MHD_Connection *connection)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    return info != NULL ? info->socket_context : NULL;
-}
-
 static enum MHD_Result serve_handle(void *arg, struct MHD_Connection *connection, const char *path,
                                     const char *method, const char *version, const char *body,
                                     size_t *body_size, void **state)
@@ -374,7 +363,7 @@ static enum MHD_Result serve_handle(void *arg, struct MHD_Connection *connection
         if (call == NULL)
             return MHD_NO;
         atomic_fetch_add_explicit(&self->metrics.in_progress, 1, memory_order_relaxed);
-        mst_clients_begin(&self->clients, serve_client(connection));
+        mst_clients_begin(&self->clients, mst_endpoint_client(connection));
         return serve_begin(self, call, path, method);
     }
     if (*body_size > 0) {
@@ -383,7 +372,7 @@ static enum MHD_Result serve_handle(void *arg, struct MHD_Connection *connection
         *body_size = 0;
         return MHD_YES;
     }
-    mst_clients_set(&self->clients, serve_client(connection), true, false);
+    mst_clients_set(&self->clients, mst_endpoint_client(connection), true, false);
     return serve_complete(self, call);
 }
 
@@ -392,7 +381,7 @@ static void serve_on_completed(void *arg, struct MHD_Connection *connection, voi
 {
     mst_serve_http *self = arg;
     serve_call *call = *state;
-    mst_clients_set(&self->clients, serve_client(connection), false, false);
+    mst_clients_set(&self->clients, mst_endpoint_client(connection), false, false);
     if (call == NULL)
         return;
     bool answered = code == MHD_REQUEST_TERMINATED_COMPLETED_OK;
@@ -407,18 +396,10 @@ static void serve_on_connection(void *arg, struct MHD_Connection *connection, vo
                                 enum MHD_ConnectionNotificationCode code)
 {
     mst_serve_http *self = arg;
-    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
-        mst_clients_remove(&self->clients, *context);
-        *context = NULL;
+    bool closed = code == MHD_CONNECTION_NOTIFY_CLOSED;
+    mst_endpoint_notify(&self->clients, connection, closed, context);
+    if (closed)
         atomic_fetch_sub(&self->connections, 1);
-        return;
-    }
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const struct sockaddr *from = info != NULL ? info->client_addr : NULL;
-    info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (info != NULL)
-        *context = mst_clients_add(&self->clients, info->connect_fd, from);
 }
 
 /* ---- newer checkpoints ---- */
@@ -479,36 +460,27 @@ static mst_status serve_start_batcher(mst_serve_http *self)
     return mst_batcher_new(&options, model, &self->batcher);
 }
 
-static mst_status serve_make_url(mst_serve_http *self)
-{
-    char *server = mst_address_url(&self->options.listen, self->port);
-    self->url = server != NULL ? mst_sprintf("%s/v1/models/%s%s%s", server, self->options.name,
-                                             self->token != NULL ? "?token=" : "",
-                                             self->token != NULL ? self->token : "")
-                               : NULL;
-    mst_free(server);
-    return self->url != NULL ? MST_OK : mst_fail_memory();
-}
-
 mst_status mst_serve_http_new(mst_model_slot *slot, const mst_serve_options *options, mst_serve_http **out)
 {
     mst_status st;
-    bool loopback = false;
+    char *path = NULL;
     mst_serve_http *self = mst_zalloc(sizeof *self);
     if (self == NULL)
         return mst_fail_memory();
     self->options = *options;
     self->slot = slot;
-    self->fd = -1;
+    self->endpoint.fd = -1;
     self->start_s = mst_wall_s();
-    self->guard.names = options->names;
     pthread_mutex_init(&self->mutex, NULL);
     pthread_cond_init(&self->leave, NULL);
     mst_clients_init(&self->clients, options->connections, 0, (uint64_t)(options->idle_s * 1e9));
-    TRY_OUT(st, mst_listen(&options->listen, &self->fd, &self->port, &loopback));
-    TRY_OUT(st, mst_token_require(options->token, loopback, &self->token));
-    self->guard.token = self->token;
-    TRY_OUT(st, serve_make_url(self));
+    path = mst_sprintf("/v1/models/%s", options->name);
+    if (path == NULL)
+        TRY_OUT(st, mst_fail_memory());
+    TRY_OUT(st, mst_endpoint_open(&self->endpoint, &(mst_endpoint_options){.listen = options->listen,
+                                                                           .token = options->token,
+                                                                           .names = options->names,
+                                                                           .path = path}));
     TRY_OUT(st, serve_start_batcher(self));
     TRY_OUT(st, serve_start_daemon(self));
     if (options->reload_s > 0.0) {
@@ -519,6 +491,7 @@ mst_status mst_serve_http_new(mst_model_slot *slot, const mst_serve_options *opt
     *out = self;
     self = NULL;
 out:
+    mst_free(path);
     mst_serve_http_destroy(self);
     return st;
 }
@@ -537,8 +510,6 @@ void mst_serve_http_destroy(mst_serve_http *self)
     if (self->daemon != NULL)
         MHD_stop_daemon(self->daemon);
     mst_batcher_destroy(self->batcher);
-    if (self->fd >= 0)
-        close(self->fd);
     while (self->free != NULL) {
         serve_call *call = self->free;
         self->free = call->next;
@@ -548,14 +519,13 @@ void mst_serve_http_destroy(mst_serve_http *self)
     mst_clients_fini(&self->clients);
     pthread_cond_destroy(&self->leave);
     pthread_mutex_destroy(&self->mutex);
-    mst_free(self->token);
-    mst_free(self->url);
+    mst_endpoint_close(&self->endpoint);
     mst_free(self);
 }
 
 const char *mst_serve_http_url(const mst_serve_http *self)
 {
-    return self->url;
+    return self->endpoint.url;
 }
 
 /* Accepts the connections that wait. */
@@ -564,7 +534,7 @@ static mst_status serve_accept(mst_serve_http *self)
     while (atomic_load(&self->connections) < serve_most(self)) {
         struct sockaddr_storage from = {0};
         socklen_t size = sizeof from;
-        int fd = accept4(self->fd, (struct sockaddr *)&from, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = accept4(self->endpoint.fd, (struct sockaddr *)&from, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
@@ -588,8 +558,8 @@ static void serve_drain(mst_serve_http *self)
 {
     uint64_t end_ns = mst_now_ns() + (uint64_t)(self->options.drain_s * 1e9);
     atomic_store(&self->draining, true);
-    close(self->fd);
-    self->fd = -1;
+    close(self->endpoint.fd);
+    self->endpoint.fd = -1;
     while (mst_clients_close_idle(&self->clients, IDLE_MS * MST_MS) > 0 && mst_now_ns() < end_ns)
         nanosleep(&(struct timespec){.tv_nsec = 10 * MST_MS}, NULL);
 }
@@ -598,7 +568,7 @@ mst_status mst_serve_http_run(mst_serve_http *self, const atomic_bool *stop)
 {
     uint64_t due_ns = mst_now_ns() + MST_S;
     while (!atomic_load(stop)) {
-        struct pollfd fd = {.fd = self->fd, .events = POLLIN};
+        struct pollfd fd = {.fd = self->endpoint.fd, .events = POLLIN};
         if (poll(&fd, 1, STOP_MS) < 0 && errno != EINTR)
             return mst_fail(MST_EIO, "cannot wait for connections: %s", strerror(errno));
         if (fd.revents != 0)
