@@ -1,6 +1,7 @@
-/* The folders of plug-ins; contract in plugin_path.h. */
+/* The folders of plug-ins, and loading; contract in plugin_path.h. */
 #include "base/plugin_path.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,4 +43,26 @@ bool mst_plugin_find(const char *file, char *out, size_t size)
             return true;
     }
     return false;
+}
+
+mst_status mst_plugin_load(const mst_plugin_kind *kind, const char *path, int flags, void **handle,
+                           const void **table)
+{
+    void *h = dlopen(path, flags);
+    if (h == NULL)
+        return mst_fail(MST_EUNSUPPORTED, "%s cannot be loaded: %s", path, dlerror());
+    const uint32_t *version = dlsym(h, kind->symbol);
+    const void **place = dlsym(h, kind->host_symbol);
+    if (version == NULL || place == NULL || *version != kind->abi) {
+        mst_status st =
+            mst_fail(MST_EUNSUPPORTED,
+                     "%s belongs to another version of muster (its table has version %u, not %u); %s", path,
+                     version != NULL ? *version : 0, kind->abi, kind->renewal);
+        dlclose(h);
+        return st;
+    }
+    *place = kind->host;
+    *handle = h;
+    *table = version;
+    return MST_OK;
 }

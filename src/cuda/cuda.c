@@ -28,22 +28,15 @@ static mst_status cuda_load(const mst_cuda_ops **out)
         return mst_fail(MST_EUNSUPPORTED, "there is no GPU plug-in (" CUDA_PLUGIN
                                           "): build it with `make cuda`, name its folder "
                                           "in MUSTER_PLUGINS, or use --device cpu");
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (handle == NULL)
-        return mst_fail(MST_EUNSUPPORTED, "%s cannot be loaded: %s", path, dlerror());
-    const mst_cuda_ops *ops = dlsym(handle, MST_CUDA_SYMBOL);
-    const mst_cuda_host **place = dlsym(handle, MST_CUDA_HOST_SYMBOL);
-    if (ops == NULL || place == NULL || ops->abi != MST_CUDA_ABI) {
-        mst_status st =
-            mst_fail(MST_EUNSUPPORTED,
-                     "%s belongs to another version of muster (its table has version %u, not %u); build it "
-                     "again with `make cuda`",
-                     path, ops != NULL ? ops->abi : 0, MST_CUDA_ABI);
-        dlclose(handle);
-        return st;
-    }
-    *place = &host;
-    *out = ops;
+    static const mst_plugin_kind kind = {.symbol = MST_CUDA_SYMBOL,
+                                         .host_symbol = MST_CUDA_HOST_SYMBOL,
+                                         .host = &host,
+                                         .abi = MST_CUDA_ABI,
+                                         .renewal = "build it again with `make cuda`"};
+    void *handle; /* never closed */
+    const void *table;
+    TRY(mst_plugin_load(&kind, path, RTLD_NOW | RTLD_LOCAL, &handle, &table));
+    *out = table;
     return MST_OK;
 }
 

@@ -100,23 +100,14 @@ static bool mpi_find_plugin(const char *name, char *out, size_t size)
 /* Loads it, so that it could be started. *handle is the caller's to close. */
 static mst_status mpi_load(const char *path, int flags, void **handle, const mst_mpi_ops **out)
 {
-    void *h = dlopen(path, flags);
-    if (h == NULL)
-        return mst_fail(MST_EUNSUPPORTED, "%s cannot be loaded: %s", path, dlerror());
-    const mst_mpi_ops *ops = dlsym(h, MST_MPI_SYMBOL);
-    const mst_mpi_host **place = dlsym(h, MST_MPI_HOST_SYMBOL);
-    if (ops == NULL || place == NULL || ops->abi != MST_MPI_ABI) {
-        mst_status st =
-            mst_fail(MST_EUNSUPPORTED,
-                     "%s belongs to another version of muster (its table has version %u, not %u); "
-                     "install both together",
-                     path, ops != NULL ? ops->abi : 0, MST_MPI_ABI);
-        dlclose(h);
-        return st;
-    }
-    *place = &host;
-    *handle = h;
-    *out = ops;
+    static const mst_plugin_kind kind = {.symbol = MST_MPI_SYMBOL,
+                                         .host_symbol = MST_MPI_HOST_SYMBOL,
+                                         .host = &host,
+                                         .abi = MST_MPI_ABI,
+                                         .renewal = "install both together"};
+    const void *table;
+    TRY(mst_plugin_load(&kind, path, flags, handle, &table));
+    *out = table;
     return MST_OK;
 }
 
