@@ -8,8 +8,8 @@
 #include "data/images.h"
 #include "data/origin.h"
 
-#define FIELD(name) offsetof(mst_apply_options, name)
-const mst_option mst_apply_table[] = {
+#define FIELD(name) offsetof(mst_use_options, name)
+const mst_option mst_use_table[] = {
     {.name = "threads",
      .type = MST_OPTION_INT,
      .offset = FIELD(threads),
@@ -18,6 +18,26 @@ const mst_option mst_apply_table[] = {
      .max = 1024,
      .metavar = "N",
      .help = "Number of threads; 0: one per core."},
+    {.name = "isa",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(isa),
+     .fallback = "auto",
+     .metavar = "NAME",
+     .help = "Instruction set of the kernels: auto, portable, avx2 or avx512."},
+    {.name = "last",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(last),
+     .help = "Use the newest checkpoint of a run, even if the run has a best one."},
+    {.name = "strict-features",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(strict_features),
+     .help = "Refuse rows with features unknown to the model. Without it, such features are ignored."},
+    {.name = NULL},
+};
+#undef FIELD
+
+#define FIELD(name) offsetof(mst_apply_options, name)
+const mst_option mst_apply_table[] = {
     {.name = "batch",
      .type = MST_OPTION_INT,
      .offset = FIELD(batch),
@@ -34,12 +54,6 @@ const mst_option mst_apply_table[] = {
      .max = 1e15,
      .metavar = "N",
      .help = "Stop after N rows; 0: use all rows."},
-    {.name = "isa",
-     .type = MST_OPTION_TEXT,
-     .offset = FIELD(isa),
-     .fallback = "auto",
-     .metavar = "NAME",
-     .help = "Instruction set of the kernels: auto, portable, avx2 or avx512."},
     {.name = "device",
      .type = MST_OPTION_TEXT,
      .offset = FIELD(device.device),
@@ -53,14 +67,6 @@ const mst_option mst_apply_table[] = {
      .fallback = "fp32",
      .choices = "fp32|tf32|bf16",
      .help = "Precision of products on a GPU."},
-    {.name = "last",
-     .type = MST_OPTION_FLAG,
-     .offset = FIELD(last),
-     .help = "Use the newest checkpoint of a run, even if the run has a best one."},
-    {.name = "strict-features",
-     .type = MST_OPTION_FLAG,
-     .offset = FIELD(strict_features),
-     .help = "Refuse rows with features unknown to the model. Without it, such features are ignored."},
     {.name = "force",
      .type = MST_OPTION_FLAG,
      .offset = FIELD(force),
@@ -113,8 +119,8 @@ mst_status mst_apply_open(mst_apply *self, mst_call *call)
     if (self->words->n < 2)
         return mst_fail(MST_EUSAGE, "%s needs a checkpoint and at least one file: muster %s",
                         call->command->name, call->command->usage);
-    TRY(mst_isa_parse(self->options.isa, &isa));
-    self->n_threads = mst_cli_threads(self->options.threads);
+    TRY(mst_isa_parse(self->use.isa, &isa));
+    self->n_threads = mst_cli_threads(self->use.threads);
     reading_given = mst_options_is_set(groups, n, "hash-seed") ||
                     mst_options_is_set(groups, n, "criteo-numeric") ||
                     mst_options_is_set(groups, n, "tf-keys");
@@ -122,7 +128,7 @@ mst_status mst_apply_open(mst_apply *self, mst_call *call)
     const char *image_option = mst_options_set_with(groups, n, MST_DATA_OPTION_OF_IMAGES);
     int64_t features = self->data.features;
     bool best;
-    TRY(mst_checkpoint_find_model(self->words->items[0], self->options.last, &self->checkpoint, &best));
+    TRY(mst_checkpoint_find_model(self->words->items[0], self->use.last, &self->checkpoint, &best));
     if (best)
         mst_info("using %s, which has the best valid loss (--last: the newest)", self->checkpoint);
     mst_status st = mst_assembly_from_checkpoint(&self->assembly, self->checkpoint, mst_kernels_get(isa),

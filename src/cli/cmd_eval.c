@@ -124,7 +124,7 @@ static mst_status eval_run(mst_call *call)
         .split_every = (uint64_t)own->accuracy_every,
         .auc_by = own->auc_by,
         .first_rows = (uint64_t)apply->options.rows,
-        .strict_features = apply->options.strict_features,
+        .strict_features = apply->use.strict_features,
         .stop = mst_signals_stop(),
         .augment = apply->augment.any ? &apply->augment : NULL,
     };

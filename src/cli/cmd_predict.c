@@ -222,7 +222,7 @@ static mst_status predictor_open(predictor *self)
         .max_take = batch_rows,
         .features = model->shape.n_features,
         .fields = model->shape.n_fields,
-        .drop_unseen = !apply->options.strict_features,
+        .drop_unseen = !apply->use.strict_features,
         .any_keys = mst_model_any_keys(model, &apply->assembly.params),
         .stop = mst_signals_stop(),
         .augment = apply->augment.any ? &apply->augment : NULL,

@@ -6,16 +6,16 @@
 #include "base/alloc.h"
 #include "base/float_mode.h"
 #include "base/signals.h"
-#include "cli/cli.h"
+#include "cli/cmd_apply.h"
 #include "serve/serve_http.h"
 
 typedef struct serve_command_options {
-    int64_t port, threads, connections, max_body, max_rows;
-    char *host, *name, *token_file, *isa;
+    int64_t port, connections, max_body, max_rows;
+    char *host, *name, *token_file;
     mst_text_list hosts;
     double deadline, idle_timeout, drain, reload_every;
     int batching;
-    bool last, strict_features;
+    mst_use_options use;
     mst_data_options data;
 } serve_command_options;
 
@@ -59,18 +59,6 @@ static const mst_option serve_table[] = {
      .max = 86400,
      .metavar = "SECONDS",
      .help = "Interval between looks for a newer checkpoint of the run; 0: the model stays."},
-    {.name = "last",
-     .type = MST_OPTION_FLAG,
-     .offset = FIELD(last),
-     .help = "Use the newest checkpoint of a run, even if the run has a best one."},
-    {.name = "threads",
-     .type = MST_OPTION_INT,
-     .offset = FIELD(threads),
-     .fallback = "0",
-     .min = 0,
-     .max = 1024,
-     .metavar = "N",
-     .help = "Number of threads; 0: one per core."},
     {.name = "batching",
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(batching),
@@ -125,21 +113,13 @@ static const mst_option serve_table[] = {
      .max = 86400,
      .metavar = "SECONDS",
      .help = "Time after SIGTERM or SIGINT to answer the requests that have arrived."},
-    {.name = "strict-features",
-     .type = MST_OPTION_FLAG,
-     .offset = FIELD(strict_features),
-     .help = "Refuse rows with features unknown to the model. Without it, such features are ignored."},
-    {.name = "isa",
-     .type = MST_OPTION_TEXT,
-     .offset = FIELD(isa),
-     .fallback = "auto",
-     .metavar = "NAME",
-     .help = "Instruction set of the kernels: auto, portable, avx2 or avx512."},
     {.name = NULL},
 };
 
-static const mst_command_group serve_groups[] = {
-    {"serve", serve_table, 0}, {"data", mst_data_option_table, FIELD(data)}, {.table = NULL}};
+static const mst_command_group serve_groups[] = {{"serve", serve_table, 0},
+                                                 {"model", mst_use_table, FIELD(use)},
+                                                 {"data", mst_data_option_table, FIELD(data)},
+                                                 {.table = NULL}};
 
 static bool serve_is_name(const char *text)
 {
@@ -196,7 +176,7 @@ static mst_status serve_run(mst_call *call)
     if (call->words.n != 1)
         return mst_fail(MST_EUSAGE, "give one run or checkpoint: muster %s", call->command->usage);
     mst_serve_options how = {.names = &o->hosts,
-                             .n_threads = mst_cli_threads(o->threads),
+                             .n_threads = mst_cli_threads(o->use.threads),
                              .connections = (unsigned)o->connections,
                              .max_body = (uint64_t)o->max_body,
                              .max_rows = (uint64_t)o->max_rows,
@@ -205,14 +185,14 @@ static mst_status serve_run(mst_call *call)
                              .drain_s = o->drain,
                              .reload_s = o->reload_every,
                              .batching = (mst_batching)o->batching,
-                             .strict = o->strict_features};
+                             .strict = o->use.strict_features};
     how.listen.port = (uint16_t)o->port;
     if (strlen(o->host) >= sizeof how.listen.host)
         return mst_fail(MST_EUSAGE, "--host: the address is too long");
     snprintf(how.listen.host, sizeof how.listen.host, "%s", strcmp(o->host, "*") == 0 ? "" : o->host);
     if (o->name != NULL && !serve_is_name(o->name))
         return mst_fail(MST_EUSAGE, "--name %s: a name has letters, digits, '_', '-' and '.'", o->name);
-    TRY(mst_isa_parse(o->isa, &isa));
+    TRY(mst_isa_parse(o->use.isa, &isa));
     mst_float_flush(); /* for the threads made here */
     name = o->name != NULL ? mst_strdup(o->name) : serve_default_name(call->words.items[0]);
     given = serve_given(call);
@@ -223,7 +203,7 @@ static mst_status serve_run(mst_call *call)
         TRY_OUT(st, mst_token_read(o->token_file, &token));
     how.token = token;
     opened = true;
-    TRY_OUT(st, mst_model_slot_init(&slot, call->words.items[0], o->last, isa, given));
+    TRY_OUT(st, mst_model_slot_init(&slot, call->words.items[0], o->use.last, isa, given));
     mst_signals_install();
     TRY_OUT(st, mst_serve_http_new(&slot, &how, &http));
     printf("%s\n", mst_serve_http_url(http));
