@@ -51,8 +51,20 @@ def is_sparse(X: Any) -> bool:
     return hasattr(X, "tocsr") and hasattr(X, "shape")
 
 
+def unmasked(X: Any, name: str) -> Any:
+    """X without its mask, which must hide nothing."""
+    if not isinstance(X, np.ma.MaskedArray):
+        return X
+    n = int(np.ma.count_masked(X))
+    if n > 0:
+        raise InputError(f"{name} is a masked array, and {n} of its values are masked: muster has no missing values. Fill "
+                         f"them with {name}.filled(value), or leave the rows out")
+    return X.data
+
+
 def _numbers(X: Any, name: str) -> np.ndarray:
     """Any matrix as an array of numbers."""
+    X = unmasked(X, name)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", getattr(np, "VisibleDeprecationWarning", UserWarning))  # ragged lists
@@ -186,7 +198,47 @@ class Matrix:
         return of_column[indices], int(of_column.max()) + 1
 
 
-class Data:
+class Rows:
+    """Rows of arrays as the library takes them, not checked yet."""
+
+    def __init__(self, m: Matrix, y: Any = None, sample_weight: Any = None, *, n_classes: int = 0, fields: Any = None,
+                 with_fields: bool = False):
+        self.matrix = m
+        keep = self._keep = [m]  # type: List[Any]
+        c = Arrays(size=ctypes.sizeof(Arrays), name=m.name.encode(), n_rows=m.shape[0], n_features=m.shape[1])
+        if m.sparse:
+            c.starts, c.columns, c.n_entries = _array(m.indptr), _array(m.indices), m.n_entries
+            c.values = _array(m.data)
+        else:
+            c.dense, c.n_dense, c.row_stride = _array(m.dense), m.shape[1], m.row_stride
+            c.channels, c.height, c.width = m.image if len(m.image) == 3 else (0, 0, 0)
+        if fields is not None or with_fields:
+            of_entries, c.n_fields = m.fields_for(fields)
+            if of_entries is not None:
+                c.fields = _pointer(of_entries)
+                keep.append(of_entries)
+        for what, values in (("labels", y), ("weights", sample_weight)):
+            if values is None:
+                continue
+            a = np.asarray(unmasked(values, "y" if what == "labels" else "sample_weight"))
+            if a.shape != (m.shape[0],):
+                raise InputError(f"Found input variables with inconsistent numbers of samples: {m.name} has "
+                                 f"{m.shape[0]} rows and {what} the shape {a.shape}")
+            if a.dtype.kind not in "buif":
+                raise InputError(f"{what} are not numbers, but of the type {a.dtype}")
+            if a.dtype not in _TYPES:
+                a = a.astype(np.float32 if a.dtype.kind == "f" and a.dtype.itemsize < 4 else np.float64)
+            a = _plain(a)
+            keep.append(a)
+            setattr(c, what, _array(a))
+        c.n_classes = n_classes or (int(np.max(y)) + 1 if y is not None and len(y) and np.max(y) >= 1 else 2)
+        self.arrays = c
+
+    def __len__(self) -> int:
+        return int(self.matrix.shape[0])
+
+
+class Data(Rows):
     """Rows of arrays, checked once.
 
     X is a numpy matrix, a scipy.sparse matrix or a pandas DataFrame; y has class numbers 0, 1, ...; fields, for models
@@ -203,40 +255,10 @@ class Data:
     def __init__(self, X: Any, y: Any = None, sample_weight: Any = None, *, n_classes: int = 0, fields: Any = None,
                  with_fields: bool = False, bytes_as_units: bool = False, name: str = "X", n_jobs: Optional[int] = None):
         m = X if isinstance(X, Matrix) else Matrix(X, name, bytes_as_units)
-        self.matrix = m
-        self._keep: List[Any] = [m]
-        c = Arrays(size=ctypes.sizeof(Arrays), name=m.name.encode(), n_rows=m.shape[0], n_features=m.shape[1])
-        if m.sparse:
-            c.starts, c.columns, c.n_entries = _array(m.indptr), _array(m.indices), m.n_entries
-            c.values = _array(m.data)
-        else:
-            c.dense, c.n_dense, c.row_stride = _array(m.dense), m.shape[1], m.row_stride
-            c.channels, c.height, c.width = m.image if len(m.image) == 3 else (0, 0, 0)
-        if fields is not None or with_fields:
-            of_entries, c.n_fields = m.fields_for(fields)
-            if of_entries is not None:
-                c.fields = _pointer(of_entries)
-                self._keep.append(of_entries)
-        for what, values in (("labels", y), ("weights", sample_weight)):
-            if values is None:
-                continue
-            a = np.asarray(values)
-            if a.shape != (m.shape[0],):
-                raise InputError(f"Found input variables with inconsistent numbers of samples: {m.name} has "
-                                 f"{m.shape[0]} rows and {what} the shape {a.shape}")
-            if a.dtype.kind not in "buif":
-                raise InputError(f"{what} are not numbers, but of the type {a.dtype}")
-            if a.dtype not in _TYPES:
-                a = a.astype(np.float32 if a.dtype.kind == "f" and a.dtype.itemsize < 4 else np.float64)
-            a = _plain(a)
-            self._keep.append(a)
-            setattr(c, what, _array(a))
-        c.n_classes = n_classes or (int(np.max(y)) + 1 if y is not None and len(y) and np.max(y) >= 1 else 2)
+        super().__init__(m, y, sample_weight, n_classes=n_classes, fields=fields, with_fields=with_fields)
+        c = self.arrays
         self._handle = Handle("muster_data_free", lambda out: lib.muster_data_new(ctypes.byref(c), threads(n_jobs), out))
         self.pointer = self._handle.pointer
-
-    def __len__(self) -> int:
-        return int(self.matrix.shape[0])
 
 
 def threads(n_jobs: Optional[int]) -> int:
@@ -260,6 +282,7 @@ def threads(n_jobs: Optional[int]) -> int:
 def _labels_1d(y: Any, n_rows: Optional[int] = None) -> np.ndarray:
     if is_sparse(y):
         raise InputError("y is a sparse matrix; it must be a vector of labels")
+    y = unmasked(y, "y")
     try:
         a = np.asarray(y)
     except ValueError as error:
@@ -331,6 +354,7 @@ def weights_of(sample_weight: Any, n_rows: int) -> Optional[np.ndarray]:
     """Weights as a vector of n_rows numbers; a single number stands for all rows."""
     if sample_weight is None:
         return None
+    sample_weight = unmasked(sample_weight, "sample_weight")
     try:
         a = np.asarray(sample_weight, dtype=None if hasattr(sample_weight, "dtype") else np.float64)
     except (ValueError, TypeError) as error:

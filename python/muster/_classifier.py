@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 import numpy as np
 
 from . import _library
-from ._arrays import Data, Matrix, classes_of, codes_of, is_path, paths_of, threads, weights_of
+from ._arrays import Data, Matrix, Rows, classes_of, codes_of, is_path, paths_of, threads, unmasked, weights_of
 from ._library import InputError, UsageError
 from ._model import Model
 from ._training import Callback, Options, Progress, Trainer, watched
@@ -164,10 +164,12 @@ class Classifier:
             m.n_entries, m.sparse = n * k, True
         return m
 
-    def _data(self, m: Matrix, codes: Any, weights: Any, n_classes: int) -> Data:
+    def _data(self, m: Matrix, codes: Any, weights: Any, n_classes: int) -> Any:
         fields = getattr(self, "fields", None) if self._by_field else None
         if self._name == "deepfm" and m.shape[1] == 1:
             raise InputError("X has 1 feature(s); DeepFM needs 2 fields, whose product it learns")
+        if codes is None:  # to predict
+            return Rows(m, fields=fields, with_fields=self._by_field)
         return Data(m, codes, weights, n_classes=n_classes, fields=fields, with_fields=self._by_field,
                     n_jobs=self.n_jobs)
 
@@ -400,7 +402,7 @@ class Classifier:
                 raise UsageError("y is given with a file, which has its own labels; leave it out")
             found, labels = self._fitted()._predict_files(paths, _library.CLASSES, self.n_jobs, with_labels=True)
             return float(np.average(found == np.maximum(labels, 0), weights=sample_weight))
-        right = self.predict(X) == np.asarray(y).ravel()
+        right = self.predict(X) == np.asarray(unmasked(y, "y")).ravel()
         return float(np.average(right, weights=sample_weight))
 
     # ---- files ----

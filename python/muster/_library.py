@@ -108,6 +108,7 @@ _FUNCTIONS: dict = {
     "muster_hash_csv": (c_uint32, [c_char_p, c_size_t, c_char_p, c_size_t, c_uint32, c_uint64, c_uint64]),
     "muster_hash_criteo": (c_int, [c_uint32, c_char_p, c_size_t, c_uint32, c_uint64, c_uint64, POINTER(c_uint32)]),
     "muster_criteo_log": (c_float, [c_int64]),
+    "muster_model_predict_arrays": (c_int, [c_void_p, POINTER(Arrays), c_int, c_uint32, c_void_p]),
     "muster_model_feature_name": (c_int, [c_void_p, c_uint64, c_char_p, c_size_t, POINTER(c_size_t)]),
     "muster_model_feature": (c_int, [c_void_p, c_char_p, c_size_t, c_char_p, c_size_t, POINTER(c_uint32)]),
     "muster_log_set": (None, [LOG, c_void_p, c_int]),

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from . import _library
-from ._arrays import Data, Matrix, paths_of, threads
+from ._arrays import Data, Matrix, Rows, paths_of, threads
 from ._library import Handle, InputError, Tensor, UsageError, check, lib
 
 
@@ -128,16 +128,19 @@ class Model:
         return out
 
     def _predict(self, X: Any, what: int, n_jobs: Optional[int], fields: Any = None) -> np.ndarray:
-        data = X if isinstance(X, Data) else None
         paths = paths_of(X)
         if paths is not None:
             return self._predict_files(paths, what, n_jobs)[0]
-        if data is None:
+        rows = X if isinstance(X, Rows) else None
+        if rows is None:
             m = X if isinstance(X, Matrix) else Matrix(X, bytes_as_units=True)
-            data = Data(m, fields=fields, n_jobs=n_jobs,
-                        with_fields=fields is not None or (m.sparse and bool(self.info["fields"])))
-        out = np.empty(*_shape(self, len(data), what))
-        check(lib.muster_model_predict_data(self.pointer, data.pointer, what, threads(n_jobs), out.ctypes.data))
+            rows = Rows(m, fields=fields, with_fields=fields is not None or (m.sparse and bool(self.info["fields"])))
+        out = np.empty(*_shape(self, len(rows), what))
+        if isinstance(rows, Data):
+            check(lib.muster_model_predict_data(self.pointer, rows.pointer, what, threads(n_jobs), out.ctypes.data))
+        else:
+            check(lib.muster_model_predict_arrays(self.pointer, ctypes.byref(rows.arrays), what, threads(n_jobs),
+                                                  out.ctypes.data))
         return out
 
     def _predict_files(self, paths: Sequence[Any], what: int, n_jobs: Optional[int],

@@ -25,15 +25,14 @@ unsigned mst_api_threads(uint32_t n)
     return n > 0 ? n : cores > 0 ? (unsigned)cores : 1;
 }
 
-muster_status muster_data_new(const muster_arrays *from, uint32_t n_threads, muster_data **out)
+mst_status mst_api_arrays(const muster_arrays *from, mst_array_spec *out)
 {
     muster_arrays a = {0};
     if (from->size == 0 || from->size > sizeof a)
-        return muster_fail(MUSTER_EUSAGE,
-                           "muster_arrays has size %zu; the program needs libmuster %s or later", from->size,
-                           muster_version());
+        return mst_fail(MST_EUSAGE, "muster_arrays has size %zu; the program needs libmuster %s or later",
+                        from->size, muster_version());
     memcpy(&a, from, from->size);
-    mst_array_spec spec = {
+    *out = (mst_array_spec){
         .name = a.name != NULL ? a.name : "X",
         .n_rows = a.n_rows,
         .n_features = a.n_features,
@@ -53,9 +52,16 @@ muster_status muster_data_new(const muster_arrays *from, uint32_t n_threads, mus
         .height = a.height,
         .width = a.width,
     };
+    return MST_OK;
+}
+
+muster_status muster_data_new(const muster_arrays *from, uint32_t n_threads, muster_data **out)
+{
+    mst_array_spec spec;
     muster_data *self = mst_zalloc(sizeof *self);
-    mst_status st =
-        self != NULL ? mst_array_rows_new(&spec, mst_api_threads(n_threads), &self->rows) : mst_fail_memory();
+    mst_status st = self != NULL ? mst_api_arrays(from, &spec) : mst_fail_memory();
+    if (st == MST_OK)
+        st = mst_array_rows_new(&spec, mst_api_threads(n_threads), &self->rows);
     if (st != MST_OK) {
         mst_free(self);
         return (muster_status)st;

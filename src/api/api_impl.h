@@ -36,6 +36,7 @@ struct muster_data {
 };
 
 unsigned mst_api_threads(uint32_t n); /* 0: the number of cores */
+mst_status mst_api_arrays(const muster_arrays *from, mst_array_spec *out);
 
 /* ---- options (api_options.c) ---- */
 

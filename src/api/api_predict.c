@@ -186,33 +186,62 @@ muster_status muster_model_predict(const muster_model *self, const muster_row *r
 
 /* ---- rows in arrays ---- */
 
+#define BLOCK_ROWS 1024 /* that are checked and then predicted: their entries stay in the cache */
+
 typedef struct predict_task {
     const muster_model *model;
-    const mst_array_rows *rows;
+    const mst_array_rows *rows; /* checked; NULL: the rows of spec, each block of which is checked first */
+    const mst_array_spec *spec;
     muster_output what;
     void *out;
     unsigned inner; /* threads of a scorer */
     uint32_t max_dense;
     uint64_t n_rows;
     _Atomic uint64_t next;
-    atomic_bool failed;
+    _Atomic uint64_t failed; /* the first row of the first block that failed; UINT64_MAX: none */
     pthread_mutex_t mutex;
-    mst_error error; /* the first; guarded by mutex */
+    mst_error error; /* of that block; guarded by mutex */
 } predict_task;
 
-static mst_status predict_blocks(predict_task *t, mst_scorer *s)
+/* Predicts n rows; `first` is their number among all. */
+static mst_status predict_some(const predict_task *t, mst_scorer *s, const mst_array_rows *rows,
+                               uint64_t from, uint64_t first, uint32_t n)
 {
-    for (uint64_t first; (first = atomic_fetch_add(&t->next, ROWS)) < t->n_rows;) {
-        uint32_t n = t->n_rows - first < ROWS ? (uint32_t)(t->n_rows - first) : ROWS;
-        if (atomic_load_explicit(&t->failed, memory_order_relaxed))
-            return MST_OK;
-        for (uint32_t i = 0; i < n; i++)
-            mst_array_rows_get(t->rows, first + i, t->max_dense, &s->rows[i]);
-        TRY(mst_scorers_run(&t->model->scorers, s, n));
-        mst_api_store(t->model, s->scores, t->what, n,
-                      (char *)t->out + first * mst_api_row_bytes(t->model, t->what));
+    for (uint32_t done = 0, some; done < n; done += some) {
+        some = n - done < ROWS ? n - done : ROWS;
+        for (uint32_t i = 0; i < some; i++)
+            mst_array_rows_get(rows, from + done + i, t->max_dense, &s->rows[i]);
+        TRY(mst_scorers_run(&t->model->scorers, s, some));
+        mst_api_store(t->model, s->scores, t->what, some,
+                      (char *)t->out + (first + done) * mst_api_row_bytes(t->model, t->what));
     }
     return MST_OK;
+}
+
+static mst_status predict_check_data(const muster_model *self, const mst_array_rows *rows);
+
+static mst_status predict_slice(const predict_task *t, mst_scorer *s, uint64_t first, uint32_t n)
+{
+    int64_t starts[BLOCK_ROWS + 1];
+    mst_array_spec slice;
+    mst_array_rows *rows = NULL;
+    mst_array_spec_slice(t->spec, first, n, starts, &slice);
+    TRY(mst_array_rows_new(&slice, 1, &rows));
+    mst_status st = predict_check_data(t->model, rows);
+    if (st == MST_OK)
+        st = predict_some(t, s, rows, 0, first, n);
+    mst_array_rows_release(rows);
+    return st;
+}
+
+static void predict_fail(predict_task *t, uint64_t first, mst_status st)
+{
+    pthread_mutex_lock(&t->mutex);
+    if (first < atomic_load(&t->failed)) {
+        atomic_store(&t->failed, first);
+        mst_error_save(&t->error, st);
+    }
+    pthread_mutex_unlock(&t->mutex);
 }
 
 static void predict_thread(void *arg, unsigned thread)
@@ -221,15 +250,16 @@ static void predict_thread(void *arg, unsigned thread)
     mst_scorer *s = NULL;
     (void)thread;
     mst_status st = predict_take(t->model, t->inner, &s);
-    if (st == MST_OK)
-        st = predict_blocks(t, s);
+    if (st != MST_OK)
+        predict_fail(t, 0, st);
+    for (uint64_t first; st == MST_OK && (first = atomic_fetch_add(&t->next, BLOCK_ROWS)) < t->n_rows &&
+                         first < atomic_load_explicit(&t->failed, memory_order_relaxed);) {
+        uint32_t n = t->n_rows - first < BLOCK_ROWS ? (uint32_t)(t->n_rows - first) : BLOCK_ROWS;
+        st = t->rows != NULL ? predict_some(t, s, t->rows, first, first, n) : predict_slice(t, s, first, n);
+        if (st != MST_OK)
+            predict_fail(t, first, st);
+    }
     mst_scorers_give_back(predict_scorers(t->model), s);
-    if (st == MST_OK)
-        return;
-    pthread_mutex_lock(&t->mutex);
-    if (!atomic_exchange(&t->failed, true))
-        mst_error_save(&t->error, st);
-    pthread_mutex_unlock(&t->mutex);
 }
 
 /* Whether the rows have the shape that the model was trained on. */
@@ -259,17 +289,27 @@ static mst_status predict_check_data(const muster_model *self, const mst_array_r
     return MST_OK;
 }
 
-static mst_status predict_data(const muster_model *self, const mst_array_rows *rows, muster_output what,
-                               unsigned n_threads, void *out)
+/* rows, or spec if that is NULL. */
+static mst_status predict_data(const muster_model *self, const mst_array_rows *rows,
+                               const mst_array_spec *spec, muster_output what, unsigned n_threads, void *out)
 {
     const mst_model *model = self->start.assembly.model;
-    uint64_t n_rows = mst_array_rows_info(rows)->n_rows;
-    predict_task task = {.model = self, .rows = rows, .what = what, .out = out, .inner = 1, .n_rows = n_rows};
-    uint64_t unit = mst_model_has(model->ops, MST_MODEL_NET) ? ROWS : ROWS_A_THREAD, most = n_rows / unit + 1;
+    uint64_t n_rows = rows != NULL ? mst_array_rows_info(rows)->n_rows : spec->n_rows;
+    predict_task task = {.model = self,
+                         .rows = rows,
+                         .spec = spec,
+                         .what = what,
+                         .out = out,
+                         .inner = 1,
+                         .n_rows = n_rows,
+                         .failed = UINT64_MAX};
+    uint64_t unit = mst_model_has(model->ops, MST_MODEL_NET) ? BLOCK_ROWS : ROWS_A_THREAD,
+             most = n_rows / unit + 1;
     mst_team *team = NULL;
     if ((unsigned)what > MUSTER_MARGINS)
         return mst_fail(MST_EUSAGE, "%d is not a kind of prediction", (int)what);
-    TRY(predict_check_data(self, rows));
+    if (rows != NULL)
+        TRY(predict_check_data(self, rows));
     task.max_dense = mst_model_has(model->ops, MST_MODEL_NET) ? UINT32_MAX : model->shape.n_dense;
     n_threads = n_threads < most ? n_threads : (unsigned)most;
     if (mst_model_threads(model)) {
@@ -284,7 +324,7 @@ static mst_status predict_data(const muster_model *self, const mst_array_rows *r
         predict_thread(&task, 0);
     mst_team_destroy(team);
     pthread_mutex_destroy(&task.mutex);
-    if (st == MST_OK && atomic_load(&task.failed))
+    if (st == MST_OK && atomic_load(&task.failed) != UINT64_MAX)
         st = mst_error_restore(&task.error);
     return st;
 }
@@ -293,7 +333,22 @@ muster_status muster_model_predict_data(const muster_model *self, const muster_d
                                         uint32_t n_threads, void *out)
 {
     mst_float_mode mode = mst_float_flush(); /* for the threads that are made here */
-    mst_status st = predict_data(self, data->rows, what, mst_api_threads(n_threads), out);
+    mst_status st = predict_data(self, data->rows, NULL, what, mst_api_threads(n_threads), out);
+    mst_float_mode_set(mode);
+    mst_dnnl_restore_mode();
+    return (muster_status)st;
+}
+
+muster_status muster_model_predict_arrays(const muster_model *self, const muster_arrays *arrays,
+                                          muster_output what, uint32_t n_threads, void *out)
+{
+    mst_array_spec spec;
+    mst_float_mode mode = mst_float_flush(); /* for the threads that are made here */
+    mst_status st = mst_api_arrays(arrays, &spec);
+    if (st == MST_OK)
+        st = mst_array_spec_check(&spec);
+    if (st == MST_OK)
+        st = predict_data(self, NULL, &spec, what, mst_api_threads(n_threads), out);
     mst_float_mode_set(mode);
     mst_dnnl_restore_mode();
     return (muster_status)st;

@@ -62,8 +62,8 @@ static mst_status array_bad_start(const mst_array_rows *self, uint64_t row)
     return mst_fail(MST_EINPUT,
                     "%s: row %" PRIu64 " begins at entry %" PRId64 " and ends at %" PRId64
                     "; there are %" PRIu64 " entries, and rows follow each other",
-                    self->name, row, (int64_t)mst_array_start(a, row), (int64_t)mst_array_start(a, row + 1),
-                    self->spec.n_entries);
+                    self->name, self->spec.number + row, (int64_t)mst_array_start(a, row),
+                    (int64_t)mst_array_start(a, row + 1), self->spec.n_entries);
 }
 
 /* Finds what is wrong with a row whose chunk the check refused; MST_OK: nothing. */
@@ -71,14 +71,15 @@ static mst_status array_explain_row(const mst_array_rows *self, uint64_t row)
 {
     const mst_array_spec *s = &self->spec;
     const char *name = self->name;
+    const uint64_t number = s->number + row; /* in messages */
     double label = s->labels.type != MST_ARRAY_NONE ? array_number(&s->labels, row) : 0.0,
            weight = s->weights.type != MST_ARRAY_NONE ? array_number(&s->weights, row) : 1.0;
     if (!(label >= 0.0 && label < s->n_classes && label == floor(label)))
         return mst_fail(MST_EINPUT, "%s: row %" PRIu64 " has label %g; labels are whole numbers from 0 to %u",
-                        name, row, label, s->n_classes - 1);
+                        name, number, label, s->n_classes - 1);
     if (!(weight >= 0.0 && weight <= (double)FLT_MAX))
         return mst_fail(MST_EINPUT, "%s: row %" PRIu64 " has weight %g; weights are finite and not negative",
-                        name, row, weight);
+                        name, number, weight);
     for (uint32_t k = 0; s->dense.type != MST_ARRAY_NONE && k < s->n_dense; k++) {
         double x = array_number(&s->dense, row * s->stride + k);
         if (!isfinite((float)x))
@@ -86,7 +87,7 @@ static mst_status array_explain_row(const mst_array_rows *self, uint64_t row)
                 MST_EINPUT,
                 "%s: row %" PRIu64
                 " has %g in column %u; NaN and inf are not allowed, and numbers must fit into 32 bits",
-                name, row, x, k);
+                name, number, x, k);
     }
     if (s->starts.type == MST_ARRAY_NONE)
         return MST_OK;
@@ -96,21 +97,21 @@ static mst_status array_explain_row(const mst_array_rows *self, uint64_t row)
                x = s->values.type != MST_ARRAY_NONE ? array_number(&s->values, i) : 1.0;
         if (!(key >= s->n_dense && key < (double)s->n_features))
             return mst_fail(MST_EINPUT,
-                            "%s: row %" PRIu64 " has column %.0f; columns are from %u to %" PRIu64, name, row,
-                            key, s->n_dense, s->n_features - 1);
+                            "%s: row %" PRIu64 " has column %.0f; columns are from %u to %" PRIu64, name,
+                            number, key, s->n_dense, s->n_features - 1);
         if (!isfinite((float)x))
             return mst_fail(
                 MST_EINPUT,
                 "%s: row %" PRIu64
                 " has %g in column %.0f; NaN and inf are not allowed, and numbers must fit into 32 bits",
-                name, row, x, key);
+                name, number, x, key);
         if (s->fields != NULL && s->fields[i] >= s->n_fields)
-            return mst_fail(MST_EINPUT, "%s: row %" PRIu64 " has field %u; there are %u fields", name, row,
+            return mst_fail(MST_EINPUT, "%s: row %" PRIu64 " has field %u; there are %u fields", name, number,
                             s->fields[i], s->n_fields);
     }
     if (s->n_fields > 0 && s->fields == NULL && to - from + s->n_dense > s->n_fields)
         return mst_fail(MST_EINPUT, "%s: row %" PRIu64 " has %" PRIu64 " entries, but there are %u fields",
-                        name, row, to - from + s->n_dense, s->n_fields);
+                        name, number, to - from + s->n_dense, s->n_fields);
     return MST_OK;
 }
 

@@ -267,6 +267,46 @@ mst_status mst_array_rows_new(const mst_array_spec *spec, unsigned n_threads, ms
     return MST_OK;
 }
 
+mst_status mst_array_spec_check(const mst_array_spec *spec)
+{
+    TRY(array_check_spec(spec));
+    mst_array_rows rows = {
+        .spec = *spec,
+        .name = (char *)spec->name, /* not changed */
+        .arrays = {.starts = spec->starts.data, .wide_starts = spec->starts.type == MST_ARRAY_INT64}};
+    return spec->starts.type != MST_ARRAY_NONE ? mst_array_check_starts(&rows) : MST_OK;
+}
+
+static mst_array array_from(mst_array a, uint64_t first)
+{
+    if (a.type != MST_ARRAY_NONE)
+        a.data = (const char *)a.data + first * array_item_size(a.type);
+    return a;
+}
+
+void mst_array_spec_slice(const mst_array_spec *spec, uint64_t first, uint32_t n, int64_t *starts,
+                          mst_array_spec *out)
+{
+    mst_row_arrays whole = {.starts = spec->starts.data, .wide_starts = spec->starts.type == MST_ARRAY_INT64};
+    uint64_t from = 0;
+    *out = *spec;
+    out->number += first;
+    out->n_rows = n;
+    out->labels = array_from(spec->labels, first);
+    out->weights = array_from(spec->weights, first);
+    out->dense = array_from(spec->dense, first * (spec->stride != 0 ? spec->stride : spec->n_dense));
+    if (spec->starts.type == MST_ARRAY_NONE)
+        return;
+    from = mst_array_start(&whole, first);
+    for (uint32_t i = 0; i <= n; i++)
+        starts[i] = (int64_t)(mst_array_start(&whole, first + i) - from);
+    out->starts = (mst_array){starts, MST_ARRAY_INT64};
+    out->keys = array_from(spec->keys, from);
+    out->values = array_from(spec->values, from);
+    out->fields = spec->fields != NULL ? spec->fields + from : NULL;
+    out->n_entries = (uint64_t)starts[n];
+}
+
 mst_array_rows *mst_array_rows_hold(mst_array_rows *self)
 {
     atomic_fetch_add_explicit(&self->references, 1, memory_order_relaxed);

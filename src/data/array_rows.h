@@ -27,6 +27,7 @@ typedef struct mst_array {
 
 typedef struct mst_array_spec {
     const char *name; /* for messages */
+    uint64_t number;  /* of the first row in messages */
     uint64_t n_rows, n_features;
     mst_array dense;  /* n_rows x n_dense; features [0, n_dense) */
     uint32_t n_dense; /* 0: no dense numbers */
@@ -48,6 +49,14 @@ typedef struct mst_array_rows mst_array_rows;
 /* Checks every row and converts arrays, with n_threads. The arrays must stay as they are as long as the rows
  * exist. *out has one reference. MST_EUSAGE or MST_EINPUT with a sentence that names the row. */
 mst_status mst_array_rows_new(const mst_array_spec *spec, unsigned n_threads, mst_array_rows **out);
+
+/* To use rows once, some at a time, while they are in the cache of the processor: checks the types, the sizes
+ * and the starts of rows alone. */
+mst_status mst_array_spec_check(const mst_array_spec *spec);
+/* Rows [first, first + n) of a spec that was checked so, for mst_array_rows_new. starts: memory for n + 1
+ * numbers, which must live as long as the rows. */
+void mst_array_spec_slice(const mst_array_spec *spec, uint64_t first, uint32_t n, int64_t *starts,
+                          mst_array_spec *out);
 mst_array_rows *mst_array_rows_hold(mst_array_rows *self);
 void mst_array_rows_release(mst_array_rows *self); /* NULL-safe; any thread */
 

@@ -324,6 +324,19 @@ class Training(unittest.TestCase):
             self.assertEqual(m.classes_.tolist(), ["no", "yes"])
             np.testing.assert_array_equal(m.predict(X), m.predict(f"{folder}/words.npz"))
 
+    def test_masked_arrays(self):
+        hidden = np.ma.MaskedArray(X, mask=np.zeros(X.shape, bool))
+        plain = muster.LogisticRegression(epochs=1).fit(X, Y).predict_proba(X)
+        m = muster.LogisticRegression(epochs=1).fit(hidden, np.ma.array(Y))
+        np.testing.assert_array_equal(m.predict_proba(hidden), plain)
+        hidden[3, 1] = np.ma.masked
+        labels = np.ma.array(Y, mask=[i == 5 for i in range(len(Y))])
+        for wrong in (lambda: m.fit(hidden, Y), lambda: m.predict(hidden), lambda: m.model_.predict(hidden), lambda: m.fit(X, labels),
+                      lambda: m.fit(X, Y, sample_weight=np.ma.array(np.ones(len(Y)), mask=labels.mask)), lambda: m.score(X, labels),
+                      lambda: muster.Data(hidden, Y), lambda: muster.Data(X, labels)):
+            with self.assertRaisesRegex(ValueError, "1 of its values are masked"):
+                wrong()
+
     def test_names_of_features(self):
         with tempfile.TemporaryDirectory() as folder:
             def write(name, lines):

@@ -143,6 +143,13 @@ static float *predict(const muster_model *model, muster_arrays a, muster_output 
     float *out = calloc(a.n_rows, 8 * sizeof *out);
     ok(muster_model_predict_data(model, data, what, 2, out));
     muster_data_free(data);
+    /* checked some at a time */
+    for (uint32_t n_threads = 1; n_threads <= 3; n_threads++) {
+        float *again = calloc(a.n_rows, 8 * sizeof *out);
+        ok(muster_model_predict_arrays(model, &a, what, n_threads, again));
+        assert_memory_equal(out, again, a.n_rows * 8 * sizeof *out);
+        free(again);
+    }
     return out;
 }
 
@@ -582,6 +589,41 @@ static void tensors_are_views(void **state)
         (place) = kept_;                                                                                     \
     } while (0)
 
+static void bad_rows_to_predict_are_refused(void **state)
+{
+    muster_model *csr = fit(csr_arrays(), "logreg", "sgd"), *dense = fit(dense_arrays(), "softmax", "sgd");
+    muster_arrays a = csr_arrays(), d = dense_arrays();
+    float *out = calloc(N, 8 * sizeof *out);
+    (void)state;
+    for (uint32_t n_threads = 1; n_threads <= 3; n_threads++) {
+        int32_t before = f.columns[4 * 2100], later = f.columns[4 * 2900];
+        f.columns[4 * 2100] = -1; /* the first bad row is named, whatever the threads */
+        f.columns[4 * 2900] = 1000;
+        refused(muster_model_predict_arrays(csr, &a, MUSTER_MARGINS, n_threads, out), MUSTER_EINPUT,
+                "X: row 2100 has column -1; columns are from 0 to 999");
+        f.columns[4 * 2100] = before;
+        refused(muster_model_predict_arrays(csr, &a, MUSTER_MARGINS, n_threads, out), MUSTER_EINPUT,
+                "X: row 2900 has column 1000");
+        f.columns[4 * 2900] = later;
+        with(f.starts[1500], 100,
+             refused(muster_model_predict_arrays(csr, &a, MUSTER_MARGINS, n_threads, out), MUSTER_EINPUT,
+                     "row 1499 begins at entry"));
+        with(f.dense[2500 * DENSE + 3], INFINITY,
+             refused(muster_model_predict_arrays(dense, &d, MUSTER_CLASSES, n_threads, out), MUSTER_EINPUT,
+                     "row 2500 has inf in column 3"));
+        refused(muster_model_predict_arrays(dense, &a, MUSTER_CLASSES, n_threads, out), MUSTER_EINPUT,
+                "features, but the model has");
+    }
+    a.size = 4096;
+    refused(muster_model_predict_arrays(csr, &a, MUSTER_CLASSES, 1, out), MUSTER_EUSAGE, "size 4096");
+    a = csr_arrays();
+    a.n_rows = a.n_entries = 0;
+    ok(muster_model_predict_arrays(csr, &a, MUSTER_CLASSES, 1, out));
+    free(out);
+    muster_model_free(csr);
+    muster_model_free(dense);
+}
+
 static void bad_arrays_are_refused(void **state)
 {
     (void)state;
@@ -648,6 +690,7 @@ int main(void)
         cmocka_unit_test(many_threads_predict),
         cmocka_unit_test(tensors_are_views),
         cmocka_unit_test(bad_arrays_are_refused),
+        cmocka_unit_test(bad_rows_to_predict_are_refused),
     };
     return cmocka_run_group_tests(tests, make_forms, remove_root);
 }
