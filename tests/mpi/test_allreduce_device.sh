@@ -12,8 +12,9 @@ for net in "--model lenet --optimizer adam" "--net wide.net --lr 0.1"; do
   expect 0 train $net --device cuda --batch 60 --epochs 2 --no-observe --threads 1 --run local $images
   for mpi in $implementations; do
     rm -rf ranks
-    well $mpi 2 "$muster" train $net --strategy allreduce --device cuda --batch 30 --epochs 2 --no-observe --threads 1 --run ranks $images
+    well $mpi 2 "$muster" --log info train $net --strategy allreduce --device cuda --batch 30 --epochs 2 --no-observe --threads 1 --run ranks $images
     err_has "rank 0 computes on cuda:0" 1
+    err_has "rank 1 computes on cuda:1" 1
     near "$net with $mpi" local ranks
   done
 done
