@@ -151,6 +151,7 @@ static mst_status net_train(mst_cuda_net *net, uint32_t n, bool floats, bool upd
 static mst_status net_capture(mst_cuda_net *net, const net_graph_key &key, cudaGraphExec_t *out)
 {
     cudaGraph_t graph = NULL;
+    std::lock_guard<std::mutex> alone(net_alone());
     CUDA_TRY(cudaStreamBeginCapture(net->stream, cudaStreamCaptureModeThreadLocal));
     net_slot *slot = &net->slots[key.slot];
     mst_status st = key.source == MST_CUDA_ROWS ? MST_OK : net_augment(net, key.n, key.source, slot);

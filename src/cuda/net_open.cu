@@ -262,10 +262,14 @@ mst_status net_plan(mst_cuda_net *net, uint32_t n)
 
 /* ---- life ---- */
 
-void net_close(mst_cuda_net *net)
+std::mutex &net_alone(void)
 {
-    if (net == NULL)
-        return;
+    static std::mutex *lock = new std::mutex; /* never destroyed: threads may use it until the end */
+    return *lock;
+}
+
+static void net_free(mst_cuda_net *net)
+{
     cudaSetDevice((int)net->spec.device);
     if (net->stream != NULL)
         cudaStreamSynchronize(net->stream);
@@ -296,6 +300,14 @@ void net_close(mst_cuda_net *net)
     delete net;
 }
 
+void net_close(mst_cuda_net *net)
+{
+    if (net == NULL)
+        return;
+    std::lock_guard<std::mutex> alone(net_alone());
+    net_free(net);
+}
+
 static mst_status net_set_up(mst_cuda_net *net, const mst_cuda_net_spec *spec)
 {
     net->spec = *spec;
@@ -322,12 +334,13 @@ static mst_status net_set_up(mst_cuda_net *net, const mst_cuda_net_spec *spec)
 
 mst_status net_open(const mst_cuda_net_spec *spec, mst_cuda_net **out)
 {
+    std::lock_guard<std::mutex> alone(net_alone());
     mst_cuda_net *net = new (std::nothrow) mst_cuda_net();
     if (net == NULL)
         return mst_cuda_plugin_host->fail(MST_ENOMEM, "out of memory");
     mst_status st = net_set_up(net, spec);
     if (st != MST_OK) {
-        net_close(net);
+        net_free(net);
         return st;
     }
     *out = net;

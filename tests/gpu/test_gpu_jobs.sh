@@ -14,14 +14,14 @@ tolerance=1e-3 # relu turns rounding into whole gradients of units near 0
 printf 'conv 8 kernel=5 stride=2\nrelu\nmaxpool kernel=3 stride=2\ndropout 0.2\nlinear 30\ntanh\ndropout 0.3\nlinear classes\n' >drop.net
 
 equal_jobs lenet --model lenet --lr 0.01 --epochs 2 --test $test $images
-equal_jobs mlp --model mlp --optimizer adam --lr 0.0003 --epochs 2 --test $test $images
+equal_jobs mlp --model mlp --activation tanh --optimizer adam --lr 0.0003 --epochs 2 --test $test $images
 equal_jobs drop --net drop.net --lr 0.01 --epochs 2 --test $test $images
 
 if command -v mpirun >command.log && ls "$MUSTER_PLUGINS"/muster_mpi_*.so >command.log 2>&1; then
   for name in lenet mlp drop; do
     case $name in
       lenet) net="--model lenet --lr 0.01" ;;
-      mlp) net="--model mlp --optimizer adam --lr 0.0003" ;;
+      mlp) net="--model mlp --activation tanh --optimizer adam --lr 0.0003" ;;
       drop) net="--net drop.net --lr 0.01" ;;
     esac
     timeout -k 5 100 mpirun -n 2 --oversubscribe "$muster" train $net --strategy allreduce --device cuda --batch 30 --epochs 2 --no-observe \

@@ -14,7 +14,7 @@ tolerance=1e-3 # relu turns rounding into whole gradients of units near 0
 both lenet --model lenet --lr 0.01 --batch 64 --epochs 3 --valid 0.2 --eval-every '200 rows' $images
 both lenet-momentum --model lenet --optimizer momentum --lr 0.002 --batch 100 --epochs 2 $images
 both small --model lenet-small --lr 0.01 --batch 64 --epochs 2 $images
-both mlp-adam --model mlp --optimizer adam --lr 0.0003 --batch 50 --epochs 2 $images
+both mlp-adam --model mlp --activation tanh --optimizer adam --lr 0.0003 --batch 50 --epochs 2 $images
 both crops --model mlp --lr 0.01 --batch 50 --epochs 2 --crop 24x24 --crop-pad 2 --mirror --normalise auto $images
 cat >drop.net <<'END'
 conv 8 kernel=5 stride=2 bias=false
