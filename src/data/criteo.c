@@ -141,12 +141,14 @@ static mst_status criteo_fail_line(const mst_parse_context *context, const mst_b
     const char *header = block->line == 1 && p == block->data && isalpha((unsigned char)shown.text[0])
                              ? "; the line looks like a header: remove it"
                              : "";
+    bool integer = column <= N_INTEGERS;
     if (column == 0)
         return mst_block_fail(&mst_format_criteo, block, line, "label \"%s\" is neither 0 nor 1%s",
                               shown.text, header);
-    return mst_block_fail(&mst_format_criteo, block, line, "column %u: \"%s\" is not %s%s",
-                          column + 1 - unlabelled, shown.text,
-                          column <= N_INTEGERS ? "an integer" : "a category of up to 8 hex digits", header);
+    return mst_block_fail(&mst_format_criteo, block, line, "column %u (%c%u): \"%s\" is not %s%s",
+                          column + 1 - unlabelled, integer ? 'I' : 'C',
+                          integer ? column : column - N_INTEGERS, shown.text,
+                          integer ? "an integer" : "a category of up to 8 hex digits", header);
 }
 
 static mst_status criteo_parse_line(const mst_parse_context *context, const mst_block *block, const hasher *h,

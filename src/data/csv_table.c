@@ -201,6 +201,9 @@ static mst_status csv_bad_value(const csv_parser *p, const mst_csv_column *c, co
     else if (c->kind == MST_CSV_WEIGHT)
         st = mst_block_fail(&mst_format_csv, p->block, at,
                             "weight \"%s\" (%s) is not a finite number above or equal to 0", shown, c->name);
+    else if (p->context->requests)
+        st = mst_block_fail(&mst_format_csv, p->block, at, "\"%s\" in column %s is not a finite number",
+                            shown, c->name);
     else
         st = mst_block_fail(
             &mst_format_csv, p->block, at,

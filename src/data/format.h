@@ -79,6 +79,7 @@ typedef struct mst_parse_context {
     const mst_data_options *options;
     uint64_t features;    /* keys must be below, unless any_key; 0: any 32-bit key below 2^32 - 1 */
     bool any_key;         /* as in the options when the dataset was opened */
+    bool requests;        /* rows are of requests to a model: their sender has no options */
     uint32_t index_base;  /* libsvm: settled before parsing starts */
     const void *prepared; /* made by the format's prepare */
     /* Categories have its keys; NULL: they are hashed. Set before prepare; the counter, or owned. */

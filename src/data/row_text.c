@@ -505,8 +505,10 @@ static mst_status row_parser_prepare(mst_row_parser *self)
 {
     mst_string first = {0};
     mst_status st = MST_OK;
-    self->context = (mst_parse_context){
-        .options = &self->options, .features = (uint64_t)self->options.features, .any_key = true};
+    self->context = (mst_parse_context){.options = &self->options,
+                                        .features = (uint64_t)self->options.features,
+                                        .any_key = true,
+                                        .requests = true};
     if (row_parser_is_table(self)) {
         st = table_first(self, &first);
         self->options.csv_delimiter = (char *)",";

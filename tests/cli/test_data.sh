@@ -162,7 +162,7 @@ refused 1 'label.tsv:2: label "yes" is neither 0 nor 1' data stat label.tsv
 head -n 9 x.tsv | sed '3s/$/\tmore/' >columns.tsv
 refused 1 "columns.tsv:3: 41 columns instead of 40" data stat columns.tsv
 head -n 9 x.tsv | sed '1s/[^\t]*$/word/' >hex.tsv
-refused 1 'hex.tsv:1: column 40: "word" is not a category' data stat hex.tsv
+refused 1 'hex.tsv:1: column 40 (C26): "word" is not a category' data stat hex.tsv
 printf '1 1:1\n0 2:3 4:1\n' >mixed.svm
 refused 1 "do not fit fixed columns" data convert mixed.svm --rows 2 --to tfrecord-columns --out o/x
 only o

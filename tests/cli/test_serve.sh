@@ -92,8 +92,8 @@ printf '%s\t%s\t%s\n' \
   400 'instances:2: all instances of a request must have the same form' '{"instances": [{}, [1]]}' \
   400 'instances:1: there is no column "I14"; Criteo rows have I1 to I13 and C1 to C26' '{"instances": [{"I14": 1}]}' \
   400 'instances:1: column "I1" has two values' '{"instances": [{"I1": 1, "I1": 2}]}' \
-  400 'instances:2: column 1: "1.5" is not an integer' '{"instances": [{}, {"I1": 1.5}]}' \
-  400 'instances:1: column 14: "xyz" is not a category of up to 8 hex digits' '{"instances": [{"C1": "xyz"}]}' \
+  400 'instances:2: column 1 (I1): "1.5" is not an integer' '{"instances": [{}, {"I1": 1.5}]}' \
+  400 'instances:1: column 14 (C1): "xyz" is not a category of up to 8 hex digits' '{"instances": [{"C1": "xyz"}]}' \
   400 'instances:1: "I1" has true as value; values are numbers, texts or null' '{"instances": [{"I1": true}]}' \
   400 'instances:1: "I1" is an object' '{"instances": [{"I1": {"a": 1}}]}' \
   400 'instances:1: 3 columns instead of 40' '{"instances": ["1\\t2\\t3"]}' \

@@ -202,7 +202,7 @@ static void labels_may_lack_to_predict(void **state)
     assert_int_equal(p.b.n_entries, 39);
     mst_chunk_builder_fini(&p.b);
     assert_refused(F, &o, line_with(line, "1", "1.5", "2") + 2,
-                   "data.txt:1: column 1: \"1.5\" is not an integer");
+                   "data.txt:1: column 1 (I1): \"1.5\" is not an integer");
     assert_refused(F, &o, "1\t2\t3\n",
                    "data.txt:1: 3 columns instead of 40 (label, 13 integers, 26 categories)");
 }
@@ -221,14 +221,14 @@ static void bad_lines_are_named(void **state)
     assert_refused(F, &o, line_with(line, "2", "1", "2"), "data.txt:1: label \"2\" is neither 0 nor 1");
     assert_refused(F, &o, line_with(line, "", "1", "2"), "data.txt:1: label \"\" is neither 0 nor 1");
     assert_refused(F, &o, line_with(line, "1", "1.5", "2"),
-                   "data.txt:1: column 2: \"1.5\" is not an integer");
-    assert_refused(F, &o, line_with(line, "1", "-", "2"), "data.txt:1: column 2: \"-\" is not an integer");
+                   "data.txt:1: column 2 (I1): \"1.5\" is not an integer");
+    assert_refused(F, &o, line_with(line, "1", "-", "2"), "data.txt:1: column 2 (I1): \"-\" is not an integer");
     assert_refused(F, &o, line_with(line, "1", "99999999999999999999", "2"),
-                   "data.txt:1: column 2: \"99999999999999999999\" is not an integer");
+                   "data.txt:1: column 2 (I1): \"99999999999999999999\" is not an integer");
     assert_refused(F, &o, line_with(line, "1", "1", "xyz"),
-                   "data.txt:1: column 15: \"xyz\" is not a category of up to 8 hex digits");
+                   "data.txt:1: column 15 (C1): \"xyz\" is not a category of up to 8 hex digits");
     assert_refused(F, &o, line_with(line, "1", "1", "123456789"),
-                   "data.txt:1: column 15: \"123456789\" is not a category of up to 8 hex digits");
+                   "data.txt:1: column 15 (C1): \"123456789\" is not a category of up to 8 hex digits");
 }
 
 static void sniffing(void **state)
