@@ -527,6 +527,7 @@ static void leaving_is_quick(void **state)
     for (int kind = 0; kind < FAKE_KINDS; kind++) {
         fake_dataset *d = fake_new((fake_kind)kind, 2000, 1, NULL, NULL);
         mst_feed_options o = options_of(1, 10);
+        o.max_take = 10; /* limits the rows that are loaded ahead */
         mst_feed *feed = feed_new(d, &o);
         mst_batch batch;
         uint64_t position;
