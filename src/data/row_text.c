@@ -378,7 +378,7 @@ static mst_status numbered_index(const mst_row_parser *self, const char *where, 
         mst_string_addn(out, v->name, v->n_name);
     else
         return row_fail(where, number, "\"%s\" is %s", shown(v->name, v->n_name).text,
-                        self->features != NULL ? "neither an index nor a name of --feature-names"
+                        self->features != NULL ? "neither an index nor a name of a feature"
                                                : "not an index; the model has numbered features");
     return MST_OK;
 }

@@ -127,6 +127,8 @@ def check_bad(url, cases):
             fail("%s: the answer is %s" % (body, text))
         if status != int(want) or part not in error:
             fail("%s: status %d, %s instead of %s, %s" % (body, status, error, want, part))
+        if "--" in error:
+            fail("%s: the error names an option, which the client does not have: %s" % (body, error))
     client.predict([])
 
 

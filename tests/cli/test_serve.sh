@@ -242,7 +242,7 @@ expect 0 train train.svm --model logreg --feature-names names --epochs 2 --run r
 open_server runs/names --name m
 ask json svm.json want
 ask json named.json want
-printf '%s\t%s\t%s\n' 400 'instances:1: "name" is neither an index nor a name of --feature-names' '{"instances": [{"name": 1}]}' >cases
+printf '%s\t%s\t%s\n' 400 'instances:1: "name" is neither an index nor a name of a feature' '{"instances": [{"name": 1}]}' >cases
 ask bad cases
 close_server
 open_server runs/svm --name m --strict-features
