@@ -16,32 +16,9 @@
 #include "dash/sse.h"
 #include "dash/top_frame.h"
 #include "unit/report/run_fixture.h"
+#include "unit/report/test_folder.h"
 
 #include <fcntl.h>
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/muster-board-XXXXXX");
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return mst_remove_tree(folder) != MST_OK;
-}
-
-static const char *in_folder(const char *name)
-{
-    static char path[4][600];
-    static int turn;
-    turn = (turn + 1) % 4;
-    snprintf(path[turn], sizeof path[0], "%s/%s", folder, name);
-    return path[turn];
-}
 
 static void write_run(const char *name, const fixture_run *run)
 {

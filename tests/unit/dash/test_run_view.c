@@ -14,38 +14,7 @@
 #include "dash/prometheus.h"
 #include "dash/top_frame.h"
 #include "unit/report/run_fixture.h"
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/muster-view-XXXXXX");
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return mst_remove_tree(folder) != MST_OK;
-}
-
-static const char *in_folder(const char *name)
-{
-    static char path[4][600];
-    static int turn;
-    turn = (turn + 1) % 4;
-    snprintf(path[turn], sizeof path[0], "%s/%s", folder, name);
-    return path[turn];
-}
-
-static void put(const char *name, const char *text)
-{
-    FILE *f = fopen(in_folder(name), "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
+#include "unit/report/test_folder.h"
 
 static mst_status try_board(const char *path, mst_board **out)
 {

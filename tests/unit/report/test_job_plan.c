@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "unit/report/run_fixture.h"
+#include "unit/report/test_folder.h"
 
 #define RATE (125e6 * 0.95) /* bytes/s of messages on a link of 1 Gbit/s */
 
@@ -250,21 +251,6 @@ static void test_best(void **state)
 }
 
 /* ---- costs of a run ---- */
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/muster-plan-XXXXXX");
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return mst_remove_tree(folder) != MST_OK;
-}
 
 static mst_status add_run(const fixture_run *r, mst_job_costs *c)
 {

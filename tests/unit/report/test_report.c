@@ -15,21 +15,7 @@
 #include "report/assets.h"
 #include "report/report_impl.h"
 #include "unit/report/run_fixture.h"
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/muster-report-XXXXXX");
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return mst_remove_tree(folder) != MST_OK;
-}
+#include "unit/report/test_folder.h"
 
 static mst_run_data *make_run(const char *name, const fixture_run *run)
 {

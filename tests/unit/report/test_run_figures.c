@@ -11,38 +11,7 @@
 #include "base/file.h"
 #include "report/report_impl.h"
 #include "unit/report/run_fixture.h"
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/muster-figures-XXXXXX");
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return mst_remove_tree(folder) != MST_OK;
-}
-
-static const char *in_folder(const char *name)
-{
-    static char path[4][600];
-    static int turn;
-    turn = (turn + 1) % 4;
-    snprintf(path[turn], sizeof path[0], "%s/%s", folder, name);
-    return path[turn];
-}
-
-static void put(const char *name, const char *text)
-{
-    FILE *f = fopen(in_folder(name), "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
+#include "unit/report/test_folder.h"
 
 /* Puts text before the last brace of a manifest. */
 static void extend_manifest(const char *run, const char *more)

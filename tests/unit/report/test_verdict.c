@@ -11,21 +11,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "unit/report/run_fixture.h"
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/muster-verdict-XXXXXX");
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return mst_remove_tree(folder) != MST_OK;
-}
+#include "unit/report/test_folder.h"
 
 /* What advice is ordered by: more hardware stands first for 1.5 times the gain only. */
 static double order(const mst_advice *a)
