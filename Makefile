@@ -35,7 +35,7 @@ test: setup build ## quick tests
 	@ctest --test-dir build/release --output-on-failure -j 2 -LE slow
 
 test-all: setup build ## every test, then the quick ones under each sanitizer
-	@scripts/setup --deb
+	@scripts/setup --deb --dev
 	@ctest --test-dir build/release --output-on-failure -j 2
 	@for s in $(SANITIZERS); do $(MAKE) --no-print-directory test-$$s || exit 1; done
 

@@ -6,12 +6,11 @@
 #include "base/alloc.h"
 #include "base/figure.h"
 #include "base/file.h"
-#include "base/version.h"
 #include "cli/cli.h"
+#include "cli/export_onnx.h"
 #include "cli/table.h"
 #include "data/feature_names.h"
 #include "model/executor.h"
-#include "model/onnx.h"
 #include "train/assembly.h"
 
 /* ---- show ---- */
@@ -342,7 +341,7 @@ static const mst_command cmd_show = {
 typedef struct export_options {
     char *out, *vocabulary, *feature_names, *onnx;
     int64_t top;
-    bool overwrite, text, last, names, external;
+    bool overwrite, text, last, names, external, link;
 } export_options;
 
 static const mst_option export_table[] = {
@@ -379,6 +378,12 @@ static const mst_option export_table[] = {
      .type = MST_OPTION_FLAG,
      .offset = offsetof(export_options, external),
      .help = "--onnx: write the weights to FILE.data, as is always done above 2 GB."},
+    {.name = "link-checkpoint",
+     .type = MST_OPTION_FLAG,
+     .offset = offsetof(export_options, link),
+     .help =
+         "--onnx: point at the weights in the files of the checkpoint instead of copying them. FILE must be "
+         "in the folder of the run or above it."},
     {.name = "last",
      .type = MST_OPTION_FLAG,
      .offset = offsetof(export_options, last),
@@ -534,24 +539,6 @@ static mst_status model_export_text(const mst_params *params, const export_optio
     return MST_OK;
 }
 
-/* Rows that were normalised in training are normalised by the exported model. */
-static mst_status model_export_onnx(const export_options *o, const mst_assembly *assembly,
-                                    const mst_checkpoint_meta *meta, const char *checkpoint)
-{
-    mst_augment augment;
-    float scale[MST_AUGMENT_CHANNELS];
-    mst_onnx_options options = {.version = mst_version(), .external = o->external};
-    TRY(mst_augment_from_checkpoint(&augment, meta, checkpoint));
-    for (uint32_t c = 0; augment.normalise && c < augment.channels; c++)
-        scale[c] = 1.0f / augment.deviation[c];
-    if (augment.normalise) {
-        options.mean = augment.mean;
-        options.scale = scale;
-        options.n_channels = augment.channels;
-    }
-    return mst_onnx_export(assembly->model, &assembly->params, &options, o->onnx);
-}
-
 static mst_status model_export_run(mst_call *call)
 {
     const export_options *options = call->options;
@@ -566,10 +553,12 @@ static mst_status model_export_run(mst_call *call)
                         "--no-text: text is the only export format; the checkpoint itself is safetensors");
     if (options->onnx == NULL && options->external)
         return mst_fail(MST_EUSAGE, "--external-data is for --onnx FILE");
+    if (options->onnx == NULL && options->link)
+        return mst_fail(MST_EUSAGE, "--link-checkpoint is for --onnx FILE");
     TRY_OUT(st, mst_cli_check_free(options->onnx != NULL ? options->onnx : options->out, options->overwrite));
     TRY_OUT(st, model_load_one(call, options->last, &assembly, &meta, &checkpoint));
     if (options->onnx != NULL) {
-        st = model_export_onnx(options, &assembly, &meta, checkpoint);
+        st = mst_export_onnx(options->onnx, options->external, options->link, &assembly, &meta, checkpoint);
         goto out;
     }
     if (options->names || options->vocabulary != NULL || options->feature_names != NULL)

@@ -6,7 +6,7 @@
  * "probabilities" [N, classes].
  *
  * Weights are stored in the file, or in FILE.data beside it where they would not fit the 2 GB of a protobuf
- * message. */
+ * message; or the file points at the checkpoint. */
 #ifndef MST_MODEL_ONNX_H
 #define MST_MODEL_ONNX_H
 
@@ -16,9 +16,18 @@
 #define MST_ONNX_OPSET  13
 #define MST_ONNX_SUFFIX ".data" /* after the file's name: external weights */
 
+/* Weights of a view that are in a file already. */
+typedef struct mst_onnx_place {
+    const char *view;
+    char *location; /* of the file, from the folder of the ONNX file */
+    uint64_t offset, bytes;
+} mst_onnx_place;
+
 typedef struct mst_onnx_options {
-    const char *version; /* of muster */
-    bool external;       /* weights go to FILE.data, whatever their size */
+    const char *version;          /* of muster */
+    bool external;                /* weights go to FILE.data, whatever their size */
+    const mst_onnx_place *places; /* weights that are not written but pointed at */
+    size_t n_places;
     /* Of images, per channel: (x - mean) * scale before the first layer; or NULL. */
     const float *mean, *scale;
     uint32_t n_channels;

@@ -278,14 +278,24 @@ static void onnx_tensor_head(const mst_onnx_tensor *t, const char *location, uin
     onnx_varint(out, t->bytes);
 }
 
-/* Small tensors, such as shapes, stay in the file. */
-static bool onnx_is_external(const mst_onnx_tensor *t, bool external)
+/* Where the weights are already; NULL: nowhere. */
+static const mst_onnx_place *onnx_place_of(const mst_onnx_options *options, const mst_onnx_tensor *t)
 {
-    return external && !t->integers && t->bytes >= 1024;
+    for (size_t i = 0; i < options->n_places && t->owned == NULL; i++)
+        if (strcmp(options->places[i].view, t->name) == 0 && options->places[i].bytes == t->bytes)
+            return &options->places[i];
+    return NULL;
+}
+
+/* Whether the weights go to FILE.data. Small tensors, such as shapes, stay in the file. */
+static bool onnx_is_external(const mst_onnx_options *options, const mst_onnx_tensor *t, bool external)
+{
+    return external && !t->integers && t->bytes >= 1024 && onnx_place_of(options, t) == NULL;
 }
 
 /* Writes the weights one after the other. */
-static mst_status onnx_write_data(const mst_onnx_graph *self, const char *path)
+static mst_status onnx_write_data(const mst_onnx_graph *self, const mst_onnx_options *options,
+                                  const char *path)
 {
     static const char zeros[DATA_ALIGN];
     mst_out *out = NULL;
@@ -294,7 +304,7 @@ static mst_status onnx_write_data(const mst_onnx_graph *self, const char *path)
     for (size_t i = 0; i < self->n_tensors; i++) {
         const mst_onnx_tensor *t = &self->tensors[i];
         size_t rest = (size_t)(t->bytes % DATA_ALIGN);
-        if (!onnx_is_external(t, true))
+        if (!onnx_is_external(options, t, true))
             continue;
         TRY_OUT(st, mst_out_write(out, t->data, t->bytes));
         if (rest > 0)
@@ -333,8 +343,8 @@ static void onnx_model_fields(mst_string *out, const char *text, const char *ver
     onnx_message(out, 8, &opset);
 }
 
-static mst_status onnx_write_model(const mst_onnx_graph *self, const char *text, const char *version,
-                                   const char *location, const char *path)
+static mst_status onnx_write_model(const mst_onnx_graph *self, const char *text,
+                                   const mst_onnx_options *options, const char *location, const char *path)
 {
     mst_string *heads = mst_calloc(self->n_tensors + 1, sizeof *heads), name = {0}, fields = {0};
     uint64_t size, offset = 0;
@@ -343,13 +353,18 @@ static mst_status onnx_write_model(const mst_onnx_graph *self, const char *text,
     if (heads == NULL)
         return mst_fail_memory();
     onnx_text(&name, 2, "muster");
-    onnx_model_fields(&fields, text, version);
+    onnx_model_fields(&fields, text, options->version);
     size = self->nodes.size + name.size + self->inputs.size + self->outputs.size;
     for (size_t i = 0; i < self->n_tensors; i++) {
         const mst_onnx_tensor *t = &self->tensors[i];
-        bool external = onnx_is_external(t, location != NULL);
-        onnx_tensor_head(t, external ? location : NULL, offset, &heads[i]);
-        uint64_t n = heads[i].size + (external ? 0 : t->bytes);
+        const mst_onnx_place *place = onnx_place_of(options, t);
+        bool external = onnx_is_external(options, t, location != NULL);
+        onnx_tensor_head(t,
+                         place != NULL ? place->location
+                         : external    ? location
+                                       : NULL,
+                         place != NULL ? place->offset : offset, &heads[i]);
+        uint64_t n = heads[i].size + (external || place != NULL ? 0 : t->bytes);
         size += 1 + onnx_varint_size(n) + n;
         offset += external ? (t->bytes + DATA_ALIGN - 1) / DATA_ALIGN * DATA_ALIGN : 0;
         fields.failed |= heads[i].failed;
@@ -366,8 +381,8 @@ static mst_status onnx_write_model(const mst_onnx_graph *self, const char *text,
     TRY_OUT(st, mst_out_write(out, name.text, name.size));
     for (size_t i = 0; i < self->n_tensors; i++) {
         const mst_onnx_tensor *t = &self->tensors[i];
-        bool external = onnx_is_external(t, location != NULL);
-        TRY_OUT(st, onnx_write_part(out, 5, &heads[i], t->data, external ? 0 : t->bytes));
+        bool outside = onnx_is_external(options, t, location != NULL) || onnx_place_of(options, t) != NULL;
+        TRY_OUT(st, onnx_write_part(out, 5, &heads[i], t->data, outside ? 0 : t->bytes));
     }
     TRY_OUT(st, mst_out_write(out, self->inputs.text, self->inputs.size));
     TRY_OUT(st, mst_out_write(out, self->outputs.text, self->outputs.size));
@@ -390,7 +405,7 @@ mst_status mst_onnx_write(const mst_onnx_graph *self, const char *text, const ms
     if (self->failed)
         return mst_fail_memory();
     for (size_t i = 0; i < self->n_tensors; i++)
-        bytes += self->tensors[i].bytes;
+        bytes += onnx_place_of(options, &self->tensors[i]) == NULL ? self->tensors[i].bytes : 0;
     bool external = options->external || bytes > MESSAGE_MAX;
     char *data = mst_sprintf("%s" MST_ONNX_SUFFIX, path),
          *location = mst_sprintf("%s" MST_ONNX_SUFFIX, slash != NULL ? slash + 1 : path);
@@ -399,9 +414,9 @@ mst_status mst_onnx_write(const mst_onnx_graph *self, const char *text, const ms
         st = mst_fail(MST_EUSAGE,
                       "the weights need a file of their own, beside that of the model: give a name");
     if (st == MST_OK && external)
-        st = onnx_write_data(self, data);
+        st = onnx_write_data(self, options, data);
     if (st == MST_OK)
-        st = onnx_write_model(self, text, options->version, external ? location : NULL, path);
+        st = onnx_write_model(self, text, options, external ? location : NULL, path);
     mst_free(data);
     mst_free(location);
     return st;

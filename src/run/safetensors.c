@@ -229,6 +229,11 @@ void mst_safetensors_close(mst_safetensors *self)
     mst_free(self);
 }
 
+uint64_t mst_safetensors_data_at(const mst_safetensors *self)
+{
+    return self->data_at;
+}
+
 size_t mst_safetensors_count(const mst_safetensors *self)
 {
     return self->n;

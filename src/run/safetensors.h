@@ -40,6 +40,8 @@ size_t mst_safetensors_count(const mst_safetensors *self);
 const mst_tensor *mst_safetensors_at(const mst_safetensors *self, size_t i);
 const mst_tensor *mst_safetensors_find(const mst_safetensors *self, const char *name); /* NULL when absent */
 
+uint64_t mst_safetensors_data_at(const mst_safetensors *self); /* byte of the file at which the data begins */
+
 /* Fills out with all elements of an F32 tensor; zeros are stored only where memory is not zero. lazy: see
  * sparse_file.h. Another data type is MST_EINPUT. */
 mst_status mst_safetensors_read(mst_safetensors *self, const mst_tensor *tensor, float *out, bool lazy);

@@ -77,6 +77,13 @@ for net in "softmax:--model softmax" "lenet:--model lenet" "mlp:--model mlp" "al
   expect 0 --log error train digits ${net#*:} --batch 20 --lr 0.1 --quiet --run ${net%%:*} --overwrite
   exported ${net%%:*} images.svm images.cache
 done
+if [ -n "${runtime-}" ]; then # numpy would take long
+  expect 0 --log error data gen images --rows 12 --test-rows 4 --classes 3 --out pictures
+  expect 0 --log error train pictures/train.gen --model alexnet --classes 3 --batch 4 --steps 2 --lr 0.001 --quiet --run alexnet
+  expect 0 --log error data convert pictures/test.gen --out pictures.cache
+  expect 0 --log error data convert pictures/test.gen --to libsvm --out pictures.svm
+  exported alexnet pictures.svm pictures.cache
+fi
 printf 'a,b,y\n1,2,0\n3,1,1\n2,2,0\n5,1,1\n4,0,1\n0,3,0\n' >numbers.csv
 expect 0 --log error train numbers.csv --epochs 20 --batch 2 --quiet --run numbers
 expect 0 --log error data convert numbers.csv --to libffm --out numbers.ffm
@@ -87,7 +94,18 @@ exported logreg-bucket bucket.ffm rows.tsv --overwrite --external-data
 [ "$(stat -c %s logreg-bucket.onnx.data)" = 12288 ] || fail "the weights are not in logreg-bucket.onnx.data"
 [ "$(stat -c %s logreg-bucket.onnx)" -lt 2000 ] || fail "the weights are also in logreg-bucket.onnx"
 
+# ---- weights in the checkpoint ----
+exported logreg-bucket bucket.ffm rows.tsv --overwrite --link-checkpoint
+[ "$(stat -c %s logreg-bucket.onnx)" -lt 2000 ] || fail "the weights are in logreg-bucket.onnx"
+rm -f deepfm-log.onnx
+exported deepfm-log log.ffm rows.tsv --link-checkpoint
+grep -q 'deepfm-log/checkpoints/step-[0-9]*/part-00000.safetensors' deepfm-log.onnx || fail "deepfm-log.onnx does not name the checkpoint"
+mkdir elsewhere
+refused 2 'is not in the folder of the run or above it' model export logreg-bucket --onnx elsewhere/x.onnx --link-checkpoint
+[ ! -e elsewhere/x.onnx ] || fail "a refused export leaves a file"
+
 # ---- refusals ----
+refused 2 '--link-checkpoint is for --onnx FILE' model export lenet --link-checkpoint
 refused 1 'lenet.onnx already exists' model export lenet --onnx lenet.onnx
 refused 2 '--external-data is for --onnx FILE' model export lenet --external-data
 sed 's/lrn size=3/lrn size=4/' all.net >even.net
