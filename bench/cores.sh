@@ -75,26 +75,29 @@ cores_clicks_rows() {
 }
 cores_clicks() { sparse_rate "$cores_optimizer" "$cores_batch" "$1" "$cores_mode"; }
 
-# cores_ps: one server and one worker, and a process for each core, a quarter of them servers.
+# cores_ps: one server and one worker, and a process for each core, a quarter of them servers, without and with --busy-poll.
 cores_ps() {
-    local one many servers=$(((CORES_MOST + 3) / 4)) round
-    local workers=$((CORES_MOST - servers)) ones=() manies=() ratios=()
+    local one many polling servers=$(((CORES_MOST + 3) / 4)) round
+    local workers=$((CORES_MOST - servers)) name ones=() manies=() pollings=() ratios=() gains=()
+    name=cores_ps_async_${servers}s${workers}w
     for ((round = 1; round <= CORES_ROUNDS; round++)); do
-        say "cores_ps_async, round $round of $CORES_ROUNDS"
-        many=0
-        if ! one=$(sparse_ps_rate 1 1 sgd 0.005) ||
-            { [ "$workers" -gt 1 ] && ! many=$(sparse_ps_rate "$servers" "$workers" sgd 0.005); }; then
-            skip "muster launch failed" "cores_ps_async_${servers}s${workers}w_rows_per_s"
+        say "$name, round $round of $CORES_ROUNDS"
+        if ! one=$(sparse_ps_rate 1 1 sgd 0.005) || ! many=$(sparse_ps_rate "$servers" "$workers" sgd 0.005) ||
+            ! polling=$(sparse_ps_rate "$servers" "$workers" sgd 0.005 --busy-poll 200); then
+            skip "muster launch failed" "${name}_rows_per_s"
             return
         fi
         ones+=("$one")
         manies+=("$many")
+        pollings+=("$polling")
         ratios+=("$(calc "$many / $one")")
+        gains+=("$(calc "$polling / $many")")
     done
     line cores_ps_async_1s1w_rows_per_s "$(median "${ones[@]}")" rows/s
-    [ "$workers" -gt 1 ] || return 0
-    line "cores_ps_async_${servers}s${workers}w_rows_per_s" "$(median "${manies[@]}")" rows/s
-    line "cores_ps_async_${servers}s${workers}w_over_1s1w" "$(median "${ratios[@]}")" ratio
+    line "${name}_rows_per_s" "$(median "${manies[@]}")" rows/s
+    line "${name}_polling_rows_per_s" "$(median "${pollings[@]}")" rows/s
+    line "${name}_over_1s1w" "$(median "${ratios[@]}")" ratio
+    line "${name}_polling_over_sleeping" "$(median "${gains[@]}")" ratio
 }
 
 # cores_better OUTPUT: the better of PyTorch's two memory layouts.
@@ -152,6 +155,10 @@ adagrad 100 async
 adagrad 1000 sync"
             ;;
         ps)
+            if [ "$CORES_MOST" -lt 4 ]; then
+                skip "fewer than 4 cores" cores_ps_async
+                continue
+            fi
             cores_clicks_rows
             cores_ps
             ;;

@@ -136,6 +136,7 @@ static const mst_net_events end_events = {
 
 static mst_net_tls end_tls; /* of all ends that are made from here on */
 static mst_net_seal end_seal;
+static uint32_t end_busy_poll_us;
 
 static inline mst_net_options end_options(mst_role role, uint32_t index)
 {
@@ -144,6 +145,7 @@ static inline mst_net_options end_options(mst_role role, uint32_t index)
         .secret = "open sesame",
         .tls = end_tls,
         .seal = end_seal,
+        .busy_poll_us = end_busy_poll_us,
         .max_body = 256u << 20,
         .max_queue = 1u << 30,
         .peer_timeout_ms = 20000,

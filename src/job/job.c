@@ -42,6 +42,7 @@ mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const m
         .max_queue = role == MST_ROLE_WORKER || o->dense_model ? UNBOUNDED : MAX_QUEUE,
         .peer_timeout_ms = (uint32_t)(o->peer_timeout * 1000),
         .hello_timeout_ms = HELLO_MS,
+        .busy_poll_us = (uint32_t)o->busy_poll,
     };
     if (getrandom(&net.self.incarnation, sizeof net.self.incarnation, 0) < 0)
         net.self.incarnation = (uint64_t)getpid();

@@ -119,6 +119,7 @@ typedef struct mst_net_options {
     uint64_t max_queue;        /* bytes that may wait for one peer beyond what the system takes */
     uint32_t peer_timeout_ms;  /* silence after which a peer is down */
     uint32_t hello_timeout_ms; /* time limit of the handshake */
+    uint32_t busy_poll_us;     /* engines that sleep: a wait begins with so much polling without sleep */
 } mst_net_options;
 
 typedef struct mst_net_stats {

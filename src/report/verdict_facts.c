@@ -173,6 +173,8 @@ static mst_status facts_take_processes(const mst_run_data *run, mst_facts *out)
             continue;
         mst_process_use process;
         facts_take_process(&process, p, from, to);
+        if (out->busy_poll && process.parsing > 0)
+            process.parsing = 0; /* or polling */
         if (process.thread_seconds <= 0)
             continue;
         if (p->role == MST_PROCESS_SERVER)
@@ -286,7 +288,8 @@ static bool facts_shares_process(const mst_facts *f, const mst_process_use *p)
     return false;
 }
 
-/* CPU time over the cores that the process may use by its threads and CPU quota. NAN: not known. */
+/* CPU time over the cores that the process may use by its threads and CPU quota. NAN: not known, or waits
+ * take CPU time, too. */
 static double facts_cpu_use(const mst_facts *f, const mst_process_use *p)
 {
     double threads = p->seconds > 0 ? fmax(1, p->thread_seconds / p->seconds) : 1, most = threads;
@@ -294,7 +297,7 @@ static double facts_cpu_use(const mst_facts *f, const mst_process_use *p)
         most = fmin(most, p->cores);
     if (p->process != NULL && p->process->cpu_limit > 0)
         most = fmin(most, p->process->cpu_limit);
-    return facts_shares_process(f, p) ? NAN : p->cpu / most;
+    return f->busy_poll || facts_shares_process(f, p) ? NAN : p->cpu / most;
 }
 
 static void facts_take_servers(mst_facts *f)
@@ -492,6 +495,7 @@ mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
     f.lockstep = strcmp(f.figures.mode, "async") != 0;
     const char *given = mst_run_data_text(run, "cluster", "given_strategy", NULL);
     f.given_allreduce = given != NULL && strcmp(given, "allreduce") == 0;
+    f.busy_poll = mst_run_data_option_real(run, "busy-poll") > 0;
     f.quorum = mst_run_data_option_real(run, "quorum");
     f.quorum = f.quorum > 0 && f.ps && f.lockstep ? f.quorum : INFINITY;
     json_t *dense = json_object_get(json_object_get(json_object_get(run->manifest, "options"), "strategy"),

@@ -58,6 +58,7 @@ typedef struct mst_facts {
     bool given_allreduce; /* such workers stand for ranks */
     double quorum;        /* workers that a step waits for */
     const char *launcher; /* of an MPI job, from the manifest; NULL: not known */
+    bool busy_poll;       /* processes poll while they wait: their CPU time is no work */
     bool lockstep;        /* workers wait for each other: sync or ssp */
     bool crowded;         /* several processes or threads of the run saturate the cores of a host */
     const mst_process_use

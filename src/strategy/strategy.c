@@ -249,6 +249,18 @@ const mst_option mst_strategy_option_table[] = {
              "fail if a reduction takes longer than S seconds.",
      .needs = {{JOBS_ONLY}},
      .facts = MST_OPTION_MAY_DIFFER},
+    {.name = "busy-poll",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(busy_poll),
+     .fallback = "0",
+     .min = 0,
+     .max = 10000,
+     .metavar = "US",
+     .help =
+         "Servers and workers poll for messages for US microseconds before they sleep. For jobs that have "
+         "a core of the host for each process: waits of less than that no longer cost a wake-up.",
+     .needs = {{PS_ONLY}},
+     .facts = MST_OPTION_MAY_DIFFER},
     {.name = "reduction",
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(reduction),

@@ -56,6 +56,7 @@ typedef struct mst_strategy_options {
     bool tls, tls_given;      /* --tls, --no-tls, or neither */
     bool elastic;             /* --elastic: workers join that the cluster does not name, and leave */
     double peer_timeout, start_timeout, stall_timeout; /* seconds */
+    int64_t busy_poll;                                 /* --busy-poll US */
     /* allreduce: workers are the ranks of the MPI job; besides --wire and the timeouts: */
     int reduction; /* --reduction auto|gather|direct|mpi|off|only */
 } mst_strategy_options;

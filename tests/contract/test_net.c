@@ -15,6 +15,7 @@ typedef struct carrier {
     const char *address; /* %d: numbers that make it unique */
     mst_net_tls tls;
     mst_net_seal seal;
+    uint32_t busy_poll_us;
 } carrier;
 
 static carrier carriers[8];
@@ -677,19 +678,25 @@ int main(void)
             for (int protection = 0; protection < 3; protection++)
                 carriers[n_carriers++] =
                     (carrier){engine, "127.0.0.1:0", protection == 1 ? MST_NET_TLS_ON : MST_NET_TLS_AUTO,
-                              protection == 2 ? MST_NET_SEAL_MAC : MST_NET_SEAL_AUTO};
+                              protection == 2 ? MST_NET_SEAL_MAC : MST_NET_SEAL_AUTO, 0};
         carriers[n_carriers++] = (carrier){engine, "unix:@muster-test-%d-%u", MST_NET_TLS_AUTO,
-                                           MST_NET_SEAL_AUTO}; /* a name is a name to inproc */
+                                           MST_NET_SEAL_AUTO, 0}; /* a name is a name to inproc */
+        if (engine == &mst_net_tcp) {
+            carriers[n_carriers] = carriers[n_carriers - 1];
+            carriers[n_carriers++].busy_poll_us = 300;
+        }
     }
     int failed = 0;
     for (unsigned i = 0; i < n_carriers; i++) {
         struct CMUnitTest tests[N_SUITE] = {0};
         char group[100];
-        snprintf(group, sizeof group, "%s %s%s%s", carriers[i].engine->name, carriers[i].address,
+        snprintf(group, sizeof group, "%s %s%s%s%s", carriers[i].engine->name, carriers[i].address,
                  carriers[i].tls == MST_NET_TLS_ON ? " with TLS" : "",
-                 carriers[i].seal == MST_NET_SEAL_MAC ? " with MAC" : "");
+                 carriers[i].seal == MST_NET_SEAL_MAC ? " with MAC" : "",
+                 carriers[i].busy_poll_us > 0 ? " polling" : "");
         end_tls = carriers[i].tls;
         end_seal = carriers[i].seal;
+        end_busy_poll_us = carriers[i].busy_poll_us;
         for (int j = 0; j < N_SUITE; j++)
             tests[j] = (struct CMUnitTest){
                 .name = suite[j].name, .test_func = suite[j].f, .initial_state = &carriers[i]};

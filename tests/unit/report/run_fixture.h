@@ -39,7 +39,7 @@ typedef struct fixture_run {
     int evaluations, saves; /* that many, the last one at the last step; 0: by eval_seconds */
     int global_batch;       /* as it was given; 0: not */
     int servers, workers, batch, threads, seconds;
-    int pipeline, quorum;
+    int pipeline, quorum, busy_poll;
     double eval_seconds; /* of all those seconds */
     double trained;      /* seconds that the manifest has; 0: all of them */
     bool dense;
@@ -85,7 +85,7 @@ static inline void fixture_manifest(const char *folder, const fixture_run *r, do
             "{\"epochs\": 3, \"eval-every\": \"%s\", %s\"seed\": 1}, \"strategy\": {\"strategy\": \"%s\", "
             "\"mode\": \"%s\", \"servers\": %d, \"workers\": %d, \"batch\": %d, %s%s"
             "\"wire\": \"%s\", "
-            "\"pipeline\": %d, "
+            "\"pipeline\": %d, \"busy-poll\": %d, "
             "\"dense-model\": %s}}, \"files\": [\"%s\"], \"source\": {\"once\": %s}, \"data\": {\"source\": "
             "\"clicks.tsv\", "
             "\"format\": \"%s\", \"features\": 1000000}, \"model\": {\"name\": \"%s\"}, \"state\": \"done\", "
@@ -93,9 +93,9 @@ static inline void fixture_manifest(const char *folder, const fixture_run *r, do
             "\"train_seconds\": %f, \"eval_seconds\": %f, \"save_seconds\": %g}}\n",
             mpi, r->entries ? r->entries : "", r->threads ? r->threads : 1, r->batch,
             r->eval_every ? r->eval_every : "1 epoch", saving, r->strategy, r->mode, r->servers, r->workers,
-            r->batch, global, quorum, r->wire ? r->wire : "fp32", r->pipeline, r->dense ? "true" : "false",
-            r->file ? r->file : "clicks.tsv", r->once ? "true" : "false", r->format ? r->format : "cache",
-            r->model ? r->model : "logreg", steps, rows,
+            r->batch, global, quorum, r->wire ? r->wire : "fp32", r->pipeline, r->busy_poll,
+            r->dense ? "true" : "false", r->file ? r->file : "clicks.tsv", r->once ? "true" : "false",
+            r->format ? r->format : "cache", r->model ? r->model : "logreg", steps, rows,
             r->trained > 0 ? r->trained : r->seconds - r->eval_seconds, r->eval_seconds,
             r->trained > 0 ? 0 : 0.5);
     fclose(f);

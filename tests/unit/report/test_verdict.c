@@ -543,6 +543,28 @@ static void test_stopped_server(void **state)
     assert_true(v.shares[MST_BOTTLENECK_CORES] > 0.7);
 }
 
+/* A server that polls while it waits uses a whole core, however little it works. */
+static void test_busy_poll(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = fixture_job("async");
+    r.processes[0].cpu = 1;
+    r.processes[0].apply = r.processes[0].serve = 0.05;
+    for (int i = 1; i < 4; i++) {
+        r.processes[i].compute = 0.25;
+        r.processes[i].barrier_wait = 0;
+        r.processes[i].pull_wait = 0.7;
+        r.processes[i].cpu = 1;
+    }
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_SERVER_CPU, "server-0"); /* its CPU time is work */
+    r.busy_poll = 200;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_SYNCHRONISATION, "");
+    assert_true(v.shares[MST_BOTTLENECK_SERVER_CPU] < 0.2);
+}
+
 static void test_evaluation(void **state)
 {
     (void)state;
@@ -969,29 +991,18 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_compute),
-        TEST(test_server_network),
-        TEST(test_worker_network),
-        TEST(test_server_cpu),
-        TEST(test_input),
-        TEST(test_disk),
-        TEST(test_stragglers),
-        TEST(test_synchronisation),
-        TEST(test_spare_threads),
-        TEST(test_more_threads_than_cores),
-        TEST(test_stopped_server),
-        TEST(test_evaluation),
-        TEST(test_losses),
-        TEST(test_balanced),
-        TEST(test_manifest_only),
-        TEST(test_one_host),
-        TEST(test_paths),
-        TEST(test_hosted),
-        TEST(test_ranks),
-        TEST(test_ps_ranks),
-        TEST(test_parsing_takes_cores),
-        TEST(test_other_programs),
-        TEST(test_rarer),
+        TEST(test_compute),        TEST(test_server_network),
+        TEST(test_worker_network), TEST(test_server_cpu),
+        TEST(test_input),          TEST(test_disk),
+        TEST(test_stragglers),     TEST(test_synchronisation),
+        TEST(test_spare_threads),  TEST(test_more_threads_than_cores),
+        TEST(test_stopped_server), TEST(test_busy_poll),
+        TEST(test_evaluation),     TEST(test_losses),
+        TEST(test_balanced),       TEST(test_manifest_only),
+        TEST(test_one_host),       TEST(test_paths),
+        TEST(test_hosted),         TEST(test_ranks),
+        TEST(test_ps_ranks),       TEST(test_parsing_takes_cores),
+        TEST(test_other_programs), TEST(test_rarer),
         TEST(test_write),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
