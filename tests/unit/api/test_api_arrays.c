@@ -292,7 +292,7 @@ static void a_job_in_the_process_equals_local(void **state)
 static muster_options *job_on(muster_data *data, const char *model, const char *optimizer, const char *epochs)
 {
     return options_on(data, model, "optimizer", optimizer, "epochs", epochs, "strategy", "ps", "servers", "3",
-                      "workers", "2", "batch", "5", "mode", "sync", NULL);
+                      "workers", "2", "batch", "50", "mode", "sync", NULL);
 }
 
 static void a_job_in_memory_equals_one_on_disk(void **state)
@@ -309,7 +309,7 @@ static void a_job_in_memory_equals_one_on_disk(void **state)
         const char *model = cases[i].model, *optimizer = cases[i].optimizer;
         muster_summary s;
         muster_model *served = train_in_memory(job_on(data, model, optimizer, "3"), &s), *disk = NULL;
-        assert_int_equal(s.step, 3 * N / 10);
+        assert_int_equal(s.step, 3 * N / 100);
         muster_options *o = job_on(data, model, optimizer, "3");
         muster_trainer *t = NULL;
         char run[16];
@@ -326,12 +326,12 @@ static void a_job_in_memory_equals_one_on_disk(void **state)
         o = job_on(data, model, optimizer, "2");
         ok(muster_options_set_model(o, first));
         muster_model *second = train_in_memory(o, &s);
-        assert_int_equal(s.step, 3 * N / 10);
+        assert_int_equal(s.step, 3 * N / 100);
         assert_same_models(served, second, 0.0);
-        o = options_on(data, model, "optimizer", optimizer, "epochs", "2", NULL);
+        o = options_on(data, model, "optimizer", optimizer, "epochs", "2", "batch", "100", NULL);
         ok(muster_options_set_model(o, first));
         muster_model *third = train_in_memory(o, &s);
-        assert_int_equal(s.step, 3 * N / 10);
+        assert_int_equal(s.step, 3 * N / 100);
         assert_same_models(served, third, i < 3 ? 1e-4 : 1e-2); /* sums of a net differ in the last digits */
         muster_model_free(served);
         muster_model_free(disk);
@@ -433,6 +433,7 @@ static void the_best_model_is_kept(void **state)
     muster_options_free(p);
     muster_trainer_free(t);
     o = job_on(data, "logreg", "sgd", "8");
+    ok(muster_options_set(o, "batch", "5"));
     for (size_t i = 2; i < 8; i += 2)
         ok(muster_options_set(o, more[i], more[i + 1]));
     muster_model *served = train_in_memory(o, NULL);
