@@ -4,7 +4,8 @@
  * random access that costs work, and with lanes that wait for rows; the window thread collects chunks into
  * windows, shuffles them and queues them; lanes claim slices of the current window. The window thread and the
  * lanes share one mutex, taken once per window or claim, never per row. The ring's mutex is taken after it,
- * never before it.
+ * never before it. Random access in file order where chunks are only pointers: a lane that needs a window
+ * makes it, which is quicker than to wait for a thread, and the window thread only checks chunks ahead.
  *
  * Invariants
  * 1. Chunks leave the ring in order, whichever thread made them.
@@ -77,7 +78,7 @@ static void window_free(mst_feed_window *w)
     if (w == NULL)
         return;
     window_reset(w);
-    mst_free(w->order);
+    mst_free(w->places);
     mst_free(w->chunks);
     mst_free(w->first_rows);
     mst_free(w);
@@ -117,6 +118,21 @@ static mst_status feed_prepare_augment(mst_feed *f)
         if (f->lanes[i].augmented == NULL)
             return mst_fail_memory();
     }
+    return MST_OK;
+}
+
+/* Decides whether lanes make windows. */
+static mst_status feed_init_lanes(mst_feed *f)
+{
+    const mst_dataset *d = f->dataset;
+    f->by_lanes = d->random && d->load_is_cheap && d->ops->peek != NULL && f->options.shuffle_rows == 0;
+    if (!f->by_lanes)
+        return MST_OK;
+    f->file_order = mst_calloc(d->chunk_rows + 1, sizeof *f->file_order);
+    if (f->file_order == NULL)
+        return mst_fail_memory();
+    for (uint32_t i = 0; i < d->chunk_rows; i++)
+        f->file_order[i].row = i;
     return MST_OK;
 }
 
@@ -163,6 +179,7 @@ mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, m
         TRY_OUT(st, feed_deal_stream(f));
     }
     TRY_OUT(st, mst_feed_ring_init(f));
+    TRY_OUT(st, feed_init_lanes(f));
     if (pthread_create(&f->window_thread, NULL, mst_feed_window_main, f) != 0) {
         st = mst_fail(MST_EIO, "%s: cannot start a reading thread", dataset->name);
         goto out;
@@ -223,6 +240,7 @@ void mst_feed_destroy(mst_feed *f)
     }
     mst_free(f->lanes);
     mst_feed_order_fini(&f->order);
+    mst_free(f->file_order);
     pthread_cond_destroy(&f->changed);
     pthread_mutex_destroy(&f->mutex);
     mst_free(f);
@@ -312,6 +330,8 @@ static mst_status feed_restart(mst_feed *f, uint64_t epoch, uint64_t from)
         f->next_window = mst_feed_order_find(&f->order, from);
         f->next_position = f->order.windows[f->next_window].start;
         f->next_chunk = ring_end = f->order.windows[f->next_window].first;
+        f->check_from = f->order.windows[f->next_window].first;
+        atomic_store(&f->next_check, f->all_checked ? f->order.n_chunks : f->check_from);
     } else if (begun) {
         st = f->dataset->ops->rewind(f->dataset);
         if (st != MST_OK)

@@ -1,6 +1,7 @@
 /* Checks of the feed's rows: against the model, of the mapped chunks of a window, and of the files that rows
  * come from. */
 #include <math.h>
+#include <sched.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -131,14 +132,33 @@ uint64_t mst_feed_drop_unseen(mst_row *rows, uint32_t n, uint64_t features)
 
 /* ---- damage and changed files ---- */
 
-mst_status mst_feed_check_window(mst_feed_window *w)
+bool mst_feed_check_next(mst_feed *f)
+{
+    mst_chunk *chunk;
+    uint_fast32_t next = atomic_load(&f->next_check);
+    do {
+        if (!f->by_lanes || next >= f->order.n_chunks)
+            return false;
+    } while (!atomic_compare_exchange_weak(&f->next_check, &next, next + 1));
+    if (f->dataset->ops->peek(f->dataset, f->order.chunks[next], &chunk) != MST_OK)
+        return false;
+    mst_chunk_check(chunk); /* the lane that gets its rows finds a failure again */
+    mst_chunk_release(chunk);
+    return true;
+}
+
+mst_status mst_feed_check_window(mst_feed *f, mst_feed_window *w)
 {
     if (atomic_load_explicit(&w->checked, memory_order_acquire))
         return MST_OK;
     for (uint32_t i = 0; i < w->n_chunks; i++)
         TRY(mst_chunk_check(w->chunks[i]));
     for (uint32_t i = 0; i < w->n_chunks; i++)
-        TRY(mst_chunk_check_wait(w->chunks[i]));
+        while (!mst_chunk_checked(w->chunks[i])) {
+            TRY(mst_chunk_check(w->chunks[i]));
+            if (!mst_chunk_checked(w->chunks[i]) && !mst_feed_check_next(f))
+                sched_yield(); /* the checking thread needs a fraction of a millisecond and does not wait */
+        }
     atomic_store_explicit(&w->checked, true, memory_order_release);
     return MST_OK;
 }

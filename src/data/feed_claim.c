@@ -84,6 +84,10 @@ static mst_status feed_advance(mst_feed *f, mst_feed_lane *l, bool *more)
             *more = false;
             return MST_OK;
         }
+        if (f->by_lanes) {
+            mst_feed_make_window(f);
+            continue;
+        }
         uint64_t now = mst_now_ns();
         if (begun == 0)
             begun = now;
@@ -379,7 +383,7 @@ static mst_status feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uin
         const mst_feed_piece *at = &l->pieces[p];
         uint32_t first = from > start ? from : start, last = to < start + at->n ? to : start + at->n;
         if (first < last) {
-            TRY(mst_feed_check_window(at->w));
+            TRY(mst_feed_check_window(f, at->w));
             feed_fill_rows(l->rows + first, at->w, at->from + (first - start), last - first);
             if (at->w->mapped)
                 TRY(feed_settle_rows(f, l, at->w, at->from + (first - start), last - first, first));

@@ -22,10 +22,11 @@ typedef struct mst_feed_window {
     struct mst_feed_window *next; /* in the queue or the pool */
     uint64_t start;               /* position of its first row */
     uint32_t n_rows, n_chunks;
-    unsigned references;   /* guarded by the mutex */
-    atomic_bool checked;   /* all chunks are */
-    mst_feed_place *order; /* n_rows */
-    size_t order_capacity;
+    unsigned references;         /* guarded by the mutex */
+    atomic_bool checked;         /* all chunks are */
+    const mst_feed_place *order; /* n_rows: places, or the feed's file_order */
+    mst_feed_place *places;
+    size_t place_capacity;
     mst_chunk **chunks;
     size_t chunk_capacity;
     uint64_t *first_rows; /* number of the first row of each chunk */
@@ -77,6 +78,14 @@ struct mst_feed {
     pthread_cond_t changed; /* anything below changed */
     pthread_t window_thread;
     bool window_started, leaving;
+
+    /* Random access in file order, where a window is one chunk and a chunk only pointers: lanes make windows
+     * when they need them. The window thread only checks chunks ahead of them, once, while a core is idle. */
+    bool by_lanes;
+    mst_feed_place *file_order;      /* of all rows of a chunk */
+    atomic_uint_fast32_t next_check; /* chunk of the epoch that the window thread or a waiting lane checks */
+    uint32_t check_from;             /* its first value */
+    bool all_checked;
 
     /* Production of the current epoch. generation grows with every start that does not continue with ready
      * rows; a thread drops its work when it changes. */
@@ -131,7 +140,10 @@ void mst_feed_drop_pieces(mst_feed *f, mst_feed_lane *l);
 void mst_feed_unref(mst_feed *f, mst_feed_window *w);
 
 /* Checks the chunks that no thread has checked yet, and waits for those that other threads are checking. */
-mst_status mst_feed_check_window(mst_feed_window *w);
+mst_status mst_feed_check_window(mst_feed *f, mst_feed_window *w);
+/* By lanes: checks the next chunk of the epoch that no thread has begun to check; false if there is none. A
+ * failure is left to the lane that gets the rows. */
+bool mst_feed_check_next(mst_feed *f);
 /* Fails when a file of the rows has changed during the training. It looks at intervals, or where it is due.
  */
 mst_status mst_feed_check_files(mst_feed *f, mst_feed_lane *l, bool due);
@@ -166,6 +178,9 @@ bool mst_feed_keeps(const mst_feed_options *o, uint64_t row, const mst_chunk *ch
 
 /* Makes the ring; f->options and f->dataset are set. */
 mst_status mst_feed_ring_init(mst_feed *f);
+
+/* By lanes, under the mutex: queues the next window, unless it has no rows, or saves the failure. */
+void mst_feed_make_window(mst_feed *f);
 
 /* The window thread; arg is the feed. */
 void *mst_feed_window_main(void *arg);

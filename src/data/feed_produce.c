@@ -9,6 +9,7 @@
 #include "observe/trace_file.h"
 
 #define WINDOW_NICE 10
+#define CHECK_AHEAD 64 /* chunks */
 
 static bool feed_stale(const mst_feed *f, uint64_t generation)
 {
@@ -142,9 +143,10 @@ static mst_status window_add(mst_feed *f, mst_feed_window *w, mst_chunk *chunk, 
 {
     const mst_feed_options *o = &f->options;
     size_t need = (size_t)w->n_rows + chunk->n_rows;
+    bool all = mst_feed_keeps_all(o), in_order = f->by_lanes && all;
     if (!mst_grow(&w->chunks, &w->chunk_capacity, w->n_chunks + 1u, sizeof(mst_chunk *)) ||
         !mst_grow(&w->first_rows, &w->first_capacity, w->n_chunks + 1u, sizeof *w->first_rows) ||
-        !mst_grow(&w->order, &w->order_capacity, need, sizeof *w->order)) {
+        (!in_order && !mst_grow(&w->places, &w->place_capacity, need, sizeof *w->places))) {
         mst_chunk_release(chunk);
         return mst_fail_memory();
     }
@@ -158,10 +160,11 @@ static mst_status window_add(mst_feed *f, mst_feed_window *w, mst_chunk *chunk, 
         w->n_keys += chunk->has_values && !chunk->has_fields ? tail / 2 : tail;
     }
     w->unseen |= f->augmented_stride == 0 && mst_feed_has_unseen(o, chunk);
-    bool all = mst_feed_keeps_all(o);
-    for (uint32_t i = 0; i < chunk->n_rows; i++) {
+    w->order = in_order ? f->file_order : w->places;
+    w->n_rows += in_order ? chunk->n_rows : 0;
+    for (uint32_t i = 0; i < chunk->n_rows && !in_order; i++) {
         if (all || mst_feed_keeps(o, first_row + i, chunk, i))
-            w->order[w->n_rows++] = (mst_feed_place){c, i};
+            w->places[w->n_rows++] = (mst_feed_place){c, i};
     }
     return MST_OK;
 }
@@ -203,6 +206,27 @@ static uint64_t feed_rows_ahead(const mst_feed *f)
     return f->dataset->live ? take : f->dataset->load_is_cheap ? 4 * take * lanes : 0;
 }
 
+/* Under the mutex: makes w the last window of the queue, unless none of its rows is wanted. */
+static bool window_queue(mst_feed *f, mst_feed_window *w)
+{
+    atomic_store(&w->checked, false);
+    w->start = f->next_position;
+    w->epoch = f->epoch;
+    f->next_position += w->n_rows;
+    f->next_window++;
+    if (w->n_rows == 0 || f->next_position <= f->position)
+        return false;
+    mst_feed_window **tail = &f->queue;
+    while (*tail != NULL)
+        tail = &(*tail)->next;
+    w->next = NULL;
+    *tail = w;
+    f->queued++;
+    f->queued_rows += w->n_rows;
+    f->arrived_ns = mst_now_ns();
+    return true;
+}
+
 /* Queues the window, which the queue then owns a reference to, unless none of its rows is wanted; `more` of
  * the stream may follow. Waits for room. False when the epoch is over. */
 static bool window_put(mst_feed *f, uint64_t generation, mst_feed_window *w, bool more)
@@ -210,27 +234,11 @@ static bool window_put(mst_feed *f, uint64_t generation, mst_feed_window *w, boo
     pthread_mutex_lock(&f->mutex);
     while (!feed_stale(f, generation) && f->queued >= MST_FEED_QUEUE && f->queued_rows >= feed_rows_ahead(f))
         mst_feed_wait_change(f);
-    atomic_store(&w->checked, false);
     w->references = 1;
-    bool wanted = !feed_stale(f, generation), queued = false;
-    if (wanted) {
-        w->start = f->next_position;
-        w->epoch = f->epoch;
-        f->next_position += w->n_rows;
-        f->next_window++;
-        queued = w->n_rows != 0 && f->next_position > f->position;
-        if (!f->dataset->random)
-            feed_end_stream(f, more);
-    }
+    bool wanted = !feed_stale(f, generation), queued = wanted && window_queue(f, w);
+    if (wanted && !f->dataset->random)
+        feed_end_stream(f, more);
     if (queued) {
-        mst_feed_window **tail = &f->queue;
-        while (*tail != NULL)
-            tail = &(*tail)->next;
-        w->next = NULL;
-        *tail = w;
-        f->queued++;
-        f->queued_rows += w->n_rows;
-        f->arrived_ns = mst_now_ns();
         w->references++; /* feed_check_ahead's */
         mst_feed_wake(f);
     } else {
@@ -242,13 +250,12 @@ static bool window_put(mst_feed *f, uint64_t generation, mst_feed_window *w, boo
     return wanted;
 }
 
+/* Under the mutex; NULL without memory. */
 static mst_feed_window *window_get(mst_feed *f)
 {
-    pthread_mutex_lock(&f->mutex);
     mst_feed_window *w = f->pool;
     if (w != NULL)
         f->pool = w->next;
-    pthread_mutex_unlock(&f->mutex);
     return w != NULL ? w : mst_zalloc(sizeof *w);
 }
 
@@ -291,19 +298,60 @@ static mst_status feed_produce(mst_feed *f, uint64_t generation)
     const mst_feed_options *o = &f->options;
     bool more = true;
     while (more && window_wanted(f, generation)) {
+        pthread_mutex_lock(&f->mutex);
         mst_feed_window *w = window_get(f);
+        pthread_mutex_unlock(&f->mutex);
         if (w == NULL)
             return mst_fail_memory();
         mst_status st = feed_collect(f, w, &more);
         if (st != MST_OK)
             w->n_rows = 0; /* in a part of a window other rows would be at its positions */
         if (o->shuffle_rows != 0)
-            mst_feed_shuffle(w->order, w->n_rows, o->seed, f->epoch, f->next_position);
+            mst_feed_shuffle(w->places, w->n_rows, o->seed, f->epoch, f->next_position);
         more = window_put(f, generation, w, more) && more;
         if (st != MST_OK)
             return st;
     }
     return MST_OK;
+}
+
+void mst_feed_make_window(mst_feed *f)
+{
+    bool more = true;
+    mst_feed_window *w = window_get(f);
+    mst_status st = w == NULL ? mst_fail_memory() : feed_collect(f, w, &more);
+    if (st != MST_OK)
+        mst_error_save(&f->error, st);
+    if (w == NULL)
+        return;
+    w->references = 1;
+    if (st != MST_OK || !window_queue(f, w))
+        mst_feed_unref(f, w);
+    if (!f->all_checked)
+        mst_feed_wake(f);
+}
+
+/* By lanes: checks chunks, at most CHECK_AHEAD ahead of the lanes. */
+static void feed_check_main(mst_feed *f)
+{
+    pthread_mutex_lock(&f->mutex);
+    while (!f->leaving) {
+        uint_fast32_t next = atomic_load(&f->next_check);
+        bool through = f->producing && next >= f->order.n_chunks;
+        f->all_checked |= through && f->check_from == 0;
+        if (!f->producing || through || f->error.code != MST_OK || next > f->next_chunk + CHECK_AHEAD) {
+            mst_feed_wait_change(f);
+            continue;
+        }
+        f->busy = true;
+        pthread_mutex_unlock(&f->mutex);
+        mst_feed_check_next(f);
+        pthread_mutex_lock(&f->mutex);
+        f->busy = false;
+        if (!f->producing)
+            mst_feed_wake(f);
+    }
+    pthread_mutex_unlock(&f->mutex);
 }
 
 void *mst_feed_window_main(void *arg)
@@ -313,6 +361,8 @@ void *mst_feed_window_main(void *arg)
                                       take one */
         setpriority(PRIO_PROCESS, (id_t)gettid(), WINDOW_NICE);
     uint64_t generation;
+    if (f->by_lanes)
+        feed_check_main(f);
     while (feed_wait_wanted(f, &generation)) {
         mst_status st = feed_produce(f, generation);
         if (st != MST_OK) {
