@@ -71,6 +71,7 @@ static mst_linear linear_of(const mst_model *self, const mst_weights *w)
         .state = w->state,
         .shared = w->shared,
         .near = w->near,
+        .after = w->after,
     };
 }
 

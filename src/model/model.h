@@ -114,6 +114,7 @@ typedef struct mst_weights {
     bool by_rows;
     uint32_t shared; /* keys below it are updated by other threads at the same time */
     bool near;       /* they are few: all are in a cache */
+    uint32_t after;  /* descend: rows that follow the given ones in memory, and are next */
     uint64_t state;  /* by rows: floats from a weight of a dense range to its state */
     /* For descend with batch 1: keys are translated on the way (kernels.h, descend_rows). NULL: keys are used
      * as they are. */

@@ -1,20 +1,36 @@
 /* Hot weights; contract in hot_weights.h.
  *
- * Asynchronous threads. Each thread has arrays of the same layout: `mine`, which it trains on; `seen`, the
- * value of mine after the last exchange; and `sent`, the sum of its changes since begin, which only it writes
- * and all others read. An exchange of thread t: sent_t += gain * (mine - seen), then mine = seen = start +
- * the sum of all threads' sent. No thread waits for another. A lock around one shared copy would let the
- * threads pass one after the other: its cache line moves from core to core in about 100 ns, so 16 threads
- * could exchange once in 1.6 us at most. State that is no sum (moving averages) would not survive the
- * addition: each thread keeps its own, and end takes the mean.
+ * Asynchronous threads. A unit is a weight of the dense ranges or a popular key. Each thread has `mine`, the
+ * units that it trains on, and `seen`, their values after its last exchange. All threads share `blocks`, the
+ * sums of the changes so far. An exchange of thread t: block += gain * (mine - seen), mine = seen = block. It
+ * moves the few cache lines of a block from the core that exchanged last, whatever the number of threads. A
+ * block has a lock of its own, held for some ten instructions; a thread that finds it taken for long (its
+ * holder waits for a core) goes on training, and exchanges later. State that is no sum (moving averages)
+ * would not survive the addition: each thread keeps its own, and end takes the mean.
  *
- * The gain of a weight is between 1/threads (the mean of the changes) and 1 (their sum). All threads start
- * from the same value and see rows of one kind, so their changes have a common part. Where a weight reaches
- * its optimum within an interval, each thread makes the whole way, and the sum overshoots threads-fold; where
- * it needs many intervals, the mean would make training threads times slower. An overshoot shows as movement
- * against one of the last two movements (threads that exchange at the same time swing with a period of two
- * intervals, others with one of four): then the gain falls, otherwise it rises. Dense ranges (every row,
- * large numbers) start with the mean and adapt fast, keys start with the sum and adapt slowly.
+ * The gain of a weight. Let a step of a thread take the weight the share a of the way to its optimum: a =
+ * rate * c, c being the second derivative of the loss. n steps of a thread take it about x = n * a of the
+ * way, if that is little. The T threads make their steps side by side, from the same start. Where T * x is
+ * small, their changes add up as if they were made one after the other: the gain is 1. Where x is large, each
+ * thread makes the whole way, and the mean remains: the gain is 1/T; the sum would overshoot T-fold.
+ * (1 + x) / (1 + T * x) is right at both ends, and differs from the quotient of the ways of T * n and of T
+ * times n steps by less than a fifth in between.
+ *
+ * The weights of a row move its margin together, so the steps of all count. With gains g, the changes of an
+ * interval take the margins of rows like the sample's L of the way, L being the sum of g_i * T * x_i * s_i
+ * over all weights and s_i the share of rows that have weight i; they are stable in every direction, not only
+ * along the axes, if L is about 1 at most. So x is multiplied by N, the number of weights of a row that are
+ * stiff (moved the whole way by the threads together): N = sum of s_i * N * T * x_i / (1 + N * T * x_i), at
+ * least 1, makes L at most 1. Each thread finds N by iteration: an exchange replaces the part of its block.
+ * Where no weight is stiff, which is soon so with falling rates, N is 1 and all gains are near 1.
+ *
+ * c is the mean of x_i^2 * v in the sample, v being the weight of a row, times a bound of p * (1 - p): this
+ * is at most 1/4, and at most 1/4 / log 2 of the entropy of p, which is the loss of a calibrated model. The
+ * rate is that of the update rule with the weight's state. So nothing is tuned to data.
+ *
+ * Intervals. Rows of a thread between two exchanges of a block: TOUCHES occurrences of its first key, at
+ * least DENSE_ROWS. At the start, where weights move far, an interval of all threads is at most the share
+ * 1/WARM of the rows so far.
  *
  * Synchronous threads share one copy, which is there only to have the popular keys side by side, and their
  * places as numbers from 0 on; the dense ranges stay in the store.
@@ -22,88 +38,93 @@
  * The unit is a key: popular ids are not neighbours in data with hashed ids. Side by side, the copies also
  * take fewer cache lines than the keys do in the store.
  *
- * Layout of an array, in floats: [dense ranges, then zeros up to a line][their state, slot by slot][popular
- * keys, by rows with their state]. `mine` is in two pieces: keys must be where a translated key finds them.
- */
+ * Layout of a copy: `mine` is in two pieces, dense ranges with their state slot by slot, and keys by rows
+ * with their state, which must be where a translated key finds them. Blocks and `seen` hold the exchanged
+ * floats of a unit side by side. */
 #include "strategy/hot_weights.h"
 
+#include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/isa.h"
-#include "base/racy.h"
+#include "strategy/hot_keys.h"
 
-#define SPARE   (MST_HOT_DENSE + MST_HOT_KEYS) /* floats of a thread, or keys */
-#define POPULAR 400                            /* a key is popular if at least 1 of 400 rows has it */
-#define TRIES   16                             /* hash factors tried for a map that drops few keys */
-#define ROW_MAX 4                              /* floats of a key */
+#define POPULAR     400 /* one copy: a key is popular if at least 1 of 400 rows has it, ... */
+#define LEAST_COUNT 3   /* ... copies of threads: if it occurs as often in the sample */
+#define ROW_MAX     4   /* floats of a key */
 
-/* Rows of a thread between two exchanges of the dense ranges, and of the parts of the keys: twice as many for
- * keys that are half as popular. Steps are long at the start: until then there is an exchange for every
- * WARM_SHARE-th of the rows of all threads so far. */
 #define DENSE_ROWS 64
-#define KEYS_ROWS  256
-#define WARM_SHARE 256
-/* Part p has the keys [FIRST * (2^p - 1), FIRST * (2^(p + 1) - 1)), the most popular first. */
-#define FIRST 16
-#define PARTS 8
+#define TOUCHES    8
+#define WARM       64
+#define PARTS      12  /* part p of the key blocks: [2^p - 1, 2^(p + 1) - 1) */
+#define TRIES      256 /* for a lock */
+#define X_MOST     1e6f
+#define LN2        0.6931472f
 
-/* Factors of the gain where a movement has the direction of the last two, or not. Noise agrees in a quarter
- * of the cases, where the gain still rises a little. */
-typedef struct hot_factors {
-    float agree, differ;
-} hot_factors;
-static const hot_factors dense_factors = {1.1f, 0.97f}, key_factors = {1.03f, 0.994f};
-
-typedef struct popular {
-    uint32_t key, count;
-} popular;
+#define BLOCK 63 /* floats */
+typedef struct hot_block {
+    _Alignas(64) atomic_uint taken; /* by a thread that exchanges */
+    float at[BLOCK];                /* guarded by taken */
+} hot_block;
 
 typedef struct hot_thread {
     _Alignas(64) mst_key_map map;
     mst_weights weights;
-    float *sent, *seen, *moved, *before, *gain;
-    uint32_t since[PARTS]; /* rows since the last exchange */
+    float (*seen)[BLOCK + 1]; /* by block */
+    float *stiff, all_stiff;  /* by block, and their sum: stiff units of a row */
+    mst_rule rule;            /* of the last exchange */
+    float second;             /* bound of p * (1 - p) */
+    uint64_t steps;           /* so far */
+    uint64_t *exchanged;      /* by block: steps at the last exchange */
+    uint32_t since[PARTS];    /* rows since the last exchange */
 } hot_thread;
 
 struct mst_hot_weights {
     const mst_model *model;
     mst_params *params;
     unsigned n_threads;
-    bool by_rows, sums, crowded;
+    bool by_rows, sums;
     mst_grad layout;
-    uint32_t range_at[MST_RANGE_MAX]; /* place of each dense range in the arrays */
+    uint32_t range_at[MST_RANGE_MAX]; /* place of each dense range in the copies */
     uint32_t n_dense;                 /* floats taken by the dense ranges */
     uint32_t sections;                /* 1, and by rows 1 for each slot: of the dense part */
     uint32_t unit;                    /* floats of a key: 1, or those of a row */
+    uint32_t sent;                    /* floats of a unit that are exchanged: the weight, and sums */
     uint32_t prefix, prefix_at;       /* keys below `prefix` are in a dense range, from prefix_at on */
-    uint32_t n_keys;
-    uint32_t keys[MST_HOT_KEYS]; /* the most popular first */
-    size_t stride;               /* floats of one array */
+    mst_hot_keys popular;
     hot_thread *threads;
-    float *dense;    /* by rows: `mine` of the dense part, n_threads times */
-    float *start;    /* the values at begin */
-    popular *counts; /* scratch of begin */
-    size_t count_capacity;
+    float *dense; /* by rows: `mine` of the dense part, n_threads times */
+    uint32_t per_block, n_dense_blocks, n_blocks;
+    hot_block *blocks;
+    float *curve, *share; /* by unit, dense and then keys: mean of v * x^2; share of the rows that have it */
+    uint32_t rows_of_part[PARTS];
 };
 
-static size_t hot_dense_floats(const mst_hot_weights *hot)
+static uint32_t hot_most(unsigned n_threads)
 {
-    return (size_t)hot->n_dense * hot->sections;
+    return n_threads == 1 ? MST_HOT_KEYS : MST_HOT_PRIVATE;
+}
+
+uint64_t mst_hot_weights_spare(unsigned n_threads)
+{
+    return (uint64_t)n_threads * (MST_HOT_DENSE + hot_most(n_threads));
 }
 
 /* The dense part and the keys of thread t; of vectors they are in the spare floats, one after the other. */
 static float *hot_mine_dense(const mst_hot_weights *hot, unsigned t)
 {
-    return hot->by_rows ? hot->dense + t * hot_dense_floats(hot)
-                        : hot->params->w + hot->params->size + (uint64_t)t * SPARE;
+    return hot->by_rows ? hot->dense + (size_t)t * hot->n_dense * hot->sections
+                        : hot->params->w + hot->params->size +
+                              t * mst_hot_weights_spare(hot->n_threads) / hot->n_threads;
 }
 
 static float *hot_mine_keys(const mst_hot_weights *hot, unsigned t)
 {
     const mst_key_rows *rows = &hot->params->rows;
-    return hot->by_rows ? rows->at + (rows->n_keys + (uint64_t)t * MST_HOT_KEYS) * rows->stride
+    return hot->by_rows ? rows->at + (rows->n_keys + (uint64_t)t * hot->popular.most) * rows->stride
                         : hot_mine_dense(hot, t) + hot->n_dense;
 }
 
@@ -114,12 +135,7 @@ static float *hot_key(const mst_hot_weights *hot, uint32_t key)
                         : hot->params->w + hot->layout.sparse_offset + key;
 }
 
-uint64_t mst_hot_weights_spare(unsigned n_threads)
-{
-    return (uint64_t)n_threads * SPARE;
-}
-
-/* Divides the arrays among the dense ranges; false if they are too large. */
+/* Divides the copies among the dense ranges; false if they are too large. */
 static bool hot_lay_out(mst_hot_weights *hot)
 {
     mst_grad *layout = &hot->layout;
@@ -137,19 +153,28 @@ static bool hot_lay_out(mst_hot_weights *hot)
         hot->n_dense += (uint32_t)layout->ranges[i].size;
     }
     hot->n_dense = (hot->n_dense + 15) / 16 * 16;
-    hot->stride = hot_dense_floats(hot) + (size_t)MST_HOT_KEYS * hot->unit;
+    hot->per_block = BLOCK / hot->sent;
+    hot->n_dense_blocks = (hot->n_dense + hot->per_block - 1) / hot->per_block;
     return true;
 }
 
 static mst_status hot_init_threads(mst_hot_weights *hot)
 {
-    hot->start = mst_alloc_lines(hot->stride * sizeof(float));
-    hot->dense = mst_alloc_lines((hot->n_threads * hot_dense_floats(hot) + 16) * sizeof(float));
+    uint32_t most = hot_most(hot->n_threads), unit_most = hot->n_dense + most;
+    uint32_t blocks = hot->n_dense_blocks + (most + hot->per_block - 1) / hot->per_block;
+    TRY(mst_hot_keys_init(&hot->popular, most));
+    hot->dense =
+        mst_alloc_lines(((size_t)hot->n_threads * hot->n_dense * hot->sections + 16) * sizeof(float));
     hot->threads = mst_alloc_lines(hot->n_threads * sizeof *hot->threads);
     if (hot->threads != NULL)
         memset(hot->threads, 0, hot->n_threads * sizeof *hot->threads);
-    if (hot->start == NULL || hot->dense == NULL || hot->threads == NULL)
+    hot->blocks = mst_alloc_lines(blocks * sizeof *hot->blocks);
+    hot->curve = mst_alloc_lines(unit_most * sizeof *hot->curve);
+    hot->share = mst_alloc_lines(unit_most * sizeof *hot->share);
+    if (hot->dense == NULL || hot->threads == NULL || hot->blocks == NULL || hot->curve == NULL ||
+        hot->share == NULL)
         return mst_fail_memory();
+    memset(hot->blocks, 0, blocks * sizeof *hot->blocks);
     for (unsigned t = 0; t < hot->n_threads; t++) {
         hot_thread *thread = &hot->threads[t];
         mst_model_weights(hot->model, hot->params, &thread->weights);
@@ -159,37 +184,32 @@ static mst_status hot_init_threads(mst_hot_weights *hot)
             continue;
         thread->weights.shared = hot->by_rows ? (uint32_t)hot->params->rows.n_keys : 0;
         thread->weights.state = hot->n_dense;
-        thread->sent = mst_alloc_lines(hot->stride * sizeof(float));
-        thread->seen = mst_alloc_lines(hot->stride * sizeof(float));
-        thread->moved = mst_alloc_lines(hot->stride * sizeof(float));
-        thread->before = mst_alloc_lines(hot->stride * sizeof(float));
-        thread->gain = mst_alloc_lines(hot->stride * sizeof(float));
-        if (thread->sent == NULL || thread->seen == NULL || thread->moved == NULL || thread->before == NULL ||
-            thread->gain == NULL)
+        thread->seen = mst_alloc_lines(blocks * sizeof *thread->seen);
+        thread->stiff = mst_calloc(blocks, sizeof *thread->stiff);
+        thread->exchanged = mst_calloc(blocks, sizeof *thread->exchanged);
+        if (thread->seen == NULL || thread->stiff == NULL || thread->exchanged == NULL)
             return mst_fail_memory();
-        for (size_t i = 0; i < hot_dense_floats(hot); i++)
-            thread->gain[i] =
-                i < hot->n_dense ? 1.0f / (float)hot->n_threads : 1.0f; /* weights, their state */
     }
     return MST_OK;
 }
 
 mst_status mst_hot_weights_new(const mst_model *model, mst_params *params, unsigned n_threads, bool sums,
-                               bool crowded, mst_hot_weights **out)
+                               mst_hot_weights **out)
 {
     bool by_rows = params->rows.stride != 0;
     mst_hot_weights *hot = mst_alloc_lines(sizeof *hot);
     *out = NULL;
     if (hot == NULL)
         return mst_fail_memory();
+    uint32_t n_slots = by_rows ? params->n_slots : 0;
     *hot = (mst_hot_weights){.model = model,
                              .params = params,
                              .n_threads = n_threads,
                              .by_rows = by_rows,
                              .sums = sums,
-                             .crowded = crowded,
-                             .sections = by_rows ? 1 + params->n_slots : 1,
-                             .unit = by_rows ? params->rows.stride : 1};
+                             .sections = 1 + n_slots,
+                             .unit = by_rows ? params->rows.stride : 1,
+                             .sent = sums ? 1 + n_slots : 1};
     model->ops->layout(model, params, &hot->layout);
     if (hot->layout.width != 1 ||
         (by_rows ? params->rows.n_keys : params->size) + params->spare > UINT32_MAX ||
@@ -211,149 +231,154 @@ void mst_hot_weights_destroy(mst_hot_weights *hot)
     if (hot == NULL)
         return;
     for (unsigned t = 0; hot->threads != NULL && t < hot->n_threads; t++) {
-        mst_free(hot->threads[t].sent);
         mst_free(hot->threads[t].seen);
-        mst_free(hot->threads[t].moved);
-        mst_free(hot->threads[t].before);
-        mst_free(hot->threads[t].gain);
+        mst_free(hot->threads[t].stiff);
+        mst_free(hot->threads[t].exchanged);
     }
+    mst_hot_keys_fini(&hot->popular);
     mst_free(hot->threads);
-    mst_free(hot->start);
     mst_free(hot->dense);
-    mst_free(hot->counts);
+    mst_free(hot->blocks);
+    mst_free(hot->curve);
+    mst_free(hot->share);
     mst_free(hot);
 }
 
-static int by_count(const void *a, const void *b)
+/* ---- begin ---- */
+
+/* Adds a row with number x at a unit to its sums. */
+static inline void hot_add_number(const mst_hot_weights *hot, size_t unit, float x, float v)
 {
-    const popular *x = a, *y = b;
-    if (x->count != y->count)
-        return x->count < y->count ? 1 : -1;
-    return x->key < y->key ? -1 : x->key > y->key;
+    hot->curve[unit] += v * x * x;
+    hot->share[unit] += x != 0.0f ? 1.0f : 0.0f;
 }
 
-static int by_key(const void *a, const void *b)
+static void hot_add_row(const mst_hot_weights *hot, const mst_row *row)
 {
-    const popular *x = a, *y = b;
-    return x->key < y->key ? -1 : x->key > y->key;
+    const mst_grad *layout = &hot->layout;
+    float v = row->weight * (mst_label_positive(row->label) ? (float)hot->model->options.pos_weight : 1.0f);
+    uint32_t n_prefix = row->n_dense < hot->prefix ? row->n_dense : hot->prefix, number;
+    for (uint32_t i = 0; i < layout->n_ranges; i++) /* ranges without numbers of the row, like a bias */
+        for (uint64_t j = 0; j < layout->ranges[i].size; j++)
+            if (layout->ranges[i].offset != layout->sparse_offset)
+                hot_add_number(hot, hot->range_at[i] + j, 1.0f, v);
+    for (uint32_t i = 0; i < n_prefix; i++)
+        hot_add_number(hot, hot->prefix_at + i, mst_row_dense(row, i), v);
+    for (uint32_t i = 0; i < row->n_keys; i++) {
+        float x = row->values != NULL ? row->values[i] : 1.0f;
+        if (row->keys[i] < hot->prefix)
+            hot_add_number(hot, hot->prefix_at + row->keys[i], x, v);
+        else if (mst_hot_keys_find(&hot->popular, row->keys[i], &number))
+            hot_add_number(hot, hot->n_dense + number, x, v);
+    }
 }
 
-/* Counts the occurrences of each key in the sample; returns the number of popular keys, sorted to the front
- * of counts. Without memory there are none, which is slower but correct. */
-static uint32_t hot_count_keys(mst_hot_weights *hot, const mst_batch *sample)
+static void hot_choose(mst_hot_weights *hot, const mst_batch *const *samples, unsigned n_samples)
 {
-    size_t n = 0, distinct = 0;
-    uint32_t n_rows = sample->n_rows < MST_HOT_SAMPLE ? sample->n_rows : MST_HOT_SAMPLE;
     const mst_params *params = hot->params;
+    mst_hot_keys *popular = &hot->popular;
     uint64_t n_keys = hot->by_rows ? params->rows.n_keys : params->size - hot->layout.sparse_offset;
-    for (uint32_t i = 0; i < n_rows; i++)
-        n += sample->rows[i].n_keys;
-    if (n == 0 || !mst_grow(&hot->counts, &hot->count_capacity, n, sizeof *hot->counts))
-        return 0;
-    n = 0;
-    for (uint32_t i = 0; i < n_rows; i++)
-        for (uint32_t j = 0; j < sample->rows[i].n_keys; j++) {
-            uint32_t key = sample->rows[i].keys[j];
-            if (key >= hot->prefix && key < n_keys) /* keys of a mapped file may be any */
-                hot->counts[n++] = (popular){key, 1};
-        }
-    qsort(hot->counts, n, sizeof *hot->counts, by_key);
-    for (size_t i = 0; i < n; i++) {
-        if (distinct > 0 && hot->counts[distinct - 1].key == hot->counts[i].key)
-            hot->counts[distinct - 1].count++;
-        else
-            hot->counts[distinct++] = hot->counts[i];
+    uint32_t n_rows = 0, n_units;
+    for (unsigned s = 0; s < n_samples; s++)
+        n_rows += samples[s]->n_rows < MST_HOT_SAMPLE ? samples[s]->n_rows : MST_HOT_SAMPLE;
+    uint32_t least = LEAST_COUNT;
+    if (hot->n_threads == 1)
+        least = n_rows > POPULAR ? (n_rows + POPULAR - 1) / POPULAR : 2;
+    mst_hot_keys_choose(popular, samples, n_samples, MST_HOT_SAMPLE, hot->prefix, n_keys, least);
+    if (hot->n_threads == 1)
+        return;
+    n_units = hot->n_dense + popular->n;
+    memset(hot->curve, 0, n_units * sizeof *hot->curve);
+    memset(hot->share, 0, n_units * sizeof *hot->share);
+    for (unsigned s = 0; s < n_samples; s++)
+        for (uint32_t i = 0; i < samples[s]->n_rows && i < MST_HOT_SAMPLE; i++)
+            hot_add_row(hot, &samples[s]->rows[i]);
+    for (uint32_t i = 0; i < n_units && n_rows != 0; i++) {
+        hot->curve[i] /= (float)n_rows;
+        hot->share[i] /= (float)n_rows;
     }
-    qsort(hot->counts, distinct, sizeof *hot->counts, by_count);
-    n = 0;
-    while (n < distinct && n < MST_HOT_KEYS && hot->counts[n].count >= 2 &&
-           (uint64_t)hot->counts[n].count * POPULAR >= n_rows)
-        n++;
-    return (uint32_t)n;
+    hot->n_blocks = hot->n_dense_blocks + (popular->n + hot->per_block - 1) / hot->per_block;
+    for (uint32_t p = 0; p < PARTS; p++) {
+        uint32_t first = ((1u << p) - 1) * hot->per_block;
+        uint32_t rows = first < popular->n ? TOUCHES * n_rows / popular->counts[first] : 0;
+        hot->rows_of_part[p] = rows > DENSE_ROWS ? rows : DENSE_ROWS;
+    }
 }
 
-/* Puts the keys into the map, the popular ones first; returns the rows of keys that do not fit. A delta,
- * until hot_aim_map, is the number of the key in the array, plus 1. */
-static uint64_t hot_place_keys(mst_hot_weights *hot, uint32_t n, uint32_t factor, mst_key_map *map)
+/* Float j of unit i of block b, in the copy of thread t, is at base + i * step + j * jump. */
+typedef struct hot_place {
+    float *base;
+    const float *curve, *share;
+    size_t step, jump;
+    uint32_t n; /* units */
+} hot_place;
+
+static inline hot_place hot_find(const mst_hot_weights *hot, unsigned t, uint32_t b)
 {
-    uint64_t missed = 0;
-    hot->n_keys = 0;
-    map->factor = factor;
-    memset(map->buckets, 0, sizeof map->buckets);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t key = hot->counts[i].key;
-        struct mst_map_bucket *slot = &map->buckets[mst_map_slot(key, factor)];
-        if (slot->delta != 0) {
-            missed += hot->counts[i].count;
-            continue;
-        }
-        hot->keys[hot->n_keys++] = key;
-        *slot = (struct mst_map_bucket){.key = key, .delta = hot->n_keys};
-    }
-    return missed;
+    bool dense = b < hot->n_dense_blocks;
+    uint32_t first = (dense ? b : b - hot->n_dense_blocks) * hot->per_block;
+    uint32_t left = (dense ? hot->n_dense : hot->popular.n) - first;
+    size_t step = dense ? 1 : hot->unit;
+    return (hot_place){.base = (dense ? hot_mine_dense(hot, t) : hot_mine_keys(hot, t)) + first * step,
+                       .curve = hot->curve + (dense ? first : hot->n_dense + first),
+                       .share = hot->share + (dense ? first : hot->n_dense + first),
+                       .step = step,
+                       .jump = dense ? hot->n_dense : 1,
+                       .n = left < hot->per_block ? left : hot->per_block};
 }
 
-/* Chooses the keys and fills the first map, with the hash factor that leaves out the fewest rows. */
-static void hot_choose_keys(mst_hot_weights *hot, const mst_batch *sample)
+/* Copies the weights for thread t. */
+static void hot_copy(mst_hot_weights *hot, unsigned t)
 {
-    uint32_t n = hot_count_keys(hot, sample), best = 0x9E3779B1u;
-    uint64_t least = UINT64_MAX;
-    for (uint32_t i = 0, factor = best; i < TRIES && least > 0; i++, factor = factor * 0x85EBCA6Bu) {
-        uint64_t missed = hot_place_keys(hot, n, factor, &hot->threads[0].map);
-        if (missed < least) {
-            least = missed;
-            best = factor;
-        }
-    }
-    hot_place_keys(hot, n, best, &hot->threads[0].map);
-}
-
-/* Turns the numbers of keys in a map into what is added to a key to reach its copy of thread t. */
-static void hot_aim_map(const mst_hot_weights *hot, unsigned t, mst_key_map *map)
-{
+    hot_thread *thread = &hot->threads[t];
+    float *dense = hot_mine_dense(hot, t), *keys = hot_mine_keys(hot, t);
     const float *origin = hot_key(hot, 0);
-    uint32_t mine = (uint32_t)((hot_mine_keys(hot, t) - origin) / hot->unit);
+    thread->map = (mst_key_map){.factor = hot->popular.factor,
+                                .shift = hot->popular.shift,
+                                .base = (uint32_t)((keys - origin) / hot->unit),
+                                .buckets = hot->popular.buckets};
     if (!hot->by_rows && hot->n_threads > 1) {
-        map->prefix = hot->prefix;
-        map->prefix_delta = (uint32_t)(hot_mine_dense(hot, t) - origin) + hot->prefix_at;
+        thread->map.prefix = hot->prefix;
+        thread->map.prefix_delta = (uint32_t)(dense - origin) + hot->prefix_at;
     }
-    for (uint32_t i = 0; i < 1u << MST_MAP_BITS; i++)
-        if (map->buckets[i].delta != 0)
-            map->buckets[i].delta = mine + map->buckets[i].delta - 1 - map->buckets[i].key;
-}
-
-void mst_hot_weights_begin(mst_hot_weights *hot, const mst_batch *sample)
-{
-    size_t n_dense = hot_dense_floats(hot), n_keys;
-    if (sample != NULL)
-        hot_choose_keys(hot, sample);
-    n_keys = (size_t)hot->n_keys * hot->unit;
-    memset(hot->start, 0, hot->stride * sizeof(float));
+    memset(dense, 0, (size_t)hot->n_dense * hot->sections * sizeof *dense);
     for (uint32_t i = 0; i < hot->layout.n_ranges; i++)
         for (uint32_t s = 0; s < hot->sections; s++)
             mst_params_read(hot->params, s, hot->layout.ranges[i].offset, hot->layout.ranges[i].size,
-                            hot->start + (size_t)s * hot->n_dense + hot->range_at[i]);
-    for (uint32_t i = 0; i < hot->n_keys; i++)
-        memcpy(hot->start + n_dense + (size_t)i * hot->unit, hot_key(hot, hot->keys[i]),
-               hot->unit * sizeof(float));
-    for (unsigned t = hot->n_threads; t-- > 0;) { /* map 0 last: the others are copies of it */
-        hot_thread *thread = &hot->threads[t];
-        if (t > 0 && sample != NULL)
-            thread->map = hot->threads[0].map;
-        if (sample != NULL)
-            hot_aim_map(hot, t, &thread->map);
-        memcpy(hot_mine_dense(hot, t), hot->start, n_dense * sizeof(float));
-        memcpy(hot_mine_keys(hot, t), hot->start + n_dense, n_keys * sizeof(float));
-        memset(thread->since, 0, sizeof thread->since);
-        if (hot->n_threads > 1) {
-            memcpy(thread->seen, hot->start, hot->stride * sizeof(float));
-            memset(thread->sent, 0, hot->stride * sizeof(float));
-            memset(thread->moved, 0, hot->stride * sizeof(float));
-            memset(thread->before, 0, hot->stride * sizeof(float));
-            for (size_t i = n_dense; i < hot->stride; i++)
-                thread->gain[i] = 1.0f;
-        }
+                            dense + (size_t)s * hot->n_dense + hot->range_at[i]);
+    for (uint32_t i = 0; i < hot->popular.n; i++)
+        memcpy(keys + (size_t)i * hot->unit, hot_key(hot, hot->popular.keys[i]), hot->unit * sizeof(float));
+    thread->steps = 0;
+    thread->all_stiff = 0.0f;
+    thread->second = 0.25f;
+    thread->rule = (mst_rule){0};
+    memset(thread->since, 0, sizeof thread->since);
+    for (uint32_t b = 0; b < hot->n_blocks; b++) {
+        hot_place at = hot_find(hot, t, b);
+        thread->exchanged[b] = 0;
+        thread->stiff[b] = 0.0f;
+        for (uint32_t i = 0; i < at.n; i++)
+            thread->stiff[b] += at.share[i];
+        thread->all_stiff += thread->stiff[b];
+        for (uint32_t i = 0; i < at.n; i++)
+            for (uint32_t j = 0; j < hot->sent; j++)
+                thread->seen[b][i * hot->sent + j] = at.base[i * at.step + j * at.jump];
     }
+}
+
+void mst_hot_weights_begin(mst_hot_weights *hot, const mst_batch *const *samples, unsigned n_samples)
+{
+    if (n_samples != 0)
+        hot_choose(hot, samples, n_samples);
+    hot_copy(hot, 0);
+    for (uint32_t b = 0; b < hot->n_blocks; b++)
+        memcpy(hot->blocks[b].at, hot->threads[0].seen[b], sizeof hot->blocks[b].at);
+}
+
+void mst_hot_weights_join(mst_hot_weights *hot, unsigned t)
+{
+    if (t != 0)
+        hot_copy(hot, t);
 }
 
 const mst_key_map *mst_hot_weights_map(const mst_hot_weights *hot, unsigned t)
@@ -369,87 +394,124 @@ const mst_weights *mst_hot_weights_of(const mst_hot_weights *hot, unsigned t)
 uint32_t mst_hot_weights_places(const mst_hot_weights *hot, uint32_t *first)
 {
     *first = (uint32_t)((hot_mine_keys(hot, 0) - hot_key(hot, 0)) / hot->unit);
-    return hot->n_keys;
+    return hot->popular.n;
 }
 
 /* ---- exchanges ---- */
 
-/* now = start + the changes of all threads, of a line of floats from `at` on. */
-MST_RACY static inline void hot_add_up(const mst_hot_weights *hot, size_t at, float now[16])
+static inline bool hot_take(hot_block *block)
 {
-    memcpy(now, hot->start + at, 16 * sizeof *now);
-    for (unsigned s = 0; s < hot->n_threads; s++) {
-        const float *sent = hot->threads[s].sent + at;
-        for (unsigned i = 0; i < 16; i++)
-            now[i] += sent[i];
-    }
+    for (int i = 0; i < TRIES; i++)
+        if (atomic_load_explicit(&block->taken, memory_order_relaxed) == 0 &&
+            atomic_exchange_explicit(&block->taken, 1, memory_order_acquire) == 0)
+            return true;
+    return false;
 }
 
-/* Exchanges n floats from `at` of the layout on, which are at `mine`: the first of every `period`, which are
- * sums. */
-MST_RACY static inline __attribute__((always_inline)) void hot_exchange_every(mst_hot_weights *hot,
-                                                                              unsigned t,
-                                                                              float *restrict mine, size_t at,
-                                                                              size_t n, uint32_t period,
-                                                                              hot_factors factors)
+/* The step of a weight per unit of its gradient. */
+static inline float hot_rate(const mst_rule *rule, const float *w, size_t jump)
 {
-    const hot_thread *self = &hot->threads[t];
-    float *restrict sent = self->sent + at, *restrict seen = self->seen + at;
-    float *restrict moved = self->moved + at, *restrict before = self->before + at;
-    float *restrict gain = self->gain + at;
-    float now[16], least = 1.0f / (float)hot->n_threads;
-    for (unsigned s = 0; s < hot->n_threads; s++)
-        for (size_t i = 0; i < n; i += 16)
-            __builtin_prefetch(hot->threads[s].sent + at + i);
-    for (size_t i = 0; i < n; i += period)
-        sent[i] += gain[i] * (mine[i] - seen[i]);
-    for (size_t i = 0; i < n; i += 16) {
-        size_t part = n - i < 16 ? n - i : 16;
-        hot_add_up(hot, at + i, now);
-        for (size_t j = 0; j < part; j += period) {
-            float step = now[j] - seen[i + j], one = step * moved[i + j], two = step * before[i + j];
-            float agree = one < two ? one : two;
-            float up = gain[i + j] * factors.agree, down = gain[i + j] * factors.differ;
-            up = up < 1.0f ? up : 1.0f;
-            down = down > least ? down : least;
-            gain[i + j] = agree > 0.0f ? up : agree < 0.0f ? down : gain[i + j];
-            before[i + j] = moved[i + j];
-            moved[i + j] = step;
-            mine[i + j] = seen[i + j] = now[j];
-        }
+    switch (rule->kind) {
+    case MST_RULE_SGD:
+        break;
+    case MST_RULE_MOMENTUM:
+        return rule->lr / (1.0f - rule->keep1);
+    case MST_RULE_ADAGRAD:
+        return rule->lr / (sqrtf(w[jump]) + rule->eps);
+    case MST_RULE_ADAM:
+        return rule->rate / (sqrtf(w[2 * jump]) * rule->unbias + rule->eps);
+    case MST_RULE_FTRL:
+        return 1.0f / ((rule->eps + sqrtf(w[2 * jump])) * rule->rate + rule->l2);
     }
+    return rule->lr;
 }
 
-MST_RACY MST_WIDE static void hot_exchange(mst_hot_weights *hot, unsigned t, float *mine, size_t at, size_t n,
-                                           uint32_t period, hot_factors factors)
+/* x of the units of a block; steps is times the bound of p * (1 - p). Returns the stiff units of a row among
+ * them; threads is times N. */
+MST_WIDE static float hot_ways(const hot_place *at, const mst_rule *rule, float steps, float threads,
+                               float *restrict x)
 {
-    if (period == 1) /* as a constant, for loops with vectors */
-        hot_exchange_every(hot, t, mine, at, n, 1, factors);
+    float stiff = 0.0f;
+    if (rule->kind == MST_RULE_SGD)
+        for (uint32_t i = 0; i < at->n; i++)
+            x[i] = rule->lr * steps * at->curve[i];
     else
-        hot_exchange_every(hot, t, mine, at, n, period, factors);
+        for (uint32_t i = 0; i < at->n; i++)
+            x[i] = hot_rate(rule, at->base + i * at->step, at->jump) * steps * at->curve[i];
+    for (uint32_t i = 0; i < at->n; i++) {
+        x[i] =
+            x[i] < X_MOST ? x[i] : X_MOST; /* also if there is no number: without squares a rate is endless */
+        stiff += at->share[i] * (threads * x[i] / (1.0f + threads * x[i]));
+    }
+    return stiff;
 }
 
-static void hot_exchange_dense(mst_hot_weights *hot, unsigned t)
+/* The changes of the units of a block, times their gains. stiff: N. x becomes the gain. */
+MST_WIDE static void hot_damp(const hot_place *at, const float *restrict seen, uint32_t sent, bool ftrl,
+                              float stiff, float threads, float *restrict x, float *restrict out)
 {
-    size_t n = hot->sums ? hot_dense_floats(hot) : hot->n_dense; /* floats that are sums */
-    hot_exchange(hot, t, hot_mine_dense(hot, t), 0, n, 1, dense_factors);
+    for (uint32_t i = 0; i < at->n; i++)
+        x[i] = (1.0f + stiff * x[i]) / (1.0f + threads * stiff * x[i]);
+    if (sent == 1 && at->step == 1) {
+        for (uint32_t i = 0; i < at->n; i++)
+            out[i] = x[i] * (at->base[i] - seen[i]);
+        return;
+    }
+    for (uint32_t i = 0; i < at->n; i++)
+        for (uint32_t j = 0; j < sent; j++) {
+            float change = at->base[i * at->step + j * at->jump] - seen[i * sent + j];
+            /* ftrl's z is a part of the weight; all other sums are of squares */
+            out[i * sent + j] = j == 0 || (j == 1 && ftrl) ? x[i] * change : change;
+        }
 }
 
-/* Exchanges the keys [first, to). */
-static void hot_exchange_keys(mst_hot_weights *hot, unsigned t, uint32_t first, uint32_t to)
+static void hot_exchange(mst_hot_weights *hot, unsigned t, uint32_t b, const mst_rule *rule)
 {
-    size_t at = (size_t)first * hot->unit;
-    hot_exchange(hot, t, hot_mine_keys(hot, t) + at, hot_dense_floats(hot) + at,
-                 (size_t)(to - first) * hot->unit, hot->sums ? 1 : hot->unit, key_factors);
+    hot_thread *self = &hot->threads[t];
+    hot_block *block = &hot->blocks[b];
+    hot_place at = hot_find(hot, t, b);
+    float *seen = self->seen[b], x[BLOCK + 1], changes[BLOCK + 1], threads = (float)hot->n_threads;
+    float stiff = hot_ways(&at, rule, self->second * (float)(self->steps - self->exchanged[b]),
+                           threads * fmaxf(self->all_stiff, 1.0f), x);
+    uint32_t n = at.n * hot->sent;
+    self->all_stiff += stiff - self->stiff[b];
+    self->stiff[b] = stiff;
+    stiff = self->all_stiff > 1.0f ? self->all_stiff : 1.0f;
+    hot_damp(&at, seen, hot->sent, rule->kind == MST_RULE_FTRL, stiff, threads, x, changes);
+    if (!hot_take(block))
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        seen[i] = block->at[i] = block->at[i] + changes[i];
+    atomic_store_explicit(&block->taken, 0, memory_order_release);
+    self->exchanged[b] = self->steps;
+    if (hot->sent == 1 && at.step == 1) {
+        memcpy(at.base, seen, n * sizeof *seen);
+        return;
+    }
+    for (uint32_t i = 0; i < at.n; i++)
+        for (uint32_t j = 0; j < hot->sent; j++)
+            at.base[i * at.step + j * at.jump] = seen[i * hot->sent + j];
 }
 
-/* Rows of one thread between exchanges: `rows`, but less at the start. A thread that has waited for a core
- * continues with old copies, so where threads outnumber cores they exchange after each row. */
+/* Exchanges the blocks [first, to). */
+static void hot_exchange_blocks(mst_hot_weights *hot, unsigned t, uint32_t first, uint32_t to,
+                                const mst_rule *rule)
+{
+    enum { AHEAD = 4 };
+    for (uint32_t b = first; b < to; b++) {
+        for (uint32_t ahead = b == first ? b : b + AHEAD; ahead <= b + AHEAD && ahead < to; ahead++)
+            for (size_t i = 0; i < sizeof *hot->blocks; i += 64)
+                __builtin_prefetch((const char *)&hot->blocks[ahead] + i, 1);
+        hot_exchange(hot, t, b, rule);
+    }
+}
+
+/* Rows of one thread between exchanges: `rows`, but less at the start. */
 static uint32_t hot_interval(const mst_hot_weights *hot, uint32_t rows, uint64_t rows_so_far)
 {
-    uint64_t most = rows_so_far / WARM_SHARE / hot->n_threads;
+    uint64_t most = rows_so_far / WARM / hot->n_threads;
     uint64_t mine = rows < most ? rows : most;
-    return mine > 1 && !hot->crowded ? (uint32_t)mine : 1;
+    return mine > 1 ? (uint32_t)mine : 1;
 }
 
 uint32_t mst_hot_weights_interval(const mst_hot_weights *hot, uint64_t rows_so_far)
@@ -457,16 +519,20 @@ uint32_t mst_hot_weights_interval(const mst_hot_weights *hot, uint64_t rows_so_f
     return hot_interval(hot, DENSE_ROWS, rows_so_far);
 }
 
-void mst_hot_weights_exchange(mst_hot_weights *hot, unsigned t, uint32_t n_rows, uint64_t rows_so_far)
+void mst_hot_weights_exchange(mst_hot_weights *hot, unsigned t, uint32_t n_rows, uint64_t n_steps,
+                              const mst_rule *rule, float loss, uint64_t rows_so_far)
 {
-    uint32_t *since = hot->threads[t].since;
-    hot_exchange_dense(hot, t);
-    for (uint32_t p = 0, first = 0; p < PARTS && first < hot->n_keys; p++) {
-        uint32_t to = first + (FIRST << p);
-        since[p] += n_rows;
-        if (since[p] >= hot_interval(hot, KEYS_ROWS << p, rows_so_far)) {
-            hot_exchange_keys(hot, t, first, to < hot->n_keys ? to : hot->n_keys);
-            since[p] = 0;
+    hot_thread *self = &hot->threads[t];
+    self->steps += n_steps;
+    self->rule = *rule;
+    self->second = loss < LN2 ? 0.25f / LN2 * loss : 0.25f;
+    hot_exchange_blocks(hot, t, 0, hot->n_dense_blocks, rule);
+    for (uint32_t p = 0, first = hot->n_dense_blocks; p < PARTS && first < hot->n_blocks; p++) {
+        uint32_t to = first + (1u << p);
+        self->since[p] += n_rows;
+        if (self->since[p] >= hot_interval(hot, hot->rows_of_part[p], rows_so_far)) {
+            hot_exchange_blocks(hot, t, first, to < hot->n_blocks ? to : hot->n_blocks, rule);
+            self->since[p] = 0;
         }
         first = to;
     }
@@ -477,7 +543,7 @@ void mst_hot_weights_exchange(mst_hot_weights *hot, unsigned t, uint32_t n_rows,
 /* Gives the last thread the mean of all threads' state, where that is no sum. */
 static void hot_mean_state(mst_hot_weights *hot)
 {
-    size_t dense = hot_dense_floats(hot), n = (size_t)hot->n_keys * hot->unit;
+    size_t dense = (size_t)hot->n_dense * hot->sections, n = (size_t)hot->popular.n * hot->unit;
     unsigned last = hot->n_threads - 1;
     float *to_dense = hot_mine_dense(hot, last), *to_keys = hot_mine_keys(hot, last);
     for (unsigned t = 0; t < last; t++) {
@@ -497,14 +563,12 @@ static void hot_mean_state(mst_hot_weights *hot)
 void mst_hot_weights_end(mst_hot_weights *hot)
 {
     unsigned last = hot->n_threads - 1; /* has seen the changes of all */
-    for (unsigned t = 0; last > 0 && t <= last; t++) {
-        hot_exchange_dense(hot, t);
-        hot_exchange_keys(hot, t, 0, hot->n_keys);
-    }
+    for (unsigned t = 0; last > 0 && t <= last; t++)
+        hot_exchange_blocks(hot, t, 0, hot->n_blocks, &hot->threads[t].rule);
     if (!hot->sums && last > 0)
         hot_mean_state(hot);
-    for (uint32_t i = 0; i < hot->n_keys; i++)
-        memcpy(hot_key(hot, hot->keys[i]), hot_mine_keys(hot, last) + (size_t)i * hot->unit,
+    for (uint32_t i = 0; i < hot->popular.n; i++)
+        memcpy(hot_key(hot, hot->popular.keys[i]), hot_mine_keys(hot, last) + (size_t)i * hot->unit,
                hot->unit * sizeof(float));
     for (uint32_t i = 0; i < hot->layout.n_ranges; i++)
         for (uint32_t s = 0; s < hot->sections; s++)

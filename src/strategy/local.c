@@ -3,7 +3,6 @@
  * One thread, and asynchronous threads of linear models or with batch 1, update in place if the model can.
  * The result equals that of the general way through a gradient up to rounding. */
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "strategy/local_impl.h"
@@ -165,11 +164,14 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     TRY(mst_team_new(self->n, &self->team));
     if ((mst_local_in_place(self) && self->n > 1) || self->many)
         TRY(mst_hot_weights_new(env->model, env->params, self->many ? 1 : self->n, env->optimizer->ops->sums,
-                                (long)self->n > sysconf(_SC_NPROCESSORS_ONLN), &self->hot));
+                                &self->hot));
     self->threads = mst_alloc_lines(self->n * sizeof *self->threads);
     if (self->threads == NULL)
         return mst_fail_memory();
     memset(self->threads, 0, self->n * sizeof *self->threads);
+    self->samples = mst_calloc(self->n, sizeof *self->samples);
+    if (self->samples == NULL)
+        return mst_fail_memory();
     if (self->way == MST_LOCAL_PICK) {
         self->coefs = mst_alloc_lines(self->batch * sizeof *self->coefs);
         if (self->coefs == NULL)
@@ -208,6 +210,7 @@ static void local_fini(mst_strategy *base)
     mst_free(self->parts);
     mst_free(self->threads);
     mst_free(self->coefs);
+    mst_free(self->samples);
     mst_hot_weights_destroy(self->hot);
 }
 
@@ -239,7 +242,7 @@ static mst_status local_begin_popular(mst_local *self)
                           : mst_feed_first_rows(self->feed, MST_HOT_SAMPLE, rows, &sample.n_rows, &chunk);
     }
     if (st == MST_OK) {
-        mst_hot_weights_begin(self->hot, self->sampled ? NULL : &sample);
+        mst_hot_weights_begin(self->hot, (const mst_batch *[]){&sample}, self->sampled ? 0 : 1);
         self->n_popular = mst_hot_weights_places(self->hot, &self->popular);
         self->sampled = true;
     }

@@ -4,6 +4,8 @@
 #include "base/alloc.h"
 #include "strategy/local_impl.h"
 
+#define SAMPLE_EVERY 16384
+
 /* Claims up to claim_steps steps of the budget; 0 rows if it is used up. */
 static uint32_t local_claim_steps(mst_local *self, uint64_t *first_step)
 {
@@ -77,14 +79,20 @@ static mst_status local_async_descend(mst_local *self, unsigned t, const mst_bat
     TRY(local_map_claim(self, t, &claim, &weights));
     mst_trace_op("translate", start, mst_trace_array(sizeof *claim.rows, claim.n_rows, 0));
     uint64_t so_far = self->progress->rows + atomic_load(&self->rows_done);
-    uint32_t block_rows = mst_hot_weights_interval(self->hot, so_far);
-    uint32_t block_steps = self->batch < block_rows ? block_rows / self->batch : 1;
-    for (uint64_t step = 0; step < n_steps; step += block_steps) {
+    for (uint64_t step = 0, steps; step < n_steps; step += steps) {
+        uint64_t now = so_far + self->n * step * self->batch; /* the others are about as far */
+        uint32_t interval = mst_hot_weights_interval(self->hot, now);
+        steps = self->batch < interval ? interval / self->batch : 1;
+        steps = steps < n_steps - step ? steps : n_steps - step;
         mst_batch block =
-            mst_batch_range(&claim, (uint32_t)(step * self->batch), (uint32_t)(block_steps * self->batch));
+            mst_batch_range(&claim, (uint32_t)(step * self->batch), (uint32_t)(steps * self->batch));
+        mst_rule rule = {.kind = MST_RULE_SGD, .lr = w->lrs[step]};
+        weights.after = claim.n_rows - (uint32_t)(step * self->batch) - block.n_rows;
         TRY(local_descend_block(self, w, &block, step, &weights));
         start = mst_trace_now();
-        mst_hot_weights_exchange(self->hot, t, block.n_rows, so_far);
+        mst_hot_weights_exchange(self->hot, t, block.n_rows, steps,
+                                 self->way == MST_LOCAL_RULE ? &w->rules[step] : &rule,
+                                 (float)(w->loss.loss / w->loss.weight), now);
         mst_trace_op("publish", start, (mst_trace_output){0});
     }
     return MST_OK;
@@ -123,14 +131,19 @@ static mst_status local_async_steps(mst_local *self, unsigned t, const mst_batch
     return MST_OK;
 }
 
-/* The longest of the threads' first claims: near the end of an epoch some threads find no rows. */
-static const mst_batch *local_longest_first(const mst_local *self)
+/* Chooses the popular keys from the first claims of all threads. Counting keys takes longer than training on
+ * the same rows, and all threads wait for it, so the next time is after SAMPLE_EVERY times as many rows. */
+static void local_begin_hot(mst_local *self)
 {
-    const mst_batch *longest = &self->threads[0].first;
-    for (unsigned t = 1; t < self->n; t++)
-        if (self->threads[t].first.n_rows > longest->n_rows)
-            longest = &self->threads[t].first;
-    return longest;
+    uint64_t n_rows = 0;
+    for (unsigned t = 0; t < self->n; t++) {
+        self->samples[t] = &self->threads[t].first;
+        n_rows += self->threads[t].first.n_rows;
+    }
+    bool due = self->progress->rows >= self->next_sample;
+    mst_hot_weights_begin(self->hot, self->samples, due ? self->n : 0);
+    if (due)
+        self->next_sample = self->progress->rows + SAMPLE_EVERY * n_rows;
 }
 
 void mst_local_async_thread(void *arg, unsigned t)
@@ -158,8 +171,9 @@ void mst_local_async_thread(void *arg, unsigned t)
             mst_span_enter(MST_PHASE_BARRIER_WAIT);
             mst_team_barrier(self->team, t);
             if (t == 0)
-                mst_hot_weights_begin(self->hot, local_longest_first(self));
+                local_begin_hot(self);
             mst_team_barrier(self->team, t);
+            mst_hot_weights_join(self->hot, t);
             begun = true;
         }
         if (st == MST_OK && !more)

@@ -75,6 +75,8 @@ typedef struct mst_local {
     mst_team *team;
     mst_local_thread *threads;
     mst_hot_weights *hot;        /* async, n > 1, descend; or many threads by picks; or NULL */
+    const mst_batch **samples;   /* async with hot weights: the first claims of a run, ... */
+    uint64_t next_sample;        /* ... which are a sample from this row of the training on */
     bool many;                   /* by picks: the threads are so many that keys are divided among owners */
     bool sampled;                /* many threads: the popular keys are chosen */
     uint32_t popular, n_popular; /* many threads: place of the first popular key, and their number */

@@ -27,6 +27,7 @@ typedef struct mst_linear {
     uint32_t stride, head;
     uint32_t shared; /* keys below it are updated by other threads at the same time */
     bool near;       /* all are in a cache */
+    uint32_t after;  /* rows that follow those of a call, and are next */
     uint64_t state;  /* by rows: floats from a weight of the dense range or the bias to its state */
 } mst_linear;
 
@@ -34,18 +35,26 @@ typedef struct mst_linear {
 
 /* Maps some keys to other places: those below `prefix`, and popular ones. The hash of a key is its index;
  * keys that collide are not mapped. */
-#define MST_MAP_BITS 12
+typedef struct mst_map_bucket {
+    uint32_t key, delta; /* key + delta + base is the place of the key; an unused bucket has another's key */
+} mst_map_bucket;
+
 typedef struct mst_key_map {
     uint32_t prefix, prefix_delta; /* keys below prefix: add prefix_delta */
-    uint32_t factor;               /* of the hash; odd */
-    struct mst_map_bucket {
-        uint32_t key, delta; /* the number to add to the key; 0 in unused buckets, whatever their key */
-    } buckets[1u << MST_MAP_BITS];
+    uint32_t factor, shift;        /* of the hash; the factor is odd */
+    uint32_t base;
+    const mst_map_bucket *buckets; /* 1 << (32 - shift) */
 } mst_key_map;
 
-static inline uint32_t mst_map_slot(uint32_t key, uint32_t factor)
+static inline uint32_t mst_map_slot(uint32_t key, uint32_t factor, uint32_t shift)
 {
-    return key * factor >> (32 - MST_MAP_BITS);
+    return key * factor >> shift;
+}
+
+/* Empties a bucket: key 0 has bucket 0, key 1 another one. */
+static inline mst_map_bucket mst_map_unused(uint32_t slot)
+{
+    return (mst_map_bucket){.key = slot == 0};
 }
 
 /* The division of keys among owners (mst_grad_owner): keys below n_prefix are left out; keys that the map

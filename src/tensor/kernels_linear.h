@@ -274,15 +274,16 @@ static void emit_keys(const mst_row *rows, uint32_t n, const float *coefs, float
 INLINE void translate_keys(const mst_row *row, const mst_key_map *map, uint32_t *restrict out, const float *w,
                            uint32_t stride)
 {
-    const uint32_t *keys = row->keys, factor = map->factor;
+    const uint32_t *keys = row->keys, factor = map->factor, shift = map->shift, base = map->base;
+    const mst_map_bucket *buckets = map->buckets;
     uint32_t i = 0, n = row->n_keys;
     for (; i < n && keys[i] < map->prefix; i++) /* rows with a shorter dense prefix */
         out[i] = keys[i] + map->prefix_delta;
 #pragma GCC unroll 8
     for (; i < n; i++) {
         uint32_t key = keys[i];
-        const struct mst_map_bucket *slot = &map->buckets[mst_map_slot(key, factor)];
-        key += -(uint32_t)(slot->key == key) & slot->delta;
+        const mst_map_bucket *slot = &buckets[mst_map_slot(key, factor, shift)];
+        key += -(uint32_t)(slot->key == key) & (slot->delta + base);
         out[i] = key;
         if (w != NULL)
             __builtin_prefetch(&w[(size_t)key * stride], 1);
@@ -327,7 +328,7 @@ MST_RACY static void descend_mapped(const mst_row *rows, uint32_t n, float pos_w
         if (i < n) {
             mst_row *in = &ring[i % RING];
             uint32_t *keys = scratch + (size_t)(i % RING) * longest;
-            if (i + RECORDS_AHEAD < n)
+            if (i + RECORDS_AHEAD < n + w->after)
                 prefetch_record(&rows[i + RECORDS_AHEAD]);
             translate_keys(&rows[i], map, keys, w->sparse, 1);
             *in = rows[i];

@@ -85,12 +85,13 @@ static void pick_keys(const mst_row *rows, uint32_t n, uint32_t n_prefix, uint32
 INLINE __m512i translate_16(__m512i keys, const mst_key_map *map)
 {
     const __m512i evens = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    __m512i slot =
-        _mm512_srli_epi32(_mm512_mullo_epi32(keys, _mm512_set1_epi32((int)map->factor)), 32 - MST_MAP_BITS);
+    __m512i slot = _mm512_srl_epi32(_mm512_mullo_epi32(keys, _mm512_set1_epi32((int)map->factor)),
+                                    _mm_cvtsi32_si128((int)map->shift));
     __m512i low = _mm512_i32gather_epi64(_mm512_castsi512_si256(slot), (const void *)map->buckets, 8);
     __m512i high = _mm512_i32gather_epi64(_mm512_extracti64x4_epi64(slot, 1), (const void *)map->buckets, 8);
     __m512i found = _mm512_permutex2var_epi32(low, evens, high);
     __m512i delta = _mm512_permutex2var_epi32(low, _mm512_add_epi32(evens, _mm512_set1_epi32(1)), high);
+    delta = _mm512_add_epi32(delta, _mm512_set1_epi32((int)map->base));
     return _mm512_mask_add_epi32(keys, _mm512_cmpeq_epi32_mask(found, keys), keys, delta);
 }
 

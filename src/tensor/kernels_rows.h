@@ -86,7 +86,7 @@ MST_RACY static void margins_by_rows(const mst_row *rows, uint32_t n, const mst_
 {
     for (uint32_t i = 0; i < n; i++) {
         const mst_row *row = &rows[i];
-        prefetch_ahead_rows(rows, i, n, w, false);
+        prefetch_ahead_rows(rows, i, n, w, w->shared != 0); /* an asynchronous step updates them next */
         mst_row prefix = *row; /* a row to evaluate may have a longer one than the model */
         prefix.n_dense = row->n_dense < w->head ? row->n_dense : w->head;
         float m = prefix_margin(&prefix, w);
@@ -291,7 +291,7 @@ INLINE void train_each(mst_rule_one *one, uint32_t n_slots, const mst_row *rows,
     for (uint32_t i = 0; map != NULL && i < n + ROWS_AHEAD; i++) {
         if (i < n) {
             uint32_t *keys = scratch + (size_t)(i % RING) * longest;
-            if (i + RECORDS_AHEAD < n)
+            if (i + RECORDS_AHEAD < n + w->after)
                 prefetch_record(&rows[i + RECORDS_AHEAD]);
             translate_keys(&rows[i], map, keys, w->sparse, ROW);
             ring[i % RING] = rows[i];

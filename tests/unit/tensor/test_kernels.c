@@ -338,8 +338,9 @@ static void descend_rows_matches(void **state)
 static void descend_rows_follows_a_map(void **state)
 {
     (void)state;
-    enum { FAR = 4096 }; /* where moved keys begin */
-    static mst_key_map map;
+    enum { FAR = 4096, BITS = 12 }; /* where moved keys begin */
+    static mst_map_bucket buckets[1 << BITS];
+    mst_key_map map = {.factor = 0x9E3779B1u, .shift = 32 - BITS, .base = FAR / 2, .buckets = buckets};
     EACH_ISA(k)
     {
         for (uint32_t n = 0; n <= MAX_DENSE; n += 5)
@@ -353,11 +354,10 @@ static void descend_rows_follows_a_map(void **state)
                 float *moved = calloc(2 * FAR, sizeof *moved), lrs[32], margins[32], mapped[32];
                 assert_true(n_sparse <= FAR);
                 memcpy(moved, w.sparse, sizeof w.sparse);
-                map.prefix = 0;
-                map.factor = 0x9E3779B1u;
-                memset(map.buckets, 0, sizeof map.buckets);
+                for (uint32_t i = 0; i < 1 << BITS; i++)
+                    buckets[i] = mst_map_unused(i);
                 for (uint32_t key = 0; key < n_sparse; key += 3) {
-                    map.buckets[mst_map_slot(key, map.factor)] = (struct mst_map_bucket){key, FAR};
+                    buckets[mst_map_slot(key, map.factor, map.shift)] = (mst_map_bucket){key, FAR / 2};
                     moved[FAR + key] = moved[key];
                 }
                 for (uint32_t i = 0; i < r.n_rows; i++)
@@ -374,8 +374,8 @@ static void descend_rows_follows_a_map(void **state)
                 assert_memory_equal(dense, w.dense, sizeof dense);
                 assert_true(bias == *linear.bias);
                 for (uint32_t i = 0; i < n_sparse; i++) {
-                    const struct mst_map_bucket *slot = &map.buckets[mst_map_slot(i, map.factor)];
-                    assert_true(moved[slot->key == i && slot->delta != 0 ? FAR + i : i] == w.sparse[i]);
+                    const mst_map_bucket *slot = &buckets[mst_map_slot(i, map.factor, map.shift)];
+                    assert_true(moved[slot->key == i ? FAR + i : i] == w.sparse[i]);
                 }
                 free(moved);
                 free(scratch);
