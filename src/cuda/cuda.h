@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-#define MST_CUDA_ABI         2 /* of the table below and its sections; a plug-in with another one is refused */
+#define MST_CUDA_ABI         3 /* of the table below and its sections; a plug-in with another one is refused */
 #define MST_CUDA_SYMBOL      "mst_cuda_plugin"      /* of type mst_cuda_ops */
 #define MST_CUDA_HOST_SYMBOL "mst_cuda_plugin_host" /* of type const mst_cuda_host *, set by the loader */
 
@@ -54,6 +54,10 @@ typedef struct mst_cuda_ops {
     /* Host memory that the GPU copies from at full speed. */
     mst_status (*host_alloc)(size_t bytes, void **out);
     void (*host_free)(void *at); /* NULL-safe */
+    /* The same for memory that exists, until unpin, which comes before it is freed. Where it cannot be pinned,
+     * copies are slower, and that is all. */
+    void (*pin)(uint32_t device, void *at, size_t bytes);
+    void (*unpin)(void *at);
     const struct mst_cuda_net_ops *net;
     const struct mst_cuda_sparse_ops *sparse; /* NULL: not in this build */
 } mst_cuda_ops;

@@ -125,7 +125,7 @@ typedef struct mst_cuda_net_ops {
     void (*close)(mst_cuda_net *self); /* NULL-safe */
     /* Copies parameter `param` to the GPU or from it: its weights (slot 0), state slot - 1, or, read only,
      * its gradient (MST_CUDA_GRADIENT). Both follow the steps before. Read waits for these; write may
-     * enqueue, but `from`, which is not memory of host_alloc, is free again. */
+     * enqueue: pinned memory stays unchanged until the next read, forward or losses. */
     mst_status (*write)(mst_cuda_net *self, uint32_t slot, uint32_t param, const float *from);
     mst_status (*read)(mst_cuda_net *self, uint32_t slot, uint32_t param, float *to);
     /* Steps may have images as their source from now on; *keeps: all n_rows fit, and stay from their first

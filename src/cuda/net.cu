@@ -339,7 +339,7 @@ static mst_status nets_write(mst_cuda_net *net, uint32_t slot, uint32_t param, c
         NET_TRY(net_turn(net, conv, false, net->room, at));
     if (slot == 0 && net->half)
         NET_TRY(net_shadow(net, net->at[param], n));
-    return MST_OK; /* a copy from memory that is not pinned has read it by now */
+    return MST_OK; /* a copy from memory that is not pinned has read it by now; other memory is not changed yet */
 }
 
 static mst_status nets_read(mst_cuda_net *net, uint32_t slot, uint32_t param, float *to)

@@ -66,12 +66,25 @@ static void plugin_host_free(void *at)
         cudaFreeHost(at);
 }
 
+static void plugin_pin(uint32_t device, void *at, size_t bytes)
+{
+    if (cudaSetDevice((int)device) != cudaSuccess ||
+        cudaHostRegister(at, bytes, cudaHostRegisterPortable) != cudaSuccess)
+        cudaGetLastError();
+}
+
+static void plugin_unpin(void *at)
+{
+    if (cudaHostUnregister(at) != cudaSuccess) /* it was not pinned */
+        cudaGetLastError();
+}
+
 extern "C" {
 extern const mst_cuda_net_ops mst_cuda_nets; /* net.cu */
 __attribute__((visibility("default"))) extern const mst_cuda_ops mst_cuda_plugin;
 const mst_cuda_ops mst_cuda_plugin = {
     MST_CUDA_ABI, plugin_devices, plugin_device,   plugin_version, plugin_host_alloc, plugin_host_free,
-    &mst_cuda_nets,
+    plugin_pin,   plugin_unpin,   &mst_cuda_nets,
     &mst_cuda_sparse_table,
 };
 }

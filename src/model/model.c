@@ -348,6 +348,18 @@ void mst_model_weights(const mst_model *self, const mst_params *params, mst_weig
     out->version = 0;
 }
 
+void mst_model_pin(const mst_model *self, void *at, size_t bytes)
+{
+    if (self->gpu.ops != NULL && bytes > 0)
+        self->gpu.ops->pin(self->gpu.device, at, bytes);
+}
+
+void mst_model_unpin(const mst_model *self, void *at)
+{
+    if (self->gpu.ops != NULL && at != NULL)
+        self->gpu.ops->unpin(at);
+}
+
 uint64_t mst_weights_version(void)
 {
     static _Atomic uint64_t last;

@@ -294,6 +294,11 @@ static inline bool mst_model_threads(const mst_model *self)
 void mst_model_each(const mst_model *self, void *scratch, unsigned n, void (*fn)(void *arg, unsigned i),
                     void *arg);
 
+/* Memory of weights or gradients that a strategy copies to and from the model's GPU, if it has one, in every
+ * step. Unpin before it is freed; NULL-safe. */
+void mst_model_pin(const mst_model *self, void *at, size_t bytes);
+void mst_model_unpin(const mst_model *self, void *at);
+
 /* gpu_use of models without layers. */
 mst_status mst_model_gpu_use_sparse(mst_model *self);
 

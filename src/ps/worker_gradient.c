@@ -67,6 +67,7 @@ void mst_worker_gradient_fini(mst_worker_gradient *self)
     self->scratch = NULL;
     self->coefs = NULL;
     for (uint32_t i = 0; i < MST_LISTS; i++) {
+        mst_model_unpin(self->job->model, self->buffers[i].g);
         mst_free(self->buffers[i].g);
         self->buffers[i] = (mst_gradient_buffer){0};
     }
@@ -96,6 +97,7 @@ static mst_status gradient_reserve(mst_worker_gradient *self, uint32_t request, 
     mst_gradient_buffer *buffer = &self->buffers[self->one_buffer ? 0 : request];
     if (floats <= buffer->capacity)
         return MST_OK;
+    mst_model_unpin(self->job->model, buffer->g);
     mst_free(buffer->g);
     buffer->capacity = 0;
     uint64_t capacity = floats + floats / 4;
@@ -103,6 +105,7 @@ static mst_status gradient_reserve(mst_worker_gradient *self, uint32_t request, 
     if (buffer->g == NULL)
         return mst_fail_memory();
     buffer->capacity = capacity;
+    mst_model_pin(self->job->model, buffer->g, (size_t)capacity * sizeof *buffer->g);
     return MST_OK;
 }
 

@@ -97,12 +97,16 @@ static mst_status allreduce_init(mst_strategy *base, const mst_strategy_options 
     memset(self->threads, 0, self->n * sizeof *self->threads);
     for (unsigned t = 0; t < self->n; t++)
         TRY(allreduce_init_worker(self, t, &layout));
+    mst_model_pin(env->model, env->params->w, env->params->size * sizeof(float));
+    mst_model_pin(env->model, self->slices.flat, self->slices.n_flat * sizeof(float));
     return layout.width != 0 ? allreduce_init_sparse(self) : MST_OK;
 }
 
 static void allreduce_fini(mst_strategy *base)
 {
     mst_allreduce *self = (mst_allreduce *)base;
+    mst_model_unpin(base->env.model, base->env.params->w);
+    mst_model_unpin(base->env.model, self->slices.flat);
     mst_team_destroy(self->team);
     mst_sparse_fini(&self->sparse);
     for (unsigned t = 0; self->threads != NULL && t < self->n; t++) {

@@ -15,6 +15,7 @@ equal_jobs() {
 }
 equal_to_local() {
   cp out "$1-$2.out"
+  ! grep "still pinned" err || fail "$1 by $2: memory of the GPU is not released"
   near "$1 by $2" "$1-local" "$1-$2"
   awk -v a="$(fact_of "$1" test_loss)" -v b="$(fact_of "$1-$2" test_loss)" 'BEGIN { exit !(a > 0 && (a - b) ^ 2 <= (1e-3 * a) ^ 2) }' ||
     fail "$1 by $2: test loss $(fact_of "$1-$2" test_loss) instead of $(fact_of "$1" test_loss)"

@@ -15,6 +15,7 @@ for net in "--model lenet --optimizer adam" "--net wide.net --lr 0.1"; do
     well $mpi 2 "$muster" --log info train $net --strategy allreduce --device cuda --batch 30 --epochs 2 --no-observe --threads 1 --run ranks $images
     err_has "rank 0 computes on cuda:0" 1
     err_has "rank 1 computes on cuda:1" 1
+    err_has "still pinned" 0
     near "$net with $mpi" local ranks
   done
 done
