@@ -1,9 +1,10 @@
 /* Products by blocks; contract in sgemm.h.
  *
  * A block of A (ROWS x DEPTH) and one of B (DEPTH x COLS) are packed into panels, in the order in which the
- * kernel reads them. Then the threads take jobs: JOB_ROWS x JOB_COLS elements of C, whose parts of A and B
- * fit in the second-level cache of a core, also if two threads share it. Threads that take neighbouring jobs
- * read the same part of B. A thread that is slowed down takes fewer jobs. */
+ * kernel reads them. Then the threads take jobs: JOB_ROWS x JOB_COLS elements of C. A panel of A (43 kB with
+ * AVX-512) stays in the first-level cache while the panels of B of the job (983 kB) pass by, which stay in
+ * the second-level cache for the next panel of A. Threads that take neighbouring jobs read the same part of
+ * B. A thread that is slowed down takes fewer jobs. */
 #include "matmul/sgemm.h"
 
 #include <stdatomic.h>
@@ -14,8 +15,8 @@
 #define ROWS     8400 /* at most, and of columns: two packed blocks take 51 MB */
 #define COLS     8192
 #define DEPTH    768
-#define JOB_ROWS 168 /* rounded up to panels */
-#define JOB_COLS 512
+#define JOB_ROWS 336 /* rounded up to panels */
+#define JOB_COLS 320
 #define PAGE     4096
 
 struct mst_sgemm {
@@ -33,7 +34,7 @@ typedef struct sgemm_block {
     float *c;
     bool add;
     uint64_t job_rows, job_cols, n_jobs; /* rows and columns in panels */
-    atomic_uint_fast64_t next;
+    atomic_uint_fast64_t next_panel, next;
 } sgemm_block;
 
 static uint64_t sgemm_least(uint64_t a, uint64_t b)
@@ -107,20 +108,23 @@ mst_status mst_sgemm_new(const mst_mm_kernels *kernels, unsigned n_threads, uint
     return MST_OK;
 }
 
-/* Thread i's share of the panels. */
+/* Panels that no thread has packed: those of A, then those of B. */
 static void sgemm_pack(void *arg, unsigned i)
 {
-    const sgemm_block *p = arg;
+    sgemm_block *p = arg;
     const mst_sgemm *self = p->self;
-    uint64_t rows = self->kernels->panel_rows, cols = self->kernels->panel_cols, n = self->n_threads;
+    uint64_t rows = self->kernels->panel_rows, cols = self->kernels->panel_cols, job;
     uint64_t n_a = p->a != NULL ? (p->m + rows - 1) / rows : 0,
              n_b = p->b != NULL ? (p->n + cols - 1) / cols : 0;
-    for (uint64_t j = n_a * i / n; j < n_a * (i + 1) / n; j++)
-        self->kernels->pack_rows(p->a + j * rows * p->lda, p->lda, sgemm_least(rows, p->m - j * rows),
-                                 p->depth, self->a + j * rows * p->depth);
-    for (uint64_t j = n_b * i / n; j < n_b * (i + 1) / n; j++)
-        self->kernels->pack_cols(p->b + j * cols, p->ldb, sgemm_least(cols, p->n - j * cols), p->depth,
-                                 self->b + j * cols * p->depth);
+    (void)i;
+    while ((job = atomic_fetch_add_explicit(&p->next_panel, 1, memory_order_relaxed)) < n_a + n_b)
+        if (job < n_a)
+            self->kernels->pack_rows(p->a + job * rows * p->lda, p->lda, sgemm_least(rows, p->m - job * rows),
+                                     p->depth, self->a + job * rows * p->depth);
+        else
+            self->kernels->pack_cols(p->b + (job - n_a) * cols, p->ldb,
+                                     sgemm_least(cols, p->n - (job - n_a) * cols), p->depth,
+                                     self->b + (job - n_a) * cols * p->depth);
 }
 
 static void sgemm_job(const sgemm_block *p, uint64_t row_panel, uint64_t col_panel)
@@ -129,8 +133,8 @@ static void sgemm_job(const sgemm_block *p, uint64_t row_panel, uint64_t col_pan
     uint64_t rows = self->kernels->panel_rows, cols = self->kernels->panel_cols;
     uint64_t to_row = sgemm_least(p->m, (row_panel + p->job_rows) * rows);
     uint64_t to_col = sgemm_least(p->n, (col_panel + p->job_cols) * cols);
-    for (uint64_t c = col_panel * cols; c < to_col; c += cols)
-        for (uint64_t r = row_panel * rows; r < to_row; r += rows)
+    for (uint64_t r = row_panel * rows; r < to_row; r += rows)
+        for (uint64_t c = col_panel * cols; c < to_col; c += cols)
             self->kernels->multiply_panels(p->depth, self->a + r * p->depth, self->b + c * p->depth, p->add,
                                            sgemm_least(rows, p->m - r), sgemm_least(cols, p->n - c),
                                            p->c + r * p->ldb + c, p->ldb);
@@ -167,6 +171,7 @@ void mst_sgemm_multiply(mst_sgemm *self, uint64_t m, uint64_t n, uint64_t k, con
                 p.c = c + row * n + col;
                 p.n_jobs = ((p.m + rows - 1) / rows + p.job_rows - 1) / p.job_rows *
                            (((p.n + cols - 1) / cols + p.job_cols - 1) / p.job_cols);
+                atomic_init(&p.next_panel, 0);
                 atomic_init(&p.next, 0);
                 mst_dnnl_each(self->n_threads, sgemm_pack, &p);
                 mst_dnnl_each(self->n_threads, sgemm_jobs, &p);

@@ -3,9 +3,14 @@
 #ifndef MST_MODEL_EXEC_TILE_IMPL_H
 #define MST_MODEL_EXEC_TILE_IMPL_H
 
+#include <stdatomic.h>
+
+#include "base/team.h"
 #include "model/executor.h"
 #include "model/layer_impl.h"
 #include "model/tile_kernels.h"
+
+#define TILE_CREW 2 /* threads at most */
 
 typedef enum tile_kind {
     TILE_CONV,
@@ -28,28 +33,65 @@ typedef struct tile_op {
     bool back;                /* whether the gradient must go on to x */
     float *x, *y;             /* the backward pass replaces y by its gradient */
     float *packed, *packed_back;
-    float *gw, *gb;         /* sums of a convolution's gradients, by lane */
-    float *factors;         /* of dropout */
-    float *x_rows, *y_rows; /* of TILE_PLAIN */
-    void *state;            /* of TILE_PLAIN */
+    float *gw, *gb;           /* sums of a convolution's gradients, by lane */
+    float *gw_more, *gb_more; /* large planes: those of the rows from the middle on */
+    float *factors;           /* of dropout */
+    float *x_rows, *y_rows;   /* of TILE_PLAIN */
+    void *state;              /* of TILE_PLAIN */
 } tile_op;
 
-#define TILE_BLOCKS (MST_NET_LAYERS * 5 + 8)
+/* The place of a tile in its batch. */
+typedef struct tile_place {
+    uint32_t n;       /* rows */
+    bool first, last; /* of the batch */
+    bool fresh;       /* the gradient of the batch is overwritten */
+} tile_place;
+
+struct tile_replica;
+
+/* The arguments of an operation. */
+typedef struct tile_task {
+    const struct tile_replica *self;
+    const tile_op *op;
+    const mst_weights *w;
+    const mst_batch *rows;
+    tile_place place;
+    float *g[MST_LAYER_PARAMS];
+} tile_task;
+
+/* Member i of k computes its share. */
+typedef void tile_fn(const tile_task *task, unsigned i, unsigned k);
+
+/* Threads that divide the operations of a tile among them. Member 0 is the thread of the replica. An
+ * operation is shorter than waking a thread: while a batch is under way, the others spin. */
+typedef struct tile_crew {
+    mst_team *team;
+    unsigned n;
+    struct tile_train *train;      /* under way */
+    _Alignas(64) atomic_uint turn; /* of operations; odd: the batch is done */
+    tile_fn *fn;
+    tile_task task;
+    _Alignas(64) struct tile_done {
+        _Alignas(64) atomic_uint turn; /* that the member has completed */
+    } done[TILE_CREW];
+} tile_crew;
 
 typedef struct tile_replica {
     mst_replica base;
+    tile_crew *crew; /* NULL: the thread of the replica alone */
     const mst_tile_kernels *tile;
     bool training;
     uint32_t n_ops;
     tile_op ops[MST_NET_LAYERS + 1];
-    float *input;              /* of the first operation */
-    float *scratch;            /* as large as the largest array */
-    float *rows, *more_rows;   /* the same, for rows */
-    void *blocks[TILE_BLOCKS]; /* all memory */
-    uint32_t n_blocks;
+    float *input;            /* of the first operation */
+    float *scratch;          /* as large as the largest array */
+    float *rows, *more_rows; /* the same, for rows */
+    void *pages;             /* size bytes, with the memory of all arrays */
+    size_t size;
+    char *memory; /* of the arrays; NULL while the plan adds up its size */
 } tile_replica;
 
-/* Fills in ops and allocates; blocks are the caller's to free even after a failure. */
+/* Fills in ops and allocates; memory is the caller's to release even after a failure. */
 mst_status mst_tile_plan(tile_replica *self);
 
 #endif

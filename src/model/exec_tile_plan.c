@@ -2,7 +2,6 @@
  *
  * An activation belongs to the operation before it, so that it is applied while the numbers are in registers,
  * and its derivative when the gradient of that array is written. */
-#include <string.h>
 
 #include "base/alloc.h"
 #include "model/exec_tile_impl.h"
@@ -84,70 +83,93 @@ static void plan_ops(tile_replica *self)
 
 /* ---- memory ---- */
 
+/* All arrays are one piece of memory, on huge pages if it is large: what is used together then takes
+ * different places of the second-level cache. A first pass adds up its size. */
+#define HUGE_PAGE   (2u << 20)
+#define LARGE_PLANE 256 /* of a convolution: two threads of a crew compute its halves */
+
 /* Zeroed; lives as long as the replica. */
-static mst_status take_bytes(tile_replica *self, size_t size, void **out)
+static void *tile_plan_bytes(tile_replica *self, size_t *at, size_t size)
 {
-    void *block = mst_alloc_lines(size);
-    if (block == NULL)
-        return mst_fail_memory();
-    memset(block, 0, size);
-    self->blocks[self->n_blocks++] = block;
-    *out = block;
-    return MST_OK;
+    char *out = self->memory != NULL ? self->memory + *at : NULL;
+    *at += (size + 63) / 64 * 64;
+    return out;
 }
 
-static mst_status tile_plan_take(tile_replica *self, size_t n, float **out)
+static float *tile_plan_take(tile_replica *self, size_t *at, size_t n)
 {
-    void *block = NULL;
-    TRY(take_bytes(self, n * sizeof **out, &block));
-    *out = block;
-    return MST_OK;
+    return tile_plan_bytes(self, at, n * sizeof(float));
 }
 
-static mst_status take_op(tile_replica *self, tile_op *op)
+static void take_op(tile_replica *self, size_t *at, tile_op *op)
 {
     const size_t lanes = self->tile->lanes, n_weights = mst_layer_param_size(&op->layer->params[0]);
-    TRY(tile_plan_take(self, op->out_size * lanes, &op->y));
+    op->y = tile_plan_take(self, at, op->out_size * lanes);
     switch (op->kind) {
     case TILE_CONV:
-        TRY(tile_plan_take(self, n_weights, &op->packed));
+        op->packed = tile_plan_take(self, at, n_weights);
         if (!self->training)
-            return MST_OK;
-        TRY(tile_plan_take(self, n_weights, &op->packed_back));
-        TRY(tile_plan_take(self, n_weights * lanes, &op->gw));
-        return tile_plan_take(self, op->layer->out.c * lanes, &op->gb);
+            return;
+        op->packed_back = tile_plan_take(self, at, n_weights);
+        op->gw = tile_plan_take(self, at, n_weights * lanes);
+        op->gb = tile_plan_take(self, at, op->layer->out.c * lanes);
+        if ((size_t)op->window.h_out * op->window.w_out >= LARGE_PLANE) {
+            op->gw_more = tile_plan_take(self, at, n_weights * lanes);
+            op->gb_more = tile_plan_take(self, at, op->layer->out.c * lanes);
+        }
+        return;
     case TILE_LINEAR:
-        return tile_plan_take(self, n_weights, &op->packed);
+        op->packed = tile_plan_take(self, at, n_weights);
+        return;
     case TILE_DROPOUT:
-        return self->training ? tile_plan_take(self, op->out_size * lanes, &op->factors) : MST_OK;
+        op->factors = self->training ? tile_plan_take(self, at, op->out_size * lanes) : NULL;
+        return;
     case TILE_PLAIN: {
         const mst_layer_ops *ops = op->layer->ops;
         size_t state =
             self->training && ops->state_size != NULL ? ops->state_size(op->layer, self->tile->lanes) : 0;
-        if (state > 0)
-            TRY(take_bytes(self, state, &op->state));
-        TRY(tile_plan_take(self, op->in_size * lanes, &op->x_rows));
-        return tile_plan_take(self, op->out_size * lanes, &op->y_rows);
+        op->state = state > 0 ? tile_plan_bytes(self, at, state) : NULL;
+        op->x_rows = tile_plan_take(self, at, op->in_size * lanes);
+        op->y_rows = tile_plan_take(self, at, op->out_size * lanes);
+        return;
     }
     default:
-        return MST_OK;
+        return;
     }
+}
+
+/* Bytes of all arrays. */
+static size_t tile_plan_memory(tile_replica *self)
+{
+    const size_t lanes = self->tile->lanes;
+    size_t most = mst_dims_size(&self->base.chain->in), at = 0;
+    self->input = tile_plan_take(self, &at, most * lanes);
+    for (uint32_t i = 0; i < self->n_ops; i++) {
+        tile_op *op = &self->ops[i];
+        take_op(self, &at, op);
+        op->x = i > 0 ? self->ops[i - 1].y : self->input;
+        most = op->out_size > most ? op->out_size : most;
+    }
+    self->scratch = tile_plan_take(self, &at, most * lanes);
+    most += lanes; /* rows may be filled up to a multiple of lanes */
+    self->rows = tile_plan_take(self, &at, most * lanes);
+    self->more_rows = tile_plan_take(self, &at, most * lanes);
+    return at;
 }
 
 mst_status mst_tile_plan(tile_replica *self)
 {
-    const size_t lanes = self->tile->lanes;
-    size_t most = mst_dims_size(&self->base.chain->in);
-    TRY(tile_plan_take(self, most * lanes, &self->input));
     plan_ops(self);
-    for (uint32_t i = 0; i < self->n_ops; i++) {
-        tile_op *op = &self->ops[i];
-        TRY(take_op(self, op));
-        op->x = i > 0 ? self->ops[i - 1].y : self->input;
-        most = op->out_size > most ? op->out_size : most;
-    }
-    TRY(tile_plan_take(self, most * lanes, &self->scratch));
-    most += lanes; /* rows may be filled up to a multiple of lanes */
-    TRY(tile_plan_take(self, most * lanes, &self->rows));
-    return tile_plan_take(self, most * lanes, &self->more_rows);
+    self->size = tile_plan_memory(self);
+    bool huge = self->size >= HUGE_PAGE / 2;
+    if (huge) /* room for whole pages */
+        self->size = (self->size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE + HUGE_PAGE;
+    self->pages = mst_pages_reserve(self->size, huge);
+    if (self->pages == NULL)
+        return mst_fail_memory();
+    self->memory = self->pages;
+    if (huge)
+        self->memory += -(uintptr_t)self->pages % HUGE_PAGE;
+    tile_plan_memory(self);
+    return MST_OK;
 }

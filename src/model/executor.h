@@ -28,6 +28,7 @@ typedef struct mst_executor {
     const char *name, *help;
     bool threads;      /* n_threads of open is used */
     bool norm_threads; /* it is used for nets with batch norm, which need the whole batch at once */
+    unsigned crew;     /* threads of open that can train on a batch together, to the same bits; 0: one */
     bool overwrites;   /* train takes gradients that are `fresh` */
     /* Rows that it computes at a time, side by side; NULL: a whole batch. */
     uint32_t (*part_rows)(const mst_kernels *kernels);

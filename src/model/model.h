@@ -259,6 +259,7 @@ struct mst_model {
     bool threads;       /* set by init: see mst_model_threads */
     bool overwrites;    /* set by init: compute takes gradients that are `fresh` */
     uint32_t part_rows; /* set by init: compute takes a batch in parts of so many rows; 0: as a whole */
+    unsigned crew;      /* set by init: threads of a scratch that can compute a part together; 0 or 1: one */
 };
 
 extern const mst_model_ops *const mst_models[]; /* NULL-terminated; order = choices of --model */
@@ -277,8 +278,8 @@ mst_status mst_model_new(const mst_model_options *options, const mst_shape *shap
 void mst_model_destroy(mst_model *self); /* NULL-safe */
 
 /* The memory that a thread needs to compute on batches of up to max_rows rows. n_threads: threads for one
- * batch, where mst_model_threads. training false: forward only. *out is the caller's, to be freed before the
- * model. */
+ * batch, where mst_model_threads; or for a part of one, up to crew. training false: forward only. *out is the
+ * caller's, to be freed before the model. */
 mst_status mst_model_scratch_new(const mst_model *self, uint32_t max_rows, unsigned n_threads, bool training,
                                  void **out);
 void mst_model_scratch_free(const mst_model *self, void *scratch); /* NULL-safe */

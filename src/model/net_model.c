@@ -292,6 +292,7 @@ static void net_set_executor(net_model *net, const mst_executor *executor)
     net->executor = executor;
     net->base.threads = executor->threads || (executor->norm_threads && mst_chain_has_state(net->chain));
     net->base.overwrites = executor->overwrites;
+    net->base.crew = executor->crew;
     net->base.part_rows = executor->part_rows != NULL ? executor->part_rows(net->base.kernels) : 0;
 }
 

@@ -35,6 +35,12 @@ typedef struct mst_tile_window {
     uint32_t groups; /* of channels; 1 for pooling */
 } mst_tile_window;
 
+/* A part [from, to) of an operation, for one of several threads: each result is computed by one of them, and
+ * the division changes no bit of it. */
+typedef struct mst_tile_part {
+    uint32_t from, to;
+} mst_tile_part;
+
 /* Whether every number of the input lies in exactly one window: pooling then needs no scratch in the backward
  * pass. */
 static inline bool mst_tile_window_exact(const mst_tile_window *g)
@@ -58,35 +64,40 @@ typedef struct mst_tile_kernels {
     /* Weights (n_out, n_in, taps) of a group in the order in which conv_backward reads them. */
     void (*pack_back)(const float *w, uint32_t n_out, uint32_t n_in, uint32_t taps, float *packed);
 
-    /* y = conv(x) + bias (NULL: none), less than 0 replaced by 0 where relu. */
-    void (*conv_forward)(const mst_tile_window *g, const float *x, const float *packed, const float *bias,
-                         bool relu, float *y);
-    /* x = d(loss)/d(x) * act'(x) */
-    void (*conv_backward)(const mst_tile_window *g, const float *dy, const float *packed_back,
-                          mst_tile_act act, float *x);
+    /* Rows of y = conv(x) + bias (NULL: none), less than 0 replaced by 0 where relu. */
+    void (*conv_forward)(const mst_tile_window *g, mst_tile_part rows, const float *x, const float *packed,
+                         const float *bias, bool relu, float *y);
+    /* Rows of x = d(loss)/d(x) * act'(x) */
+    void (*conv_backward)(const mst_tile_window *g, mst_tile_part rows, const float *dy,
+                          const float *packed_back, mst_tile_act act, float *x);
     /* gw (weights, lanes) += gradients of the weights, lane by lane; gb (c_out, lanes; NULL: none) likewise.
-     */
-    void (*conv_weights)(const mst_tile_window *g, const float *x, const float *dy, float *gw, float *gb);
+     * Those of some of the conv_weights_units, groups of filters; of some rows of y. */
+    uint32_t (*conv_weights_units)(const mst_tile_window *g);
+    void (*conv_weights)(const mst_tile_window *g, mst_tile_part units, mst_tile_part rows, const float *x,
+                         const float *dy, float *gw, float *gb);
     /* g[i] += sum of the lanes of sums[i]; fresh: g[i] = that */
     void (*add_lanes)(const float *sums, size_t n, bool fresh, float *g);
 
     /* The same for y (n_out) = W x + b, W (n_out, n_in). weights takes x as rows (n, n_in), which are
-     * ld floats apart and may be read up to a multiple of lanes; fresh: gw and gb are overwritten. */
+     * ld floats apart and may be read up to a multiple of lanes; fresh: gw and gb are overwritten. backward
+     * computes a part of x. The others take a part of W, b and y by their addresses, from a multiple of
+     * 16 on. */
     void (*linear_forward)(uint32_t n_in, uint32_t n_out, const float *x, const float *packed,
                            const float *bias, bool relu, float *y);
-    void (*linear_backward)(uint32_t n_in, uint32_t n_out, const float *dy, const float *w, mst_tile_act act,
-                            float *x);
+    void (*linear_backward)(uint32_t n_in, uint32_t n_out, mst_tile_part part, const float *dy,
+                            const float *w, mst_tile_act act, float *x);
     void (*linear_weights)(uint32_t n_in, uint32_t n_out, uint32_t n, const float *x_rows, size_t ld,
                            const float *dy, bool fresh, float *gw, float *gb);
 
-    void (*max_forward)(const mst_tile_window *g, const float *x, float *y);
-    void (*average_forward)(const mst_tile_window *g, const float *x, float *y);
-    /* Of equal numbers in a window, the first gets the gradient. scratch: as large as x, unless the windows
-     * are exact. */
-    void (*max_backward)(const mst_tile_window *g, const float *dy, mst_tile_act act, float *x,
-                         float *scratch);
-    void (*average_backward)(const mst_tile_window *g, const float *dy, mst_tile_act act, float *x,
-                             float *scratch);
+    /* Rows of y. */
+    void (*max_forward)(const mst_tile_window *g, mst_tile_part rows, const float *x, float *y);
+    void (*average_forward)(const mst_tile_window *g, mst_tile_part rows, const float *x, float *y);
+    /* x by rows of dy: all of them, unless the windows are exact. Of equal numbers in a window, the first
+     * gets the gradient. scratch: as large as x, unless the windows are exact. */
+    void (*max_backward)(const mst_tile_window *g, mst_tile_part rows, const float *dy, mst_tile_act act,
+                         float *x, float *scratch);
+    void (*average_backward)(const mst_tile_window *g, mst_tile_part rows, const float *dy, mst_tile_act act,
+                             float *x, float *scratch);
 
     /* y = act(x); may be one. Relative errors of tanh and the sigmoid are below 1e-6. */
     void (*act_forward)(mst_tile_act act, size_t size, const float *x, float *y);

@@ -52,8 +52,8 @@ INLINE int32_t window_first(uint32_t out, uint32_t stride, uint32_t pad)
     }
 
 /* One block of N filters of a group: x is the group's first plane, y the block's. */
-typedef void conv_block(const mst_tile_window *g, const float *x, const float *w, const float *bias,
-                        bool relu, float *y);
+typedef void conv_block(const mst_tile_window *g, mst_tile_part rows, const float *x, const float *w,
+                        const float *bias, bool relu, float *y);
 
 /* P pixels of a row from ox on, with the taps xs. */
 #define FORWARD_PIXELS(N, P)                                                                                 \
@@ -74,12 +74,12 @@ typedef void conv_block(const mst_tile_window *g, const float *x, const float *w
     }
 
 #define CONV_FORWARD(N)                                                                                      \
-    MST_RACY static void conv_forward_##N(const mst_tile_window *g, const float *x, const float *w,          \
-                                          const float *bias, bool relu, float *y)                            \
+    MST_RACY static void conv_forward_##N(const mst_tile_window *g, mst_tile_part rows, const float *x,      \
+                                          const float *w, const float *bias, bool relu, float *y)            \
     {                                                                                                        \
         const uint32_t n_in = g->c_in / g->groups, kw = g->kernel_w;                                         \
         const size_t plane = (size_t)g->h_in * g->w_in, out = (size_t)g->h_out * g->w_out;                   \
-        for (uint32_t oy = 0; oy < g->h_out; oy++) {                                                         \
+        for (uint32_t oy = rows.from; oy < rows.to; oy++) {                                                  \
             int32_t y0 = window_first(oy, g->stride_h, g->pad_h);                                            \
             taps ys = taps_inside(y0, g->kernel_h, g->h_in);                                                 \
             for (uint32_t ox = 0; ox < g->w_out;) {                                                          \
@@ -98,15 +98,15 @@ EACH_BLOCK(CONV_FORWARD)
 #define CONV_FORWARD_OF(N) [N] = conv_forward_##N,
 static conv_block *const conv_forward_of[BLOCK + 1] = {EACH_BLOCK(CONV_FORWARD_OF)};
 
-static void tile_conv_forward(const mst_tile_window *g, const float *x, const float *packed,
-                              const float *bias, bool relu, float *y)
+static void tile_conv_forward(const mst_tile_window *g, mst_tile_part rows, const float *x,
+                              const float *packed, const float *bias, bool relu, float *y)
 {
     const uint32_t n_in = g->c_in / g->groups, n_out = g->c_out / g->groups;
     const size_t taps_all = (size_t)n_in * g->kernel_h * g->kernel_w;
     for (uint32_t group = 0; group < g->groups; group++)
         for (uint32_t from = 0; from < n_out; from += BLOCK) {
             uint32_t block = least(BLOCK, n_out - from), c = group * n_out + from;
-            conv_forward_of[block](g, at(x, (size_t)group * n_in * g->h_in * g->w_in), packed,
+            conv_forward_of[block](g, rows, at(x, (size_t)group * n_in * g->h_in * g->w_in), packed,
                                    bias != NULL ? bias + c : NULL, relu,
                                    at(y, (size_t)c * g->h_out * g->w_out));
             packed += block * taps_all;
@@ -122,8 +122,8 @@ INLINE taps taps_back(uint32_t i, uint32_t stride, uint32_t pad, uint32_t kernel
     return (taps){from, least(kernel, end + 1)};
 }
 
-typedef void conv_back_block(const mst_tile_window *g, const float *dy, const float *w, mst_tile_act act,
-                             float *x);
+typedef void conv_back_block(const mst_tile_window *g, mst_tile_part rows, const float *dy, const float *w,
+                             mst_tile_act act, float *x);
 
 /* P inputs of a row from ix on, nx taps of each. */
 #define BACKWARD_PIXELS(N, P)                                                                                \
@@ -146,13 +146,13 @@ typedef void conv_back_block(const mst_tile_window *g, const float *dy, const fl
     }
 
 #define CONV_BACKWARD(N)                                                                                     \
-    MST_RACY static void conv_backward_##N(const mst_tile_window *g, const float *dy, const float *w,        \
-                                           mst_tile_act act, float *x)                                       \
+    MST_RACY static void conv_backward_##N(const mst_tile_window *g, mst_tile_part rows, const float *dy,    \
+                                           const float *w, mst_tile_act act, float *x)                       \
     {                                                                                                        \
         const uint32_t n_out = g->c_out / g->groups, kw = g->kernel_w;                                       \
         const uint32_t sh = g->stride_h, sw = g->stride_w;                                                   \
         const size_t plane = (size_t)g->h_in * g->w_in, out = (size_t)g->h_out * g->w_out;                   \
-        for (uint32_t iy = 0; iy < g->h_in; iy++) {                                                          \
+        for (uint32_t iy = rows.from; iy < rows.to; iy++) {                                                  \
             taps ys = taps_back(iy, sh, g->pad_h, g->kernel_h, g->h_out);                                    \
             for (uint32_t ix = 0; ix < g->w_in;) {                                                           \
                 taps xs = taps_back(ix, sw, g->pad_w, kw, g->w_out);                                         \
@@ -170,15 +170,15 @@ EACH_BLOCK(CONV_BACKWARD)
 #define CONV_BACKWARD_OF(N) [N] = conv_backward_##N,
 static conv_back_block *const conv_backward_of[BLOCK + 1] = {EACH_BLOCK(CONV_BACKWARD_OF)};
 
-static void tile_conv_backward(const mst_tile_window *g, const float *dy, const float *packed_back,
-                               mst_tile_act act, float *x)
+static void tile_conv_backward(const mst_tile_window *g, mst_tile_part rows, const float *dy,
+                               const float *packed_back, mst_tile_act act, float *x)
 {
     const uint32_t n_in = g->c_in / g->groups, n_out = g->c_out / g->groups;
     for (uint32_t group = 0; group < g->groups; group++)
         for (uint32_t from = 0; from < n_in; from += BLOCK) {
             uint32_t block = least(BLOCK, n_in - from);
-            conv_backward_of[block](g, at(dy, (size_t)group * n_out * g->h_out * g->w_out), packed_back, act,
-                                    at(x, ((size_t)group * n_in + from) * g->h_in * g->w_in));
+            conv_backward_of[block](g, rows, at(dy, (size_t)group * n_out * g->h_out * g->w_out), packed_back,
+                                    act, at(x, ((size_t)group * n_in + from) * g->h_in * g->w_in));
             packed_back += (size_t)block * n_out * g->kernel_h * g->kernel_w;
         }
 }
@@ -196,8 +196,8 @@ INLINE taps outputs_inside(uint32_t k, uint32_t stride, uint32_t pad, uint32_t n
 
 /* Taps (ky, k0 .. k0 + K - 1) of N filters: gw is the first filter's first tap, and the next filter's lies
  * `next` vectors on. Outputs [from, to) have all K taps inside; at the edges, taps outside are zeros. */
-typedef void weights_block(const mst_tile_window *g, const float *x, const float *dy, uint32_t ky,
-                           uint32_t k0, float *gw, size_t next);
+typedef void weights_block(const mst_tile_window *g, mst_tile_part rows, const float *x, const float *dy,
+                           uint32_t ky, uint32_t k0, float *gw, size_t next);
 
 static const vec no_pixel = {};
 
@@ -213,8 +213,8 @@ static const vec no_pixel = {};
     }
 
 #define CONV_WEIGHTS(N, K)                                                                                   \
-    static void conv_weights_##N##_##K(const mst_tile_window *g, const float *x, const float *dy,            \
-                                       uint32_t ky, uint32_t k0, float *gw, size_t next)                     \
+    static void conv_weights_##N##_##K(const mst_tile_window *g, mst_tile_part rows, const float *x,         \
+                                       const float *dy, uint32_t ky, uint32_t k0, float *gw, size_t next)    \
     {                                                                                                        \
         const uint32_t sw = g->stride_w, w_in = g->w_in, shift = k0 - g->pad_w; /* modulo 2^32 */            \
         const size_t out = (size_t)g->h_out * g->w_out;                                                      \
@@ -224,7 +224,8 @@ static const vec no_pixel = {};
         vec sums[N][K];                                                                                      \
         UNROLL for (uint32_t c = 0; c < N; c++) UNROLL for (uint32_t k = 0; k < K; k++) sums[c][k] =         \
             splat(0.0f);                                                                                     \
-        for (uint32_t oy = ys.from; oy < ys.to; oy++) {                                                      \
+        uint32_t first = ys.from > rows.from ? ys.from : rows.from, end = least(ys.to, rows.to);             \
+        for (uint32_t oy = first; oy < end; oy++) {                                                          \
             const float *in = at(x, (size_t)(oy * g->stride_h + ky - g->pad_h) * w_in);                      \
             const float *d = at(dy, (size_t)oy * g->w_out);                                                  \
             for (uint32_t ox = from; ox < to; ox++)                                                          \
@@ -264,35 +265,54 @@ static weights_block *const conv_weights_of[WEIGHTS_FILTERS + 1][WEIGHTS_TAPS + 
 #endif
 };
 
-/* gb[c] += sum of a plane, in four chains */
-static void add_planes(const float *dy, uint32_t channels, size_t plane, float *gb)
+/* gb[c] += sum of numbers [from, to) of a plane, in four chains */
+static void add_planes(const float *dy, uint32_t channels, size_t plane, size_t from, size_t to, float *gb)
 {
     for (uint32_t c = 0; c < channels; c++, dy = at(dy, plane)) {
         vec sums[4] = {load(at(gb, c)), splat(0.0f), splat(0.0f), splat(0.0f)};
-        size_t i = 0;
-        for (; i + 4 <= plane; i += 4)
+        size_t i = from;
+        for (; i + 4 <= to; i += 4)
             UNROLL for (uint32_t k = 0; k < 4; k++) sums[k] += load(at(dy, i + k));
-        for (; i < plane; i++)
+        for (; i < to; i++)
             sums[0] += load(at(dy, i));
         store(at(gb, c), (sums[0] + sums[1]) + (sums[2] + sums[3]));
     }
 }
 
-static void conv_weights(const mst_tile_window *g, const float *x, const float *dy, float *gw, float *gb)
+/* Filters that are computed together from filter c on. */
+INLINE uint32_t weights_filters(const mst_tile_window *g, uint32_t c)
+{
+    uint32_t n_out = g->c_out / g->groups, left = n_out - c % n_out;
+    return left >= WEIGHTS_FILTERS ? WEIGHTS_FILTERS : left >= 2 ? 2 : 1;
+}
+
+static uint32_t conv_weights_units(const mst_tile_window *g)
+{
+    uint32_t n = 0;
+    for (uint32_t c = 0; c < g->c_out; c += weights_filters(g, c))
+        n++;
+    return n;
+}
+
+/* A unit is the filters that are computed together. */
+static void conv_weights(const mst_tile_window *g, mst_tile_part units, mst_tile_part rows, const float *x,
+                         const float *dy, float *gw, float *gb)
 {
     const uint32_t n_in = g->c_in / g->groups, n_out = g->c_out / g->groups, kw = g->kernel_w;
     const size_t plane = (size_t)g->h_in * g->w_in, out = (size_t)g->h_out * g->w_out;
     const size_t filter = (size_t)n_in * g->kernel_h * kw;
-    for (uint32_t c = 0; c < g->c_out;) {
-        uint32_t left = n_out - c % n_out, n = left >= WEIGHTS_FILTERS ? WEIGHTS_FILTERS : left >= 2 ? 2 : 1;
+    for (uint32_t c = 0, unit = 0, n; c < g->c_out && unit < units.to; c += n, unit++) {
+        n = weights_filters(g, c);
+        if (unit < units.from)
+            continue;
         for (uint32_t ci = 0; ci < n_in; ci++)
             for (uint32_t ky = 0; ky < g->kernel_h; ky++)
                 for (uint32_t k0 = 0; k0 < kw; k0 += WEIGHTS_TAPS)
                     conv_weights_of[n][least(WEIGHTS_TAPS, kw - k0)](
-                        g, at(x, (c / n_out * n_in + ci) * plane), at(dy, c * out), ky, k0,
+                        g, rows, at(x, (c / n_out * n_in + ci) * plane), at(dy, c * out), ky, k0,
                         at(gw, c * filter + ((size_t)ci * g->kernel_h + ky) * kw + k0), filter);
-        c += n;
+        if (gb != NULL)
+            add_planes(at(dy, c * out), n, out, (size_t)rows.from * g->w_out, (size_t)rows.to * g->w_out,
+                       at(gb, c));
     }
-    if (gb != NULL)
-        add_planes(dy, g->c_out, out, gb);
 }

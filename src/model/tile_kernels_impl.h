@@ -250,6 +250,7 @@ const mst_tile_kernels TILE_SET = {
     .pack_back = pack_back,
     .conv_forward = tile_conv_forward,
     .conv_backward = tile_conv_backward,
+    .conv_weights_units = conv_weights_units,
     .conv_weights = conv_weights,
     .add_lanes = add_lanes,
     .linear_forward = tile_linear_forward,

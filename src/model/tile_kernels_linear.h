@@ -34,11 +34,11 @@ MST_RACY static void tile_linear_forward(uint32_t n_in, uint32_t n_out, const fl
     }
 }
 
-static void tile_linear_backward(uint32_t n_in, uint32_t n_out, const float *dy, const float *w,
-                                 mst_tile_act act, float *x)
+static void tile_linear_backward(uint32_t n_in, uint32_t n_out, mst_tile_part part, const float *dy,
+                                 const float *w, mst_tile_act act, float *x)
 {
-    for (uint32_t from = 0; from < n_in; from += BLOCK) {
-        uint32_t block = least(BLOCK, n_in - from);
+    for (uint32_t from = part.from; from < part.to; from += BLOCK) {
+        uint32_t block = least(BLOCK, part.to - from);
         vec sums[BLOCK];
         for (uint32_t c = 0; c < block; c++)
             sums[c] = splat(0.0f);

@@ -6,10 +6,10 @@ INLINE vec window_share(const mst_tile_window *g)
     return splat(1.0f / ((float)g->kernel_h * (float)g->kernel_w));
 }
 
-/* Runs BODY for every window of a plane: ys and xs are its taps inside, `in` the index of the first of them
- * in the plane of x, `out` its index in the plane of y. */
-#define EACH_WINDOW(g, BODY)                                                                                 \
-    for (uint32_t oy = 0; oy < g->h_out; oy++) {                                                             \
+/* Runs BODY for every window of some rows of a plane: ys and xs are its taps inside, `in` the index of the
+ * first of them in the plane of x, `out` its index in the plane of y. */
+#define EACH_WINDOW(g, rows, BODY)                                                                           \
+    for (uint32_t oy = rows.from; oy < rows.to; oy++) {                                                      \
         int32_t y0 = window_first(oy, g->stride_h, g->pad_h);                                                \
         taps ys = taps_inside(y0, g->kernel_h, g->h_in);                                                     \
         for (uint32_t ox = 0; ox < g->w_out; ox++) {                                                         \
@@ -40,19 +40,19 @@ INLINE vec window_max(const mst_tile_window *g, const float *x, size_t in, taps 
     return top;
 }
 
-static void max_forward(const mst_tile_window *g, const float *x, float *y)
+static void max_forward(const mst_tile_window *g, mst_tile_part rows, const float *x, float *y)
 {
     const size_t plane = (size_t)g->h_in * g->w_in, out_plane = (size_t)g->h_out * g->w_out;
     for (uint32_t c = 0; c < g->c_in; c++, x = at(x, plane), y = at(y, out_plane))
-        EACH_WINDOW(g, store(at(y, out), window_max(g, x, in, ys, xs));)
+        EACH_WINDOW(g, rows, store(at(y, out), window_max(g, x, in, ys, xs));)
 }
 
-static void average_forward(const mst_tile_window *g, const float *x, float *y)
+static void average_forward(const mst_tile_window *g, mst_tile_part rows, const float *x, float *y)
 {
     const size_t plane = (size_t)g->h_in * g->w_in, out_plane = (size_t)g->h_out * g->w_out;
     const vec share = window_share(g);
     for (uint32_t c = 0; c < g->c_in; c++, x = at(x, plane), y = at(y, out_plane))
-        EACH_WINDOW(g, {
+        EACH_WINDOW(g, rows, {
             vec sum = splat(0.0f);
             EACH_TAP(g, sum += load(at(x, p));)
             store(at(y, out), sum * share);
@@ -61,11 +61,11 @@ static void average_forward(const mst_tile_window *g, const float *x, float *y)
 
 /* Backwards, windows that are exact write x in place; others add up in sums, and act_backward writes x. The
  * bodies are inlined with `exact` and `act` known. */
-INLINE void max_back_plane(const mst_tile_window *g, const float *dy, bool exact, mst_tile_act act, float *x,
-                           float *sums)
+INLINE void max_back_plane(const mst_tile_window *g, mst_tile_part rows, const float *dy, bool exact,
+                           mst_tile_act act, float *x, float *sums)
 {
     const ivec all = (ivec){} - 1;
-    EACH_WINDOW(g, {
+    EACH_WINDOW(g, rows, {
         vec d = load(at(dy, out));
         vec top = window_max(g, x, in, ys, xs);
         ivec open = all;
@@ -82,11 +82,11 @@ INLINE void max_back_plane(const mst_tile_window *g, const float *dy, bool exact
     })
 }
 
-INLINE void average_back_plane(const mst_tile_window *g, const float *dy, bool exact, mst_tile_act act,
-                               float *x, float *sums)
+INLINE void average_back_plane(const mst_tile_window *g, mst_tile_part rows, const float *dy, bool exact,
+                               mst_tile_act act, float *x, float *sums)
 {
     const vec share = window_share(g);
-    EACH_WINDOW(g, {
+    EACH_WINDOW(g, rows, {
         vec d = load(at(dy, out)) * share;
         EACH_TAP(g, {
             if (exact)
@@ -98,8 +98,8 @@ INLINE void average_back_plane(const mst_tile_window *g, const float *dy, bool e
 }
 
 #define POOL_BACK(NAME)                                                                                      \
-    static void NAME##_backward(const mst_tile_window *g, const float *dy, mst_tile_act act, float *x,       \
-                                float *scratch)                                                              \
+    static void NAME##_backward(const mst_tile_window *g, mst_tile_part rows, const float *dy,               \
+                                mst_tile_act act, float *x, float *scratch)                                  \
     {                                                                                                        \
         const size_t plane = (size_t)g->h_in * g->w_in, out = (size_t)g->h_out * g->w_out;                   \
         const bool exact = mst_tile_window_exact(g);                                                         \
@@ -109,15 +109,15 @@ INLINE void average_back_plane(const mst_tile_window *g, const float *dy, bool e
             const float *d = at(dy, c * out);                                                                \
             float *xc = at(x, c * plane);                                                                    \
             if (!exact)                                                                                      \
-                NAME##_back_plane(g, d, false, MST_TILE_SAME, xc, at(scratch, c *plane));                    \
+                NAME##_back_plane(g, rows, d, false, MST_TILE_SAME, xc, at(scratch, c *plane));              \
             else if (act == MST_TILE_RELU)                                                                   \
-                NAME##_back_plane(g, d, true, MST_TILE_RELU, xc, NULL);                                      \
+                NAME##_back_plane(g, rows, d, true, MST_TILE_RELU, xc, NULL);                                \
             else if (act == MST_TILE_TANH)                                                                   \
-                NAME##_back_plane(g, d, true, MST_TILE_TANH, xc, NULL);                                      \
+                NAME##_back_plane(g, rows, d, true, MST_TILE_TANH, xc, NULL);                                \
             else if (act == MST_TILE_SIGMOID)                                                                \
-                NAME##_back_plane(g, d, true, MST_TILE_SIGMOID, xc, NULL);                                   \
+                NAME##_back_plane(g, rows, d, true, MST_TILE_SIGMOID, xc, NULL);                             \
             else                                                                                             \
-                NAME##_back_plane(g, d, true, MST_TILE_SAME, xc, NULL);                                      \
+                NAME##_back_plane(g, rows, d, true, MST_TILE_SAME, xc, NULL);                                \
         }                                                                                                    \
         if (!exact)                                                                                          \
             act_backward(act, g->c_in *plane, scratch, NULL, x);                                             \

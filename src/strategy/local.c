@@ -3,6 +3,7 @@
  * One thread, and asynchronous threads of linear models or with batch 1, update in place if the model can.
  * The result equals that of the general way through a gradient up to rounding. */
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "strategy/local_impl.h"
@@ -127,15 +128,20 @@ static mst_status local_init_parts(mst_local *self, const mst_grad *layout)
     return MST_OK;
 }
 
-/* Threads beyond the parts of a batch would only wait. */
+/* Threads beyond the parts of a batch would only wait: they help to compute a part where the model can divide
+ * it and each has a core. The result is the same to the bit. */
 static void local_choose_threads(mst_local *self, const mst_strategy_options *options, const mst_grad *layout)
 {
-    self->n = mst_model_threads(self->base.env.model) ? 1 : (unsigned)options->threads;
-    self->inner = (unsigned)options->threads / self->n;
+    const mst_model *model = self->base.env.model;
+    unsigned threads = (unsigned)options->threads;
+    self->n = mst_model_threads(model) ? 1 : threads;
+    self->inner = threads / self->n;
     self->part_rows = self->n > 1 ? local_part_rows(self, layout) : 0;
     uint32_t parts = self->part_rows != 0 ? (self->batch + self->part_rows - 1) / self->part_rows : self->n;
     self->n = parts < self->n ? parts : self->n;
     self->part_rows = self->n > 1 ? self->part_rows : 0;
+    if (self->part_rows != 0 && model->crew > 1 && (long)threads <= sysconf(_SC_NPROCESSORS_ONLN))
+        self->inner = threads / self->n < model->crew ? threads / self->n : model->crew;
     self->base.n_threads = self->n * self->inner;
 }
 

@@ -195,7 +195,7 @@ static void check_linear(const mst_tile_kernels *k, uint32_t n_in, uint32_t n_ou
             assert_float_equal(gw[o * n_in + i], sum, 1e-2);
         }
     }
-    k->linear_backward(n_in, n_out, y, w, MST_TILE_SAME, x);
+    k->linear_backward(n_in, n_out, (mst_tile_part){0, n_in}, y, w, MST_TILE_SAME, x);
     for (uint32_t i = 0; i < n_in; i++)
         for (uint32_t t = 0; t < n; t++) {
             double sum = 0.0;
