@@ -259,10 +259,13 @@ mst_status mst_parse_context_init(mst_parse_context *context, const mst_format *
     const mst_data_options *o = context->options;
     mst_vocabulary *v = NULL;
     context->vocabulary = o->counter;
-    if (o->vocabulary != NULL && o->counter == NULL) {
+    bool no_rows = first->size == 0; /* an empty file fits every model, in whatever format it is opened */
+    if (o->vocabulary != NULL && o->counter == NULL && (format->categories || !no_rows)) {
         if (!format->categories)
-            return mst_fail(MST_EUSAGE, "--vocabulary %s: %s data has no categories", o->vocabulary,
-                            format->kind.name);
+            return mst_fail(MST_EINPUT,
+                            "%s: %s data has no categories, but the model needs rows with categories "
+                            "(vocabulary %s)",
+                            first->path, format->kind.name, o->vocabulary);
         TRY(mst_vocabulary_load(o->vocabulary, &v));
         context->vocabulary = v;
         context->features = mst_vocabulary_features(v);

@@ -47,6 +47,14 @@ refused 2 'counts the categories of all rows' data convert train.tsv --min-count
 refused 2 'only a cache records its vocabulary' data convert train.tsv --min-count 5 --out x.svm
 refused 2 'libsvm data has no categories' data convert one.svm --min-count 5 --out x.cache
 
+# an empty file fits every model
+: >empty
+expect 0 predict cached empty
+same "predictions of an empty file" "$(wc -c <out)" 0
+: | "$muster" predict cached - >out || fail "predict fails on an empty pipe"
+refused 1 'empty: no rows to evaluate' eval cached empty
+refused 1 'one.svm: libsvm data has no categories, but the model needs rows with categories' eval cached one.svm
+
 # another vocabulary, one that is damaged, none
 cp train.cache.vocabulary kept
 expect 0 data convert train.tsv --min-count 50 --out other.cache

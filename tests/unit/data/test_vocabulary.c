@@ -247,8 +247,12 @@ static void data_without_categories(void **state)
     o.vocabulary = path;
     char *items[1] = {(char *)in_folder("a.svm")};
     mst_dataset *d = NULL;
-    assert_int_equal(mst_dataset_open(&(mst_text_list){.items = items, .n = 1}, &o, &d), MST_EUSAGE);
-    assert_non_null(strstr(mst_error_text(), "libsvm data has no categories"));
+    assert_int_equal(mst_dataset_open(&(mst_text_list){.items = items, .n = 1}, &o, &d), MST_EINPUT);
+    assert_non_null(strstr(mst_error_text(), "a.svm: libsvm data has no categories, but the model needs"));
+    assert_null(strstr(mst_error_text(), "--vocabulary"));
+    items[0] = (char *)write_file("empty", "", 0);
+    assert_int_equal(mst_dataset_open(&(mst_text_list){.items = items, .n = 1}, &o, &d), MST_OK);
+    mst_dataset_destroy(d);
     o.vocabulary = NULL;
     assert_int_equal(mst_dataset_open(&(mst_text_list){.items = items, .n = 1}, &o, &d), MST_EUSAGE);
     assert_string_equal(mst_error_text(), "--min-count is for data convert and for train --cache");
