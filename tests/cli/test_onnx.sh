@@ -107,6 +107,8 @@ refused 2 'is not in the folder of the run or above it' model export logreg-buck
 # ---- refusals ----
 refused 2 '--link-checkpoint is for --onnx FILE' model export lenet --link-checkpoint
 refused 1 'lenet.onnx already exists' model export lenet --onnx lenet.onnx
+refused 2 '--out new.onnx is for text; use --onnx new.onnx' model export lenet --out new.onnx
+[ ! -e new.onnx ] || fail "a refused export leaves a file"
 refused 2 '--external-data is for --onnx FILE' model export lenet --external-data
 sed 's/lrn size=3/lrn size=4/' all.net >even.net
 expect 0 --log error train digits --net even.net --steps 2 --batch 20 --quiet --run even
