@@ -278,6 +278,7 @@ mst_status mst_parse_context_init(mst_parse_context *context, const mst_format *
                             o->feature_names);
         TRY(mst_name_list_load(o->feature_names, &names));
         context->features = mst_name_list_size(names);
+        context->names = o->feature_names;
         mst_name_list_destroy(names);
     }
     TRY(format->prepare != NULL ? format->prepare(context, first) : MST_OK);

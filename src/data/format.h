@@ -84,6 +84,7 @@ typedef struct mst_parse_context {
     const void *prepared; /* made by the format's prepare */
     /* Categories have its keys; NULL: they are hashed. Set before prepare; the counter, or owned. */
     const struct mst_vocabulary *vocabulary;
+    const char *names;  /* the file of --feature-names if `features` is its number of names; else NULL */
     bool ready;         /* prepare has succeeded */
     uint32_t n_numbers; /* set by prepare of formats with categories: keys below are numbers */
     /* Set by prepare where rows are images, encoded or raw; copied to the dataset. */

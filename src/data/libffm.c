@@ -54,6 +54,10 @@ static mst_status ffm_parse_entry(const mst_parse_context *context, const mst_bl
         return mst_block_fail(&mst_format_libffm, block, at, "field %llu is not below %s%llu",
                               (unsigned long long)field, context->n_fields != 0 ? "--fields " : "",
                               (unsigned long long)fields);
+    if (context->vocabulary == NULL && index >= limit && context->names != NULL)
+        return mst_block_fail(&mst_format_libffm, block, at,
+                              "index %llu has no name: --feature-names %s has %llu names",
+                              (unsigned long long)index, context->names, (unsigned long long)limit);
     if (context->vocabulary == NULL && index >= limit)
         return mst_block_fail(&mst_format_libffm, block, at, "index %llu is not below %s%llu",
                               (unsigned long long)index, limit != UINT32_MAX ? "--features " : "",

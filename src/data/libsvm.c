@@ -68,6 +68,10 @@ static mst_status fail_index(const mst_parse_context *context, const mst_block *
     if (mst_key_limit(context) == UINT32_MAX)
         return mst_block_fail(&mst_format_libsvm, block, at, "index %llu does not fit 32 bits",
                               (unsigned long long)index);
+    if (context->names != NULL)
+        return mst_block_fail(
+            &mst_format_libsvm, block, at, "index %llu has no name: --feature-names %s has %llu names",
+            (unsigned long long)index, context->names, (unsigned long long)context->features);
     return mst_block_fail(
         &mst_format_libsvm, block, at,
         "index %llu is beyond --features %llu; a run keeps the number that it was started with, so start "
