@@ -460,6 +460,7 @@ static bool csv_missing_key(const json_t *origin, uint32_t field, uint32_t *key)
 typedef struct csv_shape {
     unsigned columns;    /* of the first record */
     unsigned rows, same; /* records, and those with as many columns */
+    unsigned single;     /* records without a delimiter */
     bool open;           /* the quote of a field is not closed */
 } csv_shape;
 
@@ -493,6 +494,7 @@ static csv_shape csv_shape_of(const uint8_t *head, size_t n)
             continue;
         out.columns = out.rows == 0 ? fields : out.columns;
         out.same += fields == out.columns;
+        out.single += fields == 1;
         out.rows++;
     }
     return out;
@@ -509,7 +511,8 @@ static int csv_sniff(const uint8_t *head, size_t n, uint64_t file_size)
 bool mst_csv_is_damaged(const uint8_t *head, size_t n)
 {
     csv_shape s = csv_shape_of(head, n);
-    return s.columns >= 2 && ((s.same >= 2 && 2 * s.same >= s.rows) || s.open);
+    bool some = s.same >= 2 || (s.rows >= 2 && s.single == 0);
+    return s.columns >= 2 && ((some && 2 * s.same >= s.rows) || s.open);
 }
 
 const mst_format mst_format_csv = {

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "data/chunk_ring.h"
+#include "data/csv_table.h"
 #include "data/guess.h"
 #include "data/indexed.h"
 #include "data/origin.h"
@@ -114,11 +115,12 @@ out:
 
 /* Finds the kind of the files. found->in stays open only when it can be read just once; further such files
  * are not read. */
-static mst_status dataset_detect(const mst_text_list *paths, bool live, sniffed *found, sniffed *other)
+static mst_status dataset_detect(const mst_text_list *paths, const mst_data_options *options, sniffed *found,
+                                 sniffed *other)
 {
     size_t i;
     for (i = 0; i < paths->n; i++) {
-        TRY(dataset_sniff(paths->items[i], live, found));
+        TRY(dataset_sniff(paths->items[i], options->live, found));
         if (mst_path_reads_once(paths->items[i]) || !found->no_rows)
             break;
         sniff_close(found);
@@ -128,6 +130,8 @@ static mst_status dataset_detect(const mst_text_list *paths, bool live, sniffed 
     if (found->n == 0) /* no rows, in any format */
         found->kind =
             strstr(paths->items[i], "tfrecord") != NULL ? &mst_format_tfrecord.kind : mst_data_kinds[0];
+    if (found->kind == NULL && options->csv_columns != NULL && mst_data_may_be_table(found->head, found->n))
+        found->kind = &mst_format_csv.kind; /* a table whose columns are not those of the list */
     if (found->kind == NULL) {
         (void)mst_data_unknown(mst_path_shown(paths->items[i]), found->head, found->n);
         return MST_EINPUT;
@@ -216,7 +220,7 @@ mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_option
     if (kind == NULL || !mst_data_kind_has(kind, MST_DATA_FOLDERS))
         TRY_OUT(st, mst_glob(patterns, &paths));
     if (kind == NULL) {
-        TRY_OUT(st, dataset_detect(&paths, options->live, &s[0], &s[1]));
+        TRY_OUT(st, dataset_detect(&paths, options, &s[0], &s[1]));
         kind = s->kind;
         source.in = s->in;
         source.head = s->head;

@@ -208,6 +208,15 @@ static bool text_kind(const uint8_t *head, size_t n, char *what, size_t size, co
     return columns > 0;
 }
 
+bool mst_data_may_be_table(const uint8_t *head, size_t n)
+{
+    char what[64];
+    const char *advice;
+    size_t mark = mst_text_mark(head, n);
+    return binary_kind(head, n, &advice) == NULL && mst_looks_like_text(head + mark, n - mark) &&
+           !mst_data_no_rows(head, n) && !text_kind(head + mark, n - mark, what, sizeof what, &advice);
+}
+
 mst_status mst_data_unknown(const char *path, const uint8_t *head, size_t n)
 {
     char names[128], what[64];

@@ -14,6 +14,9 @@ int mst_data_sniff(const mst_data_kind *kind, const uint8_t *head, size_t n, uin
  * line. */
 const mst_data_kind *mst_data_guess(const uint8_t *head, size_t n, uint64_t file_size);
 
+/* Whether a file that no kind claims is text that may be a table of a single column or a damaged one. */
+bool mst_data_may_be_table(const uint8_t *head, size_t n);
+
 /* MST_EINPUT with the message for a file that no kind claims. */
 mst_status mst_data_unknown(const char *path, const uint8_t *head, size_t n);
 

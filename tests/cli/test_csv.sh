@@ -152,6 +152,12 @@ refused 1 'late.csv:3: "x" in column a is not a finite number; --csv-columns wit
 printf 'label,a,b\n1,2,3\n0,2\n' >short.csv
 refused 1 'short.csv:3: 2 columns instead of 3' train short.csv --format csv --run x
 refused 1 'short.csv:3: 2 columns instead of 3' train short.csv --run x
+printf '1,2,3\n4,5\n' >ragged.csv
+refused 1 'ragged.csv:2: 2 columns instead of 3' train ragged.csv --run x
+printf 'label,a,b\n1,2,3\n0,2,4\n' >two.csv
+expect 0 train two.csv --run two --quiet
+printf 'a\n5\n' >single.csv
+refused 1 'single.csv has no column "b"' predict two single.csv
 printf 'a,b,label\n1,"x,0\n2,y,1\n3,z,0\n' >wide.csv
 refused 1 'wide.csv:2: the quote that begins a field here is not closed' train wide.csv --run x
 printf 'label,a\n1,x\n0,"open\n1,y\n' >open.csv
