@@ -59,7 +59,8 @@ static mst_status feed_fail_unseen(const mst_feed *f, mst_chunk *c, uint64_t fir
                     (unsigned long long)features - 1 + base);
 }
 
-static mst_status feed_check_fields(const mst_feed *f, const mst_chunk *c)
+/* Names the first row with a field that the model does not have. */
+static mst_status feed_check_fields(const mst_feed *f, mst_chunk *c, uint64_t first_row, const char *whose)
 {
     uint32_t fields = f->options.fields;
     uint64_t dense = (uint64_t)c->n_rows * c->n_dense;
@@ -67,10 +68,21 @@ static mst_status feed_check_fields(const mst_feed *f, const mst_chunk *c)
         return mst_fail(MST_EINPUT, "%s: its rows have no fields, but the model has %u", f->dataset->name,
                         fields);
     uint32_t last = c->fielded ? c->max_field : c->n_dense - 1;
-    if (last >= fields)
-        return mst_fail(MST_EINPUT, "%s: a row has field %u, but the model has fields 0 to %u",
-                        f->dataset->name, last, fields - 1);
-    return MST_OK;
+    if (last < fields)
+        return MST_OK;
+    uint64_t at = first_row;
+    TRY(mst_chunk_check_wait(c));
+    for (uint32_t i = c->n_rows; c->fielded && i-- > 0;) {
+        mst_row row;
+        mst_chunk_row(c, i, &row);
+        for (uint32_t k = row.n_keys; row.fields != NULL && k-- > 0;)
+            if (row.fields[k] >= fields) {
+                last = row.fields[k];
+                at = first_row + i;
+            }
+    }
+    return mst_fail(MST_EINPUT, "%s: row %llu%s has field %u, but the model has fields 0 to %u",
+                    f->dataset->name, (unsigned long long)at, whose, last, fields - 1);
 }
 
 mst_status mst_feed_check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_row)
@@ -88,7 +100,7 @@ mst_status mst_feed_check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_
         return feed_fail_unseen(f, c, first_row, whose);
     }
     if (o->fields != 0 && c->n_entries != 0)
-        TRY(feed_check_fields(f, c));
+        TRY(feed_check_fields(f, c, first_row, whose));
     if (o->classes == 0 || c->n_rows == 0)
         return MST_OK;
     float lowest = o->classes == 2 ? -1.0f : 0.0f, highest = o->classes == 2 ? 1.0f : (float)(o->classes - 1);

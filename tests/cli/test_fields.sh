@@ -17,6 +17,9 @@ expect 0 data stat clicks.tsv --json
 same "Criteo's fields" "$(jq -c '[.[0].fields, .[0].field_table[0].name, .[0].field_table[38].name]' out)" '[39,"I1","C26"]'
 printf '1 3:1\n' >one.svm
 refused 1 'the rows have no fields: write libsvm, tfrecord or cache' data convert one.svm --to libffm --out x.ffm
+expect 0 train a.ffm --model ffm --factors 2 --batch 2 --run pair --quiet
+printf '1 0:3:1\n0 1:8:1 7:2:1\n' >new.ffm
+refused 1 'new.ffm: row 1 has field 7, but the model has fields 0 to 2' predict pair new.ffm
 printf 'one\ntwo\n' >two.names
 printf '1 1:1 2:1\n0 1:1\n1 3:1\n' >three.svm
 refused 1 'three.svm:3: index 3 has no name: --feature-names two.names has 2 names' train three.svm --feature-names two.names --run x
