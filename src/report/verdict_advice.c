@@ -9,7 +9,8 @@
  *  --servers 2M     server and server link halve; not if workers host the model
  *  --workers 2W     twice the rows per step; in lockstep server and server link take twice as long; on other
  *                   hosts if the workers' hosts have no free cores. For an MPI job the advice is for its
- *                   launcher (mpirun -n); ranks have no servers, and share a given global batch
+ *                   launcher (mpirun -n); ranks have no servers, and share a given global batch. If a program
+ *                   writes rows into a pipe too slowly, the workers share its rows
  *  --batch 4B       own * 4, rows * 4; round trips, MST_STEP_MESSAGE_S of sending and the fixed part of
  *                   stragglers stay; bytes and server work stay if the whole model travels, and grow by
  *                   4^SPARSE_POWER if only the keys of the batch do
@@ -296,6 +297,8 @@ void mst_advise_workers(const mst_facts *f, mst_verdict *v, const mst_step_model
         return;
     bool fixed = f->ranks && mst_run_data_option_real(f->run, "global-batch") > 0;
     m.workers *= 2;
+    if (f->pipe != NULL && f->source_waits)
+        m.input *= 2;
     if (fixed) {
         m.rows /= 2;
         m.own /= 2;

@@ -275,17 +275,36 @@ static mst_status facts_take_typical(mst_facts *f)
 
 /* ---- servers and hosts ---- */
 
+static const mst_process_use *facts_use(const mst_facts *f, size_t i)
+{
+    return i < f->n_workers ? &f->workers[i] : &f->servers[i - f->n_workers];
+}
+
+static bool facts_same_process(const mst_process_use *a, const mst_process_use *b)
+{
+    return a != b && a->process != NULL && b->process != NULL && a->process->pid == b->process->pid &&
+           a->process->pid > 0 && strcmp(a->process->host, b->process->host) == 0;
+}
+
 /* Whether another part of the run is in the same process, whose CPU time is then not one part's own. */
 static bool facts_shares_process(const mst_facts *f, const mst_process_use *p)
 {
-    for (size_t i = 0; i < f->n_workers + f->n_servers; i++) {
-        const mst_process_use *other = i < f->n_workers ? &f->workers[i] : &f->servers[i - f->n_workers];
-        if (other != p && other->process != NULL && p->process != NULL &&
-            other->process->pid == p->process->pid && other->process->pid > 0 &&
-            strcmp(other->process->host, p->process->host) == 0)
+    for (size_t i = 0; i < f->n_workers + f->n_servers; i++)
+        if (facts_same_process(facts_use(f, i), p))
             return true;
-    }
     return false;
+}
+
+/* Cores for which the process of p, in all its roles, was running or runnable. NAN: not known. */
+static double facts_ready(const mst_facts *f, const mst_process_use *p)
+{
+    double most = p->cpu + mst_or_zero(p->delay);
+    for (size_t i = 0; i < f->n_workers + f->n_servers; i++) {
+        const mst_process_use *other = facts_use(f, i);
+        if (facts_same_process(other, p))
+            most = fmax(most, other->cpu + mst_or_zero(other->delay)); /* of NAN and a number: the number */
+    }
+    return most;
 }
 
 /* CPU time over the cores that the process may use by its threads and CPU quota. NAN: not known, or waits
@@ -421,7 +440,7 @@ static void facts_take_claims(mst_facts *f)
 static void facts_take_input(mst_facts *f)
 {
     const char *format = mst_run_data_text(f->run, "data", "format", NULL);
-    double n = 0, ready = 0;
+    double n = 0, ready = 0, all;
     f->pipe = facts_pipe_of(f->run->manifest);
     f->parses = facts_parses(f->run->manifest, format);
     f->cores_full = f->n_workers > 0;
@@ -437,7 +456,9 @@ static void facts_take_input(mst_facts *f)
     }
     f->training = n > 0 ? f->training / n : NAN;
     f->parsing = n > 0 ? f->parsing / n : NAN;
-    f->source_waits = n > 0 && ready / n < MST_VERDICT_SOURCE * f->typical[MST_COST_READ];
+    /* if workers and servers are threads of one process, parsing is at most all of its work */
+    all = n > 0 ? ready / n : f->n_workers > 0 ? facts_ready(f, &f->workers[0]) : NAN;
+    f->source_waits = all < MST_VERDICT_SOURCE * f->typical[MST_COST_READ]; /* NAN: false */
 }
 
 /* The step in the text of a mark ("step 300"); NAN: none. */

@@ -27,6 +27,7 @@ typedef struct fixture_process {
     double cpu_limit;       /* 0: none */
     double net_in, net_out; /* bytes; 0: as the messages */
     const char *paths;      /* of process.json, as it is written; NULL: none */
+    int pid;                /* 0: one of its own */
     bool thread;            /* of another process on its host: no resources.csv */
 } fixture_process;
 
@@ -147,7 +148,7 @@ static inline void fixture_info(const char *folder, const fixture_process *p, in
             "\"started\": %f, "
             "\"cores\": %.0f, \"memory_bytes\": 25000000000, \"clock_offset_s\": 0, \"links\": [{\"name\": "
             "\"eth0\"",
-            p->name, p->role, index, p->host, 4000 + index, FIXTURE_T0, p->cores);
+            p->name, p->role, index, p->host, p->pid != 0 ? p->pid : 4000 + index, FIXTURE_T0, p->cores);
     if (p->link_bits > 0)
         fprintf(f, ", \"bits_per_s\": %.0f", p->link_bits);
     fprintf(f, "}], ");

@@ -183,7 +183,23 @@ static void test_input(void **state)
     assert_non_null(strstr(v.sentence, "waits for rows from rows.fifo 7"));
     assert_non_null(strstr(v.sentence, "the program that writes them is slow"));
     assert_true(gain_of(&v, "--cache") == 0 && gain_of(&v, "--threads") < 1.2);
-    slow = r; /* the parser is slower than the writer */
+    fixture_run job = fixture_job("async"); /* a worker and a server in one process */
+    job.workers = 1;
+    job.n = 2;
+    job.file = "rows.fifo";
+    job.once = true;
+    job.format = "criteo";
+    job.processes[0].host = job.processes[1].host;
+    job.processes[0].pid = job.processes[1].pid = 77;
+    job.processes[0].thread = true;
+    job.processes[1].read = 0.9;
+    job.processes[1].compute = job.processes[1].prepare = job.processes[1].barrier_wait = 0.01;
+    job.processes[1].cpu = job.processes[1].host_cpu = 0.1;
+    judge(&job, &v);
+    is(&v, MST_BOTTLENECK_INPUT, "");
+    assert_non_null(strstr(v.sentence, "the program that writes them is slow"));
+    assert_true(gain_of(&v, "--workers 2") < 1.1); /* workers share the rows of the pipe */
+    slow = r;                                      /* the parser is slower than the writer */
     slow.file = "rows.fifo";
     slow.once = true;
     judge(&slow, &v);
