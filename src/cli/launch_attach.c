@@ -82,6 +82,8 @@ mst_status mst_launch_add(const char *job, uint32_t n)
     json_t *facts;
     TRY(mst_job_state_read(job, &facts)); /* names the jobs that run */
     json_decref(facts);
+    if (!mst_job_state_runs(job))
+        return mst_fail(MST_EUSAGE, "--add: the job %s has ended", job);
     TRY(mst_job_request_add(job, n));
     mst_cli_note("launch: %u worker%s added to the job %s", n, n == 1 ? "" : "s", job);
     return MST_OK;

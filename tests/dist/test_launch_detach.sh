@@ -151,6 +151,7 @@ refused 2 "there is no job other" launch --add 1 --job other
 touch go
 expect 0 launch --attach "$job"
 tail -n 1 out | grep -qE '^launch: done, 1 server and 3 workers, ' || fail "the end of a job with added workers"
+refused 2 "--add: the job $job has ended" launch --add 1 --job "$job"
 rm go
 expect 0 launch --detach --job "$job" --logs none -- train x
 refused 2 "was started without train --elastic" launch --add 1 --job "$job"
