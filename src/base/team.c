@@ -17,9 +17,12 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 
-#define SPINS 5000
-#define GROUP 4 /* threads that count on one line */
+#define SPINS       5000
+#define SPINS_LEAST 200
+#define SHORT_NS    50000 /* a sleep that is shorter than this was not worth it */
+#define GROUP       4     /* threads that count on one line */
 
 typedef struct gate {
     _Alignas(64) atomic_uint generation;
@@ -27,16 +30,15 @@ typedef struct gate {
 } gate;
 
 typedef struct member {
-    mst_team *team;
+    _Alignas(64) mst_team *team;
     unsigned index;
+    unsigned spins; /* before it sleeps; 0 where threads outnumber cores */
     pthread_t thread;
 } member;
 
 struct mst_team {
     unsigned n;
     unsigned n_started; /* threads that exist, for destroy after a partial start */
-    unsigned
-        spins; /* 0 where threads outnumber cores: spinning would take the core from the awaited thread */
     member *members;
     mst_team_fn *fn;
     void *arg;
@@ -48,19 +50,30 @@ struct mst_team {
     } * groups, all; /* threads of each group; groups that are complete */
 };
 
-static void team_gate_wait(gate *g, unsigned seen, unsigned spins)
+/* Spins at most *spins times and adapts it: where a sleep was long, another program has the core of an
+ * awaited thread, and spinning would only keep a core from it; where it was short, spinning would have been
+ * shorter.
+ */
+static void team_gate_wait(gate *g, unsigned seen, unsigned *spins)
 {
-    for (unsigned i = 0; i < spins; i++) {
+    for (unsigned i = 0; i < *spins; i++) {
         if (atomic_load_explicit(&g->generation, memory_order_acquire) != seen)
             return;
 #ifdef __x86_64__
         __builtin_ia32_pause();
 #endif
     }
+    uint64_t start = *spins != 0 ? mst_now_ns() : 0;
     atomic_fetch_add(&g->sleepers, 1);
     while (atomic_load(&g->generation) == seen)
         syscall(SYS_futex, &g->generation, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
     atomic_fetch_sub(&g->sleepers, 1);
+    if (*spins == 0)
+        return;
+    if (mst_now_ns() - start < SHORT_NS)
+        *spins = SPINS;
+    else
+        *spins = *spins / 4 > SPINS_LEAST ? *spins / 4 : SPINS_LEAST;
 }
 
 static void team_gate_open(gate *g)
@@ -89,7 +102,7 @@ void mst_team_barrier(mst_team *team, unsigned thread)
     if (team_arrive(&team->groups[group], size) && team_arrive(&team->all, n_groups))
         team_gate_open(&team->barrier);
     else
-        team_gate_wait(&team->barrier, seen, team->spins);
+        team_gate_wait(&team->barrier, seen, &team->members[thread].spins);
 }
 
 static void *team_member_main(void *arg)
@@ -98,7 +111,7 @@ static void *team_member_main(void *arg)
     mst_team *team = self->team;
     unsigned seen = 0;
     for (;;) {
-        team_gate_wait(&team->start, seen, team->spins);
+        team_gate_wait(&team->start, seen, &self->spins);
         seen++;
         if (team->leaving)
             return NULL;
@@ -114,8 +127,7 @@ mst_status mst_team_new(unsigned n_threads, mst_team **out)
         return mst_fail_memory();
     *team = (mst_team){.n = n_threads, .n_started = 1};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    team->spins = (long)n_threads <= cores ? SPINS : 0;
-    team->members = mst_calloc(n_threads, sizeof *team->members);
+    team->members = mst_alloc_lines(n_threads * sizeof *team->members);
     team->groups = mst_alloc_lines(((n_threads + GROUP - 1) / GROUP) * sizeof *team->groups);
     if (team->members == NULL || team->groups == NULL) {
         mst_team_destroy(team);
@@ -123,8 +135,9 @@ mst_status mst_team_new(unsigned n_threads, mst_team **out)
     }
     for (unsigned i = 0; i < n_threads; i += GROUP)
         atomic_init(&team->groups[i / GROUP].n, 0);
+    for (unsigned i = 0; i < n_threads; i++)
+        team->members[i] = (member){.team = team, .index = i, .spins = (long)n_threads <= cores ? SPINS : 0};
     for (unsigned i = 1; i < n_threads; i++) {
-        team->members[i] = (member){.team = team, .index = i};
         if (pthread_create(&team->members[i].thread, NULL, team_member_main, &team->members[i]) != 0) {
             mst_team_destroy(team);
             return mst_fail(MST_EIO, "cannot start thread %u of %u", i + 1, n_threads);

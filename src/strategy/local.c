@@ -227,6 +227,14 @@ void mst_local_fail(mst_local *self, mst_local_thread *w, mst_status st)
     atomic_store(&self->failed, true);
 }
 
+void mst_local_stop(mst_local *self, mst_local_thread *w, mst_status st, uint64_t step)
+{
+    uint64_t before = atomic_load(&self->stop_at);
+    mst_local_fail(self, w, st);
+    while (step < before && !atomic_compare_exchange_weak(&self->stop_at, &before, step))
+        ;
+}
+
 static uint64_t local_spare(const mst_strategy_options *options)
 {
     if (options->mode == MST_MODE_ASYNC)
@@ -271,7 +279,7 @@ static mst_status local_run(mst_strategy *base, mst_feed *feed, const mst_budget
     atomic_store(&self->rows_done, 0);
     atomic_store(&self->ended, false);
     atomic_store(&self->failed, false);
-    atomic_store(&self->unfilled, false);
+    atomic_store(&self->stop_at, UINT64_MAX);
     atomic_store(&self->next_part, 0);
     for (unsigned t = 0; t < self->n; t++) {
         self->threads[t].status = MST_OK;

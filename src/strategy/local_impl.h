@@ -91,7 +91,7 @@ typedef struct mst_local {
     bool over;                                        /* sync: set by thread 0, read by all after a barrier */
     atomic_uint_fast64_t steps_claimed, rows_claimed; /* async: of the budget */
     atomic_uint_fast64_t steps_done, rows_done;
-    atomic_bool unfilled; /* sync: rows of a step could not be read; all threads see it at the next barrier */
+    atomic_uint_fast64_t stop_at; /* sync: the first step that is not applied, because a thread has failed */
     atomic_bool ended, failed;
 } mst_local;
 
@@ -168,6 +168,10 @@ static inline void mst_local_end(unsigned t)
 
 /* Records the failure of thread w and ends all threads. */
 void mst_local_fail(mst_local *self, mst_local_thread *w, mst_status st);
+
+/* The same for synchronous threads, which stop together before the step. Called before the barrier after
+ * which the step is applied. */
+void mst_local_stop(mst_local *self, mst_local_thread *w, mst_status st, uint64_t step);
 
 /* Thread functions for mst_team_run. */
 void mst_local_sync_thread(void *self, unsigned t);

@@ -14,7 +14,10 @@
  * With a model that has threads of its own inside a batch (mst_model_threads), the team is one thread, and
  * the update is divided among the threads of the model.
  *
- * Thread 0 claims the next rows while the others are in phase B: rows are not read after phase A. */
+ * Thread 0 claims the next rows while the others are in phase B: rows are not read after phase A.
+ *
+ * A thread that fails sets stop_at, the first step that must not be applied, before the barrier of that step;
+ * all threads compare it after the barrier, and so stop at the same step. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -28,15 +31,13 @@ static mst_batch local_share(const mst_local *self, const mst_batch *batch, unsi
     return (mst_batch){.rows = batch->rows + from, .n_rows = to - from};
 }
 
-/* Makes thread t's share of the claimed rows readable. After a failure all threads stop at the next barrier.
- */
-static void local_fill_share(mst_local *self, unsigned t, mst_batch *share)
+/* Makes rows readable that are trained from a step on; `share` becomes empty after a failure. */
+static void local_fill_share(mst_local *self, unsigned t, mst_batch *share, uint64_t step)
 {
     uint32_t from = (uint32_t)(share->rows - self->claim.rows);
     mst_status st = mst_feed_fill(self->feed, 0, from, from + share->n_rows);
     if (st != MST_OK) {
-        mst_local_fail(self, &self->threads[t], st);
-        atomic_store(&self->unfilled, true);
+        mst_local_stop(self, &self->threads[t], st, step);
         share->n_rows = 0;
     }
 }
@@ -73,7 +74,7 @@ static mst_status local_compute(mst_local *self, unsigned t, unsigned part, cons
     mst_step at = mst_local_step(self, step, (uint64_t)(rows.rows - batch->rows));
     at.again = again;
     mst_local_phase(self, MST_PHASE_PREPARE);
-    local_fill_share(self, t, &rows);
+    local_fill_share(self, t, &rows, step);
     mst_local_phase(self, MST_PHASE_COMPUTE);
     mst_grad *grad = mst_local_begin_grad(self, t, part);
     TRY(model->ops->compute(model, w->scratch, &rows, &self->weights, 1.0f / (float)batch->n_rows, grad, &at,
@@ -108,7 +109,8 @@ static void local_end_parts(mst_local *self, const mst_local_parts *parts)
         mst_add_loss(&self->threads[0].loss, &self->parts[p].loss);
 }
 
-static mst_status local_general_step(mst_local *self, unsigned t, const mst_batch *batch, uint64_t step)
+/* False: all threads stop. */
+static bool local_general_step(mst_local *self, unsigned t, const mst_batch *batch, uint64_t step)
 {
     const mst_optimizer *optimizer = self->base.env.optimizer;
     mst_local_thread *w = &self->threads[t];
@@ -123,16 +125,18 @@ static mst_status local_general_step(mst_local *self, unsigned t, const mst_batc
     } else {
         st = local_compute(self, t, t, batch, local_share(self, batch, t), step, false, &w->loss);
     }
+    if (st != MST_OK)
+        mst_local_stop(self, w, st, step);
     mst_local_barrier(self, t, MST_PHASE_APPLY);
-    if (atomic_load(&self->unfilled))
-        return st;
+    if (atomic_load(&self->stop_at) <= step)
+        return false;
 
     float clip = 1.0f;
     uint64_t start = mst_trace_now();
     if (t == 0 && self->part_rows != 0)
         local_end_parts(self, &parts);
     mst_local_sum_dense(self, t, parts.n);
-    if (st == MST_OK && !self->additive)
+    if (!self->additive)
         st = mst_local_sum_sparse(self, t, self->n, self->threads);
     start = mst_trace_op("sum", start, mst_trace_floats(w->key_sums.n, w->grad.width));
     if (optimizer->options.clip_norm > 0.0) {
@@ -153,7 +157,9 @@ static mst_status local_general_step(mst_local *self, unsigned t, const mst_batc
     for (unsigned s = 0; self->additive && w->grad.width != 0 && s < self->n; s++)
         mst_local_apply_list(self, u.lr, &self->threads[s].grad.owners[t], w->grad.width);
     mst_local_trace_apply(w, start);
-    return st;
+    if (st != MST_OK)
+        mst_local_stop(self, w, st, step + 1);
+    return true;
 }
 
 /* ---- steps by picks ---- */
@@ -175,15 +181,16 @@ static void local_sum_own_popular(const mst_local *self, mst_local_thread *w, ui
     self->base.env.model->kernels->add_picks(&w->lists[self->n], ends[0], ends[1], self->coefs, w->hot_sums);
 }
 
-/* Thread t: makes its share of every step of the claim readable, and counts its keys. */
-static void local_fill_claim(mst_local *self, unsigned t)
+/* Thread t: makes its share of every step of the claim readable, and counts its keys. first: the first step.
+ */
+static void local_fill_claim(mst_local *self, unsigned t, uint64_t first)
 {
     mst_local_thread *w = &self->threads[t];
     w->n_keys = 0;
     for (uint32_t from = 0; from < self->claim.n_rows; from += self->batch) {
         mst_batch batch = mst_batch_range(&self->claim, from, self->batch),
                   share = local_share(self, &batch, t);
-        local_fill_share(self, t, &share);
+        local_fill_share(self, t, &share, first);
         for (uint32_t i = 0; i < share.n_rows; i++)
             w->n_keys += share.rows[i].n_keys;
     }
@@ -262,30 +269,31 @@ static mst_status local_collect_keys(mst_local *self, unsigned t)
     return MST_OK;
 }
 
-/* Thread t: makes its share of the claimed rows readable, and finds the keys that it owns in all of them. */
-static mst_status local_pick_claim(mst_local *self, unsigned t)
+/* Thread t: makes its share of the claimed rows readable, and finds the keys that it owns in all of them.
+ * first: the first step of the claim. */
+static mst_status local_pick_claim(mst_local *self, unsigned t, uint64_t first)
 {
     mst_local_thread *w = &self->threads[t];
-    mst_status st = MST_OK;
-    local_fill_claim(self, t);
+    local_fill_claim(self, t, first);
     uint64_t start = mst_trace_now();
     mst_picks_clear(&w->picks);
-    if (self->many && !atomic_load(&self->unfilled))
-        st = local_divide_keys(self, t);
+    mst_status st = self->many && w->status == MST_OK ? local_divide_keys(self, t) : MST_OK;
     if (st != MST_OK)
-        mst_local_fail(self, w, st);
+        mst_local_stop(self, w, st, first);
     mst_local_barrier(self, t, MST_PHASE_PREPARE);
-    if (atomic_load(&self->unfilled) || atomic_load(&self->failed))
-        return MST_OK;
+    if (atomic_load(&self->stop_at) <= first)
+        return MST_OK; /* and stops at the next barrier */
     TRY(self->many ? local_collect_keys(self, t) : local_pick_keys(self, t));
     mst_trace_op("pick", start, mst_trace_array(2 * sizeof(uint32_t), w->picks.n, 0));
     return MST_OK;
 }
 
-/* Step i of the claim. */
-static mst_status local_pick_step(mst_local *self, unsigned t, const mst_batch *batch, uint64_t i,
-                                  uint64_t step)
+/* Step i of the claim. False: all threads stop. */
+static bool local_pick_step(mst_local *self, unsigned t, const mst_batch *batch, uint64_t i, uint64_t step)
 {
+    mst_local_barrier(self, t, MST_PHASE_PREPARE); /* all owners have their keys, and updated their weights */
+    if (atomic_load(&self->stop_at) <= step)
+        return false;
     const mst_model *model = self->base.env.model;
     mst_local_thread *w = &self->threads[t];
     mst_batch share = local_share(self, batch, t), rows = local_translated(self, t, &share);
@@ -309,7 +317,9 @@ static mst_status local_pick_step(mst_local *self, unsigned t, const mst_batch *
     if (st == MST_OK && self->n_popular > 0)
         st = mst_local_apply_popular(self, t, batch->n_rows, &u);
     mst_local_trace_apply(w, start);
-    return st;
+    if (st != MST_OK)
+        mst_local_stop(self, w, st, step + 1);
+    return true;
 }
 
 /* ---- claims ---- */
@@ -369,6 +379,30 @@ static void local_descend(mst_local *self, const mst_batch *claim, uint64_t step
     model->ops->descend(model, w->scratch, claim, self->batch, &self->weights, w->lrs, &w->loss);
 }
 
+/* Steps of a claim of which `first` is the number of the first; returns how many were trained: fewer than
+ * n_steps, and the same for all threads, after a failure. */
+static uint64_t local_steps(mst_local *self, unsigned t, const mst_batch *claim, uint64_t n_steps,
+                            uint64_t first)
+{
+    uint64_t i = 0;
+    mst_status st = self->way == MST_LOCAL_PICK ? local_pick_claim(self, t, first) : MST_OK;
+    if (st != MST_OK)
+        mst_local_stop(self, &self->threads[t], st, first);
+    for (bool go_on = true; i < n_steps; i++) {
+        mst_batch batch = mst_batch_range(claim, (uint32_t)(i * self->batch), self->batch);
+        if (self->way == MST_LOCAL_PICK) {
+            go_on = local_pick_step(self, t, &batch, i, first + i);
+        } else {
+            if (i > 0)
+                mst_local_barrier(self, t, MST_PHASE_PREPARE); /* all owners have updated their weights */
+            go_on = local_general_step(self, t, &batch, first + i);
+        }
+        if (!go_on)
+            break;
+    }
+    return i;
+}
+
 void mst_local_sync_thread(void *arg, unsigned t)
 {
     mst_local *self = arg;
@@ -381,35 +415,29 @@ void mst_local_sync_thread(void *arg, unsigned t)
         mst_team_barrier(self->team,
                          t); /* the claim is visible, and no thread uses rows of the previous one */
         mst_span_enter(mst_local_in_place(self) || self->timed ? MST_PHASE_PREPARE : MST_PHASE_COMPUTE);
-        if (self->over || atomic_load(&self->failed))
+        if (self->over)
             break;
         mst_batch claim = self->claim;
-        uint64_t n_steps = mst_local_steps(self, claim.n_rows);
+        uint64_t n_steps = mst_local_steps(self, claim.n_rows), i = 0;
         mst_span_together(step + 1, n_steps);
-        if (mst_local_in_place(self))
+        if (mst_local_in_place(self)) {
             local_descend(self, &claim, step);
-        mst_status picked = self->way == MST_LOCAL_PICK ? local_pick_claim(self, t) : MST_OK;
-        if (picked != MST_OK)
-            mst_local_fail(self, &self->threads[t], picked);
-        for (uint64_t i = 0; i < n_steps && !mst_local_in_place(self); i++) {
-            mst_batch batch = mst_batch_range(&claim, (uint32_t)(i * self->batch), self->batch);
-            if (i > 0 || self->way == MST_LOCAL_PICK)
-                mst_local_barrier(self, t, MST_PHASE_PREPARE); /* all owners have updated their weights */
-            if (self->way == MST_LOCAL_PICK && atomic_load(&self->failed))
-                break;
-            mst_status st = self->way == MST_LOCAL_PICK ? local_pick_step(self, t, &batch, i, step + 1 + i)
-                                                        : local_general_step(self, t, &batch, step + 1 + i);
-            if (st != MST_OK)
-                mst_local_fail(self, &self->threads[t], st);
+            i = atomic_load(&self->failed) ? 0 : n_steps;
+        } else {
+            i = local_steps(self, t, &claim, n_steps, step + 1);
         }
-        step += n_steps;
+        step += i;
         if (t == 0) {
-            atomic_fetch_add(&self->steps_done, n_steps);
-            atomic_fetch_add(&self->rows_done, claim.n_rows);
-            mst_span_steps(n_steps, claim.n_rows);
+            uint64_t n_rows = i < n_steps ? i * self->batch : claim.n_rows;
+            atomic_fetch_add(&self->steps_done, i);
+            atomic_fetch_add(&self->rows_done, n_rows);
+            mst_span_steps(i, n_rows);
             mst_span_enter(MST_PHASE_PREPARE);
-            local_claim_or_fail(self);
+            if (i == n_steps)
+                local_claim_or_fail(self);
         }
+        if (i < n_steps)
+            break;
     }
     mst_local_end(t);
 }
