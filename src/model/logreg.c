@@ -117,7 +117,7 @@ static mst_status logreg_compute(const mst_model *self, void *scratch, const mst
     mst_linear linear = linear_of(self, w);
     for (uint32_t i = 0; i < batch->n_rows; i++)
         n_keys += batch->rows[i].n_keys;
-    TRY(mst_grad_room(grad, n_keys + MST_EMIT_SLACK));
+    TRY(mst_grad_room(grad, n_keys));
     for (uint32_t range = 0; range < grad->n_ranges; range++)
         TRY(mst_step_need(step, range));
     uint64_t at = logreg_find_coefs(self, batch, &linear, coefs, sum);

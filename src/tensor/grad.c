@@ -160,10 +160,14 @@ void mst_grad_show(const mst_grad *grad, mst_grad *to)
 
 mst_status mst_picks_room(mst_picks *picks, size_t n)
 {
-    size_t need = picks->n + n + MST_EMIT_SLACK;
-    if (!mst_grow(&picks->at, &picks->capacity, need, sizeof *picks->at) ||
-        !mst_grow(&picks->values, &picks->value_capacity, need, sizeof *picks->values))
+    size_t need = picks->n + n + MST_PICK_SLACK, at = picks->capacity, values = picks->capacity;
+    if (need <= picks->capacity)
+        return MST_OK;
+    /* Both arrays grow by the same rule; the capacity changes only once both have. */
+    if (!mst_grow(&picks->at, &at, need, sizeof *picks->at) ||
+        !mst_grow(&picks->values, &values, need, sizeof *picks->values))
         return mst_fail_memory();
+    picks->capacity = at < values ? at : values;
     return MST_OK;
 }
 

@@ -14,7 +14,7 @@
 #include "base/status.h"
 
 #define MST_RANGE_MAX  128
-#define MST_EMIT_SLACK 16 /* elements of a list beyond its end that kernels may write */
+#define MST_PICK_SLACK 16 /* elements beyond the end of picks that kernels may write */
 
 typedef struct mst_range {
     uint64_t offset, size; /* in the flat vector */
@@ -85,7 +85,7 @@ typedef struct mst_picks {
     mst_pick *at;  /* n */
     float *values; /* n, if valued */
     bool valued;   /* some value is not 1 */
-    size_t n, capacity, value_capacity;
+    size_t n, capacity;
 } mst_picks;
 
 /* Makes room for n more. */

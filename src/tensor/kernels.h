@@ -122,8 +122,7 @@ typedef struct mst_kernels {
                           const mst_linear *w);
 
     /* Appends the contributions coefs[i] * scale * x_i of keys that are not below n_prefix to the lists of
-     * their owners (mst_grad_owner), row by row. Each list needs room for all of them and MST_EMIT_SLACK
-     * more. */
+     * their owners (mst_grad_owner), row by row. Each list needs room for all of them. */
     void (*emit_keys)(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t n_prefix,
                       mst_contributions *owners, uint32_t n_owners);
 

@@ -212,34 +212,6 @@ static void scatter_dense(const mst_row *rows, uint32_t n, const float *coefs, f
 
 /* ---- contributions by owner ---- */
 
-#ifdef __AVX512F__
-/* The contributions of 16 keys and their owners at a time, for few owners. */
-static void emit_few(const mst_row *row, uint32_t i, float coef, mst_contributions *owners, uint32_t n_owners)
-{
-    const __m512i count = _mm512_set1_epi32((int)n_owners), factor = _mm512_set1_epi32((int)0x9E3779B1u);
-    for (; i < row->n_keys; i += 16) {
-        uint32_t left = row->n_keys - i;
-        __mmask16 part = left < 16 ? (__mmask16)((1u << left) - 1) : (__mmask16)0xffff;
-        __m512i keys = _mm512_maskz_loadu_epi32(part, row->keys + i);
-        __m512 values = _mm512_set1_ps(coef);
-        if (row->values != NULL)
-            values = _mm512_mul_ps(values, _mm512_maskz_loadu_ps(part, row->values + i));
-        __m512i hash = _mm512_mullo_epi32(_mm512_srli_epi32(keys, 4), factor); /* mst_grad_owner */
-        __m512i even = _mm512_srli_epi64(_mm512_mul_epu32(hash, count), 32);
-        __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(hash, 32), count);
-        __m512i owner = _mm512_mask_blend_epi32(0xaaaa, even, odd);
-        for (uint32_t o = 0; o < n_owners; o++) {
-            __mmask16 mine = _mm512_mask_cmpeq_epi32_mask(part, owner, _mm512_set1_epi32((int)o));
-            mst_contributions *list = &owners[o];
-            _mm512_storeu_si512(list->keys + list->n, _mm512_maskz_compress_epi32(mine, keys));
-            _mm512_storeu_ps(list->values + list->n, _mm512_maskz_compress_ps(mine, values));
-            list->n += (size_t)__builtin_popcount(mine);
-        }
-    }
-}
-#define FEW_OWNERS 4
-#endif
-
 INLINE void emit_row(const mst_row *row, uint32_t i, float coef, mst_contributions *owners, uint32_t n_owners)
 {
     for (; i < row->n_keys; i++) {
@@ -259,12 +231,6 @@ static void emit_keys(const mst_row *rows, uint32_t n, const float *coefs, float
             prefetch_record(&rows[r + RECORDS_AHEAD]);
         while (i < rows[r].n_keys && read_key(&rows[r].keys[i]) < n_prefix)
             i++;
-#ifdef __AVX512F__
-        if (n_owners <= FEW_OWNERS) {
-            emit_few(&rows[r], i, coefs[r] * scale, owners, n_owners);
-            continue;
-        }
-#endif
         emit_row(&rows[r], i, coefs[r] * scale, owners, n_owners);
     }
 }
