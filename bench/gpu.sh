@@ -27,23 +27,30 @@ gpu_net() {
     line "${name}_torch_images_per_s" "$(median "${torches[@]}")" images/s
 }
 
-# gpu_files BATCH: `muster train` on images of a file, against the rate without files.
+# Rows per second of the first epoch of a run, with the copies of weights, and of the others.
+gpu_first_epoch() { awk -F, 'NR == 2 {print $2 / $4}' "$DATA/run/metrics.csv"; }
+gpu_later_epochs() { awk -F, 'NR == 2 {r = $2; t = $4} END {print ($2 - r) / ($4 - t)}' "$DATA/run/metrics.csv"; }
+
+# gpu_files NET BATCH PRECISION FILE EPOCHS: `muster train` on images of a file, against the rate without files. The images stay on
+# the GPU after the first epoch, which is a line of its own.
 gpu_files() {
-    local batch=$1 name=gpu_lenet_b$1_files out rate bare round
-    local rates=() ratios=()
-    make_file "$DATA/digits" "$MUSTER" data gen digits --rows 60000 --seed "$SEED" --out || return
+    local net=$1 batch=$2 precision=$3 file=$4 epochs=$5 name=gpu_$1_b$2_$3_files bare round
+    local rates=() firsts=() ratios=()
     for ((round = 1; round <= ROUNDS; round++)); do
-        bare=$(value "$(MUSTER_PLUGINS=$BUILD "$BUILD/bench/bench_gpu" lenet "$batch" fp32)" images_per_s)
-        if ! out=$(train "$DATA/digits/train-images-idx3-ubyte" --model lenet --device cuda --batch "$batch" --lr 0.01 \
-            --epochs $((batch / 4)) --no-save --no-observe) || ! rate=$(field "$out" rows_per_s); then
+        say "$net on a GPU from a file, batch $batch, $precision, round $round of $ROUNDS"
+        bare=$(value "$(MUSTER_PLUGINS=$BUILD "$BUILD/bench/bench_gpu" "$net" "$batch" "$precision" "${GPU_SECONDS:-2}")" images_per_s)
+        if ! train "$file" --model "$net" --device cuda --precision "$precision" --batch "$batch" --lr 0.001 --epochs "$epochs" \
+            --threads 0 --no-save --no-observe >/dev/null; then
             skip "muster train failed" "${name}_over_memory"
             return
         fi
-        rates+=("$rate")
-        ratios+=("$(calc "$rate / $bare")")
+        rates+=("$(gpu_later_epochs)")
+        firsts+=("$(gpu_first_epoch)")
+        ratios+=("$(calc "${rates[-1]} / $bare")")
     done
     line "${name}_over_memory" "$(median "${ratios[@]}")" ratio
     line "${name}_images_per_s" "$(median "${rates[@]}")" images/s
+    line "${name}_first_epoch_images_per_s" "$(median "${firsts[@]}")" images/s
 }
 
 # gpu_logreg BATCH: PyTorch and `muster train` on click logs in turn. muster's rate is that of the epochs after the first, whose rows
@@ -64,8 +71,8 @@ gpu_logreg() {
             return
         fi
         torches+=("$torch")
-        firsts+=("$(awk -F, 'NR == 2 {print $2 / $4}' "$DATA/run/metrics.csv")")
-        rates+=("$(awk -F, 'NR == 2 {r = $2; t = $4} END {print ($2 - r) / ($4 - t)}' "$DATA/run/metrics.csv")")
+        firsts+=("$(gpu_first_epoch)")
+        rates+=("$(gpu_later_epochs)")
         ratios+=("$(calc "${rates[-1]} / $torch")")
     done
     line "${name}_over_torch" "$(median "${ratios[@]}")" ratio
@@ -87,8 +94,11 @@ group_gpu() {
     gpu_net alexnet 128 tf32
     gpu_net alexnet 128 bf16
     gpu_net alexnet 512 bf16
-    gpu_files 128
-    gpu_files 1024
+    make_file "$DATA/digits" "$MUSTER" data gen digits --rows 60000 --seed "$SEED" --out
+    make_file "$DATA/images-8k.cache" "$MUSTER" data gen images --rows 8192 --classes 100 --seed "$SEED" --to cache --out
+    gpu_files lenet 128 fp32 "$DATA/digits/train-images-idx3-ubyte" 30
+    gpu_files lenet 1024 fp32 "$DATA/digits/train-images-idx3-ubyte" 60
+    gpu_files alexnet 128 bf16 "$DATA/images-8k.cache" 6
     gpu_clicks=$DATA/criteo-8m.cache
     if gen "$gpu_clicks" 8000000 0 cache; then
         gpu_logreg 1000

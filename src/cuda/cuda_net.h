@@ -1,6 +1,6 @@
 /* Nets on a GPU: the section `net` of the table of cuda.h.
  *
- * A net is described as a plain chain of layers. Open allocates everything that a step needs: weights,
+ * A net is described as a chain of layers, or as a graph. Open allocates everything that a step needs: weights,
  * gradients, optimizer state, outputs of the layers for max_rows rows, and two staging buffers of rows in
  * pinned host memory. A step is captured once per number of rows as a CUDA graph, and launched as one unit.
  *
@@ -27,15 +27,28 @@ typedef enum mst_cuda_kind {
     MST_CUDA_LRN,
     MST_CUDA_BATCHNORM,
     MST_CUDA_DROPOUT,
+    /* In graphs: */
+    MST_CUDA_CONCAT,
+    MST_CUDA_ADD,
+    MST_CUDA_VECTORS_FM,
+    MST_CUDA_VECTORS_DOT,
+    MST_CUDA_CROSS,
+    MST_CUDA_EMBEDDING, /* inputs of rows with keys */
+    MST_CUDA_NUMBERS,
+    MST_CUDA_WIDE,
 } mst_cuda_kind;
 
 typedef struct mst_cuda_dims {
     uint32_t c, h, w;
 } mst_cuda_dims;
 
+#define MST_CUDA_INPUTS 16
+#define MST_CUDA_THE_ROWS UINT32_MAX /* as an input: the rows of the data */
+
 /* A layer; params of model/layer_impl.h, in their order. */
 typedef struct mst_cuda_layer {
     mst_cuda_kind kind;
+    uint32_t n_inputs, inputs[MST_CUDA_INPUTS]; /* in graphs: layers before it */
     mst_cuda_dims in, out;
     uint32_t n_params, first_param;
     uint32_t kh, kw, stride, pad, groups; /* conv and pools */
@@ -43,6 +56,7 @@ typedef struct mst_cuda_layer {
     double alpha, beta, k;                /* lrn */
     double momentum, eps;                 /* batch norm */
     double rate;                          /* dropout */
+    uint32_t vectors, length;             /* fm, dot: their number, and the numbers of each */
 } mst_cuda_layer;
 
 typedef struct mst_cuda_param {
@@ -50,13 +64,25 @@ typedef struct mst_cuda_param {
     bool state;    /* replaced by its "gradient", never updated by the rule */
 } mst_cuda_param;
 
+/* The table of a net over embeddings, as mst_net_table of model/layer.h. */
+typedef struct mst_cuda_table {
+    uint64_t n_keys;
+    uint32_t width; /* floats of a key; 0: no table */
+    uint32_t factors, n_fields;
+    uint32_t head;      /* keys from there on have one float of state, if state_per_key */
+    bool state_per_key;
+    mst_rule_kind rule;
+} mst_cuda_table;
+
 typedef struct mst_cuda_net_spec {
     uint32_t device;
     mst_cuda_precision precision;
     uint32_t n_layers, n_params;
     const mst_cuda_layer *layers;
     const mst_cuda_param *params;
-    mst_cuda_dims in;
+    bool graph; /* layers have inputs; otherwise each reads the one before it */
+    mst_cuda_table table;
+    mst_cuda_dims in; /* a row; of a net over embeddings: its numbers, which may be none (c 0) */
     uint32_t n_scores; /* of the last layer: classes, or 1 */
     float pos_weight;  /* of one score */
     uint32_t max_rows;
@@ -99,6 +125,14 @@ typedef struct mst_cuda_rows {
     mst_cuda_pick *picks;
 } mst_cuda_rows;
 
+/* The keys of the rows of the next step, row after row; `ends` of each row. */
+typedef struct mst_cuda_entries {
+    uint32_t *ends;
+    uint32_t *keys;   /* below n_keys; n_keys: no key, behind the last row */
+    uint32_t *places; /* row of the step * n_fields + field */
+    float *values;
+} mst_cuda_entries;
+
 /* The numbers of a step. */
 typedef struct mst_cuda_step {
     uint32_t n_rows;
@@ -108,6 +142,7 @@ typedef struct mst_cuda_step {
     const uint64_t *dropout; /* for each dropout layer, in order: the seed of its stream in this step */
     uint64_t first_row;      /* of these rows in the global batch */
     mst_rule rule;           /* step only */
+    mst_rule rule_keys;      /* of the table */
     double clip_norm;        /* step only; 0: off */
 } mst_cuda_step;
 
@@ -134,9 +169,14 @@ typedef struct mst_cuda_net_ops {
     /* Places for rows, free until the next call of step, gradient or forward; waits until the GPU has copied
      * the rows that were there. */
     mst_status (*stage)(mst_cuda_net *self, mst_cuda_rows *out);
+    /* After stage, for nets with a table: places for n entries. */
+    mst_status (*entries)(mst_cuda_net *self, uint64_t n, mst_cuda_entries *out);
+    /* Floats [first, first + n) of the table (slot 0) or of its state slot - 1. Both wait for the steps before. */
+    mst_status (*write_table)(mst_cuda_net *self, uint32_t slot, uint64_t first, uint64_t n, const float *from);
+    mst_status (*read_table)(mst_cuda_net *self, uint32_t slot, uint64_t first, uint64_t n, float *to);
     /* Forward, backward and update on the staged rows. Enqueues. */
     mst_status (*step)(mst_cuda_net *self, const mst_cuda_step *step);
-    /* Forward and backward; the gradient stays on the GPU, to be read. Enqueues. */
+    /* Forward and backward; the gradient stays on the GPU, to be read. Enqueues. Not for nets with a table. */
     mst_status (*gradient)(mst_cuda_net *self, const mst_cuda_step *step);
     /* Scores (n_rows x n_scores) of the staged rows, without dropout and with running means. */
     mst_status (*forward)(mst_cuda_net *self, uint32_t n_rows, bool floats, float *scores);

@@ -24,13 +24,22 @@ static mst_status net_forward(mst_cuda_net *net, uint32_t n, bool floats, bool t
 {
     const net_plans &plans = net->plans[n];
     const void *x = net->input;
-    NET_TRY(net_input(net, n, floats, slot + net_rows_at(net)));
+    if (net->row_size > 0)
+        NET_TRY(net_input(net, n, floats, slot + net_rows_at(net)));
     for (size_t i = 0; i < net->layers.size(); i++) {
         net_layer *l = &net->layers[i];
         const mst_cuda_layer &s = l->spec;
+        if (net->spec.graph)
+            NET_TRY(net_graph_input(net, l, n, &x));
+        l->out = x;
         if (l->merged || (s.kind == MST_CUDA_DROPOUT && !training))
             continue;
         l->x = x;
+        if (s.kind >= MST_CUDA_CONCAT) {
+            NET_TRY(net_graph_layer(net, i, n, x));
+            x = l->out;
+            continue;
+        }
         switch (s.kind) {
         case MST_CUDA_CONV:
             if (l->folded)
@@ -59,16 +68,13 @@ static mst_status net_forward(mst_cuda_net *net, uint32_t n, bool floats, bool t
         }
         if (s.kind != MST_CUDA_MAXPOOL && s.kind != MST_CUDA_AVGPOOL)
             NET_TRY(net_bias_act(net, &s.out, n, l->act, net_bias_of(net, l), l->y));
-        x = l->y;
+        l->out = x = l->y;
     }
     *out = x;
     return MST_OK;
 }
 
-/* The gradient of one layer: reads d, the gradient of its output, and leaves that of its input in *to, unless
- * `first`. Swaps the two where it does. */
-static mst_status net_layer_back(mst_cuda_net *net, size_t i, uint32_t n, bool first, const char *slot,
-                                 void **d, void **to)
+mst_status net_layer_back(mst_cuda_net *net, size_t i, uint32_t n, bool first, const char *slot, void **d, void **to)
 {
     const net_plans &plans = net->plans[n];
     net_layer *l = &net->layers[i];
@@ -124,6 +130,25 @@ static bool net_is_first(const mst_cuda_net *net, size_t i)
     return true;
 }
 
+/* The same for a net over embeddings: the table before, between and after. */
+static mst_status net_train_table(mst_cuda_net *net, uint32_t n, uint32_t entries, bool clip, const net_slot *slot)
+{
+    const net_numbers *numbers = (const net_numbers *)slot->device;
+    float *parts[2] = {NULL, NULL}, *diffs[2] = {NULL, NULL};
+    const void *scores;
+    for (const net_layer &l : net->layers)
+        if (l.spec.kind == MST_CUDA_EMBEDDING || l.spec.kind == MST_CUDA_WIDE) {
+            parts[l.spec.kind == MST_CUDA_WIDE] = (float *)l.y;
+            diffs[l.spec.kind == MST_CUDA_WIDE] = l.dy;
+        }
+    NET_TRY(net_table_load(net, n, slot, entries, parts[0], parts[1]));
+    NET_TRY(net_forward(net, n, true, true, slot->device, &scores));
+    NET_TRY(net_graph_back(net, n, slot->device, scores));
+    NET_TRY(net_table_sum(net, slot, entries, clip, diffs[0], diffs[1]));
+    NET_TRY(net_update(net, numbers, clip));
+    return net_table_update(net, entries, numbers, clip ? net->clip : NULL);
+}
+
 static mst_status net_train(mst_cuda_net *net, uint32_t n, bool floats, bool update, bool clip,
                             const char *slot)
 {
@@ -134,6 +159,10 @@ static mst_status net_train(mst_cuda_net *net, uint32_t n, bool floats, bool upd
         return update ? net_update(net, (const net_numbers *)slot, clip) : MST_OK;
     }
     NET_TRY(net_forward(net, n, floats, true, slot, &scores));
+    if (net->spec.graph) {
+        NET_TRY(net_graph_back(net, n, slot, scores));
+        return update ? net_update(net, (const net_numbers *)slot, clip) : MST_OK;
+    }
     NET_TRY(net_loss(net, n, slot, scores, d));
     for (size_t i = net->layers.size(); i-- > 0;) {
         if (net->layers[i].merged)
@@ -155,7 +184,9 @@ static mst_status net_capture(mst_cuda_net *net, const net_graph_key &key, cudaG
     CUDA_TRY(cudaStreamBeginCapture(net->stream, cudaStreamCaptureModeThreadLocal));
     net_slot *slot = &net->slots[key.slot];
     mst_status st = key.source == MST_CUDA_ROWS ? MST_OK : net_augment(net, key.n, key.source, slot);
-    if (st == MST_OK)
+    if (st == MST_OK && net->table != NULL)
+        st = net_train_table(net, key.n, key.entries, key.clip, slot);
+    else if (st == MST_OK)
         st = net_train(net, key.n, key.floats, key.update, key.clip, slot->device);
     cudaError_t code = cudaStreamEndCapture(net->stream, &graph);
     if (st != MST_OK)
@@ -235,6 +266,8 @@ static mst_status net_send(mst_cuda_net *net, uint32_t n, mst_cuda_source source
     net->staged = false;
     net->slot = (net->slot + 1) % NET_SLOTS;
     CUDA_TRY(cudaMemcpyAsync(slot->device, slot->host, bytes, cudaMemcpyHostToDevice, net->copy));
+    if (net->table != NULL)
+        NET_TRY(net_table_send(net, slot));
     if (source != MST_CUDA_ROWS)
         CUDA_TRY(cudaMemcpyAsync(slot->images_device, slot->images,
                                  net_images_at(net) + (source == MST_CUDA_IMAGES ? n * net->pitch : 0),
@@ -250,11 +283,15 @@ static mst_status nets_train(mst_cuda_net *net, const mst_cuda_step *step, bool 
     net_slot *slot = &net->slots[index];
     net_numbers *numbers = (net_numbers *)slot->host;
     bool floats = step->source == MST_CUDA_ROWS ? step->floats : net->images.normalise;
-    net_graph_key key = {step->n_rows, index, step->source, floats, update, update && step->clip_norm > 0.0};
+    net_graph_key key = {step->n_rows, index,  net->table != NULL ? net_table_staged(net) : 0,
+                         step->source, floats, update, update && step->clip_norm > 0.0};
     NET_TRY(nets_use(net));
+    if (net->table != NULL && !update)
+        return mst_cuda_plugin_host->fail(MST_EUNSUPPORTED, "a GPU gives no gradients of nets over embeddings");
     if (!net->spec.training || (update && !net->spec.updates))
         return mst_cuda_plugin_host->fail(MST_EUSAGE, "a net on a GPU was not opened for training");
     numbers->rule = step->rule;
+    numbers->rule_keys = step->rule_keys;
     numbers->scale = step->scale;
     numbers->clip_norm = (float)step->clip_norm;
     numbers->first_row = step->first_row;
@@ -285,6 +322,8 @@ static mst_status nets_gradient(mst_cuda_net *net, const mst_cuda_step *step)
 
 static mst_status nets_forward(mst_cuda_net *net, uint32_t n, bool floats, float *scores)
 {
+    if (net->table != NULL)
+        return mst_cuda_plugin_host->fail(MST_EUNSUPPORTED, "a GPU gives no scores of nets over embeddings");
     net_slot *slot = &net->slots[net->slot];
     const void *out;
     uint64_t count = (uint64_t)n * net->spec.n_scores;
@@ -354,6 +393,26 @@ static mst_status nets_read(mst_cuda_net *net, uint32_t slot, uint32_t param, fl
     return net_drain(net);
 }
 
+static mst_status nets_entries(mst_cuda_net *net, uint64_t n, mst_cuda_entries *out)
+{
+    NET_TRY(nets_use(net));
+    return net_table_entries(net, n, out);
+}
+
+static mst_status nets_write_table(mst_cuda_net *net, uint32_t slot, uint64_t first, uint64_t n, const float *from)
+{
+    NET_TRY(nets_use(net));
+    NET_TRY(net_table_copy(net, slot, first, n, from, NULL));
+    return net_drain(net);
+}
+
+static mst_status nets_read_table(mst_cuda_net *net, uint32_t slot, uint64_t first, uint64_t n, float *to)
+{
+    NET_TRY(nets_use(net));
+    NET_TRY(net_table_copy(net, slot, first, n, NULL, to));
+    return net_drain(net);
+}
+
 static mst_status nets_losses(mst_cuda_net *net, mst_cuda_loss *out)
 {
     size_t n = net->spec.max_rows;
@@ -375,6 +434,7 @@ static mst_status nets_losses(mst_cuda_net *net, mst_cuda_loss *out)
 
 extern "C" const mst_cuda_net_ops mst_cuda_nets;
 const mst_cuda_net_ops mst_cuda_nets = {
-    net_open,   net_close, nets_write,    nets_read,    nets_images,
-    nets_stage, nets_step, nets_gradient, nets_forward, nets_losses,
+    net_open,   net_close,    nets_write,       nets_read,       nets_images,
+    nets_stage, nets_entries, nets_write_table, nets_read_table, nets_step,
+    nets_gradient, nets_forward, nets_losses,
 };

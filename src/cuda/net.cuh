@@ -33,7 +33,7 @@ typedef __nv_bfloat16 bf16;
 
 /* The numbers of a step, as kernels read them. */
 typedef struct net_numbers {
-    mst_rule rule;
+    mst_rule rule, rule_keys;
     float scale;
     float clip_norm;
     uint64_t first_row;
@@ -57,6 +57,13 @@ typedef struct net_layer {
     const void *x;  /* input of the pass under way */
     uint16_t *best; /* maxpool: place of the largest number in the window */
     float *stat;    /* lrn: sums; batch norm: mean and 1/deviation of each channel */
+    /* In graphs (net_graph.cu): */
+    const void *out; /* output of the pass under way: y, or that of another layer */
+    const void *x0;  /* cross */
+    float *joined;   /* the inputs of a layer that has several */
+    float *dy;       /* gradient of the output; merged: that of the layer that computes it */
+    bool wanted;     /* dy leads to parameters */
+    bool given;      /* dy was set in the pass under way */
 } net_layer;
 
 /* A product or a convolution, with the algorithm that was found for it. */
@@ -77,17 +84,19 @@ typedef struct net_plans {
 typedef struct net_slot {
     char *host, *device; /* numbers, labels, weights, rows */
     char *images, *images_device; /* picks, then images; or NULL */
+    char *entries, *entries_device; /* ends, keys, places, values; or NULL */
     cudaEvent_t copied, used;
 } net_slot;
 
 typedef struct net_graph_key {
-    uint32_t n, slot;
+    uint32_t n, slot, entries;
     mst_cuda_source source;
     bool floats, update, clip;
     bool operator<(const net_graph_key &o) const
     {
         return n != o.n             ? n < o.n
                : slot != o.slot     ? slot < o.slot
+               : entries != o.entries ? entries < o.entries
                : source != o.source ? source < o.source
                : floats != o.floats ? floats < o.floats
                : update != o.update ? update < o.update
@@ -119,6 +128,7 @@ struct mst_cuda_net {
     unsigned *counters; /* of blocks that have finished; zero between kernels */
     double *losses;     /* 3 x max_rows: loss, weight, correct */
     float *clip;
+    struct net_table *table; /* of a net over embeddings; or NULL */
     mst_cuda_images images; /* channels 0: none */
     uint64_t pitch;         /* bytes of an image in memory */
     uint8_t *kept;          /* images of the dataset by number; or NULL */
@@ -163,6 +173,37 @@ static inline float *net_gradient(const mst_cuda_net *net, const net_layer *laye
 }
 
 mst_status net_alloc(mst_cuda_net *net, size_t bytes, void **out); /* freed at close */
+
+/* ---- graphs (net_graph.cu) ---- */
+
+/* The input of a layer in this pass; the inputs of a layer that has several are joined. */
+mst_status net_graph_input(mst_cuda_net *net, net_layer *layer, uint32_t n, const void **x);
+/* A layer of one of the kinds in graphs. */
+mst_status net_graph_layer(mst_cuda_net *net, size_t i, uint32_t n, const void *x);
+mst_status net_graph_back(mst_cuda_net *net, uint32_t n, const char *slot, const void *scores);
+/* Memory of a layer. */
+mst_status net_graph_make(mst_cuda_net *net, net_layer *layer);
+/* The gradient of one layer (net.cu): reads d, the gradient of its output, and leaves that of its input in *to,
+ * unless `first`. Swaps the two where it does. */
+mst_status net_layer_back(mst_cuda_net *net, size_t i, uint32_t n, bool first, const char *slot, void **d, void **to);
+
+/* ---- tables (net_table.cu) ---- */
+
+mst_status net_table_make(mst_cuda_net *net, const mst_cuda_table *spec);
+void net_table_free(mst_cuda_net *net);
+mst_status net_table_entries(mst_cuda_net *net, uint64_t n, mst_cuda_entries *out);
+uint32_t net_table_staged(const mst_cuda_net *net); /* entries of the step, with padding */
+mst_status net_table_send(mst_cuda_net *net, net_slot *slot);
+/* Embedding and wide; NULL: the net has no such input. */
+mst_status net_table_load(mst_cuda_net *net, uint32_t n, const net_slot *slot, uint32_t entries, float *embedding,
+                          float *wide);
+/* Sums the gradients of each key; *squares has the sum of their squares in 256 parts, if clip. */
+mst_status net_table_sum(mst_cuda_net *net, const net_slot *slot, uint32_t entries, bool clip, const float *embedding,
+                         const float *wide);
+const double *net_table_squares(const mst_cuda_net *net);
+#define NET_SQUARES 256
+mst_status net_table_update(mst_cuda_net *net, uint32_t entries, const net_numbers *numbers, const float *clip);
+mst_status net_table_copy(mst_cuda_net *net, uint32_t slot, uint64_t first, uint64_t n, const float *from, float *to);
 
 /* ---- images (net_images.cu) ---- */
 

@@ -54,6 +54,25 @@ static bool takes_activation(mst_cuda_kind kind)
            kind == MST_CUDA_AVGPOOL || kind == MST_CUDA_BATCHNORM;
 }
 
+/* Layers that read layer i of a graph. */
+static uint32_t net_readers(const mst_cuda_net_spec *spec, uint32_t i)
+{
+    uint32_t n = 0;
+    for (uint32_t k = i + 1; k < spec->n_layers; k++)
+        for (uint32_t j = 0; j < spec->layers[k].n_inputs; j++)
+            n += spec->layers[k].inputs[j] == i;
+    return n;
+}
+
+/* Whether the gradient of a layer of a graph leads to parameters. */
+static bool net_wants(const mst_cuda_net *net, const mst_cuda_layer &s)
+{
+    bool wanted = s.n_params > 0 || s.kind == MST_CUDA_EMBEDDING || s.kind == MST_CUDA_WIDE;
+    for (uint32_t j = 0; j < s.n_inputs; j++)
+        wanted |= s.inputs[j] != MST_CUDA_THE_ROWS && net->layers[s.inputs[j]].wanted;
+    return wanted;
+}
+
 static mst_status net_add_layers(mst_cuda_net *net, const mst_cuda_net_spec *spec)
 {
     for (uint32_t i = 0; i < spec->n_layers; i++) {
@@ -62,12 +81,13 @@ static mst_status net_add_layers(mst_cuda_net *net, const mst_cuda_net_spec *spe
         l.spec = s;
         l.act = -1;
         l.bias = (s.kind == MST_CUDA_CONV || s.kind == MST_CUDA_LINEAR) && s.n_params > 1 ? (int)i : -1;
-        if (i > 0 && is_activation(s.kind) && takes_activation(net->layers[i - 1].spec.kind) &&
+        bool follows = !spec->graph || (s.n_inputs == 1 && s.inputs[0] + 1 == i && net_readers(spec, i - 1) == 1);
+        if (i > 0 && follows && is_activation(s.kind) && takes_activation(net->layers[i - 1].spec.kind) &&
             net->layers[i - 1].act < 0) {
             net->layers[i - 1].act = (int)s.kind;
             l.merged = true;
         }
-        if (i > 1 && s.kind == MST_CUDA_MAXPOOL && net->layers[i - 1].merged &&
+        if (i > 1 && !spec->graph && s.kind == MST_CUDA_MAXPOOL && net->layers[i - 1].merged &&
             net->layers[i - 2].spec.kind == MST_CUDA_CONV && net->layers[i - 2].act == MST_CUDA_RELU) {
             /* relu does not change which number of a window is the largest, except among zeros, whose
              * gradient is zero: the pool computes it, on fewer numbers */
@@ -75,6 +95,7 @@ static mst_status net_add_layers(mst_cuda_net *net, const mst_cuda_net_spec *spe
             l.bias = net->layers[i - 2].bias;
             net->layers[i - 2].act = net->layers[i - 2].bias = -1;
         }
+        l.wanted = spec->graph && net_wants(net, s);
         l.folded = i == 0 && s.kind == MST_CUDA_CONV && net->last && s.groups == 1 && s.stride > 1 &&
                    s.in.c * s.stride * s.stride <= 256;
         l.unfold = s.kind == MST_CUDA_LINEAR && net->last && s.in.h * s.in.w > 1 && s.in.c > 1;
@@ -115,7 +136,9 @@ static mst_status net_make_layer(mst_cuda_net *net, net_layer *l)
     const mst_cuda_layer &s = l->spec;
     size_t unit = net->half ? sizeof(bf16) : sizeof(float);
     uint64_t rows = net->spec.max_rows;
-    if (l->merged)
+    if (net->spec.graph)
+        NET_TRY(net_graph_make(net, l));
+    if (l->merged || s.kind == MST_CUDA_CONCAT || s.kind == MST_CUDA_NUMBERS)
         return MST_OK;
     NET_TRY(net_alloc(net, rows * net_size(&s.out) * unit, &l->y));
     if (l->folded) {
@@ -217,7 +240,7 @@ static mst_status net_open_libraries(mst_cuda_net *net)
     bool conv = false, linear = false;
     for (const net_layer &l : net->layers) {
         conv |= l.spec.kind == MST_CUDA_CONV;
-        linear |= l.spec.kind == MST_CUDA_LINEAR;
+        linear |= l.spec.kind == MST_CUDA_LINEAR || l.spec.kind == MST_CUDA_CROSS;
     }
     if (linear) {
         NET_TRY(mst_cublas_load(&net->cublas));
@@ -247,11 +270,11 @@ mst_status net_plan(mst_cuda_net *net, uint32_t n)
     for (size_t i = 0; i < net->layers.size(); i++) {
         const net_layer *l = &net->layers[i];
         for (int way = NET_FORWARD; way <= (net->spec.training ? NET_FILTER : NET_FORWARD); way++) {
-            if (way == NET_DATA && first)
+            if (way == NET_DATA && first && !net->spec.graph)
                 continue;
             if (l->spec.kind == MST_CUDA_CONV)
                 NET_TRY(net_conv_plan(net, l, (net_way)way, n, search, &made.convs[3 * i + way]));
-            if (l->spec.kind == MST_CUDA_LINEAR)
+            if (l->spec.kind == MST_CUDA_LINEAR || l->spec.kind == MST_CUDA_CROSS)
                 NET_TRY(net_gemm_plan(net, l, (net_way)way, n, search, &made.gemms[3 * i + way]));
         }
         first = first && l->spec.n_params == 0;
@@ -286,11 +309,14 @@ static void net_free(mst_cuda_net *net)
             cudaFreeHost(slot.host);
         if (slot.images != NULL)
             cudaFreeHost(slot.images);
+        if (slot.entries != NULL)
+            cudaFreeHost(slot.entries);
         if (slot.copied != NULL)
             cudaEventDestroy(slot.copied);
         if (slot.used != NULL)
             cudaEventDestroy(slot.used);
     }
+    net_table_free(net);
     for (void *at : net->memory)
         cudaFree(at);
     if (net->copy != NULL)
@@ -313,11 +339,13 @@ static mst_status net_set_up(mst_cuda_net *net, const mst_cuda_net_spec *spec)
     net->spec = *spec;
     net->spec.layers = NULL;
     net->spec.params = NULL;
-    bool lenet = spec->training && net_lenet_is(spec);
+    bool lenet = spec->training && !spec->graph && net_lenet_is(spec);
     if (lenet)
         net->spec.precision = MST_CUDA_FP32; /* its kernels compute in float */
+    if (spec->graph && spec->precision == MST_CUDA_BF16)
+        net->spec.precision = MST_CUDA_TF32; /* numbers between the layers of a graph are floats */
     net->half = net->spec.precision == MST_CUDA_BF16;
-    net->last = net->spec.precision != MST_CUDA_FP32;
+    net->last = net->spec.precision != MST_CUDA_FP32 && !spec->graph;
     net->row_size = net_size(&spec->in);
     CUDA_TRY(cudaSetDevice((int)spec->device));
     CUDA_TRY(cudaStreamCreateWithFlags(&net->stream, cudaStreamNonBlocking));
@@ -326,6 +354,8 @@ static mst_status net_set_up(mst_cuda_net *net, const mst_cuda_net_spec *spec)
     net_place_params(net, spec);
     NET_TRY(net_open_libraries(net));
     NET_TRY(net_make_memory(net));
+    if (spec->table.width > 0)
+        NET_TRY(net_table_make(net, &spec->table));
     if (lenet)
         NET_TRY(net_lenet_make(net, &net->lenet));
     CUDA_TRY(cudaDeviceSynchronize()); /* memory is cleared on another stream */

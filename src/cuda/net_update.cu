@@ -106,9 +106,10 @@ mst_status net_loss(mst_cuda_net *net, uint32_t n, const char *slot, const void 
 
 /* ---- clipping ---- */
 
-/* The sum of squares, by the last block in the order of blocks; then the factor of the gradient. */
-static __global__ void clip_kernel(uint64_t n, const float *g, const net_numbers *numbers, double *partial,
-                                   unsigned *counter, float *factor)
+/* The sum of squares, by the last block in the order of blocks, and of those of a table; then the factor of the
+ * gradient. */
+static __global__ void clip_kernel(uint64_t n, const float *g, const net_numbers *numbers, const double *others,
+                                   double *partial, unsigned *counter, float *factor)
 {
     __shared__ double parts[THREADS];
     __shared__ bool last;
@@ -140,7 +141,10 @@ static __global__ void clip_kernel(uint64_t n, const float *g, const net_numbers
         __syncthreads();
     }
     if (threadIdx.x == 0) {
-        double norm = sqrt(parts[0]), limit = (double)numbers->clip_norm;
+        double square = parts[0];
+        for (uint32_t k = 0; others != NULL && k < NET_SQUARES; k++)
+            square += others[k];
+        double norm = sqrt(square), limit = (double)numbers->clip_norm;
         *factor = norm > limit ? (float)(limit / norm) : 1.0f;
         *counter = 0;
     }
@@ -201,7 +205,7 @@ mst_status net_update(mst_cuda_net *net, const net_numbers *numbers, bool clip)
     const float *factor = clip ? net->clip : NULL;
     if (clip) {
         clip_kernel<<<mst_cuda_blocks(net->n_trained, THREADS, BLOCKS), THREADS, 0, net->stream>>>(
-            net->n_trained, net->g, numbers, (double *)net->sums, net->counters, net->clip);
+            net->n_trained, net->g, numbers, net->table != NULL ? net_table_squares(net) : NULL, (double *)net->sums, net->counters, net->clip);
         CUDA_LAUNCHED("the norm of the gradient");
     }
     switch (net->spec.rule) {

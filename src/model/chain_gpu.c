@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/layer_impl.h"
+#include "model/net_table.h"
 
 #define PARAMS_MAX (MST_NET_LAYERS * MST_LAYER_PARAMS)
 
@@ -16,6 +17,10 @@ static const struct {
     {&mst_layer_relu, MST_CUDA_RELU},           {&mst_layer_tanh, MST_CUDA_TANH},
     {&mst_layer_sigmoid, MST_CUDA_SIGMOID},     {&mst_layer_lrn, MST_CUDA_LRN},
     {&mst_layer_batchnorm, MST_CUDA_BATCHNORM}, {&mst_layer_dropout, MST_CUDA_DROPOUT},
+    {&mst_layer_concat, MST_CUDA_CONCAT},       {&mst_layer_add, MST_CUDA_ADD},
+    {&mst_layer_fm, MST_CUDA_VECTORS_FM},       {&mst_layer_dot, MST_CUDA_VECTORS_DOT},
+    {&mst_layer_cross, MST_CUDA_CROSS},         {&mst_layer_embedding, MST_CUDA_EMBEDDING},
+    {&mst_layer_numbers, MST_CUDA_NUMBERS},     {&mst_layer_wide, MST_CUDA_WIDE},
 };
 #define N_GPU_KINDS (sizeof gpu_kinds / sizeof *gpu_kinds)
 
@@ -32,10 +37,9 @@ static bool gpu_kind(const mst_layer *layer, mst_cuda_kind *out)
 mst_status mst_chain_gpu_can(const mst_chain *chain)
 {
     mst_cuda_kind kind;
-    if (chain->graph)
+    if (chain->table.n_keys >= UINT32_MAX)
         return mst_fail(MST_EUNSUPPORTED,
-                        "--device cuda computes plain chains of layers, and this net has from= or an "
-                        "embedding; use --device cpu");
+                        "--device cuda trains nets of fewer than 2^32 keys; use --device cpu");
     for (uint32_t i = 0; i < chain->n_layers; i++)
         if (!gpu_kind(chain->layers[i], &kind))
             return mst_fail(MST_EUNSUPPORTED,
@@ -57,14 +61,23 @@ static void gpu_window(mst_cuda_layer *to, const mst_window *window)
     to->pad = window->pad;
 }
 
+static bool gpu_is_input(const mst_layer *layer)
+{
+    return layer->ops == &mst_layer_embedding || layer->ops == &mst_layer_numbers ||
+           layer->ops == &mst_layer_wide;
+}
+
 static mst_cuda_layer gpu_layer(const mst_layer *layer)
 {
     mst_cuda_layer to = {.in = gpu_dims(&layer->in),
                          .out = gpu_dims(&layer->out),
                          .n_params = layer->n_params,
                          .first_param = layer->first_range,
-                         .groups = 1};
+                         .groups = 1,
+                         .n_inputs = layer->n_inputs};
     gpu_kind(layer, &to.kind);
+    for (uint32_t j = 0; j < layer->n_inputs; j++)
+        to.inputs[j] = layer->inputs[j] == MST_INPUT_ROWS ? MST_CUDA_THE_ROWS : layer->inputs[j];
     if (layer->ops == &mst_layer_conv) {
         gpu_window(&to, &((const mst_conv *)layer)->window);
         to.groups = ((const mst_conv *)layer)->groups;
@@ -79,6 +92,12 @@ static mst_cuda_layer gpu_layer(const mst_layer *layer)
     } else if (layer->ops == &mst_layer_batchnorm) {
         to.momentum = ((const mst_batchnorm *)layer)->options.momentum;
         to.eps = ((const mst_batchnorm *)layer)->options.eps;
+    } else if (layer->ops == &mst_layer_fm || layer->ops == &mst_layer_dot) {
+        mst_layer_vectors(layer, &to.vectors, &to.length); /* cannot fail: the shape was made with it */
+    } else if (layer->ops == &mst_layer_cross) {
+        to.in = gpu_dims(&layer->parts[0]);
+    } else if (gpu_is_input(layer)) {
+        to.n_inputs = 0;
     } else if (layer->ops == &mst_layer_dropout) {
         to.rate = ((const mst_dropout *)layer)->options.rate;
     }
@@ -97,7 +116,8 @@ mst_status mst_chain_gpu_open(const mst_cuda *gpu, const mst_chain *chain,
         .n_params = chain->n_ranges,
         .layers = layers,
         .params = params,
-        .in = gpu_dims(&chain->in),
+        .graph = chain->graph,
+        .in = chain->table.n_keys != 0 ? (mst_cuda_dims){chain->table.n_dense, 1, 1} : gpu_dims(&chain->in),
         .n_scores = (uint32_t)mst_dims_size(&chain->layers[chain->n_layers - 1]->out),
         .pos_weight = options->pos_weight > 0.0f ? options->pos_weight : 1.0f,
         .max_rows = options->max_rows,
@@ -106,6 +126,16 @@ mst_status mst_chain_gpu_open(const mst_cuda *gpu, const mst_chain *chain,
         .rule = options->rule,
     };
     TRY(mst_chain_gpu_can(chain));
+    if (chain->table.width != 0) {
+        spec.table = (mst_cuda_table){.n_keys = chain->table.n_keys,
+                                      .width = chain->table.width,
+                                      .factors = chain->table.factors,
+                                      .n_fields = chain->table.n_fields,
+                                      .head = options->head,
+                                      .state_per_key = options->state_per_key,
+                                      .rule = options->rule_keys};
+        params[0] = (mst_cuda_param){.size = 1}; /* range 0 is a part of the table */
+    }
     for (uint32_t i = 0; i < chain->n_layers; i++) {
         const mst_layer *layer = chain->layers[i];
         layers[i] = gpu_layer(layer);
@@ -132,6 +162,44 @@ bool mst_rows_need_floats(const mst_batch *batch, uint64_t size)
             return true;
     }
     return false;
+}
+
+mst_status mst_rows_stage_keys(const mst_cuda_net_ops *ops, mst_cuda_net *net, const mst_net_table *table,
+                               const mst_batch *batch, const mst_cuda_rows *places)
+{
+    mst_cuda_entries entries;
+    uint64_t n = 0, all;
+    for (uint32_t r = 0; r < batch->n_rows; r++) {
+        const mst_row *row = &batch->rows[r];
+        places->labels[r] = row->label;
+        places->weights[r] = row->weight;
+        if (table->n_dense != 0)
+            mst_net_table_numbers(table, row, places->numbers + (size_t)r * table->n_dense);
+        n += row->n_keys;
+    }
+    if (table->width == 0)
+        return MST_OK;
+    TRY(ops->entries(net, n, &entries));
+    all = n;
+    n = 0;
+    for (uint32_t r = 0; r < batch->n_rows; r++) {
+        const mst_row *row = &batch->rows[r];
+        for (uint32_t i = 0; i < row->n_keys; i++) {
+            uint32_t field = mst_net_table_field(table, row, i);
+            if (row->keys[i] < table->n_dense || row->keys[i] >= table->n_keys || field >= table->n_fields)
+                continue;
+            entries.keys[n] = row->keys[i];
+            entries.places[n] = r * table->n_fields + field;
+            entries.values[n++] = row->values != NULL ? row->values[i] : 1.0f;
+        }
+        entries.ends[r] = (uint32_t)n;
+    }
+    for (; n < all; n++) { /* in place of those left out: no key */
+        entries.keys[n] = (uint32_t)table->n_keys;
+        entries.places[n] = 0;
+        entries.values[n] = 0.0f;
+    }
+    return MST_OK;
 }
 
 void mst_rows_stage(const mst_kernels *kernels, const mst_batch *batch, uint32_t from, uint32_t to,

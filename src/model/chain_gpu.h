@@ -6,8 +6,8 @@
 #include "model/layer.h"
 #include "model/model.h"
 
-/* MST_EUNSUPPORTED, naming the layer, for chains that no GPU computes: nets over embeddings, other graphs,
- * and kinds of layers that are not built in. */
+/* MST_EUNSUPPORTED, naming the layer, for chains that no GPU computes: those with kinds of layers that are
+ * not built in. */
 mst_status mst_chain_gpu_can(const mst_chain *chain);
 
 typedef struct mst_chain_gpu_options {
@@ -15,7 +15,9 @@ typedef struct mst_chain_gpu_options {
     float pos_weight;
     bool training;
     bool updates; /* the GPU applies `rule` */
-    mst_rule_kind rule;
+    mst_rule_kind rule, rule_keys;
+    uint32_t head; /* of the view of a table, and whether keys have one float of state: tensor/params.h */
+    bool state_per_key;
 } mst_chain_gpu_options;
 
 /* *out is the caller's to close with gpu->ops->net->close. */
@@ -24,6 +26,11 @@ mst_status mst_chain_gpu_open(const mst_cuda *gpu, const mst_chain *chain,
 
 /* The seeds of the dropout layers in this pass; out has room for MST_NET_LAYERS. */
 void mst_chain_gpu_dropout(const mst_chain *chain, const mst_pass *pass, uint64_t *out);
+
+/* Copies the rows of a net over embeddings: its numbers, and its keys in the order of the rows. After stage.
+ */
+mst_status mst_rows_stage_keys(const mst_cuda_net_ops *ops, mst_cuda_net *net, const mst_net_table *table,
+                               const mst_batch *batch, const mst_cuda_rows *places);
 
 /* Whether rows go to the GPU as numbers: some are not whole images of bytes. */
 bool mst_rows_need_floats(const mst_batch *batch, uint64_t size);

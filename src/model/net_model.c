@@ -369,12 +369,12 @@ static mst_status net_open(const mst_model *self, uint32_t max_rows, unsigned n_
 {
     const net_model *net = (const net_model *)self;
     mst_replica *replica;
-    uint32_t most = self->gpu.ops != NULL           ? FORWARD_GPU
-                    : net->chain->table.n_keys != 0 ? FORWARD_EMBEDDINGS
-                                                    : FORWARD_ROWS;
+    bool gpu = self->gpu.ops != NULL &&
+               net->chain->table.n_keys == 0; /* a table is too large to copy for each call */
+    uint32_t most = gpu ? FORWARD_GPU : net->chain->table.n_keys != 0 ? FORWARD_EMBEDDINGS : FORWARD_ROWS;
     if (!training && max_rows > most)
         max_rows = most;
-    if (self->gpu.ops != NULL) {
+    if (gpu) {
         TRY(mst_exec_cuda_open(&self->gpu, net->chain, self->kernels, max_rows > 0 ? max_rows : 1,
                                (float)self->options.pos_weight, training, &replica));
         *out = replica;

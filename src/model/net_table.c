@@ -17,10 +17,14 @@ static void table_prefetch(const mst_net_table *table, const mst_row *row, const
     }
 }
 
-/* The field of key i, counted from the first field of keys; n_fields or more: none. */
 static inline uint32_t table_field(const mst_net_table *table, const mst_row *row, uint32_t i)
 {
     return table->by_field ? mst_row_field(row, i) - table->n_dense : 0;
+}
+
+uint32_t mst_net_table_field(const mst_net_table *table, const mst_row *row, uint32_t i)
+{
+    return table_field(table, row, i);
 }
 
 static inline float row_value(const mst_row *row, uint32_t i)
@@ -28,7 +32,7 @@ static inline float row_value(const mst_row *row, uint32_t i)
     return row->values != NULL ? row->values[i] : 1.0f;
 }
 
-static void load_numbers(const mst_net_table *table, const mst_row *row, float *numbers)
+void mst_net_table_numbers(const mst_net_table *table, const mst_row *row, float *numbers)
 {
     for (uint32_t i = 0; i < row->n_dense; i++)
         numbers[i] = mst_row_dense(row, i);
@@ -70,7 +74,7 @@ void mst_net_table_load(const mst_net_table *table, const mst_batch *batch, cons
         if (table->width != 0 && r + AHEAD < batch->n_rows)
             table_prefetch(table, &batch->rows[r + AHEAD], sparse, stride);
         if (out->numbers != NULL)
-            load_numbers(table, row, out->numbers + (size_t)r * table->n_dense);
+            mst_net_table_numbers(table, row, out->numbers + (size_t)r * table->n_dense);
         if (table->width != 0)
             load_keys(table, row, sparse, stride, out->embedding != NULL ? out->embedding + r * size : NULL,
                       out->wide != NULL ? out->wide + r : NULL);

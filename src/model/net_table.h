@@ -21,6 +21,11 @@ typedef struct mst_net_inputs {
 void mst_net_table_load(const mst_net_table *table, const mst_batch *batch, const float *sparse,
                         uint32_t stride, const mst_net_inputs *out);
 
+/* The dense prefix of a row: n_dense numbers. */
+void mst_net_table_numbers(const mst_net_table *table, const mst_row *row, float *numbers);
+/* The field of key i, counted from the first field of keys; n_fields or more: none. */
+uint32_t mst_net_table_field(const mst_net_table *table, const mst_row *row, uint32_t i);
+
 /* Appends the contributions of d, the gradients of embedding and wide. */
 mst_status mst_net_table_scatter(const mst_net_table *table, const mst_batch *batch, const mst_net_inputs *d,
                                  mst_grad *grad);

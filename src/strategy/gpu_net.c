@@ -26,6 +26,7 @@ extern const mst_strategy_ops mst_strategy_gpu_net;
 #define CLAIM_ROWS  8192              /* rows claimed at a time if batches are smaller ... */
 #define CLAIM_SIZE  ((size_t)1 << 24) /* ... but no more numbers than this: a feed may copy them */
 #define ALONE_BYTES ((size_t)1 << 20) /* of a batch that one thread fills and copies */
+#define COPY_FLOATS ((size_t)1 << 22) /* of a table that are copied at a time */
 #define COPIERS_MAX 16
 #define TURNS       4 /* shares of a batch for each thread: threads are not equally fast */
 
@@ -38,6 +39,8 @@ typedef struct gpu_net {
     uint64_t row_size; /* numbers */
     mst_team *team;    /* NULL: one thread */
     mst_grad layout;
+    uint32_t n_slots, key_slots; /* state of weights, and of those of keys */
+    float *copy;                 /* nets over embeddings: pinned, COPY_FLOATS */
     uint64_t dropout[MST_NET_LAYERS];
     bool there;   /* the parameters are on the GPU */
     bool changed; /* since the last settle */
@@ -63,6 +66,14 @@ typedef struct gpu_net {
     mst_error errors[COPIERS_MAX];
 } gpu_net;
 
+static mst_status gpu_net_init_table(gpu_net *self, const mst_strategy_env *env)
+{
+    if ((uint64_t)self->batch * self->chain->table.n_fields > UINT32_MAX)
+        return mst_fail(MST_EUSAGE, "--batch %u: --device cuda takes up to 2^32 fields of rows per step",
+                        self->batch);
+    return env->model->gpu.ops->host_alloc(COPY_FLOATS * sizeof(float), (void **)&self->copy);
+}
+
 static mst_status gpu_net_init(mst_strategy *base, const mst_strategy_options *options,
                                const mst_strategy_env *env)
 {
@@ -73,7 +84,8 @@ static mst_status gpu_net_init(mst_strategy *base, const mst_strategy_options *o
     self->ops = env->model->gpu.ops->net;
     self->chain = mst_model_chain(env->model);
     self->batch = (uint32_t)options->batch;
-    self->row_size = mst_dims_size(&self->chain->in);
+    self->row_size =
+        self->chain->table.n_keys != 0 ? self->chain->table.n_dense + 1 : mst_dims_size(&self->chain->in);
     uint64_t rows = CLAIM_SIZE / self->row_size < CLAIM_ROWS ? CLAIM_SIZE / self->row_size : CLAIM_ROWS;
     self->claim_steps = self->batch < rows ? (uint32_t)rows / self->batch : 1;
     env->model->ops->layout(env->model, env->params, &self->layout);
@@ -87,7 +99,18 @@ static mst_status gpu_net_init(mst_strategy *base, const mst_strategy_options *o
     if (n > 1 && self->batch * self->row_size > ALONE_BYTES)
         TRY(mst_team_new((unsigned)n, &self->team));
     mst_rule rule = optimizer->ops->rule(optimizer, &(mst_update){.lr = 1.0f, .step = 1});
-    mst_chain_gpu_options spec = {.max_rows = self->batch,
+    const mst_optimizer *of_keys = mst_optimizer_of_keys(optimizer);
+    mst_rule rule_keys = of_keys->ops->rule(of_keys, &(mst_update){.lr = 1.0f, .step = 1});
+    self->n_slots = mst_rule_slots(rule.kind);
+    self->key_slots = mst_rule_slots(rule_keys.kind);
+    if (self->chain->table.width != 0)
+        TRY(gpu_net_init_table(self, env));
+    const mst_view *view =
+        self->chain->table.width != 0 ? &env->params->views[self->chain->table.view] : NULL;
+    mst_chain_gpu_options spec = {.rule_keys = rule_keys.kind,
+                                  .head = view != NULL ? view->head : 0,
+                                  .state_per_key = view != NULL && view->state.per_key,
+                                  .max_rows = self->batch,
                                   .pos_weight = (float)env->model->options.pos_weight,
                                   .training = true,
                                   .updates = true,
@@ -104,16 +127,43 @@ static void gpu_net_fini(mst_strategy *base)
     mst_free(self->crops);
     if (self->ops != NULL)
         self->ops->close(self->net);
+    if (self->copy != NULL)
+        base->env.model->gpu.ops->host_free(self->copy);
 }
 
 /* ---- parameters ---- */
 
+/* The table of a net over embeddings, piece by piece. */
+static mst_status gpu_net_copy_table(gpu_net *self, bool back)
+{
+    mst_params *params = self->base.env.params;
+    const mst_view *view = &params->views[self->chain->table.view];
+    for (uint32_t slot = 0; slot <= self->key_slots; slot++)
+        for (uint64_t at = view->offset, first, count;
+             mst_params_next_piece(params, slot, &at, view->offset + view->size, &first, &count);)
+            for (uint64_t n; count > 0; first += n, count -= n) {
+                uint64_t place = first - view->offset;
+                n = count < COPY_FLOATS ? count : COPY_FLOATS;
+                if (back) {
+                    TRY(self->ops->read_table(self->net, slot, place, n, self->copy));
+                    mst_params_write(params, slot, first, n, self->copy);
+                } else {
+                    mst_params_read(params, slot, first, n, self->copy);
+                    TRY(self->ops->write_table(self->net, slot, place, n, self->copy));
+                }
+            }
+    return MST_OK;
+}
+
 static mst_status gpu_net_copy(gpu_net *self, bool back)
 {
     const mst_params *params = self->base.env.params;
-    for (uint32_t r = 0; r < self->layout.n_ranges; r++) {
+    bool table = self->chain->table.width != 0;
+    if (table)
+        TRY(gpu_net_copy_table(self, back));
+    for (uint32_t r = table; r < self->layout.n_ranges; r++) {
         const mst_range *range = &self->layout.ranges[r];
-        uint32_t n_slots = range->state ? 0 : params->n_slots;
+        uint32_t n_slots = range->state ? 0 : self->n_slots;
         for (uint32_t s = 0; s <= n_slots; s++) {
             float *at = (s == 0 ? params->w : params->slots[s - 1]) + range->offset;
             TRY(back ? self->ops->read(self->net, s, r, at) : self->ops->write(self->net, s, r, at));
@@ -218,6 +268,10 @@ static mst_status gpu_net_look(gpu_net *self, mst_feed *feed)
     mst_chunk *chunk;
     uint32_t n;
     bool keeps;
+    if (self->chain->table.n_keys != 0) {
+        self->looked = feed;
+        return MST_OK;
+    }
     if (self->looked != NULL) { /* other rows: the numbers of those that stay are not theirs */
         self->looked = feed;
         gpu_net_no_images(self);
@@ -288,6 +342,12 @@ static mst_status gpu_net_stage(gpu_net *self, const mst_batch *rows, uint32_t f
     TRY(self->ops->stage(self->net, &self->places));
     self->rows = *rows;
     self->first = first;
+    *source = MST_CUDA_ROWS;
+    if (self->chain->table.n_keys != 0) {
+        self->floats = true;
+        TRY(mst_feed_fill(self->feed, 0, first, first + rows->n_rows));
+        return mst_rows_stage_keys(self->ops, self->net, &self->chain->table, rows, &self->places);
+    }
     *source = MST_CUDA_KEPT;
     if (self->images && gpu_net_pick(self))
         return MST_OK;
@@ -316,7 +376,8 @@ static mst_status gpu_net_stage(gpu_net *self, const mst_batch *rows, uint32_t f
 static mst_status gpu_net_step(gpu_net *self, const mst_batch *rows, uint32_t first, uint64_t step)
 {
     const mst_optimizer *optimizer = self->base.env.optimizer;
-    mst_update u = mst_optimizer_update(optimizer, step);
+    const mst_optimizer *of_keys = mst_optimizer_of_keys(optimizer);
+    mst_update u = mst_optimizer_update(optimizer, step), keys = mst_update_of_keys(optimizer, &u);
     mst_pass pass = {.training = true, .seed = self->base.env.seed, .step = step};
     mst_span_enter(MST_PHASE_PREPARE);
     mst_cuda_source source;
@@ -329,6 +390,7 @@ static mst_status gpu_net_step(gpu_net *self, const mst_batch *rows, uint32_t fi
                              .scale = 1.0f / (float)rows->n_rows,
                              .dropout = self->dropout,
                              .rule = optimizer->ops->rule(optimizer, &u),
+                             .rule_keys = of_keys->ops->rule(of_keys, &keys),
                              .clip_norm = optimizer->options.clip_norm};
     self->changed = true;
     return self->ops->step(self->net, &numbers);

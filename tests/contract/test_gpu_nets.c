@@ -360,6 +360,40 @@ static void test_known_nets(void **state)
         }
 }
 
+/* Graphs: layers with several inputs and several readers, of every kind that has them. */
+static void test_graphs(void **state)
+{
+    static const struct {
+        const char *text;
+        mst_dims in;
+    } nets[] = {
+        {"a: linear 9\nb: relu\nc: linear 9 from=a\nd: tanh\ns: add from=b,d,a\nx: concat from=s,b,rows\n"
+         "dropout 0.3\nlinear classes\n",
+         {12, 1, 1}},
+        {"a: linear 6\nb: linear 6 from=rows\nc: linear 6 from=a\np: fm from=a,b,c\nq: fm from=a,b "
+         "sum=false\n"
+         "d: dot from=a,b,c,q\nx: concat from=p,q,d\nlinear classes\n",
+         {10, 1, 1}},
+        {"x: linear 7\nc: cross 3\nd: cross from=x,c\ne: cross from=d bias=false\nm: mlp 8,5 from=x "
+         "batchnorm=true\n"
+         "concat from=e,m\nlinear classes\n",
+         {11, 1, 1}},
+        {"a: conv 4 kernel=3 pad=1\nb: relu\nc: conv 4 kernel=3 pad=1\nd: add from=b,c\ne: maxpool kernel=2\n"
+         "f: avgpool kernel=2 from=a\ng: concat from=e,f\nlinear classes\n",
+         {2, 8, 6}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++)
+        for (uint32_t k = 0; k < 3; k++) {
+            sample s =
+                sample_make(nets[i].text, nets[i].in, 2 + k, 0, k % 2 ? ROWS_BYTES : ROWS_DENSE, 20 + k);
+            compare(&s, MST_CUDA_FP32, ROWS, 2e-4);
+            compare(&s, MST_CUDA_FP32, 5, 2e-4);
+            compare(&s, k == 0 ? MST_CUDA_BF16 : MST_CUDA_TF32, ROWS, 0.05);
+            sample_free(&s);
+        }
+}
+
 /* The logistic loss of one score. */
 static void test_one_score(void **state)
 {
@@ -521,8 +555,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_host_memory), cmocka_unit_test(test_known_nets),
-        cmocka_unit_test(test_one_score),   cmocka_unit_test(test_random_nets),
-        cmocka_unit_test(test_optimizers),  cmocka_unit_test(test_lenet_100_steps),
+        cmocka_unit_test(test_graphs),      cmocka_unit_test(test_one_score),
+        cmocka_unit_test(test_random_nets), cmocka_unit_test(test_optimizers),
+        cmocka_unit_test(test_lenet_100_steps),
     };
     if (mst_cuda_choose("cuda", 0, &gpu) != MST_OK) {
         printf("skipped: no GPU (%s)\n", mst_error_text());

@@ -29,6 +29,24 @@ linear classes
 END
 both drop --net drop.net --lr 0.01 --batch 64 --epochs 2 $images
 
+# ---- graphs, and nets over embeddings ----
+printf 'a: linear 15\nb: linear 15 from=a\nadd from=a,b\nlinear classes\n' >graph.net
+both graph --net graph.net --lr 0.01 --batch 64 --epochs 2 --valid 0.2 $images
+make_rows 4000
+for model in wide-deep deepfm dcn dlrm; do
+  both $model --model $model --hidden 20,10 --embedding 5 --lr 0.01 --batch 300 --epochs 2 c.cache
+done
+both deepfm-fields --model deepfm --hidden 12 --embedding 4 --lr 0.01 --batch 100 --epochs 2 --valid 0.2 f.ffm
+both hot --model deepfm --hidden 12 --embedding 33 --lr 0.01 --batch 2000 --epochs 2 c.cache
+for o in momentum adagrad adam ftrl rowwise; do
+  both deep-$o --model wide-deep --hidden 8 --embedding 4 --optimizer-sparse $o --lr 0.002 --lr-sparse 0.002 --batch 200 --epochs 1 c.cache
+done
+both deep-clip --model wide-deep --hidden 8 --embedding 4 --clip-norm 0.05 --lr 0.05 --batch 200 --epochs 1 f.ffm
+expect 0 train --model deepfm --hidden 10 --embedding 4 --batch 100 --steps 20 --no-observe --threads 2 --device cpu --run deep-whole c.cache
+expect 0 train --model deepfm --hidden 10 --embedding 4 --batch 100 --steps 10 --no-observe --threads 2 --device cuda --run deep-half c.cache
+expect 0 train --resume --run deep-half --steps 20 --device cpu --threads 2 --no-observe c.cache
+near "a net over embeddings that changes its device" deep-whole deep-half
+
 # ---- resuming on the other device ----
 net=(train --model lenet --lr 0.01 --batch 50 --no-observe --threads 2 $images)
 expect 0 "${net[@]}" --steps 40 --device cpu --run whole
@@ -47,6 +65,3 @@ done
 
 # ---- refusals ----
 refused 2 "--mode async is for the CPU: a GPU trains nets with --mode sync" train --model lenet --device cuda --mode async --threads 2 --no-observe $images
-printf 'a: linear 5\nb: linear 5 from=a\nadd from=a,b\nlinear classes\n' >graph.net
-refused 1 "--device cuda computes plain chains of layers" train --net graph.net --device cuda --no-observe $images
-expect 0 train --net graph.net --device auto --steps 2 --no-observe $images

@@ -26,6 +26,9 @@ struct mst_cuda_net {
     float *kept_labels;
     mst_cuda_pick *picks;
     size_t image_size;
+    uint32_t *entries; /* of the step: ends, keys, places, values */
+    uint64_t n_entries;
+    float *table[3];
     mst_cuda_loss loss;
 };
 
@@ -43,6 +46,9 @@ static void fake_net_close(mst_cuda_net *self)
     free(self->kept);
     free(self->kept_labels);
     free(self->picks);
+    free(self->entries);
+    for (int i = 0; i < 3; i++)
+        free(self->table[i]);
     free(self);
 }
 
@@ -55,7 +61,9 @@ static mst_status fake_net_open(const mst_cuda_net_spec *spec, mst_cuda_net **ou
         self->spec = *spec;
         self->params = calloc(spec->n_params, sizeof *self->params);
         self->places = calloc(PLACES * spec->n_params, sizeof *self->places);
-        self->rows = malloc(spec->max_rows * size * sizeof(float));
+        for (int i = 0; i < 3; i++)
+            self->table[i] = calloc(spec->table.n_keys * spec->table.width + 1, sizeof(float));
+        self->rows = malloc(spec->max_rows * size * sizeof(float) + 1);
         self->labels = malloc(2 * spec->max_rows * sizeof(float));
         whole = self->params != NULL && self->places != NULL && self->rows != NULL && self->labels != NULL;
     }
@@ -155,6 +163,47 @@ static double fake_net_sum(const mst_cuda_net *self, uint32_t r, bool floats)
     return sum / (double)size;
 }
 
+static mst_status fake_net_entries(mst_cuda_net *self, uint64_t n, mst_cuda_entries *out)
+{
+    uint32_t rows = self->spec.max_rows;
+    free(self->entries);
+    self->entries = malloc((rows + 3 * n + 1) * sizeof *self->entries);
+    if (self->entries == NULL)
+        return mst_cuda_plugin_host->fail(MST_ENOMEM, "no memory is left");
+    self->n_entries = n;
+    *out = (mst_cuda_entries){.ends = self->entries,
+                              .keys = self->entries + rows,
+                              .places = self->entries + rows + n,
+                              .values = (float *)(self->entries + rows + 2 * n)};
+    return MST_OK;
+}
+
+static mst_status fake_net_write_table(mst_cuda_net *self, uint32_t slot, uint64_t first, uint64_t n,
+                                       const float *from)
+{
+    memcpy(self->table[slot] + first, from, n * sizeof *from);
+    return MST_OK;
+}
+
+static mst_status fake_net_read_table(mst_cuda_net *self, uint32_t slot, uint64_t first, uint64_t n, float *to)
+{
+    memcpy(to, self->table[slot] + first, n * sizeof *to);
+    return MST_OK;
+}
+
+/* Every entry adds a thousandth of its value and label, and of its field, to the weights of its key. */
+static void fake_net_keys(mst_cuda_net *self, uint32_t n_rows)
+{
+    const mst_cuda_table *t = &self->spec.table;
+    const uint32_t *keys = self->entries + self->spec.max_rows, *places = keys + self->n_entries;
+    const float *values = (const float *)(places + self->n_entries);
+    for (uint32_t r = 0, e = 0; r < n_rows; r++)
+        for (; e < self->entries[r]; e++)
+            for (uint32_t k = 0; k < t->width && keys[e] < t->n_keys && places[e] / t->n_fields == r; k++)
+                self->table[0][(uint64_t)keys[e] * t->width + k] +=
+                    0.001f * (values[e] * self->labels[r] + (float)(places[e] % t->n_fields));
+}
+
 static mst_status fake_net_gradient(mst_cuda_net *self, const mst_cuda_step *step)
 {
     float sum = 0.0f;
@@ -200,6 +249,8 @@ static void fake_net_apply(const mst_rule *rule, float *w, float *a, float *b, u
 static mst_status fake_net_step(mst_cuda_net *self, const mst_cuda_step *step)
 {
     fake_net_gradient(self, step);
+    if (self->spec.table.width != 0)
+        fake_net_keys(self, step->n_rows);
     for (uint32_t i = 0; i < self->spec.n_params; i++) {
         float *w = fake_net_place(self, 0, i), *g = fake_net_place(self, MST_CUDA_GRADIENT, i);
         for (uint64_t k = 0; k < self->params[i].size; k++)
@@ -235,6 +286,9 @@ const mst_cuda_net_ops mst_cuda_fake_nets = {
     .read = fake_net_read,
     .images = fake_net_images,
     .stage = fake_net_stage,
+    .entries = fake_net_entries,
+    .write_table = fake_net_write_table,
+    .read_table = fake_net_read_table,
     .step = fake_net_step,
     .gradient = fake_net_gradient,
     .forward = fake_net_forward,

@@ -1,0 +1,427 @@
+/* The table of a net over embeddings on a GPU: factors and linear weight of every key, their state, and the entries
+ * of a step; contract in net.cuh.
+ *
+ * The entries of a step are sorted by key, which keeps the order of those with one key. Their gradients are summed in
+ * tiles of 32 sorted entries: a key whose entries are in one tile at once, the others from the sums of their tiles.
+ * Sums therefore have a fixed order. Then the rule changes each key once. */
+#include "cuda/net_lines.cuh"
+#include "cuda/rules.cuh"
+
+#include <cub/device/device_radix_sort.cuh>
+
+#include <algorithm>
+#include <new>
+
+#define TILE  32
+#define AHEAD 8 /* entries whose weights are read at a time */
+
+struct net_table {
+    mst_cuda_table spec;
+    float *w, *state[2];
+    uint64_t capacity; /* entries */
+    uint32_t staged;
+    uint32_t *keys, *order, *numbers; /* sorted keys, and the entry of each; 0, 1, 2, ... */
+    float *sums, *tiles;              /* width for each entry; 2 x width for each tile */
+    double *squares;
+    void *temporary;
+    size_t temporary_bytes;
+    int bits; /* of keys, and of the padding */
+};
+
+/* An array of a slot: entries arrays are `entries` apart. */
+static inline size_t table_ends_bytes(const mst_cuda_net *net)
+{
+    return ((size_t)net->spec.max_rows * sizeof(uint32_t) + 255) / 256 * 256;
+}
+
+static mst_status table_array(mst_cuda_net *net, uint64_t floats, float **out)
+{
+    void *at;
+    NET_TRY(net_alloc(net, floats * sizeof(float), &at));
+    CUDA_TRY(cudaMemset(at, 0, floats * sizeof(float)));
+    *out = (float *)at;
+    return MST_OK;
+}
+
+mst_status net_table_make(mst_cuda_net *net, const mst_cuda_table *spec)
+{
+    net_table *t = new (std::nothrow) net_table();
+    void *at;
+    if (t == NULL)
+        return mst_cuda_plugin_host->fail(MST_ENOMEM, "out of memory");
+    net->table = t;
+    t->spec = *spec;
+    while (t->bits < 32 && spec->n_keys >> t->bits != 0)
+        t->bits++;
+    NET_TRY(table_array(net, spec->n_keys * spec->width, &t->w));
+    for (unsigned s = 0; net->spec.updates && s < mst_rule_slots(spec->rule); s++)
+        NET_TRY(table_array(net, spec->n_keys * (spec->state_per_key ? 1 : spec->width) +
+                                     (uint64_t)spec->head * spec->width,
+                            &t->state[s]));
+    NET_TRY(net_alloc(net, NET_SQUARES * sizeof(double), &at));
+    t->squares = (double *)at;
+    return MST_OK;
+}
+
+void net_table_free(mst_cuda_net *net)
+{
+    net_table *t = net->table;
+    if (t == NULL)
+        return;
+    cudaFree(t->keys);
+    cudaFree(t->order);
+    cudaFree(t->numbers);
+    cudaFree(t->sums);
+    cudaFree(t->tiles);
+    cudaFree(t->temporary);
+    for (net_slot &slot : net->slots)
+        cudaFree(slot.entries_device);
+    delete t;
+}
+
+static mst_status table_grow(void **at, size_t bytes)
+{
+    cudaFree(*at);
+    *at = NULL;
+    CUDA_TRY(cudaMalloc(at, bytes));
+    return MST_OK;
+}
+
+static __global__ void count_kernel(uint32_t n, uint32_t *out)
+{
+    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < n; i += gridDim.x * THREADS)
+        out[i] = i;
+}
+
+/* Room for n entries. Graphs of steps have the old places: they go. */
+static mst_status table_reserve(mst_cuda_net *net, uint64_t n)
+{
+    net_table *t = net->table;
+    size_t bytes = table_ends_bytes(net) + 3 * n * sizeof(uint32_t);
+    CUDA_TRY(cudaStreamSynchronize(net->copy));
+    CUDA_TRY(cudaStreamSynchronize(net->stream));
+    for (auto &known : net->graphs)
+        cudaGraphExecDestroy(known.second);
+    net->graphs.clear();
+    t->capacity = 0;
+    for (net_slot &slot : net->slots) {
+        void *at;
+        if (slot.entries != NULL)
+            cudaFreeHost(slot.entries);
+        slot.entries = NULL;
+        CUDA_TRY(cudaHostAlloc(&at, bytes, cudaHostAllocPortable));
+        slot.entries = (char *)at;
+        NET_TRY(table_grow((void **)&slot.entries_device, bytes));
+    }
+    NET_TRY(table_grow((void **)&t->keys, n * sizeof(uint32_t)));
+    NET_TRY(table_grow((void **)&t->order, n * sizeof(uint32_t)));
+    NET_TRY(table_grow((void **)&t->numbers, n * sizeof(uint32_t)));
+    NET_TRY(table_grow((void **)&t->sums, n * t->spec.width * sizeof(float)));
+    NET_TRY(table_grow((void **)&t->tiles, n / TILE * 2 * t->spec.width * sizeof(float)));
+    t->temporary_bytes = 0;
+    CUDA_TRY(cub::DeviceRadixSort::SortPairs(NULL, t->temporary_bytes, t->keys, t->keys, t->order, t->order, (int)n, 0,
+                                             t->bits, net->stream));
+    NET_TRY(table_grow(&t->temporary, t->temporary_bytes + 256));
+    count_kernel<<<mst_cuda_blocks(n, THREADS, 4096), THREADS, 0, net->stream>>>((uint32_t)n, t->numbers);
+    CUDA_LAUNCHED("numbers of entries");
+    t->capacity = n;
+    return MST_OK;
+}
+
+/* Steps of about the same number of entries share a graph: rounded up by an eighth at most. */
+static uint64_t table_padded(uint64_t n)
+{
+    uint64_t step = TILE;
+    while (step * 8 < n)
+        step *= 2;
+    return std::max<uint64_t>((n + step - 1) / step * step, TILE);
+}
+
+mst_status net_table_entries(mst_cuda_net *net, uint64_t n, mst_cuda_entries *out)
+{
+    net_table *t = net->table;
+    uint64_t all = table_padded(n);
+    if (t == NULL || all > INT32_MAX / 2)
+        return mst_cuda_plugin_host->fail(MST_EINPUT, "a step of %llu keys is too large for a GPU; reduce --batch",
+                                          (unsigned long long)n);
+    if (all > t->capacity)
+        NET_TRY(table_reserve(net, all + all / 4 / TILE * TILE));
+    char *at = net->slots[net->slot].entries;
+    t->staged = (uint32_t)all;
+    out->ends = (uint32_t *)at;
+    out->keys = (uint32_t *)(at + table_ends_bytes(net));
+    out->places = out->keys + all;
+    out->values = (float *)(out->places + all);
+    for (uint64_t i = n; i < all; i++) {
+        out->keys[i] = (uint32_t)t->spec.n_keys; /* sorted behind all keys */
+        out->places[i] = 0;
+        out->values[i] = 0.0f;
+    }
+    return MST_OK;
+}
+
+uint32_t net_table_staged(const mst_cuda_net *net)
+{
+    return net->table->staged;
+}
+
+mst_status net_table_send(mst_cuda_net *net, net_slot *slot)
+{
+    if (net->table->staged == 0)
+        return mst_cuda_plugin_host->fail(MST_EUSAGE, "the keys of a step on a GPU were not staged");
+    CUDA_TRY(cudaMemcpyAsync(slot->entries_device, slot->entries,
+                             table_ends_bytes(net) + 3 * (size_t)net->table->staged * sizeof(uint32_t),
+                             cudaMemcpyHostToDevice, net->copy));
+    net->table->staged = 0;
+    return MST_OK;
+}
+
+/* What kernels read. */
+typedef struct table_view {
+    const uint32_t *ends, *keys, *places;
+    const float *values;
+    float *w;
+    uint32_t n_keys, width, factors, n_fields, entries;
+} table_view;
+
+static table_view table_view_of(const mst_cuda_net *net, const net_slot *slot, uint32_t entries)
+{
+    const net_table *t = net->table;
+    const uint32_t *keys = (const uint32_t *)(slot->entries_device + table_ends_bytes(net));
+    table_view v = {(const uint32_t *)slot->entries_device,
+                    keys,
+                    keys + entries,
+                    (const float *)(keys + 2 * (size_t)entries),
+                    t->w,
+                    (uint32_t)t->spec.n_keys,
+                    t->spec.width,
+                    t->spec.factors,
+                    t->spec.n_fields,
+                    entries};
+    return v;
+}
+
+/* ---- forward ---- */
+
+/* A warp per row: its entries one after the other, each lane an element of the factors. */
+static __global__ void load_kernel(table_view v, uint32_t n, float *embedding, float *wide)
+{
+    uint32_t lane = threadIdx.x % 32, size = v.n_fields * v.factors;
+    for (uint32_t r = (blockIdx.x * THREADS + threadIdx.x) / 32; r < n; r += gridDim.x * THREADS / 32) {
+        uint32_t from = r > 0 ? v.ends[r - 1] : 0, to = v.ends[r];
+        float *row = embedding != NULL ? embedding + (uint64_t)r * size : NULL, sum = 0.0f;
+        for (uint32_t i = lane; row != NULL && i < size; i += 32)
+            row[i] = 0.0f;
+        __syncwarp();
+        for (uint32_t k = lane; row != NULL && k < v.factors; k += 32)
+            for (uint32_t e = from; e < to; e += AHEAD) {
+                float parts[AHEAD];
+#pragma unroll
+                for (uint32_t i = 0; i < AHEAD; i++) /* before the additions: reads do not wait for each other */
+                    parts[i] = e + i < to ? v.values[e + i] * __ldg(&v.w[(uint64_t)v.keys[e + i] * v.width + k]) : 0.0f;
+#pragma unroll
+                for (uint32_t i = 0; i < AHEAD; i++)
+                    if (e + i < to)
+                        embedding[(uint64_t)v.places[e + i] * v.factors + k] += parts[i];
+            }
+        for (uint32_t e = from + lane; wide != NULL && e < to; e += 32)
+            sum += v.values[e] * __ldg(&v.w[(uint64_t)v.keys[e] * v.width + v.factors]);
+        for (int by = 16; by > 0; by /= 2)
+            sum += __shfl_xor_sync(~0u, sum, by);
+        if (wide != NULL && lane == 0)
+            wide[r] = sum;
+    }
+}
+
+mst_status net_table_load(mst_cuda_net *net, uint32_t n, const net_slot *slot, uint32_t entries, float *embedding,
+                          float *wide)
+{
+    load_kernel<<<mst_cuda_blocks(32ull * n, THREADS, 8192), THREADS, 0, net->stream>>>(table_view_of(net, slot, entries),
+                                                                                        n, embedding, wide);
+    CUDA_LAUNCHED("the embedding");
+    return MST_OK;
+}
+
+/* ---- gradients of keys ---- */
+
+static __device__ __forceinline__ float entry_gradient(const table_view &v, uint32_t e, uint32_t k,
+                                                       const float *embedding, const float *wide)
+{
+    uint32_t place = v.places[e];
+    float d = k < v.factors ? (embedding != NULL ? embedding[(uint64_t)place * v.factors + k] : 0.0f)
+                            : (wide != NULL ? wide[place / v.n_fields] : 0.0f);
+    return v.values[e] * d;
+}
+
+/* A warp per tile: its pieces of keys one after the other. A piece that is a whole key is a sum; the part of a key
+ * that began in an earlier tile, and that which goes on behind this one, are sums of the tile. */
+static __global__ void tiles_kernel(table_view v, const uint32_t *keys, const uint32_t *order, const float *embedding,
+                                    const float *wide, float *sums, float *tiles)
+{
+    uint32_t lane = threadIdx.x % 32, n_tiles = v.entries / TILE;
+    for (uint32_t t = (blockIdx.x * THREADS + threadIdx.x) / 32; t < n_tiles; t += gridDim.x * THREADS / 32) {
+        uint32_t at = t * TILE, key = keys[at + lane];
+        uint32_t before = at + lane > 0 ? keys[at + lane - 1] : ~key;
+        uint32_t next = at + TILE < v.entries ? keys[at + TILE] : ~0u;
+        uint32_t heads = __ballot_sync(~0u, key != before);
+        for (uint32_t s = 0; s < TILE;) {
+            uint32_t later = s < 31 ? heads >> (s + 1) : 0, e = later != 0 ? s + (uint32_t)__ffs((int)later) : TILE;
+            uint32_t of = __shfl_sync(~0u, key, (int)s);
+            if (of >= v.n_keys)
+                break;
+            bool begins = heads >> s & 1, ends = e < TILE || next != of;
+            float *to = !begins ? tiles + (uint64_t)t * 2 * v.width
+                        : ends  ? sums + (uint64_t)(at + s) * v.width
+                                : tiles + ((uint64_t)t * 2 + 1) * v.width;
+            for (uint32_t k = lane; k < v.width; k += 32) {
+                float sum = 0.0f;
+#pragma unroll 4
+                for (uint32_t p = s; p < e; p++)
+                    sum += entry_gradient(v, order[at + p], k, embedding, wide);
+                to[k] = sum;
+            }
+            s = e;
+        }
+    }
+}
+
+/* A warp per tile in which a key begins that goes on behind it: adds the sums of its tiles. */
+static __global__ void spans_kernel(table_view v, const uint32_t *keys, const float *tiles, float *sums)
+{
+    uint32_t lane = threadIdx.x % 32, n_tiles = v.entries / TILE;
+    for (uint32_t t = (blockIdx.x * THREADS + threadIdx.x) / 32; t + 1 < n_tiles; t += gridDim.x * THREADS / 32) {
+        uint32_t at = t * TILE, key = keys[at + lane], of = keys[at + TILE - 1];
+        uint32_t before = at + lane > 0 ? keys[at + lane - 1] : ~key;
+        uint32_t heads = __ballot_sync(~0u, key != before);
+        if (heads == 0 || of >= v.n_keys || keys[at + TILE] != of)
+            continue;
+        uint32_t head = 31 - (uint32_t)__clz((int)heads), last = t + 1;
+        while (last + 1 < n_tiles && keys[(last + 1) * TILE] == of)
+            last++;
+        for (uint32_t k = lane; k < v.width; k += 32) {
+            float sum = tiles[((uint64_t)t * 2 + 1) * v.width + k];
+            for (uint32_t i = t + 1; i <= last; i++)
+                sum += tiles[(uint64_t)i * 2 * v.width + k];
+            sums[(uint64_t)(at + head) * v.width + k] = sum;
+        }
+    }
+}
+
+/* Part b of the sum of squares: every NET_SQUARES-th group of keys. */
+static __global__ void squares_kernel(table_view v, const uint32_t *keys, const float *sums, double *squares)
+{
+    __shared__ double parts[THREADS];
+    double sum = 0.0;
+    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < v.entries; i += NET_SQUARES * THREADS) {
+        if (keys[i] >= v.n_keys || (i > 0 && keys[i] == keys[i - 1]))
+            continue;
+        for (uint32_t k = 0; k < v.width; k++)
+            sum += (double)sums[(uint64_t)i * v.width + k] * (double)sums[(uint64_t)i * v.width + k];
+    }
+    parts[threadIdx.x] = sum;
+    __syncthreads();
+    for (int k = THREADS / 2; k > 0; k /= 2) {
+        if (threadIdx.x < k)
+            parts[threadIdx.x] += parts[threadIdx.x + k];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        squares[blockIdx.x] = parts[0];
+}
+
+mst_status net_table_sum(mst_cuda_net *net, const net_slot *slot, uint32_t entries, bool clip, const float *embedding,
+                         const float *wide)
+{
+    net_table *t = net->table;
+    table_view v = table_view_of(net, slot, entries);
+    unsigned blocks = mst_cuda_blocks(entries, THREADS, 8192);
+    CUDA_TRY(cub::DeviceRadixSort::SortPairs(t->temporary, t->temporary_bytes, v.keys, t->keys, t->numbers, t->order,
+                                             (int)entries, 0, t->bits, net->stream));
+    tiles_kernel<<<blocks, THREADS, 0, net->stream>>>(v, t->keys, t->order, embedding, wide, t->sums, t->tiles);
+    spans_kernel<<<blocks, THREADS, 0, net->stream>>>(v, t->keys, t->tiles, t->sums);
+    if (clip)
+        squares_kernel<<<NET_SQUARES, THREADS, 0, net->stream>>>(v, t->keys, t->sums, t->squares);
+    CUDA_LAUNCHED("the gradients of keys");
+    return MST_OK;
+}
+
+const double *net_table_squares(const mst_cuda_net *net)
+{
+    return net->table->squares;
+}
+
+/* ---- update ---- */
+
+/* One state for the key, that of the mean of the squares (tensor/rule.h). */
+static __device__ void update_row(const mst_rule *rule, uint32_t width, float *w, float *state, const float *g,
+                                  float factor)
+{
+    uint32_t lane = threadIdx.x % 32;
+    float squares = 0.0f, before = *state;
+    for (uint32_t k = lane; k < width; k += 32) {
+        float d = g[k] * factor + rule->l2 * w[k];
+        squares += d * d;
+    }
+    for (int by = 16; by > 0; by /= 2)
+        squares += __shfl_xor_sync(~0u, squares, by);
+    float sum = before + squares / (float)width, rate = rule->lr / (sqrtf(sum) + rule->eps);
+    for (uint32_t k = lane; k < width; k += 32)
+        w[k] = mst_rule_shrink(w[k] - rate * (g[k] * factor + rule->l2 * w[k]), rate * rule->l1);
+    if (lane == 0)
+        *state = sum;
+}
+
+/* A warp per sorted entry; those that begin a key have its gradient. */
+template <int KIND>
+static __global__ void keys_kernel(mst_cuda_table spec, uint32_t entries, const uint32_t *keys, const float *sums,
+                                   const net_numbers *numbers, const float *clip, float *w, float *a, float *b)
+{
+    mst_rule rule = numbers->rule_keys;
+    float factor = clip != NULL ? *clip : 1.0f;
+    uint32_t lane = threadIdx.x % 32;
+    for (uint32_t i = (blockIdx.x * THREADS + threadIdx.x) / 32; i < entries; i += gridDim.x * THREADS / 32) {
+        uint32_t key = keys[i];
+        if (key >= spec.n_keys || (i > 0 && keys[i - 1] == key))
+            continue;
+        const float *g = sums + (uint64_t)i * spec.width;
+        uint64_t at = (uint64_t)key * spec.width;
+        if (rule.by_row && spec.state_per_key && key >= spec.head) {
+            update_row(&rule, spec.width, w + at, a + (uint64_t)spec.head * spec.width + (key - spec.head), g, factor);
+            continue;
+        }
+        for (uint32_t k = lane; k < spec.width; k += 32)
+            mst_rule_apply<KIND>(&rule, w, a, b, at + k, g[k] * factor);
+    }
+}
+
+mst_status net_table_update(mst_cuda_net *net, uint32_t entries, const net_numbers *numbers, const float *clip)
+{
+    net_table *t = net->table;
+    unsigned blocks = mst_cuda_blocks(32ull * entries, THREADS, 16384);
+#define CALL(KIND)                                                                                           \
+    case KIND:                                                                                               \
+        keys_kernel<KIND><<<blocks, THREADS, 0, net->stream>>>(t->spec, entries, t->keys, t->sums, numbers,  \
+                                                               clip, t->w, t->state[0], t->state[1]);        \
+        break
+    switch (t->spec.rule) {
+        CALL(MST_RULE_SGD);
+        CALL(MST_RULE_MOMENTUM);
+        CALL(MST_RULE_ADAGRAD);
+        CALL(MST_RULE_ADAM);
+        CALL(MST_RULE_FTRL);
+    }
+#undef CALL
+    CUDA_LAUNCHED("the update of keys");
+    return MST_OK;
+}
+
+mst_status net_table_copy(mst_cuda_net *net, uint32_t slot, uint64_t first, uint64_t n, const float *from, float *to)
+{
+    net_table *t = net->table;
+    float *at = t == NULL ? NULL : slot == 0 ? t->w : slot <= 2 ? t->state[slot - 1] : NULL;
+    if (at == NULL)
+        return mst_cuda_plugin_host->fail(MST_EUSAGE, "a net on a GPU has no table with state %u", slot);
+    CUDA_TRY(from != NULL ? cudaMemcpyAsync(at + first, from, n * sizeof *from, cudaMemcpyHostToDevice, net->stream)
+                          : cudaMemcpyAsync(to, at + first, n * sizeof *to, cudaMemcpyDeviceToHost, net->stream));
+    return MST_OK;
+}
