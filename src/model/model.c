@@ -214,13 +214,19 @@ const mst_model_ops *mst_model_find(const char *name)
 }
 
 /* docs/GPU.md has the arithmetic. */
-mst_status mst_model_gpu_use_sparse(mst_model *self)
+mst_status mst_model_gpu_trains_alone(const mst_model *self)
 {
     if (self->options.use == MST_DEVICE_COMPUTES)
         return mst_fail(MST_EUNSUPPORTED,
                         "--device %s: GPUs compute %s in training with --strategy local alone, where its "
                         "weights stay on the GPU; use --device cpu",
                         self->options.device, self->ops->name);
+    return MST_OK;
+}
+
+mst_status mst_model_gpu_use_sparse(mst_model *self)
+{
+    TRY(mst_model_gpu_trains_alone(self));
     return self->gpu.ops->sparse != NULL
                ? MST_OK
                : mst_fail(MST_EUNSUPPORTED,

@@ -300,6 +300,9 @@ void mst_model_each(const mst_model *self, void *scratch, unsigned n, void (*fn)
 void mst_model_pin(const mst_model *self, void *at, size_t bytes);
 void mst_model_unpin(const mst_model *self, void *at);
 
+/* MST_EUNSUPPORTED unless a local training keeps the weights on the GPU: for models whose keys have weights.
+ */
+mst_status mst_model_gpu_trains_alone(const mst_model *self);
 /* gpu_use of models without layers. */
 mst_status mst_model_gpu_use_sparse(mst_model *self);
 

@@ -462,6 +462,8 @@ static mst_status net_gpu_use(mst_model *self)
     if (self->gpu.ops->net == NULL)
         return mst_fail(MST_EUNSUPPORTED, "this GPU plug-in does not train nets; use --device cpu");
     TRY(mst_chain_gpu_can(net->chain));
+    if (net->chain->table.n_keys != 0) /* its evaluations stay on the CPU */
+        return mst_model_gpu_trains_alone(self);
     net_set_executor(net, &mst_executor_cuda);
     return MST_OK;
 }
