@@ -2,29 +2,43 @@
 # Sourced by bench/run: training on a GPU next to PyTorch (group gpu), which needs `make cuda`, a GPU and a PyTorch that uses it.
 # bench/README.md defines the lines.
 
-# gpu_net NET BATCH PRECISION: rounds of PyTorch and muster in turn; both without reading files.
-gpu_net() {
-    local net=$1 batch=$2 precision=$3 name=gpu_$1_b$2_$3 out rate torch round
-    local rates=() torches=() ratios=()
+# gpu_nets NET:BATCH:PRECISION...: rounds of PyTorch, which takes long to start, and muster in turn; both without reading files.
+gpu_nets() {
+    local work net batch precision name out peers round failed=""
+    local -A rates torches ratios
     for ((round = 1; round <= ROUNDS; round++)); do
-        say "$net on a GPU, batch $batch, $precision, round $round of $ROUNDS"
-        if ! out=$("$PYTHON" bench/peers/gpu_torch.py "$net" "$batch" "$precision" "${GPU_SECONDS:-2}" 2>"$DATA/torch.err"); then
-            skip "$(tail -n 1 "$DATA/torch.err")" "${name}_over_torch"
-            return
+        say "nets on a GPU by PyTorch, round $round of $ROUNDS"
+        if ! peers=$("$PYTHON" bench/peers/gpu_torch.py "${GPU_SECONDS:-2}" "$@" 2>"$DATA/torch.err"); then
+            failed=$(tail -n 1 "$DATA/torch.err")
+            break
         fi
-        torch=$(value "$out" images_per_s)
-        if ! out=$(MUSTER_PLUGINS=$BUILD "$BUILD/bench/bench_gpu" "$net" "$batch" "$precision" "${GPU_SECONDS:-2}" 2>"$DATA/gpu.err"); then
-            skip "$(tail -n 1 "$DATA/gpu.err")" "${name}_over_torch"
-            return
-        fi
-        rate=$(value "$out" images_per_s)
-        rates+=("$rate")
-        torches+=("$torch")
-        ratios+=("$(calc "$rate / $torch")")
+        for work in "$@"; do
+            IFS=: read -r net batch precision <<<"$work"
+            name=${net}_b${batch}_$precision
+            say "$net on a GPU, batch $batch, $precision, round $round of $ROUNDS"
+            if ! out=$(MUSTER_PLUGINS=$BUILD "$BUILD/bench/bench_gpu" "$net" "$batch" "$precision" "${GPU_SECONDS:-2}" 2>"$DATA/gpu.err"); then
+                failed=$(tail -n 1 "$DATA/gpu.err")
+                break 2
+            fi
+            rates[$name]+=" $(value "$out" images_per_s)"
+            torches[$name]+=" $(value "$peers" "${name}_images_per_s")"
+            ratios[$name]+=" $(calc "$(value "$out" images_per_s) / $(value "$peers" "${name}_images_per_s")")"
+        done
     done
-    line "${name}_over_torch" "$(median "${ratios[@]}")" ratio
-    line "${name}_images_per_s" "$(median "${rates[@]}")" images/s
-    line "${name}_torch_images_per_s" "$(median "${torches[@]}")" images/s
+    for work in "$@"; do
+        name=${work//:/_}
+        name=${name/_/_b}
+        if [ -n "$failed" ]; then
+            skip "$failed" "gpu_${name}_over_torch"
+            continue
+        fi
+        # shellcheck disable=SC2086
+        line "gpu_${name}_over_torch" "$(median ${ratios[$name]})" ratio
+        # shellcheck disable=SC2086
+        line "gpu_${name}_images_per_s" "$(median ${rates[$name]})" images/s
+        # shellcheck disable=SC2086
+        line "gpu_${name}_torch_images_per_s" "$(median ${torches[$name]})" images/s
+    done
 }
 
 # Rows per second of the first epoch of a run, with the copies of weights, and of the others.
@@ -87,13 +101,7 @@ group_gpu() {
             gpu_logreg_b1000_over_torch gpu_logreg_b100000_over_torch
         return
     fi
-    gpu_net lenet 32 fp32
-    gpu_net lenet 128 fp32
-    gpu_net lenet 1024 fp32
-    gpu_net alexnet 128 fp32
-    gpu_net alexnet 128 tf32
-    gpu_net alexnet 128 bf16
-    gpu_net alexnet 512 bf16
+    gpu_nets lenet:32:fp32 lenet:128:fp32 lenet:1024:fp32 alexnet:128:fp32 alexnet:128:tf32 alexnet:128:bf16 alexnet:512:bf16
     make_file "$DATA/digits" "$MUSTER" data gen digits --rows 60000 --seed "$SEED" --out
     make_file "$DATA/images-8k.cache" "$MUSTER" data gen images --rows 8192 --classes 100 --seed "$SEED" --to cache --out
     gpu_files lenet 128 fp32 "$DATA/digits/train-images-idx3-ubyte" 30

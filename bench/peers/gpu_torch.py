@@ -1,7 +1,7 @@
 """Training of LeNet and AlexNet (one tower) by PyTorch on a GPU: cross entropy and SGD, the step as a CUDA graph.
 
-gpu_torch.py NET BATCH PRECISION [SECONDS]    prints the images per second in the better of the two memory layouts. The
-images are on the GPU as numbers before the time starts. bf16 is autocast.
+gpu_torch.py SECONDS NET:BATCH:PRECISION...    prints for each the images per second in the better of the two memory
+layouts. The images are on the GPU as numbers before the time starts. bf16 is autocast.
 """
 import sys
 import time
@@ -64,12 +64,16 @@ def rate(name, batch, precision, seconds, layout):
     return sorted(n * batch / replay(n) for _ in range(5))[2]
 
 
-if __name__ == "__main__":
-    name, batch, precision = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    seconds = float(sys.argv[4]) if len(sys.argv) > 4 else 2.0
+def main():
     torch.backends.cudnn.benchmark = True
-    torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-    best = max(rate(name, batch, precision, seconds / 2, layout)
-               for layout in (torch.contiguous_format, torch.channels_last))
-    print(f"images_per_s {best:.0f} images/s")
+    for work in sys.argv[2:]:
+        name, batch, precision = work.split(":")
+        torch.backends.cudnn.allow_tf32 = precision == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+        best = max(rate(name, int(batch), precision, float(sys.argv[1]) / 2, layout)
+                   for layout in (torch.contiguous_format, torch.channels_last))
+        print(f"{name}_b{batch}_{precision}_images_per_s {best:.0f} images/s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -128,7 +128,7 @@ typedef struct mst_cuda_rows {
 /* The keys of the rows of the next step, row after row; `ends` of each row. */
 typedef struct mst_cuda_entries {
     uint32_t *ends;
-    uint32_t *keys;   /* below n_keys; n_keys: no key, behind the last row */
+    uint32_t *keys;   /* below n_keys; n_keys: none */
     uint32_t *places; /* row of the step * n_fields + field */
     float *values;
 } mst_cuda_entries;

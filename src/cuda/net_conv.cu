@@ -258,7 +258,7 @@ static float conv_choose(mst_cuda_net *net, const net_layer *layer, net_way way,
     desc_set *set = &conv->parts;
     cudnn_desc graph = conv_graph(net, layer, way, n, widen, set);
     float best = 1e30f;
-    for (int m = 0; graph != NULL && m < 2 && (search || conv->plan == NULL); m++) {
+    for (int m = 0; graph != NULL && m < 2 && conv->plan == NULL; m++) {
         cudnn_desc configs[4 * CANDIDATES];
         int found = conv_engines(set, graph, modes[m], configs, 4 * CANDIDATES), tried = 0;
         for (int i = 0; i < found && tried < CANDIDATES; i++) {

@@ -203,6 +203,13 @@ static table_view table_view_of(const mst_cuda_net *net, const net_slot *slot, u
 
 /* ---- forward ---- */
 
+/* Value times weight k of the key of an entry. */
+static __device__ __forceinline__ float entry_weight(const table_view &v, uint32_t e, uint32_t k)
+{
+    uint32_t key = v.keys[e];
+    return key < v.n_keys ? v.values[e] * __ldg(&v.w[(uint64_t)key * v.width + k]) : 0.0f;
+}
+
 /* A warp per row: its entries one after the other, each lane an element of the factors. */
 static __global__ void load_kernel(table_view v, uint32_t n, float *embedding, float *wide)
 {
@@ -218,14 +225,14 @@ static __global__ void load_kernel(table_view v, uint32_t n, float *embedding, f
                 float parts[AHEAD];
 #pragma unroll
                 for (uint32_t i = 0; i < AHEAD; i++) /* before the additions: reads do not wait for each other */
-                    parts[i] = e + i < to ? v.values[e + i] * __ldg(&v.w[(uint64_t)v.keys[e + i] * v.width + k]) : 0.0f;
+                    parts[i] = e + i < to ? entry_weight(v, e + i, k) : 0.0f;
 #pragma unroll
                 for (uint32_t i = 0; i < AHEAD; i++)
                     if (e + i < to)
                         embedding[(uint64_t)v.places[e + i] * v.factors + k] += parts[i];
             }
         for (uint32_t e = from + lane; wide != NULL && e < to; e += 32)
-            sum += v.values[e] * __ldg(&v.w[(uint64_t)v.keys[e] * v.width + v.factors]);
+            sum += entry_weight(v, e, v.factors);
         for (int by = 16; by > 0; by /= 2)
             sum += __shfl_xor_sync(~0u, sum, by);
         if (wide != NULL && lane == 0)

@@ -164,42 +164,35 @@ bool mst_rows_need_floats(const mst_batch *batch, uint64_t size)
     return false;
 }
 
-mst_status mst_rows_stage_keys(const mst_cuda_net_ops *ops, mst_cuda_net *net, const mst_net_table *table,
-                               const mst_batch *batch, const mst_cuda_rows *places)
+uint64_t mst_rows_count_keys(const mst_batch *batch, uint32_t from, uint32_t to)
 {
-    mst_cuda_entries entries;
-    uint64_t n = 0, all;
-    for (uint32_t r = 0; r < batch->n_rows; r++) {
+    uint64_t n = 0;
+    for (uint32_t r = from; r < to; r++)
+        n += batch->rows[r].n_keys;
+    return n;
+}
+
+void mst_rows_stage_keys(const mst_net_table *table, const mst_batch *batch, uint32_t from, uint32_t to,
+                         uint64_t first, const mst_cuda_rows *places, const mst_cuda_entries *entries)
+{
+    uint64_t n = first;
+    for (uint32_t r = from; r < to; r++) {
         const mst_row *row = &batch->rows[r];
         places->labels[r] = row->label;
         places->weights[r] = row->weight;
         if (table->n_dense != 0)
             mst_net_table_numbers(table, row, places->numbers + (size_t)r * table->n_dense);
-        n += row->n_keys;
-    }
-    if (table->width == 0)
-        return MST_OK;
-    TRY(ops->entries(net, n, &entries));
-    all = n;
-    n = 0;
-    for (uint32_t r = 0; r < batch->n_rows; r++) {
-        const mst_row *row = &batch->rows[r];
-        for (uint32_t i = 0; i < row->n_keys; i++) {
-            uint32_t field = mst_net_table_field(table, row, i);
-            if (row->keys[i] < table->n_dense || row->keys[i] >= table->n_keys || field >= table->n_fields)
-                continue;
-            entries.keys[n] = row->keys[i];
-            entries.places[n] = r * table->n_fields + field;
-            entries.values[n++] = row->values != NULL ? row->values[i] : 1.0f;
+        if (table->width == 0)
+            continue;
+        for (uint32_t i = 0; i < row->n_keys; i++, n++) {
+            uint32_t key = row->keys[i], field = mst_net_table_field(table, row, i);
+            bool left_out = key < table->n_dense || key >= table->n_keys || field >= table->n_fields;
+            entries->keys[n] = left_out ? (uint32_t)table->n_keys : key;
+            entries->places[n] = r * table->n_fields + (left_out ? 0 : field);
+            entries->values[n] = left_out ? 0.0f : row->values != NULL ? row->values[i] : 1.0f;
         }
-        entries.ends[r] = (uint32_t)n;
+        entries->ends[r] = (uint32_t)n;
     }
-    for (; n < all; n++) { /* in place of those left out: no key */
-        entries.keys[n] = (uint32_t)table->n_keys;
-        entries.places[n] = 0;
-        entries.values[n] = 0.0f;
-    }
-    return MST_OK;
 }
 
 void mst_rows_stage(const mst_kernels *kernels, const mst_batch *batch, uint32_t from, uint32_t to,

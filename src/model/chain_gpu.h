@@ -27,10 +27,12 @@ mst_status mst_chain_gpu_open(const mst_cuda *gpu, const mst_chain *chain,
 /* The seeds of the dropout layers in this pass; out has room for MST_NET_LAYERS. */
 void mst_chain_gpu_dropout(const mst_chain *chain, const mst_pass *pass, uint64_t *out);
 
-/* Copies the rows of a net over embeddings: its numbers, and its keys in the order of the rows. After stage.
- */
-mst_status mst_rows_stage_keys(const mst_cuda_net_ops *ops, mst_cuda_net *net, const mst_net_table *table,
-                               const mst_batch *batch, const mst_cuda_rows *places);
+/* Keys of rows [from, to). */
+uint64_t mst_rows_count_keys(const mst_batch *batch, uint32_t from, uint32_t to);
+/* Copies rows [from, to) of a net over embeddings: its numbers, and its keys from entry `first` on. Disjoint
+ * ranges may be copied at the same time. */
+void mst_rows_stage_keys(const mst_net_table *table, const mst_batch *batch, uint32_t from, uint32_t to,
+                         uint64_t first, const mst_cuda_rows *places, const mst_cuda_entries *entries);
 
 /* Whether rows go to the GPU as numbers: some are not whole images of bytes. */
 bool mst_rows_need_floats(const mst_batch *batch, uint64_t size);

@@ -26,6 +26,7 @@ extern const mst_strategy_ops mst_strategy_gpu_net;
 #define CLAIM_ROWS  8192              /* rows claimed at a time if batches are smaller ... */
 #define CLAIM_SIZE  ((size_t)1 << 24) /* ... but no more numbers than this: a feed may copy them */
 #define ALONE_BYTES ((size_t)1 << 20) /* of a batch that one thread fills and copies */
+#define ALONE_ROWS  512               /* the same of rows with keys */
 #define COPY_FLOATS ((size_t)1 << 22) /* of a table that are copied at a time */
 #define COPIERS_MAX 16
 #define TURNS       4 /* shares of a batch for each thread: threads are not equally fast */
@@ -61,7 +62,9 @@ typedef struct gpu_net {
     atomic_uint next; /* row that no thread has taken */
     mst_cuda_rows places;
     bool floats, fill;
-    bool odd[COPIERS_MAX]; /* by thread: rows are not whole images of bytes */
+    mst_cuda_entries entries;
+    uint64_t n_entries[COPIERS_MAX]; /* by thread: keys of its rows, then its first entry */
+    bool odd[COPIERS_MAX];           /* by thread: rows are not whole images of bytes */
     mst_status status[COPIERS_MAX];
     mst_error errors[COPIERS_MAX];
 } gpu_net;
@@ -96,7 +99,8 @@ static mst_status gpu_net_init(mst_strategy *base, const mst_strategy_options *o
     base->max_take = self->batch * self->claim_steps;
     base->n_lanes = 1;
     int64_t n = options->threads < COPIERS_MAX ? options->threads : COPIERS_MAX;
-    if (n > 1 && self->batch * self->row_size > ALONE_BYTES)
+    bool keys = self->chain->table.n_keys != 0;
+    if (n > 1 && (keys ? self->batch >= ALONE_ROWS : self->batch * self->row_size > ALONE_BYTES))
         TRY(mst_team_new((unsigned)n, &self->team));
     mst_rule rule = optimizer->ops->rule(optimizer, &(mst_update){.lr = 1.0f, .step = 1});
     const mst_optimizer *of_keys = mst_optimizer_of_keys(optimizer);
@@ -226,6 +230,14 @@ static void gpu_net_share(void *arg, unsigned t)
     }
 }
 
+static void gpu_net_each(gpu_net *self, void (*fn)(void *arg, unsigned t))
+{
+    if (self->team != NULL)
+        mst_team_run(self->team, fn, self);
+    else
+        fn(self, 0);
+}
+
 /* *odd: a row is no image of bytes. */
 static mst_status gpu_net_share_out(gpu_net *self, bool fill, bool *odd)
 {
@@ -236,16 +248,64 @@ static mst_status gpu_net_share_out(gpu_net *self, bool fill, bool *odd)
     }
     self->fill = fill;
     atomic_store(&self->next, 0);
-    if (self->team != NULL)
-        mst_team_run(self->team, gpu_net_share, self);
-    else
-        gpu_net_share(self, 0);
+    gpu_net_each(self, gpu_net_share);
     *odd = false;
     for (unsigned t = 0; t < n; t++) {
         if (self->status[t] != MST_OK)
             return mst_error_restore(&self->errors[t]);
         *odd |= self->odd[t];
     }
+    return MST_OK;
+}
+
+/* ---- keys ---- */
+
+static void gpu_net_key_rows(const gpu_net *self, unsigned t, uint32_t *from, uint32_t *to)
+{
+    unsigned n = self->team != NULL ? mst_team_size(self->team) : 1;
+    *from = (uint32_t)((uint64_t)self->rows.n_rows * t / n);
+    *to = (uint32_t)((uint64_t)self->rows.n_rows * (t + 1) / n);
+}
+
+/* Thread t: fills its rows and counts their keys. */
+static void gpu_net_count_keys(void *arg, unsigned t)
+{
+    gpu_net *self = arg;
+    uint32_t from, to;
+    gpu_net_key_rows(self, t, &from, &to);
+    self->status[t] = from < to ? mst_feed_fill(self->feed, 0, self->first + from, self->first + to) : MST_OK;
+    if (self->status[t] != MST_OK)
+        mst_error_save(&self->errors[t], self->status[t]);
+    else
+        self->n_entries[t] = mst_rows_count_keys(&self->rows, from, to);
+}
+
+static void gpu_net_copy_keys(void *arg, unsigned t)
+{
+    gpu_net *self = arg;
+    uint32_t from, to;
+    gpu_net_key_rows(self, t, &from, &to);
+    mst_rows_stage_keys(&self->chain->table, &self->rows, from, to, self->n_entries[t], &self->places,
+                        &self->entries);
+}
+
+/* The rows of a step of a net over embeddings. */
+static mst_status gpu_net_stage_keys(gpu_net *self)
+{
+    unsigned n = self->team != NULL ? mst_team_size(self->team) : 1;
+    uint64_t all = 0;
+    self->floats = true;
+    gpu_net_each(self, gpu_net_count_keys);
+    for (unsigned t = 0; t < n; t++) {
+        if (self->status[t] != MST_OK)
+            return mst_error_restore(&self->errors[t]);
+        uint64_t of = self->n_entries[t];
+        self->n_entries[t] = all;
+        all += of;
+    }
+    if (self->chain->table.width != 0)
+        TRY(self->ops->entries(self->net, all, &self->entries));
+    gpu_net_each(self, gpu_net_copy_keys);
     return MST_OK;
 }
 
@@ -343,11 +403,8 @@ static mst_status gpu_net_stage(gpu_net *self, const mst_batch *rows, uint32_t f
     self->rows = *rows;
     self->first = first;
     *source = MST_CUDA_ROWS;
-    if (self->chain->table.n_keys != 0) {
-        self->floats = true;
-        TRY(mst_feed_fill(self->feed, 0, first, first + rows->n_rows));
-        return mst_rows_stage_keys(self->ops, self->net, &self->chain->table, rows, &self->places);
-    }
+    if (self->chain->table.n_keys != 0)
+        return gpu_net_stage_keys(self);
     *source = MST_CUDA_KEPT;
     if (self->images && gpu_net_pick(self))
         return MST_OK;
