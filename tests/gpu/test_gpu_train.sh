@@ -39,7 +39,9 @@ done
 both deepfm-fields --model deepfm --hidden 12 --embedding 4 --lr 0.01 --batch 100 --epochs 2 --valid 0.2 f.ffm
 both hot --model deepfm --hidden 12 --embedding 33 --lr 0.01 --batch 2000 --epochs 2 c.cache
 for o in momentum adagrad adam ftrl rowwise; do
-  both deep-$o --model wide-deep --hidden 8 --embedding 4 --optimizer-sparse $o --lr 0.002 --lr-sparse 0.002 --batch 200 --epochs 1 c.cache
+  eps=$([[ $o =~ ^(adagrad|adam|rowwise)$ ]] && echo --eps 0.001 || true)
+  # shellcheck disable=SC2086
+  both deep-$o --model wide-deep --hidden 8 --embedding 4 --activation tanh --optimizer-sparse $o $eps --lr 0.002 --lr-sparse 0.002 --batch 200 --epochs 1 c.cache
 done
 both deep-clip --model wide-deep --hidden 8 --embedding 4 --clip-norm 0.05 --lr 0.05 --batch 200 --epochs 1 f.ffm
 expect 0 train --model deepfm --hidden 10 --embedding 4 --batch 100 --steps 20 --no-observe --threads 2 --device cpu --run deep-whole c.cache
