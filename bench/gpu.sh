@@ -9,7 +9,7 @@ gpu_nets() {
     for ((round = 1; round <= ROUNDS; round++)); do
         say "nets on a GPU by PyTorch, round $round of $ROUNDS"
         if ! peers=$("$PYTHON" bench/peers/gpu_torch.py "${GPU_SECONDS:-2}" "$@" 2>"$DATA/torch.err"); then
-            failed=$(tail -n 1 "$DATA/torch.err")
+            failed="PyTorch failed: $(tail -n 1 "$DATA/torch.err")"
             break
         fi
         for work in "$@"; do
@@ -17,7 +17,7 @@ gpu_nets() {
             name=${net}_b${batch}_$precision
             say "$net on a GPU, batch $batch, $precision, round $round of $ROUNDS"
             if ! out=$(MUSTER_PLUGINS=$BUILD "$BUILD/bench/bench_gpu" "$net" "$batch" "$precision" "${GPU_SECONDS:-2}" 2>"$DATA/gpu.err"); then
-                failed=$(tail -n 1 "$DATA/gpu.err")
+                failed="bench_gpu failed: $(tail -n 1 "$DATA/gpu.err")"
                 break 2
             fi
             rates[$name]+=" $(value "$out" images_per_s)"
