@@ -103,6 +103,7 @@ static void figures_are_those_of_the_checkpoint(void **state)
         trial_set(&t, "classes", "2");
         trial_set(&t, "dense-model", cases[c].dense_model);
         trial_set(&t, "valid", "0.1");
+        trial_set(&t, "lr", "0.005"); /* late gradients of asynchronous workers do no harm */
         if (strcmp(cases[c].model, "logreg") == 0)
             trial_set(&t, "auc-by", "15");
         if (strcmp(cases[c].model, "logreg") == 0 && c % 2 == 1)
@@ -125,9 +126,9 @@ static void figures_are_those_of_the_checkpoint(void **state)
         assert_true(compared >= 2); /* the last ones at least */
         assert_int_equal(t.evals[t.n_evals - 1].step, t.summary.status.step);
         assert_int_equal(t.summary.test.rows, N_TEST);
-        if (!(t.summary.test.loss < 0.69))
+        if (!(t.summary.test.loss < 0.65))
             print_error("%s %s: test loss %g\n", cases[c].mode, cases[c].model, t.summary.test.loss);
-        assert_true(t.summary.test.loss < 0.69);
+        assert_true(t.summary.test.loss < 0.65);
         trial_fini(&t);
     }
 }

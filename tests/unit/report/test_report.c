@@ -342,10 +342,10 @@ static void test_command(void **state)
     fixture_run r = fixture_local();
     mst_report *report = NULL;
     mst_run_data *run = make_run("r", &r);
-    json_t *defaults =
-        json_pack("{s:{s:i, s:s, s:i}, s:{s:s, s:s, s:i, s:i, s:i, s:s, s:i, s:b}}", "training", "epochs", 1,
-                  "eval-every", "1 epoch", "seed", 1, "strategy", "strategy", "local", "mode", "sync",
-                  "servers", 0, "workers", 0, "batch", 64, "wire", "fp32", "pipeline", 0, "dense-model", 0);
+    json_t *defaults = json_pack("{s:{s:i, s:s, s:i}, s:{s:s, s:s, s:i, s:i, s:i, s:s, s:i, s:i, s:b}}",
+                                 "training", "epochs", 1, "eval-every", "1 epoch", "seed", 1, "strategy",
+                                 "strategy", "local", "mode", "sync", "servers", 0, "workers", 0, "batch", 64,
+                                 "wire", "fp32", "pipeline", 0, "busy-poll", 0, "dense-model", 0);
     assert_non_null(defaults);
     assert_int_equal(mst_report_new(&run, 1, defaults, &report), MST_OK);
     assert_string_equal(report->commands[0], "muster train clicks.tsv --epochs=3 --batch=100");
