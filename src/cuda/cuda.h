@@ -54,8 +54,8 @@ typedef struct mst_cuda_ops {
     /* Host memory that the GPU copies from at full speed. */
     mst_status (*host_alloc)(size_t bytes, void **out);
     void (*host_free)(void *at); /* NULL-safe */
-    /* The same for memory that exists, until unpin, which comes before it is freed. Where it cannot be pinned,
-     * copies are slower, and that is all. */
+    /* The same for memory that exists, until unpin, which comes before it is freed. Where it cannot be
+     * pinned, copies are slower, and that is all. */
     void (*pin)(uint32_t device, void *at, size_t bytes);
     void (*unpin)(void *at);
     const struct mst_cuda_net_ops *net;

@@ -1,8 +1,9 @@
 /* Nets on a GPU: the section `net` of the table of cuda.h.
  *
- * A net is described as a chain of layers, or as a graph. Open allocates everything that a step needs: weights,
- * gradients, optimizer state, outputs of the layers for max_rows rows, and two staging buffers of rows in
- * pinned host memory. A step is captured once per number of rows as a CUDA graph, and launched as one unit.
+ * A net is described as a chain of layers, or as a graph. Open allocates everything that a step needs:
+ * weights, gradients, optimizer state, outputs of the layers for max_rows rows, and two staging buffers of
+ * rows in pinned host memory. A step is captured once per number of rows as a CUDA graph, and launched as one
+ * unit.
  *
  * Parameters are numbered as the ranges of the model's gradient; write and read convert between the store's
  * layout and the one on the GPU. */
@@ -42,7 +43,7 @@ typedef struct mst_cuda_dims {
     uint32_t c, h, w;
 } mst_cuda_dims;
 
-#define MST_CUDA_INPUTS 16
+#define MST_CUDA_INPUTS   16
 #define MST_CUDA_THE_ROWS UINT32_MAX /* as an input: the rows of the data */
 
 /* A layer; params of model/layer_impl.h, in their order. */
@@ -69,7 +70,7 @@ typedef struct mst_cuda_table {
     uint64_t n_keys;
     uint32_t width; /* floats of a key; 0: no table */
     uint32_t factors, n_fields;
-    uint32_t head;      /* keys from there on have one float of state, if state_per_key */
+    uint32_t head; /* keys from there on have one float of state, if state_per_key */
     bool state_per_key;
     mst_rule_kind rule;
 } mst_cuda_table;
@@ -82,7 +83,7 @@ typedef struct mst_cuda_net_spec {
     const mst_cuda_param *params;
     bool graph; /* layers have inputs; otherwise each reads the one before it */
     mst_cuda_table table;
-    mst_cuda_dims in; /* a row; of a net over embeddings: its numbers, which may be none (c 0) */
+    mst_cuda_dims in;  /* a row; of a net over embeddings: its numbers, which may be none (c 0) */
     uint32_t n_scores; /* of the last layer: classes, or 1 */
     float pos_weight;  /* of one score */
     uint32_t max_rows;
@@ -171,12 +172,15 @@ typedef struct mst_cuda_net_ops {
     mst_status (*stage)(mst_cuda_net *self, mst_cuda_rows *out);
     /* After stage, for nets with a table: places for n entries. */
     mst_status (*entries)(mst_cuda_net *self, uint64_t n, mst_cuda_entries *out);
-    /* Floats [first, first + n) of the table (slot 0) or of its state slot - 1. Both wait for the steps before. */
-    mst_status (*write_table)(mst_cuda_net *self, uint32_t slot, uint64_t first, uint64_t n, const float *from);
+    /* Floats [first, first + n) of the table (slot 0) or of its state slot - 1. Both wait for the steps
+     * before. */
+    mst_status (*write_table)(mst_cuda_net *self, uint32_t slot, uint64_t first, uint64_t n,
+                              const float *from);
     mst_status (*read_table)(mst_cuda_net *self, uint32_t slot, uint64_t first, uint64_t n, float *to);
     /* Forward, backward and update on the staged rows. Enqueues. */
     mst_status (*step)(mst_cuda_net *self, const mst_cuda_step *step);
-    /* Forward and backward; the gradient stays on the GPU, to be read. Enqueues. Not for nets with a table. */
+    /* Forward and backward; the gradient stays on the GPU, to be read. Enqueues. Not for nets with a table.
+     */
     mst_status (*gradient)(mst_cuda_net *self, const mst_cuda_step *step);
     /* Scores (n_rows x n_scores) of the staged rows, without dropout and with running means. */
     mst_status (*forward)(mst_cuda_net *self, uint32_t n_rows, bool floats, float *scores);

@@ -6,8 +6,8 @@
 
 #include <stdatomic.h>
 
-#include "http/access.h"
 #include "dash/board.h"
+#include "http/access.h"
 
 typedef struct mst_http_options {
     mst_address listen;

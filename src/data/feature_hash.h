@@ -29,8 +29,9 @@ static inline uint32_t mst_hash_name(uint64_t space, const void *name, size_t n,
     return mst_hash_scale(XXH64(name, n, space), range);
 }
 
-/* Criteo: a value is a category's 32 bits or the bucket of an integer; the tag separates it from an empty field
- * and a negative integer, whose value is 0. Columns 0 to 12 are the integers, 13 to 38 the categories. */
+/* Criteo: a value is a category's 32 bits or the bucket of an integer; the tag separates it from an empty
+ * field and a negative integer, whose value is 0. Columns 0 to 12 are the integers, 13 to 38 the categories.
+ */
 enum { MST_CRITEO_VALUE = 0, MST_CRITEO_EMPTY = 1, MST_CRITEO_NEGATIVE = 2 };
 
 static inline uint32_t mst_hash_criteo(unsigned column, unsigned tag, uint32_t value, uint64_t seed,

@@ -13,8 +13,8 @@
 #include "run/run_dir.h"
 #include "train/settings_impl.h"
 
-/* --threads 0, sync: fewer rows of a batch cost more in barriers than they gain; and one of many cores is left
- * to the thread that prepares rows, because all wait at a barrier for one that has lost its core. */
+/* --threads 0, sync: fewer rows of a batch cost more in barriers than they gain; and one of many cores is
+ * left to the thread that prepares rows, because all wait at a barrier for one that has lost its core. */
 #define ROWS_PER_THREAD 64
 #define MANY_CORES      4
 

@@ -554,9 +554,9 @@ static void test_lenet_100_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_host_memory), cmocka_unit_test(test_known_nets),
-        cmocka_unit_test(test_graphs),      cmocka_unit_test(test_one_score),
-        cmocka_unit_test(test_random_nets), cmocka_unit_test(test_optimizers),
+        cmocka_unit_test(test_host_memory),     cmocka_unit_test(test_known_nets),
+        cmocka_unit_test(test_graphs),          cmocka_unit_test(test_one_score),
+        cmocka_unit_test(test_random_nets),     cmocka_unit_test(test_optimizers),
         cmocka_unit_test(test_lenet_100_steps),
     };
     if (mst_cuda_choose("cuda", 0, &gpu) != MST_OK) {

@@ -185,7 +185,8 @@ static mst_status fake_net_write_table(mst_cuda_net *self, uint32_t slot, uint64
     return MST_OK;
 }
 
-static mst_status fake_net_read_table(mst_cuda_net *self, uint32_t slot, uint64_t first, uint64_t n, float *to)
+static mst_status fake_net_read_table(mst_cuda_net *self, uint32_t slot, uint64_t first, uint64_t n,
+                                      float *to)
 {
     memcpy(to, self->table[slot] + first, n * sizeof *to);
     return MST_OK;

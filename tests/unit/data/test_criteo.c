@@ -222,7 +222,8 @@ static void bad_lines_are_named(void **state)
     assert_refused(F, &o, line_with(line, "", "1", "2"), "data.txt:1: label \"\" is neither 0 nor 1");
     assert_refused(F, &o, line_with(line, "1", "1.5", "2"),
                    "data.txt:1: column 2 (I1): \"1.5\" is not an integer");
-    assert_refused(F, &o, line_with(line, "1", "-", "2"), "data.txt:1: column 2 (I1): \"-\" is not an integer");
+    assert_refused(F, &o, line_with(line, "1", "-", "2"),
+                   "data.txt:1: column 2 (I1): \"-\" is not an integer");
     assert_refused(F, &o, line_with(line, "1", "99999999999999999999", "2"),
                    "data.txt:1: column 2 (I1): \"99999999999999999999\" is not an integer");
     assert_refused(F, &o, line_with(line, "1", "1", "xyz"),
