@@ -305,6 +305,21 @@ template <int ACT> static __device__ __forceinline__ float net_act_slope(float y
                                      : 1.0f;
 }
 
+/* The sum over the N threads of a block, in a fixed order; for all of them. */
+template <int N, typename T> static __device__ __forceinline__ T net_block_sum(T v)
+{
+    __shared__ T parts[N];
+    __syncthreads(); /* the threads have read the sum before */
+    parts[threadIdx.x] = v;
+    __syncthreads();
+    for (int k = N / 2; k > 0; k /= 2) {
+        if (threadIdx.x < k)
+            parts[threadIdx.x] += parts[threadIdx.x + k];
+        __syncthreads();
+    }
+    return parts[0];
+}
+
 /* Calls f.template operator()<ACT>() for the activation. */
 #define NET_BY_ACT(act, CALL)                                                                                \
     do {                                                                                                     \

@@ -70,7 +70,6 @@ static __global__ void direct_data(mst_cuda_layer l, uint32_t n, const T *dy, co
 template <typename T, bool LAST>
 static __global__ void direct_filter(mst_cuda_layer l, uint32_t n, const T *dy, const T *x, float *g)
 {
-    __shared__ float parts[THREADS];
     uint32_t n_in = l.in.c / l.groups, per_group = l.out.c / l.groups;
     uint32_t kx = blockIdx.x % l.kw, ky = blockIdx.x / l.kw % l.kh, c = blockIdx.x / l.kw / l.kh % n_in;
     uint32_t o = blockIdx.x / l.kw / l.kh / n_in, from = o / per_group * n_in + c;
@@ -84,15 +83,9 @@ static __global__ void direct_filter(mst_cuda_layer l, uint32_t n, const T *dy, 
         sum += net_get(&dy[direct_at<LAST>(r, o, oy, ox, l.out.c, l.out.h, l.out.w)]) *
                net_get(&x[direct_at<LAST>(r, from, (uint32_t)iy, (uint32_t)ix, l.in.c, l.in.h, l.in.w)]);
     }
-    parts[threadIdx.x] = sum;
-    __syncthreads();
-    for (int k = THREADS / 2; k > 0; k /= 2) {
-        if (threadIdx.x < k)
-            parts[threadIdx.x] += parts[threadIdx.x + k];
-        __syncthreads();
-    }
+    sum = net_block_sum<THREADS>(sum);
     if (threadIdx.x == 0)
-        g[direct_at<LAST>(o, c, ky, kx, n_in, l.kh, l.kw)] = parts[0];
+        g[direct_at<LAST>(o, c, ky, kx, n_in, l.kh, l.kw)] = sum;
 }
 
 template <typename T, bool LAST>

@@ -317,7 +317,6 @@ static __global__ void spans_kernel(table_view v, const uint32_t *keys, const fl
 /* Part b of the sum of squares: every NET_SQUARES-th group of keys. */
 static __global__ void squares_kernel(table_view v, const uint32_t *keys, const float *sums, double *squares)
 {
-    __shared__ double parts[THREADS];
     double sum = 0.0;
     for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < v.entries; i += NET_SQUARES * THREADS) {
         if (keys[i] >= v.n_keys || (i > 0 && keys[i] == keys[i - 1]))
@@ -325,15 +324,9 @@ static __global__ void squares_kernel(table_view v, const uint32_t *keys, const 
         for (uint32_t k = 0; k < v.width; k++)
             sum += (double)sums[(uint64_t)i * v.width + k] * (double)sums[(uint64_t)i * v.width + k];
     }
-    parts[threadIdx.x] = sum;
-    __syncthreads();
-    for (int k = THREADS / 2; k > 0; k /= 2) {
-        if (threadIdx.x < k)
-            parts[threadIdx.x] += parts[threadIdx.x + k];
-        __syncthreads();
-    }
+    sum = net_block_sum<THREADS>(sum);
     if (threadIdx.x == 0)
-        squares[blockIdx.x] = parts[0];
+        squares[blockIdx.x] = sum;
 }
 
 mst_status net_table_sum(mst_cuda_net *net, const net_slot *slot, uint32_t entries, bool clip, const float *embedding,

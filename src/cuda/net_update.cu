@@ -111,37 +111,25 @@ mst_status net_loss(mst_cuda_net *net, uint32_t n, const char *slot, const void 
 static __global__ void clip_kernel(uint64_t n, const float *g, const net_numbers *numbers, const double *others,
                                    double *partial, unsigned *counter, float *factor)
 {
-    __shared__ double parts[THREADS];
     __shared__ bool last;
     double sum = 0.0;
     for (uint64_t i = blockIdx.x * (uint64_t)THREADS + threadIdx.x; i < n; i += (uint64_t)gridDim.x * THREADS)
         sum += (double)g[i] * (double)g[i];
-    for (int round = 0; round < 2; round++) {
-        parts[threadIdx.x] = sum;
-        __syncthreads();
-        for (int k = THREADS / 2; k > 0; k /= 2) {
-            if (threadIdx.x < k)
-                parts[threadIdx.x] += parts[threadIdx.x + k];
-            __syncthreads();
-        }
-        if (round == 1)
-            break;
-        if (threadIdx.x == 0) {
-            partial[blockIdx.x] = parts[0];
-            __threadfence();
-            last = atomicAdd(counter, 1) == gridDim.x - 1;
-        }
-        __syncthreads();
-        if (!last)
-            return;
-        __threadfence();
-        sum = 0.0;
-        for (uint32_t k = threadIdx.x; k < gridDim.x; k += THREADS)
-            sum += __ldcg(&partial[k]);
-        __syncthreads();
-    }
+    sum = net_block_sum<THREADS>(sum);
     if (threadIdx.x == 0) {
-        double square = parts[0];
+        partial[blockIdx.x] = sum;
+        __threadfence();
+        last = atomicAdd(counter, 1) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (!last)
+        return;
+    __threadfence();
+    sum = 0.0;
+    for (uint32_t k = threadIdx.x; k < gridDim.x; k += THREADS)
+        sum += __ldcg(&partial[k]);
+    double square = net_block_sum<THREADS>(sum);
+    if (threadIdx.x == 0) {
         for (uint32_t k = 0; others != NULL && k < NET_SQUARES; k++)
             square += others[k];
         double norm = sqrt(square), limit = (double)numbers->clip_norm;

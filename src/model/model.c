@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 
 extern const mst_model_ops mst_model_logreg, mst_model_softmax, mst_model_fm, mst_model_ffm, mst_model_fwfm;
 extern const mst_model_ops mst_model_net, mst_model_lenet, mst_model_lenet_small, mst_model_alexnet,
@@ -227,30 +228,39 @@ mst_status mst_model_gpu_trains_alone(const mst_model *self)
 mst_status mst_model_gpu_use_sparse(mst_model *self)
 {
     TRY(mst_model_gpu_trains_alone(self));
-    return self->gpu.ops->sparse != NULL
+    return self->gpu.ops == NULL || self->gpu.ops->sparse != NULL
                ? MST_OK
                : mst_fail(MST_EUNSUPPORTED,
                           "this GPU plug-in does not train sparse models; use --device cpu");
+}
+
+bool mst_model_leave_gpu(mst_model *self)
+{
+    static atomic_bool warned; /* a process may make the model several times */
+    if (self->gpu.ops == NULL || strcmp(self->options.device, "auto") != 0)
+        return false;
+    if (!atomic_exchange(&warned, true))
+        mst_warn("--device auto computes on the CPU: %s", mst_error_text());
+    self->gpu = (mst_cuda){0};
+    self->ops->gpu_use(self); /* without a GPU: sets the executor */
+    return true;
 }
 
 /* The GPU of --device, if the model can use it. */
 static mst_status model_choose_device(mst_model *self)
 {
     const char *device = self->options.device;
-    bool any = device != NULL && strcmp(device, "auto") == 0;
-    TRY(mst_cuda_choose(device, self->options.device_turn, &self->gpu));
+    mst_status st = mst_cuda_choose(device, self->options.device_turn, &self->gpu);
+    if (self->gpu.ops != NULL || st == MST_EUNSUPPORTED) {
+        /* Also without a plug-in: advice to build it is for models that a GPU computes. */
+        mst_status can = self->ops->gpu_use(self);
+        st = can != MST_OK ? can : st;
+    }
+    if (st != MST_OK && (st != MST_EUNSUPPORTED || !mst_model_leave_gpu(self)))
+        return st;
     if (self->gpu.ops == NULL && self->options.precision != MST_CUDA_FP32)
         return mst_fail(MST_EUSAGE, "--precision is for --device cuda, and training runs on the CPU");
-    if (self->gpu.ops == NULL)
-        return MST_OK;
     self->gpu.precision = (mst_cuda_precision)self->options.precision;
-    mst_status st = self->ops->gpu_use != NULL
-                        ? self->ops->gpu_use(self)
-                        : mst_fail(MST_EUNSUPPORTED, "--device %s: GPUs do not train %s; use --device cpu",
-                                   device, self->ops->name);
-    if (st != MST_EUNSUPPORTED || !any)
-        return st;
-    self->gpu = (mst_cuda){0};
     return MST_OK;
 }
 

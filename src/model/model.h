@@ -219,7 +219,7 @@ typedef struct mst_model_ops {
                           float *scores);
 
     /* Prepares to compute on self->gpu, for self->options.use; MST_EUNSUPPORTED with the reason where it
-     * cannot. NULL: never. */
+     * cannot. Without a GPU there (ops NULL): whether it could; it computes on the CPU. */
     mst_status (*gpu_use)(mst_model *self);
     mst_cuda_sparse_kind gpu_kind; /* models without layers: their kernels on a GPU */
 
@@ -299,6 +299,10 @@ void mst_model_each(const mst_model *self, void *scratch, unsigned n, void (*fn)
  * step. Unpin before it is freed; NULL-safe. */
 void mst_model_pin(const mst_model *self, void *at, size_t bytes);
 void mst_model_unpin(const mst_model *self, void *at);
+
+/* After a refusal by the GPU, with the error as its reason: with --device auto the model computes on the CPU, which is
+ * logged. False: --device names the GPU, or there is none. */
+bool mst_model_leave_gpu(mst_model *self);
 
 /* MST_EUNSUPPORTED unless a local training keeps the weights on the GPU: for models whose keys have weights.
  */

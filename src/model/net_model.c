@@ -27,6 +27,7 @@ typedef struct net_model {
     mst_model base;
     mst_chain *chain;
     const mst_executor *executor;
+    const mst_executor *on_cpu;
 } net_model;
 
 /* ---- the text of the net ---- */
@@ -306,7 +307,7 @@ static mst_status net_init(mst_model *self, const mst_model_options *options, co
     if (shape->n_features == 0)
         return mst_fail(MST_EINPUT, "the data has no features: nothing to train");
     TRY(net_parse(net, options, shape));
-    TRY(mst_executor_choose(net->chain, options->executor, &net->executor));
+    TRY(mst_executor_choose(net->chain, options->executor, &net->on_cpu));
     const mst_dims *in = &net->chain->in;
     self->options.net_text = net->chain->text;
     if (net->chain->table.n_keys == 0) {
@@ -318,7 +319,7 @@ static mst_status net_init(mst_model *self, const mst_model_options *options, co
         self->shape.n_fields = 0;
     }
     self->n_scores = (uint32_t)mst_dims_size(&net->chain->layers[net->chain->n_layers - 1]->out);
-    net_set_executor(net, net->executor);
+    net_set_executor(net, net->on_cpu);
     return MST_OK;
 }
 
@@ -459,12 +460,13 @@ static mst_status net_forward(const mst_model *self, void *scratch, const mst_ba
 static mst_status net_gpu_use(mst_model *self)
 {
     net_model *net = (net_model *)self;
-    if (self->gpu.ops->net == NULL)
-        return mst_fail(MST_EUNSUPPORTED, "this GPU plug-in does not train nets; use --device cpu");
+    bool keys = net->chain->table.n_keys != 0; /* evaluations stay on the CPU */
     TRY(mst_chain_gpu_can(net->chain));
-    if (net->chain->table.n_keys != 0) /* its evaluations stay on the CPU */
-        return mst_model_gpu_trains_alone(self);
-    net_set_executor(net, &mst_executor_cuda);
+    if (keys)
+        TRY(mst_model_gpu_trains_alone(self));
+    if (self->gpu.ops != NULL && self->gpu.ops->net == NULL)
+        return mst_fail(MST_EUNSUPPORTED, "this GPU plug-in does not train nets; use --device cpu");
+    net_set_executor(net, self->gpu.ops != NULL && !keys ? &mst_executor_cuda : net->on_cpu);
     return MST_OK;
 }
 

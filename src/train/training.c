@@ -507,7 +507,10 @@ static mst_status training_make_strategy(mst_training *self)
                             .params = &self->assembly.params,
                             .seed = (uint64_t)self->options.seed,
                             .comm = self->config.comm};
-    return mst_strategy_new(&self->strategy_options, &env, &self->strategy);
+    mst_status st = mst_strategy_new(&self->strategy_options, &env, &self->strategy);
+    return st != MST_OK && mst_model_leave_gpu(self->assembly.model)
+               ? mst_strategy_new(&self->strategy_options, &env, &self->strategy)
+               : st;
 }
 
 /* Threads that parse ahead unless --prefetch is given. Asynchronous training threads parse text while they

@@ -6,6 +6,7 @@ mkdir none broken
 echo "no library" >broken/muster_cuda.so
 "$muster" data gen digits --rows 200 --test-rows 50 --out d >/dev/null
 data=d/train-images-idx3-ubyte
+"$muster" data gen criteo --rows 500 --features 3000 --scatter --out c.cache --quiet
 net=(train --model mlp --hidden 8 --steps 5 --batch 20 --no-observe --threads 1)
 lin=(train --model softmax --steps 5 --batch 20 --no-observe --threads 1)
 
@@ -17,6 +18,8 @@ refused 2 "--device cuda:: must be auto" "${net[@]}" --device cuda: "$data"
 refused 2 "--device cuda:1x: must be auto" "${net[@]}" --device cuda:1x "$data"
 refused 2 "--precision is for --device cuda, and training runs on the CPU" "${net[@]}" --precision bf16 "$data"
 refused 2 "--precision is for --device cuda, and training runs on the CPU" "${net[@]}" --device auto --precision tf32 "$data"
+expect 1 train --model deepfm --strategy ps --device cuda --no-observe "$work/c.cache"
+grep -q "GPUs compute deepfm in training with --strategy local alone" err || fail "no reason for deepfm in a job: $(cat err)"
 expect 0 list devices
 has "cpu"
 has "there is no GPU plug-in"
@@ -57,6 +60,17 @@ has "Fake, compute capability 9.0"
 expect 0 "${lin[@]}" --device auto --run g "$data"
 expect 0 "${lin[@]}" --run h "$data"
 same "weights of softmax with --device auto" "$(weights g)" "$(weights h)"
+# on_cpu REASON ARGS...: --device auto trains on the CPU and says why, once.
+on_cpu() {
+  local reason=$1
+  shift
+  expect 0 "$@" --device auto
+  same "the sentence of --device auto" "$(grep -c 'warning: --device auto computes on the CPU: ' err)" 1
+  grep -qF -- "$reason" err || fail "muster $*: the warning does not say: $reason"
+}
+on_cpu "this GPU plug-in does not train nets" "${net[@]}" --run i "$data"
+same "weights of a net with --device auto" "$(weights i)" "$(weights a)"
+on_cpu "GPUs compute deepfm in training with --strategy local alone" train --model deepfm --hidden 5 --embedding 3 --strategy ps --workers 2 --steps 3 --no-observe "$work/c.cache"
 
 # ---- a plug-in whose nets count: rows, epochs, evaluations, checkpoints and resuming are those of the CPU ----
 export MUSTER_PLUGINS=$fakes/nets
@@ -91,10 +105,10 @@ for i in "${!changes[@]}"; do
   same "weights with ${changes[i]}" "$(weights crops${i}1)" "$(weights crops${i}0)"
 done
 refused 2 "--mode async is for the CPU: a GPU trains nets with --mode sync" train --model lenet --device cuda --mode async --threads 2 "$data"
+on_cpu "--mode async is for the CPU: a GPU trains nets with --mode sync" train --model lenet --mode async --threads 2 --steps 2 --valid 0.2 --no-observe "$data"
 printf 'a: linear 5\nb: linear 5 from=a\nadd from=a,b\nlinear classes\n' >graph.net
 expect 0 train --net graph.net --device cuda --steps 2 --no-observe "$data"
 # Keys and their table: resuming on the CPU takes no step more, and gives back what the GPU had.
-"$muster" data gen criteo --rows 500 --features 3000 --scatter --out c.cache --quiet
 deep=(train --model deepfm --hidden 5 --embedding 3 --optimizer adam --batch 40 --no-observe)
 expect 0 "${deep[@]}" --steps 12 --device cuda --run deep "$work/c.cache"
 expect 0 "${deep[@]}" --steps 5 --device cuda --run deep-parts "$work/c.cache"

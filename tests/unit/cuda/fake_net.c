@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cuda/cuda_net.h"
-#include "tensor/rule_one.h"
+#include "fake_rule.h"
 
 extern const mst_cuda_host *mst_cuda_plugin_host;
 extern const mst_cuda_net_ops mst_cuda_fake_nets;
@@ -226,27 +226,6 @@ static mst_status fake_net_gradient(mst_cuda_net *self, const mst_cuda_step *ste
     return MST_OK;
 }
 
-static void fake_net_apply(const mst_rule *rule, float *w, float *a, float *b, uint64_t at, float g)
-{
-    switch (rule->kind) {
-    case MST_RULE_SGD:
-        mst_rule_sgd(rule, w, a, b, at, g);
-        break;
-    case MST_RULE_MOMENTUM:
-        mst_rule_momentum(rule, w, a, b, at, g);
-        break;
-    case MST_RULE_ADAGRAD:
-        mst_rule_adagrad(rule, w, a, b, at, g);
-        break;
-    case MST_RULE_ADAM:
-        mst_rule_adam(rule, w, a, b, at, g);
-        break;
-    case MST_RULE_FTRL:
-        mst_rule_ftrl(rule, w, a, b, at, g);
-        break;
-    }
-}
-
 static mst_status fake_net_step(mst_cuda_net *self, const mst_cuda_step *step)
 {
     fake_net_gradient(self, step);
@@ -258,8 +237,7 @@ static mst_status fake_net_step(mst_cuda_net *self, const mst_cuda_step *step)
             if (self->params[i].state)
                 w[k] = g[k];
             else
-                fake_net_apply(&step->rule, w, fake_net_place(self, 1, i), fake_net_place(self, 2, i), k,
-                               g[k]);
+                fake_apply(&step->rule, w, fake_net_place(self, 1, i), fake_net_place(self, 2, i), k, g[k]);
     }
     return MST_OK;
 }

@@ -7,7 +7,7 @@
 
 #include "cuda/cuda.h"
 #include "cuda/cuda_sparse.h"
-#include "tensor/rule_one.h"
+#include "fake_rule.h"
 
 extern const mst_cuda_host *mst_cuda_plugin_host;
 
@@ -190,28 +190,6 @@ static void fake_forget(mst_cuda_sparse *self)
 
 /* ---- steps ---- */
 
-static void fake_apply(mst_cuda_sparse *self, const mst_rule *rule, uint64_t at, float g)
-{
-    float *w = self->params[0], *a = self->params[1], *b = self->params[2];
-    switch (rule->kind) {
-    case MST_RULE_SGD:
-        mst_rule_sgd(rule, w, a, b, at, g);
-        break;
-    case MST_RULE_MOMENTUM:
-        mst_rule_momentum(rule, w, a, b, at, g);
-        break;
-    case MST_RULE_ADAGRAD:
-        mst_rule_adagrad(rule, w, a, b, at, g);
-        break;
-    case MST_RULE_ADAM:
-        mst_rule_adam(rule, w, a, b, at, g);
-        break;
-    case MST_RULE_FTRL:
-        mst_rule_ftrl(rule, w, a, b, at, g);
-        break;
-    }
-}
-
 static float *fake_weight(mst_cuda_sparse *self, uint32_t key, uint32_t j)
 {
     const mst_cuda_sparse_spec *s = &self->spec;
@@ -302,7 +280,7 @@ static void fake_step(mst_cuda_sparse *self, const fake_rows *b, uint32_t number
     for (uint32_t row = first; row < first + n; row++)
         fake_add_row(self, b, row, row > 0 ? b->ends[row - 1] : 0, b->ends[row], 1.0f / (float)n, bias);
     for (uint32_t c = 0; c < s->n_bias; c++)
-        fake_apply(self, &r->rest, s->bias_at + c, bias[c]);
+        fake_apply(&r->rest, self->params[0], self->params[1], self->params[2], s->bias_at + c, bias[c]);
     for (uint32_t key = 0; key < s->n_features; key++) {
         float *g = self->gradient + (size_t)key * s->width;
         if (!self->touched[key] && (key >= s->head || !b->head.fill_head))
@@ -314,7 +292,8 @@ static void fake_step(mst_cuda_sparse *self, const fake_rows *b, uint32_t number
                                  g, s->width - 1);
         else
             for (uint32_t j = 0; j < s->width; j++)
-                fake_apply(self, &r->keys, (uint64_t)(fake_weight(self, key, j) - self->params[0]), g[j]);
+                fake_apply(&r->keys, self->params[0], self->params[1], self->params[2],
+                           (uint64_t)(fake_weight(self, key, j) - self->params[0]), g[j]);
         memset(g, 0, s->width * sizeof *g);
         self->touched[key] = false;
     }
