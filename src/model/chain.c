@@ -68,8 +68,10 @@ static mst_status chain_declare_table(mst_chain *chain, mst_params *params)
     char name[sizeof params->views->name];
     snprintf(name, sizeof name, "%s.weight",
              chain->layers[table->factors != 0 ? table->embedding : table->wide]->name);
-    return mst_params_add(params, name, MST_VIEW_TRAINABLE, table->width, 2,
-                          (uint64_t[]){table->n_keys, table->width}, &table->view);
+    TRY(mst_params_add(params, name, MST_VIEW_TRAINABLE, table->width, 2,
+                       (uint64_t[]){table->n_keys, table->width}, &table->view));
+    params->views[table->view].head = table->n_dense; /* range 0 has state of its own */
+    return MST_OK;
 }
 
 mst_status mst_chain_declare(mst_chain *chain, mst_params *params)

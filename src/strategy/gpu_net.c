@@ -71,10 +71,6 @@ typedef struct gpu_net {
 
 static mst_status gpu_net_init_table(gpu_net *self, const mst_strategy_env *env)
 {
-    if (env->params->views[self->chain->table.view].state.per_key)
-        return mst_fail(
-            MST_EUNSUPPORTED,
-            "--device cuda does not train embeddings with --optimizer-sparse rowwise; use --device cpu");
     if ((uint64_t)self->batch * self->chain->table.n_fields > UINT32_MAX)
         return mst_fail(MST_EUSAGE, "--batch %u: --device cuda takes up to 2^32 fields of rows per step",
                         self->batch);

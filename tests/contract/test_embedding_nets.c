@@ -18,6 +18,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "model/executor.h"
+#include "optim/optim.h"
 
 #define N_KEYS  60
 #define N_DENSE 3
@@ -454,6 +455,40 @@ static void initial_values_belong_to_keys(void **state)
     free(some);
 }
 
+/* Threads update ranges and keys at the same time: no float of state belongs to both. */
+static void state_of_keys_is_in_no_range(void **state)
+{
+    (void)state;
+    mst_optimizer optimizer, sparse;
+    mst_optim_options rules = {.lr = 0.1, .eps = 1e-8};
+    mst_model_options options = {.embedding = 3, .hidden = "2"};
+    mst_shape shape = {.n_features = 20, .n_dense = 2, .n_classes = 2, .n_fields = 4};
+    while (strcmp(mst_models[options.model]->name, "deepfm") != 0)
+        options.model++;
+    while (strcmp(mst_optimizers[rules.optimizer_sparse]->name, "rowwise") != 0)
+        rules.optimizer_sparse++;
+    rules.optimizer_sparse++; /* 0: the same as of other weights */
+    for (int i = 0; i < 2; i++) {
+        mst_params params = {0};
+        mst_grad layout = {0};
+        mst_model *model;
+        shape.n_dense = i == 0 ? 2 : 0;
+        assert_int_equal(mst_optimizer_init_parts(&optimizer, &sparse, &rules), MST_OK);
+        if (mst_model_new(&options, &shape, mst_kernels_get(mst_isa_best()), &model) != MST_OK)
+            fail_msg("%s", mst_error_text());
+        assert_int_equal(model->ops->declare(model, &params), MST_OK);
+        assert_int_equal(mst_params_reserve(&params, mst_optimizer_declare(&optimizer, &params), 0), MST_OK);
+        model->ops->layout(model, &params, &layout);
+        assert_int_equal(params.keyed.state_width, 1);
+        const mst_range *numbers = &layout.ranges[0];
+        assert_int_equal(numbers->offset, layout.sparse_offset);
+        assert_int_equal(numbers->size, shape.n_dense * layout.width);
+        assert_true(params.keyed.state + shape.n_dense >= numbers->offset + numbers->size);
+        mst_params_fini(&params);
+        mst_model_destroy(model);
+    }
+}
+
 /* OpenMP reads this before main: threads of a busy machine must not spin. */
 static void wait_passively(char **argv)
 {
@@ -474,6 +509,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(batch_norm_sees_the_batch),
         cmocka_unit_test(positives_have_a_weight),
         cmocka_unit_test(initial_values_belong_to_keys),
+        cmocka_unit_test(state_of_keys_is_in_no_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,8 +38,8 @@ for model in wide-deep deepfm dcn dlrm; do
 done
 both deepfm-fields --model deepfm --hidden 12 --embedding 4 --lr 0.01 --batch 100 --epochs 2 --valid 0.2 f.ffm
 both hot --model deepfm --hidden 12 --embedding 33 --lr 0.01 --batch 2000 --epochs 2 c.cache
-for o in momentum adagrad adam ftrl; do
-  eps=$([[ $o =~ ^(adagrad|adam)$ ]] && echo --eps 0.001 || true)
+for o in momentum adagrad adam ftrl rowwise; do
+  eps=$([[ $o =~ ^(adagrad|adam|rowwise)$ ]] && echo --eps 0.001 || true)
   # shellcheck disable=SC2086
   both deep-$o --model wide-deep --hidden 8 --embedding 4 --activation tanh --optimizer-sparse $o $eps --lr 0.002 --lr-sparse 0.002 --batch 200 --epochs 1 c.cache
 done
