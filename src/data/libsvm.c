@@ -6,7 +6,8 @@
  * not digits, some kilobytes ahead (the "marks"); the second takes features by their marks: digits ':' digits
  * ['.' digits] blank. Index of up to 8 digits, value of up to 7 digits and 8 more after the point. Everything
  * else, errors included, is decided by the careful path, character by character, as is the last hundred bytes
- * of a block.
+ * of a block. Where the processor has the instructions, whole rows of the most common form are parsed by
+ * libsvm_vector.c first.
  *
  * Invariants
  * 1. Keys are stored from 0: key = index - index_base, and every key is below mst_key_limit. The subtraction
@@ -21,6 +22,7 @@
 #endif
 
 #include "data/format.h"
+#include "data/libsvm_vector.h"
 #include "data/numbers.h"
 #include "data/text.h"
 
@@ -295,7 +297,7 @@ static bool no_label(const uint8_t **p, const uint8_t *end)
 }
 
 ALWAYS_INLINE mst_status parse_rows(const mst_parse_context *context, const mst_block *block,
-                                    mst_chunk_builder *out, marks_filler *fill)
+                                    mst_chunk_builder *out, marks_filler *fill, mst_libsvm_list *list)
 {
     const uint8_t *p = block->data, *end = p + block->size;
     uint64_t limit = mst_key_limit(context);
@@ -325,7 +327,10 @@ ALWAYS_INLINE mst_status parse_rows(const mst_parse_context *context, const mst_
                 return mst_block_fail(&mst_format_libsvm, block, at, MST_NO_LABEL);
             label = 0.0f;
         }
-        for (;;) {
+        const uint8_t *line_end =
+            list != NULL ? mst_libsvm_vector_row(list, p, end, context->index_base, limit, out) : NULL;
+        p = line_end != NULL ? line_end : p;
+        while (line_end == NULL) {
             if (p < end && *p == ' ')
                 p++;
             marks_skip(&m, p);
@@ -346,7 +351,7 @@ ALWAYS_INLINE mst_status parse_rows(const mst_parse_context *context, const mst_
 static mst_status parse_portable(const mst_parse_context *context, const mst_block *block,
                                  mst_chunk_builder *out)
 {
-    return parse_rows(context, block, out, marks_fill);
+    return parse_rows(context, block, out, marks_fill, NULL);
 }
 
 #if defined(__x86_64__)
@@ -355,14 +360,16 @@ __attribute__((target("bmi,bmi2,popcnt"))) static mst_status parse_bmi(const mst
                                                                        const mst_block *block,
                                                                        mst_chunk_builder *out)
 {
-    return parse_rows(context, block, out, marks_fill);
+    return parse_rows(context, block, out, marks_fill, NULL);
 }
 
 __attribute__((target("bmi,bmi2,popcnt"))) static mst_status parse_avx512(const mst_parse_context *context,
                                                                           const mst_block *block,
                                                                           mst_chunk_builder *out)
 {
-    return parse_rows(context, block, out, marks_fill_avx512);
+    mst_libsvm_list list;
+    mst_libsvm_list_init(&list, block->data);
+    return parse_rows(context, block, out, marks_fill_avx512, &list);
 }
 #endif
 
@@ -370,11 +377,9 @@ static mst_status libsvm_parse(const mst_parse_context *context, const mst_block
                                mst_chunk_builder *out)
 {
 #if defined(__x86_64__)
-    bool bits =
-        __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
-    if (bits && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi2"))
+    if (mst_libsvm_vector_works())
         return parse_avx512(context, block, out);
-    if (bits)
+    if (__builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt"))
         return parse_bmi(context, block, out);
 #endif
     return parse_portable(context, block, out);

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/rng.h"
+#include "data/libsvm_vector.h"
 #include "data/text.h"
 #include "unit/data/text_helpers.h"
 
@@ -145,6 +146,123 @@ static void long_blocks_are_exact(void **state)
     free(text);
 }
 
+/* Rows in the form that is parsed eight features at a time: any number of features, keys and values of any
+ * length, a point anywhere. Rows of another form in between must not disturb them. */
+static void vector_rows_are_exact(void **state)
+{
+    (void)state;
+    enum { ROWS = 3000, MOST = 70 };
+    static uint32_t keys[ROWS][MOST];
+    static float values[ROWS][MOST];
+    static size_t counts[ROWS];
+    char *text = malloc(ROWS * (MOST * 24 + 40)), *w = text;
+    mst_rng rng;
+    mst_rng_init(&rng, 8, MST_RNG_TEST, 0);
+    for (int i = 0; i < ROWS; i++) {
+        uint32_t key = 0;
+        counts[i] = i < MOST ? (size_t)i : mst_rng_below(&rng, MOST);
+        w += sprintf(w, "%d", i % 2);
+        for (size_t j = 0; j < counts[i]; j++) {
+            char form[16];
+            unsigned digits = 1 + mst_rng_below(&rng, 8), before = mst_rng_below(&rng, digits + 1);
+            unsigned number = mst_rng_below(&rng, 100000000), limit = 1;
+            for (unsigned d = 0; d < digits; d++)
+                limit *= 10;
+            sprintf(form, "%0*u", (int)digits, number % limit);
+            if (mst_rng_below(&rng, 2) && before > 0 && before < digits && digits < 8) {
+                memmove(form + before + 1, form + before, digits - before + 1);
+                form[before] = '.';
+            }
+            if (i % 500 == 499 && j == 3)
+                strcpy(form, "-2.5e1");
+            key += 1 + mst_rng_below(&rng, j % 5 ? 100 : 3000000);
+            keys[i][j] = key - 1;
+            values[i][j] = (float)strtod(form, NULL);
+            w += sprintf(w, " %u:%s", key, form);
+        }
+        w += sprintf(w, i % 3 ? "\n" : " \n");
+    }
+    mst_data_options o = {.index_base = 2};
+    parsed p = parse_bytes(F, &o, text, (size_t)(w - text));
+    assert_int_equal(p.st, MST_OK);
+    assert_int_equal(p.b.n_rows, ROWS);
+    for (int i = 0; i < ROWS; i++) {
+        assert_int_equal(row_length(&p.b, (size_t)i), counts[i]);
+        assert_true(p.b.labels[i] == (float)(i % 2));
+        assert_memory_equal(p.b.keys + p.b.row_start[i], keys[i], counts[i] * sizeof keys[i][0]);
+        assert_memory_equal(p.b.values + p.b.row_start[i], values[i], counts[i] * sizeof values[i][0]);
+    }
+    mst_chunk_builder_fini(&p.b);
+    free(text);
+}
+
+/* Parses " FEATURE..." followed by a line feed and more text; returns whether the row has the form. */
+static bool vector_row(const char *features, uint64_t limit, uint32_t *n)
+{
+    char text[400];
+    int size = snprintf(text, sizeof text, "%s\n", features);
+    memset(text + size, '7', sizeof text - (size_t)size);
+    mst_chunk_builder b;
+    static mst_libsvm_list list;
+    mst_chunk_builder_init(&b);
+    assert_int_equal(mst_chunk_builder_room(&b, sizeof text / 4 + 1), MST_OK);
+    mst_libsvm_list_init(&list, (const uint8_t *)text);
+    const uint8_t *end = mst_libsvm_vector_row(&list, (const uint8_t *)text,
+                                               (const uint8_t *)text + sizeof text, 1, limit, &b);
+    assert_true(end == NULL || end == (const uint8_t *)text + size - 1);
+    assert_true(end != NULL || b.n_entries == 0);
+    *n = (uint32_t)b.n_entries;
+    mst_chunk_builder_fini(&b);
+    return end != NULL;
+}
+
+static void vector_rows_of_other_forms_are_left(void **state)
+{
+    (void)state;
+    uint32_t n;
+    static const char *const good[] = {
+        "", " ", " 1:1", " 1:1 2:0.5 ", " 12345678:12345678", " 1:1 2:1 3:1 4:1 5:1 6:1 7:1 8:123456.7 9:0"};
+    static const char *const other[] = {" 1",
+                                        " 1:",
+                                        " :1",
+                                        " 1:1  2:1",
+                                        " 1:1\t2:1",
+                                        " 1:-1",
+                                        " 1:.5",
+                                        " 1:5.",
+                                        " 1:.",
+                                        " 1:1e3",
+                                        " 1:1:1",
+                                        " 123456789:1",
+                                        " 1:123456789",
+                                        " 1:1.2.3",
+                                        " 1:1 # c",
+                                        " qid:1 1:1",
+                                        " 0:1",
+                                        " 1:1\r",
+                                        " 1:1 2 3:1 4:1:1",
+                                        " 1 1:1",
+                                        " 99999999:1",
+                                        " 1:1 2:1 3:1 4:1 5:1 6:1 7:1 8:1 9:x",
+                                        " 1:1 2:1 3:1 4:1 5:1 6:1 7:1 8:1 x:9",
+                                        " 1:1 x",
+                                        " 1:+1",
+                                        " 1/1",
+                                        " 1:1 2:1 3:1 4:1 5:1 6:1 7:1 8:1 9 10:1:1"};
+    if (!mst_libsvm_vector_works())
+        skip();
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_true(vector_row(good[i], 1u << 30, &n));
+        uint32_t colons = 0;
+        for (const char *c = good[i]; *c != '\0'; c++)
+            colons += *c == ':';
+        assert_int_equal(n, colons);
+    }
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+        if (vector_row(other[i], 50000000, &n))
+            fail_msg("\"%s\" was taken", other[i]);
+}
+
 /* Wherever a block ends, its rows are those of the text up to there: no read depends on what follows. */
 static void any_block_length(void **state)
 {
@@ -227,6 +345,8 @@ int main(void)
         cmocka_unit_test(index_base_is_found_or_given),
         cmocka_unit_test(bad_lines_are_named),
         cmocka_unit_test(long_blocks_are_exact),
+        cmocka_unit_test(vector_rows_are_exact),
+        cmocka_unit_test(vector_rows_of_other_forms_are_left),
         cmocka_unit_test(any_block_length),
         cmocka_unit_test(labels_may_lack_to_predict),
         cmocka_unit_test(error_lines_in_long_blocks),
