@@ -4,6 +4,7 @@
 #ifndef MST_BASE_PARENT_H
 #define MST_BASE_PARENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -14,5 +15,12 @@
 
 /* The seconds; -1: no supervisor started this process. MST_EUSAGE, with -1, if the value is not a number. */
 mst_status mst_parent_grace(int64_t *seconds);
+
+/* SECONDS WHY: the supervisor starts the job again, which it lost at that time (wall clock, since 1970). */
+#define MST_PARENT_LOST_ENV "MUSTER_LOST"
+
+/* Whether the supervisor starts the job again. *since_ns: the loss on the monotonic clock; 0: in the future
+ * or more than a day ago, so the clocks of two hosts differ. *why points into the environment. */
+bool mst_parent_lost(uint64_t *since_ns, const char **why);
 
 #endif

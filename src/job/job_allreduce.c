@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/parent.h"
 #include "job/job_impl.h"
 #include "job/rank_log.h"
 #include "run/run_dir.h"
@@ -233,6 +234,7 @@ static mst_status rank_take_part(const mst_job_config *config, mst_comm *comm, r
         train_config.observed_arg = comm;
         TRY_OUT(st, mst_job_mpi_entry(mst_comm_mpi(comm), &entry));
         train_config.manifest = entry;
+        (void)mst_parent_lost(&train_config.lost_ns, &train_config.lost);
         train_config.stop = &requests->stop;
         train_config.take_requests = requests_take;
         train_config.requests_arg = requests;

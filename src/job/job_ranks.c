@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/parent.h"
 #include "job/job_impl.h"
 #include "ranks/rank_monitor.h"
 
@@ -38,6 +39,7 @@ mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost,
     };
     TRY(mst_rank_monitor_new(&options, &monitor));
     (void)mst_job_mpi_entry(mpi, &train.manifest); /* an error would show in later allocations too */
+    (void)mst_parent_lost(&train.lost_ns, &train.lost);
     own.train = &train;
     bool serves = (uint32_t)mpi->rank < config->cluster->n_servers;
     own.engine = &mst_net_mpi;

@@ -10,7 +10,7 @@
  * 2. A job that lost a rank is started again, by the restart policy (restarts.h), unless a signal has
  * arrived. The words are those of the first start, with --resume in the place of --overwrite, and with the
  * run that rank 0 has reported (MST_PARENT_BEGAN); while the run has no checkpoint, it starts from the
- * beginning. On other hosts, each host is probed first; the ranks of hosts that cannot be reached are left
+ * beginning. Rank 0 gets the time and the reason of the loss (MST_PARENT_LOST_ENV). On other hosts, each host is probed first; the ranks of hosts that cannot be reached are left
  * out, until the next restart.
  * 3. SIGINT, SIGTERM and SIGHUP close the launcher's standard input, which stops rank 0, which saves; after
  * the grace the launcher gets SIGTERM, which ends all ranks, and TERMINATE_MS later it is killed with its
@@ -65,6 +65,7 @@ typedef struct mpi_launch {
     char last[MESSAGE_MAX];    /* the launcher's last line */
     char run[MESSAGE_MAX];     /* the run directory; "": training has not begun */
     uint32_t failed_rank;      /* that printed message */
+    double lost_at;            /* wall clock, of the first loss since training began; 0: none */
     mst_error broken;          /* a failure of launch itself; code MST_OK: none */
     uint64_t began_ns;
 } mpi_launch;
@@ -105,6 +106,7 @@ static void mpi_whole_line(mpi_launch *l, uint32_t rank, bool is_error, const ch
     size_t began = strlen(MST_PARENT_BEGAN);
     if (is_error && n >= began && memcmp(text, MST_PARENT_BEGAN, began) == 0) {
         mpi_copy_line(l->run, text + began, n - began);
+        l->lost_at = 0;
         mst_job_entry_started(l->job->entry);
         return;
     }
@@ -250,12 +252,13 @@ static mst_status mpi_restart_words(const mpi_launch *l, mst_text_list *out, boo
     return MST_OK;
 }
 
-static mst_status mpi_start(mpi_launch *l, const mst_text_list *words)
+/* lost: the value of MST_PARENT_LOST_ENV; NULL: none. */
+static mst_status mpi_start(mpi_launch *l, const mst_text_list *words, const char *lost)
 {
     mst_status st;
     mst_text_list argv = {0}, env = {0};
     l->message[0] = l->zero[0] = l->last[0] = '\0';
-    TRY_OUT(st, mst_mpi_launcher_words(l->job, &l->launcher, &l->plan, words, &argv, &env));
+    TRY_OUT(st, mst_mpi_launcher_words(l->job, &l->launcher, &l->plan, words, lost, &argv, &env));
     mst_process_start start = {.argv = (const char *const *)argv.items,
                                .env = (const char *const *)env.items,
                                .by_channel = true,
@@ -306,15 +309,17 @@ static mst_status mpi_restart(mpi_launch *l)
 {
     mst_status st;
     mst_text_list words = {0};
-    char how[64], why[MESSAGE_MAX + 32];
+    char how[64], why[MESSAGE_MAX + 32], lost[MESSAGE_MAX + 160];
     bool from_start;
     TRY_OUT(st, mpi_restart_words(l, &words, &from_start));
     mpi_why_ended(l, why, sizeof why);
     why[strcspn(why, ";")] = '\0'; /* how to resume it follows */
-    mst_launch_note(l->job->sink, "launch: the job ended (%s)%s; restart %u, %s",
-                    mpi_how_ended(l, how, sizeof how), why, mst_child_restarts(l->child) + 1,
+    int at = snprintf(lost, sizeof lost, "%.3f ", l->lost_at);
+    snprintf(lost + at, sizeof lost - (size_t)at, "the job ended (%s)%s", mpi_how_ended(l, how, sizeof how),
+             why);
+    mst_launch_note(l->job->sink, "launch: %s; restart %u, %s", lost + at, mst_child_restarts(l->child) + 1,
                     from_start ? "from the beginning: there is no checkpoint" : "with --resume");
-    st = mpi_start(l, &words);
+    st = mpi_start(l, &words, l->run[0] != '\0' ? lost : NULL);
 out:
     mst_text_list_fini(&words);
     return st;
@@ -407,6 +412,8 @@ static void mpi_on_ended(void *arg, mst_child *child)
     }
     /* A rank that was lost counts as a signal from outside, unless it crashed. */
     int number = child->signal != 0 ? child->signal : child->code > 128 ? child->code - 128 : SIGKILL;
+    if (l->lost_at == 0)
+        l->lost_at = mst_wall_s();
     if (mpi_lost_rank(l))
         (void)mst_child_restart(child, l->job->max_restarts, number, false);
 }
@@ -510,7 +517,7 @@ static mst_status mpi_run(mpi_launch *l)
     TRY(mst_supervisor_new(1 + (uint32_t)l->plan.n_hosts, &events, l, &l->supervisor));
     mst_supervisor_timer(l->supervisor, &l->probe_deadline, l);
     l->child = mst_supervisor_child(l->supervisor, 0);
-    TRY(mpi_start(l, l->job->words));
+    TRY(mpi_start(l, l->job->words, NULL));
     if (strcmp(l->job->words->items[0], "train") != 0)
         mst_job_entry_started(l->job->entry);
     mst_supervisor_run(l->supervisor);

@@ -55,10 +55,11 @@ typedef struct mst_mpi_launcher {
 mst_status mst_mpi_launcher_find(mst_mpi_kind kind, mst_mpi_launcher *out);
 
 /* Argv, NULL at the end, and the launcher's environment, for the ranks of the plan (its workers). words: the
- * arguments of muster. The caller frees both lists, also on failure. */
+ * arguments of muster. lost: the value of MST_PARENT_LOST_ENV; NULL: the job starts for the first time. The
+ * caller frees both lists, also on failure. */
 mst_status mst_mpi_launcher_words(const mst_mpi_job *job, const mst_mpi_launcher *launcher,
-                                  const mst_plan *plan, const mst_text_list *words, mst_text_list *argv,
-                                  mst_text_list *env);
+                                  const mst_plan *plan, const mst_text_list *words, const char *lost,
+                                  mst_text_list *argv, mst_text_list *env);
 
 /* The tag before every line of rank R, with either launcher: "[1,R]<stdout>:". A line that arrives in
  * parts has the tag before each part: see launch_mpi.c. */

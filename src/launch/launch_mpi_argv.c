@@ -115,7 +115,7 @@ static mst_status argv_add_passed_on(mst_text_list *out)
             pass = pass || argv_starts(*variable, passed[i]);
         if (!pass || n >= sizeof name || argv_starts(*variable, "MUSTER_CLUSTER=") ||
             argv_starts(*variable, "MUSTER_SECRET=") || argv_starts(*variable, "MUSTER_JOB=") ||
-            argv_starts(*variable, MST_PARENT_ENV "="))
+            argv_starts(*variable, MST_PARENT_ENV "=") || argv_starts(*variable, MST_PARENT_LOST_ENV "="))
             continue;
         memcpy(name, *variable, n);
         name[n] = '\0';
@@ -124,7 +124,7 @@ static mst_status argv_add_passed_on(mst_text_list *out)
     return MST_OK;
 }
 
-static mst_status argv_openmpi_words(const mst_mpi_job *job, const mst_plan *plan, bool bound,
+static mst_status argv_openmpi_words(const mst_mpi_job *job, const mst_plan *plan, bool bound, bool lost,
                                      mst_text_list *out)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -141,6 +141,8 @@ static mst_status argv_openmpi_words(const mst_mpi_job *job, const mst_plan *pla
     TRY(mst_text_list_add_all(out, (const char *const[]){"--mca", "plm", "rsh", "--mca", "plm_rsh_agent",
                                                          job->ssh, "--mca", "plm_rsh_no_tree_spawn", "1",
                                                          "-x", "MUSTER_JOB", "-x", MST_PARENT_ENV, NULL}));
+    if (lost)
+        TRY(mst_text_list_add_all(out, (const char *const[]){"-x", MST_PARENT_LOST_ENV, NULL}));
     return argv_add_passed_on(out);
 }
 
@@ -181,8 +183,8 @@ static bool argv_bound(const mst_text_list *args)
 }
 
 mst_status mst_mpi_launcher_words(const mst_mpi_job *job, const mst_mpi_launcher *launcher,
-                                  const mst_plan *plan, const mst_text_list *words, mst_text_list *argv,
-                                  mst_text_list *env)
+                                  const mst_plan *plan, const mst_text_list *words, const char *lost,
+                                  mst_text_list *argv, mst_text_list *env)
 {
     mst_status st;
     bool openmpi = launcher->kind == MST_MPI_KIND_OPENMPI;
@@ -191,6 +193,7 @@ mst_status mst_mpi_launcher_words(const mst_mpi_job *job, const mst_mpi_launcher
     const char *agent_words = strchr(job->ssh, ' ');
     const mst_variable variables[] = {{"MUSTER_JOB", job->name},
                                       {MST_PARENT_ENV, grace},
+                                      {MST_PARENT_LOST_ENV, lost},
                                       {"MUSTER_CLUSTER", NULL},
                                       {"MUSTER_SECRET", NULL},
                                       {"TF_CONFIG", NULL},
@@ -205,7 +208,7 @@ mst_status mst_mpi_launcher_words(const mst_mpi_job *job, const mst_mpi_launcher
     TRY_OUT(st, mst_text_list_add(argv, launcher->program));
     if (job->args != NULL)
         TRY_OUT(st, mst_text_list_add_split(&args, job->args));
-    TRY_OUT(st, openmpi ? argv_openmpi_words(job, plan, argv_bound(&args), argv)
+    TRY_OUT(st, openmpi ? argv_openmpi_words(job, plan, argv_bound(&args), lost != NULL, argv)
                         : argv_mpich_words(job, plan, argv));
     if (plan->n_hosts > 0) {
         hosts = argv_host_list(plan);

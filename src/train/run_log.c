@@ -143,14 +143,11 @@ static mst_status run_log_add_history(mst_run_log *self, const json_t *before)
     return mst_history_add(before, at, self->loss.continues, self->manifest);
 }
 
-mst_status mst_run_log_open(mst_run_log *self, json_t *entries)
+/* The manifest of this process. before: that of the run so far, or NULL; recorded: its progress. */
+static mst_status run_log_make_manifest(mst_run_log *self, json_t *entries, const json_t *before,
+                                        const mst_reached *recorded)
 {
     char host[256] = "", now[24];
-    mst_reached recorded = {0};
-    if (self->options.train->resume)
-        recorded = mst_run_reached(self->options.train->run);
-    TRY(run_log_open_directory(self));
-    TRY(run_log_open_checkpointers(self));
     gethostname(host, sizeof host - 1);
     mst_wall_time(now);
     self->manifest = json_pack("{s:s, s:s, s:s}", "muster", mst_version(), "started", now, "host", host);
@@ -158,16 +155,30 @@ mst_status mst_run_log_open(mst_run_log *self, json_t *entries)
         return mst_fail_memory();
     if (self->options.source != NULL && json_object_set(self->manifest, "source", self->options.source) != 0)
         return mst_fail_memory();
-    json_t *before = self->options.train->resume ? mst_run_last_manifest(self->run) : NULL;
     json_t *missing = json_object_get(before, "missing");
-    mst_status st = run_log_add_history(self, before);
+    TRY(run_log_add_history(self, before));
     if (missing != NULL && self->progress.steps > 0) /* otherwise all its files are written again */
         json_object_set(self->manifest, "missing", missing);
+    TRY(mst_run_log_record_loss(self, before, recorded));
+    return mst_run_log_write_manifest(self, "running");
+}
+
+mst_status mst_run_log_open(mst_run_log *self, json_t *entries)
+{
+    const mst_train_options *o = self->options.train;
+    /* A lost run without a checkpoint is overwritten and keeps its losses. */
+    bool again = self->loss.continues && !o->resume && o->run != NULL;
+    mst_reached recorded = o->resume || again ? mst_run_reached(o->run) : (mst_reached){0};
+    json_t *before = again ? mst_run_read_manifest(o->run) : NULL;
+    mst_status st = run_log_open_directory(self);
+    if (st == MST_OK && o->resume)
+        before = mst_run_last_manifest(self->run);
     if (st == MST_OK)
-        st = mst_run_log_record_loss(self, before, &recorded);
+        st = run_log_open_checkpointers(self);
+    if (st == MST_OK)
+        st = run_log_make_manifest(self, entries, before, &recorded);
     json_decref(before);
     TRY(st);
-    TRY(mst_run_log_write_manifest(self, "running"));
     mst_run_log_report_new_data(self);
     self->opened_steps = self->progress.steps;
     mst_run_log_schedule(self, &self->eval_due);

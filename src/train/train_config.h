@@ -50,7 +50,9 @@ typedef struct mst_train_config {
     json_t *options;                      /* for the manifest: mst_options_json of all groups */
     json_t *manifest;                     /* additional entries of the manifest; or NULL */
     bool epochs_given;                    /* --epochs was set by the user: other limits do not lift it */
-    bool plan; /* only mst_training_plan will be called: nothing as large as the model is allocated */
+    const char *lost; /* why the supervisor has started the job again; or NULL: it has not */
+    uint64_t lost_ns; /* as since_ns of mst_run_log_lost */
+    bool plan;        /* only mst_training_plan will be called: nothing as large as the model is allocated */
 
     /* The data: */
     const mst_text_list *files; /* to train on */

@@ -223,6 +223,8 @@ mst_status mst_training_open_run(mst_training *self)
         (json_int_t)mst_params_bytes(&self->assembly.params), "epochs_given", (int)self->epochs_given);
     if (entries != NULL && self->config.manifest != NULL)
         json_object_update(entries, self->config.manifest);
+    if (self->config.lost != NULL)
+        mst_run_log_lost(self->log, &(mst_reached){0}, self->config.lost_ns, self->config.lost);
     mst_status st = entries != NULL ? mst_run_log_open(self->log, entries) : mst_fail_memory();
     json_decref(entries);
     return st;

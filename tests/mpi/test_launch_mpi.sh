@@ -106,13 +106,19 @@ train --overwrite --strategy ps --run nowhere"
   same "$mpi: words without --run" "$(cat words)" "train --strategy ps
 train --resume --run there --strategy ps"
   rm -f words again up
-  export PLAY='echo "$*" >>words; echo "muster-began: nowhere" >&2; >up'
+  export PLAY='echo "$*" >>words; echo "${MUSTER_LOST-none}" >>lost; echo "muster-began: nowhere" >&2; >up'
   export PLAY_1='[ -e again ] || { until [ -e up ]; do sleep 0.02; done; sleep 0.3; echo "muster: rank 0 is gone" >&2; touch again; exit 3; }'
   launch 0 --mpi-plugin "$mpi" -n 2 --logs none -- train --overwrite --strategy ps --run nowhere
   last '^launch: done, 2 ranks, [0-9.]* s; 1 restart$'
   grep -q 'ended (exit 3): rank 1: rank 0 is gone; restart 1, with --resume' err || fail "$mpi: no word of the restart"
   same "$mpi: words" "$(cat words)" "train --overwrite --strategy ps --run nowhere
 train --resume --strategy ps --run nowhere"
+  # Rank 0 of the restart gets the time and the reason of the loss.
+  read -r at why < <(tail -n 1 lost)
+  same "$mpi: loss before the first start" "$(head -n 1 lost)" none
+  same "$mpi: reason of the loss" "$why" "the job ended (exit 3): rank 1: rank 0 is gone"
+  awk -v at="$at" -v now="$(date +%s.%N)" 'BEGIN { exit !(at <= now && at > now - 600) }' || fail "$mpi: time of the loss: $at"
+  rm -f lost
   export PLAY_1='exit 3' PLAY=''
   launch 3 --mpi-plugin "$mpi" -n 2 --logs none --max-restarts 1 -- train --strategy ps --run run
   last '^muster: launch: the job failed \(exit 3\).*; 1 restart$'
@@ -224,6 +230,15 @@ grep -q 'restart 1, with --resume' err || fail "no word of the restart"
 for part in calm/checkpoints/step-000000000040/part-*; do
   cmp "$part" "shaken/checkpoints/step-000000000040/${part##*/}" || fail "the resumed run has other weights"
 done
+python3 - <<'END' || fail "the losses of the run"
+import json
+manifest = json.load(open("shaken/manifest.json"))
+loss, = manifest["losses"]
+assert loss["why"].startswith("the job ended ("), loss
+assert 0 < loss["recovery_seconds"] < 600, loss
+assert loss["step"] >= 4 and loss["step"] % 4 == 0, loss
+assert len(manifest["history"]) == 1, manifest["history"]
+END
 
 # launch killed outright: the ranks save and end.
 # shellcheck disable=SC2086

@@ -608,6 +608,33 @@ static void test_loss_of_all(void **state)
     assert_true(summary.losses.recovery_seconds < 1000.0);
 }
 
+/* The supervisor starts a lost run without a checkpoint from the beginning: its steps are lost, and earlier
+ * losses stay. */
+static void test_loss_from_start(void **state)
+{
+    (void)state;
+    mst_train_options o = make_options();
+    mst_train_summary summary;
+    mst_run_log *run_log = open_run_log(&o);
+    for (int i = 0; i < 2; i++) {
+        train(run_log, 10, 1.0);
+        mst_run_log_evaluation_begins(run_log);
+        evaluated(run_log, 0.5, 0.5); /* a line of metrics.csv */
+        mst_run_log_destroy(run_log); /* cut off */
+        o.overwrite = true;
+        run_log = make_run_log(&o);
+        mst_run_log_lost(run_log, &(mst_reached){0}, mst_now_ns() - MST_S, "a rank was killed");
+        assert_int_equal(mst_run_log_open(run_log, NULL), MST_OK);
+    }
+    train(run_log, 1, 1.0);
+    finish(run_log, MST_END_STOPPED, &summary);
+    assert_int_equal(summary.losses.n, 2);
+    assert_int_equal(summary.losses.steps, 20);
+    assert_int_equal(summary.losses.rows, 200);
+    assert_true(summary.losses.recovery_seconds >= 2.0);
+    assert_true(summary.losses.recovery_seconds < 600.0);
+}
+
 /* A run that fails before its first step leaves nothing; one that has begun stays, as failed, unless it was
  * to replace a run with a result. */
 static void test_give_up(void **state)
@@ -694,6 +721,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_losses, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_members, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_loss_of_all, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_loss_from_start, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_give_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_loss_not_finite, set_up, tear_down),
     };
