@@ -473,6 +473,11 @@ static void run_log_add_resume_hint(const mst_run_log *self, mst_error *error)
     mst_free(checkpoint);
 }
 
+bool mst_run_log_keeps_failure(const mst_run_log *self)
+{
+    return self->progress.steps > self->opened_steps && !mst_run_replaces_result(self->run);
+}
+
 mst_status mst_run_log_give_up(mst_run_log *self, mst_status st)
 {
     mst_error error;

@@ -204,6 +204,10 @@ void mst_run_log_save_abandon(mst_run_log *self); /* nothing if none is open */
  * closes the directory. */
 mst_status mst_run_log_finish(mst_run_log *self, mst_end end, mst_train_summary *summary);
 
+/* Whether the run has done a step, and the directory of a run that fails now stays (mst_run_log_give_up): it
+ * replaces no result of another. */
+bool mst_run_log_keeps_failure(const mst_run_log *self);
+
 /* The run failed with st, which is returned with its message. The manifest records the error. A new run
  * without a step, a measurement or a checkpoint leaves no directory. A run that was to replace another with a
  * result (mst_run_has_result) leaves that one, unless it has saved a checkpoint. Closes the directory. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "train/run_graph.h"
 #include "train/training.h"
 
@@ -19,6 +20,7 @@ typedef struct training_loop {
     const mst_train_callbacks *callbacks;
     mst_progress progress;
     mst_end end;
+    bool bad_input; /* reading rows has failed; the steps before it are whole */
     uint64_t begun_ns, histogram_ns; /* when the run began; time spent on histograms */
 } training_loop;
 
@@ -185,7 +187,7 @@ static mst_status loop_advance(training_loop *self, bool *ended)
         uint64_t left = t->report_every - p->steps % t->report_every;
         budget.steps = left < budget.steps ? left : budget.steps;
     }
-    uint64_t start = mst_now_ns();
+    uint64_t start = mst_now_ns(), position = p->position, rows = p->rows;
     p->loss = (mst_loss_sum){0};
     p->epoch_ended = false;
     mst_status st = t->strategy->ops->run(t->strategy, t->data.feed, &budget, p);
@@ -197,7 +199,9 @@ static mst_status loop_advance(training_loop *self, bool *ended)
     if (st != MST_OK) {
         mst_error error;
         mst_error_save(&error, st);
-        (void)mst_run_log_progress(t->log, p); /* the steps before the failure */
+        p->position = position + (p->rows - rows);
+        bool finite = mst_run_log_progress(t->log, p) == MST_OK; /* the steps before the failure */
+        self->bad_input = st == MST_EINPUT && finite && t->config.role == MST_TRAINING_LOCAL;
         return mst_error_restore(&error);
     }
     p->epoch_rows = mst_feed_epoch_rows(t->data.feed);
@@ -254,6 +258,16 @@ static mst_status loop_train(training_loop *self)
     return loop_save(self);
 }
 
+/* Bad input ends the run: saves the steps before it. Returns st with its message. */
+static mst_status loop_rescue(training_loop *self, mst_status st)
+{
+    mst_error error;
+    mst_error_save(&error, st);
+    if (mst_run_log_keeps_failure(self->training->log) && loop_save(self) != MST_OK)
+        mst_warn("no last checkpoint is saved: %s", mst_error_text());
+    return mst_error_restore(&error);
+}
+
 /* ---- a run ---- */
 
 /* Starts the observer of the run and the spans of its threads. */
@@ -298,6 +312,8 @@ mst_status mst_training_run(mst_training *self, const mst_train_callbacks *callb
         if (callbacks->began != NULL)
             callbacks->began(callbacks->arg, mst_run_log_path(self->log));
         st = loop_train(&loop);
+        if (loop.bad_input)
+            st = loop_rescue(&loop, st);
         mst_span_enter(MST_PHASE_CHECKPOINT); /* the last one may still be under way */
     }
     if (st == MST_OK && self->strategy->ops->report != NULL)

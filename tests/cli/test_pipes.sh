@@ -151,6 +151,43 @@ expect 0 train rows.vw --run file --shuffle-rows 0 --quiet
 "$muster" model export piped >b.txt
 cmp -s a.txt b.txt || fail "rows from a pipe are not trained on in the order they arrive"
 
+# A malformed row ends the run. The rows before it are saved, unless that would replace the result of another run.
+for options in "--batch 10" "--batch 10 --mode async --threads 2"; do
+  rm -rf live
+  exec 8<>pipe
+  "$muster" train pipe --run live --quiet $options >out 2>err 8>&- &
+  pid=$!
+  head -200 rows.vw >&8
+  wait_for 60 rows_done live 200
+  echo garbage >&8
+  ended "$pid" 1
+  exec 8>&-
+  grep -q '^muster: pipe:201: .*; live/checkpoints/step-000000000020 is complete; remove the cause, then continue with' err ||
+    fail "$options: the sentence about a malformed row"
+  "$muster" model show live --json >out || fail "$options: model show"
+  same "$options: rows of the checkpoint" "$(figure rows)" 200
+done
+head -200 rows.vw | "$muster" train - --run whole --quiet --batch 10 >out 2>err || fail "train -"
+exec 8<>pipe
+"$muster" train pipe --run part --quiet --batch 10 >out 2>err 8>&- &
+pid=$!
+head -200 rows.vw >&8
+wait_for 60 rows_done part 200
+echo garbage >&8
+ended "$pid" 1
+exec 8>&-
+same_model whole part
+cp -r whole before
+exec 8<>pipe
+"$muster" train pipe --run whole --overwrite --quiet --batch 10 >out 2>err 8>&- &
+pid=$!
+head -100 rows.vw >&8
+wait_for 60 rows_done whole 100
+echo garbage >&8
+ended "$pid" 1
+exec 8>&-
+same_model whole before
+
 # ---- the example of the documentation ----
 mkdir bin && ln -s "$muster" bin/muster
 mv model-vw clicks

@@ -205,15 +205,15 @@ refused 2 '--clip-norm with --mode sync needs the whole gradient in one place' l
 [ ! -e z ] || fail "a refused job left a run"
 expect 0 launch --servers 2 --workers 2 --logs none -- train train.cache --clip-norm 1 --mode async --steps 4 --run clipped
 
-# ---- steps between the last checkpoint and a failure, in less than a second ----
+# ---- a malformed row ends a run with a last checkpoint ----
 expect 0 data gen criteo --rows 60000 --features 1000 --to libsvm --out broken.svm
 echo '1 5:x' >>broken.svm
 expect 1 train broken.svm --features 1000 --batch 100 --shuffle-rows 0 --checkpoint-every '100 steps' --run broken --quiet
 at=$(tail -n 1 broken/metrics.csv | cut -d, -f1)
 saved=$(ls broken/checkpoints | sed -n '$s/step-0*//p')
-[ "$at" -gt "$saved" ] || fail "metrics.csv ends at step $at, the last checkpoint is that of step $saved"
+same "the last checkpoint" "$saved" "$at"
 sed -i '$d' broken.svm
 expect 0 train --resume --run broken --quiet --json
-has "\"steps_trained_again\": $((at - saved))"
+! grep -q steps_trained_again out || fail "steps are trained again after a malformed row"
 
 echo "runs: all passed"

@@ -654,6 +654,7 @@ static void test_give_up(void **state)
     mst_run_log_destroy(run_log);
     expect_in("manifest.json", "\"state\": \"failed\"", true);
     expect_in("manifest.json", "\"error\": \"server 1 is gone\"", true);
+    expect_in("metrics.csv", "\n1,10,", true); /* steps after the last checkpoint */
 
     o.overwrite = true; /* nothing is lost with that */
     run_log = open_run_log(&o);
