@@ -124,7 +124,7 @@ mst_status mst_apply_open(mst_apply *self, mst_call *call)
     reading_given = mst_options_is_set(groups, n, "hash-seed") ||
                     mst_options_is_set(groups, n, "criteo-numeric") ||
                     mst_options_is_set(groups, n, "tf-keys");
-    self->data.labels_given = mst_options_is_set(groups, n, "labels-from");
+    mst_data_options_note(&self->data, groups, n);
     const char *image_option = mst_options_set_with(groups, n, MST_DATA_OPTION_OF_IMAGES);
     int64_t features = self->data.features;
     bool best;

@@ -159,7 +159,7 @@ static mst_status convert_run(mst_call *call)
         return mst_fail(MST_EUSAGE, "no input files given; \"-\" is standard input");
     if (o->out.out == NULL)
         return mst_fail(MST_EUSAGE, "no output file given; add --out FILE");
-    o->data.labels_given = mst_options_is_set(call->groups, call->n_groups, "labels-from");
+    mst_data_options_note(&o->data, call->groups, call->n_groups);
     TRY_OUT(st, convert_make_vocabulary(call, o, &vocabulary));
     TRY_OUT(st, mst_dataset_open(&call->words, &o->data, &dataset));
     TRY_OUT(st, mst_images_option_check(

@@ -396,7 +396,7 @@ static mst_status stat_run(mst_call *call)
     mst_status st = MST_OK;
     if (paths->n == 0)
         return mst_fail(MST_EUSAGE, "no files given; \"-\" is standard input");
-    o->data.labels_given = mst_options_is_set(call->groups, call->n_groups, "labels-from");
+    mst_data_options_note(&o->data, call->groups, call->n_groups);
     if (o->json && (all = json_array()) == NULL)
         return mst_fail_memory();
     mst_signals_install();

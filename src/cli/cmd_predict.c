@@ -286,6 +286,8 @@ static mst_status predict_run(mst_call *call)
     uint64_t n_rows = 0, unseen = 0;
     mst_status st;
     apply->data.unlabelled = true;
+    if (apply->data.skip_bad_rows)
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "--skip-bad-rows: predict answers every row"));
     TRY_OUT(st, mst_apply_open(apply, call));
     const uint32_t n_classes = apply->assembly.model->shape.n_classes;
     const size_t n_named = apply->data.image_classes.n;

@@ -173,6 +173,8 @@ static mst_status serve_run(mst_call *call)
     json_t *given = NULL;
     bool opened = false;
     mst_isa isa;
+    if (o->data.skip_bad_rows)
+        return mst_fail(MST_EUSAGE, "--skip-bad-rows: serve answers every row");
     if (call->words.n != 1)
         return mst_fail(MST_EUSAGE, "give one run or checkpoint: muster %s", call->command->usage);
     mst_serve_options how = {.names = &o->hosts,

@@ -1,14 +1,19 @@
 /* The options that control how data is read, and functions that all formats share (contract: format.h). */
 #include "data/format.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "data/name_list.h"
 #include "data/origin.h"
 #include "data/text.h"
 #include "data/vocabulary.h"
+
+#define BAD_ROWS_SHOWN 10 /* with --skip-bad-rows */
 
 #define FIELD(name) offsetof(mst_data_options, name)
 
@@ -215,6 +220,12 @@ const mst_option mst_data_option_table[] = {
              "model export --names, data stat, serve and other programs. The default of --features is their "
              "number.",
      .facts = MST_OPTION_MAY_DIFFER},
+    {.name = "skip-bad-rows",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(skip_bad_rows),
+     .help = "Leave malformed rows of text and TFRecords out, with warnings, instead of ending at the first "
+             "one. Not for predict, which answers every row, nor for files with an index.",
+     .facts = MST_OPTION_MAY_DIFFER | MST_OPTION_OF_FILE},
     {.name = "cifar-label",
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(cifar_label),
@@ -253,12 +264,28 @@ const mst_option mst_data_option_table[] = {
     {.name = NULL},
 };
 
+void mst_data_options_note(mst_data_options *self, const mst_option_group *groups, size_t n_groups)
+{
+    self->labels_given = mst_options_is_set(groups, n_groups, "labels-from");
+    self->hash_seed_given = mst_options_is_set(groups, n_groups, "hash-seed");
+}
+
+mst_status mst_data_options_check_seed(const mst_data_options *self)
+{
+    bool vocabulary = self->vocabulary != NULL || self->counter != NULL;
+    return !vocabulary || !self->hash_seed_given
+               ? MST_OK
+               : mst_fail(MST_EUSAGE, "--hash-seed has no effect: categories have the features of a "
+                                      "vocabulary (--vocabulary, --min-count)");
+}
+
 mst_status mst_parse_context_init(mst_parse_context *context, const mst_format *format,
                                   const mst_block *first)
 {
     const mst_data_options *o = context->options;
     mst_vocabulary *v = NULL;
     context->vocabulary = o->counter;
+    TRY(mst_data_options_check_seed(o));
     bool no_rows = first->size == 0; /* an empty file fits every model, in whatever format it is opened */
     if (o->vocabulary != NULL && o->counter == NULL && (format->categories || !no_rows)) {
         if (!format->categories)
@@ -371,6 +398,51 @@ mst_status mst_format_parse(const mst_format *format, const mst_parse_context *c
     return MST_OK;
 }
 
+/* Reports a row that is left out, whose error is recorded: the first ten, then every power of ten. */
+static void format_report_bad(void)
+{
+    static atomic_uint_fast64_t n_bad;
+    uint64_t n = atomic_fetch_add(&n_bad, 1) + 1, power = BAD_ROWS_SHOWN;
+    while (power < n)
+        power *= 10;
+    if (n <= BAD_ROWS_SHOWN)
+        mst_warn("%s; the row is left out (--skip-bad-rows)", mst_error_text());
+    else if (n == power)
+        mst_warn("%" PRIu64 " malformed rows have been left out", n);
+}
+
+mst_status mst_format_parse_good(const mst_format *format, const mst_parse_context *context,
+                                 const mst_block *block, bool report, mst_chunk_builder *out)
+{
+    const uint8_t *end = block->data + block->size;
+    mst_block one = *block;
+    while (one.data < end) {
+        size_t n = 0, n_rows = out->n_rows, n_entries = out->n_entries;
+        bool is_row;
+        one.size = (size_t)(end - one.data);
+        if (mst_format_has_lines(format)) {
+            const uint8_t *line_end = mst_line_end(one.data, end);
+            n = (size_t)(line_end - one.data) + (line_end < end);
+        } else {
+            TRY(format->record(context, &one, &n, &is_row));
+        }
+        one.size = n > 0 ? n : one.size;
+        mst_status st = mst_format_parse(format, context, &one, out);
+        if (st != MST_OK && st != MST_EINPUT)
+            return st;
+        if (st != MST_OK) {
+            out->n_rows = n_rows;
+            out->n_entries = n_entries;
+        }
+        if (st != MST_OK && report)
+            format_report_bad();
+        one.offset += one.size;
+        one.line += format->text ? mst_count_newlines(one.data, one.size) : 0;
+        one.data += one.size;
+    }
+    return MST_OK;
+}
+
 mst_first_rows mst_first_rows_of(const mst_format *format, const mst_parse_context *context,
                                  const mst_block *first)
 {
@@ -379,8 +451,13 @@ mst_first_rows mst_first_rows_of(const mst_format *format, const mst_parse_conte
     mst_chunk *chunk = NULL;
     mst_chunk_builder builder;
     mst_chunk_builder_init(&builder);
-    if (format->parse(context, first, &builder) == MST_OK &&
-        mst_chunk_builder_pack(&builder, 0, builder.n_rows, &chunk) == MST_OK) {
+    mst_status st = format->parse(context, first, &builder);
+    if (st == MST_EINPUT && context->options->skip_bad_rows) {
+        mst_chunk_builder_clear(&builder);
+        st = mst_format_parse_good(format, context, first, false, &builder);
+        from = 0.0f; /* it is off the labels already */
+    }
+    if (st == MST_OK && mst_chunk_builder_pack(&builder, 0, builder.n_rows, &chunk) == MST_OK) {
         out.n_dense = chunk->n_dense;
         out.features = chunk->n_entries > 0 ? (uint64_t)chunk->max_key + 1 : 0;
         out.min_label = chunk->n_rows > 0 ? chunk->min_label - from : 0.0f;

@@ -49,8 +49,10 @@ typedef struct mst_data_options {
     char *image_size;     /* --image-size HxW of a folder of images (images.h) */
     int64_t image_resize; /* --image-resize: their shorter side before they are cropped to that size */
     bool image_gray;      /* --image-gray: one channel instead of three */
+    bool skip_bad_rows;   /* --skip-bad-rows: malformed rows of streams are left out */
     mst_text_list image_classes; /* --image-classes: the folders that are classes 0, 1, ...; empty: by name */
-    bool labels_given;           /* --labels-from was given, also where it is the default */
+    /* --labels-from and --hash-seed were given, also where they are the default (mst_data_options_note) */
+    bool labels_given, hash_seed_given;
     /* Not options, but the use of the rows: */
     struct mst_vocabulary *counter; /* categories are counted, not used; or NULL */
     bool live;                      /* rows are wanted as they come: pipes are not read in whole blocks */
@@ -63,6 +65,10 @@ enum { MST_CSV_HEADER_AUTO, MST_CSV_HEADER_YES, MST_CSV_HEADER_NO }; /* csv_head
 enum { MST_CSV_QUOTE_DOUBLE, MST_CSV_QUOTE_NONE };                   /* csv_quote */
 enum { MST_TF_KEYS_AUTO, MST_TF_KEYS_GLOBAL, MST_TF_KEYS_HASH };     /* tf_keys */
 extern const mst_option mst_data_option_table[];
+/* Records which of the options the user has set, in groups that include them. */
+void mst_data_options_note(mst_data_options *self, const mst_option_group *groups, size_t n_groups);
+/* MST_EUSAGE if --hash-seed was given for data whose categories have the features of a vocabulary. */
+mst_status mst_data_options_check_seed(const mst_data_options *self);
 #define MST_DATA_OPTION_OF_IMAGES MST_OPTION_FACT_FREE /* a fact: has an effect on encoded images only */
 
 /* A run of whole records. line and offset are those of its first byte in the (decompressed) file. */
@@ -155,6 +161,11 @@ mst_status mst_format_origin(const mst_format *format, const mst_parse_context *
 /* Parses and takes options->labels_from off the labels. */
 mst_status mst_format_parse(const mst_format *format, const mst_parse_context *context,
                             const mst_block *block, mst_chunk_builder *out);
+
+/* The same for a block that has malformed rows, which are left out. report: warnings for some of them. A
+ * record whose end cannot be found is MST_EINPUT. */
+mst_status mst_format_parse_good(const mst_format *format, const mst_parse_context *context,
+                                 const mst_block *block, bool report, mst_chunk_builder *out);
 
 /* Facts about the rows of the first block. All are 0 when it cannot be parsed: the next parse of it fails
  * with the reason. */

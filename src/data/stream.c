@@ -516,13 +516,22 @@ static mst_status stream_parse(mst_dataset *self, mst_raw_block *raw, mst_chunk_
     builder->pool = s->pool;
     TRY_OUT(st, block_load(raw));
     mst_chunk_builder_clear(builder);
-    st = mst_format_parse(s->base.format, &s->context, &raw->block, builder);
+    bool skip = s->context.options->skip_bad_rows, counts = s->context.options->counter != NULL;
+    /* A counter must not count the rows before a malformed one twice; the training reports it. */
+    st = skip && counts ? mst_format_parse_good(s->base.format, &s->context, &raw->block, false, builder)
+                        : mst_format_parse(s->base.format, &s->context, &raw->block, builder);
     if (st == MST_EINPUT && raw->file != NULL &&
         raw->block.line == 0) { /* again, for a message with the line */
         TRY_OUT(st, file_count_lines(raw->file, raw->block.offset, &raw->block.line));
         mst_chunk_builder_clear(builder);
         st = mst_format_parse(s->base.format, &s->context, &raw->block, builder);
     }
+    if (st == MST_EINPUT && skip && !counts) {
+        mst_chunk_builder_clear(builder);
+        st = mst_format_parse_good(s->base.format, &s->context, &raw->block, true, builder);
+    }
+    if (st == MST_EINPUT && !skip)
+        atomic_store(&self->malformed, true);
     if (st != MST_OK)
         goto out;
     TRY_OUT(st, mst_chunk_builder_pack(builder, 0, builder->n_rows, &chunk));

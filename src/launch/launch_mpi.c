@@ -10,7 +10,8 @@
  * 2. A job that lost a rank is started again, by the restart policy (restarts.h), unless a signal has
  * arrived. The words are those of the first start, with --resume in the place of --overwrite, and with the
  * run that rank 0 has reported (MST_PARENT_BEGAN); while the run has no checkpoint, it starts from the
- * beginning. Rank 0 gets the time and the reason of the loss (MST_PARENT_LOST_ENV). On other hosts, each host is probed first; the ranks of hosts that cannot be reached are left
+ * beginning. Rank 0 gets the time and the reason of the loss (MST_PARENT_LOST_ENV). On other hosts, each host
+ * is probed first; the ranks of hosts that cannot be reached are left
  * out, until the next restart.
  * 3. SIGINT, SIGTERM and SIGHUP close the launcher's standard input, which stops rank 0, which saves; after
  * the grace the launcher gets SIGTERM, which ends all ranks, and TERMINATE_MS later it is killed with its

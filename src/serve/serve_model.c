@@ -30,7 +30,8 @@ static mst_status model_set_options(mst_serve_model *self, const json_t *set)
         mst_free(text);
         TRY(st);
     }
-    return MST_OK;
+    self->reading.data.hash_seed_given = json_object_get(set, "hash-seed") != NULL;
+    return mst_data_options_check_seed(&self->reading.data);
 }
 
 static mst_status model_describe(mst_serve_model *self, const json_t *extra)

@@ -178,7 +178,7 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
     mst_given given = mst_given_of(self);
     mst_batch_before before = {0};
     self->image_option = mst_options_set_with(self->groups, self->n_groups, MST_DATA_OPTION_OF_IMAGES);
-    self->data.labels_given = mst_options_is_set(self->groups, self->n_groups, "labels-from");
+    mst_data_options_note(&self->data, self->groups, self->n_groups);
     self->strategy.tls_given = mst_options_is_set(self->groups, self->n_groups, "tls");
     TRY(mst_settings_find_cluster(self));
     if (self->train.run != NULL && *self->train.run == '\0')

@@ -52,6 +52,11 @@ refused 2 'counts the categories of all rows' data convert train.tsv --min-count
 refused 2 'counts the categories of all rows' data convert train.tsv --min-count 5 --skip-rows 100 --out x.cache
 refused 2 'only a cache records its vocabulary' data convert train.tsv --min-count 5 --out x.svm
 refused 2 'libsvm data has no categories' data convert one.svm --min-count 5 --out x.cache
+refused 2 '--hash-seed has no effect: categories have the features of a vocabulary' eval cached test.tsv --hash-seed 0
+refused 2 '--hash-seed has no effect' predict cached test.tsv --hash-seed 7
+refused 2 '--hash-seed has no effect' serve cached --hash-seed 7
+refused 2 '--hash-seed has no effect' data convert train.tsv --min-count 5 --hash-seed 7 --out x.cache
+refused 2 '--hash-seed has no effect' train train.tsv --cache --min-count 6 --hash-seed 7 --run x
 
 # an empty file fits every model
 : >empty

@@ -169,3 +169,54 @@ soft one.tfrecord --epochs 20 --labels-from 1 --run tfrecord
 from_1 tfrecord one.tfrecord
 expect 0 data gen images --classes 3 --rows 9 --size 1x4x4 --out fake
 refused 2 'the classes of fake/train.gen are numbered from 0' train fake/train.gen --labels-from 1 --model softmax --run x
+
+# ---- --skip-bad-rows: the rows of a file are those of a file without the malformed ones ----
+# Files of several blocks, so that lines are counted across them; a csv field with a line feed.
+"$muster" data gen criteo --rows 12000 --features 5000 --seed 3 --to criteo --out good.criteo >/dev/null 2>&1
+"$muster" data convert good.criteo --to libsvm --out good.libsvm --features 5000 >/dev/null 2>&1
+"$muster" data convert good.criteo --to libffm --out good.libffm --features 5000 >/dev/null 2>&1
+"$muster" data convert good.criteo --to vw --out good.vw --features 5000 >/dev/null 2>&1
+awk 'BEGIN { print "y,a,note" } { printf "%d,%d,\"n%d%s,\"\"x\"\"\"\n", NR % 2, NR % 7, NR % 50, NR % 3 ? "" : "\n" }' \
+  good.criteo | tee good.csv >/dev/null
+printf '1 3:x\n' >bad.libsvm
+printf '1 3:x\n' >bad.libffm
+printf '1 no bar\n' >bad.vw
+printf '9\tx\n' >bad.criteo
+printf '1,2,"a\nb",4\n' >bad.csv
+for format in libsvm libffm vw criteo csv; do
+  # after records 7, 8000 and the last; the header of the csv file stays the first
+  if [ $format = csv ]; then
+    python3 - <<'PY'
+lines = open("good.csv").read().split('"\n')
+bad = open("bad.csv").read()
+with open("mixed.csv", "w") as out:
+    for i, record in enumerate(lines[:-1]):
+        out.write(record + '"\n')
+        if i in (7, 8000, len(lines) - 2):
+            out.write(bad)
+PY
+  else
+    awk -v bad="$(cat bad.$format)" '{ print } NR == 7 || NR == 8000 { print bad } END { print bad }' good.$format >mixed.$format
+  fi
+  expect 1 data convert mixed.$format --format $format --features 5000 --csv-numeric number --to libsvm --out x.libsvm --overwrite
+  expect 0 data convert good.$format --format $format --features 5000 --csv-numeric number --to libsvm --out want.libsvm --overwrite
+  expect 0 data convert mixed.$format --format $format --features 5000 --csv-numeric number --to libsvm --out got.libsvm --overwrite \
+    --skip-bad-rows --threads 2
+  cmp -s want.libsvm got.libsvm || fail "$format: --skip-bad-rows leaves other rows out"
+  same "$format: warnings" "$(grep -c 'the row is left out' err)" 3
+done
+grep -q 'mixed.csv:12: 4 columns instead of 3' err || fail "the line of a row that is left out"
+for i in $(seq 120); do cat bad.vw; done >>mixed.vw
+expect 0 train mixed.vw --features 5000 --run skipped --skip-bad-rows
+grep -q '^rows  *12,000$' out || fail "--skip-bad-rows: rows of a training"
+same "warnings about rows" "$(grep -c 'the row is left out' err)" 10
+grep -q '100 malformed rows have been left out' err || fail "no word of more malformed rows"
+expect 0 eval skipped mixed.vw --skip-bad-rows
+expect 1 eval skipped mixed.vw # a model does not hide malformed rows of other files
+refused 2 '--skip-bad-rows: predict answers every row' predict skipped mixed.vw --skip-bad-rows
+refused 2 '--skip-bad-rows: serve answers every row' serve skipped --skip-bad-rows
+# A vocabulary counts no row twice.
+expect 0 data convert good.criteo --min-count 3 --to cache --out good.cache
+expect 0 data convert mixed.criteo --min-count 3 --to cache --out mixed.cache --skip-bad-rows
+for file in good mixed; do expect 0 data convert $file.cache --to libsvm --out $file.kept; done
+cmp -s good.kept mixed.kept || fail "--skip-bad-rows changes the vocabulary"

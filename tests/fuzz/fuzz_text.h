@@ -65,6 +65,12 @@ static inline void fuzz_format(const mst_format *format, const mst_data_options 
             fuzz_check_chunk(chunk, &builder);
             mst_chunk_release(chunk);
         }
+        size_t n_rows = builder.n_rows; /* without malformed rows, record by record gives the same */
+        mst_chunk_builder_clear(&builder);
+        mst_status good = mst_format_parse_good(format, &context, &block, false, &builder);
+        FUZZ_CHECK(good == MST_OK || (good == MST_EINPUT && mst_error_text()[0] != '\0'));
+        fuzz_check_rows(&builder, mst_key_limit(&context), context.n_fields);
+        FUZZ_CHECK(st != MST_OK || (good == MST_OK && builder.n_rows == n_rows));
         if (format->unprepare != NULL)
             format->unprepare(context.prepared);
     }
