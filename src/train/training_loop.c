@@ -20,7 +20,7 @@ typedef struct training_loop {
     const mst_train_callbacks *callbacks;
     mst_progress progress;
     mst_end end;
-    bool bad_input; /* reading rows has failed; the steps before it are whole */
+    bool bad_input;                  /* reading rows has failed; the steps before it are whole */
     uint64_t begun_ns, histogram_ns; /* when the run began; time spent on histograms */
 } training_loop;
 
