@@ -393,10 +393,10 @@ static mst_status run_log_end_saves(mst_run_log *self, char **path)
     TRY(mst_run_log_settle(self, true));
     if (self->save.best != NULL)
         TRY(mst_checkpointer_wait(self->save.best, NULL));
-    if (self->save.best_failure.code != MST_OK)
-        return mst_error_restore(&self->save.best_failure);
     if (self->save.failure.code != MST_OK)
         return mst_error_restore(&self->save.failure);
+    if (self->save.best_failure.code != MST_OK)
+        return mst_error_restore(&self->save.best_failure);
     return self->save.checkpointer != NULL ? mst_checkpointer_wait(self->save.checkpointer, path) : MST_OK;
 }
 
@@ -408,6 +408,9 @@ mst_status mst_run_log_finish(mst_run_log *self, mst_end end, mst_train_summary 
     if (st == MST_EIO) {
         mst_error error;
         mst_error_save(&error, MST_EUNSAVED);
+        *(self->save.failure.code != MST_OK ? &self->save.unreported : &self->save.best_unreported) =
+            false; /* the error states it */
+        mst_run_log_warn_unsaved(self);
         return mst_error_restore(&error);
     }
     TRY(st);
@@ -484,6 +487,8 @@ mst_status mst_run_log_give_up(mst_run_log *self, mst_status st)
     mst_error_save(&error, st);
     mst_run_log_save_abandon(self);
     mst_run_log_settle(self, true); /* a complete checkpoint counts */
+    if (self->run != NULL)
+        mst_run_log_warn_unsaved(self);
     if (self->save.checkpointer != NULL)
         (void)mst_checkpointer_wait(self->save.checkpointer, NULL); /* else the earlier ones count */
     bool stopped = st == MST_ESTOPPED;

@@ -44,6 +44,7 @@ typedef struct mst_run_saves {
     mst_train_status open_status;          /* when that save began */
     bool skipping;                         /* the open save has failed: its floats are dropped */
     mst_error failure, best_failure;       /* of the newest save of each kind; MST_OK: none */
+    bool unreported, best_unreported;      /* no warning has stated it yet */
     double open_seconds;                   /* save_seconds when it began */
     double cost;                           /* seconds of training that the last one took */
     bool requested;                        /* a checkpoint is due at once */
@@ -124,6 +125,8 @@ void mst_run_log_report_new_data(const mst_run_log *self);
 
 /* Records the steps after the present one that the run had done: `recorded` is the end of metrics.csv.
  * before: the last manifest, or NULL. */
+/* Warns of saves that have failed, unless it was done: training continues without them. */
+void mst_run_log_warn_unsaved(mst_run_log *self);
 mst_status mst_run_log_record_loss(mst_run_log *self, const json_t *before, const mst_reached *recorded);
 /* The first step after a loss. */
 void mst_run_log_end_recovery(mst_run_log *self, uint64_t step);

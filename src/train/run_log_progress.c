@@ -241,6 +241,8 @@ static void progress_first_pass(mst_run_log *self, const mst_progress *p)
 mst_status mst_run_log_progress(mst_run_log *self, const mst_progress *p)
 {
     mst_train_status *s = &self->status;
+    if (p->steps > self->progress.steps)
+        mst_run_log_warn_unsaved(self);
     s->step = p->steps;
     s->rows = p->rows;
     s->epoch = p->epoch;

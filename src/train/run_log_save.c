@@ -87,20 +87,32 @@ json_t *mst_run_log_state(const mst_run_log *self)
     return state;
 }
 
-/* Takes the failure of a save. A disk that is full or fails costs that save only; other failures are
- * returned. */
+static void run_log_warn_save(const mst_run_log *self, const mst_error *failure, const char *what)
+{
+    char *earlier = NULL;
+    bool any = mst_checkpoint_find(mst_run_path(self->run), &earlier) == MST_OK;
+    mst_free(earlier);
+    mst_warn("%s is not saved: %s%s", what, failure->text, any ? "; the earlier checkpoints remain" : "");
+}
+
+void mst_run_log_warn_unsaved(mst_run_log *self)
+{
+    if (self->save.unreported)
+        run_log_warn_save(self, &self->save.failure, "a checkpoint");
+    if (self->save.best_unreported)
+        run_log_warn_save(self, &self->save.best_failure, "the checkpoint of the best weights");
+    self->save.unreported = self->save.best_unreported = false;
+}
+
+/* Takes the failure of a save. A disk that is full or fails costs that save only, and a warning follows if
+ * training continues; other failures are returned. */
 static mst_status run_log_skip_save(mst_run_log *self, const mst_checkpointer *checkpointer, mst_status st)
 {
     bool best = checkpointer == self->save.best;
     if (st != MST_EIO)
         return st;
-    mst_error *failure = best ? &self->save.best_failure : &self->save.failure;
-    char *earlier = NULL;
-    mst_error_save(failure, st);
-    bool any = mst_checkpoint_find(mst_run_path(self->run), &earlier) == MST_OK;
-    mst_free(earlier);
-    mst_warn("%s is not saved: %s%s", best ? "the checkpoint of the best weights" : "a checkpoint",
-             failure->text, any ? "; the earlier checkpoints remain" : "");
+    mst_error_save(best ? &self->save.best_failure : &self->save.failure, st);
+    *(best ? &self->save.best_unreported : &self->save.unreported) = true;
     if (!best)
         self->save.saved_step = UINT64_MAX;
     return MST_OK;

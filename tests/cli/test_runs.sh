@@ -216,4 +216,20 @@ sed -i '$d' broken.svm
 expect 0 train --resume --run broken --quiet --json
 ! grep -q steps_trained_again out || fail "steps are trained again after a malformed row"
 
+# ---- saves that fail: a warning where training continues, an error at the end, and no sentence twice ----
+expect 0 data gen criteo --rows 20000 --features 200000 --out wide.cache
+for options in "" "--strategy ps --servers 1 --workers 1" "--patience 9 --valid 0.1"; do
+  rm -rf unsaved
+  code=0
+  # shellcheck disable=SC2086
+  (ulimit -f 60 && exec "$muster" train wide.cache --epochs 1 --run unsaved --quiet --no-observe $options) >out 2>err || code=$?
+  same "$options: exit code of a failed last save" "$code" 1
+  grep '^muster: ' err | sed 's/.*unsaved\//unsaved\//' | sort | uniq -d >twice
+  [ ! -s twice ] || fail "$options: printed twice: $(cat twice)"
+  grep -q '^muster: unsaved/.*File too large' err || fail "$options: no error of the last save"
+done
+(ulimit -f 60 && exec "$muster" train wide.cache --run early --quiet --no-observe --checkpoint-every 50steps --epochs 1) >out 2>err &&
+  fail "a failed last save ends well"
+same "warnings of earlier saves" "$(grep -c '^muster: warning: a checkpoint is not saved: .*File too large$' err)" 3
+
 echo "runs: all passed"
