@@ -57,6 +57,7 @@ struct mst_chunk {
     bool whole_labels;   /* all labels are known to be whole numbers */
     uint64_t n_entries;  /* features present over all rows, dense ones included */
     uint64_t bytes_read; /* of the input that this chunk was made from */
+    uint8_t *dropped;    /* mst_chunk_drop_unseen: 1 for rows that lost entries; NULL: none */
     atomic_uint references;
     void (*destroy)(mst_chunk *self); /* called with the last reference */
     /* Peeked chunks (dataset.h): checks that the rows are valid. NULL: they are. */
@@ -285,6 +286,10 @@ static inline void mst_chunk_builder_drop_row(mst_chunk_builder *b)
 {
     b->n_entries = b->row_start[b->n_rows];
 }
+
+/* Rows with fields without the features from `features` on and those of fields from `fields` on (0: all
+ * fields stay). `from` is checked; *out is a new chunk with one reference, the caller's. */
+mst_status mst_chunk_drop_unseen(const mst_chunk *from, uint64_t features, uint32_t fields, mst_chunk **out);
 
 /* Packs rows [from, to) into a new chunk (one reference, the caller's). The builder keeps its rows. */
 mst_status mst_chunk_builder_pack(const mst_chunk_builder *b, size_t from, size_t to, mst_chunk **out);

@@ -45,7 +45,7 @@ typedef struct mst_feed_options {
     uint32_t max_take;         /* the most rows of one take */
     uint64_t features;         /* keys >= features give MST_EINPUT; 0: no check */
     uint32_t fields;  /* of the model: rows without fields, or with others, give MST_EINPUT; 0: no check */
-    bool drop_unseen; /* such keys are dropped instead; affected rows are counted */
+    bool drop_unseen; /* such keys, and those of other fields, are dropped; affected rows are counted */
     /* Lanes accept any keys and labels. Otherwise those of a mapped file, which another process can overwrite
      * at any time, are copied and checked first. */
     bool any_keys;
@@ -147,9 +147,8 @@ void mst_feed_trace(mst_feed *feed, struct mst_spans *spans, unsigned first_lane
 /* Total time lanes have waited in take, for the summary. */
 double mst_feed_wait_seconds(const mst_feed *feed);
 
-/* Leaves the features at or beyond `features` out of n rows, of a feed or others; returns how many rows had
- * some.
- */
+/* Leaves the features at or beyond `features` out of n rows, of a feed or others, whose keys ascend
+ * (mst_chunk_drop_unseen: rows with fields); returns how many rows had some. */
 uint64_t mst_feed_drop_unseen(mst_row *rows, uint32_t n, uint64_t features);
 
 #endif

@@ -16,6 +16,11 @@ bool mst_feed_has_unseen(const mst_feed_options *o, const mst_chunk *c)
     return o->features != 0 && c->n_entries != 0 && c->max_key >= o->features;
 }
 
+bool mst_feed_has_other_fields(const mst_feed_options *o, const mst_chunk *c)
+{
+    return o->fields != 0 && c->n_entries != 0 && c->fielded && c->max_field >= o->fields;
+}
+
 /* The advice for a label that is not a class. */
 static const char *feed_labels_hint(const mst_feed *f, const mst_chunk *c, float label, char out[static 80])
 {
@@ -68,7 +73,7 @@ static mst_status feed_check_fields(const mst_feed *f, mst_chunk *c, uint64_t fi
         return mst_fail(MST_EINPUT, "%s: its rows have no fields, but the model has %u", f->dataset->name,
                         fields);
     uint32_t last = c->fielded ? c->max_field : c->n_dense - 1;
-    if (last < fields)
+    if (last < fields || (c->fielded && f->options.drop_unseen))
         return MST_OK;
     uint64_t at = first_row;
     TRY(mst_chunk_check_wait(c));
@@ -129,12 +134,6 @@ uint64_t mst_feed_drop_unseen(mst_row *rows, uint32_t n, uint64_t features)
         uint32_t before = row->n_dense + row->n_keys;
         if (row->n_dense > features)
             row->n_dense = (uint32_t)features;
-        if (row->any_order) { /* positions are fields: the rest of the row is dropped */
-            uint32_t seen = 0;
-            while (seen < row->n_keys && row->keys[seen] < features)
-                seen++;
-            row->n_keys = seen;
-        }
         while (row->n_keys > 0 && row->keys[row->n_keys - 1] >= features) /* they ascend */
             row->n_keys--;
         count += row->n_dense + row->n_keys < before;

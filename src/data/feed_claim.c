@@ -301,6 +301,17 @@ static void feed_fill_rows(mst_row *rows, const mst_feed_window *w, uint32_t fro
     }
 }
 
+/* Of the same rows, those that have lost entries with their chunk. */
+static uint64_t feed_count_dropped(const mst_feed_window *w, uint32_t from, uint32_t n)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const mst_feed_place *at = &w->order[from + i];
+        count += w->chunks[at->chunk]->dropped != NULL && w->chunks[at->chunk]->dropped[at->row];
+    }
+    return count;
+}
+
 /* Augments the same rows; the first is the lane's row `first`. */
 static void feed_augment_rows(const mst_feed *f, const mst_feed_lane *l, const mst_feed_window *w,
                               uint32_t from, uint32_t n, uint32_t first)
@@ -389,7 +400,8 @@ static mst_status feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uin
                 TRY(feed_settle_rows(f, l, at->w, at->from + (first - start), last - first, first));
             if (at->w->unseen)
                 atomic_fetch_add(&f->unseen,
-                                 mst_feed_drop_unseen(l->rows + first, last - first, o->features));
+                                 feed_count_dropped(at->w, at->from + (first - start), last - first) +
+                                     mst_feed_drop_unseen(l->rows + first, last - first, o->features));
             if (augments)
                 feed_augment_rows(f, l, at->w, at->from + (first - start), last - first, first);
         }

@@ -150,6 +150,8 @@ mst_status mst_feed_check_files(mst_feed *f, mst_feed_lane *l, bool due);
 
 /* Whether some rows of the chunk have features that the model does not have. */
 bool mst_feed_has_unseen(const mst_feed_options *o, const mst_chunk *c);
+/* Whether rows have fields that the model does not have. */
+bool mst_feed_has_other_fields(const mst_feed_options *o, const mst_chunk *c);
 /* Refuses a chunk with rows that do not fit the model; first_row is the number of its first row. */
 mst_status mst_feed_check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_row);
 

@@ -154,12 +154,20 @@ static mst_status window_add(mst_feed *f, mst_feed_window *w, mst_chunk *chunk, 
     w->chunks[c] = chunk;
     w->first_rows[c] = first_row;
     TRY(mst_feed_check_chunk(f, chunk, first_row));
+    if (o->drop_unseen && chunk->fielded &&
+        (mst_feed_has_unseen(o, chunk) || mst_feed_has_other_fields(o, chunk))) {
+        uint64_t features = o->features != 0 ? o->features : UINT64_MAX;
+        TRY(mst_chunk_check_wait(chunk));
+        TRY(mst_chunk_drop_unseen(chunk, features, o->fields, &w->chunks[c]));
+        mst_chunk_release(chunk);
+        chunk = w->chunks[c];
+    }
     if (chunk->check != NULL && !o->any_keys) {
         size_t tail = chunk->n_words - (size_t)chunk->n_rows * mst_chunk_head_words(chunk);
         w->mapped = true; /* of keys, values and fields, values are not copied */
         w->n_keys += chunk->has_values && !chunk->has_fields ? tail / 2 : tail;
     }
-    w->unseen |= f->augmented_stride == 0 && mst_feed_has_unseen(o, chunk);
+    w->unseen |= f->augmented_stride == 0 && (mst_feed_has_unseen(o, chunk) || chunk->dropped != NULL);
     w->order = in_order ? f->file_order : w->places;
     w->n_rows += in_order ? chunk->n_rows : 0;
     for (uint32_t i = 0; i < chunk->n_rows && !in_order; i++) {

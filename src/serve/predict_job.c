@@ -470,9 +470,23 @@ static mst_status job_check(const mst_job *self)
     if (!c->fielded && c->n_entries > (uint64_t)c->n_rows * c->n_dense)
         return mst_fail(MST_EINPUT, "the rows have no fields, but the model has %u", shape->n_fields);
     uint32_t last = c->fielded ? c->max_field : c->n_dense - 1;
-    return last < shape->n_fields ? MST_OK
-                                  : mst_fail(MST_EINPUT, "a row has field %u; the model has fields 0 to %u",
-                                             last, shape->n_fields - 1);
+    return last < shape->n_fields || (c->fielded && !self->strict)
+               ? MST_OK
+               : mst_fail(MST_EINPUT, "a row has field %u; the model has fields 0 to %u", last,
+                          shape->n_fields - 1);
+}
+
+/* Of rows with fields. */
+static mst_status job_drop_unseen(mst_job *self)
+{
+    mst_chunk *all = self->chunk;
+    uint64_t features = mst_serve_model_features(self->model);
+    uint32_t fields = self->model->assembly.model->shape.n_fields;
+    if (all->n_entries == 0 || (all->max_key < features && (fields == 0 || all->max_field < fields)))
+        return MST_OK;
+    TRY(mst_chunk_drop_unseen(all, features, fields, &self->chunk));
+    mst_chunk_release(all);
+    return MST_OK;
 }
 
 mst_status mst_job_read(mst_job *self, bool lines)
@@ -485,7 +499,8 @@ mst_status mst_job_read(mst_job *self, bool lines)
     if (self->n_rows == 0)
         return MST_OK;
     TRY(mst_chunk_builder_pack(&self->builder, 0, self->n_rows, &self->chunk));
-    return job_check(self);
+    TRY(job_check(self));
+    return self->chunk->fielded ? job_drop_unseen(self) : MST_OK;
 }
 
 /* ---- scores ---- */

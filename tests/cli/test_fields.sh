@@ -19,7 +19,29 @@ printf '1 3:1\n' >one.svm
 refused 1 'the rows have no fields: write libsvm, tfrecord or cache' data convert one.svm --to libffm --out x.ffm
 expect 0 train a.ffm --model ffm --factors 2 --batch 2 --run pair --quiet
 printf '1 0:3:1\n0 1:8:1 7:2:1\n' >new.ffm
-refused 1 'new.ffm: row 1 has field 7, but the model has fields 0 to 2' predict pair new.ffm
+refused 1 'new.ffm: row 1 has field 7, but the model has fields 0 to 2' predict pair new.ffm --strict-features
+
+# Features and fields that the model does not have count as 0, wherever they are in a row.
+awk 'BEGIN { srand(4); for (i = 0; i < 2000; i++) { a = int(rand() * 20); b = 20 + int(rand() * 20); c = 40 + int(rand() * 20)
+  print (a + b) % 2 " 0:" a ":1 1:" b ":0.5 2:" c ":1" } }' >train.ffm
+awk '{ $1 = $1 (NR % 3 == 0 ? " 0:90:1" : NR % 3 == 1 ? " 1:95:2" : " 5:3:1"); print }' train.ffm >more.ffm
+for model in ffm fm logreg; do
+  expect 0 train train.ffm --model $model --epochs 2 --optimizer adagrad --lr 0.1 --run unseen-$model --quiet
+  expect 0 predict unseen-$model train.ffm
+  mv out want
+  expect 0 data convert more.ffm --out more.cache --overwrite
+  for file in more.ffm more.cache; do
+    expect 0 predict unseen-$model $file
+    if [ $model = ffm ]; then
+      cmp -s out want || fail "$model, $file: features and fields that the model does not have change scores"
+      grep -q '2,000 of 2,000 rows have features that the model does not have' err || fail "$model, $file: the number of rows"
+      expect 0 predict unseen-$model $file --rows 10
+      grep -q '10 of 10 rows have features that the model does not have' err || fail "$model, $file: the number of rows of --rows"
+    else # without fields, feature 3 counts in every field
+      paste out want | awk 'NR % 3 != 2 && $1 != $2 { exit 1 }' || fail "$model, $file: features that the model does not have change scores"
+    fi
+  done
+done
 printf 'one\ntwo\n' >two.names
 printf '1 1:1 2:1\n0 1:1\n1 3:1\n' >three.svm
 refused 1 'three.svm:3: index 3 has no name: --feature-names two.names has 2 names' train three.svm --feature-names two.names --run x

@@ -255,6 +255,8 @@ open_server runs/ffm --name m
 ask lines train.ffm want
 ask json ffm.json want
 ask json fields.json want
+sed -E 's/^([01])/\1 0:700:1 7:3:1/' train.ffm >more.ffm # features and fields that the model does not have count as 0
+ask lines more.ffm want
 close_server
 
 # ---- dense rows and nets, which are computed in batches ----
