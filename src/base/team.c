@@ -1,8 +1,8 @@
 /* Teams of threads; contract in team.h.
  *
- * One generation counter per wait: a waiter spins on it for some tenths of a millisecond (a barrier inside a
- * training step is shorter when every thread has a core; waking a thread that sleeps takes as long as a step)
- * and then sleeps on it with a futex.
+ * One generation counter per wait, and one per thread that passes something on: a waiter spins on it for some
+ * tenths of a millisecond (a barrier inside a training step is shorter when every thread has a core; waking a
+ * thread that sleeps takes as long as a step) and then sleeps on it with a futex.
  *
  * Threads arrive in groups, and the last of a group arrives for it: 16 threads that count on one line take
  * 1.7 us, because the line moves 16 times, one after the other. */
@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -22,7 +23,8 @@
 #define SPINS       5000
 #define SPINS_LEAST 200
 #define SHORT_NS    50000 /* a sleep that is shorter than this was not worth it */
-#define GROUP       4     /* threads that count on one line */
+#define MISSED_NS   100000
+#define GROUP       4 /* threads that count on one line */
 
 typedef struct gate {
     _Alignas(64) atomic_uint generation;
@@ -34,6 +36,7 @@ typedef struct member {
     unsigned index;
     unsigned spins; /* before it sleeps; 0 where threads outnumber cores */
     pthread_t thread;
+    gate passed; /* its generation: how often the thread has passed */
 } member;
 
 struct mst_team {
@@ -56,7 +59,7 @@ struct mst_team {
  */
 static void team_gate_wait(gate *g, unsigned seen, unsigned *spins)
 {
-    for (unsigned i = 0; i < *spins; i++) {
+    for (unsigned i = 0; i <= *spins; i++) {
         if (atomic_load_explicit(&g->generation, memory_order_acquire) != seen)
             return;
 #ifdef __x86_64__
@@ -66,7 +69,8 @@ static void team_gate_wait(gate *g, unsigned seen, unsigned *spins)
     uint64_t start = *spins != 0 ? mst_now_ns() : 0;
     atomic_fetch_add(&g->sleepers, 1);
     while (atomic_load(&g->generation) == seen)
-        syscall(SYS_futex, &g->generation, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+        syscall(SYS_futex, &g->generation, FUTEX_WAIT_PRIVATE, seen, &(struct timespec){.tv_nsec = MISSED_NS},
+                NULL, 0);
     atomic_fetch_sub(&g->sleepers, 1);
     if (*spins == 0)
         return;
@@ -76,11 +80,16 @@ static void team_gate_wait(gate *g, unsigned seen, unsigned *spins)
         *spins = *spins / 4 > SPINS_LEAST ? *spins / 4 : SPINS_LEAST;
 }
 
+static void team_gate_wake(gate *g)
+{
+    if (atomic_load(&g->sleepers) != 0)
+        syscall(SYS_futex, &g->generation, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
 static void team_gate_open(gate *g)
 {
     atomic_fetch_add(&g->generation, 1);
-    if (atomic_load(&g->sleepers) != 0)
-        syscall(SYS_futex, &g->generation, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+    team_gate_wake(g);
 }
 
 /* Counts one of n arrivals; true for the last, which starts the count again. */
@@ -92,17 +101,43 @@ static bool team_arrive(struct arrivals *at, unsigned n)
     return true;
 }
 
-void mst_team_barrier(mst_team *team, unsigned thread)
+unsigned mst_team_arrive(mst_team *team, unsigned thread)
 {
-    if (team->n == 1)
-        return;
     unsigned seen = atomic_load_explicit(&team->barrier.generation, memory_order_relaxed);
     unsigned n_groups = (team->n + GROUP - 1) / GROUP, group = thread / GROUP;
     unsigned size = group + 1 < n_groups ? GROUP : team->n - group * GROUP;
-    if (team_arrive(&team->groups[group], size) && team_arrive(&team->all, n_groups))
+    if (team->n > 1 && team_arrive(&team->groups[group], size) && team_arrive(&team->all, n_groups))
         team_gate_open(&team->barrier);
-    else
-        team_gate_wait(&team->barrier, seen, &team->members[thread].spins);
+    return seen;
+}
+
+void mst_team_await(mst_team *team, unsigned thread, unsigned arrival)
+{
+    if (team->n > 1)
+        team_gate_wait(&team->barrier, arrival, &team->members[thread].spins);
+}
+
+void mst_team_barrier(mst_team *team, unsigned thread)
+{
+    mst_team_await(team, thread, mst_team_arrive(team, thread));
+}
+
+void mst_team_pass(mst_team *team, unsigned thread)
+{
+    gate *g = &team->members[thread].passed;
+    unsigned n = atomic_load_explicit(&g->generation, memory_order_relaxed);
+    /* No atomic addition: it would wait for all earlier stores. So a sleeper may be missed, for MISSED_NS. */
+    atomic_store_explicit(&g->generation, n + 1, memory_order_release);
+    team_gate_wake(g);
+}
+
+void mst_team_follow(mst_team *team, unsigned thread, unsigned other)
+{
+    member *self = &team->members[thread];
+    gate *g = &team->members[other].passed;
+    unsigned n = atomic_load_explicit(&self->passed.generation, memory_order_relaxed), seen;
+    while ((int)((seen = atomic_load_explicit(&g->generation, memory_order_acquire)) - n) < 0)
+        team_gate_wait(g, seen, &self->spins);
 }
 
 static void *team_member_main(void *arg)

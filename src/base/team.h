@@ -23,4 +23,14 @@ void mst_team_run(mst_team *team, mst_team_fn *fn, void *arg);
 /* Called by every thread inside fn, with its number: none passes until all have arrived. */
 void mst_team_barrier(mst_team *team, unsigned thread);
 
+/* A barrier in two parts: a thread that has arrived may do something else before it waits. */
+unsigned mst_team_arrive(mst_team *team, unsigned thread);
+void mst_team_await(mst_team *team, unsigned thread, unsigned arrival);
+
+/* Threads that take turns at the parts of something: each passes one on when it is done with it, and follows
+ * another thread to the part that this one passes on. follow returns when `other` has passed as often as
+ * `thread` has, and what it wrote before is visible then. */
+void mst_team_pass(mst_team *team, unsigned thread);
+void mst_team_follow(mst_team *team, unsigned thread, unsigned other);
+
 #endif

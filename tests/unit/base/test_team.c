@@ -1,5 +1,5 @@
-/* Teams: every thread runs, the caller is thread 0, barriers hold all threads, and more threads than cores
- * work. */
+/* Teams: every thread runs, the caller is thread 0, barriers hold all threads, turns are taken in order, and
+ * more threads than cores work. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,6 +63,74 @@ static void test_sizes(void **state)
     mst_team_destroy(NULL);
 }
 
+/* A barrier in two parts: what a thread writes before it arrives is visible to all that have waited; what it
+ * does between the parts is its own affair. */
+static void two_parts(void *arg, unsigned thread)
+{
+    work *w = arg;
+    for (unsigned round = 1; round <= w->rounds; round++) {
+        w->plain[thread]++;
+        unsigned arrival = mst_team_arrive(w->team, thread);
+        atomic_fetch_add(&w->runs[thread], 1);
+        mst_team_await(w->team, thread, arrival);
+        for (unsigned other = 1; other < w->n; other++)
+            if (w->plain[other] != w->plain[0])
+                atomic_fetch_add(&w->wrong, 1);
+        mst_team_await(w->team, thread, mst_team_arrive(w->team, thread));
+    }
+}
+
+static void test_barriers_in_two_parts(void **state)
+{
+    (void)state;
+    const unsigned sizes[] = {1, 2, 3, MOST};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        work w = {.n = sizes[s], .rounds = 200};
+        assert_int_equal(mst_team_new(w.n, &w.team), MST_OK);
+        mst_team_run(w.team, two_parts, &w);
+        for (unsigned t = 0; t < w.n; t++)
+            assert_int_equal(atomic_load(&w.runs[t]), w.rounds);
+        assert_int_equal(atomic_load(&w.wrong), 0);
+        mst_team_destroy(w.team);
+    }
+}
+
+/* Threads take turns at parts: thread t at part t first, and at each part after thread t + 1. */
+static void turns(void *arg, unsigned thread)
+{
+    work *w = arg;
+    for (unsigned round = 0; round < w->rounds; round++) {
+        for (unsigned i = 0; i < w->n; i++) {
+            unsigned part = (thread + i) % w->n;
+            if (i > 0)
+                mst_team_follow(w->team, thread, (thread + 1) % w->n);
+            /* not atomic; a part is taken by threads part, part - 1, ... */
+            if (w->plain[part]++ != round * w->n + i)
+                atomic_fetch_add(&w->wrong, 1);
+            mst_team_pass(w->team, thread);
+        }
+        mst_team_barrier(w->team, thread);
+    }
+}
+
+static void test_turns(void **state)
+{
+    (void)state;
+    const unsigned sizes[] = {1, 2, 3, MOST};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        work w = {.n = sizes[s], .rounds = 60};
+        assert_int_equal(mst_team_new(w.n, &w.team), MST_OK);
+        for (unsigned run = 0; run < 3; run++) {
+            memset(w.plain, 0, sizeof w.plain);
+            mst_team_run(w.team, turns, &w);
+            for (unsigned part = 0; part < w.n; part++)
+                assert_int_equal(w.plain[part], w.rounds * w.n);
+        }
+        assert_int_equal(atomic_load(&w.wrong), 0);
+        mst_team_destroy(w.team);
+    }
+}
+
 static void add_one(void *arg, unsigned thread)
 {
     ((unsigned *)arg)[thread * 16]++;
@@ -113,10 +181,9 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_many_runs),
-        cmocka_unit_test(test_unused),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_sizes),  cmocka_unit_test(test_barriers_in_two_parts),
+        cmocka_unit_test(test_turns),  cmocka_unit_test(test_many_runs),
+        cmocka_unit_test(test_unused), cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
