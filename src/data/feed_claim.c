@@ -75,7 +75,8 @@ static mst_status feed_advance(mst_feed *f, mst_feed_lane *l, bool *more)
         f->current = f->queue;
         if (f->current != NULL) {
             mst_feed_pop_window(f);
-            mst_feed_wake(f);
+            if (!f->by_lanes) /* else no thread waits for room in the queue */
+                mst_feed_wake(f);
             continue;
         }
         if (f->error.code != MST_OK)

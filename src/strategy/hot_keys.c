@@ -35,7 +35,7 @@ mst_status mst_hot_keys_init(mst_hot_keys *hot, uint32_t most)
     if (hot->keys == NULL || hot->counts == NULL || hot->buckets == NULL || hot->hashes == NULL)
         return mst_fail_memory();
     for (uint32_t i = 0; i < n_buckets; i++)
-        hot->buckets[i] = mst_map_unused(i);
+        hot->buckets[i] = MST_MAP_UNUSED;
     return MST_OK;
 }
 
@@ -129,14 +129,14 @@ static uint64_t hot_place_keys(mst_hot_keys *hot, size_t n, uint32_t factor)
     hot->n = 0;
     hot->factor = factor;
     for (uint32_t i = 0; i < 1u << (32 - hot->shift); i++)
-        hot->buckets[i] = mst_map_unused(i);
+        hot->buckets[i] = MST_MAP_UNUSED;
     for (size_t i = 0; i < n; i++) {
-        uint32_t key = hot->table[i].key, slot = mst_map_slot(key, factor, hot->shift);
-        if (hot->buckets[slot].key != mst_map_unused(slot).key) {
+        uint32_t key = hot->table[i].key, hash = key * factor, *bucket = &hot->buckets[hash >> hot->shift];
+        if (*bucket != MST_MAP_UNUSED) {
             missed += hot->table[i].count;
             continue;
         }
-        hot->buckets[slot] = (mst_map_bucket){.key = key, .delta = hot->n - key};
+        *bucket = mst_map_bucket(hot->n, hash, hot->shift);
         hot->keys[hot->n] = key;
         hot->counts[hot->n++] = hot->table[i].count;
     }
@@ -152,8 +152,6 @@ void mst_hot_keys_choose(mst_hot_keys *hot, const mst_batch *const *samples, uns
     hot->shift = 32 - hot_bits((uint32_t)n);
     uint32_t tries = n > FEW_KEYS ? 1 : TRIES; /* of many keys, each factor drops about as many */
     for (uint32_t i = 0, factor = best; i < tries && fewest > 0; i++, factor *= 0x85EBCA6Bu) {
-        if (factor >> hot->shift == 0) /* key 1 must not have bucket 0 */
-            continue;
         uint64_t missed = hot_place_keys(hot, n, factor);
         if (missed < fewest) {
             fewest = missed;

@@ -8,7 +8,7 @@ typedef struct mst_hot_keys {
     uint32_t n, most;
     uint32_t *keys, *counts; /* the most popular first, and how often each occurs in the sample */
     uint32_t n_rows;         /* of the sample */
-    mst_map_bucket *buckets; /* key + delta is the number of the key; a key that collides is left out */
+    uint32_t *buckets;       /* of a map (mst_key_map); a key that collides is left out */
     uint32_t factor, shift;
     /* scratch of choose */
     uint8_t *hashes;
@@ -29,9 +29,9 @@ void mst_hot_keys_choose(mst_hot_keys *hot, const mst_batch *const *samples, uns
 /* The number of a key; false: it is not popular. */
 static inline bool mst_hot_keys_find(const mst_hot_keys *hot, uint32_t key, uint32_t *number)
 {
-    const mst_map_bucket *slot = &hot->buckets[mst_map_slot(key, hot->factor, hot->shift)];
-    *number = key + slot->delta;
-    return slot->key == key;
+    uint32_t hash = key * hot->factor;
+    *number = mst_map_number(hot->buckets[hash >> hot->shift], hash, hot->shift);
+    return *number < hot->n;
 }
 
 #endif

@@ -336,6 +336,7 @@ static void hot_copy(mst_hot_weights *hot, unsigned t)
     thread->map = (mst_key_map){.factor = hot->popular.factor,
                                 .shift = hot->popular.shift,
                                 .base = (uint32_t)((keys - origin) / hot->unit),
+                                .n = hot->popular.n,
                                 .buckets = hot->popular.buckets};
     if (!hot->by_rows && hot->n_threads > 1) {
         thread->map.prefix = hot->prefix;

@@ -12,7 +12,6 @@
 #define CLAIM_ROWS       1024  /* rows claimed at a time if batches are smaller */
 #define SYNC_CLAIM_ROWS  8192  /* the same of synchronous threads, which wait for the one that claims ... */
 #define MANY_CLAIM_ROWS  32768 /* ... and of many of them, which wait for each other at every claim */
-#define MANY_THREADS     6     /* synchronous threads from which keys are divided among owners */
 #define TIMED_ROWS       64    /* rows of a step from which its phases are timed, except for nets */
 #define SHOWN_LEAST      4096  /* dense parameters from which gradients are shown to the owners */
 #define PARTS_PER_THREAD (MST_PARTS_ANY + 2) /* at most */
@@ -47,12 +46,15 @@ static uint32_t local_rows_at_once(const mst_local *self)
     return share > self->part_rows ? share : self->part_rows;
 }
 
-static mst_status local_init_lists(const mst_local *self, mst_local_thread *w)
+static mst_status local_init_picks(const mst_local *self, mst_local_thread *w)
 {
-    w->lists = mst_calloc(self->n + 2, sizeof *w->lists);
-    w->list_ends = mst_alloc_lines((self->n + 1) * mst_local_ends(self) * sizeof *w->list_ends);
+    uint32_t share = (self->batch + self->n - 1) / self->n;
+    w->coefs = mst_alloc_lines((share + 1) * sizeof *w->coefs);
+    w->rows = mst_calloc(share + 1, sizeof *w->rows);
     w->hot_sums = mst_alloc_lines(MST_HOT_KEYS * sizeof *w->hot_sums);
-    return w->lists != NULL && w->list_ends != NULL && w->hot_sums != NULL ? MST_OK : mst_fail_memory();
+    if (w->coefs == NULL || w->rows == NULL || w->hot_sums == NULL)
+        return mst_fail_memory();
+    return mst_picks_init(&w->picks, self->n);
 }
 
 static mst_status local_init_thread(mst_local *self, mst_local_thread *w, const mst_grad *layout)
@@ -61,16 +63,14 @@ static mst_status local_init_thread(mst_local *self, mst_local_thread *w, const 
     uint32_t max_take = self->base.max_take;
     TRY(mst_model_scratch_new(model, local_rows_at_once(self), self->inner, true, &w->scratch));
     w->lrs = mst_calloc(self->claim_steps, sizeof *w->lrs);
-    if (self->hot != NULL)
+    if (self->way == MST_LOCAL_PICK)
+        TRY(local_init_picks(self, w));
+    else if (self->hot != NULL)
         w->rows = mst_calloc(max_take, sizeof *w->rows);
-    if (self->many)
-        TRY(local_init_lists(self, w));
     if (self->way == MST_LOCAL_RULE)
         w->rules = mst_calloc(self->claim_steps, sizeof *w->rules);
-    if (self->way == MST_LOCAL_PICK)
-        w->pick_ends = mst_calloc(self->claim_steps, sizeof *w->pick_ends);
-    if (w->lrs == NULL || (self->way == MST_LOCAL_PICK && w->pick_ends == NULL) ||
-        (self->hot != NULL && w->rows == NULL) || (self->way == MST_LOCAL_RULE && w->rules == NULL))
+    if (w->lrs == NULL || (self->hot != NULL && w->rows == NULL) ||
+        (self->way == MST_LOCAL_RULE && w->rules == NULL))
         return mst_fail_memory();
     if (mst_local_in_place(self))
         return MST_OK;
@@ -159,17 +159,17 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     self->way = local_choose_way(self, model);
     if (options->mode == MST_MODE_ASYNC && self->n > 1)
         self->weights.shared = UINT32_MAX;
-    self->many = self->way == MST_LOCAL_PICK && self->n >= MANY_THREADS;
+    bool by_picks = self->way == MST_LOCAL_PICK;
     bool together = options->mode == MST_MODE_SYNC && self->n > 1;
-    uint32_t claim_rows = self->many ? MANY_CLAIM_ROWS : together ? SYNC_CLAIM_ROWS : CLAIM_ROWS;
+    uint32_t claim_rows = by_picks ? MANY_CLAIM_ROWS : together ? SYNC_CLAIM_ROWS : CLAIM_ROWS;
     self->claim_steps = self->batch < claim_rows ? claim_rows / self->batch : 1;
     self->timed = self->batch >= TIMED_ROWS || mst_model_chain(env->model) != NULL;
     base->max_take = self->batch * self->claim_steps;
     base->any_keys = env->params->guard != NULL && (self->way != MST_LOCAL_GENERAL || self->additive);
     base->n_lanes = options->mode == MST_MODE_ASYNC ? self->n : 1;
     TRY(mst_team_new(self->n, &self->team));
-    if ((mst_local_in_place(self) && self->n > 1) || self->many)
-        TRY(mst_hot_weights_new(env->model, env->params, self->many ? 1 : self->n, env->optimizer->ops->sums,
+    if ((mst_local_in_place(self) && self->n > 1) || by_picks)
+        TRY(mst_hot_weights_new(env->model, env->params, by_picks ? 1 : self->n, env->optimizer->ops->sums,
                                 &self->hot));
     self->threads = mst_alloc_lines(self->n * sizeof *self->threads);
     if (self->threads == NULL)
@@ -178,11 +178,6 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     self->samples = mst_calloc(self->n, sizeof *self->samples);
     if (self->samples == NULL)
         return mst_fail_memory();
-    if (self->way == MST_LOCAL_PICK) {
-        self->coefs = mst_alloc_lines(self->batch * sizeof *self->coefs);
-        if (self->coefs == NULL)
-            return mst_fail_memory();
-    }
     TRY(local_init_parts(self, &layout));
     for (unsigned t = 0; t < self->n; t++)
         TRY(local_init_thread(self, &self->threads[t], &layout));
@@ -200,14 +195,11 @@ static void local_fini(mst_strategy *base)
         mst_free(w->rules);
         mst_free(w->touched.keys);
         mst_picks_fini(&w->picks);
-        mst_free(w->pick_ends);
-        for (unsigned o = 0; w->lists != NULL && o < self->n + 2; o++)
-            mst_picks_fini(&w->lists[o]);
-        mst_free(w->lists);
-        mst_free(w->list_ends);
+        mst_free(w->coefs);
         mst_free(w->hot_sums);
         mst_free(w->rows);
         mst_free(w->keys);
+        mst_free(w->values);
         mst_grad_fini(&w->grad);
         mst_key_sums_fini(&w->key_sums);
     }
@@ -215,7 +207,6 @@ static void local_fini(mst_strategy *base)
         mst_grad_fini(&self->parts[p].shown);
     mst_free(self->parts);
     mst_free(self->threads);
-    mst_free(self->coefs);
     mst_free(self->samples);
     mst_hot_weights_destroy(self->hot);
 }
@@ -239,7 +230,7 @@ static uint64_t local_spare(const mst_strategy_options *options)
 {
     if (options->mode == MST_MODE_ASYNC)
         return options->threads > 1 ? mst_hot_weights_spare((unsigned)options->threads) : 0;
-    return options->threads >= MANY_THREADS ? mst_hot_weights_spare(1) : 0;
+    return options->threads > 1 ? mst_hot_weights_spare(1) : 0;
 }
 
 /* Synchronous threads: the copies of popular keys, which are chosen in the first run. The sample is the same
@@ -285,7 +276,7 @@ static mst_status local_run(mst_strategy *base, mst_feed *feed, const mst_budget
         self->threads[t].status = MST_OK;
         self->threads[t].loss = (mst_loss_sum){0};
     }
-    if (self->many && self->hot != NULL)
+    if (self->way == MST_LOCAL_PICK && self->hot != NULL)
         TRY(local_begin_popular(self));
     mst_team_run(self->team, async ? mst_local_async_thread : mst_local_sync_thread, self);
     if (self->hot != NULL)

@@ -15,18 +15,16 @@ typedef struct mst_local_thread {
     float *lrs;      /* learning rates of the steps of a claim */
     mst_rule *rules; /* by rule: of the steps of a claim */
     mst_touched touched;
-    mst_picks picks;   /* by picks: the keys of this owner in the rows of the claim */
-    size_t *pick_ends; /* by step of the claim */
-    size_t n_keys;     /* of the rows that this thread has filled */
-    mst_picks
-        *lists; /* many threads by picks: keys of this thread's rows by owner, then popular keys (n + 2) */
-    size_t *list_ends; /* of each list (mst_local_ends), step after step */
-    float *hot_sums;   /* many threads by picks: the gradient of the popular keys, of this thread's rows */
+    mst_picks picks; /* by picks: the keys of this thread's share of a step, */
+    mst_batch share; /* ... its rows, with popular keys translated, */
+    float *coefs;    /* ... and their coefficients */
+    float *hot_sums; /* by picks: the gradient of the popular keys, of this thread's rows */
     mst_grad grad;
     mst_key_sums key_sums;
     mst_row *rows; /* with hot weights: rows with translated keys */
     uint32_t *keys;
-    size_t key_capacity;
+    float *values;
+    size_t key_capacity, value_capacity;
     mst_batch first; /* async with hot weights: the first claim of a run */
     double square;   /* sync: this owner's share of the gradient's squared norm */
     mst_loss_sum loss;
@@ -74,14 +72,12 @@ typedef struct mst_local {
     bool timed; /* a step is long enough to time its phases one by one; else they count as compute */
     mst_team *team;
     mst_local_thread *threads;
-    mst_hot_weights *hot;        /* async, n > 1, descend; or many threads by picks; or NULL */
+    mst_hot_weights *hot;        /* async, n > 1, descend; or by picks; or NULL */
     const mst_batch **samples;   /* async with hot weights: the first claims of a run, ... */
     uint64_t next_sample;        /* ... which are a sample from this row of the training on */
-    bool many;                   /* by picks: the threads are so many that keys are divided among owners */
-    bool sampled;                /* many threads: the popular keys are chosen */
-    uint32_t popular, n_popular; /* many threads: place of the first popular key, and their number */
+    bool sampled;                /* by picks: the popular keys are chosen */
+    uint32_t popular, n_popular; /* by picks: place of the first popular key, and their number */
     mst_weights weights;
-    float *coefs; /* by picks: of the rows of a step */
 
     /* The run under way: */
     mst_feed *feed;
@@ -127,13 +123,6 @@ static inline uint64_t mst_local_steps(const mst_local *self, uint64_t rows)
     return (rows + self->batch - 1) / self->batch;
 }
 
-/* Ends of a list by step: a line of its own for each list, of the step before the first (0) and of each step.
- */
-static inline size_t mst_local_ends(const mst_local *self)
-{
-    return ((size_t)self->claim_steps + 1 + 7) / 8 * 8;
-}
-
 /* A phase within a step begins. */
 static inline void mst_local_phase(const mst_local *self, mst_phase phase)
 {
@@ -141,15 +130,20 @@ static inline void mst_local_phase(const mst_local *self, mst_phase phase)
         mst_span_enter(phase);
 }
 
-/* A barrier of all threads, and the phase after it. */
-static inline void mst_local_barrier(mst_local *self, unsigned t, mst_phase then)
+/* Waits at a barrier at which thread t has arrived; then a phase begins. */
+static inline void mst_local_await(mst_local *self, unsigned t, unsigned arrival, mst_phase then)
 {
     uint64_t start = self->timed ? 0 : mst_trace_now(); /* else a phase */
     mst_local_phase(self, MST_PHASE_BARRIER_WAIT);
-    mst_team_barrier(self->team, t);
+    mst_team_await(self->team, t, arrival);
     if (!self->timed)
         mst_trace_op("barrier", start, (mst_trace_output){0});
     mst_local_phase(self, then);
+}
+
+static inline void mst_local_barrier(mst_local *self, unsigned t, mst_phase then)
+{
+    mst_local_await(self, t, mst_team_arrive(self->team, t), then);
 }
 
 /* Thread t of a run begins, or is done. */
@@ -192,12 +186,16 @@ mst_local_parts mst_local_divide(const mst_local *self, uint32_t n_rows);
  * key, in the order of sources, into the key sums of thread t. */
 mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources, mst_local_thread *sources);
 
-/* Updates the keys that thread t has picked for step i of the claim by the coefficients of n_rows rows. */
-mst_status mst_local_apply_picks(mst_local *self, unsigned t, uint64_t i, uint32_t n_rows,
-                                 const mst_update *u);
+/* Before a step: clears thread t's gradient of the popular keys. */
+void mst_local_begin_popular(mst_local *self, unsigned t);
+
+/* Updates the keys of thread t's share of a step of n_rows rows by their coefficients, block after block. The
+ * threads take turns at the blocks: thread t begins with block t, and follows thread t + 1. Afterwards all
+ * threads have added up the gradient of their popular keys. */
+void mst_local_apply_picks(mst_local *self, unsigned t, uint32_t n_rows, const mst_update *u);
 
 /* The same for the popular keys that owner t updates, by the sums of all threads. */
-mst_status mst_local_apply_popular(mst_local *self, unsigned t, uint32_t n_rows, const mst_update *u);
+void mst_local_apply_popular(mst_local *self, unsigned t, uint32_t n_rows, const mst_update *u);
 
 /* Sums the dense gradients of the parts of a batch, in order, into that of thread t; only the slices of owner
  * t. State is not summed. */

@@ -6,10 +6,17 @@
  * weight of another, and every sum has a fixed order: the result repeats bit for bit for the same number of
  * threads.
  *
- * Every key has an owner, by its hash. Linear models: each thread picks the keys that it owns from all rows
- * of a claim before the first step; in phase A the threads compute a coefficient per row, and in phase B the
- * owners use the coefficients of all rows. Other models: threads emit (key, value) contributions to lists by
- * owner, who adds them up by key in a hash table; with plain SGD it subtracts them one by one.
+ * Every key has an owner, by its hash: threads emit (key, value) contributions to lists by owner, who adds
+ * them up by key in a hash table; with plain SGD it subtracts them one by one.
+ *
+ * Linear models: the keys are in as many blocks as there are threads, and threads take turns at the blocks.
+ * In phase A a thread computes a coefficient for each of its rows. In phase B it updates the keys of its own
+ * rows, those of block t first, then those of block t + 1, which thread t + 1 has passed on, and so on: a
+ * block has one thread at a time, and its threads have a fixed order. So nothing but a counter per turn
+ * passes between cores, and the weights of rare keys stay where phase A has brought them; lists for owners
+ * would move twice per step, and so would the weights. The gradient of popular keys, which all threads have
+ * in every step, is summed by thread, and then by slices of the keys. A thread that has finished phase B
+ * divides the keys of its next rows among the blocks before it waits for the others.
  *
  * With a model that has threads of its own inside a batch (mst_model_threads), the team is one thread, and
  * the update is divided among the threads of the model.
@@ -164,161 +171,113 @@ static bool local_general_step(mst_local *self, unsigned t, const mst_batch *bat
 
 /* ---- steps by picks ---- */
 
-/* Rows of the claim as thread t reads them: with popular keys translated. */
-static mst_batch local_translated(const mst_local *self, unsigned t, const mst_batch *share)
+#define NEAR_ROWS 1024  /* of a share whose records are prefetched whole */
+#define NEAR_KEYS 32768 /* of a share whose weights are */
+
+/* Step i of a claim. */
+static mst_batch local_batch(const mst_local *self, const mst_batch *claim, uint64_t i)
 {
-    if (self->n_popular == 0)
-        return *share;
-    return (mst_batch){.rows = self->threads[t].rows + (share->rows - self->claim.rows),
-                       .n_rows = share->n_rows};
+    return mst_batch_range(claim, (uint32_t)(i * self->batch), self->batch);
 }
 
-/* The gradient of the popular keys in the rows of thread w, in step i of the claim; without the factor 1 /
- * rows. */
-static void local_sum_own_popular(const mst_local *self, mst_local_thread *w, uint64_t i)
+/* Thread t: makes its share of a batch readable, and brings it closer. */
+static void local_fetch_share(mst_local *self, unsigned t, const mst_batch *batch, uint64_t step)
 {
-    const size_t *ends = w->list_ends + self->n * mst_local_ends(self) + i;
-    self->base.env.model->kernels->add_picks(&w->lists[self->n], ends[0], ends[1], self->coefs, w->hot_sums);
-}
-
-/* Thread t: makes its share of every step of the claim readable, and counts its keys. first: the first step.
- */
-static void local_fill_claim(mst_local *self, unsigned t, uint64_t first)
-{
-    mst_local_thread *w = &self->threads[t];
-    w->n_keys = 0;
-    for (uint32_t from = 0; from < self->claim.n_rows; from += self->batch) {
-        mst_batch batch = mst_batch_range(&self->claim, from, self->batch),
-                  share = local_share(self, &batch, t);
-        local_fill_share(self, t, &share, first);
-        for (uint32_t i = 0; i < share.n_rows; i++)
-            w->n_keys += share.rows[i].n_keys;
+    mst_batch share = local_share(self, batch, t);
+    local_fill_share(self, t, &share, step);
+    for (uint32_t r = 0; r < share.n_rows && r < NEAR_ROWS; r++) {
+        const mst_row *row = &share.rows[r];
+        const char *from = (const char *)(row->dense != NULL ? (const void *)row->dense : row->keys),
+                   *to = (const char *)(row->keys + row->n_keys);
+        for (; from < to && to - from <= 512; from += 64) /* a record */
+            __builtin_prefetch(from, 0, 2);
     }
 }
 
-/* Few threads: picks the keys of thread t from all rows. */
-static mst_status local_pick_keys(mst_local *self, unsigned t)
+/* Thread t: divides the keys of its share of a batch among the blocks. */
+static mst_status local_divide_share(mst_local *self, unsigned t, const mst_batch *batch, uint64_t step)
 {
     const mst_model *model = self->base.env.model;
     mst_local_thread *w = &self->threads[t];
+    mst_batch share = local_share(self, batch, t);
+    uint64_t start = mst_trace_now();
     size_t n_keys = 0;
-    for (unsigned s = 0; s < self->n; s++)
-        n_keys += self->threads[s].n_keys;
-    TRY(mst_picks_room(&w->picks, n_keys));
-    for (uint32_t from = 0, i = 0; from < self->claim.n_rows; from += self->batch, i++) {
-        mst_batch batch = mst_batch_range(&self->claim, from, self->batch);
-        model->kernels->pick_keys(batch.rows, batch.n_rows, model->shape.n_dense, t, self->n, &w->picks);
-        w->pick_ends[i] = w->picks.n;
+    bool valued = false;
+    if (atomic_load(&self->stop_at) <= step)
+        share.n_rows = 0; /* they may not be readable */
+    for (uint32_t i = 0; i < share.n_rows; i++) {
+        n_keys += share.rows[i].n_keys;
+        valued |= share.rows[i].values != NULL;
     }
-    return MST_OK;
-}
-
-/* Many threads: thread t divides the keys of its own rows among their owners. */
-static mst_status local_divide_keys(mst_local *self, unsigned t)
-{
-    const mst_model *model = self->base.env.model;
-    mst_local_thread *w = &self->threads[t];
-    size_t width = mst_local_ends(self), at = 0;
-    for (unsigned o = 0; o < self->n + 2; o++) {
-        mst_picks_clear(&w->lists[o]);
-        TRY(mst_picks_room(&w->lists[o], w->n_keys));
-    }
-    for (unsigned o = 0; o <= self->n; o++)
-        w->list_ends[o * width] = 0;
-    if (!mst_grow(&w->keys, &w->key_capacity, w->n_keys, sizeof *w->keys))
+    TRY(mst_picks_begin(&w->picks, n_keys, valued));
+    if (!mst_grow(&w->keys, &w->key_capacity, n_keys, sizeof *w->keys) ||
+        (valued && !mst_grow(&w->values, &w->value_capacity, n_keys, sizeof *w->values)) ||
+        (self->weights.by_rows && !mst_grow(&w->touched.keys, &w->touched.capacity,
+                                            n_keys + self->n_popular + 1, sizeof *w->touched.keys)))
         return mst_fail_memory();
     mst_division division = {.n_prefix = model->shape.n_dense,
-                             .n_owners = self->n,
                              .map = self->n_popular > 0 ? mst_hot_weights_map(self->hot, 0) : NULL,
-                             .popular = self->popular,
-                             .n_popular = self->n_popular};
-    for (uint32_t from = 0, i = 0; from < self->claim.n_rows; from += self->batch, i++) {
-        mst_batch batch = mst_batch_range(&self->claim, from, self->batch),
-                  share = local_share(self, &batch, t);
-        size_t first = (size_t)(share.rows - self->claim.rows);
-        model->kernels->divide_keys(share.rows, share.n_rows, (uint32_t)(share.rows - batch.rows), &division,
-                                    w->rows != NULL ? w->rows + first : NULL, w->keys + at, w->lists);
-        for (uint32_t r = 0; r < share.n_rows; r++)
-            at += share.rows[r].n_keys;
-        for (unsigned o = 0; o <= self->n; o++)
-            w->list_ends[o * width + i + 1] = w->lists[o].n;
-    }
+                             .weights = n_keys <= NEAR_KEYS ? self->weights.sparse : NULL,
+                             .stride = self->weights.stride};
+    model->kernels->divide_keys(share.rows, share.n_rows, &division, w->rows, w->keys, w->values, &w->picks);
+    w->share = (mst_batch){.rows = self->n_popular > 0 ? w->rows : share.rows, .n_rows = share.n_rows};
+    mst_trace_op("divide", start, mst_trace_array(2 * sizeof(uint32_t), n_keys, 0));
     return MST_OK;
 }
 
-/* Many threads: thread t collects its keys from the lists of all threads, in the order of the rows. */
-static mst_status local_collect_keys(mst_local *self, unsigned t)
+/* Prepares thread t's share of step i of a claim, and fetches that of the next one. first: the number of the
+ * claim's first step. */
+static void local_prepare_share(mst_local *self, unsigned t, const mst_batch *claim, uint64_t i,
+                                uint64_t first)
 {
-    mst_local_thread *w = &self->threads[t];
-    size_t n_keys = 0, at = t * mst_local_ends(self);
-    uint64_t n_steps = mst_local_steps(self, self->claim.n_rows);
-    for (unsigned s = 0; s < self->n; s++)
-        n_keys += self->threads[s].list_ends[at + n_steps];
-    TRY(mst_picks_room(&w->picks, n_keys));
-    for (uint64_t i = 0; i < n_steps; i++) {
-        for (unsigned s = 0; s < self->n; s++) { /* they are in other cores' caches */
-            const size_t *ends = self->threads[s].list_ends + at + i;
-            mst_picks_prefetch(&self->threads[s].lists[t], ends[0], ends[1]);
-        }
-        for (unsigned s = 0; s < self->n; s++) {
-            const size_t *ends = self->threads[s].list_ends + at + i;
-            mst_picks_append(&w->picks, &self->threads[s].lists[t], ends[0], ends[1]);
-        }
-        w->pick_ends[i] = w->picks.n;
+    mst_batch batch = local_batch(self, claim, i);
+    if (i + 1 < mst_local_steps(self, claim->n_rows)) {
+        mst_batch next = local_batch(self, claim, i + 1);
+        local_fetch_share(self, t, &next, first + i + 1);
     }
-    return MST_OK;
-}
-
-/* Thread t: makes its share of the claimed rows readable, and finds the keys that it owns in all of them.
- * first: the first step of the claim. */
-static mst_status local_pick_claim(mst_local *self, unsigned t, uint64_t first)
-{
-    mst_local_thread *w = &self->threads[t];
-    local_fill_claim(self, t, first);
-    uint64_t start = mst_trace_now();
-    mst_picks_clear(&w->picks);
-    mst_status st = self->many && w->status == MST_OK ? local_divide_keys(self, t) : MST_OK;
+    mst_status st = local_divide_share(self, t, &batch, first + i);
     if (st != MST_OK)
-        mst_local_stop(self, w, st, first);
-    mst_local_barrier(self, t, MST_PHASE_PREPARE);
-    if (atomic_load(&self->stop_at) <= first)
-        return MST_OK; /* and stops at the next barrier */
-    TRY(self->many ? local_collect_keys(self, t) : local_pick_keys(self, t));
-    mst_trace_op("pick", start, mst_trace_array(2 * sizeof(uint32_t), w->picks.n, 0));
-    return MST_OK;
+        mst_local_stop(self, &self->threads[t], st, first + i);
 }
 
-/* Step i of the claim. False: all threads stop. */
-static bool local_pick_step(mst_local *self, unsigned t, const mst_batch *batch, uint64_t i, uint64_t step)
+/* Step i of a claim, for which the shares are prepared; prepares those of the next one. False: all threads
+ * stop. */
+static bool local_pick_step(mst_local *self, unsigned t, const mst_batch *claim, uint64_t i, uint64_t first)
 {
-    mst_local_barrier(self, t, MST_PHASE_PREPARE); /* all owners have their keys, and updated their weights */
-    if (atomic_load(&self->stop_at) <= step)
-        return false;
     const mst_model *model = self->base.env.model;
     mst_local_thread *w = &self->threads[t];
-    mst_batch share = local_share(self, batch, t), rows = local_translated(self, t, &share);
+    uint32_t n_rows = local_batch(self, claim, i).n_rows;
+    uint64_t step = first + i;
     mst_update u = {.lr = mst_local_lr(self, step), .step = step};
     if (self->timed)
         mst_span_step(step);
     mst_local_phase(self, MST_PHASE_COMPUTE);
     mst_grad *grad = mst_local_begin_grad(self, t, t);
-    if (self->n_popular > 0) /* now: other cores have the lines, and the stores need not wait for them */
-        memset(w->hot_sums, 0, self->n_popular * sizeof *w->hot_sums);
-    model->ops->coefficients(model, &rows, &self->weights, 1.0f / (float)batch->n_rows,
-                             self->coefs + (share.rows - batch->rows), grad, &w->loss);
+    mst_local_begin_popular(self, t);
+    model->ops->coefficients(model, &w->share, &self->weights, 1.0f / (float)n_rows, w->coefs, grad,
+                             &w->loss);
     mst_local_show_grad(self, w, t);
-    if (self->n_popular > 0)
-        local_sum_own_popular(self, w, i);
-    mst_local_barrier(self, t, MST_PHASE_APPLY);
+    unsigned arrival = mst_team_arrive(self->team, t);
     uint64_t start = mst_trace_now();
+    if (self->n_popular > 0)
+        model->kernels->add_near(w->share.rows, w->share.n_rows, self->popular, w->coefs, w->hot_sums);
+    mst_trace_op("sum popular", start, mst_trace_floats(self->n_popular, 0));
+    mst_local_await(self, t, arrival, MST_PHASE_APPLY);
+    if (atomic_load(&self->stop_at) <= step)
+        return false;
+    mst_local_apply_picks(self, t, n_rows, &u);
+    start = mst_trace_now();
     mst_local_sum_dense(self, t, self->n);
     mst_local_apply_dense(self, &w->grad, mst_local_state(self), t, self->n, 1.0f, &u);
-    mst_status st = mst_local_apply_picks(self, t, i, batch->n_rows, &u);
-    if (st == MST_OK && self->n_popular > 0)
-        st = mst_local_apply_popular(self, t, batch->n_rows, &u);
+    if (self->n_popular > 0)
+        mst_local_apply_popular(self, t, n_rows, &u);
     mst_local_trace_apply(w, start);
-    if (st != MST_OK)
-        mst_local_stop(self, w, st, step + 1);
+    if (i + 1 == mst_local_steps(self, claim->n_rows))
+        return true;
+    arrival = mst_team_arrive(self->team, t);
+    mst_local_phase(self, MST_PHASE_PREPARE);
+    local_prepare_share(self, t, claim, i + 1, first);
+    mst_local_await(self, t, arrival, MST_PHASE_PREPARE);
     return true;
 }
 
@@ -385,14 +344,16 @@ static uint64_t local_steps(mst_local *self, unsigned t, const mst_batch *claim,
                             uint64_t first)
 {
     uint64_t i = 0;
-    mst_status st = self->way == MST_LOCAL_PICK ? local_pick_claim(self, t, first) : MST_OK;
-    if (st != MST_OK)
-        mst_local_stop(self, &self->threads[t], st, first);
+    if (self->way == MST_LOCAL_PICK) {
+        mst_batch batch = local_batch(self, claim, 0);
+        local_fetch_share(self, t, &batch, first);
+        local_prepare_share(self, t, claim, 0, first);
+    }
     for (bool go_on = true; i < n_steps; i++) {
-        mst_batch batch = mst_batch_range(claim, (uint32_t)(i * self->batch), self->batch);
         if (self->way == MST_LOCAL_PICK) {
-            go_on = local_pick_step(self, t, &batch, i, first + i);
+            go_on = local_pick_step(self, t, claim, i, first);
         } else {
+            mst_batch batch = local_batch(self, claim, i);
             if (i > 0)
                 mst_local_barrier(self, t, MST_PHASE_PREPARE); /* all owners have updated their weights */
             go_on = local_general_step(self, t, &batch, first + i);

@@ -24,27 +24,46 @@ mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources,
     return MST_OK;
 }
 
-mst_status mst_local_apply_picks(mst_local *self, unsigned t, uint64_t i, uint32_t n_rows,
-                                 const mst_update *u)
+void mst_local_apply_picks(mst_local *self, unsigned t, uint32_t n_rows, const mst_update *u)
 {
     mst_local_thread *w = &self->threads[t];
     const mst_optimizer *optimizer = mst_optimizer_of_keys(self->base.env.optimizer);
-    mst_update numbers = mst_update_of_keys(self->base.env.optimizer, u);
     const mst_kernels *kernels = self->base.env.model->kernels;
-    size_t from = i > 0 ? w->pick_ends[i - 1] : 0, to = w->pick_ends[i];
-    if (!self->weights.by_rows) {
-        kernels->subtract_picks(&w->picks, from, to, self->coefs, u->lr / (float)n_rows,
-                                self->weights.sparse);
-        return MST_OK;
-    }
-    mst_rule rule = optimizer->ops->rule(optimizer, &numbers);
     mst_linear rows = {.sparse = self->weights.sparse, .stride = self->weights.stride};
-    if (!mst_grow(&w->touched.keys, &w->touched.capacity, to - from + 1, sizeof *w->touched.keys))
-        return mst_fail_memory();
-    size_t n = kernels->collect_picks(&w->picks, from, to, self->coefs, 1.0f / (float)n_rows, &rows,
-                                      w->touched.keys);
+    size_t n = 0;
+    uint64_t start = mst_trace_now();
+    for (unsigned i = 0; i < self->n; i++) {
+        unsigned block = (t + i) % self->n;
+        kernels->approach_picks(&w->picks, block, &rows);
+        if (i > 0)
+            mst_team_follow(self->team, t, (t + 1) % self->n);
+        if (self->weights.by_rows)
+            n += kernels->collect_picks(&w->picks, block, w->coefs, 1.0f / (float)n_rows, &rows,
+                                        w->touched.keys + n);
+        else
+            kernels->subtract_picks(&w->picks, block, w->coefs, u->lr / (float)n_rows, rows.sparse);
+        mst_team_pass(self->team, t);
+    }
+    mst_trace_op("take turns", start, (mst_trace_output){0});
+    if (!self->weights.by_rows)
+        return;
+    mst_local_barrier(self, t, MST_PHASE_APPLY); /* all sums are complete */
+    mst_update numbers = mst_update_of_keys(self->base.env.optimizer, u);
+    mst_rule rule = optimizer->ops->rule(optimizer, &numbers);
+    start = mst_trace_now();
     kernels->apply_touched(&rule, &rows, w->touched.keys, n);
-    return MST_OK;
+    mst_trace_op("apply keys", start, mst_trace_floats(n, 0));
+}
+
+void mst_local_begin_popular(mst_local *self, unsigned t)
+{
+    size_t floats = (size_t)self->n_popular * self->weights.stride;
+    const float *weights = self->weights.sparse + (size_t)self->popular * self->weights.stride;
+    if (self->n_popular == 0)
+        return;
+    for (size_t i = 0; i < floats; i += 16) /* other cores have updated them */
+        __builtin_prefetch(weights + i);
+    memset(self->threads[t].hot_sums, 0, self->n_popular * sizeof(float));
 }
 
 /* The sums of all threads for places [from, to) of the popular keys, into those of thread 0. */
@@ -61,7 +80,7 @@ static void local_sum_popular(mst_local *self, uint64_t from, uint64_t to)
     }
 }
 
-mst_status mst_local_apply_popular(mst_local *self, unsigned t, uint32_t n_rows, const mst_update *u)
+void mst_local_apply_popular(mst_local *self, unsigned t, uint32_t n_rows, const mst_update *u)
 {
     mst_local_thread *w = &self->threads[t];
     const mst_optimizer *optimizer = mst_optimizer_of_keys(self->base.env.optimizer);
@@ -70,7 +89,7 @@ mst_status mst_local_apply_popular(mst_local *self, unsigned t, uint32_t n_rows,
     uint64_t from, to;
     mst_grad_slice(self->n_popular, t, self->n, &from, &to);
     if (from == to)
-        return MST_OK;
+        return;
     local_sum_popular(self, from, to);
     const float *sums = self->threads[0].hot_sums;
     float *weights = self->weights.sparse + (size_t)self->popular * self->weights.stride;
@@ -78,10 +97,8 @@ mst_status mst_local_apply_popular(mst_local *self, unsigned t, uint32_t n_rows,
         float rate = u->lr / (float)n_rows;
         for (uint64_t i = from; i < to; i++)
             weights[i] -= rate * sums[i];
-        return MST_OK;
+        return;
     }
-    if (!mst_grow(&w->touched.keys, &w->touched.capacity, to - from, sizeof *w->touched.keys))
-        return mst_fail_memory();
     size_t n = 0;
     float scale = 1.0f / (float)n_rows;
     for (uint64_t i = from; i < to; i++) {
@@ -93,7 +110,6 @@ mst_status mst_local_apply_popular(mst_local *self, unsigned t, uint32_t n_rows,
     mst_rule rule = optimizer->ops->rule(optimizer, &numbers);
     mst_linear rows = {.sparse = self->weights.sparse, .stride = self->weights.stride};
     kernels->apply_touched(&rule, &rows, w->touched.keys, n);
-    return MST_OK;
 }
 
 MST_RACY void mst_local_apply_list(mst_local *self, float lr, const mst_contributions *list, uint32_t width)

@@ -158,47 +158,40 @@ void mst_grad_show(const mst_grad *grad, mst_grad *to)
     mst_stream_end();
 }
 
-mst_status mst_picks_room(mst_picks *picks, size_t n)
+mst_status mst_picks_init(mst_picks *picks, uint32_t n_blocks)
 {
-    size_t need = picks->n + n + MST_PICK_SLACK, at = picks->capacity, values = picks->capacity;
-    if (need <= picks->capacity)
-        return MST_OK;
-    /* Both arrays grow by the same rule; the capacity changes only once both have. */
-    if (!mst_grow(&picks->at, &at, need, sizeof *picks->at) ||
-        !mst_grow(&picks->values, &values, need, sizeof *picks->values))
-        return mst_fail_memory();
-    picks->capacity = at < values ? at : values;
-    return MST_OK;
-}
-
-void mst_picks_clear(mst_picks *picks)
-{
-    picks->n = 0;
-    picks->valued = false;
-}
-
-void mst_picks_value(mst_picks *picks)
-{
-    for (size_t i = 0; !picks->valued && i < picks->n; i++)
-        picks->values[i] = 1.0f;
-    picks->valued = true;
-}
-
-void mst_picks_append(mst_picks *picks, const mst_picks *list, size_t from, size_t to)
-{
-    if (from == to)
-        return;
-    if (list->valued)
-        mst_picks_value(picks);
-    memcpy(picks->at + picks->n, list->at + from, (to - from) * sizeof *list->at);
-    for (size_t i = from; picks->valued && i < to; i++)
-        picks->values[picks->n + i - from] = list->valued ? list->values[i] : 1.0f;
-    picks->n += to - from;
+    *picks = (mst_picks){.n_blocks = n_blocks, .ends = mst_calloc(n_blocks, sizeof *picks->ends)};
+    return picks->ends != NULL ? MST_OK : mst_fail_memory();
 }
 
 void mst_picks_fini(mst_picks *picks)
 {
+    mst_free(picks->ends);
     mst_free(picks->at);
     mst_free(picks->values);
     *picks = (mst_picks){0};
+}
+
+mst_status mst_picks_begin(mst_picks *picks, size_t n, bool valued)
+{
+    enum { PER_LINE = 64 / sizeof *picks->at };
+    /* An odd number of lines: blocks that grow side by side are not in the same set of a cache. */
+    picks->room = ((n + PER_LINE - 1) / PER_LINE | 1) * PER_LINE;
+    picks->valued = valued;
+    for (uint32_t b = 0; b < picks->n_blocks; b++)
+        picks->ends[b] = b * picks->room;
+    size_t need = picks->room * picks->n_blocks;
+    if (need > picks->capacity) {
+        picks->capacity = 0;
+        mst_free(picks->at);
+        mst_free(picks->values);
+        picks->values = NULL;
+        picks->at = mst_alloc_lines(need * sizeof *picks->at);
+        if (picks->at == NULL)
+            return mst_fail_memory();
+        picks->capacity = need;
+    }
+    if (valued && picks->values == NULL)
+        picks->values = mst_alloc_lines(picks->capacity * sizeof *picks->values);
+    return valued && picks->values == NULL ? mst_fail_memory() : MST_OK;
 }

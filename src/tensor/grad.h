@@ -75,32 +75,27 @@ static inline uint32_t mst_grad_owner(uint32_t key, uint32_t n_owners)
     return (uint32_t)((uint64_t)((key >> MST_OWNER_SHIFT) * MST_OWNER_FACTOR) * n_owners >> 32);
 }
 
-/* The keys of rows that one thread owns: the alternative to lists of contributions for models whose
- * contributions are a coefficient of the row times the value of the key. */
+/* The keys of a thread's rows in a step, divided among blocks of keys (mst_grad_owner): the alternative to
+ * lists of contributions for models whose contributions are a coefficient of the row times the value of the
+ * key. */
 typedef struct mst_pick {
-    uint32_t key, row; /* number of the row in its step */
+    uint32_t key, row; /* number of the row among those of the thread */
 } mst_pick;
 
 typedef struct mst_picks {
-    mst_pick *at;  /* n */
-    float *values; /* n, if valued */
+    uint32_t n_blocks;
+    size_t room; /* picks of each block at most: those of block b are [b * room, ends[b]) */
+    size_t *ends;
+    mst_pick *at;  /* in the order of rows */
+    float *values; /* the same, if valued */
     bool valued;   /* some value is not 1 */
-    size_t n, capacity;
+    size_t capacity;
 } mst_picks;
 
-/* Makes room for n more. */
-mst_status mst_picks_room(mst_picks *picks, size_t n);
-void mst_picks_clear(mst_picks *picks);
-/* From here on the picks have values; those so far have 1. */
-void mst_picks_value(mst_picks *picks);
-/* Appends the picks [from, to) of a list; there must be room. */
-void mst_picks_append(mst_picks *picks, const mst_picks *list, size_t from, size_t to);
-/* Brings the picks [from, to) closer. */
-static inline void mst_picks_prefetch(const mst_picks *picks, size_t from, size_t to)
-{
-    for (size_t i = from; i < to; i += 64 / sizeof *picks->at)
-        __builtin_prefetch(picks->at + i);
-}
+/* fini is safe after a failure, and of zeros. */
+mst_status mst_picks_init(mst_picks *picks, uint32_t n_blocks);
 void mst_picks_fini(mst_picks *picks);
+/* Empties the blocks and makes room for n keys in each of them, with values or without. */
+mst_status mst_picks_begin(mst_picks *picks, size_t n, bool valued);
 
 #endif

@@ -33,37 +33,39 @@ typedef struct mst_linear {
 
 #define MST_HEAD_MAX 1024 /* dense weights of a model that train_rows updates */
 
-/* Maps some keys to other places: those below `prefix`, and popular ones. The hash of a key is its index;
- * keys that collide are not mapped. */
-typedef struct mst_map_bucket {
-    uint32_t key, delta; /* key + delta + base is the place of the key; an unused bucket has another's key */
-} mst_map_bucket;
-
+/* Maps some keys to other places: those below `prefix`, and n popular ones to the numbers from base on.
+ *
+ * The hash of a key is the key times an odd factor, so that no two keys have the same one. Its upper bits are
+ * the index of a bucket; the bucket has the lower bits in front of the number of the key. Keys that collide
+ * are not mapped. */
 typedef struct mst_key_map {
     uint32_t prefix, prefix_delta; /* keys below prefix: add prefix_delta */
-    uint32_t factor, shift;        /* of the hash; the factor is odd */
-    uint32_t base;
-    const mst_map_bucket *buckets; /* 1 << (32 - shift) */
+    uint32_t factor, shift;        /* bits of the hash that are no index: 1 to 31 */
+    uint32_t base, n;              /* n is less than the number of buckets */
+    const uint32_t *buckets;       /* 1 << (32 - shift) */
 } mst_key_map;
 
-static inline uint32_t mst_map_slot(uint32_t key, uint32_t factor, uint32_t shift)
+/* The number of a key with this bucket; n or more: the bucket is not the key's. */
+static inline uint32_t mst_map_number(uint32_t bucket, uint32_t hash, uint32_t shift)
 {
-    return key * factor >> shift;
+    return bucket ^ hash << (32 - shift);
 }
 
-/* Empties a bucket: key 0 has bucket 0, key 1 another one. */
-static inline mst_map_bucket mst_map_unused(uint32_t slot)
+/* The bucket of the key with this number. */
+static inline uint32_t mst_map_bucket(uint32_t number, uint32_t hash, uint32_t shift)
 {
-    return (mst_map_bucket){.key = slot == 0};
+    return number | hash << (32 - shift);
 }
 
-/* The division of keys among owners (mst_grad_owner): keys below n_prefix are left out; keys that the map
- * moves to a place in [popular, popular + n_popular) are popular, and their picks have the place less
- * `popular`. */
+#define MST_MAP_UNUSED UINT32_MAX /* a bucket: the number of any key is the largest */
+
+/* The division of keys among blocks: keys below n_prefix are left out; keys that the map translates are
+ * popular. */
 typedef struct mst_division {
-    uint32_t n_prefix, n_owners;
+    uint32_t n_prefix;
     const mst_key_map *map; /* NULL: no key is popular */
-    uint32_t popular, n_popular;
+    const float *weights;   /* that of key 0; those of the keys are read next. NULL: they are too many */
+    uint32_t stride;        /* floats between keys */
 } mst_division;
 
 /* Buckets of a hash table with 1 << bits of them. */
@@ -126,24 +128,20 @@ typedef struct mst_kernels {
     void (*emit_keys)(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t n_prefix,
                       mst_contributions *owners, uint32_t n_owners);
 
-    /* A step of several threads. pick_keys appends the keys that `owner` owns (mst_grad_owner), and that are
-     * not below n_prefix, to the picks, row by row; there must be room for all keys (mst_picks_room).
-     * Then, for the picks [from, to): subtract_picks subtracts coefs[row] * scale * value from the weights;
+    /* A step of several threads. divide_keys divides the keys of the rows of a thread among blocks, for whose
+     * picks there must be room. With a map, out[i] is rows[i] with its popular keys translated and behind the
+     * others (n_near), written to keys, and to values if the picks are valued; popular keys are not picked.
+     * add_near adds coefs[i] * value to sums[key - first] for the last n_near keys of all rows.
+     * Then, for the picks of a block: subtract_picks subtracts coefs[row] * scale * value from the weights;
      * collect_picks adds it to the scratch floats of a store by rows and writes the distinct keys to touched,
-     * as collect_keys does. */
-    void (*pick_keys)(const mst_row *rows, uint32_t n, uint32_t n_prefix, uint32_t owner, uint32_t n_owners,
-                      mst_picks *picks);
-    /* divide_keys finds the keys of all owners at once: it appends the keys of rows, which are numbers
-     * `number` and following of their step, to the picks of their owners, and popular keys to those after the
-     * last owner; then follow picks for its own use (n_owners + 2 in all). With a map, out[i] is rows[i] with
-     * its keys translated, which are written to keys. */
-    void (*divide_keys)(const mst_row *rows, uint32_t n, uint32_t number, const mst_division *d, mst_row *out,
-                        uint32_t *keys, mst_picks *owners);
-    /* sums[key] += coefs[row] * value */
-    void (*add_picks)(const mst_picks *picks, size_t from, size_t to, const float *coefs, float *sums);
-    void (*subtract_picks)(const mst_picks *picks, size_t from, size_t to, const float *coefs, float scale,
+     * as collect_keys does; approach_picks only prefetches the first weights. */
+    void (*divide_keys)(const mst_row *rows, uint32_t n, const mst_division *d, mst_row *out, uint32_t *keys,
+                        float *values, mst_picks *picks);
+    void (*add_near)(const mst_row *rows, uint32_t n, uint32_t first, const float *coefs, float *sums);
+    void (*approach_picks)(const mst_picks *picks, uint32_t block, const mst_linear *w);
+    void (*subtract_picks)(const mst_picks *picks, uint32_t block, const float *coefs, float scale,
                            float *sparse);
-    size_t (*collect_picks)(const mst_picks *picks, size_t from, size_t to, const float *coefs, float scale,
+    size_t (*collect_picks)(const mst_picks *picks, uint32_t block, const float *coefs, float scale,
                             const mst_linear *w, uint32_t *touched);
 
     /* SGD with batch 1: row after row, margin then update with lrs[i]. margins (n) are those before each

@@ -52,8 +52,9 @@ INLINE uint32_t read_key(const uint32_t *key)
 INLINE void prefetch_weights(const mst_row *row, const float *w, bool write)
 {
     const uint32_t *keys = row->keys;
+    uint32_t n = row->n_keys - row->n_near;
 #pragma GCC unroll 8
-    for (uint32_t i = 0; i < row->n_keys; i++)
+    for (uint32_t i = 0; i < n; i++)
         write ? __builtin_prefetch(&w[keys[i]], 1) : __builtin_prefetch(&w[keys[i]], 0);
 }
 
@@ -240,16 +241,16 @@ static void emit_keys(const mst_row *rows, uint32_t n, const float *coefs, float
 INLINE void translate_keys(const mst_row *row, const mst_key_map *map, uint32_t *restrict out, const float *w,
                            uint32_t stride)
 {
-    const uint32_t *keys = row->keys, factor = map->factor, shift = map->shift, base = map->base;
-    const mst_map_bucket *buckets = map->buckets;
+    const uint32_t *keys = row->keys, *buckets = map->buckets;
+    const uint32_t factor = map->factor, shift = map->shift, base = map->base, n_mapped = map->n;
     uint32_t i = 0, n = row->n_keys;
     for (; i < n && keys[i] < map->prefix; i++) /* rows with a shorter dense prefix */
         out[i] = keys[i] + map->prefix_delta;
 #pragma GCC unroll 8
     for (; i < n; i++) {
-        uint32_t key = keys[i];
-        const mst_map_bucket *slot = &buckets[mst_map_slot(key, factor, shift)];
-        key += -(uint32_t)(slot->key == key) & (slot->delta + base);
+        uint32_t key = keys[i], hash = key * factor,
+                 number = mst_map_number(buckets[hash >> shift], hash, shift);
+        key = number < n_mapped ? base + number : key;
         out[i] = key;
         if (w != NULL)
             __builtin_prefetch(&w[(size_t)key * stride], 1);

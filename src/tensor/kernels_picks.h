@@ -1,223 +1,245 @@
-/* Part of kernels_impl.h: the keys of each owner among the rows of a synchronous step (mst_picks in grad.h).
+/* Part of kernels_impl.h: synchronous steps of several threads by blocks of keys (mst_picks in grad.h).
  *
- * Few threads: each picks the keys that it owns from the rows of all threads, before it needs any weight.
- * Scanning all rows costs less than passing contributions: a list that one core writes and another reads
- * moves line by line between their caches twice per step, while rows are only read. With AVX-512 a scan takes
- * about 15 ns per row of 26 keys. That is the same for any number of threads, so many threads divide the keys
- * of their own rows among the owners instead. */
+ * The popular keys of a row (18 of the 26 of a click log) are summed side by side, thread by thread; the
+ * others are divided among blocks. A step of 1,000 rows and 16 threads has some 30 keys in each block of a
+ * thread, so what follows is written for short lists in the first-level cache. */
 
-#ifdef __AVX512F__
-/* Appends the keys under a mask; returns how many they are. */
-INLINE uint32_t append_picks(__m512i keys, __m512 values, __mmask16 part, uint32_t number, bool valued,
-                             mst_picks *picks, size_t at)
-{
-    const __m512i row = _mm512_set1_epi64((int64_t)((uint64_t)number << 32));
-    __m512i packed = _mm512_maskz_compress_epi32(part, keys);
-    __m512i low = _mm512_cvtepu32_epi64(_mm512_castsi512_si256(packed));
-    __m512i high = _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64(packed, 1));
-    _mm512_storeu_si512(picks->at + at, _mm512_or_si512(low, row));
-    _mm512_storeu_si512(picks->at + at + 8, _mm512_or_si512(high, row));
-    if (valued)
-        _mm512_storeu_ps(picks->values + at, _mm512_maskz_compress_ps(part, values));
-    return (uint32_t)__builtin_popcount(part);
-}
+/* Keys that are not popular, on their way to the picks of their blocks. A list of its own: their number in a
+ * row cannot be predicted. */
+enum { UNPICKED = 128 };
+typedef struct unpicked {
+    uint32_t keys[UNPICKED + 16], rows[UNPICKED + 16], blocks[UNPICKED + 16];
+    float values[UNPICKED + 16];
+} unpicked;
 
-INLINE size_t pick_row(const mst_row *row, uint32_t number, uint32_t n_prefix, uint32_t low, uint32_t span,
-                       bool valued, mst_picks *picks, size_t at)
+INLINE void pick_all(const unpicked *list, uint32_t n, const mst_division *d, bool valued, mst_picks *picks)
 {
-    const __m512i factor = _mm512_set1_epi32((int)MST_OWNER_FACTOR), lows = _mm512_set1_epi32((int)low);
-    for (uint32_t i = 0; i < row->n_keys; i += 16) {
-        uint32_t left = row->n_keys - i;
-        __mmask16 part = left < 16 ? (__mmask16)((1u << left) - 1) : (__mmask16)0xffff;
-        __m512i keys = _mm512_maskz_loadu_epi32(part, row->keys + i);
-        __m512i hash = _mm512_mullo_epi32(_mm512_srli_epi32(keys, MST_OWNER_SHIFT), factor);
-        part = _mm512_mask_cmple_epu32_mask(part, _mm512_sub_epi32(hash, lows), _mm512_set1_epi32((int)span));
-        part = _mm512_mask_cmpge_epu32_mask(part, keys, _mm512_set1_epi32((int)n_prefix));
-        __m512 values = row->values ? _mm512_maskz_loadu_ps(part, row->values + i) : _mm512_set1_ps(1.0f);
-        at += append_picks(keys, values, part, number, valued, picks, at);
-    }
-    return at;
-}
-#else
-INLINE size_t pick_row(const mst_row *row, uint32_t number, uint32_t n_prefix, uint32_t low, uint32_t span,
-                       bool valued, mst_picks *picks, size_t at)
-{
-    for (uint32_t i = 0; i < row->n_keys; i++) {
-        uint32_t key = read_key(&row->keys[i]), hash = (key >> MST_OWNER_SHIFT) * MST_OWNER_FACTOR;
-        picks->at[at] = (mst_pick){key, number};
+    size_t *ends = picks->ends;
+    mst_pick *at = picks->at;
+    for (uint32_t i = 0; d->weights != NULL && i < n; i++)
+        __builtin_prefetch(d->weights + (size_t)list->keys[i] * d->stride, 0, 2);
+#pragma GCC unroll 4
+    for (uint32_t i = 0; i < n; i++) {
+        size_t to = ends[list->blocks[i]]++;
+        at[to].key = list->keys[i];
+        at[to].row = list->rows[i];
         if (valued)
-            picks->values[at] = value_of(row, i);
-        at += (hash - low <= span) & (key >= n_prefix); /* no branch: it would be guessed wrong */
+            picks->values[to] = list->values[i];
     }
-    return at;
-}
-#endif
-
-INLINE bool rows_valued(const mst_row *rows, uint32_t n)
-{
-    bool valued = false;
-    for (uint32_t r = 0; r < n; r++)
-        valued |= rows[r].values != NULL;
-    return valued;
-}
-
-static void pick_keys(const mst_row *rows, uint32_t n, uint32_t n_prefix, uint32_t owner, uint32_t n_owners,
-                      mst_picks *picks)
-{
-    /* mst_grad_owner(key) == owner for hashes in [low, low + span] */
-    uint64_t end = (((uint64_t)(owner + 1) << 32) + n_owners - 1) / n_owners;
-    uint32_t low = (uint32_t)((((uint64_t)owner << 32) + n_owners - 1) / n_owners);
-    uint32_t span = (uint32_t)(end - 1 - low);
-    size_t at = picks->n;
-    if (rows_valued(rows, n))
-        mst_picks_value(picks);
-    for (uint32_t r = 0; r < n; r++) {
-        if (r + RECORDS_AHEAD < n)
-            prefetch_record(&rows[r + RECORDS_AHEAD]);
-        at = picks->valued ? pick_row(&rows[r], r, n_prefix, low, span, true, picks, at)
-                           : pick_row(&rows[r], r, n_prefix, low, span, false, picks, at);
-    }
-    picks->n = at;
 }
 
 #ifdef __AVX512F__
-/* Keys with those of the map translated. */
-INLINE __m512i translate_16(__m512i keys, const mst_key_map *map)
+/* mst_grad_owner of 16 keys */
+INLINE __m512i blocks_of(__m512i keys, uint32_t n_blocks)
 {
-    const __m512i evens = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    __m512i slot = _mm512_srl_epi32(_mm512_mullo_epi32(keys, _mm512_set1_epi32((int)map->factor)),
-                                    _mm_cvtsi32_si128((int)map->shift));
-    __m512i low = _mm512_i32gather_epi64(_mm512_castsi512_si256(slot), (const void *)map->buckets, 8);
-    __m512i high = _mm512_i32gather_epi64(_mm512_extracti64x4_epi64(slot, 1), (const void *)map->buckets, 8);
-    __m512i found = _mm512_permutex2var_epi32(low, evens, high);
-    __m512i delta = _mm512_permutex2var_epi32(low, _mm512_add_epi32(evens, _mm512_set1_epi32(1)), high);
-    delta = _mm512_add_epi32(delta, _mm512_set1_epi32((int)map->base));
-    return _mm512_mask_add_epi32(keys, _mm512_cmpeq_epi32_mask(found, keys), keys, delta);
+    const __m512i factor = _mm512_set1_epi32((int)MST_OWNER_FACTOR), n = _mm512_set1_epi32((int)n_blocks);
+    __m512i hash = _mm512_mullo_epi32(_mm512_srli_epi32(keys, MST_OWNER_SHIFT), factor);
+    __m512i even = _mm512_srli_epi64(_mm512_mul_epu32(hash, n), 32);
+    __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(hash, 32), n);
+    return _mm512_mask_mov_epi32(even, 0xaaaa, odd);
 }
 
-/* Appends the keys of a row to `cold` or, if they are popular, to `hot`. */
-INLINE void divide_row(const mst_row *row, uint32_t number, const mst_division *d, uint32_t *keys_out,
-                       bool valued, mst_picks *cold, mst_picks *hot)
+/* The first n elements of a vector. */
+INLINE __mmask16 first_of(uint32_t n)
 {
-    for (uint32_t i = 0; i < row->n_keys; i += 16) {
-        uint32_t left = row->n_keys - i;
-        __mmask16 part = left < 16 ? (__mmask16)((1u << left) - 1) : (__mmask16)0xffff, mine = 0;
-        __m512i keys = _mm512_maskz_loadu_epi32(part, row->keys + i);
-        __m512 values = row->values ? _mm512_maskz_loadu_ps(part, row->values + i) : _mm512_set1_ps(1.0f);
-        if (d->map != NULL) {
-            keys = translate_16(keys, d->map);
-            _mm512_mask_storeu_epi32(keys_out + i, part, keys);
+    return (__mmask16)((1u << n) - 1);
+}
+
+/* Lists the keys of a row that are neither popular nor below the prefix; returns how many are in the list
+ * then. With a map, the row becomes one with popular keys translated and moved behind the others. */
+INLINE uint32_t divide_row(mst_row *row, uint32_t number, const mst_division *d, const mst_key_map *map,
+                           bool valued, uint32_t *keys_out, float *values_out, unpicked *list, uint32_t n,
+                           mst_picks *picks)
+{
+    const uint32_t n_keys = row->n_keys, n_blocks = picks->n_blocks;
+    const uint32_t *keys_in = row->keys;
+    const float *values_in = row->values;
+    const __m512i numbers = _mm512_set1_epi32((int)number), prefix = _mm512_set1_epi32((int)d->n_prefix);
+    uint32_t front = 0, back = n_keys;
+    for (uint32_t i = 0; i < n_keys; i += 16) {
+        __mmask16 part = n_keys - i < 16 ? first_of(n_keys - i) : (__mmask16)0xffff, other = part;
+        __m512i keys = _mm512_maskz_loadu_epi32(part, keys_in + i);
+        __m512 values = {};
+        if (valued)
+            values = values_in ? _mm512_maskz_loadu_ps(part, values_in + i) : _mm512_set1_ps(1.0f);
+        if (map != NULL) {
+            __m512i hash = _mm512_mullo_epi32(keys, _mm512_set1_epi32((int)map->factor));
+            __m512i slot = _mm512_srl_epi32(hash, _mm_cvtsi32_si128((int)map->shift));
+            __m512i bucket = _mm512_i32gather_epi32(slot, (const void *)map->buckets, 4);
+            __m512i place =
+                _mm512_xor_si512(bucket, _mm512_sll_epi32(hash, _mm_cvtsi32_si128((int)(32 - map->shift))));
+            __mmask16 popular = _mm512_mask_cmplt_epu32_mask(part, place, _mm512_set1_epi32((int)map->n));
+            uint32_t n_popular = (uint32_t)__builtin_popcount(popular);
+            other = (__mmask16)(part & ~popular);
+            place = _mm512_add_epi32(place, _mm512_set1_epi32((int)map->base));
+            back -= n_popular;
+            _mm512_mask_storeu_epi32(keys_out + back, first_of(n_popular),
+                                     _mm512_maskz_compress_epi32(popular, place));
+            if (valued)
+                _mm512_mask_storeu_ps(values_out + back, first_of(n_popular),
+                                      _mm512_maskz_compress_ps(popular, values));
+            uint32_t n_other = (n_keys - i < 16 ? n_keys - i : 16) - n_popular;
+            keys = _mm512_maskz_compress_epi32(other, keys);
+            values = _mm512_maskz_compress_ps(other, values);
+            other = first_of(n_other);
+            _mm512_mask_storeu_epi32(keys_out + front, other, keys);
+            if (valued)
+                _mm512_mask_storeu_ps(values_out + front, other, values);
+            front += n_other;
         }
-        part = _mm512_mask_cmpge_epu32_mask(part, keys, _mm512_set1_epi32((int)d->n_prefix));
-        if (d->map != NULL) {
-            __m512i place = _mm512_sub_epi32(keys, _mm512_set1_epi32((int)d->popular));
-            mine = _mm512_mask_cmplt_epu32_mask(part, place, _mm512_set1_epi32((int)d->n_popular));
-            hot->n += append_picks(place, values, mine, number, valued, hot, hot->n);
+        __mmask16 before = other;
+        other = _mm512_mask_cmpge_epu32_mask(other, keys, prefix);
+        if (other != before) {
+            keys = _mm512_maskz_compress_epi32(other, keys);
+            values = _mm512_maskz_compress_ps(other, values);
         }
-        cold->n += append_picks(keys, values, (__mmask16)(part & ~mine), number, valued, cold, cold->n);
+        if (n > UNPICKED - 16) {
+            pick_all(list, n, d, valued, picks);
+            n = 0;
+        }
+        _mm512_storeu_si512(list->keys + n, keys);
+        _mm512_storeu_si512(list->rows + n, numbers);
+        _mm512_storeu_si512(list->blocks + n, blocks_of(keys, n_blocks));
+        if (valued)
+            _mm512_storeu_ps(list->values + n, values);
+        n += (uint32_t)__builtin_popcount(other);
     }
+    if (map != NULL) {
+        row->keys = keys_out;
+        row->values = valued ? values_out : NULL;
+        row->n_near = n_keys - back;
+    }
+    return n;
 }
 #else
-INLINE void divide_row(const mst_row *row, uint32_t number, const mst_division *d, uint32_t *keys_out,
-                       bool valued, mst_picks *cold, mst_picks *hot)
+INLINE uint32_t divide_row(mst_row *row, uint32_t number, const mst_division *d, const mst_key_map *map,
+                           bool valued, uint32_t *keys_out, float *values_out, unpicked *list, uint32_t n,
+                           mst_picks *picks)
 {
-    const uint32_t *keys = d->map != NULL ? keys_out : row->keys;
-    if (d->map != NULL)
-        translate_keys(row, d->map, keys_out, NULL, 1);
-    for (uint32_t i = 0; i < row->n_keys; i++) {
-        uint32_t key = read_key(&keys[i]), place = key - d->popular;
-        bool popular = d->map != NULL && place < d->n_popular;
-        mst_picks *list = popular ? hot : cold;
-        list->at[list->n] = (mst_pick){popular ? place : key, number};
+    const uint32_t n_keys = row->n_keys, *keys_in = row->keys;
+    uint32_t front = 0, back = n_keys;
+    for (uint32_t i = 0; i < n_keys; i++) {
+        uint32_t key = read_key(&keys_in[i]);
+        bool popular = false;
+        if (map != NULL) {
+            uint32_t hash = key * map->factor,
+                     place = mst_map_number(map->buckets[hash >> map->shift], hash, map->shift);
+            popular = place < map->n;
+            back -= popular;
+            uint32_t to = popular ? back : front;
+            keys_out[to] = popular ? map->base + place : key;
+            if (valued)
+                values_out[to] = value_of(row, i);
+            front += !popular;
+        }
+        if (n >= UNPICKED) {
+            pick_all(list, n, d, valued, picks);
+            n = 0;
+        }
+        list->keys[n] = key;
+        list->rows[n] = number;
+        list->blocks[n] = mst_grad_owner(key, picks->n_blocks);
         if (valued)
-            list->values[list->n] = value_of(row, i);
-        list->n += key >= d->n_prefix;
+            list->values[n] = value_of(row, i);
+        n += !popular & (key >= d->n_prefix); /* no branch: it would be guessed wrong */
     }
+    if (map != NULL) {
+        row->keys = keys_out;
+        row->values = valued ? values_out : NULL;
+        row->n_near = n_keys - back;
+    }
+    return n;
 }
 #endif
 
-/* In two passes, because the number of an owner's keys in a row cannot be predicted: first by popularity, and
- * then all keys that are not popular. */
-static void divide_keys(const mst_row *rows, uint32_t n, uint32_t number, const mst_division *d, mst_row *out,
-                        uint32_t *keys, mst_picks *owners)
+INLINE void divide_rows(const mst_row *rows, uint32_t n, const mst_division *d, const mst_key_map *map,
+                        bool valued, mst_row *out, uint32_t *keys, float *values, mst_picks *picks)
 {
-    mst_picks *hot = &owners[d->n_owners], *cold = hot + 1;
-    mst_picks_clear(cold);
-    for (uint32_t o = 0; o < d->n_owners + 2 && (hot->valued || rows_valued(rows, n)); o++)
-        mst_picks_value(&owners[o]);
+    unpicked list;
+    uint32_t n_list = 0;
     for (uint32_t r = 0; r < n; r++) {
+        mst_row row = rows[r];
         if (r + RECORDS_AHEAD < n)
             prefetch_record(&rows[r + RECORDS_AHEAD]);
-        if (hot->valued)
-            divide_row(&rows[r], number + r, d, keys, true, cold, hot);
-        else
-            divide_row(&rows[r], number + r, d, keys, false, cold, hot);
-        if (d->map != NULL) {
-            out[r] = rows[r];
-            out[r].keys = keys;
-            keys += rows[r].n_keys;
-        }
+        n_list = divide_row(&row, r, d, map, valued, keys, values, &list, n_list, picks);
+        if (map == NULL)
+            continue;
+        out[r] = row;
+        keys += row.n_keys;
+        values += valued ? row.n_keys : 0;
     }
-    for (size_t i = 0; i < cold->n; i++) {
-        mst_picks *list = &owners[mst_grad_owner(cold->at[i].key, d->n_owners)];
-        list->at[list->n] = cold->at[i];
-        if (cold->valued)
-            list->values[list->n] = cold->values[i];
-        list->n++;
+    pick_all(&list, n_list, d, valued, picks);
+}
+
+static void divide_keys(const mst_row *rows, uint32_t n, const mst_division *d, mst_row *out, uint32_t *keys,
+                        float *values, mst_picks *picks)
+{
+    mst_key_map map = d->map != NULL ? *d->map : (mst_key_map){0}; /* a copy, which no store changes */
+    if (d->map != NULL && !picks->valued)
+        divide_rows(rows, n, d, &map, false, out, keys, NULL, picks);
+    else
+        divide_rows(rows, n, d, d->map != NULL ? &map : NULL, picks->valued, out, keys, values, picks);
+}
+
+static void add_near(const mst_row *rows, uint32_t n, uint32_t first, const float *coefs, float *sums)
+{
+    for (uint32_t r = 0; r < n; r++) {
+        const mst_row *row = &rows[r];
+        const uint32_t *keys = row->keys;
+        float coef = coefs[r];
+        uint32_t i = row->n_keys - row->n_near;
+        if (row->values == NULL) {
+#pragma GCC unroll 4
+            for (; i < row->n_keys; i++)
+                sums[keys[i] - first] += coef;
+        } else {
+            for (; i < row->n_keys; i++)
+                sums[keys[i] - first] += coef * row->values[i];
+        }
     }
 }
 
 enum { PICKS_AHEAD = 48 }; /* keys whose weights are on their way */
 
-/* The key of a pick some way ahead, whose weight is needed soon. */
-INLINE uint32_t pick_ahead(const mst_picks *picks, size_t i, size_t to)
+static void approach_picks(const mst_picks *picks, uint32_t block, const mst_linear *w)
 {
-    return picks->at[i + PICKS_AHEAD < to ? i + PICKS_AHEAD : i].key;
+    const mst_pick *at = picks->at + block * picks->room;
+    size_t n_all = picks->ends[block] - block * picks->room;
+    uint32_t n = n_all < PICKS_AHEAD ? (uint32_t)n_all : PICKS_AHEAD;
+    size_t stride = w->stride > 1 ? ROW : 1;
+    for (uint32_t i = 0; i < n; i++)
+        __builtin_prefetch(w->sparse + at[i].key * stride, 1);
 }
 
-INLINE float pick_gradient(const mst_picks *picks, size_t i, const float *coefs, float scale)
-{
-    float value = scale * coefs[picks->at[i].row];
-    return picks->valued ? value * picks->values[i] : value;
-}
-
-static void add_picks(const mst_picks *picks, size_t from, size_t to, const float *coefs, float *sums)
-{
-    const mst_pick *at = picks->at;
-    if (!picks->valued) {
-#pragma GCC unroll 4
-        for (size_t i = from; i < to; i++)
-            sums[at[i].key] += coefs[at[i].row];
-        return;
-    }
-    for (size_t i = from; i < to; i++)
-        sums[at[i].key] += coefs[at[i].row] * picks->values[i];
-}
-
-static void subtract_picks(const mst_picks *picks, size_t from, size_t to, const float *coefs, float scale,
+static void subtract_picks(const mst_picks *picks, uint32_t block, const float *coefs, float scale,
                            float *sparse)
 {
-    for (size_t i = from; i < to && i < from + PICKS_AHEAD; i++)
-        __builtin_prefetch(&sparse[picks->at[i].key], 1);
-    for (size_t i = from; i < to; i++) {
-        __builtin_prefetch(&sparse[pick_ahead(picks, i, to)], 1);
-        sparse[picks->at[i].key] -= pick_gradient(picks, i, coefs, scale);
+    const mst_pick *at = picks->at + block * picks->room;
+    const float *values = picks->valued ? picks->values + block * picks->room : NULL;
+    size_t n = picks->ends[block] - block * picks->room;
+    for (size_t i = 0; i < n; i++) {
+        if (i + PICKS_AHEAD < n)
+            __builtin_prefetch(&sparse[at[i + PICKS_AHEAD].key], 1);
+        float g = scale * coefs[at[i].row];
+        sparse[at[i].key] -= values != NULL ? g * values[i] : g;
     }
 }
 
-static size_t collect_picks(const mst_picks *picks, size_t from, size_t to, const float *coefs, float scale,
+static size_t collect_picks(const mst_picks *picks, uint32_t block, const float *coefs, float scale,
                             const mst_linear *w, uint32_t *touched)
 {
+    const mst_pick *at = picks->at + block * picks->room;
+    const float *values = picks->valued ? picks->values + block * picks->room : NULL;
+    size_t n = picks->ends[block] - block * picks->room;
     size_t n_touched = 0;
-    for (size_t i = from; i < to && i < from + PICKS_AHEAD; i++)
-        __builtin_prefetch(row_at(w, picks->at[i].key), 1);
-    for (size_t i = from; i < to; i++) {
-        uint32_t key = picks->at[i].key;
-        float *sum = row_at(w, key) + SCRATCH, was = *sum;
-        __builtin_prefetch(row_at(w, pick_ahead(picks, i, to)), 1);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t key = at[i].key;
+        float *sum = row_at(w, key) + SCRATCH, was = *sum, g = scale * coefs[at[i].row];
+        if (i + PICKS_AHEAD < n)
+            __builtin_prefetch(row_at(w, at[i + PICKS_AHEAD].key), 1);
         touched[n_touched] = key;
         n_touched += is_unmarked(was);
-        *sum = marked(was + pick_gradient(picks, i, coefs, scale));
+        *sum = marked(was + (values != NULL ? g * values[i] : g));
     }
     return n_touched;
 }

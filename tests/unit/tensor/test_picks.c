@@ -1,0 +1,254 @@
+/* The keys of a step divided among blocks: every key is found once, in its place, and updates by blocks and
+ * by popular keys are those of whole rows. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "random_rows.h"
+#include "tensor/kernels.h"
+#include "tensor/key_rows.h"
+
+#define FEATURES 3000
+#define POPULAR  FEATURES /* the first place of a popular key */
+#define PLACES   512
+#define BITS     11
+#define PREFIX   13
+
+#define EACH_ISA(k)                                                                                          \
+    for (int isa_ = 0; isa_ < MST_ISA_COUNT; isa_++)                                                         \
+        for (const mst_kernels *k = mst_isa_supported((mst_isa)isa_) ? mst_kernels_get((mst_isa)isa_)        \
+                                                                     : NULL;                                 \
+             k != NULL; k = NULL)
+
+static uint32_t buckets[1 << BITS], place_of[FEATURES]; /* 0: not popular */
+static mst_key_map map = {.factor = 0x9E3779B1u, .shift = 32 - BITS, .base = POPULAR, .buckets = buckets};
+
+/* Every fifth key is popular, those of the prefix are not. */
+static int make_map(void **state)
+{
+    (void)state;
+    memset(buckets, 0xff, sizeof buckets); /* MST_MAP_UNUSED */
+    for (uint32_t key = PREFIX; key < FEATURES && map.n < PLACES; key++) {
+        uint32_t hash = key * map.factor, *bucket = &buckets[hash >> map.shift];
+        if (key % 5 != 0 || *bucket != MST_MAP_UNUSED)
+            continue;
+        place_of[key] = POPULAR + map.n;
+        *bucket = mst_map_bucket(map.n++, hash, map.shift);
+    }
+    return map.n < PLACES / 2;
+}
+
+typedef struct division {
+    random_rows r;
+    bool valued;
+    size_t n_keys;
+    mst_row *out;
+    uint32_t *keys;
+    float *values;
+    mst_picks picks;
+} division;
+
+static void divide(const mst_kernels *k, row_kind kind, uint32_t n_rows, uint32_t n_keys, uint32_t n_blocks,
+                   const mst_key_map *with, division *d)
+{
+    *d = (division){.r = random_rows_make(&(rows_spec){.kind = kind,
+                                                       .n_rows = n_rows,
+                                                       .n_dense = PREFIX,
+                                                       .n_features = FEATURES,
+                                                       .n_keys = n_keys,
+                                                       .n_classes = 2,
+                                                       .seed = n_rows + n_keys})};
+    for (uint32_t i = 0; i < n_rows; i++) {
+        d->n_keys += d->r.rows[i].n_keys;
+        d->valued |= d->r.rows[i].values != NULL;
+    }
+    d->out = row_block(n_rows, sizeof *d->out);
+    d->keys = row_block(d->n_keys, sizeof *d->keys);
+    d->values = row_block(d->n_keys, sizeof *d->values);
+    assert_int_equal(mst_picks_init(&d->picks, n_blocks), MST_OK);
+    assert_int_equal(mst_picks_begin(&d->picks, d->n_keys / 2, d->valued), MST_OK);
+    assert_int_equal(mst_picks_begin(&d->picks, d->n_keys, d->valued), MST_OK);
+    mst_division rule = {.n_prefix = PREFIX, .map = with};
+    k->divide_keys(d->r.rows, n_rows, &rule, d->out, d->keys, d->values, &d->picks);
+    if (with == NULL)
+        memcpy(d->out, d->r.rows, n_rows * sizeof *d->out);
+}
+
+static void divide_end(division *d)
+{
+    mst_picks_fini(&d->picks);
+    free(d->out);
+    free(d->keys);
+    free(d->values);
+    random_rows_free(&d->r);
+}
+
+static float value_at(const mst_row *row, uint32_t i)
+{
+    return row->values != NULL ? row->values[i] : 1.0f;
+}
+
+/* The rows that were made from the given ones: other keys keep their order, popular ones are translated and
+ * behind them, with their values. */
+static void check_rows(const division *d, bool mapped)
+{
+    for (uint32_t r = 0; r < d->r.n_rows; r++) {
+        const mst_row *row = &d->r.rows[r], *out = &d->out[r];
+        uint32_t n_popular = 0, next = 0;
+        double popular = 0.0, sum = 0.0; /* a number for each multiset of places with values */
+        for (uint32_t i = 0; i < row->n_keys; i++) {
+            uint32_t place = mapped ? place_of[row->keys[i]] : 0;
+            if (place == 0) {
+                assert_int_equal(out->keys[next], row->keys[i]);
+                assert_true(value_at(out, next) == value_at(row, i));
+                next++;
+                continue;
+            }
+            n_popular++;
+            popular += sin(place) * (double)value_at(row, i);
+        }
+        assert_int_equal(out->n_keys, row->n_keys);
+        assert_int_equal(out->n_near, n_popular);
+        for (uint32_t i = next; i < out->n_keys; i++) {
+            assert_in_range(out->keys[i], POPULAR, POPULAR + map.n - 1);
+            sum += sin(out->keys[i]) * (double)value_at(out, i);
+        }
+        assert_true(fabs(sum - popular) < 1e-9);
+    }
+}
+
+/* The picks of each block: the keys of the rows that belong to it, in the order of the rows. */
+static void check_picks(const division *d)
+{
+    size_t total = 0;
+    for (uint32_t b = 0; b < d->picks.n_blocks; b++) {
+        size_t at = b * d->picks.room;
+        for (uint32_t r = 0; r < d->r.n_rows; r++) {
+            const mst_row *row = &d->out[r];
+            for (uint32_t i = 0; i < row->n_keys - row->n_near; i++) {
+                if (row->keys[i] < PREFIX || mst_grad_owner(row->keys[i], d->picks.n_blocks) != b)
+                    continue;
+                assert_true(at < d->picks.ends[b]);
+                assert_int_equal(d->picks.at[at].key, row->keys[i]);
+                assert_int_equal(d->picks.at[at].row, r);
+                if (d->valued)
+                    assert_true(d->picks.values[at] == value_at(row, i));
+                at++;
+                total++;
+            }
+        }
+        assert_int_equal(at, d->picks.ends[b]);
+    }
+    assert_true(total <= d->n_keys);
+}
+
+static void random_coefs(float *coefs, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        coefs[i] = (float)sin(1.0 + i);
+}
+
+/* What rows add to the weight of each key and place: the sum of coef * value. */
+static void reference(const division *d, const float *coefs, double *sums)
+{
+    memset(sums, 0, (POPULAR + PLACES) * sizeof *sums);
+    for (uint32_t r = 0; r < d->r.n_rows; r++)
+        for (uint32_t i = 0; i < d->out[r].n_keys; i++)
+            if (d->out[r].keys[i] >= PREFIX)
+                sums[d->out[r].keys[i]] += (double)coefs[r] * (double)value_at(&d->out[r], i);
+}
+
+static void check_updates(const mst_kernels *k, const division *d)
+{
+    static double want[POPULAR + PLACES];
+    static float w[POPULAR + PLACES], rows[(POPULAR + PLACES) * MST_ROW_FIRST];
+    float *coefs = row_block(d->r.n_rows, sizeof *coefs), sums[PLACES] = {0};
+    uint32_t *touched = row_block(d->n_keys + 1, sizeof *touched);
+    random_coefs(coefs, d->r.n_rows);
+    reference(d, coefs, want);
+    k->add_near(d->out, d->r.n_rows, POPULAR, coefs, sums);
+    for (uint32_t i = 0; i < PLACES; i++)
+        assert_true(fabs((double)sums[i] - want[POPULAR + i]) < 1e-3);
+    memset(w, 0, sizeof w);
+    memset(rows, 0, sizeof rows);
+    size_t n_touched = 0, n_want = 0;
+    mst_linear vector = {.sparse = w}, store = {.sparse = rows, .stride = MST_ROW_FIRST};
+    for (uint32_t b = 0; b < d->picks.n_blocks; b++) {
+        k->approach_picks(&d->picks, b, &vector);
+        k->subtract_picks(&d->picks, b, coefs, 0.5f, w);
+        k->approach_picks(&d->picks, b, &store);
+        n_touched += k->collect_picks(&d->picks, b, coefs, 0.5f, &store, touched + n_touched);
+    }
+    for (uint32_t key = 0; key < POPULAR; key++) {
+        float sum = rows[key * MST_ROW_FIRST + MST_ROW_SCRATCH];
+        bool seen = false;
+        assert_true(fabs((double)w[key] + 0.5 * want[key]) < 1e-3);
+        assert_true(fabs((double)sum - 0.5 * want[key]) < 1e-3);
+        for (size_t i = 0; i < n_touched; i++) {
+            assert_false(seen && touched[i] == key);
+            seen |= touched[i] == key;
+        }
+        assert_true(seen == (memcmp(&sum, &(float){0}, sizeof sum) != 0));
+        n_want += seen;
+    }
+    assert_int_equal(n_touched, n_want);
+    free(coefs);
+    free(touched);
+}
+
+static void keys_are_divided(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t n_rows, n_keys, n_blocks;
+    } sizes[] = {{0, 5, 3}, {1, 1, 1}, {9, 16, 2}, {30, 26, 7}, {70, 40, 15}, {4, 300, 64}};
+    EACH_ISA(k)
+    {
+        for (int kind = 0; kind < ROWS_KINDS; kind++)
+            for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+                for (int mapped = 0; mapped < 2; mapped++) {
+                    division d;
+                    divide(k, (row_kind)kind, sizes[s].n_rows, sizes[s].n_keys, sizes[s].n_blocks,
+                           mapped ? &map : NULL, &d);
+                    check_rows(&d, mapped);
+                    check_picks(&d);
+                    check_updates(k, &d);
+                    divide_end(&d);
+                }
+    }
+}
+
+static void no_memory(void **state)
+{
+    (void)state;
+    mst_alloc_stats before, after;
+    mst_alloc_stats_get(&before);
+    for (uint64_t fails = 1; fails <= 3; fails++) {
+        mst_picks picks;
+        mst_alloc_fail_at(fails);
+        mst_status st = mst_picks_init(&picks, 3);
+        if (st == MST_OK)
+            st = mst_picks_begin(&picks, 100, true);
+        assert_int_equal(st, MST_ENOMEM);
+        mst_alloc_fail_at(0);
+        mst_picks_fini(&picks);
+    }
+    mst_alloc_stats_get(&after);
+    assert_int_equal(before.blocks, after.blocks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys_are_divided),
+        cmocka_unit_test(no_memory),
+    };
+    return cmocka_run_group_tests(tests, make_map, NULL);
+}
