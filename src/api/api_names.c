@@ -138,6 +138,10 @@ static mst_status names_find(const muster_model *model, const char *field, size_
     mst_string scratch = {0};
     TRY(names_of(model, &self));
     const char *format = mst_row_parser_format(self->parser);
+    if (*format == '\0')
+        return mst_fail(MST_EINPUT,
+                        "the model was trained on rows whose features have numbers alone, such as "
+                        "arrays: feature N is column N, from 0");
     bool column = strcmp(format, "criteo") == 0 || strcmp(format, "csv") == 0;
     uint32_t number = column ? names_field(origin, field, n_field) : UINT32_MAX;
     /* a column's value; a name in a namespace or a field; a name alone */

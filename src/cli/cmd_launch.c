@@ -387,6 +387,20 @@ static mst_status launch_check_words(launch *l)
     return l->clips && servers && !l->relaxed ? mst_fail_split_norm() : MST_OK;
 }
 
+/* Reads the options of the command as its processes do: a wrong one is refused once, before they start. */
+static mst_status launch_check_command(const launch *l)
+{
+    mst_call call;
+    bool train = strcmp(l->words->items[0], "train") == 0;
+    TRY(mst_call_begin(&call, train ? &mst_cmd_train : &mst_cmd_matmul));
+    mst_status st = mst_options_init(call.groups, call.n_groups);
+    if (st == MST_OK)
+        st = mst_options_parse(call.groups, call.n_groups, (int)l->words->n - 1, l->words->items + 1,
+                               &call.words);
+    mst_call_end(&call);
+    return st;
+}
+
 /* The caller calls mst_plan_fini. */
 static mst_status launch_make_plan(const launch *l, uint32_t max_hosts, mst_plan *plan)
 {
@@ -614,6 +628,7 @@ static mst_status launch_run(mst_call *call)
         return mst_launch_add(l.options->job, (uint32_t)l.options->add);
     TRY_OUT(st, launch_check_options(&l, call->groups, &max_hosts));
     TRY_OUT(st, launch_check_words(&l));
+    TRY_OUT(st, launch_check_command(&l));
     TRY_OUT(st, launch_make_names(&l));
     if (l.dry_run) {
         st = launch_dry_run(&l, max_hosts);

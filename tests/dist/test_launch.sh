@@ -63,6 +63,8 @@ launch() {
 }
 
 # ---- usage ----
+refused 2 "--lr abc: not a finite number" launch --servers 2 --workers 2 -- train c.cache --lr abc
+refused 2 "unknown option --lrr; did you mean --lr?" launch --workers 2 -- train c.cache --lrr 1
 refused 2 "put the command to start after --" launch
 refused 2 "--run is an option of train: write it after '-- train'" launch --run X -- train c.cache
 refused 2 "--job: the name is empty" launch --job "" -- train c.cache
@@ -140,7 +142,7 @@ grep -qxF "muster: warning: launch makes a secret for each job and does not use 
 PLAY='echo noise' PLAY_server_0='printf "{\n  1\n}\n"' launch 0 --logs none -- train x --json
 same "the JSON" "$(tr '\n' ',' <out)" "{,  1,},"
 grep -qxF "worker 0 | noise" err || fail "what the worker said is not on standard error"
-PLAY='echo x' launch 0 --logs none -- train x --json --no-json
+PLAY='echo x' launch 0 --logs none -- train x --no-json
 has "server 0 | x"
 # Closed standard streams are harmless.
 for how in '<&-' '>&-' '2>&-' '<&- >&- 2>&-'; do
@@ -157,8 +159,8 @@ same "all lines" "$(wc -l <out)" 1500
 
 # ---- environment and arguments of a process ----
 PLAY='echo "$MUSTER_JOB $MUSTER_CLUSTER ${#MUSTER_SECRET} ${TF_CONFIG-none} $*"' TF_CONFIG=x \
-  launch 0 --servers 2 --workers 1 --logs none -- train --data "a b" --x=
-has "worker 0 | $job {\"servers\":[\"unix:@muster-$job-server-0\",\"unix:@muster-$job-server-1\"],\"workers\":[\"localhost\"]} 64 none train --role worker --index 0 --data a b --x="
+  launch 0 --servers 2 --workers 1 --logs none -- train --csv-label "a b" --group=
+has "worker 0 | $job {\"servers\":[\"unix:@muster-$job-server-0\",\"unix:@muster-$job-server-1\"],\"workers\":[\"localhost\"]} 64 none train --role worker --index 0 --csv-label a b --group="
 PLAY='echo "$MUSTER_CLUSTER"' launch 0 --servers 0 --workers 2 --logs none -- train
 has "worker 0 | {\"servers\":[],\"workers\":[\"unix:@muster-$job-worker-0\",\"unix:@muster-$job-worker-1\"]}"
 # presets: single is one process without a cluster, which is not started again.
@@ -423,14 +425,14 @@ same "placement of single" "$(cat out)" "process | alpha"
 rm -f "$FAKE_LOG"
 printf '# hosts\nalpha slots=1\nuser@beta address=10.0.0.2\ngamma\n' >hosts
 export PLAY='echo "$PLAY_HOST $MUSTER_CLUSTER $PWD"'
-launch 0 --servers 2 --workers 4 --hosts hosts --port 7000 --ssh "$ssh" --logs none -- train --x "it's \"quoted\" \$HOME"
+launch 0 --servers 2 --workers 4 --hosts hosts --port 7000 --ssh "$ssh" --logs none -- train --csv-label "it's \"quoted\" \$HOME"
 cluster='{"servers":["alpha:7000","10.0.0.2:7001"],"workers":["alpha","10.0.0.2","gamma","10.0.0.2"]}'
 for place in "server 0:alpha" "server 1:user@beta" "worker 0:alpha" "worker 1:user@beta" "worker 2:gamma" "worker 3:user@beta"; do
   has "${place%%:*} | ${place#*:} $cluster $work"
 done
 ! grep -q "muster-remote" out err || fail "a mark is shown"
-PLAY='echo "$*"' launch 0 --hosts hosts --ssh "$ssh" --logs none -- train --x "it's \"quoted\" \$HOME" ""
-has "server 0 | train --role server --index 0 --x it's \"quoted\" \$HOME "
+PLAY='echo "$*"' launch 0 --hosts hosts --ssh "$ssh" --logs none -- train --csv-label "it's \"quoted\" \$HOME" ""
+has "server 0 | train --role server --index 0 --csv-label it's \"quoted\" \$HOME "
 same "what ssh was given" "$(sort -u ssh.log | tr '\n' ',')" "-x alpha sh,-x gamma sh,-x user@beta sh,"
 echo nowhere >nowhere
 launch 1 --hosts nowhere --ssh "$ssh" --logs none -- train

@@ -596,7 +596,10 @@ static void bad_rows_to_predict_are_refused(void **state)
     muster_model *csr = fit(csr_arrays(), "logreg", "sgd"), *dense = fit(dense_arrays(), "softmax", "sgd");
     muster_arrays a = csr_arrays(), d = dense_arrays();
     float *out = calloc(N, 8 * sizeof *out);
+    uint32_t feature;
     (void)state;
+    refused(muster_model_feature(csr, "", 0, "5", 1, &feature), MUSTER_EINPUT,
+            "such as arrays: feature N is column N, from 0");
     for (uint32_t n_threads = 1; n_threads <= 3; n_threads++) {
         int32_t before = f.columns[4 * 2100], later = f.columns[4 * 2900];
         f.columns[4 * 2100] = -1; /* the first bad row is named, whatever the threads */
