@@ -576,6 +576,6 @@ launch 3 --copy --hosts nowhere --ssh "$ssh" --logs none -- train
 last "muster: launch: the program cannot be copied to nowhere: fake-ssh: nowhere: no route"
 # A copy of the real program runs.
 unset MUSTER_LAUNCH_BINARY
-launch 2 --copy --hosts hosts --ssh "$ssh" --logs none -- train --no-such-option
-tail -n 1 err | grep -q 'failed first (exit 2): unknown option ' || fail "the copy does not run"
+launch 2 --copy --hosts hosts --ssh "$ssh" --logs none -- train x --resume
+tail -n 1 err | grep -q 'failed first (exit 2): --resume needs --run' || fail "the copy does not run"
 [ -z "$(find /tmp -maxdepth 1 -name "muster-$job-*")" ] || fail "a copy is left"
