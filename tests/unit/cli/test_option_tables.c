@@ -208,7 +208,7 @@ static void test_facts(void **state)
     expect_fact(MST_OPTION_OF_JOB, "strategy servers workers");
     expect_fact(MST_OPTION_OF_PROCESS, "role index cluster");
     expect_fact(MST_OPTION_LIMIT, "epochs steps rows seconds until");
-    expect_fact(MST_OPTION_OF_FILE, "format csv-header labels");
+    expect_fact(MST_OPTION_OF_FILE, "format csv-header labels skip-bad-rows");
     expect_fact(MST_OPTION_OF_SHAPE, "features fields classes");
     expect_fact(MST_OPTION_IF_GIVEN, "epochs lr tls");
     /* All processes of a job agree on the rest. */
