@@ -61,6 +61,19 @@ mst_status mst_job_data(const mst_job_config *config, mst_job_set set, json_t **
 mst_status mst_job_same_data(mst_job_set set, const json_t *theirs, const char *who, const json_t *ours,
                              const char *whose, bool shardable);
 
+/* What the coordinator has found out about the processes that join; zeroed at first. */
+typedef struct mst_job_admission {
+    struct {
+        json_t *files; /* of this process, or of the first worker that has them; NULL: not known yet */
+        char of[24];   /* the process that has them */
+    } data[MST_JOB_N_SETS];
+    json_t *processes; /* {"worker-0": mst_job_config.process} of the last JOINs */
+} mst_job_admission;
+/* Checks the JOIN of a process: MST_EUSAGE or MST_EINPUT names the first difference in the cluster, the
+ * options or the files. */
+mst_status mst_job_admit(mst_job_admission *self, const mst_job_config *config, const json_t *join);
+void mst_job_admission_fini(mst_job_admission *self);
+
 /* The job as the coordinator or rank 0 sends it to the other processes: {"resume", "files"} and, for a
  * resumed run, its options, model and sizes. New reference or NULL. */
 json_t *mst_job_json(const mst_train_config *train);

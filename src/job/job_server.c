@@ -1,6 +1,5 @@
 /* A server of a job; contract in job.h. The hooks of the coordinator (ps/server.h) drive the run log. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -27,15 +26,11 @@ typedef struct server_job {
     const mst_train_callbacks *callbacks;
     mst_job_summary *summary;
     mst_training *training;
-    struct {
-        json_t *files; /* of this process, or of the first worker that has them; NULL: not known yet */
-        char of[24];   /* the process that has them */
-    } data[MST_JOB_N_SETS];
+    mst_job_admission admission;
     mst_end end;
     bool coordinated; /* this process has opened the run */
     bool began;       /* training began since the server last joined */
     mst_server_kept kept;
-    json_t *processes;        /* {"worker-0": mst_job_config.process} of the last JOINs */
     char lost[MST_ERROR_MAX]; /* why the job starts again */
     mst_reached reached;      /* the progress before */
     bool no_disk;             /* the run to continue could not be opened: the disk is full or fails */
@@ -62,99 +57,10 @@ static mst_status server_job_adopt(void *arg, const json_t *message, mst_server_
 
 /* ---- the coordinator ---- */
 
-/* Fails if the clusters differ; the message names the first difference. */
-static mst_status server_job_check_cluster(const mst_cluster *here, const char *theirs, const char *who,
-                                           json_int_t index)
-{
-    mst_cluster there = {0};
-    char difference[512] = "";
-    char *mine = mst_cluster_text(here);
-    bool same = mine != NULL && theirs != NULL && strcmp(mine, theirs) == 0;
-    if (mine == NULL)
-        return mst_fail_memory();
-    mst_free(mine);
-    if (same)
-        return MST_OK;
-    if (theirs != NULL && mst_cluster_read_json(theirs, NULL, &there) == MST_OK)
-        mst_cluster_difference(here, &there, difference, sizeof difference);
-    mst_cluster_fini(&there);
-    return mst_fail(MST_EUSAGE, "%s %lld has another cluster: %s", who, (long long)index,
-                    difference[0] != '\0' ? difference
-                    : theirs != NULL      ? theirs
-                                          : "none");
-}
-
-/* Compares the files of a worker with those of this process or, if they are not on this host, of the first
- * worker. */
-static mst_status server_job_check_files(server_job *job, const json_t *join, json_int_t index)
-{
-    char who[24];
-    snprintf(who, sizeof who, "worker %lld", (long long)index);
-    for (int set = 0; set < MST_JOB_N_SETS; set++) {
-        json_t *theirs = json_object_get(join, mst_job_sets[set]), **ours = &job->data[set].files;
-        char *of = job->data[set].of;
-        if (*ours == NULL) {
-            snprintf(of, sizeof job->data[set].of, "server 0");
-            TRY(mst_job_data(job->config, (mst_job_set)set, ours));
-        }
-        TRY(mst_job_same_data((mst_job_set)set, theirs, who, *ours, of, true));
-        if (json_is_null(*ours) && json_is_object(theirs)) {
-            *ours = json_incref(theirs);
-            snprintf(of, sizeof job->data[set].of, "%s", who);
-        }
-    }
-    return MST_OK;
-}
-
-/* The value of an option for a message; jansson's allocation or NULL. */
-static char *server_job_value_text(const char *name, const json_t *value)
-{
-    bool files = strcmp(name, "test") == 0 || strcmp(name, "valid") == 0;
-    return files && json_is_boolean(value) ? strdup(json_is_true(value) ? "FILE" : "none")
-                                           : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-}
-
-/* Keeps the identity of a process that joins, until it takes part. A guest has none. */
-static mst_status server_job_note_process(server_job *job, const json_t *join, const char *role,
-                                          json_int_t index)
-{
-    char name[MST_PROCESS_NAME];
-    const char *process = json_string_value(json_object_get(join, "process"));
-    snprintf(name, sizeof name, "%s-%lld", role != NULL ? role : "", (long long)index);
-    if (job->processes == NULL)
-        job->processes = json_object();
-    if (process == NULL)
-        json_object_del(job->processes, name);
-    else if (json_object_set_new(job->processes, name, json_string(process)) != 0)
-        return mst_fail_memory();
-    return MST_OK;
-}
-
 static mst_status server_job_admit(void *arg, const json_t *join)
 {
     server_job *job = arg;
-    const char *role = json_string_value(json_object_get(join, "role")), *name;
-    json_int_t index = json_integer_value(json_object_get(join, "index"));
-    json_t *theirs = json_object_get(join, "same"), *value;
-    mst_status st;
-    TRY(server_job_check_cluster(job->config->cluster, json_string_value(json_object_get(join, "cluster")),
-                                 role ? role : "process", index));
-    json_object_foreach(job->config->same, name, value)
-    {
-        const json_t *other = json_object_get(theirs, name);
-        if (json_equal(value, (json_t *)other))
-            continue;
-        char *a = server_job_value_text(name, other), *b = server_job_value_text(name, value);
-        st = mst_fail(MST_EUSAGE,
-                      "%s %lld has --%s %s, the coordinator has %s; give all processes the same options",
-                      role ? role : "process", (long long)index, name, a ? a : "null", b ? b : "null");
-        free(a); /* jansson's allocation */
-        free(b);
-        return st;
-    }
-    if (role != NULL && strcmp(role, "worker") == 0)
-        TRY(server_job_check_files(job, join, index));
-    return server_job_note_process(job, join, role, index);
+    return mst_job_admit(&job->admission, job->config, join);
 }
 
 /* Logs that synchronous steps have other rows than those of local training, unless they are slices of one
@@ -441,7 +347,7 @@ static void server_job_joined(server_job *job, const mst_server_event *event)
     char name[MST_PROCESS_NAME];
     snprintf(name, sizeof name, "%s-%u", mst_role_name(event->role), event->index);
     server_job_mark(job, event, "join");
-    const char *process = json_string_value(json_object_get(job->processes, name));
+    const char *process = json_string_value(json_object_get(job->admission.processes, name));
     if (process != NULL && mst_run_log_process_joined(job->training->log, name, process) != MST_OK)
         mst_warn("%s", mst_error_text());
 }
@@ -692,9 +598,7 @@ mst_status mst_job_server(const mst_job_config *config, const mst_train_callback
         mst_training_destroy(training);
     }
     mst_server_kept_fini(&job.kept);
-    for (int set = 0; set < MST_JOB_N_SETS; set++)
-        json_decref(job.data[set].files);
-    json_decref(job.processes);
+    mst_job_admission_fini(&job.admission);
     json_decref(manifest);
     return st;
 }
