@@ -171,40 +171,22 @@ static bool local_general_step(mst_local *self, unsigned t, const mst_batch *bat
 
 /* ---- steps by picks ---- */
 
-#define NEAR_ROWS 1024  /* of a share whose records are prefetched whole */
-#define NEAR_KEYS 32768 /* of a share whose weights are */
-
 /* Step i of a claim. */
 static mst_batch local_batch(const mst_local *self, const mst_batch *claim, uint64_t i)
 {
     return mst_batch_range(claim, (uint32_t)(i * self->batch), self->batch);
 }
 
-/* Thread t: makes its share of a batch readable, and brings it closer. */
-static void local_fetch_share(mst_local *self, unsigned t, const mst_batch *batch, uint64_t step)
-{
-    mst_batch share = local_share(self, batch, t);
-    local_fill_share(self, t, &share, step);
-    for (uint32_t r = 0; r < share.n_rows && r < NEAR_ROWS; r++) {
-        const mst_row *row = &share.rows[r];
-        const char *from = (const char *)(row->dense != NULL ? (const void *)row->dense : row->keys),
-                   *to = (const char *)(row->keys + row->n_keys);
-        for (; from < to && to - from <= 512; from += 64) /* a record */
-            __builtin_prefetch(from, 0, 2);
-    }
-}
-
-/* Thread t: divides the keys of its share of a batch among the blocks. */
+/* Thread t: makes its share of a batch readable, and divides its keys among the blocks. */
 static mst_status local_divide_share(mst_local *self, unsigned t, const mst_batch *batch, uint64_t step)
 {
     const mst_model *model = self->base.env.model;
     mst_local_thread *w = &self->threads[t];
     mst_batch share = local_share(self, batch, t);
+    local_fill_share(self, t, &share, step);
     uint64_t start = mst_trace_now();
     size_t n_keys = 0;
     bool valued = false;
-    if (atomic_load(&self->stop_at) <= step)
-        share.n_rows = 0; /* they may not be readable */
     for (uint32_t i = 0; i < share.n_rows; i++) {
         n_keys += share.rows[i].n_keys;
         valued |= share.rows[i].values != NULL;
@@ -216,25 +198,18 @@ static mst_status local_divide_share(mst_local *self, unsigned t, const mst_batc
                                             n_keys + self->n_popular + 1, sizeof *w->touched.keys)))
         return mst_fail_memory();
     mst_division division = {.n_prefix = model->shape.n_dense,
-                             .map = self->n_popular > 0 ? mst_hot_weights_map(self->hot, 0) : NULL,
-                             .weights = n_keys <= NEAR_KEYS ? self->weights.sparse : NULL,
-                             .stride = self->weights.stride};
+                             .map = self->n_popular > 0 ? mst_hot_weights_map(self->hot, 0) : NULL};
     model->kernels->divide_keys(share.rows, share.n_rows, &division, w->rows, w->keys, w->values, &w->picks);
     w->share = (mst_batch){.rows = self->n_popular > 0 ? w->rows : share.rows, .n_rows = share.n_rows};
     mst_trace_op("divide", start, mst_trace_array(2 * sizeof(uint32_t), n_keys, 0));
     return MST_OK;
 }
 
-/* Prepares thread t's share of step i of a claim, and fetches that of the next one. first: the number of the
- * claim's first step. */
+/* Prepares thread t's share of step i of a claim, whose first step is number `first`. */
 static void local_prepare_share(mst_local *self, unsigned t, const mst_batch *claim, uint64_t i,
                                 uint64_t first)
 {
     mst_batch batch = local_batch(self, claim, i);
-    if (i + 1 < mst_local_steps(self, claim->n_rows)) {
-        mst_batch next = local_batch(self, claim, i + 1);
-        local_fetch_share(self, t, &next, first + i + 1);
-    }
     mst_status st = local_divide_share(self, t, &batch, first + i);
     if (st != MST_OK)
         mst_local_stop(self, &self->threads[t], st, first + i);
@@ -344,11 +319,8 @@ static uint64_t local_steps(mst_local *self, unsigned t, const mst_batch *claim,
                             uint64_t first)
 {
     uint64_t i = 0;
-    if (self->way == MST_LOCAL_PICK) {
-        mst_batch batch = local_batch(self, claim, 0);
-        local_fetch_share(self, t, &batch, first);
+    if (self->way == MST_LOCAL_PICK)
         local_prepare_share(self, t, claim, 0, first);
-    }
     for (bool go_on = true; i < n_steps; i++) {
         if (self->way == MST_LOCAL_PICK) {
             go_on = local_pick_step(self, t, claim, i, first);

@@ -64,8 +64,6 @@ static inline uint32_t mst_map_bucket(uint32_t number, uint32_t hash, uint32_t s
 typedef struct mst_division {
     uint32_t n_prefix;
     const mst_key_map *map; /* NULL: no key is popular */
-    const float *weights;   /* that of key 0; those of the keys are read next. NULL: they are too many */
-    uint32_t stride;        /* floats between keys */
 } mst_division;
 
 /* Buckets of a hash table with 1 << bits of them. */

@@ -12,12 +12,10 @@ typedef struct unpicked {
     float values[UNPICKED + 16];
 } unpicked;
 
-INLINE void pick_all(const unpicked *list, uint32_t n, const mst_division *d, bool valued, mst_picks *picks)
+INLINE void pick_all(const unpicked *list, uint32_t n, bool valued, mst_picks *picks)
 {
     size_t *ends = picks->ends;
     mst_pick *at = picks->at;
-    for (uint32_t i = 0; d->weights != NULL && i < n; i++)
-        __builtin_prefetch(d->weights + (size_t)list->keys[i] * d->stride, 0, 2);
 #pragma GCC unroll 4
     for (uint32_t i = 0; i < n; i++) {
         size_t to = ends[list->blocks[i]]++;
@@ -46,10 +44,10 @@ INLINE __mmask16 first_of(uint32_t n)
 }
 
 /* Lists the keys of a row that are neither popular nor below the prefix; returns how many are in the list
- * then. With a map, the row becomes one with popular keys translated and moved behind the others. */
-INLINE uint32_t divide_row(mst_row *row, uint32_t number, const mst_division *d, const mst_key_map *map,
-                           bool valued, uint32_t *keys_out, float *values_out, unpicked *list, uint32_t n,
-                           mst_picks *picks)
+ * then. With a map, the keys go to keys_out, the n_near popular ones translated and behind the others. */
+INLINE uint32_t divide_row(const mst_row *row, uint32_t number, const mst_division *d, const mst_key_map *map,
+                           bool valued, uint32_t *keys_out, float *values_out, uint32_t *n_near,
+                           unpicked *list, uint32_t n, mst_picks *picks)
 {
     const uint32_t n_keys = row->n_keys, n_blocks = picks->n_blocks;
     const uint32_t *keys_in = row->keys;
@@ -94,7 +92,7 @@ INLINE uint32_t divide_row(mst_row *row, uint32_t number, const mst_division *d,
             values = _mm512_maskz_compress_ps(other, values);
         }
         if (n > UNPICKED - 16) {
-            pick_all(list, n, d, valued, picks);
+            pick_all(list, n, valued, picks);
             n = 0;
         }
         _mm512_storeu_si512(list->keys + n, keys);
@@ -104,17 +102,13 @@ INLINE uint32_t divide_row(mst_row *row, uint32_t number, const mst_division *d,
             _mm512_storeu_ps(list->values + n, values);
         n += (uint32_t)__builtin_popcount(other);
     }
-    if (map != NULL) {
-        row->keys = keys_out;
-        row->values = valued ? values_out : NULL;
-        row->n_near = n_keys - back;
-    }
+    *n_near = n_keys - back;
     return n;
 }
 #else
-INLINE uint32_t divide_row(mst_row *row, uint32_t number, const mst_division *d, const mst_key_map *map,
-                           bool valued, uint32_t *keys_out, float *values_out, unpicked *list, uint32_t n,
-                           mst_picks *picks)
+INLINE uint32_t divide_row(const mst_row *row, uint32_t number, const mst_division *d, const mst_key_map *map,
+                           bool valued, uint32_t *keys_out, float *values_out, uint32_t *n_near,
+                           unpicked *list, uint32_t n, mst_picks *picks)
 {
     const uint32_t n_keys = row->n_keys, *keys_in = row->keys;
     uint32_t front = 0, back = n_keys;
@@ -126,14 +120,14 @@ INLINE uint32_t divide_row(mst_row *row, uint32_t number, const mst_division *d,
                      place = mst_map_number(map->buckets[hash >> map->shift], hash, map->shift);
             popular = place < map->n;
             back -= popular;
-            uint32_t to = popular ? back : front;
-            keys_out[to] = popular ? map->base + place : key;
+            uint32_t mask = -(uint32_t)popular, to = front ^ ((front ^ back) & mask);
+            keys_out[to] = key ^ ((key ^ (map->base + place)) & mask);
             if (valued)
                 values_out[to] = value_of(row, i);
             front += !popular;
         }
         if (n >= UNPICKED) {
-            pick_all(list, n, d, valued, picks);
+            pick_all(list, n, valued, picks);
             n = 0;
         }
         list->keys[n] = key;
@@ -143,11 +137,7 @@ INLINE uint32_t divide_row(mst_row *row, uint32_t number, const mst_division *d,
             list->values[n] = value_of(row, i);
         n += !popular & (key >= d->n_prefix); /* no branch: it would be guessed wrong */
     }
-    if (map != NULL) {
-        row->keys = keys_out;
-        row->values = valued ? values_out : NULL;
-        row->n_near = n_keys - back;
-    }
+    *n_near = n_keys - back;
     return n;
 }
 #endif
@@ -158,17 +148,21 @@ INLINE void divide_rows(const mst_row *rows, uint32_t n, const mst_division *d, 
     unpicked list;
     uint32_t n_list = 0;
     for (uint32_t r = 0; r < n; r++) {
-        mst_row row = rows[r];
+        const mst_row *row = &rows[r];
         if (r + RECORDS_AHEAD < n)
             prefetch_record(&rows[r + RECORDS_AHEAD]);
-        n_list = divide_row(&row, r, d, map, valued, keys, values, &list, n_list, picks);
+        uint32_t n_near = 0;
+        n_list = divide_row(row, r, d, map, valued, keys, values, &n_near, &list, n_list, picks);
         if (map == NULL)
             continue;
-        out[r] = row;
-        keys += row.n_keys;
-        values += valued ? row.n_keys : 0;
+        out[r] = *row;
+        out[r].keys = keys;
+        out[r].values = valued ? values : NULL;
+        out[r].n_near = n_near;
+        keys += row->n_keys;
+        values += valued ? row->n_keys : 0;
     }
-    pick_all(&list, n_list, d, valued, picks);
+    pick_all(&list, n_list, valued, picks);
 }
 
 static void divide_keys(const mst_row *rows, uint32_t n, const mst_division *d, mst_row *out, uint32_t *keys,
