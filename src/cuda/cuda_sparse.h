@@ -24,6 +24,9 @@ extern "C" {
 #define MST_CUDA_SPARSE_SLOTS   4          /* blocks that are packed, prepared or in training */
 #define MST_CUDA_SPARSE_ENTRIES (1u << 30) /* most entries of a block */
 #define MST_CUDA_SPARSE_DENSE   64         /* longest head of rows that logreg takes as an array */
+#define MST_CUDA_SPARSE_LOADS   8          /* loads of chunks on their way to the GPU */
+#define MST_CUDA_SPARSE_LOAD    (1u << 20) /* words of a load: a copy of 4 MB has 0.96 of the bandwidth */
+#define MST_CUDA_SPARSE_PARTS   16         /* chunks of a load, at most */
 
 typedef enum mst_cuda_sparse_kind {
     MST_CUDA_LOGREG,
@@ -64,7 +67,7 @@ typedef struct mst_cuda_sparse_rows {
     float *values;
     uint16_t *fields;
     float *dense;      /* head of them for each row, if n_dense; NULL where the model takes entries only */
-    uint32_t *numbers; /* of the rows in the dataset, for `keep` and `prepare_kept` */
+    uint32_t *numbers; /* of the rows in the dataset, for `prepare_held` */
     uint32_t n_rows, n_entries;
     uint32_t n_dense;     /* the head, if the numbers of all rows are in `dense`; 0: they are entries */
     uint32_t row_entries; /* of every row; 0: they differ, see ends */
@@ -72,6 +75,25 @@ typedef struct mst_cuda_sparse_rows {
     bool distinct_fields; /* no row has two entries of one field */
     bool fill_head;       /* some row lacks keys of the head */
 } mst_cuda_sparse_rows;
+
+/* The records of a dataset: chunks as data/chunk.h lays them out. A chunk whose stride is 0 ends with the
+ * positions of its records. */
+typedef struct mst_cuda_sparse_records {
+    uint64_t n_rows, n_words;      /* words of all chunks */
+    uint32_t n_chunks, chunk_rows; /* rows of every chunk but the last */
+    uint64_t longest;              /* words of a chunk, at most */
+    const uint32_t *strides;       /* of each chunk */
+    uint32_t n_dense;              /* of every row */
+    bool dense_bytes, has_weights, has_values, has_fields;
+    float min_label, max_label; /* of all rows, whose numbers are finite: others are found */
+    bool row_norm;              /* the values of a row are divided by their length */
+} mst_cuda_sparse_records;
+
+/* A chunk in a load: words [at, at + n) of it. */
+typedef struct mst_cuda_sparse_part {
+    uint32_t chunk;
+    uint64_t at, n;
+} mst_cuda_sparse_part;
 
 /* Rules of a step: of the keys, and of the other weights. */
 typedef struct mst_cuda_sparse_rules {
@@ -90,7 +112,8 @@ typedef struct mst_cuda_sparse_ops {
     mst_status (*open)(const mst_cuda_sparse_spec *spec, mst_cuda_sparse **out);
     void (*close)(mst_cuda_sparse *self); /* NULL-safe */
 
-    /* Floats [first, first + count) of the weights (slot 0) or of state slot - 1. Waits for all steps. */
+    /* Floats [first, first + count) of the weights (slot 0) or of state slot - 1. Waits for all steps. Any
+     * thread. */
     mst_status (*write)(mst_cuda_sparse *self, uint32_t slot, uint64_t first, uint64_t count,
                         const float *in);
     mst_status (*read)(mst_cuda_sparse *self, uint32_t slot, uint64_t first, uint64_t count, float *out);
@@ -104,13 +127,19 @@ typedef struct mst_cuda_sparse_ops {
                           mst_cuda_sparse_rows **out);
     mst_status (*prepare)(mst_cuda_sparse *self, uint32_t at);
 
-    /* Rows that stay on the GPU. `keep`, after prepare: adds the rows of the block, by their numbers below
-     * n_numbers; *kept is false when there is no room, or when rows differ in their number of entries, and
-     * then no rows stay at all. `prepare_kept`: the block is n_rows rows with those numbers, all of which
-     * were kept. */
-    mst_status (*keep)(mst_cuda_sparse *self, uint32_t at, uint64_t n_numbers, bool *kept);
-    mst_status (*prepare_kept)(mst_cuda_sparse *self, uint32_t at);
-    void (*forget)(mst_cuda_sparse *self);
+    /* Records that stay on the GPU. `hold` makes room for them, once; *held is false when there is none.
+     * `stage`: pinned memory of load i, MST_CUDA_SPARSE_LOAD words, or a longest chunk if that is more; waits
+     * until its last copy is done. `send` copies n chunks that are in it, one after the other. Any thread may
+     * call these two: for each load one at a time, and one send at a time.
+     * `reserve_held`: as reserve, for the numbers and, where rows differ in their entries, the ends of rows.
+     * `prepare_held`: the block has the rows with those numbers, whose chunks were sent, with the parts that
+     * it describes. `drop`: the records are no longer needed. */
+    mst_status (*hold)(mst_cuda_sparse *self, const mst_cuda_sparse_records *records, bool *held);
+    mst_status (*stage)(mst_cuda_sparse *self, uint32_t i, uint32_t **out);
+    mst_status (*send)(mst_cuda_sparse *self, uint32_t i, const mst_cuda_sparse_part *parts, uint32_t n);
+    mst_status (*reserve_held)(mst_cuda_sparse *self, uint32_t at, uint32_t rows, mst_cuda_sparse_rows **out);
+    mst_status (*prepare_held)(mst_cuda_sparse *self, uint32_t at);
+    void (*drop)(mst_cuda_sparse *self);
 
     /* Steps [first, first + n) of a prepared block, with a rule for each. */
     mst_status (*train)(mst_cuda_sparse *self, uint32_t at, uint32_t first, uint32_t n,

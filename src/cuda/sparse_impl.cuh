@@ -249,13 +249,21 @@ struct sparse_block {
     mst_cuda_sparse_rows rows;
     void *pinned;
     mst_cuda_sparse_rules *rules; /* pinned, by step */
+    uint32_t *pinned_numbers;     /* and ends, row_capacity of each */
+    uint32_t number_capacity;
     sparse_memory labels, weights, ends, keys, values, fields, dense, numbers;
-    sparse_memory composite, sorted, origin, sorted_origin, row_of, sorted_rows, sorted_values, starts,
-        step_first, pieces, n_pieces, n_segments, scratch;
+    sparse_memory sorted, sorted_origin, sorted_rows, sorted_values, starts, step_first, pieces, n_pieces,
+        n_segments;
     sparse_memory device_rules, coefs, losses, correct;
     cudaEvent_t copied, prepared, trained;
     uint32_t n_entries; /* with those of the head */
     sparse_view view;
+};
+
+/* Chunks on their way to the GPU. */
+struct sparse_sending {
+    uint32_t *pinned;
+    cudaEvent_t sent;
 };
 
 struct mst_cuda_sparse {
@@ -265,17 +273,19 @@ struct mst_cuda_sparse {
     int coop_blocks;    /* of the kernel of many steps */
     sparse_memory params[3];
     sparse_block blocks[MST_CUDA_SPARSE_SLOTS];
+    /* Of the block in preparation: */
+    sparse_memory composite, origin, row_of, scratch;
     /* Of the step under way, for all blocks: */
     sparse_memory partials, arrived, sums, weighted, self, bias_partials, bias_arrived, pair_partials,
         gradient, rest, squares, clip;
     sparse_memory totals, bad;
-    /* Rows that stay, by number: */
+    /* The records of the dataset: */
     struct {
-        sparse_memory labels, weights, keys, values, fields, dense;
-        uint64_t n; /* 0: none */
-        uint32_t row_entries, n_dense;
-        bool weighted, valued, fielded, distinct_fields, fill_head;
-    } kept;
+        mst_cuda_sparse_records records;     /* `strides` is not valid */
+        sparse_memory words, first, strides; /* first: word and end of each chunk */
+        uint64_t n_sent;                     /* words */
+        sparse_sending loads[MST_CUDA_SPARSE_LOADS];
+    } held;
     cudaStream_t copy_stream, prepare_stream, train_stream;
 };
 
@@ -285,13 +295,19 @@ static inline __host__ __device__ uint32_t sparse_n_pairs(uint32_t kind, uint32_
     return kind == MST_CUDA_FWFM ? fields * (fields + 1) / 2 : 0;
 }
 
-/* sparse_prepare.cu: sorts the entries of the block on the prepare stream. */
-mst_status mst_sparse_prepare(mst_cuda_sparse *self, sparse_block *b);
-/* sparse_keep.cu: contracts of keep, prepare_kept and forget in cuda_sparse.h; the rows of the block are on
- * the GPU, or are gathered there. */
-mst_status mst_sparse_keep(mst_cuda_sparse *self, sparse_block *b, uint64_t n_numbers, bool *kept);
-mst_status mst_sparse_gather(mst_cuda_sparse *self, sparse_block *b);
-void mst_sparse_forget(mst_cuda_sparse *self);
+/* sparse_prepare.cu: sorts the entries of the block on the prepare stream; unpacks its rows first, if they
+ * are held. */
+mst_status mst_sparse_prepare(mst_cuda_sparse *self, sparse_block *b, bool held);
+/* Waits for an event, at most 600 s. */
+mst_status mst_sparse_wait(cudaEvent_t event);
+/* sparse_records.cu: contracts in cuda_sparse.h. Unpack: the rows of the block, whose
+ * numbers are on the GPU and whose view is set; `numbers`: entries may be numbered too, without those of the
+ * head. */
+mst_status mst_sparse_hold(mst_cuda_sparse *self, const mst_cuda_sparse_records *records, bool *held);
+mst_status mst_sparse_stage(mst_cuda_sparse *self, uint32_t i, uint32_t **out);
+mst_status mst_sparse_send(mst_cuda_sparse *self, uint32_t i, const mst_cuda_sparse_part *parts, uint32_t n);
+mst_status mst_sparse_unpack(mst_cuda_sparse *self, sparse_block *b, bool numbers, bool *numbered);
+void mst_sparse_drop(mst_cuda_sparse *self);
 /* sparse_linear.cu: steps of logreg; several in one kernel if they are small. */
 mst_status mst_sparse_linear_steps(mst_cuda_sparse *self, sparse_block *b, uint32_t first, uint32_t n);
 mst_status mst_sparse_linear_open(mst_cuda_sparse *self);

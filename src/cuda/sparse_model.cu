@@ -17,7 +17,7 @@
 
 mst_status mst_sparse_grow(sparse_memory *memory, size_t bytes, const char *what)
 {
-    if (bytes <= memory->bytes && memory->at != NULL)
+    if (bytes <= memory->bytes)
         return MST_OK;
     mst_sparse_free(memory);
     size_t more = bytes + bytes / 8 + 256;
@@ -68,29 +68,28 @@ static void model_close(mst_cuda_sparse *self)
     for (uint32_t i = 0; i < MST_CUDA_SPARSE_SLOTS; i++) {
         sparse_block *b = &self->blocks[i];
         sparse_memory *all[] = {
-            &b->labels,  &b->weights,       &b->ends,      &b->keys,        &b->values,
-            &b->fields,  &b->numbers,       &b->composite, &b->dense,       &b->sorted,
-            &b->origin,  &b->sorted_origin, &b->row_of,    &b->sorted_rows, &b->sorted_values,
-            &b->starts,  &b->step_first,    &b->pieces,    &b->n_pieces,    &b->n_segments,
-            &b->scratch, &b->device_rules,  &b->coefs,     &b->losses,      &b->correct};
+            &b->labels,  &b->weights,    &b->ends,   &b->keys,          &b->values,      &b->fields,
+            &b->numbers, &b->dense,      &b->sorted, &b->sorted_origin, &b->sorted_rows, &b->sorted_values,
+            &b->starts,  &b->step_first, &b->pieces, &b->n_pieces,      &b->n_segments,  &b->device_rules,
+            &b->coefs,   &b->losses,     &b->correct};
         for (sparse_memory *memory : all)
             mst_sparse_free(memory);
-        if (b->pinned != NULL)
-            cudaFreeHost(b->pinned);
-        if (b->rules != NULL)
-            cudaFreeHost(b->rules);
+        mst_cuda_host_free(b->pinned);
+        mst_cuda_host_free(b->pinned_numbers);
+        mst_cuda_host_free(b->rules);
         for (cudaEvent_t event : {b->copied, b->prepared, b->trained})
             if (event != NULL)
                 cudaEventDestroy(event);
     }
-    sparse_memory *all[] = {
-        &self->params[0],     &self->params[1], &self->params[2], &self->partials,      &self->arrived,
-        &self->sums,          &self->weighted,  &self->self,      &self->bias_partials, &self->bias_arrived,
-        &self->pair_partials, &self->gradient,  &self->rest,      &self->squares,       &self->clip,
-        &self->totals,        &self->bad};
+    sparse_memory *all[] = {&self->params[0],     &self->params[1],    &self->params[2],     &self->partials,
+                            &self->arrived,       &self->sums,         &self->weighted,      &self->self,
+                            &self->bias_partials, &self->bias_arrived, &self->pair_partials, &self->gradient,
+                            &self->rest,          &self->squares,      &self->clip,          &self->totals,
+                            &self->bad,           &self->composite,    &self->origin,        &self->row_of,
+                            &self->scratch};
     for (sparse_memory *memory : all)
         mst_sparse_free(memory);
-    mst_sparse_forget(self);
+    mst_sparse_drop(self);
     for (cudaStream_t stream : {self->copy_stream, self->prepare_stream, self->train_stream})
         if (stream != NULL)
             cudaStreamDestroy(stream);
@@ -129,7 +128,7 @@ static mst_status model_init(mst_cuda_sparse *self)
         CUDA_TRY(cudaEventCreateWithFlags(&b->copied, cudaEventDisableTiming));
         CUDA_TRY(cudaEventCreateWithFlags(&b->prepared, cudaEventDisableTiming));
         CUDA_TRY(cudaEventCreateWithFlags(&b->trained, cudaEventDisableTiming));
-        CUDA_TRY(cudaHostAlloc((void **)&b->rules, model_block_steps(self) * sizeof *b->rules, 0));
+        TRY(mst_cuda_host_alloc(model_block_steps(self) * sizeof *b->rules, (void **)&b->rules));
         TRY(mst_sparse_grow(&b->device_rules, model_block_steps(self) * sizeof *b->rules, "rules"));
     }
     TRY(mst_sparse_linear_open(self));
@@ -155,7 +154,7 @@ static mst_status model_open(const mst_cuda_sparse_spec *spec, mst_cuda_sparse *
 /* ---- waiting ---- */
 
 /* Waits for an event in short naps. */
-static mst_status model_wait(cudaEvent_t event)
+mst_status mst_sparse_wait(cudaEvent_t event)
 {
     struct timespec begun, now, nap = {0, 20000};
     clock_gettime(CLOCK_MONOTONIC, &begun);
@@ -176,7 +175,7 @@ static mst_status model_wait(cudaEvent_t event)
 static mst_status model_wait_all(mst_cuda_sparse *self)
 {
     for (uint32_t i = 0; i < MST_CUDA_SPARSE_SLOTS; i++)
-        TRY(model_wait(self->blocks[i].trained));
+        TRY(mst_sparse_wait(self->blocks[i].trained));
     return MST_OK;
 }
 
@@ -211,17 +210,14 @@ static mst_status model_grow_pinned(sparse_block *b, uint32_t n_dense, uint32_t 
         return MST_OK;
     size_t rows = ((size_t)n_rows + n_rows / 8 + 64) / 64 * 64, entries = n_entries + (size_t)n_entries / 8;
     entries = (entries + 64) / 64 * 64;
-    if (b->pinned != NULL)
-        cudaFreeHost(b->pinned);
+    mst_cuda_host_free(b->pinned);
     b->pinned = NULL;
     r->row_capacity = r->entry_capacity = 0;
-    CUDA_TRY(cudaHostAlloc(&b->pinned, rows * (16 + 4 * n_dense) + entries * 10, cudaHostAllocPortable));
+    TRY(mst_cuda_host_alloc(rows * (12 + 4 * n_dense) + entries * 10, &b->pinned));
     r->labels = (float *)b->pinned;
     r->weights = r->labels + rows;
-    r->ends = (uint32_t *)(r->weights + rows);
-    r->numbers = r->ends + rows;
-    r->dense = n_dense != 0 ? (float *)(r->numbers + rows) : NULL;
-    r->keys = r->numbers + rows + rows * n_dense;
+    r->dense = n_dense != 0 ? r->weights + 2 * rows : NULL; /* after the ends */
+    r->keys = (uint32_t *)(r->weights + (2 + n_dense) * rows);
     r->values = (float *)(r->keys + entries);
     r->fields = (uint16_t *)(r->values + entries);
     r->row_capacity = (uint32_t)rows;
@@ -242,29 +238,57 @@ static mst_status model_reserve(mst_cuda_sparse *self, uint32_t at, uint32_t n_r
 {
     sparse_block *b = &self->blocks[at];
     TRY(model_use(self));
-    TRY(model_wait(b->trained));
-    TRY(model_wait(b->prepared)); /* of a block that was dropped */
+    TRY(mst_sparse_wait(b->trained));
+    TRY(mst_sparse_wait(b->prepared)); /* of a block that was dropped */
     TRY(model_grow_pinned(b, model_n_dense(self), n_rows, n_entries));
+    b->rows.ends = (uint32_t *)(b->rows.weights + b->rows.row_capacity);
+    *out = &b->rows;
+    return MST_OK;
+}
+
+static mst_status model_grow_numbers(sparse_block *b, uint32_t n_rows)
+{
+    if (n_rows <= b->number_capacity)
+        return MST_OK;
+    mst_cuda_host_free(b->pinned_numbers);
+    b->pinned_numbers = NULL;
+    b->number_capacity = 0;
+    TRY(mst_cuda_host_alloc(n_rows * 2ull * sizeof(uint32_t), (void **)&b->pinned_numbers));
+    b->number_capacity = n_rows;
+    return MST_OK;
+}
+
+static mst_status model_reserve_held(mst_cuda_sparse *self, uint32_t at, uint32_t n_rows,
+                                     mst_cuda_sparse_rows **out)
+{
+    sparse_block *b = &self->blocks[at];
+    TRY(model_use(self));
+    TRY(mst_sparse_wait(b->trained));
+    TRY(mst_sparse_wait(b->prepared));
+    TRY(model_grow_numbers(b, n_rows));
+    b->rows.numbers = b->pinned_numbers;
+    b->rows.ends = b->pinned_numbers + b->number_capacity;
     *out = &b->rows;
     return MST_OK;
 }
 
 /* Room on the GPU for the rows of the block, and for the results of steps. */
-static mst_status model_block_memory(mst_cuda_sparse *self, sparse_block *b, uint32_t n_rows,
-                                     uint64_t n_entries)
+static mst_status model_block_memory(mst_cuda_sparse *self, sparse_block *b)
 {
-    size_t scores = self->spec.kind == MST_CUDA_SOFTMAX ? self->spec.width : 1;
-    TRY(mst_sparse_grow(&b->labels, n_rows * 4ull, "rows"));
-    TRY(mst_sparse_grow(&b->weights, n_rows * 4ull, "rows"));
-    TRY(mst_sparse_grow(&b->ends, n_rows * 4ull, "rows"));
-    TRY(mst_sparse_grow(&b->dense, n_rows * 4ull * model_n_dense(self), "rows"));
-    TRY(mst_sparse_grow(&b->numbers, n_rows * 4ull, "rows"));
-    TRY(mst_sparse_grow(&b->keys, n_entries * 4, "rows"));
-    TRY(mst_sparse_grow(&b->values, n_entries * 4, "rows"));
-    TRY(mst_sparse_grow(&b->fields, n_entries * 2, "rows"));
-    TRY(mst_sparse_grow(&b->coefs, n_rows * scores * 4, "rows"));
-    TRY(mst_sparse_grow(&b->losses, n_rows * 4ull, "rows"));
-    return mst_sparse_grow(&b->correct, n_rows, "rows");
+    const mst_cuda_sparse_rows *r = &b->rows;
+    size_t scores = self->spec.kind == MST_CUDA_SOFTMAX ? self->spec.width : 1, n = r->n_rows,
+           e = r->n_entries;
+    TRY(mst_sparse_grow(&b->labels, n * 4, "rows"));
+    TRY(mst_sparse_grow(&b->weights, r->weighted ? n * 4 : 0, "rows"));
+    TRY(mst_sparse_grow(&b->ends, r->row_entries == 0 ? n * 4 : 0, "rows"));
+    TRY(mst_sparse_grow(&b->dense, n * 4 * r->n_dense, "rows"));
+    TRY(mst_sparse_grow(&b->numbers, n * 4, "rows"));
+    TRY(mst_sparse_grow(&b->keys, e * 4, "rows"));
+    TRY(mst_sparse_grow(&b->values, r->valued ? e * 4 : 0, "rows"));
+    TRY(mst_sparse_grow(&b->fields, r->fielded ? e * 2 : 0, "rows"));
+    TRY(mst_sparse_grow(&b->coefs, n * scores * 4, "rows"));
+    TRY(mst_sparse_grow(&b->losses, n * 4, "rows"));
+    return mst_sparse_grow(&b->correct, n, "rows");
 }
 
 static void model_set_view(mst_cuda_sparse *self, sparse_block *b)
@@ -321,7 +345,7 @@ static mst_status model_prepare(mst_cuda_sparse *self, uint32_t at)
     sparse_block *b = &self->blocks[at];
     const mst_cuda_sparse_rows *r = &b->rows;
     TRY(model_use(self));
-    TRY(model_block_memory(self, b, r->n_rows, r->n_entries));
+    TRY(model_block_memory(self, b));
     TRY(model_copy(self, &b->labels, r->labels, r->n_rows * 4ull));
     if (r->weighted)
         TRY(model_copy(self, &b->weights, r->weights, r->n_rows * 4ull));
@@ -337,36 +361,50 @@ static mst_status model_prepare(mst_cuda_sparse *self, uint32_t at)
     CUDA_TRY(cudaEventRecord(b->copied, self->copy_stream));
     CUDA_TRY(cudaStreamWaitEvent(self->prepare_stream, b->copied, 0));
     model_set_view(self, b);
-    TRY(mst_sparse_prepare(self, b));
+    TRY(mst_sparse_prepare(self, b, false));
     CUDA_TRY(cudaEventRecord(b->prepared, self->prepare_stream));
     return MST_OK;
 }
 
-static mst_status model_keep(mst_cuda_sparse *self, uint32_t at, uint64_t n_numbers, bool *kept)
+static mst_status model_prepare_held(mst_cuda_sparse *self, uint32_t at)
 {
     sparse_block *b = &self->blocks[at];
+    const mst_cuda_sparse_rows *r = &b->rows;
     TRY(model_use(self));
-    TRY(mst_sparse_keep(self, b, n_numbers, kept));
-    CUDA_TRY(cudaEventRecord(b->prepared, self->prepare_stream));
-    return MST_OK;
-}
-
-static mst_status model_prepare_kept(mst_cuda_sparse *self, uint32_t at)
-{
-    sparse_block *b = &self->blocks[at];
-    TRY(model_use(self));
-    TRY(model_block_memory(self, b, b->rows.n_rows, (uint64_t)b->rows.n_rows * self->kept.row_entries));
-    TRY(mst_sparse_gather(self, b));
+    TRY(model_block_memory(self, b));
+    TRY(model_copy(self, &b->numbers, r->numbers, r->n_rows * 4ull));
+    if (r->row_entries == 0)
+        TRY(model_copy(self, &b->ends, r->ends, r->n_rows * 4ull));
+    CUDA_TRY(cudaEventRecord(b->copied, self->copy_stream));
+    CUDA_TRY(cudaStreamWaitEvent(self->prepare_stream, b->copied, 0));
     model_set_view(self, b);
-    TRY(mst_sparse_prepare(self, b));
+    TRY(mst_sparse_prepare(self, b, true));
     CUDA_TRY(cudaEventRecord(b->prepared, self->prepare_stream));
     return MST_OK;
 }
 
-static void model_forget(mst_cuda_sparse *self)
+static mst_status model_hold(mst_cuda_sparse *self, const mst_cuda_sparse_records *records, bool *held)
+{
+    TRY(model_use(self));
+    return mst_sparse_hold(self, records, held);
+}
+
+static mst_status model_stage(mst_cuda_sparse *self, uint32_t i, uint32_t **out)
+{
+    TRY(model_use(self));
+    return mst_sparse_stage(self, i, out);
+}
+
+static mst_status model_send(mst_cuda_sparse *self, uint32_t i, const mst_cuda_sparse_part *parts, uint32_t n)
+{
+    TRY(model_use(self));
+    return mst_sparse_send(self, i, parts, n);
+}
+
+static void model_drop(mst_cuda_sparse *self)
 {
     if (model_use(self) == MST_OK)
-        mst_sparse_forget(self);
+        mst_sparse_drop(self);
 }
 
 /* ---- steps ---- */
@@ -461,7 +499,8 @@ static mst_status model_finish(mst_cuda_sparse *self, mst_cuda_sparse_sums *sums
 
 extern "C" {
 const mst_cuda_sparse_ops mst_cuda_sparse_table = {
-    model_open,    model_close, model_write,        model_read,   model_block_steps, model_reserve,
-    model_prepare, model_keep,  model_prepare_kept, model_forget, model_train,       model_finish,
+    model_open,         model_close,        model_write, model_read,  model_block_steps,
+    model_reserve,      model_prepare,      model_hold,  model_stage, model_send,
+    model_reserve_held, model_prepare_held, model_drop,  model_train, model_finish,
 };
 }

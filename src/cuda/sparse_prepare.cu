@@ -102,8 +102,8 @@ static __global__ void sparse_find_pieces(sparse_view v, const uint32_t *n_segme
 
 static mst_status sparse_sort(mst_cuda_sparse *self, sparse_block *b, uint32_t n)
 {
-    uint32_t *composite = (uint32_t *)b->composite.at, *sorted = (uint32_t *)b->sorted.at;
-    uint32_t *origin = (uint32_t *)b->origin.at, *sorted_origin = (uint32_t *)b->sorted_origin.at;
+    uint32_t *composite = (uint32_t *)self->composite.at, *sorted = (uint32_t *)b->sorted.at;
+    uint32_t *origin = (uint32_t *)self->origin.at, *sorted_origin = (uint32_t *)b->sorted_origin.at;
     uint32_t *starts = (uint32_t *)b->starts.at, *n_segments = (uint32_t *)b->n_segments.at;
     int bits = (int)self->key_bits;
     for (uint32_t steps = b->view.n_steps; steps > 1 && bits < 32; steps = (steps + 1) / 2)
@@ -115,20 +115,20 @@ static mst_status sparse_sort(mst_cuda_sparse *self, sparse_block *b, uint32_t n
                                              0, bits, self->prepare_stream));
     CUDA_TRY(cub::DeviceSelect::If(nullptr, select_bytes, numbers, starts, n_segments, n, begins,
                                    self->prepare_stream));
-    TRY(mst_sparse_grow(&b->scratch, sort_bytes > select_bytes ? sort_bytes : select_bytes, "sorting"));
-    CUDA_TRY(cub::DeviceRadixSort::SortPairs(b->scratch.at, sort_bytes, composite, sorted, origin,
+    TRY(mst_sparse_grow(&self->scratch, sort_bytes > select_bytes ? sort_bytes : select_bytes, "sorting"));
+    CUDA_TRY(cub::DeviceRadixSort::SortPairs(self->scratch.at, sort_bytes, composite, sorted, origin,
                                              sorted_origin, n, 0, bits, self->prepare_stream));
-    CUDA_TRY(cub::DeviceSelect::If(b->scratch.at, select_bytes, numbers, starts, n_segments, n, begins,
+    CUDA_TRY(cub::DeviceSelect::If(self->scratch.at, select_bytes, numbers, starts, n_segments, n, begins,
                                    self->prepare_stream));
     return MST_OK;
 }
 
-static mst_status sparse_prepare_memory(sparse_block *b, bool direct, uint32_t n)
+static mst_status sparse_prepare_memory(mst_cuda_sparse *self, sparse_block *b, bool direct, uint32_t n)
 {
     size_t words = ((size_t)n + 1) * sizeof(uint32_t);
-    TRY(mst_sparse_grow(&b->composite, words, "keys"));
+    TRY(mst_sparse_grow(&self->composite, words, "keys"));
     TRY(mst_sparse_grow(&b->sorted, words, "keys"));
-    TRY(mst_sparse_grow(&b->origin, words, "keys"));
+    TRY(mst_sparse_grow(&self->origin, words, "keys"));
     TRY(mst_sparse_grow(&b->sorted_origin, words, "keys"));
     TRY(mst_sparse_grow(&b->starts, words, "keys"));
     TRY(mst_sparse_grow(&b->n_segments, sizeof(uint32_t), "keys"));
@@ -137,12 +137,12 @@ static mst_status sparse_prepare_memory(sparse_block *b, bool direct, uint32_t n
     TRY(mst_sparse_grow(&b->pieces, ((size_t)n / SPARSE_DENSER + 1) * sizeof(uint4), "keys"));
     if (direct)
         return MST_OK;
-    TRY(mst_sparse_grow(&b->row_of, words, "keys"));
+    TRY(mst_sparse_grow(&self->row_of, words, "keys"));
     TRY(mst_sparse_grow(&b->sorted_rows, words, "keys"));
-    return mst_sparse_grow(&b->sorted_values, words, "keys");
+    return b->rows.valued ? mst_sparse_grow(&b->sorted_values, words, "keys") : MST_OK;
 }
 
-mst_status mst_sparse_prepare(mst_cuda_sparse *self, sparse_block *b)
+mst_status mst_sparse_prepare(mst_cuda_sparse *self, sparse_block *b, bool held)
 {
     sparse_view *v = &b->view;
     cudaStream_t stream = self->prepare_stream;
@@ -157,7 +157,7 @@ mst_status mst_sparse_prepare(mst_cuda_sparse *self, sparse_block *b)
     uint32_t n = (uint32_t)all, wide = self->spec.width > 1 || self->split;
     unsigned grid = self->n_processors * 8;
     b->n_entries = n;
-    TRY(sparse_prepare_memory(b, direct, n));
+    TRY(sparse_prepare_memory(self, b, direct, n));
     CUDA_TRY(cudaMemsetAsync(b->step_first.at, 0, ((size_t)v->n_steps + 1) * sizeof(uint32_t), stream));
     CUDA_TRY(cudaMemsetAsync(b->n_pieces.at, 0, ((size_t)v->n_steps + 1) * sizeof(uint32_t), stream));
     v->key_bits = self->key_bits;
@@ -169,7 +169,10 @@ mst_status mst_sparse_prepare(mst_cuda_sparse *self, sparse_block *b)
     v->step_first = (const uint32_t *)b->step_first.at;
     v->pieces = (const uint4 *)b->pieces.at;
     v->n_pieces = (const uint32_t *)b->n_pieces.at;
-    if (n == 0)
+    bool numbered = false;
+    if (held)
+        TRY(mst_sparse_unpack(self, b, direct && !v->fill_head && !self->spec.atomic, &numbered));
+    if (n == 0 || (numbered && self->spec.atomic))
         return MST_OK;
     if (self->spec.atomic) { /* no sums by key */
         sparse_check_keys<<<grid, 256, 0, stream>>>(v->keys, n, self->spec.n_features,
@@ -177,13 +180,14 @@ mst_status mst_sparse_prepare(mst_cuda_sparse *self, sparse_block *b)
         CUDA_LAUNCHED("the check of keys");
         return MST_OK;
     }
-    sparse_number_entries<<<grid, 256, 0, stream>>>(*v, self->spec.n_features, direct,
-                                                    (uint32_t *)b->composite.at, (uint32_t *)b->origin.at,
-                                                    (uint32_t *)b->row_of.at, (uint32_t *)self->bad.at);
+    if (!numbered)
+        sparse_number_entries<<<grid, 256, 0, stream>>>(
+            *v, self->spec.n_features, direct, (uint32_t *)self->composite.at, (uint32_t *)self->origin.at,
+            (uint32_t *)self->row_of.at, (uint32_t *)self->bad.at);
     CUDA_LAUNCHED("the numbering of keys");
     TRY(sparse_sort(self, b, n));
     if (!direct)
-        sparse_find_rows<<<grid, 256, 0, stream>>>(v->origin, (const uint32_t *)b->row_of.at, v->values, n,
+        sparse_find_rows<<<grid, 256, 0, stream>>>(v->origin, (const uint32_t *)self->row_of.at, v->values, n,
                                                    (uint32_t *)b->sorted_rows.at,
                                                    (float *)b->sorted_values.at);
     sparse_find_pieces<<<grid, 256, 0, stream>>>(

@@ -247,13 +247,18 @@ static const cache_entry *entry_of(const cache_dataset *d, uint32_t c, const cac
     return e;
 }
 
+static mst_status cache_check_sum(const uint32_t *body, const cache_file *f, const cache_entry *e)
+{
+    if (mst_crc32c(0, body, cache_body_bytes(e)) == e->crc)
+        return MST_OK;
+    TRY(mst_map_check(&f->map));
+    return cache_damaged(f->path, e->offset, "a chunk does not match its checksum");
+}
+
 /* Checks rows in the file or in a copy of its body. */
 static mst_status cache_check_rows(const mst_chunk *chunk, const cache_file *f, const cache_entry *e)
 {
-    if (mst_crc32c(0, chunk->words, cache_body_bytes(e)) != e->crc) {
-        TRY(mst_map_check(&f->map));
-        return cache_damaged(f->path, e->offset, "a chunk does not match its checksum");
-    }
+    TRY(cache_check_sum(chunk->words, f, e));
     if (chunk->stride == 0 && !cache_positions_fit(chunk))
         return cache_damaged(f->path, e->offset, "a record reaches beyond its chunk");
     uint32_t row = first_bad_row(chunk);
@@ -322,6 +327,19 @@ static mst_status cache_load(mst_dataset *self, uint32_t c, mst_chunk **out)
     return st;
 }
 
+/* A copy of many threads is faster with the faults of its own reads than with mst_map_populate, which locks
+ * the mappings of the process (16 threads: 70 instead of 33 GB/s). */
+static mst_status cache_copy(mst_dataset *self, uint32_t c, uint32_t *to)
+{
+    cache_dataset *d = (cache_dataset *)self;
+    const cache_file *f;
+    const uint8_t *body;
+    TRY(cache_check_number(self, c));
+    const cache_entry *e = entry_of(d, c, &f, &body);
+    memcpy(to, body, cache_body_bytes(e));
+    return cache_check_sum(to, f, e);
+}
+
 /* ---- opening ---- */
 
 static void cache_keep(mst_chunk *chunk)
@@ -361,6 +379,7 @@ static mst_status cache_intact(const mst_dataset *self)
 static const mst_dataset_ops cache_ops = {
     .load = cache_load,
     .peek = cache_peek,
+    .copy = cache_copy,
     .intact = cache_intact,
     .destroy = cache_destroy,
 };

@@ -42,6 +42,10 @@ typedef struct mst_dataset_ops {
     /* Like load, but the rows must not be read before mst_chunk_check succeeds, so that several threads can
      * share that work. NULL: load has no work to defer. */
     mst_status (*peek)(mst_dataset *self, uint32_t c, mst_chunk **out);
+    /* Random access: copies the records of chunk c, and their positions where they differ in length, to `to`,
+     * and compares the copy with its checksum. Numbers, keys and positions are not checked. NULL: there is no
+     * checksum. Any thread. */
+    mst_status (*copy)(mst_dataset *self, uint32_t c, uint32_t *to);
     /* Stream: the next block, *out NULL at the end; one caller at a time. NULL for random access. */
     mst_status (*read)(mst_dataset *self, mst_raw_block **out);
     /* Stream: block to chunk; consumes the block in any case; any thread. *out may have 0 rows. */

@@ -380,6 +380,11 @@ mst_status mst_feed_extend(mst_feed *f, uint64_t to)
 
 /* ---- counts ---- */
 
+uint64_t mst_feed_epoch(const mst_feed *f)
+{
+    return f->epoch;
+}
+
 uint64_t mst_feed_epoch_rows(const mst_feed *f)
 {
     pthread_mutex_lock((pthread_mutex_t *)&f->mutex);

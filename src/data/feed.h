@@ -77,6 +77,8 @@ mst_status mst_feed_start(mst_feed *feed, uint64_t epoch, uint64_t position);
  * `from` is used again, and a stream is not rewound. */
 mst_status mst_feed_start_range(mst_feed *feed, uint64_t epoch, uint64_t from, uint64_t to);
 
+uint64_t mst_feed_epoch(const mst_feed *feed); /* that was started last */
+
 /* Extends the last range to `to`, if that is further. Any thread, also while lanes take;
  * does not wait. MST_EUSAGE before the first start. */
 mst_status mst_feed_extend(mst_feed *feed, uint64_t to);
@@ -113,6 +115,17 @@ uint64_t mst_feed_numbers(const mst_feed *feed, unsigned lane, uint32_t from, ui
  * the dataset of all rows of that window, in order. Any thread, between two starts. */
 bool mst_feed_window_at(const mst_feed *feed, uint64_t position, uint64_t *first, uint64_t *end);
 void mst_feed_window_numbers(const mst_feed *feed, uint64_t first, uint32_t *out);
+
+/* Whole chunks in place of claimed rows. mst_feed_chunks: the dataset, of which chunk c has the rows from
+ * number c * chunk_rows on; NULL: rows have no numbers, are augmented or lose features, or other workers have
+ * a share of them. mst_feed_chunk_order: the chunks of the started epoch, or of its rest from the window that
+ * holds `position` on, in order; valid until the next start. mst_feed_chunks_until: how many of them hold the
+ * positions below `to`. mst_feed_check: fails if the rows of a chunk do not fit the model; damaged ones may
+ * pass. Any thread, between two starts. */
+mst_dataset *mst_feed_chunks(const mst_feed *feed);
+uint32_t mst_feed_chunk_order(const mst_feed *feed, uint64_t position, const uint32_t **chunks);
+uint32_t mst_feed_chunks_until(const mst_feed *feed, uint64_t position, uint64_t to);
+mst_status mst_feed_check(const mst_feed *feed, uint32_t c, mst_chunk *chunk);
 
 /* Claim for a live dataset (dataset.h), where rows may come late: takes as many of n as are ready, in
  * whole units of `unit` rows; fewer when the epoch ends, or when no row has come for MST_FEED_PAUSE_S. Gives

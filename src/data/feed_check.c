@@ -126,6 +126,11 @@ mst_status mst_feed_check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_
     return MST_OK;
 }
 
+mst_status mst_feed_check(const mst_feed *f, uint32_t c, mst_chunk *chunk)
+{
+    return mst_feed_check_chunk(f, chunk, (uint64_t)c * f->dataset->chunk_rows);
+}
+
 uint64_t mst_feed_drop_unseen(mst_row *rows, uint32_t n, uint64_t features)
 {
     uint64_t count = 0;

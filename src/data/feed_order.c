@@ -202,3 +202,28 @@ void mst_feed_window_numbers(const mst_feed *f, uint64_t first, uint32_t *out)
     if (f->options.shuffle_rows != 0)
         SHUFFLE(uint32_t, out, n, f->options.seed, p->epoch, first);
 }
+
+mst_dataset *mst_feed_chunks(const mst_feed *f)
+{
+    const mst_feed_options *o = &f->options;
+    bool lossy = o->drop_unseen && o->features != 0 && f->dataset->info.n_features > o->features;
+    return mst_feed_has_numbers(f) && f->augmented_stride == 0 && o->n_shards == 1 && !lossy ? f->dataset
+                                                                                             : NULL;
+}
+
+static uint32_t order_first(const mst_feed_order *p, uint64_t position)
+{
+    return p->windows[mst_feed_order_find(p, position)].first;
+}
+
+uint32_t mst_feed_chunk_order(const mst_feed *f, uint64_t position, const uint32_t **chunks)
+{
+    uint32_t first = order_first(&f->order, position);
+    *chunks = f->order.chunks + first;
+    return f->order.n_chunks - first;
+}
+
+uint32_t mst_feed_chunks_until(const mst_feed *f, uint64_t position, uint64_t to)
+{
+    return (uint32_t)mst_feed_order_chunks(&f->order, to) - order_first(&f->order, position);
+}

@@ -4,7 +4,7 @@
  * 1. Blocks form a ring: packed ones are [n_used, n_packed), modulo the number of blocks. The thread changes
  * n_packed, the caller n_used.
  * 2. Blocks begin with a step. Only the last block of an epoch, or of the rows of resume, has a short step.
- * 3. `kept` has a bit for every row of the dataset that the GPU has; once the GPU has no room, none. */
+ */
 #include "strategy/gpu_rows.h"
 
 #include <math.h>
@@ -14,16 +14,16 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/team.h"
+#include "strategy/gpu_records.h"
 
-#define LOOK_NS       (MST_S / 10) /* between looks for rows of a live dataset */
-#define SPARSE_ROW    64           /* dense numbers from which zeros are left out of a row */
-#define ORDER_WINDOWS 64           /* that are numbered at a time, at most */
+#define LOOK_NS    (MST_S / 10) /* between looks for rows of a live dataset */
+#define SPARSE_ROW 64           /* dense numbers from which zeros are left out of a row */
 
 /* The share of a thread in a block. */
 typedef struct rows_share {
     _Alignas(64) uint32_t first_entry, n_entries, row_entries;
-    uint64_t n_dense; /* of all rows */
-    bool uniform, weighted, valued, distinct_fields, fill_head, all_kept;
+    uint64_t n_dense, n_all; /* of all rows: dense numbers, entries */
+    bool uniform, weighted, valued, distinct_fields, fill_head;
     bool apart; /* all rows have the whole head, which is an array of the block */
     mst_status status;
     mst_error error;
@@ -49,16 +49,8 @@ struct mst_gpu_rows {
     mst_feed *feed;
 
     /* The thread's own: */
-    uint64_t *kept; /* NULL: not yet, or never */
-    uint64_t n_numbers, n_kept;
-    bool keeps; /* the GPU has had room so far */
-    uint32_t *numbers;
-    bool by_order;   /* since `begins`: rows are not claimed */
-    uint32_t *order; /* the numbers of rows at positions [order_from, order_to) */
-    uint64_t order_from, order_to;
-    size_t order_capacity;
-    uint64_t starts[ORDER_WINDOWS]; /* of windows that the team numbers */
-    unsigned n_starts;
+    mst_gpu_records *records; /* on the GPU; NULL: rows are packed */
+    mst_feed *records_feed;   /* the feed that `records` was made for, or none could be */
     mst_batch claim;
     mst_cuda_sparse_rows *rows;
 };
@@ -223,6 +215,14 @@ static void rows_write(void *arg, unsigned t)
     }
 }
 
+static mst_status rows_fail_entries(uint32_t n_rows)
+{
+    return mst_fail(MST_EINPUT,
+                    "a block of %u rows has more than %u keys, the most that --device cuda takes; "
+                    "reduce --batch or use --device cpu",
+                    n_rows, MST_CUDA_SPARSE_ENTRIES);
+}
+
 /* The shares of all threads make a block. */
 static mst_status rows_add_shares(mst_gpu_rows *self, uint32_t at)
 {
@@ -254,10 +254,7 @@ static mst_status rows_add_shares(mst_gpu_rows *self, uint32_t at)
         all.distinct_fields &= s->distinct_fields;
         all.fill_head |= s->fill_head;
         if (n_entries > MST_CUDA_SPARSE_ENTRIES)
-            return mst_fail(MST_EINPUT,
-                            "a block of %u rows has more than %u keys, the most that --device cuda takes; "
-                            "reduce --batch or use --device cpu",
-                            self->claim.n_rows, MST_CUDA_SPARSE_ENTRIES);
+            return rows_fail_entries(self->claim.n_rows);
     }
     TRY(self->options.ops->reserve(self->options.gpu, at, self->claim.n_rows, (uint32_t)n_entries,
                                    &self->rows));
@@ -274,131 +271,119 @@ static mst_status rows_add_shares(mst_gpu_rows *self, uint32_t at)
     return MST_OK;
 }
 
-/* ---- rows that stay ---- */
+/* ---- rows of records on the GPU ---- */
 
-static bool rows_is_kept(const mst_gpu_rows *self, uint32_t number)
+/* Thread t: the ends of its rows' entries, from 0 on. */
+static void rows_find_ends(void *arg, unsigned t)
 {
-    return self->kept[number / 64] >> number % 64 & 1;
+    mst_gpu_rows *self = arg;
+    uint32_t from, to;
+    uint64_t n = 0;
+    rows_bounds(self, t, &from, &to);
+    for (uint32_t i = from; i < to; i++) {
+        n += mst_gpu_records_entries(self->records, self->rows->numbers[i]);
+        self->rows->ends[i] = (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX);
+    }
+    self->shares[t].n_all = n;
 }
 
-/* Thread t: whether the GPU has all its rows. */
-static void rows_look(void *arg, unsigned t)
+/* Thread t: the same from the entries of the threads before it on. */
+static void rows_move_ends(void *arg, unsigned t)
 {
     mst_gpu_rows *self = arg;
     uint32_t from, to;
     rows_bounds(self, t, &from, &to);
-    mst_feed_numbers(self->feed, 0, from, to, self->numbers + from);
-    bool all = self->kept != NULL;
-    for (uint32_t i = from; i < to && all; i++)
-        all = rows_is_kept(self, self->numbers[i]);
-    self->shares[t].all_kept = all;
+    for (uint32_t i = from; i < to; i++)
+        self->rows->ends[i] += self->shares[t].first_entry;
 }
 
-/* Whether the GPU has all rows of the claim. */
-static bool rows_all_kept(mst_gpu_rows *self)
+/* Makes a block of the rows whose numbers it has, and whose records are on their way to the GPU. */
+static mst_status rows_prepare_held(mst_gpu_rows *self, uint32_t at, uint32_t n)
 {
-    uint64_t n = mst_feed_numbers(self->feed, 0, 0, 0, self->numbers);
-    bool all =
-        self->keeps && n != 0 && mst_feed_augment(self->feed) == NULL; /* rows are the same in every epoch */
-    self->keeps = all;
-    if (!all)
-        return false;
-    self->n_numbers = n;
-    mst_team_run(self->team, rows_look, self);
-    for (unsigned t = 0; t < self->options.n_threads; t++)
-        all &= self->shares[t].all_kept;
-    return all;
-}
-
-static mst_status rows_prepare_kept(mst_gpu_rows *self, uint32_t at, const uint32_t *numbers, uint32_t n)
-{
-    TRY(self->options.ops->reserve(self->options.gpu, at, n, 0, &self->rows));
-    self->rows->n_rows = n;
-    memcpy(self->rows->numbers, numbers, n * sizeof *numbers);
-    return self->options.ops->prepare_kept(self->options.gpu, at);
-}
-
-/* Leaves the rows of a prepared block on the GPU, if there is room. */
-static mst_status rows_keep(mst_gpu_rows *self, uint32_t at)
-{
-    uint32_t n = self->claim.n_rows;
-    if (self->kept == NULL)
-        self->kept = mst_calloc(self->n_numbers / 64 + 1, sizeof *self->kept);
-    self->keeps = self->kept != NULL;
-    memcpy(self->rows->numbers, self->numbers, n * sizeof *self->numbers);
-    if (self->keeps)
-        TRY(self->options.ops->keep(self->options.gpu, at, self->n_numbers, &self->keeps));
-    for (uint32_t i = 0; i < n && self->keeps; i++) {
-        uint32_t number = self->numbers[i];
-        self->n_kept += !rows_is_kept(self, number);
-        self->kept[number / 64] |= 1ull << number % 64;
+    const mst_gpu_rows_options *o = &self->options;
+    mst_gpu_records_describe(self->records, n, self->rows);
+    uint64_t n_entries = (uint64_t)n * self->rows->row_entries;
+    if (self->rows->row_entries == 0) {
+        self->claim.n_rows = n;
+        mst_team_run(self->team, rows_find_ends, self);
+        for (unsigned t = 0; t < o->n_threads && n_entries <= MST_CUDA_SPARSE_ENTRIES; t++) {
+            self->shares[t].first_entry = (uint32_t)n_entries;
+            n_entries += self->shares[t].n_all;
+        }
+        mst_team_run(self->team, rows_move_ends, self);
     }
-    if (self->keeps)
-        return MST_OK;
-    self->options.ops->forget(self->options.gpu);
-    mst_free(self->kept);
-    self->kept = NULL;
-    return MST_OK;
+    if (n_entries > MST_CUDA_SPARSE_ENTRIES)
+        return rows_fail_entries(n);
+    self->rows->n_entries = (uint32_t)n_entries;
+    return o->ops->prepare_held(o->gpu, at);
 }
 
-/* Thread t: numbers its windows. */
-static void rows_number(void *arg, unsigned t)
-{
-    mst_gpu_rows *self = arg;
-    for (unsigned i = t; i < self->n_starts; i += self->options.n_threads)
-        mst_feed_window_numbers(self->feed, self->starts[i],
-                                self->order + (self->starts[i] - self->order_from));
-}
-
-/* Makes the numbers of the rows at [position, to) known. */
-static mst_status rows_find_order(mst_gpu_rows *self, uint64_t position, uint64_t to)
-{
-    uint64_t first = 0, end = 0;
-    if (to <= self->order_to)
-        return MST_OK;
-    if (position < self->order_to) /* the rest of the last windows */
-        memmove(self->order, self->order + (position - self->order_from),
-                (self->order_to - position) * sizeof *self->order);
-    else if (mst_feed_window_at(self->feed, position, &first, &end))
-        position = self->order_to = first; /* the first window of an epoch that begins in its middle */
-    self->order_from = position;
-    self->n_starts = 0;
-    while (self->n_starts < ORDER_WINDOWS &&
-           (self->order_to < to || self->n_starts < self->options.n_threads) &&
-           mst_feed_window_at(self->feed, self->order_to, &first, &end)) {
-        self->starts[self->n_starts++] = first;
-        self->order_to = end;
-    }
-    if (!mst_grow(&self->order, &self->order_capacity, self->order_to - self->order_from,
-                  sizeof *self->order))
-        return mst_fail_memory();
-    mst_team_run(self->team, rows_number, self);
-    return MST_OK;
-}
-
-/* The next rows by their order alone: all are on the GPU. */
+/* The next rows by their order alone; *usable is false if they have to be claimed. */
 static mst_status rows_pack_order(mst_gpu_rows *self, uint32_t at, uint64_t want, mst_gpu_block *block,
-                                  bool *more)
+                                  bool *more, bool *usable)
 {
-    uint64_t epoch_rows = mst_feed_epoch_rows(self->feed), left = epoch_rows - self->position;
+    const mst_gpu_rows_options *o = &self->options;
+    uint64_t left = mst_feed_epoch_rows(self->feed) - self->position;
     uint32_t n = (uint32_t)(want < left ? want : left);
     *more = n == want;
+    *usable = true;
     block->position = self->position;
     block->n_rows = n;
     if (n == 0)
         return MST_OK;
-    while (self->order_to < self->position + n || self->order_from > self->position)
-        TRY(rows_find_order(self, self->position, self->position + n));
-    return rows_prepare_kept(self, at, self->order + (self->position - self->order_from), n);
+    TRY(mst_gpu_records_wait(self->records, self->position + n, usable));
+    if (!*usable)
+        return MST_OK;
+    TRY(o->ops->reserve_held(o->gpu, at, n, &self->rows));
+    TRY(mst_gpu_records_numbers(self->records, self->position, n, self->rows->numbers));
+    return rows_prepare_held(self, at, n);
 }
 
-/* An epoch, or its rest, begins: whether the GPU has all rows, and their order is known. */
-static bool rows_begin_order(mst_gpu_rows *self)
+/* Thread t: numbers its rows of the claim. */
+static void rows_number(void *arg, unsigned t)
 {
-    uint64_t first, end;
-    self->order_from = self->order_to = 0;
-    return self->keeps && self->kept != NULL && self->n_kept == self->n_numbers &&
-           mst_feed_window_at(self->feed, self->position, &first, &end);
+    mst_gpu_rows *self = arg;
+    uint32_t from, to;
+    rows_bounds(self, t, &from, &to);
+    mst_feed_numbers(self->feed, 0, from, to, self->rows->numbers + from);
+}
+
+/* The rows of the claim. */
+static mst_status rows_pack_claim(mst_gpu_rows *self, uint32_t at, const mst_gpu_block *block, bool *usable)
+{
+    const mst_gpu_rows_options *o = &self->options;
+    TRY(mst_gpu_records_wait(self->records, block->position + block->n_rows, usable));
+    if (!*usable)
+        return MST_OK;
+    TRY(o->ops->reserve_held(o->gpu, at, block->n_rows, &self->rows));
+    mst_team_run(self->team, rows_number, self);
+    return rows_prepare_held(self, at, block->n_rows);
+}
+
+static void rows_drop_records(mst_gpu_rows *self)
+{
+    mst_gpu_records_destroy(self->records);
+    self->records = NULL;
+}
+
+/* An epoch, or its rest, begins. */
+static mst_status rows_begin(mst_gpu_rows *self)
+{
+    const mst_gpu_rows_options *o = &self->options;
+    if (self->records_feed != self->feed) {
+        rows_drop_records(self);
+        mst_gpu_records_options records = {.ops = o->ops,
+                                           .gpu = o->gpu,
+                                           .model = o->model,
+                                           .head = o->head,
+                                           .apart = self->apart,
+                                           .n_threads = o->n_threads};
+        TRY(mst_gpu_records_new(&records, self->feed, &self->records));
+        self->records_feed = self->feed;
+    }
+    if (self->records != NULL)
+        mst_gpu_records_begin(self->records, self->position);
+    return MST_OK;
 }
 
 /* ---- the thread ---- */
@@ -408,25 +393,34 @@ static mst_status rows_pack(mst_gpu_rows *self, uint32_t at, uint64_t most, mst_
 {
     const mst_gpu_rows_options *o = &self->options;
     uint64_t want = (uint64_t)o->batch * o->block_steps;
+    bool usable = true;
     want = want < most ? want : most;
     *block = (mst_gpu_block){.at = at};
     if (self->begins)
-        self->by_order = rows_begin_order(self);
+        TRY(rows_begin(self));
     self->begins = false;
-    if (self->by_order)
-        return rows_pack_order(self, at, want, block, more);
+    if (self->records != NULL && mst_gpu_records_ordered(self->records)) {
+        TRY(rows_pack_order(self, at, want, block, more, &usable));
+        if (usable)
+            return MST_OK;
+        rows_drop_records(self); /* the rest of the epoch is claimed */
+        TRY(mst_feed_start_range(self->feed, mst_feed_epoch(self->feed), self->position, UINT64_MAX));
+    }
     TRY(mst_feed_claim_by(self->feed, 0, (uint32_t)want, o->batch, mst_now_ns() + LOOK_NS, &self->claim,
                           &block->position, more));
     block->n_rows = self->claim.n_rows;
     if (block->n_rows == 0)
         return MST_OK;
-    if (rows_all_kept(self))
-        return rows_prepare_kept(self, at, self->numbers, block->n_rows);
+    if (self->records != NULL) {
+        TRY(rows_pack_claim(self, at, block, &usable));
+        if (usable)
+            return MST_OK;
+        rows_drop_records(self);
+    }
     mst_team_run(self->team, rows_measure, self);
     TRY(rows_add_shares(self, at));
     mst_team_run(self->team, rows_write, self);
-    TRY(o->ops->prepare(o->gpu, at));
-    return self->keeps ? rows_keep(self, at) : MST_OK;
+    return o->ops->prepare(o->gpu, at);
 }
 
 /* Under the mutex. */
@@ -490,9 +484,7 @@ void mst_gpu_rows_destroy(mst_gpu_rows *self)
         pthread_join(self->thread, NULL);
     mst_team_destroy(self->team);
     mst_free(self->shares);
-    mst_free(self->kept);
-    mst_free(self->numbers);
-    mst_free(self->order);
+    mst_gpu_records_destroy(self->records);
     pthread_cond_destroy(&self->changed);
     pthread_mutex_destroy(&self->mutex);
     mst_free(self);
@@ -511,7 +503,6 @@ mst_status mst_gpu_rows_new(const mst_gpu_rows_options *options, mst_gpu_rows **
     self->drop_zeros = !self->factors && options->head > SPARSE_ROW;
     self->apart = model->gpu_kind == MST_CUDA_LOGREG && options->head != 0 &&
                   options->head <= MST_CUDA_SPARSE_DENSE && !options->splits;
-    self->keeps = true;
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -519,8 +510,7 @@ mst_status mst_gpu_rows_new(const mst_gpu_rows_options *options, mst_gpu_rows **
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&self->mutex, NULL);
     self->shares = mst_alloc_lines(options->n_threads * sizeof *self->shares);
-    self->numbers = mst_calloc((size_t)options->batch * options->block_steps, sizeof *self->numbers);
-    if (self->shares == NULL || self->numbers == NULL) {
+    if (self->shares == NULL) {
         st = mst_fail_memory();
         goto out;
     }
@@ -564,6 +554,7 @@ void mst_gpu_rows_pause(mst_gpu_rows *self)
     while (self->busy)
         rows_wait(self, UINT64_MAX);
     pthread_mutex_unlock(&self->mutex);
+    mst_gpu_records_pause(self->records);
 }
 
 mst_status mst_gpu_rows_next(mst_gpu_rows *self, uint64_t deadline_ns, const mst_gpu_block **out, bool *ended)
@@ -596,4 +587,9 @@ void mst_gpu_rows_release(mst_gpu_rows *self)
     self->n_used++;
     pthread_cond_broadcast(&self->changed);
     pthread_mutex_unlock(&self->mutex);
+}
+
+mst_status mst_gpu_rows_explain(mst_gpu_rows *self)
+{
+    return self->records != NULL ? mst_gpu_records_explain(self->records) : MST_OK;
 }

@@ -1,7 +1,7 @@
 /* Rows for sparse models on a GPU: a thread takes rows from the feed, packs them into blocks in pinned memory
  * and lets the GPU prepare them, ahead of the training thread by a few blocks. A team of threads shares the
- * packing. Rows of datasets with random access stay on the GPU where they fit, and are packed once; an epoch
- * that begins with all rows there needs their order only, and no claims.
+ * packing. Records of datasets with random access are copied to the GPU as they are where they fit
+ * (gpu_records.h), and stay there; blocks then need the numbers of rows only.
  *
  * Thread: one thread makes every call. Between pause and resume no thread uses the feed. */
 #ifndef MST_STRATEGY_GPU_ROWS_H
@@ -44,6 +44,9 @@ void mst_gpu_rows_pause(mst_gpu_rows *self);
  * epoch (*ended), or when the rows of resume are packed. Waits while the thread packs. */
 mst_status mst_gpu_rows_next(mst_gpu_rows *self, uint64_t deadline_ns, const mst_gpu_block **out,
                              bool *ended);
+/* Paused, after the GPU found a bad row: MST_EINPUT with a sentence that names it, or MST_OK if that is not
+ * known. */
+mst_status mst_gpu_rows_explain(mst_gpu_rows *self);
 /* The first block is no longer needed once its steps are done. */
 void mst_gpu_rows_release(mst_gpu_rows *self);
 

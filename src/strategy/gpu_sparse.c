@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/team.h"
 #include "observe/spans.h"
 #include "strategy/gpu_rows.h"
 #include "strategy/strategy.h"
@@ -23,6 +24,7 @@ extern const mst_strategy_ops mst_strategy_gpu_sparse;
 #define BATCH_MAX   (1u << 24)        /* rows */
 #define COPY_FLOATS ((size_t)1 << 22) /* of parameters that are copied at a time */
 #define PACKERS_MAX 32
+#define COPIERS_MAX 8 /* threads that copy parameters */
 
 typedef struct gpu_sparse {
     mst_strategy base;
@@ -97,6 +99,10 @@ static mst_status gpu_sparse_init(mst_strategy *base, const mst_strategy_options
         return mst_fail_memory();
     TRY(self->cuda->host_alloc(COPY_FLOATS * sizeof(float), (void **)&self->copy));
     base->max_take = self->batch * self->block_steps;
+    for (uint32_t at = 0; at < MST_CUDA_SPARSE_SLOTS && base->max_take <= BLOCK_ROWS; at++) {
+        mst_cuda_sparse_rows *rows; /* pinned memory takes long to allocate: not in the first epoch */
+        TRY(self->ops->reserve_held(self->gpu, at, base->max_take, &rows));
+    }
     base->n_lanes = 1;
     base->any_keys = env->model->n_scores == 1; /* the GPU checks keys, and takes any label of two classes */
     mst_gpu_rows_options rows = {
@@ -124,22 +130,58 @@ static void gpu_sparse_fini(mst_strategy *base)
 
 /* ---- parameters ---- */
 
-static mst_status gpu_sparse_copy(gpu_sparse *self, bool back)
+/* The copy of parameters by a team: each thread has a part of the pinned memory. */
+typedef struct gpu_sparse_copying {
+    gpu_sparse *self;
+    bool back;
+    unsigned n_threads;
+    mst_error errors[COPIERS_MAX];
+} gpu_sparse_copying;
+
+/* Copies floats [first, first + count) of a slot. */
+static mst_status gpu_sparse_copy_part(gpu_sparse *self, bool back, uint32_t slot, uint64_t first,
+                                       uint64_t count, float *pinned)
 {
     mst_params *params = self->base.env.params;
-    for (uint32_t slot = 0; slot <= params->n_slots; slot++)
+    if (back) {
+        TRY(self->ops->read(self->gpu, slot, first, count, pinned));
+        mst_params_write(params, slot, first, count, pinned);
+        return MST_OK;
+    }
+    mst_params_read(params, slot, first, count, pinned);
+    return self->ops->write(self->gpu, slot, first, count, pinned);
+}
+
+/* Thread t: every n-th part. */
+static void gpu_sparse_copy_parts(void *arg, unsigned t)
+{
+    gpu_sparse_copying *c = arg;
+    mst_params *params = c->self->base.env.params;
+    uint64_t most = COPY_FLOATS / c->n_threads, number = 0;
+    mst_status st = MST_OK;
+    for (uint32_t slot = 0; slot <= params->n_slots && st == MST_OK; slot++)
         for (uint64_t at = 0, first, count;
-             mst_params_next_piece(params, slot, &at, params->size, &first, &count);)
-            for (uint64_t n; count > 0; first += n, count -= n) {
-                n = count < COPY_FLOATS ? count : COPY_FLOATS;
-                if (back) {
-                    TRY(self->ops->read(self->gpu, slot, first, n, self->copy));
-                    mst_params_write(params, slot, first, n, self->copy);
-                } else {
-                    mst_params_read(params, slot, first, n, self->copy);
-                    TRY(self->ops->write(self->gpu, slot, first, n, self->copy));
-                }
+             st == MST_OK && mst_params_next_piece(params, slot, &at, params->size, &first, &count);)
+            for (uint64_t n; count > 0 && st == MST_OK; first += n, count -= n) {
+                n = count < most ? count : most;
+                if (number++ % c->n_threads == t)
+                    st = gpu_sparse_copy_part(c->self, c->back, slot, first, n, c->self->copy + t * most);
             }
+    mst_error_save(&c->errors[t], st);
+}
+
+static mst_status gpu_sparse_copy(gpu_sparse *self, bool back)
+{
+    unsigned threads = (unsigned)self->base.options.threads;
+    gpu_sparse_copying c = {
+        .self = self, .back = back, .n_threads = threads < COPIERS_MAX ? threads : COPIERS_MAX};
+    mst_team *team = NULL;
+    TRY(mst_team_new(c.n_threads, &team));
+    mst_team_run(team, gpu_sparse_copy_parts, &c);
+    mst_team_destroy(team);
+    for (unsigned t = 0; t < c.n_threads; t++)
+        if (c.errors[t].code != MST_OK)
+            return mst_error_restore(&c.errors[t]);
     return MST_OK;
 }
 
@@ -230,6 +272,11 @@ static mst_status gpu_sparse_run(mst_strategy *base, mst_feed *feed, const mst_b
     mst_span_enter(MST_PHASE_IDLE);
     if (st != MST_OK)
         return mst_error_restore(&error);
+    if (ended == MST_EINPUT) {
+        mst_error_save(&error, ended);
+        TRY(mst_gpu_rows_explain(self->rows));
+        return mst_error_restore(&error);
+    }
     TRY(ended);
     mst_add_loss(&progress->loss, &(mst_loss_sum){.loss = sums.loss,
                                                   .weight = sums.weight,

@@ -390,8 +390,8 @@ void mst_training_destroy(mst_training *self)
     mst_run_log_destroy(self->log);
     mst_feed_trace(self->data.feed, NULL, 0);
     mst_observe_destroy(self->observe);
+    mst_strategy_destroy(self->strategy); /* it may hold rows of the data */
     mst_train_data_fini(&self->data);
-    mst_strategy_destroy(self->strategy);
     mst_assembly_fini(&self->assembly);
     json_decref(self->description);
     json_decref(self->workers);

@@ -11,7 +11,6 @@ for o in sgd momentum adagrad adam ftrl rowwise; do
 done
 both rows --model logreg --optimizer adagrad --batch 70 --rows 4321 --eval-every '500 rows' --valid 0.1 c.cache
 both steps --model logreg --optimizer sgd --batch 70 --steps 131 --eval-every '7 steps' --shuffle-rows 0 c.cache
-"$muster" data gen criteo --rows 20k --features 2000 --scatter --out w.cache --quiet
 both windows --model logreg --optimizer adagrad --batch 700 --steps 80 --eval-every '9 steps' --shuffle-rows 5000 w.cache
 both held-out --model logreg --optimizer adagrad --batch 700 --steps 80 --shuffle-rows 5000 --valid 0.2 --keep-negatives 0.5 w.cache
 both text --model logreg --optimizer ftrl --l1 0.001 --batch 100 --epochs 2 f.ffm
@@ -20,6 +19,17 @@ both dense --model softmax --optimizer momentum --batch 30 --epochs 2 d/train-im
 both fm --model fm --factors 3 --optimizer adagrad --lr 0.01 --l2-factors 1e-3 --batch 100 --epochs 2 c.cache
 both norm --model fm --factors 2 --optimizer adagrad --optimizer-sparse rowwise --lr-sparse 0.02 --row-norm --batch 100 --epochs 2 f.ffm
 resume_across
+
+cache_records
+# Where the GPU has no room for records, rows are packed, with the same weights.
+for options in "--shuffle-rows 5000" "--shuffle-rows 0" "--valid 0.2 --keep-negatives 0.5"; do
+  for room in 1 0; do
+    ([ $room = 1 ] || export MUSTER_FAKE_RECORDS=0
+      expect 0 train --model logreg --optimizer adam --batch 700 --epochs 3 $options --no-observe --threads 3 --device cuda --overwrite --run room$room w.cache) || exit 1
+  done
+  found=$(python3 "$compare" room1 room0)
+  [[ $found == *equal* ]] || fail "packed rows differ from records with $options: $found"
+done
 
 refused 2 "--device cuda takes up to 16777216 rows per step" train --model logreg --batch 20M --device cuda c.cache
 refused 1 "the fake GPU does not train this model" train --model ffm --device cuda c.cache

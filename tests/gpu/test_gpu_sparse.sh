@@ -31,6 +31,7 @@ both wide --model fm --factors 40 --optimizer rowwise --lr 0.01 --batch 500 --ep
 both fields --model ffm --factors 5 --optimizer sgd --row-norm --batch 100 --epochs 2 f.ffm
 both pairs --model fwfm --factors 3 --optimizer sgd --batch 100 --epochs 2 f.ffm
 resume_across
+cache_records
 
 for m in logreg softmax fm ffm fwfm; do
   for run in 1 2; do

@@ -22,8 +22,11 @@ struct mst_cuda_sparse {
     float *params[3];
     mst_cuda_sparse_rows pinned[MST_CUDA_SPARSE_SLOTS];
     fake_rows blocks[MST_CUDA_SPARSE_SLOTS];
-    fake_rows kept;
-    uint32_t n_kept;
+    mst_cuda_sparse_records records;
+    mst_cuda_sparse_part *parts; /* by chunk: places in `words` */
+    uint64_t n_sent;
+    uint32_t *strides, *words, *staged[MST_CUDA_SPARSE_LOADS];
+    bool bad;        /* a record has a number that is not finite */
     float *gradient; /* of the keys */
     bool *touched;
     float *scores; /* width */
@@ -58,6 +61,17 @@ static void fake_free_pinned(mst_cuda_sparse_rows *r)
     *r = (mst_cuda_sparse_rows){0};
 }
 
+static void fake_drop(mst_cuda_sparse *self)
+{
+    free(self->parts), free(self->strides), free(self->words);
+    self->parts = NULL, self->strides = self->words = NULL;
+    self->n_sent = 0;
+    for (uint32_t i = 0; i < MST_CUDA_SPARSE_LOADS; i++) {
+        free(self->staged[i]);
+        self->staged[i] = NULL;
+    }
+}
+
 static void fake_close(mst_cuda_sparse *self)
 {
     if (self == NULL)
@@ -66,7 +80,7 @@ static void fake_close(mst_cuda_sparse *self)
         fake_free_rows(&self->blocks[i]);
         fake_free_pinned(&self->pinned[i]);
     }
-    fake_free_rows(&self->kept);
+    fake_drop(self);
     for (uint32_t s = 0; s < 3; s++)
         free(self->params[s]);
     free(self->gradient), free(self->touched), free(self->scores);
@@ -144,48 +158,108 @@ static mst_status fake_prepare(mst_cuda_sparse *self, uint32_t at)
     return MST_OK;
 }
 
-static void fake_copy_row(const fake_rows *from, uint32_t i, fake_rows *to, uint32_t j, uint32_t n)
-{
-    to->labels[j] = from->labels[i];
-    to->weights[j] = from->weights[i];
-    to->ends[j] = (j + 1) * n;
-    memcpy(to->keys + (size_t)j * n, from->keys + (size_t)i * n, n * 4ul);
-    memcpy(to->values + (size_t)j * n, from->values + (size_t)i * n, n * 4ul);
-}
+/* ---- records ---- */
 
-static mst_status fake_keep(mst_cuda_sparse *self, uint32_t at, uint64_t n_numbers, bool *kept)
+static mst_status fake_hold(mst_cuda_sparse *self, const mst_cuda_sparse_records *records, bool *held)
 {
-    const mst_cuda_sparse_rows *r = &self->pinned[at];
-    *kept = r->row_entries != 0;
-    if (!*kept)
+    size_t n = records->n_chunks;
+    *held = getenv("MUSTER_FAKE_RECORDS") == NULL;
+    if (!*held)
         return MST_OK;
-    if (self->n_kept == 0) {
-        fake_room(&self->kept, n_numbers, n_numbers * self->blocks[at].head.row_entries);
-        self->kept.head = self->blocks[at].head;
-        self->n_kept = (uint32_t)n_numbers;
+    self->records = *records;
+    self->parts = calloc(n, sizeof *self->parts);
+    self->strides = calloc(n, sizeof *self->strides);
+    self->words = calloc(records->n_words + 1, sizeof *self->words);
+    memcpy(self->strides, records->strides, n * sizeof *self->strides);
+    return MST_OK;
+}
+
+static mst_status fake_stage(mst_cuda_sparse *self, uint32_t i, uint32_t **out)
+{
+    uint64_t n = self->records.longest;
+    free(self->staged[i]);
+    *out = self->staged[i] = malloc((n < MST_CUDA_SPARSE_LOAD ? MST_CUDA_SPARSE_LOAD : n) * sizeof(uint32_t));
+    return MST_OK;
+}
+
+static mst_status fake_send(mst_cuda_sparse *self, uint32_t i, const mst_cuda_sparse_part *parts, uint32_t n)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        self->parts[parts[k].chunk] =
+            (mst_cuda_sparse_part){.chunk = parts[k].chunk, .at = self->n_sent, .n = parts[k].n};
+        memcpy(self->words + self->n_sent, self->staged[i] + parts[k].at, parts[k].n * sizeof(uint32_t));
+        self->n_sent += parts[k].n;
     }
-    self->kept.head.fill_head |= r->fill_head;
-    for (uint32_t i = 0; i < r->n_rows; i++)
-        fake_copy_row(&self->blocks[at], i, &self->kept, r->numbers[i], self->kept.head.row_entries);
     return MST_OK;
 }
 
-static mst_status fake_prepare_kept(mst_cuda_sparse *self, uint32_t at)
+static mst_status fake_reserve_held(mst_cuda_sparse *self, uint32_t at, uint32_t rows,
+                                    mst_cuda_sparse_rows **out)
 {
-    const mst_cuda_sparse_rows *r = &self->pinned[at];
-    uint32_t n = self->kept.head.row_entries, n_rows = r->n_rows;
-    fake_room(&self->blocks[at], n_rows, (uint64_t)n_rows * n);
-    self->blocks[at].head = self->kept.head;
-    self->blocks[at].head.n_rows = n_rows;
-    for (uint32_t i = 0; i < n_rows; i++)
-        fake_copy_row(&self->kept, r->numbers[i], &self->blocks[at], i, n);
-    return MST_OK;
+    return fake_reserve(self, at, rows, 0, out);
 }
 
-static void fake_forget(mst_cuda_sparse *self)
+static float fake_number(const uint32_t *word)
 {
-    fake_free_rows(&self->kept);
-    self->n_kept = 0;
+    float x;
+    memcpy(&x, word, sizeof x);
+    return x;
+}
+
+/* Appends the entries of a record to a block: its numbers, then its keys. */
+static uint32_t fake_unpack(const mst_cuda_sparse_records *r, const uint32_t *record, uint32_t length,
+                            fake_rows *to, uint32_t row, uint32_t at)
+{
+    const uint32_t *dense = record + 1 + r->has_weights;
+    uint32_t head = 1 + r->has_weights + (r->dense_bytes ? (r->n_dense + 3) / 4 : r->n_dense), from = at;
+    uint32_t n = (length - head) * 2 / (2 + 2 * r->has_values + r->has_fields);
+    float squares = 0.0f;
+    to->labels[row] = fake_number(record);
+    to->weights[row] = r->has_weights ? fake_number(record + 1) : 1.0f;
+    for (uint32_t c = 0; c < r->n_dense; c++, at++) {
+        to->keys[at] = c;
+        to->values[at] =
+            r->dense_bytes ? (float)((const uint8_t *)dense)[c] / 255.0f : fake_number(dense + c);
+    }
+    for (uint32_t k = 0; k < n; k++, at++) {
+        to->keys[at] = record[head + k];
+        to->values[at] = r->has_values ? fake_number(record + head + n + k) : 1.0f;
+    }
+    for (uint32_t e = from; e < at; e++)
+        squares += to->values[e] * to->values[e];
+    for (uint32_t e = from; e < at && r->row_norm && squares > 0.0f; e++)
+        to->values[e] /= sqrtf(squares);
+    return at;
+}
+
+static mst_status fake_prepare_held(mst_cuda_sparse *self, uint32_t at)
+{
+    const mst_cuda_sparse_records *r = &self->records;
+    const mst_cuda_sparse_rows *p = &self->pinned[at];
+    fake_rows *to = &self->blocks[at];
+    uint32_t n = 0;
+    fake_room(to, p->n_rows, p->n_entries + (uint64_t)p->n_rows * p->n_dense);
+    to->head = *p;
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        uint32_t c = p->numbers[i] / r->chunk_rows, k = p->numbers[i] % r->chunk_rows,
+                 length = self->strides[c];
+        const uint32_t *body = self->words + self->parts[c].at, *record = body + (size_t)k * length;
+        if (length == 0) {
+            uint64_t rows = c + 1 < r->n_chunks ? r->chunk_rows : r->n_rows - (uint64_t)c * r->chunk_rows;
+            const uint32_t *positions = body + self->parts[c].n - (rows + 1);
+            record = body + positions[k];
+            length = positions[k + 1] - positions[k];
+        }
+        uint32_t from = n;
+        n = fake_unpack(r, record, length, to, i, n);
+        for (; from < n; from++)
+            self->bad |= !isfinite(to->values[from]);
+        to->ends[i] = n;
+        uint32_t end = p->row_entries != 0 ? (i + 1) * p->row_entries : p->ends[i];
+        if (n != end + (i + 1) * p->n_dense)
+            return mst_cuda_plugin_host->fail(MST_EINPUT, "row %u ends at entry %u instead of %u", i, n, end);
+    }
+    return MST_OK;
 }
 
 /* ---- steps ---- */
@@ -310,6 +384,8 @@ static mst_status fake_train(mst_cuda_sparse *self, uint32_t at, uint32_t first,
 
 static mst_status fake_finish(mst_cuda_sparse *self, mst_cuda_sparse_sums *sums)
 {
+    if (self->bad)
+        return mst_cuda_plugin_host->fail(MST_EINPUT, "the fake GPU found a bad row");
     *sums = self->sums;
     self->sums = (mst_cuda_sparse_sums){0};
     return MST_OK;
@@ -323,9 +399,12 @@ const mst_cuda_sparse_ops mst_cuda_sparse_table = {
     .block_steps = fake_block_steps,
     .reserve = fake_reserve,
     .prepare = fake_prepare,
-    .keep = fake_keep,
-    .prepare_kept = fake_prepare_kept,
-    .forget = fake_forget,
+    .hold = fake_hold,
+    .stage = fake_stage,
+    .send = fake_send,
+    .reserve_held = fake_reserve_held,
+    .prepare_held = fake_prepare_held,
+    .drop = fake_drop,
     .train = fake_train,
     .finish = fake_finish,
 };
