@@ -15,7 +15,7 @@
 #define ROWS     8400 /* at most, and of columns: two packed blocks take 51 MB */
 #define COLS     8192
 #define DEPTH    768
-#define JOB_ROWS 336 /* rounded up to panels */
+#define JOB_ROWS 112 /* rounded up to panels */
 #define JOB_COLS 320
 #define PAGE     4096
 
