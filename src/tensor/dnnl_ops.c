@@ -6,12 +6,6 @@
 #include "tensor/dnnl_ops.h"
 
 #include <string.h>
-#ifdef _OPENMP
-#include <omp.h>
-#else /* a compiler whose OpenMP runtime differs from oneDNN's */
-int omp_get_max_threads(void);
-void omp_set_num_threads(int n);
-#endif
 
 #include "base/alloc.h"
 #include "base/float_mode.h"
@@ -21,8 +15,9 @@ void omp_set_num_threads(int n);
 #error "dnnl_ops.c is written for oneDNN 2.x"
 #endif
 
-#define PARTS_THREADS 4 /* from which convolutions are divided into parts; */
-#define PARTS_EACH    8 /* at least so many for each thread */
+#define PARTS_EACH 8 /* parts of a convolution for each thread, at least */
+
+#define WINOGRAD_CHANNELS 64 /* at least; with fewer, the changes of basis cost more than they save */
 
 static const int exec_args[] = {
     [MST_DNNL_X] = DNNL_ARG_SRC,
@@ -42,7 +37,7 @@ static const int exec_args[] = {
     [MST_DNNL_DSHIFT] = DNNL_ARG_DIFF_SHIFT,
 };
 
-static mst_status dnnl_check(dnnl_status_t status, const char *what)
+mst_status mst_dnnl_check(dnnl_status_t status, const char *what)
 {
     static const char *const names[] = {"success",       "out of memory",  "invalid arguments",
                                         "unimplemented", "iterator ended", "runtime error",
@@ -63,12 +58,12 @@ mst_status mst_dnnl_open(mst_dnnl **out)
     mst_dnnl *self = mst_zalloc(sizeof *self);
     if (self == NULL)
         return mst_fail_memory();
-    TRY_OUT(st, dnnl_check(dnnl_engine_create(&self->engine, dnnl_cpu, 0), "an engine on the CPU"));
-    TRY_OUT(st,
-            dnnl_check(dnnl_stream_create(&self->stream, self->engine, dnnl_stream_in_order), "a stream"));
-    TRY_OUT(st, dnnl_check(dnnl_primitive_attr_create(&self->attr), "attributes"));
-    TRY_OUT(st, dnnl_check(dnnl_primitive_attr_set_scratchpad_mode(self->attr, dnnl_scratchpad_mode_user),
-                           "scratch memory of the caller's"));
+    TRY_OUT(st, mst_dnnl_check(dnnl_engine_create(&self->engine, dnnl_cpu, 0), "an engine on the CPU"));
+    TRY_OUT(st, mst_dnnl_check(dnnl_stream_create(&self->stream, self->engine, dnnl_stream_in_order),
+                               "a stream"));
+    TRY_OUT(st, mst_dnnl_check(dnnl_primitive_attr_create(&self->attr), "attributes"));
+    TRY_OUT(st, mst_dnnl_check(dnnl_primitive_attr_set_scratchpad_mode(self->attr, dnnl_scratchpad_mode_user),
+                               "scratch memory of the caller's"));
     *out = self;
     self = NULL;
 out:
@@ -204,7 +199,8 @@ bool mst_dnnl_layout_same(const mst_dnnl_layout *a, const mst_dnnl_layout *b)
 static mst_status dnnl_add_memory(mst_dnnl_op *op, int exec_arg, const dnnl_memory_desc_t *md)
 {
     dnnl_memory_t memory;
-    TRY(dnnl_check(dnnl_memory_create(&memory, md, op->owner->engine, DNNL_MEMORY_NONE), "a memory object"));
+    TRY(mst_dnnl_check(dnnl_memory_create(&memory, md, op->owner->engine, DNNL_MEMORY_NONE),
+                       "a memory object"));
     op->args[op->n_exec].arg = exec_arg;
     op->args[op->n_exec++].memory = memory;
     return MST_OK;
@@ -223,7 +219,7 @@ static mst_status op_new(mst_dnnl *self, dnnl_primitive_desc_t pd, unsigned args
     }
     op->owner = self;
     op->pd = pd;
-    TRY_OUT(st, dnnl_check(dnnl_primitive_create(&op->primitive, pd), what));
+    TRY_OUT(st, mst_dnnl_check(dnnl_primitive_create(&op->primitive, pd), what));
     for (unsigned arg = 0; arg < sizeof exec_args / sizeof *exec_args; arg++) {
         if ((args >> arg & 1) == 0)
             continue;
@@ -256,9 +252,9 @@ static mst_status op_from(mst_dnnl *self, dnnl_status_t made, const void *desc,
                           const char *what, mst_dnnl_op **out)
 {
     dnnl_primitive_desc_t pd;
-    TRY(dnnl_check(made, what));
-    TRY(dnnl_check(dnnl_primitive_desc_create(&pd, desc, attr, self->engine, hint != NULL ? hint->pd : NULL),
-                   what));
+    TRY(mst_dnnl_check(made, what));
+    TRY(mst_dnnl_check(
+        dnnl_primitive_desc_create(&pd, desc, attr, self->engine, hint != NULL ? hint->pd : NULL), what));
     return op_new(self, pd, args, what, out);
 }
 
@@ -268,12 +264,12 @@ static mst_status fused_attr(const mst_dnnl *self, bool relu, dnnl_primitive_att
     dnnl_post_ops_t ops = NULL;
     dnnl_primitive_attr_t attr = NULL;
     mst_status st;
-    TRY_OUT(st, dnnl_check(dnnl_primitive_attr_clone(&attr, self->attr), "attributes"));
-    TRY_OUT(st, dnnl_check(dnnl_post_ops_create(&ops), "a fused operation"));
+    TRY_OUT(st, mst_dnnl_check(dnnl_primitive_attr_clone(&attr, self->attr), "attributes"));
+    TRY_OUT(st, mst_dnnl_check(dnnl_post_ops_create(&ops), "a fused operation"));
     if (relu)
-        TRY_OUT(st, dnnl_check(dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f),
-                               "a fused relu"));
-    TRY_OUT(st, dnnl_check(dnnl_primitive_attr_set_post_ops(attr, ops), "a fused operation"));
+        TRY_OUT(st, mst_dnnl_check(dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f),
+                                   "a fused relu"));
+    TRY_OUT(st, mst_dnnl_check(dnnl_primitive_attr_set_post_ops(attr, ops), "a fused operation"));
     *out = attr;
     attr = NULL;
 out:
@@ -310,6 +306,7 @@ static window_dims dims_of(const mst_dnnl_window *w)
 
 typedef struct conv_descs {
     dnnl_memory_desc_t x, w, b, y;
+    dnnl_alg_kind_t algorithm;
 } conv_descs;
 
 static dnnl_memory_desc_t dnnl_tagged(const int64_t *dims, dnnl_format_tag_t tag)
@@ -320,15 +317,16 @@ static dnnl_memory_desc_t dnnl_tagged(const int64_t *dims, dnnl_format_tag_t tag
     return md;
 }
 
-static conv_descs conv_with(const mst_dnnl_window *c, dnnl_format_tag_t x, dnnl_format_tag_t y)
+static conv_descs conv_with(const mst_dnnl_window *c, dnnl_format_tag_t tag, dnnl_alg_kind_t algorithm)
 {
     int64_t w[] = {c->groups, c->out[0] / c->groups, c->in[0] / c->groups, c->kernel[0], c->kernel[1]};
     bool grouped = c->groups > 1;
     return (conv_descs){
-        .x = dnnl_tagged((int64_t[]){c->n, c->in[0], c->in[1], c->in[2]}, x),
+        .x = dnnl_tagged((int64_t[]){c->n, c->in[0], c->in[1], c->in[2]}, tag),
         .w = desc_of(grouped ? 5 : 4, grouped ? w : w + 1, true),
         .b = desc_of(1, &c->out[0], false),
-        .y = dnnl_tagged((int64_t[]){c->n, c->out[0], c->out[1], c->out[2]}, y),
+        .y = dnnl_tagged((int64_t[]){c->n, c->out[0], c->out[1], c->out[2]}, tag),
+        .algorithm = algorithm,
     };
 }
 
@@ -340,7 +338,7 @@ static mst_status dnnl_conv_forward(mst_dnnl *self, const mst_dnnl_window *c, co
     dnnl_convolution_desc_t desc;
     TRY(fused_attr(self, c->relu, &fused));
     dnnl_status_t made =
-        dnnl_convolution_forward_desc_init(&desc, pass_of(training), dnnl_convolution_direct, &d->x, &d->w,
+        dnnl_convolution_forward_desc_init(&desc, pass_of(training), d->algorithm, &d->x, &d->w,
                                            c->bias ? &d->b : NULL, &d->y, s.stride, s.pad, s.pad_end);
     mst_status st =
         op_from(self, made, &desc, fused, NULL, BIT(X) | BIT(W) | BIT(B) | BIT(Y), "a convolution", out);
@@ -353,8 +351,8 @@ static mst_status conv_dx(mst_dnnl *self, const mst_dnnl_window *c, const conv_d
 {
     window_dims s = dims_of(c);
     dnnl_convolution_desc_t desc;
-    dnnl_status_t made = dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &d->x,
-                                                                  &d->w, &d->y, s.stride, s.pad, s.pad_end);
+    dnnl_status_t made = dnnl_convolution_backward_data_desc_init(&desc, d->algorithm, &d->x, &d->w, &d->y,
+                                                                  s.stride, s.pad, s.pad_end);
     return op_from(self, made, &desc, self->attr, forward, BIT(DX) | BIT(W) | BIT(DY),
                    "a convolution's backward pass", out);
 }
@@ -364,9 +362,8 @@ static mst_status conv_dw(mst_dnnl *self, const mst_dnnl_window *c, const conv_d
 {
     window_dims s = dims_of(c);
     dnnl_convolution_desc_t desc;
-    dnnl_status_t made = dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &d->x,
-                                                                     &d->w, c->bias ? &d->b : NULL, &d->y,
-                                                                     s.stride, s.pad, s.pad_end);
+    dnnl_status_t made = dnnl_convolution_backward_weights_desc_init(
+        &desc, d->algorithm, &d->x, &d->w, c->bias ? &d->b : NULL, &d->y, s.stride, s.pad, s.pad_end);
     return op_from(self, made, &desc, self->attr, forward, BIT(X) | BIT(DW) | BIT(DB) | BIT(DY),
                    "a convolution's weight gradient", out);
 }
@@ -404,7 +401,7 @@ static dnnl_memory_desc_t conv_images(const mst_dnnl_op *op, mst_dnnl_arg arg, i
 static mst_status conv_divide(mst_dnnl *self, const mst_dnnl_window *c, bool training, mst_dnnl_conv_ops *ops)
 {
     int threads = omp_get_max_threads();
-    if (threads < PARTS_THREADS || c->n < PARTS_EACH * threads)
+    if (threads < DNNL_PARTS_THREADS || c->n < PARTS_EACH * threads)
         return MST_OK;
     int64_t n = c->n / (PARTS_EACH * threads);
     while (c->n % n != 0)
@@ -440,6 +437,15 @@ static mst_status conv_divide(mst_dnnl *self, const mst_dnnl_window *c, bool tra
     return MST_OK;
 }
 
+/* Winograd's algorithm computes 4 x 4 outputs of a window of 3 x 3 with 36 multiplications instead of 144. It
+ * needs whole batches to gain from that. Its sums have larger terms than those of the direct one, so that the
+ * results have about one digit less. */
+static bool conv_winograd(const mst_dnnl_window *c)
+{
+    return c->kernel[0] == 3 && c->kernel[1] == 3 && c->stride[0] == 1 && c->stride[1] == 1 &&
+           c->groups == 1 && c->in[0] >= WINOGRAD_CHANNELS && c->out[0] >= WINOGRAD_CHANNELS;
+}
+
 /* If the format that the forward pass prefers makes the other passes use the reference implementation (few
  * channels, odd groups), padded channels or plain images (computed as matrix products) avoid it. */
 mst_status mst_dnnl_conv(mst_dnnl *self, const mst_dnnl_window *c, bool training, bool wants_dx,
@@ -447,11 +453,12 @@ mst_status mst_dnnl_conv(mst_dnnl *self, const mst_dnnl_window *c, bool training
 {
     static const dnnl_format_tag_t tags[] = {dnnl_format_tag_any, dnnl_nChw16c, dnnl_nChw8c, dnnl_nchw};
     const int n = sizeof tags / sizeof *tags;
-    for (int i = 0; i < n; i++) {
+    for (int i = conv_winograd(c) ? -1 : 0; i < n; i++) {
         mst_dnnl_op *before = self->ops;
-        conv_descs d = conv_with(c, tags[i], tags[i]);
+        conv_descs d =
+            conv_with(c, tags[i < 0 ? 0 : i], i < 0 ? dnnl_convolution_winograd : dnnl_convolution_direct);
         mst_status st = conv_try(self, c, &d, training, wants_dx, out);
-        if (i + 1 == n || st == MST_ENOMEM)
+        if ((i < 0 && st == MST_OK) || i + 1 == n || st == MST_ENOMEM)
             return st;
         if (st == MST_OK && !dnnl_slow(out->forward) && !dnnl_slow(out->dx) && !dnnl_slow(out->dw))
             return conv_divide(self, c, training, out);
@@ -580,7 +587,7 @@ mst_status mst_dnnl_inner(mst_dnnl *self, const mst_dnnl_product *p, mst_dnnl_op
     dnnl_dims_t dims = {p->k, p->n};
     dnnl_primitive_attr_t fused = NULL;
     dnnl_matmul_desc_t desc;
-    TRY(dnnl_check(dnnl_memory_desc_init_by_tag(&w, 2, dims, dnnl_f32, dnnl_ba), "a matrix"));
+    TRY(mst_dnnl_check(dnnl_memory_desc_init_by_tag(&w, 2, dims, dnnl_f32, dnnl_ba), "a matrix"));
     TRY(fused_attr(self, p->relu, &fused));
     dnnl_status_t made = dnnl_matmul_desc_init(&desc, &x, &w, p->bias ? &b : NULL, &y);
     mst_status st =
@@ -589,26 +596,13 @@ mst_status mst_dnnl_inner(mst_dnnl *self, const mst_dnnl_product *p, mst_dnnl_op
     return st;
 }
 
-mst_status mst_dnnl_gemm(bool turned, int64_t m, int64_t n, int64_t k, const float *x, const float *w,
-                         float beta, float *y)
-{
-    return dnnl_check(dnnl_sgemm(turned ? 'T' : 'N', 'N', m, n, k, 1.0f, x, turned ? m : k, w, n, beta, y, n),
-                      "a matrix product");
-}
-
-mst_status mst_dnnl_gemm_turned(int64_t m, int64_t n, int64_t k, const float *x, const float *w, float beta,
-                                float *y)
-{
-    return dnnl_check(dnnl_sgemm('N', 'T', m, n, k, 1.0f, x, k, w, k, beta, y, n), "a matrix product");
-}
-
 /* ---- reorder ---- */
 
 mst_status mst_dnnl_reorder(mst_dnnl *self, const mst_dnnl_layout *x, const mst_dnnl_layout *y,
                             mst_dnnl_op **out)
 {
     dnnl_primitive_desc_t pd;
-    TRY(dnnl_check(
+    TRY(mst_dnnl_check(
         dnnl_reorder_primitive_desc_create(&pd, &x->md, self->engine, &y->md, self->engine, self->attr),
         "a change of layout"));
     return op_new(self, pd, BIT(X) | BIT(Y), "a change of layout", out);
@@ -661,8 +655,8 @@ mst_status mst_dnnl_scratch(mst_dnnl *self, size_t *size)
 
 mst_status mst_dnnl_run(mst_dnnl_op *op)
 {
-    return dnnl_check(op->parts != NULL
-                          ? mst_dnnl_parts_run(op->parts, op)
+    return mst_dnnl_check(
+        op->parts != NULL ? mst_dnnl_parts_run(op->parts, op)
                           : dnnl_primitive_execute(op->primitive, op->owner->stream, op->n_exec, op->args),
-                      "a step of a pass");
+        "a step of a pass");
 }

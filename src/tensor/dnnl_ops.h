@@ -1,4 +1,4 @@
-/* The part of oneDNN that the executor dnnl needs. Only this file calls oneDNN and depends on its version.
+/* The part of oneDNN that the executor dnnl needs. Only files that include dnnl_ops_impl.h call oneDNN.
  *
  * An mst_dnnl makes layouts (how a tensor lies in memory) and operations (a primitive with its arguments) at
  * set-up and owns them. An operation reports the layout it needs for each argument; the caller binds buffers

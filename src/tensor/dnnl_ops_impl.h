@@ -1,12 +1,22 @@
-/* Shared by the files that call oneDNN: dnnl_ops.c and dnnl_parts.c. */
+/* Shared by the files that call oneDNN: dnnl_ops.c, dnnl_parts.c and dnnl_gemm.c. */
 #ifndef MST_TENSOR_DNNL_OPS_IMPL_H
 #define MST_TENSOR_DNNL_OPS_IMPL_H
 
 #include <oneapi/dnnl/dnnl.h>
+#ifdef _OPENMP
+#include <omp.h>
+#else /* a compiler whose OpenMP runtime differs from oneDNN's */
+int omp_get_max_threads(void);
+void omp_set_num_threads(int n);
+#endif
 
 #include "tensor/dnnl_ops.h"
 
-#define DNNL_ARGS_MAX 12
+#define DNNL_ARGS_MAX      12
+#define DNNL_PARTS_THREADS 4 /* from which work is divided into parts that threads take in turn */
+
+/* MST_OK, or an error that names the operation. */
+mst_status mst_dnnl_check(dnnl_status_t status, const char *what);
 
 struct mst_dnnl_layout {
     mst_dnnl_layout *next;
