@@ -15,10 +15,11 @@
  * 3. Weights are packed once per batch, after need, or once for several batches of a step; ranges are ready
  * in the last tile.
  *
- * 4. With a crew, each number is computed by one of its threads, in the order of one thread alone, so the
- * bits are the same. Threads have fixed shares (rows of planes, blocks of outputs): what a thread has written
- * is in its cache when it reads it in the next operation. Only the sums over large planes are of two halves
- * that are added, with one thread, too.
+ * 4. Other threads may assist: an operation has units (rows of planes, blocks of outputs), each of which is
+ * computed by one thread, in the order of one thread alone, so the bits are the same. The thread of the
+ * replica takes units from the front and others from the back: the next operation finds most of its numbers
+ * in the cache of the same thread. Only the sums over large planes are of two halves that are added, with one
+ * thread, too.
  *
  * Layers of other kinds are computed by their plain functions, on rows; layers that have state (batch norm)
  * are not, as they must see the whole batch at once. */
@@ -31,6 +32,9 @@
 #define SUITS_WEIGHTS (1u << 19) /* 2 MB */
 #define SUITS_NUMBERS (1u << 14) /* between two layers: 1 MB in 16 lanes */
 #define SPINS         10000
+#define BLOCK         16 /* rows of a matrix that are packed, and outputs that are computed together, at most */
+#define UNIT_BITS     21
+#define UNIT_MOST     ((1u << UNIT_BITS) - 1)
 
 extern const mst_executor mst_executor_tile;
 
@@ -73,21 +77,18 @@ static void tile_close(mst_replica *base)
     tile_replica *self = (tile_replica *)base;
     if (self == NULL)
         return;
-    if (self->crew != NULL)
-        mst_team_destroy(self->crew->team);
-    mst_free(self->crew);
+    mst_free(self->work);
     mst_pages_release(self->pages, self->size);
     mst_free(self);
 }
 
-static mst_status tile_open_crew(tile_replica *self, unsigned n_threads)
+static mst_status tile_open_work(tile_replica *self)
 {
-    self->crew = mst_alloc_lines(sizeof *self->crew);
-    if (self->crew == NULL)
+    self->work = mst_alloc_lines(sizeof *self->work);
+    if (self->work == NULL)
         return mst_fail_memory();
-    memset(self->crew, 0, sizeof *self->crew);
-    self->crew->n = n_threads < TILE_CREW ? n_threads : TILE_CREW;
-    return mst_team_new(self->crew->n, &self->crew->team);
+    memset(self->work, 0, sizeof *self->work);
+    return MST_OK;
 }
 
 static mst_status tile_open(const mst_chain *chain, const mst_kernels *kernels, uint32_t max_rows,
@@ -105,7 +106,7 @@ static mst_status tile_open(const mst_chain *chain, const mst_kernels *kernels, 
     self->training = training;
     mst_status st = mst_tile_plan(self);
     if (st == MST_OK && training && n_threads > 1)
-        st = tile_open_crew(self, n_threads);
+        st = tile_open_work(self);
     if (st != MST_OK) {
         tile_close(&self->base);
         return st;
@@ -116,19 +117,15 @@ static mst_status tile_open(const mst_chain *chain, const mst_kernels *kernels, 
 
 /* ---- work that threads divide ---- */
 
-/* The share of member i of k. */
-static mst_tile_part tile_share(uint32_t n, unsigned i, unsigned k)
+/* Blocks of `size`, in numbers. */
+static mst_tile_part tile_numbers(mst_tile_part blocks, uint32_t size, size_t n)
 {
-    return (mst_tile_part){(uint32_t)((uint64_t)n * i / k), (uint32_t)((uint64_t)n * (i + 1) / k)};
+    return (mst_tile_part){blocks.from * size, blocks.to * size < n ? blocks.to * size : (uint32_t)n};
 }
 
-/* A share of blocks of `size`, in numbers. */
-static mst_tile_part tile_share_blocks(size_t n, uint32_t size, unsigned i, unsigned k)
+static uint32_t tile_blocks(size_t n)
 {
-    mst_tile_part part = tile_share((uint32_t)((n + size - 1) / size), i, k);
-    part.from *= size;
-    part.to = part.to * size < n ? part.to * size : (uint32_t)n;
-    return part;
+    return (uint32_t)((n + BLOCK - 1) / BLOCK);
 }
 
 static void tile_spin(unsigned i)
@@ -140,38 +137,58 @@ static void tile_spin(unsigned i)
         sched_yield(); /* the thread that it waits for may have no core */
 }
 
-/* Runs fn by the members of the crew; each computes its share. */
-static void tile_divide(tile_fn *fn, const tile_task *task)
+static uint64_t tile_units(uint64_t all, uint64_t front, uint64_t back)
 {
-    tile_crew *crew = task->self->crew;
-    if (crew == NULL || crew->train == NULL) {
-        fn(task, 0, 1);
-        return;
-    }
-    unsigned turn = atomic_load_explicit(&crew->turn, memory_order_relaxed) + 2;
-    crew->fn = fn;
-    crew->task = *task;
-    atomic_store_explicit(&crew->turn, turn, memory_order_release);
-    fn(task, 0, crew->n);
-    for (unsigned m = 1; m < crew->n; m++)
-        for (unsigned i = 0; atomic_load_explicit(&crew->done[m].turn, memory_order_acquire) != turn; i++)
-            tile_spin(i);
+    return all << 2 * UNIT_BITS | front << UNIT_BITS | back;
 }
 
-/* Member m > 0: takes part in operations until the batch is done. */
-static void tile_serve(tile_crew *crew, unsigned m, unsigned seen)
+/* Takes a quarter of the units that are left, from the front or the back. */
+static bool tile_take(tile_work *work, bool back, mst_tile_part *out)
 {
-    for (unsigned i = 0, turn;; i++, tile_spin(i)) {
-        turn = atomic_load_explicit(&crew->turn, memory_order_acquire);
-        if (turn % 2 == 1)
-            return;
-        if (turn == seen)
-            continue;
-        crew->fn(&crew->task, m, crew->n);
-        atomic_store_explicit(&crew->done[m].turn, turn, memory_order_release);
-        seen = turn;
-        i = 0;
+    uint64_t now = atomic_load_explicit(&work->units, memory_order_relaxed), next;
+    do {
+        const uint32_t all = (uint32_t)(now >> 2 * UNIT_BITS), from = now >> UNIT_BITS & UNIT_MOST,
+                       to = all - (now & UNIT_MOST), some = (to - from + 3) / 4;
+        if (some == 0)
+            return false;
+        *out = back ? (mst_tile_part){to - some, to} : (mst_tile_part){from, from + some};
+        next = now + (back ? some : (uint64_t)some << UNIT_BITS);
+    } while (!atomic_compare_exchange_weak_explicit(&work->units, &now, next, memory_order_acquire,
+                                                    memory_order_relaxed));
+    return true;
+}
+
+/* Runs fn on n units. */
+static void tile_divide(tile_fn *fn, const tile_task *task, uint32_t n)
+{
+    tile_work *work = task->self->work;
+    mst_tile_part part;
+    uint32_t own = 0;
+    if (work == NULL || n < 2 || n > UNIT_MOST) {
+        fn(task, (mst_tile_part){0, n});
+        return;
     }
+    work->fn = fn;
+    work->task = *task;
+    atomic_store_explicit(&work->done, 0, memory_order_relaxed);
+    atomic_store_explicit(&work->units, tile_units(n, 0, 0), memory_order_release);
+    while (tile_take(work, false, &part)) {
+        fn(task, part);
+        own += part.to - part.from;
+    }
+    for (unsigned i = 0; atomic_load_explicit(&work->done, memory_order_acquire) != n - own; i++)
+        tile_spin(i);
+}
+
+static bool tile_assist(mst_replica *base)
+{
+    tile_work *work = ((tile_replica *)base)->work;
+    mst_tile_part part;
+    if (work == NULL || !tile_take(work, true, &part))
+        return false;
+    work->fn(&work->task, part);
+    atomic_fetch_add_explicit(&work->done, part.to - part.from, memory_order_release);
+    return true;
 }
 
 /* ---- forward ---- */
@@ -186,13 +203,11 @@ static const float *bias_of(const tile_op *op, const mst_weights *w)
     return op->layer->n_params > 1 ? w->ranges[op->layer->first_range + 1] : NULL;
 }
 
-#define BLOCK 16 /* rows of a matrix that are packed, and outputs that are computed together, at most */
-
 /* Blocks of the matrix of a fully connected layer. */
-static void tile_pack_linear(const tile_task *task, unsigned i, unsigned k)
+static void tile_pack_linear(const tile_task *task, mst_tile_part blocks)
 {
     const tile_op *op = task->op;
-    const mst_tile_part part = tile_share_blocks(op->layer->out.c, BLOCK, i, k);
+    const mst_tile_part part = tile_numbers(blocks, BLOCK, op->layer->out.c);
     const size_t at = (size_t)part.from * op->in_size;
     task->self->tile->pack(tile_weight_of(op, task->w) + at, part.to - part.from, op->in_size,
                            op->packed + at);
@@ -205,7 +220,7 @@ static void pack_weights(const tile_task *task)
     const tile_op *op = task->op;
     const mst_tile_kernels *tile = self->tile;
     if (op->kind == TILE_LINEAR)
-        tile_divide(tile_pack_linear, task);
+        tile_divide(tile_pack_linear, task, tile_blocks(op->layer->out.c));
     if (op->kind != TILE_CONV)
         return;
     const mst_tile_window *g = &op->window;
@@ -213,7 +228,7 @@ static void pack_weights(const tile_task *task)
     const size_t size = (size_t)n_out * n_in * taps;
     for (uint32_t i = 0; i < g->groups; i++) {
         const float *group = tile_weight_of(op, task->w) + i * size;
-        tile->pack(group, n_out, (size_t)n_in * taps, op->packed + i * size);
+        tile->pack_filters(group, n_out, (size_t)n_in * taps, op->packed + i * size);
         if (op->back && self->training)
             tile->pack_back(group, n_out, n_in, taps, op->packed_back + i * size);
     }
@@ -258,20 +273,19 @@ static void tile_activate_rows(const tile_task *task, mst_tile_part rows)
         tile_activate(task, c * plane + (size_t)rows.from * g->w_out, c * plane + (size_t)rows.to * g->w_out);
 }
 
-static void forward_conv(const tile_task *task, unsigned i, unsigned k)
+static void forward_conv(const tile_task *task, mst_tile_part rows)
 {
     const tile_op *op = task->op;
-    const mst_tile_part rows = tile_share(op->window.h_out, i, k);
     task->self->tile->conv_forward(&op->window, rows, op->x, op->packed, bias_of(op, task->w),
                                    op->act == MST_TILE_RELU, op->y);
     tile_activate_rows(task, rows);
 }
 
-static void forward_linear(const tile_task *task, unsigned i, unsigned k)
+static void forward_linear(const tile_task *task, mst_tile_part blocks)
 {
     const tile_op *op = task->op;
     const uint32_t n_in = (uint32_t)op->in_size;
-    const mst_tile_part part = tile_share_blocks(op->out_size, BLOCK, i, k);
+    const mst_tile_part part = tile_numbers(blocks, BLOCK, op->out_size);
     const float *bias = bias_of(op, task->w);
     task->self->tile->linear_forward(n_in, part.to - part.from, op->x, op->packed + (size_t)part.from * n_in,
                                      bias != NULL ? bias + part.from : NULL, op->act == MST_TILE_RELU,
@@ -279,10 +293,9 @@ static void forward_linear(const tile_task *task, unsigned i, unsigned k)
     tile_activate(task, part.from, part.to);
 }
 
-static void forward_pool(const tile_task *task, unsigned i, unsigned k)
+static void forward_pool(const tile_task *task, mst_tile_part rows)
 {
     const tile_op *op = task->op;
-    const mst_tile_part rows = tile_share(op->window.h_out, i, k);
     (op->kind == TILE_MAXPOOL ? task->self->tile->max_forward
                               : task->self->tile->average_forward)(&op->window, rows, op->x, op->y);
     tile_activate_rows(task, rows);
@@ -295,14 +308,14 @@ static void forward_op(const tile_task *task, const mst_pass *pass)
     const uint32_t n = task->rows->n_rows;
     switch (op->kind) {
     case TILE_CONV:
-        tile_divide(forward_conv, task);
+        tile_divide(forward_conv, task, op->window.h_out);
         break;
     case TILE_LINEAR:
-        tile_divide(forward_linear, task);
+        tile_divide(forward_linear, task, tile_blocks(op->out_size));
         break;
     case TILE_MAXPOOL:
     case TILE_AVGPOOL:
-        tile_divide(forward_pool, task);
+        tile_divide(forward_pool, task, op->window.h_out);
         break;
     case TILE_DROPOUT:
         tile_drop(self, op, pass, n);
@@ -318,19 +331,18 @@ static void forward_op(const tile_task *task, const mst_pass *pass)
     }
 }
 
-static void tile_load(const tile_task *task, unsigned i, unsigned k)
+static void tile_load(const tile_task *task, mst_tile_part images)
 {
-    const mst_tile_part images = tile_share(task->rows->n_rows, i, k);
     if (images.from < images.to)
         mst_replica_load(&task->self->base, task->rows->rows + images.from, images.to - images.from,
                          task->self->rows + images.from * mst_dims_size(&task->self->base.chain->in));
 }
 
-static void tile_input(const tile_task *task, unsigned i, unsigned k)
+static void tile_input(const tile_task *task, mst_tile_part blocks)
 {
     const tile_replica *self = task->self;
     const size_t in = mst_dims_size(&self->base.chain->in);
-    const mst_tile_part part = tile_share_blocks(in, BLOCK, i, k);
+    const mst_tile_part part = tile_numbers(blocks, BLOCK, in);
     self->tile->to_lanes(self->rows + part.from, in, task->rows->n_rows, part.to - part.from,
                          self->input + (size_t)part.from * self->tile->lanes);
 }
@@ -343,9 +355,9 @@ static mst_status forward_tile(const tile_replica *self, const mst_batch *rows, 
     const mst_tile_kernels *tile = self->tile;
     const tile_op *last = &self->ops[self->n_ops - 1];
     tile_task task = {.self = self, .rows = rows, .w = w};
-    tile_divide(tile_load, &task);
+    tile_divide(tile_load, &task, rows->n_rows);
     uint64_t start = mst_trace_now();
-    tile_divide(tile_input, &task);
+    tile_divide(tile_input, &task, tile_blocks(mst_dims_size(&self->base.chain->in)));
     mst_trace_op("to lanes", start, mst_dims_output(&self->base.chain->in, rows->n_rows));
     for (uint32_t i = 0; i < self->n_ops; i++) {
         const tile_op *op = task.op = &self->ops[i];
@@ -384,106 +396,120 @@ static size_t tile_round_up(size_t n, size_t multiple)
     return (n + multiple - 1) / multiple * multiple;
 }
 
-static mst_tile_part tile_whole(uint32_t n)
-{
-    return (mst_tile_part){0, n};
-}
-
 /* Large planes in halves, whose sums are apart; others by filters. */
-static void tile_conv_weights(const tile_task *task, unsigned i, unsigned k)
+static void tile_conv_weights(const tile_task *task, mst_tile_part units)
 {
     const tile_op *op = task->op;
     const mst_tile_window *g = &op->window;
     const mst_tile_kernels *tile = task->self->tile;
     const bool bias = op->layer->n_params > 1;
-    const mst_tile_part units = tile_whole(tile->conv_weights_units(g));
     if (op->gw_more == NULL) {
-        tile->conv_weights(g, tile_share(units.to, i, k), tile_whole(g->h_out), op->x, op->y, op->gw,
+        tile->conv_weights(g, units, (mst_tile_part){0, g->h_out}, op->x, op->y, op->gw,
                            bias ? op->gb : NULL);
         return;
     }
-    if (i == 0)
-        tile->conv_weights(g, units, (mst_tile_part){0, g->h_out / 2}, op->x, op->y, op->gw,
-                           bias ? op->gb : NULL);
-    if (i == k - 1)
-        tile->conv_weights(g, units, (mst_tile_part){g->h_out / 2, g->h_out}, op->x, op->y, op->gw_more,
-                           bias ? op->gb_more : NULL);
+    const mst_tile_part all = {0, tile->conv_weights_units(g)};
+    for (uint32_t half = units.from; half < units.to; half++)
+        tile->conv_weights(g, all, (mst_tile_part){g->h_out * half / 2, g->h_out * (half + 1) / 2}, op->x,
+                           op->y, half == 0 ? op->gw : op->gw_more,
+                           !bias       ? NULL
+                           : half == 0 ? op->gb
+                                       : op->gb_more);
 }
 
 /* Sums the lanes of the gradient of a convolution's weights. */
-static void tile_add_lanes(const tile_task *task, unsigned i, unsigned k)
+static void tile_add_lanes(const tile_task *task, mst_tile_part blocks)
 {
     const tile_op *op = task->op;
     const mst_tile_kernels *tile = task->self->tile;
-    const mst_tile_part part = tile_share_blocks(mst_layer_param_size(&op->layer->params[0]), BLOCK, i, k);
+    const mst_tile_part part = tile_numbers(blocks, BLOCK, mst_layer_param_size(&op->layer->params[0]));
     const size_t at = (size_t)part.from * tile->lanes, n = part.to - part.from;
     tile->add_lanes(op->gw + at, n, task->place.fresh, task->g[0] + part.from);
     if (op->gw_more != NULL)
         tile->add_lanes(op->gw_more + at, n, false, task->g[0] + part.from);
-    if (i > 0 || op->layer->n_params == 1)
+    if (blocks.from > 0 || op->layer->n_params == 1)
         return;
     tile->add_lanes(op->gb, op->window.c_out, task->place.fresh, task->g[1]);
     if (op->gb_more != NULL)
         tile->add_lanes(op->gb_more, op->window.c_out, false, task->g[1]);
 }
 
-static void tile_conv_back(const tile_task *task, unsigned i, unsigned k)
+static void tile_conv_back(const tile_task *task, mst_tile_part rows)
 {
     const tile_op *op = task->op;
-    task->self->tile->conv_backward(&op->window, tile_share(op->window.h_in, i, k), op->y, op->packed_back,
-                                    op->act_in, op->x);
+    task->self->tile->conv_backward(&op->window, rows, op->y, op->packed_back, op->act_in, op->x);
 }
 
 static void backward_conv(const tile_task *task)
 {
-    tile_divide(tile_conv_weights, task);
+    const tile_op *op = task->op;
+    tile_divide(tile_conv_weights, task,
+                op->gw_more != NULL ? 2 : task->self->tile->conv_weights_units(&op->window));
     if (task->place.last)
-        tile_divide(tile_add_lanes, task);
-    if (task->op->back)
-        tile_divide(tile_conv_back, task);
+        tile_divide(tile_add_lanes, task, tile_blocks(mst_layer_param_size(&op->layer->params[0])));
+    if (op->back)
+        tile_divide(tile_conv_back, task, op->window.h_in);
 }
 
 /* Numbers of x, as rows. */
-static void tile_x_rows(const tile_task *task, unsigned i, unsigned k)
+static void tile_x_rows(const tile_task *task, mst_tile_part blocks)
 {
     const tile_replica *self = task->self;
-    const mst_tile_part part = tile_share_blocks(task->op->in_size, BLOCK, i, k);
+    const mst_tile_part part = tile_numbers(blocks, BLOCK, task->op->in_size);
     self->tile->to_rows(task->op->x + (size_t)part.from * self->tile->lanes, part.to - part.from,
                         task->place.n, self->rows + part.from,
                         tile_round_up(task->op->in_size, self->tile->lanes));
 }
 
-/* Of the gradient of the weights, and of that of x. */
-static void tile_linear_back(const tile_task *task, unsigned i, unsigned k)
+/* Of the gradient of the weights, by blocks of outputs. */
+static void tile_linear_weights(const tile_task *task, mst_tile_part blocks)
 {
     const tile_replica *self = task->self;
     const tile_op *op = task->op;
-    const uint32_t n_in = (uint32_t)op->in_size, n_out = (uint32_t)op->out_size;
-    const mst_tile_part out = tile_share_blocks(n_out, BLOCK, i, k);
+    const uint32_t n_in = (uint32_t)op->in_size;
+    const mst_tile_part out = tile_numbers(blocks, BLOCK, op->out_size);
     self->tile->linear_weights(
         n_in, out.to - out.from, task->place.n, self->rows, tile_round_up(n_in, self->tile->lanes),
         op->y + (size_t)out.from * self->tile->lanes, task->place.fresh && task->place.first,
         task->g[0] + (size_t)out.from * n_in, op->layer->n_params > 1 ? task->g[1] + out.from : NULL);
-    if (op->back)
-        self->tile->linear_backward(n_in, n_out, tile_share_blocks(n_in, BLOCK, i, k), op->y,
-                                    tile_weight_of(op, task->w), op->act_in, op->x);
+}
+
+/* Of the gradient of x, by blocks of inputs. */
+static void tile_linear_back(const tile_task *task, mst_tile_part blocks)
+{
+    const tile_op *op = task->op;
+    task->self->tile->linear_backward((uint32_t)op->in_size, (uint32_t)op->out_size,
+                                      tile_numbers(blocks, BLOCK, op->in_size), op->y,
+                                      tile_weight_of(op, task->w), op->act_in, op->x);
+}
+
+/* Blocks of outputs, then those of inputs. */
+static void tile_linear_both(const tile_task *task, mst_tile_part units)
+{
+    const uint32_t n_out = tile_blocks(task->op->out_size);
+    if (units.from < n_out)
+        tile_linear_weights(task, (mst_tile_part){units.from, units.to < n_out ? units.to : n_out});
+    if (units.to > n_out)
+        tile_linear_back(task,
+                         (mst_tile_part){units.from > n_out ? units.from - n_out : 0, units.to - n_out});
 }
 
 static void backward_linear(const tile_task *task)
 {
-    tile_divide(tile_x_rows, task);
-    tile_divide(tile_linear_back, task);
+    const tile_op *op = task->op;
+    tile_divide(tile_x_rows, task, tile_blocks(op->in_size));
+    tile_divide(tile_linear_both, task,
+                tile_blocks(op->out_size) + (op->back ? tile_blocks(op->in_size) : 0));
 }
 
-/* Windows that overlap are one thread's. */
-static void backward_pool(const tile_task *task, unsigned i, unsigned k)
+/* Rows; windows that overlap are one unit. */
+static void backward_pool(const tile_task *task, mst_tile_part units)
 {
     const tile_op *op = task->op;
-    const bool exact = mst_tile_window_exact(&op->window);
-    if (exact || i == 0)
-        (op->kind == TILE_MAXPOOL ? task->self->tile->max_backward : task->self->tile->average_backward)(
-            &op->window, tile_share(op->window.h_out, i, exact ? k : 1), op->y, op->act_in, op->x,
-            task->self->scratch);
+    const mst_tile_part rows =
+        mst_tile_window_exact(&op->window) ? units : (mst_tile_part){0, op->window.h_out};
+    (op->kind == TILE_MAXPOOL ? task->self->tile->max_backward : task->self->tile->average_backward)(
+        &op->window, rows, op->y, op->act_in, op->x, task->self->scratch);
 }
 
 static void backward_plain(const tile_replica *self, const tile_op *op, const mst_pass *pass,
@@ -515,7 +541,7 @@ static void backward_op(const tile_task *task, const mst_pass *pass)
     else if (!op->back)
         return;
     else if (op->kind == TILE_MAXPOOL || op->kind == TILE_AVGPOOL)
-        tile_divide(backward_pool, task);
+        tile_divide(backward_pool, task, mst_tile_window_exact(&op->window) ? op->window.h_out : 1);
     else
         task->self->tile->act_backward(op->act_in, op->in_size, op->y,
                                        op->kind == TILE_DROPOUT && pass->training ? op->factors : NULL,
@@ -564,77 +590,29 @@ static void clear_sums(const tile_replica *self)
     }
 }
 
-/* A call of train. */
-typedef struct tile_train {
-    const tile_replica *self;
-    const mst_batch *batch;
-    const mst_weights *w;
-    const mst_pass *pass;
-    float scale;
-    mst_grad *grad;
-    mst_step *step;
-    mst_loss_sum *sum;
-    mst_status status;
-    unsigned turn; /* of the crew before it */
-} tile_train;
-
-static mst_status tile_train_batch(const tile_train *c)
+static mst_status tile_train(mst_replica *base, const mst_batch *batch, const mst_weights *w,
+                             const mst_pass *pass, float scale, mst_grad *grad, mst_step *step,
+                             mst_loss_sum *sum)
 {
-    const tile_replica *self = c->self;
+    const tile_replica *self = (const tile_replica *)base;
     const uint32_t lanes = self->tile->lanes;
     uint64_t start = mst_trace_now();
     clear_sums(self);
     mst_trace_op("clear", start, (mst_trace_output){0});
-    for (uint32_t from = 0; from < c->batch->n_rows; from += lanes) {
-        mst_batch rows = mst_batch_range(c->batch, from, lanes);
-        mst_pass part = *c->pass;
+    for (uint32_t from = 0; from < batch->n_rows; from += lanes) {
+        mst_batch rows = mst_batch_range(batch, from, lanes);
+        mst_pass part = *pass;
         part.first_row += from;
-        TRY(forward_tile(self, &rows, &part, c->w, from == 0, c->step));
-        mst_replica_loss(&self->base, &rows, self->rows, c->scale, self->rows, c->sum);
+        TRY(forward_tile(self, &rows, &part, w, from == 0, step));
+        mst_replica_loss(&self->base, &rows, self->rows, scale, self->rows, sum);
         const tile_place tile_at = {.n = rows.n_rows,
                                     .first = from == 0,
-                                    .last = from + rows.n_rows == c->batch->n_rows,
-                                    .fresh = c->grad->fresh};
-        TRY(backward_tile(self, &part, &tile_at, c->w, c->grad, c->step));
+                                    .last = from + rows.n_rows == batch->n_rows,
+                                    .fresh = grad->fresh};
+        TRY(backward_tile(self, &part, &tile_at, w, grad, step));
     }
-    c->grad->fresh = false;
+    grad->fresh = false;
     return MST_OK;
-}
-
-static void tile_train_member(void *arg, unsigned m)
-{
-    tile_train *c = arg;
-    tile_crew *crew = c->self->crew;
-    if (m > 0) {
-        tile_serve(crew, m, c->turn);
-        return;
-    }
-    c->status = tile_train_batch(c);
-    atomic_fetch_add_explicit(&crew->turn, 1, memory_order_release);
-}
-
-static mst_status tile_train_call(mst_replica *base, const mst_batch *batch, const mst_weights *w,
-                                  const mst_pass *pass, float scale, mst_grad *grad, mst_step *step,
-                                  mst_loss_sum *sum)
-{
-    tile_replica *self = (tile_replica *)base;
-    tile_train c = {.self = self,
-                    .batch = batch,
-                    .w = w,
-                    .pass = pass,
-                    .scale = scale,
-                    .grad = grad,
-                    .step = step,
-                    .sum = sum};
-    tile_crew *crew = self->crew;
-    if (crew == NULL)
-        return tile_train_batch(&c);
-    c.turn = atomic_load_explicit(&crew->turn, memory_order_relaxed) / 2 * 2 + 2;
-    atomic_store_explicit(&crew->turn, c.turn, memory_order_relaxed);
-    crew->train = &c;
-    mst_team_run(crew->team, tile_train_member, &c);
-    crew->train = NULL;
-    return c.status;
 }
 
 const mst_executor mst_executor_tile = {
@@ -647,6 +625,7 @@ const mst_executor mst_executor_tile = {
     .suits = tile_suits,
     .open = tile_open,
     .close = tile_close,
-    .train = tile_train_call,
+    .train = tile_train,
+    .assist = tile_assist,
     .forward = tile_forward,
 };

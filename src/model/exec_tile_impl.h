@@ -5,12 +5,11 @@
 
 #include <stdatomic.h>
 
-#include "base/team.h"
 #include "model/executor.h"
 #include "model/layer_impl.h"
 #include "model/tile_kernels.h"
 
-#define TILE_CREW 2 /* threads at most */
+#define TILE_CREW 2 /* threads that a tile has work for */
 
 typedef enum tile_kind {
     TILE_CONV,
@@ -59,26 +58,21 @@ typedef struct tile_task {
     float *g[MST_LAYER_PARAMS];
 } tile_task;
 
-/* Member i of k computes its share. */
-typedef void tile_fn(const tile_task *task, unsigned i, unsigned k);
+/* Computes a part of the units of an operation. */
+typedef void tile_fn(const tile_task *task, mst_tile_part part);
 
-/* Threads that divide the operations of a tile among them. Member 0 is the thread of the replica. An
- * operation is shorter than waking a thread: while a batch is under way, the others spin. */
-typedef struct tile_crew {
-    mst_team *team;
-    unsigned n;
-    struct tile_train *train;      /* under way */
-    _Alignas(64) atomic_uint turn; /* of operations; odd: the batch is done */
-    tile_fn *fn;
+/* The operation under way, whose units any thread may take. */
+typedef struct tile_work {
+    _Alignas(64) atomic_uint_fast64_t
+        units;   /* all, and those taken from the front and from the back (UNIT_BITS each) */
+    tile_fn *fn; /* these two change only while no unit is left or under way */
     tile_task task;
-    _Alignas(64) struct tile_done {
-        _Alignas(64) atomic_uint turn; /* that the member has completed */
-    } done[TILE_CREW];
-} tile_crew;
+    _Alignas(64) atomic_uint done; /* units that other threads have computed */
+} tile_work;
 
 typedef struct tile_replica {
     mst_replica base;
-    tile_crew *crew; /* NULL: the thread of the replica alone */
+    tile_work *work; /* NULL: no other thread assists */
     const mst_tile_kernels *tile;
     bool training;
     uint32_t n_ops;

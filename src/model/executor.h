@@ -28,7 +28,7 @@ typedef struct mst_executor {
     const char *name, *help;
     bool threads;      /* n_threads of open is used */
     bool norm_threads; /* it is used for nets with batch norm, which need the whole batch at once */
-    unsigned crew;     /* threads of open that can train on a batch together, to the same bits; 0: one */
+    unsigned crew;     /* threads that have work in a call of train, with assist; 0: one */
     bool overwrites;   /* train takes gradients that are `fresh` */
     /* Rows that it computes at a time, side by side; NULL: a whole batch. */
     uint32_t (*part_rows)(const mst_kernels *kernels);
@@ -49,6 +49,9 @@ typedef struct mst_executor {
      * (mst_replica_loss does that). There is at least one row, and at most max_rows. */
     mst_status (*train)(mst_replica *self, const mst_batch *batch, const mst_weights *w, const mst_pass *pass,
                         float scale, mst_grad *grad, mst_step *step, mst_loss_sum *sum);
+    /* Another thread than that of the replica computes a part of the call of train that is under way, to the
+     * same bits; false: there is none that has no thread. Needs n_threads > 1 at open. NULL: never. */
+    bool (*assist)(mst_replica *self);
     /* Inference: scores (n_rows x classes). */
     mst_status (*forward)(mst_replica *self, const mst_batch *batch, const mst_weights *w, float *scores);
 } mst_executor;

@@ -214,6 +214,10 @@ typedef struct mst_model_ops {
     void (*each)(const mst_model *self, void *scratch, unsigned n, void (*fn)(void *arg, unsigned i),
                  void *arg);
 
+    /* Any thread, while another computes with the scratch: computes a part of that, to the same bits; false:
+     * there is none to take. NULL: never. */
+    bool (*assist)(const mst_model *self, void *scratch);
+
     /* Forward only: scores, n_rows x n_scores (margins, or one logit per class). */
     mst_status (*forward)(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
                           float *scores);
@@ -259,7 +263,7 @@ struct mst_model {
     bool threads;       /* set by init: see mst_model_threads */
     bool overwrites;    /* set by init: compute takes gradients that are `fresh` */
     uint32_t part_rows; /* set by init: compute takes a batch in parts of so many rows; 0: as a whole */
-    unsigned crew;      /* set by init: threads of a scratch that can compute a part together; 0 or 1: one */
+    unsigned crew;      /* set by init: threads that have work in a part, with assist; 0 or 1: one */
 };
 
 extern const mst_model_ops *const mst_models[]; /* NULL-terminated; order = choices of --model */
@@ -278,8 +282,8 @@ mst_status mst_model_new(const mst_model_options *options, const mst_shape *shap
 void mst_model_destroy(mst_model *self); /* NULL-safe */
 
 /* The memory that a thread needs to compute on batches of up to max_rows rows. n_threads: threads for one
- * batch, where mst_model_threads; or for a part of one, up to crew. training false: forward only. *out is the
- * caller's, to be freed before the model. */
+ * batch, where mst_model_threads; or for a part of one, which other threads assist. training false: forward
+ * only. *out is the caller's, to be freed before the model. */
 mst_status mst_model_scratch_new(const mst_model *self, uint32_t max_rows, unsigned n_threads, bool training,
                                  void **out);
 void mst_model_scratch_free(const mst_model *self, void *scratch); /* NULL-safe */

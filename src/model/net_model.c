@@ -446,6 +446,13 @@ static void net_each(const mst_model *self, void *scratch, unsigned n, void (*fn
         fn(arg, i);
 }
 
+static bool net_assist(const mst_model *self, void *scratch)
+{
+    mst_replica *replica = scratch;
+    (void)self;
+    return replica->executor->assist != NULL && replica->executor->assist(replica);
+}
+
 static mst_status net_forward(const mst_model *self, void *scratch, const mst_batch *batch,
                               const mst_weights *w, float *scores)
 {
@@ -531,6 +538,7 @@ bool mst_model_normalises_rows(const mst_model *self)
         .close = net_close,                                                                                  \
         .compute = net_compute,                                                                              \
         .each = net_each,                                                                                    \
+        .assist = net_assist,                                                                                \
         .forward = net_forward,                                                                              \
         .gpu_use = net_gpu_use,                                                                              \
     }

@@ -58,9 +58,10 @@ typedef struct mst_tile_kernels {
     void (*to_lanes)(const float *rows, size_t ld, uint32_t n, size_t size, float *x);
     void (*to_rows)(const float *x, size_t size, uint32_t n, float *rows, size_t ld);
 
-    /* Weights (n_rows, n_cols) in the order in which forward reads them; as many floats. Convolutions: one
-     * call per group, n_rows its filters. */
+    /* Weights (n_rows, n_cols) in the order in which forward reads them; as many floats. Those of
+     * convolutions: n_rows filters of a group. */
     void (*pack)(const float *w, uint32_t n_rows, size_t n_cols, float *packed);
+    void (*pack_filters)(const float *w, uint32_t n_rows, size_t n_cols, float *packed);
     /* Weights (n_out, n_in, taps) of a group in the order in which conv_backward reads them. */
     void (*pack_back)(const float *w, uint32_t n_out, uint32_t n_in, uint32_t taps, float *packed);
 

@@ -30,11 +30,14 @@ INLINE int32_t window_first(uint32_t out, uint32_t stride, uint32_t pad)
             splat((w)[(size_t)k_ * (w_step) + c_]) * x_;                                                     \
     }
 
-/* Pixels that a block of N channels computes together: with few channels, one has too few sums to hide the
- * latency of a multiply-add. */
+/* Filters of a block at most, and pixels that a block of N channels computes together: as many sums as
+ * registers allow, so that a weight is broadcast once for several pixels, and the latency of a multiply-add
+ * is hidden. */
 #if LANES == 16
-#define PIXELS(N) ((N) <= 6 ? 4 : (N) <= 13 ? 2 : 1)
+#define FILTERS   8
+#define PIXELS(N) ((N) <= 4 ? 5 : (N) <= 6 ? 4 : (N) <= 8 ? 3 : (N) <= 13 ? 2 : 1)
 #else
+#define FILTERS   BLOCK
 #define PIXELS(N) ((N) <= 2 ? 4 : (N) <= 6 ? 2 : 1)
 #endif
 
@@ -104,8 +107,8 @@ static void tile_conv_forward(const mst_tile_window *g, mst_tile_part rows, cons
     const uint32_t n_in = g->c_in / g->groups, n_out = g->c_out / g->groups;
     const size_t taps_all = (size_t)n_in * g->kernel_h * g->kernel_w;
     for (uint32_t group = 0; group < g->groups; group++)
-        for (uint32_t from = 0; from < n_out; from += BLOCK) {
-            uint32_t block = least(BLOCK, n_out - from), c = group * n_out + from;
+        for (uint32_t from = 0; from < n_out; from += FILTERS) {
+            uint32_t block = least(FILTERS, n_out - from), c = group * n_out + from;
             conv_forward_of[block](g, rows, at(x, (size_t)group * n_in * g->h_in * g->w_in), packed,
                                    bias != NULL ? bias + c : NULL, relu,
                                    at(y, (size_t)c * g->h_out * g->w_out));
@@ -122,6 +125,12 @@ INLINE taps taps_back(uint32_t i, uint32_t stride, uint32_t pad, uint32_t kernel
     return (taps){from, least(kernel, end + 1)};
 }
 
+/* end / stride, without a division where it is 1. */
+INLINE uint32_t row_of(uint32_t end, uint32_t stride)
+{
+    return stride == 1 ? end : end / stride;
+}
+
 typedef void conv_back_block(const mst_tile_window *g, mst_tile_part rows, const float *dy, const float *w,
                              mst_tile_act act, float *x);
 
@@ -133,7 +142,7 @@ typedef void conv_back_block(const mst_tile_window *g, mst_tile_part rows, const
             splat(0.0f);                                                                                     \
         for (uint32_t co = 0; nx > 0 && co < n_out; co++)                                                    \
             for (uint32_t ky = ys.from; ky < ys.to; ky += sh) {                                              \
-                const float *d = at(dy, co * out + (iy + g->pad_h - ky) / sh * g->w_out + ox);               \
+                const float *d = at(dy, co * out + row_of(iy + g->pad_h - ky, sh) * g->w_out + ox);          \
                 const float *wk = w + (((size_t)co * g->kernel_h + ky) * kw + xs.from) * N;                  \
                 ADD_TAPS_PIXELS(N, P, sums, nx, d, -LANES, 1, wk, (size_t)sw *N)                             \
             }                                                                                                \

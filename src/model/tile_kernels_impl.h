@@ -237,6 +237,17 @@ MST_RACY static void pack_back(const float *w, uint32_t n_out, uint32_t n_in, ui
 
 #include "model/tile_kernels_conv.h"
 
+/* As pack does, in blocks of FILTERS. */
+MST_RACY static void pack_filters(const float *w, uint32_t n_rows, size_t n_cols, float *packed)
+{
+    for (uint32_t from = 0; from < n_rows; from += FILTERS) {
+        uint32_t block = least(FILTERS, n_rows - from);
+        for (size_t col = 0; col < n_cols; col++)
+            for (uint32_t r = 0; r < block; r++)
+                *packed++ = w[(from + r) * n_cols + col];
+    }
+}
+
 #include "model/tile_kernels_linear.h"
 
 #include "model/tile_kernels_pool.h"
@@ -247,6 +258,7 @@ const mst_tile_kernels TILE_SET = {
     .to_lanes = to_lanes,
     .to_rows = to_rows,
     .pack = pack,
+    .pack_filters = pack_filters,
     .pack_back = pack_back,
     .conv_forward = tile_conv_forward,
     .conv_backward = tile_conv_backward,

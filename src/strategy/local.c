@@ -61,7 +61,8 @@ static mst_status local_init_thread(mst_local *self, mst_local_thread *w, const 
 {
     const mst_model *model = self->base.env.model;
     uint32_t max_take = self->base.max_take;
-    TRY(mst_model_scratch_new(model, local_rows_at_once(self), self->inner, true, &w->scratch));
+    TRY(mst_model_scratch_new(model, local_rows_at_once(self), self->assists ? model->crew : self->inner,
+                              true, &w->scratch));
     w->lrs = mst_calloc(self->claim_steps, sizeof *w->lrs);
     if (self->way == MST_LOCAL_PICK)
         TRY(local_init_picks(self, w));
@@ -120,16 +121,17 @@ static mst_status local_init_parts(mst_local *self, const mst_grad *layout)
                  most = (uint64_t)PARTS_PER_THREAD * self->n;
         self->n_parts = (unsigned)(all < most ? all : most);
     }
-    self->parts = mst_calloc(self->n_parts, sizeof *self->parts);
+    self->parts = mst_alloc_lines(self->n_parts * sizeof *self->parts);
     if (self->parts == NULL)
         return mst_fail_memory();
+    memset(self->parts, 0, self->n_parts * sizeof *self->parts);
     for (unsigned p = 0; p < self->n_parts; p++)
         TRY(mst_grad_init(&self->parts[p].shown, layout->ranges, layout->n_ranges, 0, 0, 0));
     return MST_OK;
 }
 
-/* Threads beyond the parts of a batch would only wait: they help to compute a part where the model can divide
- * it and each has a core. The result is the same to the bit. */
+/* Threads beyond the parts of a batch would only wait: they assist others where the model can divide a part
+ * and each has a core. The result is the same to the bit. */
 static void local_choose_threads(mst_local *self, const mst_strategy_options *options, const mst_grad *layout)
 {
     const mst_model *model = self->base.env.model;
@@ -138,10 +140,11 @@ static void local_choose_threads(mst_local *self, const mst_strategy_options *op
     self->inner = threads / self->n;
     self->part_rows = self->n > 1 ? local_part_rows(self, layout) : 0;
     uint32_t parts = self->part_rows != 0 ? (self->batch + self->part_rows - 1) / self->part_rows : self->n;
-    self->n = parts < self->n ? parts : self->n;
+    self->assists = self->part_rows != 0 && parts > 1 && model->crew > 1 && model->ops->assist != NULL &&
+                    (long)threads <= sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t most = (uint64_t)parts * (self->assists ? model->crew : 1);
+    self->n = most < self->n ? (unsigned)most : self->n;
     self->part_rows = self->n > 1 ? self->part_rows : 0;
-    if (self->part_rows != 0 && model->crew > 1 && (long)threads <= sysconf(_SC_NPROCESSORS_ONLN))
-        self->inner = threads / self->n < model->crew ? threads / self->n : model->crew;
     self->base.n_threads = self->n * self->inner;
 }
 
@@ -272,6 +275,7 @@ static mst_status local_run(mst_strategy *base, mst_feed *feed, const mst_budget
     atomic_store(&self->failed, false);
     atomic_store(&self->stop_at, UINT64_MAX);
     atomic_store(&self->next_part, 0);
+    atomic_store(&self->parts_done, 0);
     for (unsigned t = 0; t < self->n; t++) {
         self->threads[t].status = MST_OK;
         self->threads[t].loss = (mst_loss_sum){0};

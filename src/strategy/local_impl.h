@@ -34,7 +34,8 @@ typedef struct mst_local_thread {
 
 /* A part of a batch that one thread computes. */
 typedef struct mst_local_part {
-    mst_grad shown; /* its gradient, without a sparse part, for the owners */
+    _Alignas(64) atomic_uint thread; /* that computes it now, plus 1; 0: none does */
+    mst_grad shown;                  /* its gradient, without a sparse part, for the owners */
     mst_loss_sum loss;
 } mst_local_part;
 
@@ -69,7 +70,9 @@ typedef struct mst_local {
     mst_local_part *parts; /* where the strategy shows */
     unsigned n_parts;      /* at most */
     atomic_uint next_part; /* of those for any thread */
-    bool timed; /* a step is long enough to time its phases one by one; else they count as compute */
+    atomic_uint parts_done;
+    bool assists; /* threads without a part assist others */
+    bool timed;   /* a step is long enough to time its phases one by one; else they count as compute */
     mst_team *team;
     mst_local_thread *threads;
     mst_hot_weights *hot;        /* async, n > 1, descend; or by picks; or NULL */

@@ -30,6 +30,9 @@
 #include "base/alloc.h"
 #include "strategy/local_impl.h"
 
+#define IDLE_STAY 64   /* looks of a thread without a part at the same other, ... */
+#define IDLE_MOST 4096 /* ... and at all, without finding work */
+
 /* The share of thread t. */
 static mst_batch local_share(const mst_local *self, const mst_batch *batch, unsigned t)
 {
@@ -90,21 +93,47 @@ static mst_status local_compute(mst_local *self, unsigned t, unsigned part, cons
     return MST_OK;
 }
 
+/* A thread for which no part is left assists the others, first that of part `first`, until all parts are
+ * computed or none has had work for it for long: the barrier sleeps. */
+static void local_assist(mst_local *self, unsigned first, unsigned n)
+{
+    const mst_model *model = self->base.env.model;
+    for (unsigned idle = 0, p = first % n;
+         idle < IDLE_MOST && atomic_load_explicit(&self->parts_done, memory_order_relaxed) < n; idle++) {
+        unsigned thread = atomic_load_explicit(&self->parts[p].thread, memory_order_acquire);
+        if (thread != 0 && model->ops->assist(model, self->threads[thread - 1].scratch))
+            idle = 0;
+        else if (thread == 0 || idle % IDLE_STAY == IDLE_STAY - 1)
+            p = (p + 1) % n;
+#ifdef __x86_64__
+        else
+            __builtin_ia32_pause();
+#endif
+    }
+}
+
 /* Thread t's part of the batch, then parts that no thread has computed. Losses are added up later, in the
  * order of parts. */
 static mst_status local_compute_parts(mst_local *self, unsigned t, const mst_batch *batch,
                                       const mst_local_parts *parts, uint64_t step)
 {
-    bool again = false;
-    for (unsigned p = t; p < parts->n; again = true) {
+    unsigned p = t;
+    for (bool again = false;; again = true) {
         if (p >= parts->n_fixed || again)
             p = parts->n_fixed + atomic_fetch_add_explicit(&self->next_part, 1, memory_order_relaxed);
         if (p >= parts->n)
             break;
         mst_local_part *part = &self->parts[p];
         part->loss = (mst_loss_sum){0};
-        TRY(local_compute(self, t, p, batch, local_part(self, parts, batch, p), step, again, &part->loss));
+        atomic_store_explicit(&part->thread, t + 1, memory_order_release);
+        mst_status st =
+            local_compute(self, t, p, batch, local_part(self, parts, batch, p), step, again, &part->loss);
+        atomic_store_explicit(&part->thread, 0, memory_order_relaxed);
+        atomic_fetch_add_explicit(&self->parts_done, 1, memory_order_relaxed);
+        TRY(st);
     }
+    if (self->assists)
+        local_assist(self, p - parts->n, parts->n);
     return MST_OK;
 }
 
@@ -112,6 +141,7 @@ static mst_status local_compute_parts(mst_local *self, unsigned t, const mst_bat
 static void local_end_parts(mst_local *self, const mst_local_parts *parts)
 {
     atomic_store_explicit(&self->next_part, 0, memory_order_relaxed);
+    atomic_store_explicit(&self->parts_done, 0, memory_order_relaxed);
     for (unsigned p = 0; p < parts->n; p++)
         mst_add_loss(&self->threads[0].loss, &self->parts[p].loss);
 }

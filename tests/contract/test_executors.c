@@ -3,6 +3,8 @@
  * are added to the given ones. Every range is requested once before and reported once after, the last layers
  * first. Dropout drops the same units for any division of a batch. Inference skips dropout. */
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -77,6 +79,11 @@ static const sample samples[] = {
      5,
      "dropout 0.2\nconv 6 kernel=3\nrelu\ndropout 0.3\nlinear 21\ntanh\ndropout 0.5\nlinear classes\n"},
     {"first things", {2, 10, 10}, 4, "sigmoid\navgpool kernel=2\nlinear 8\nlinear classes\nrelu\n"},
+    {"many channels", /* enough for Winograd's algorithm in oneDNN */
+     {2, 5, 6},
+     4,
+     "conv 64 kernel=1\ntanh\nconv 64 kernel=3 pad=1\ntanh\nlinear classes\n"},
+    {"wide", {1100, 1, 1}, 3, "linear 520\ntanh\nlinear classes\n"}, /* products in parts */
     {"plain numbers", {53, 1, 1}, 3, "linear 65\nrelu\nlinear 1\nsigmoid\nlinear classes\n"},
 };
 #define N_SAMPLES (sizeof samples / sizeof *samples)
@@ -287,8 +294,8 @@ static void equals_plain(void **state)
             for (mst_isa isa = 0; isa < MST_ISA_COUNT; isa++)
                 if (mst_isa_supported(isa))
                     compare(&b, mst_executors[i], isa, 1);
-            if (mst_executors[i]->threads)
-                compare(&b, mst_executors[i], mst_isa_best(), 2);
+            for (unsigned n = 2; mst_executors[i]->threads && n <= 4; n += 2) /* 4: in parts */
+                compare(&b, mst_executors[i], mst_isa_best(), n);
         }
         bench_free(&b);
     }
@@ -398,15 +405,56 @@ static void runs_every_part(void **state)
     bench_free(&b);
 }
 
-static void same_bits(const bench *b, const mst_executor *executor, unsigned n_threads)
+/* Threads that assist a replica. */
+typedef struct helpers {
+    mst_replica *replica;
+    atomic_uint parts;
+    atomic_bool over;
+    pthread_t threads[2];
+} helpers;
+
+static void *helper_main(void *arg)
 {
+    helpers *self = arg;
+    while (!atomic_load(&self->over))
+        if (self->replica->executor->assist(self->replica))
+            atomic_fetch_add(&self->parts, 1);
+        else
+            sched_yield();
+    return NULL;
+}
+
+static void helpers_start(helpers *self, mst_replica *replica)
+{
+    *self = (helpers){.replica = replica};
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&self->threads[i], NULL, helper_main, self), 0);
+}
+
+static unsigned helpers_end(helpers *self)
+{
+    atomic_store(&self->over, true);
+    for (size_t i = 0; i < 2; i++)
+        pthread_join(self->threads[i], NULL);
+    return atomic_load(&self->parts);
+}
+
+/* Returns the parts that other threads have computed. */
+static unsigned same_bits(const bench *b, const mst_executor *executor, bool assisted)
+{
+    unsigned parts = 0;
+    helpers team;
     mst_replica *one = open_replica(b, executor, mst_isa_best(), 1, true);
-    mst_replica *other = open_replica(b, executor, mst_isa_best(), n_threads, true);
+    mst_replica *other = open_replica(b, executor, mst_isa_best(), assisted ? 2 : 1, true);
+    if (assisted)
+        helpers_start(&team, other);
     mst_grad first = grad_make(b, 0.0f), second = grad_make(b, 0.0f), between = grad_make(b, 0.0f);
     mst_loss_sum first_sum = {0}, second_sum = {0}, between_sum = {0};
     train(b, one, 0, MAX_ROWS, &first, &first_sum);
     train(b, other, 3, 20, &between, &between_sum);
     train(b, other, 0, MAX_ROWS, &second, &second_sum);
+    if (assisted)
+        parts = helpers_end(&team);
     assert_true(first_sum.loss == second_sum.loss);
     for (uint32_t r = 0; r < first.n_ranges; r++)
         assert_memory_equal(first.ranges[r].g, second.ranges[r].g, first.ranges[r].size * sizeof(float));
@@ -415,23 +463,27 @@ static void same_bits(const bench *b, const mst_executor *executor, unsigned n_t
     mst_grad_fini(&between);
     executor->close(one);
     executor->close(other);
+    return parts;
 }
 
-/* The same batch gives the same bits, also if threads divide the operations of a tile. */
+/* The same batch gives the same bits, also if other threads assist. */
 static void repeats(void **state)
 {
+    unsigned parts = 0;
     (void)state;
     for (size_t s = 0; s < N_SAMPLES; s++) {
         bench b = bench_make(&samples[s], ROWS_BYTES, false);
         for (size_t i = 0; mst_executors[i] != NULL; i++) {
             if (mst_executors[i]->can(b.chain) != MST_OK)
                 continue;
-            same_bits(&b, mst_executors[i], 1);
-            if (mst_executors[i]->crew > 1)
-                same_bits(&b, mst_executors[i], 2);
+            same_bits(&b, mst_executors[i], false);
+            assert_true(mst_executors[i]->crew < 2 || mst_executors[i]->assist != NULL);
+            if (mst_executors[i]->assist != NULL)
+                parts += same_bits(&b, mst_executors[i], true);
         }
         bench_free(&b);
     }
+    assert_true(parts > 0);
 }
 
 /* Whatever allocation fails, open says so and leaves nothing behind; a pass allocates nothing. */
