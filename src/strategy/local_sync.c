@@ -1,10 +1,10 @@
 /* Strategy local, synchronous: all threads share every batch.
  *
  * Phase A: thread t computes on its fixed share of the rows; small nets also on parts of the batch that no
- * thread has taken yet, each with a gradient of its own. Phase B: owner t adds the results of all threads, in
- * thread order, or of all parts, in their order, and updates the weights that it owns. No thread writes a
- * weight of another, and every sum has a fixed order: the result repeats bit for bit for the same number of
- * threads.
+ * thread has taken yet, each with a gradient of its own; then it assists threads that still compute. Phase B:
+ * owner t adds the results of all threads, in thread order, or of all parts, in their order, and updates the
+ * weights that it owns. No thread writes a weight of another, and every sum has a fixed order: the result
+ * repeats bit for bit for the same number of threads.
  *
  * Every key has an owner, by its hash: threads emit (key, value) contributions to lists by owner, who adds
  * them up by key in a hash table; with plain SGD it subtracts them one by one.
