@@ -5,7 +5,7 @@ CORES_MOST=${CORES_MOST:-$(env -u OMP_NUM_THREADS nproc)} # threads
 CORES_WORK=${CORES_WORK:-clicks ps lenet alexnet matmul}
 CORES_ROUNDS=${CORES_ROUNDS:-1}
 CORES_SECONDS=${CORES_SECONDS:-2} # of each training on click logs, each job and each training of LeNet
-CORES_STEPS=${CORES_STEPS:-4}     # of AlexNet, half as many with 1 thread
+CORES_STEPS=${CORES_STEPS:-4}     # of AlexNet with 4 threads; proportional, and at least half as many, with others
 CORES_SIDE=${CORES_SIDE:-8192}    # of the matrices
 CORES_PEERS=${CORES_PEERS-torch}  # empty: none
 
@@ -116,8 +116,10 @@ cores_lenet_torch() {
 }
 
 cores_alexnet() {
-    local out steps=$CORES_STEPS
-    [ "$1" != 1 ] || steps=$(((steps + 1) / 2))
+    local out n=$1 steps
+    [ "$n" != 0 ] || n=$CORES_MOST
+    steps=$((CORES_STEPS * (n < 2 ? 2 : n) / 4))
+    steps=$((steps < 1 ? 1 : steps))
     out=$(train "$DATA/images-256.cache" --model alexnet --batch 128 --threads "$1" --lr 0.01 --steps "$steps" \
         --epochs 1000 --no-save) && calc "$(field "$out" rows) / $(field "$out" train_seconds)"
 }

@@ -9,7 +9,7 @@
 #include "model/layer_impl.h"
 #include "model/tile_kernels.h"
 
-#define TILE_CREW 2 /* threads that a tile has work for */
+#define TILE_CREW 4 /* threads that a tile has work for */
 
 typedef enum tile_kind {
     TILE_CONV,

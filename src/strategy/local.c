@@ -95,6 +95,14 @@ static bool local_has_state(const mst_grad *layout)
     return false;
 }
 
+/* Parts of a batch, at most, in parts of so many rows. */
+static uint64_t local_most_parts(const mst_local *self, uint32_t part_rows)
+{
+    uint64_t all = (self->batch + part_rows - 1) / part_rows + self->n,
+             most = (uint64_t)PARTS_PER_THREAD * self->n;
+    return all < most ? all : most;
+}
+
 /* Rows of a part that any thread may compute; 0: each thread computes a share of the batch. */
 static uint32_t local_part_rows(const mst_local *self, const mst_grad *layout)
 {
@@ -102,7 +110,7 @@ static uint32_t local_part_rows(const mst_local *self, const mst_grad *layout)
     uint64_t floats = local_floats(layout);
     if (self->base.options.mode != MST_MODE_SYNC || model->part_rows == 0 || layout->width != 0 ||
         local_has_state(layout) || floats < SHOWN_LEAST ||
-        (uint64_t)PARTS_PER_THREAD * self->n * floats > PARTS_MOST)
+        local_most_parts(self, model->part_rows) * floats > PARTS_MOST)
         return 0;
     return model->part_rows;
 }
@@ -115,12 +123,7 @@ static mst_status local_init_parts(mst_local *self, const mst_grad *layout)
     self->streams = self->streams && self->shows;
     if (!self->shows)
         return MST_OK;
-    self->n_parts = self->n;
-    if (self->part_rows != 0) {
-        uint64_t all = (self->batch + self->part_rows - 1) / self->part_rows + self->n,
-                 most = (uint64_t)PARTS_PER_THREAD * self->n;
-        self->n_parts = (unsigned)(all < most ? all : most);
-    }
+    self->n_parts = self->part_rows != 0 ? (unsigned)local_most_parts(self, self->part_rows) : self->n;
     self->parts = mst_alloc_lines(self->n_parts * sizeof *self->parts);
     if (self->parts == NULL)
         return mst_fail_memory();

@@ -98,6 +98,7 @@ static mst_status local_compute(mst_local *self, unsigned t, unsigned part, cons
 static void local_assist(mst_local *self, unsigned first, unsigned n)
 {
     const mst_model *model = self->base.env.model;
+    mst_local_phase(self, MST_PHASE_COMPUTE);
     for (unsigned idle = 0, p = first % n;
          idle < IDLE_MOST && atomic_load_explicit(&self->parts_done, memory_order_relaxed) < n; idle++) {
         unsigned thread = atomic_load_explicit(&self->parts[p].thread, memory_order_acquire);
