@@ -304,8 +304,8 @@ void mst_model_each(const mst_model *self, void *scratch, unsigned n, void (*fn)
 void mst_model_pin(const mst_model *self, void *at, size_t bytes);
 void mst_model_unpin(const mst_model *self, void *at);
 
-/* After a refusal by the GPU, with the error as its reason: with --device auto the model computes on the CPU, which is
- * logged. False: --device names the GPU, or there is none. */
+/* After a refusal by the GPU, with the error as its reason: with --device auto the model computes on the CPU,
+ * which is logged. False: --device names the GPU, or there is none. */
 bool mst_model_leave_gpu(mst_model *self);
 
 /* MST_EUNSUPPORTED unless a local training keeps the weights on the GPU: for models whose keys have weights.
