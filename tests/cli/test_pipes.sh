@@ -152,40 +152,34 @@ expect 0 train rows.vw --run file --shuffle-rows 0 --quiet
 cmp -s a.txt b.txt || fail "rows from a pipe are not trained on in the order they arrive"
 
 # A malformed row ends the run. The rows before it are saved, unless that would replace the result of another run.
-for options in "--batch 10" "--batch 10 --mode async --threads 2"; do
-  rm -rf live
+# ends_badly RUN ROWS OPTIONS...: trains on the first rows, then on a malformed one.
+ends_badly() {
+  local run=$1 n=$2 pid
+  shift 2
   exec 8<>pipe
-  "$muster" train pipe --run live --quiet $options >out 2>err 8>&- &
+  "$muster" train pipe --run "$run" --quiet --batch 10 "$@" >out 2>err 8>&- &
   pid=$!
-  head -200 rows.vw >&8
-  wait_for 60 rows_done live 200
+  head -n "$n" rows.vw >&8
+  wait_for 60 rows_done "$run" "$n"
   echo garbage >&8
   ended "$pid" 1
   exec 8>&-
-  grep -q '^muster: pipe:201: .*; live/checkpoints/step-000000000020 is complete; remove the cause, then continue with' err ||
+}
+for options in "--mode sync" "--mode async --threads 2"; do
+  rm -rf part
+  # shellcheck disable=SC2086
+  ends_badly part 200 $options
+  grep -q '^muster: pipe:201: .*; part/checkpoints/step-000000000020 is complete; remove the cause, then continue with' err ||
     fail "$options: the sentence about a malformed row"
-  "$muster" model show live --json >out || fail "$options: model show"
+  "$muster" model show part --json >out || fail "$options: model show"
   same "$options: rows of the checkpoint" "$(figure rows)" 200
 done
+rm -rf part
+ends_badly part 200
 head -200 rows.vw | "$muster" train - --run whole --quiet --batch 10 >out 2>err || fail "train -"
-exec 8<>pipe
-"$muster" train pipe --run part --quiet --batch 10 >out 2>err 8>&- &
-pid=$!
-head -200 rows.vw >&8
-wait_for 60 rows_done part 200
-echo garbage >&8
-ended "$pid" 1
-exec 8>&-
 same_model whole part
 cp -r whole before
-exec 8<>pipe
-"$muster" train pipe --run whole --overwrite --quiet --batch 10 >out 2>err 8>&- &
-pid=$!
-head -100 rows.vw >&8
-wait_for 60 rows_done whole 100
-echo garbage >&8
-ended "$pid" 1
-exec 8>&-
+ends_badly whole 100 --overwrite
 same_model whole before
 
 # ---- the example of the documentation ----
