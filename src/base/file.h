@@ -70,6 +70,9 @@ void mst_out_close(mst_out *out); /* NULL-safe; without commit nothing is left b
  */
 mst_status mst_out_patch(mst_out *out, uint64_t offset, const void *data, size_t n);
 
+/* Whether a write to standard output has failed because its reader is gone, as in `predict ... | head`. */
+bool mst_out_unread(void);
+
 /* Test hook: the k-th write to the operating system from now fails with ENOSPC; 0 turns it off. */
 void mst_out_fail_at(uint64_t k);
 

@@ -50,7 +50,13 @@ struct mst_out {
 static struct {
     atomic_uint_fast64_t writes, fail_at; /* write number that fails; 0: none */
     atomic_uint serial;                   /* of temporary names */
+    atomic_bool unread;                   /* mst_out_unread */
 } g_out;
+
+bool mst_out_unread(void)
+{
+    return atomic_load(&g_out.unread);
+}
 
 void mst_out_fail_at(uint64_t k)
 {
@@ -66,6 +72,8 @@ static bool out_injected_failure(void)
 static mst_status out_failed(mst_out *out, int reason)
 {
     out->failed = reason;
+    if (out->standard && reason == EPIPE)
+        atomic_store(&g_out.unread, true);
     return mst_fail(MST_EIO, "%s: cannot be written: %s", out->path, strerror(reason));
 }
 

@@ -309,10 +309,10 @@ static mst_status model_show_run(mst_call *call)
                                           (json_int_t)meta.epoch, "views", mst_table_json(table)));
     } else {
         char step[32], rows[32];
-        printf("%s: %s, trained by %s for %s steps on %s rows (%llu epochs)\n", checkpoint,
+        printf("%s: %s, trained by %s for %s steps on %s rows (%llu epoch%s)\n", checkpoint,
                assembly.model->ops->name, json_string_value(json_object_get(meta.optimizer, "name")),
                mst_figure_grouped(meta.step, step), mst_figure_grouped(meta.rows, rows),
-               (unsigned long long)meta.epoch);
+               (unsigned long long)meta.epoch, meta.epoch == 1 ? "" : "s");
         st = mst_table_print(table, NULL, true);
     }
 out:

@@ -185,13 +185,12 @@ int main(int argc, char **argv)
     errno = 0;
     bool unwritten = fflush(stdout) != 0 || ferror(stdout);
     int reason = errno != 0 ? errno : EIO;
-    if (unwritten && st == MST_OK) {
-        if (main_reader_is_gone()) {
-            mst_rank_exit_end(EXIT_FAILURE);
-            return EXIT_FAILURE;
-        }
-        st = mst_fail(MST_EIO, "cannot write standard output: %s", strerror(reason));
+    if ((unwritten && st == MST_OK && main_reader_is_gone()) || (st == MST_EIO && mst_out_unread())) {
+        mst_rank_exit_end(EXIT_FAILURE);
+        return EXIT_FAILURE;
     }
+    if (unwritten && st == MST_OK)
+        st = mst_fail(MST_EIO, "cannot write standard output: %s", strerror(reason));
     mst_rank_exit_claim();
     mst_error error;
     mst_error_save(&error, st);

@@ -204,7 +204,8 @@ if [ -w /dev/full ]; then
 fi
 mkfifo pipe
 exec 7<>pipe 8>pipe 7>&- # 8 writes to a pipe that nobody reads
-for command in --version list "data convert --help"; do # less and more than a buffer
+printf '1 1:1\n0 2:1\n' >two.svm
+for command in --version list "data convert --help" "--log warn data convert two.svm --to vw --out - --features 9 --quiet"; do # less and more than a buffer
   # shellcheck disable=SC2086
   "$muster" $command >&8 2>err || true
   [ ! -s err ] || fail "$command: a closed pipe is complained about"
