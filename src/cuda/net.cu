@@ -18,13 +18,27 @@ static const float *net_bias_of(const mst_cuda_net *net, const net_layer *l)
     return l->bias >= 0 ? net_floats(net, &net->layers[(size_t)l->bias], 1) : NULL;
 }
 
+mst_status net_fork(mst_cuda_net *net)
+{
+    CUDA_TRY(cudaEventRecord(net->fork, net->stream));
+    CUDA_TRY(cudaStreamWaitEvent(net->aside, net->fork, 0));
+    return MST_OK;
+}
+
+mst_status net_join(mst_cuda_net *net)
+{
+    CUDA_TRY(cudaEventRecord(net->join, net->aside));
+    CUDA_TRY(cudaStreamWaitEvent(net->stream, net->join, 0));
+    return MST_OK;
+}
+
 /* Runs the layers; *out is the last output. rows: as they came. */
 static mst_status net_forward(mst_cuda_net *net, uint32_t n, bool floats, bool training, const char *slot,
                               const void **out)
 {
     const net_plans &plans = net->plans[n];
     const void *x = net->input;
-    if (net->row_size > 0)
+    if (net->row_size > 0 && net->table == NULL)
         NET_TRY(net_input(net, n, floats, slot + net_rows_at(net)));
     for (size_t i = 0; i < net->layers.size(); i++) {
         net_layer *l = &net->layers[i];
@@ -35,6 +49,8 @@ static mst_status net_forward(mst_cuda_net *net, uint32_t n, bool floats, bool t
         if (l->merged || (s.kind == MST_CUDA_DROPOUT && !training))
             continue;
         l->x = x;
+        if (training && i + 1 == net->layers.size() && net_graph_sums_scores(net))
+            break;
         if (s.kind >= MST_CUDA_CONCAT) {
             NET_TRY(net_graph_layer(net, i, n, x));
             x = l->out;
@@ -66,8 +82,10 @@ static mst_status net_forward(mst_cuda_net *net, uint32_t n, bool floats, bool t
                                      net->stream));
             NET_TRY(net_bias_act(net, &s.out, n, s.kind, NULL, l->y));
         }
+        bool fused = net_gemm_adds_bias(plans.gemms[3 * i].get());
         if (s.kind != MST_CUDA_MAXPOOL && s.kind != MST_CUDA_AVGPOOL)
-            NET_TRY(net_bias_act(net, &s.out, n, l->act, net_bias_of(net, l), l->y));
+            NET_TRY(net_bias_act(net, &s.out, n, fused && l->act == MST_CUDA_RELU ? -1 : l->act,
+                                 fused ? NULL : net_bias_of(net, l), l->y));
         l->out = x = l->y;
     }
     *out = x;
@@ -92,7 +110,9 @@ mst_status net_layer_back(mst_cuda_net *net, size_t i, uint32_t n, bool first, c
         if (!first)
             NET_TRY(net_conv_run(net, l, n, plans.convs[3 * i + NET_DATA].get(), *d, net_weights(net, l, 0), *to));
     } else if (s.kind == MST_CUDA_LINEAR) {
-        NET_TRY(net_gemm_run(net, plans.gemms[3 * i + NET_FILTER].get(), l->x, *d, net_gradient(net, l, 0)));
+        const net_gemm *filter = plans.gemms[3 * i + NET_FILTER].get();
+        NET_TRY(net->spec.graph ? net_gemm_aside(net, filter, l->x, *d, net_gradient(net, l, 0))
+                                : net_gemm_run(net, filter, l->x, *d, net_gradient(net, l, 0)));
         if (!first)
             NET_TRY(net_gemm_run(net, plans.gemms[3 * i + NET_DATA].get(), net_weights(net, l, 0), *d, *to));
         if (!first && l->unfold) {
@@ -134,6 +154,7 @@ static bool net_is_first(const mst_cuda_net *net, size_t i)
 static mst_status net_train_table(mst_cuda_net *net, uint32_t n, uint32_t entries, bool clip, const net_slot *slot)
 {
     const net_numbers *numbers = (const net_numbers *)slot->device;
+    net->input = slot->device + net_rows_at(net); /* the layers read floats where they are */
     float *parts[2] = {NULL, NULL}, *diffs[2] = {NULL, NULL};
     const void *scores;
     for (const net_layer &l : net->layers)
@@ -141,12 +162,25 @@ static mst_status net_train_table(mst_cuda_net *net, uint32_t n, uint32_t entrie
             parts[l.spec.kind == MST_CUDA_WIDE] = (float *)l.y;
             diffs[l.spec.kind == MST_CUDA_WIDE] = l.dy;
         }
+    NET_TRY(net_fork(net));
+    NET_TRY(net_table_sort(net, slot, entries));
     NET_TRY(net_table_load(net, n, slot, entries, parts[0], parts[1]));
     NET_TRY(net_forward(net, n, true, true, slot->device, &scores));
     NET_TRY(net_graph_back(net, n, slot->device, scores));
-    NET_TRY(net_table_sum(net, slot, entries, clip, diffs[0], diffs[1]));
-    NET_TRY(net_update(net, numbers, clip));
-    return net_table_update(net, entries, numbers, clip ? net->clip : NULL);
+    if (clip) { /* the norm of both gradients comes first */
+        NET_TRY(net_table_sum(net, slot, entries, true, diffs[0], diffs[1]));
+        NET_TRY(net_join(net));
+        NET_TRY(net_update(net, numbers, true));
+        return net_table_update(net, entries, numbers, net->clip);
+    }
+    NET_TRY(net_fork(net)); /* gradients of biases */
+    std::swap(net->stream, net->aside);
+    mst_status st = net_update(net, numbers, false);
+    std::swap(net->stream, net->aside);
+    NET_TRY(st);
+    NET_TRY(net_table_sum(net, slot, entries, false, diffs[0], diffs[1]));
+    NET_TRY(net_table_update(net, entries, numbers, NULL));
+    return net_join(net);
 }
 
 static mst_status net_train(mst_cuda_net *net, uint32_t n, bool floats, bool update, bool clip,
@@ -158,9 +192,12 @@ static mst_status net_train(mst_cuda_net *net, uint32_t n, bool floats, bool upd
         NET_TRY(net_lenet_train(net, net->lenet, n, floats, slot));
         return update ? net_update(net, (const net_numbers *)slot, clip) : MST_OK;
     }
+    if (net->spec.graph)
+        NET_TRY(net_fork(net));
     NET_TRY(net_forward(net, n, floats, true, slot, &scores));
     if (net->spec.graph) {
         NET_TRY(net_graph_back(net, n, slot, scores));
+        NET_TRY(net_join(net));
         return update ? net_update(net, (const net_numbers *)slot, clip) : MST_OK;
     }
     NET_TRY(net_loss(net, n, slot, scores, d));
@@ -183,7 +220,9 @@ static mst_status net_capture(mst_cuda_net *net, const net_graph_key &key, cudaG
     std::lock_guard<std::mutex> alone(net_alone());
     CUDA_TRY(cudaStreamBeginCapture(net->stream, cudaStreamCaptureModeThreadLocal));
     net_slot *slot = &net->slots[key.slot];
-    mst_status st = key.source == MST_CUDA_ROWS ? MST_OK : net_augment(net, key.n, key.source, slot);
+    mst_status st = key.source == MST_CUDA_ROWS ? MST_OK
+                    : net->table != NULL        ? net_keep(net, key.n, key.entries, key.source, slot)
+                                                : net_augment(net, key.n, key.source, slot);
     if (st == MST_OK && net->table != NULL)
         st = net_train_table(net, key.n, key.entries, key.clip, slot);
     else if (st == MST_OK)
@@ -255,9 +294,11 @@ static mst_status nets_stage(mst_cuda_net *net, mst_cuda_rows *out)
 /* Sends the staged rows to the GPU; the stream waits for them. */
 static mst_status net_send(mst_cuda_net *net, uint32_t n, mst_cuda_source source, bool floats, net_slot *slot)
 {
-    size_t row = source == MST_CUDA_ROWS ? net->row_size * (floats ? sizeof(float) : 1) : 0;
+    bool keys = net->table != NULL, rows = source == MST_CUDA_ROWS || (keys && source == MST_CUDA_IMAGES);
+    size_t row = rows ? net->row_size * (floats ? sizeof(float) : 1) : 0;
     size_t bytes = net_rows_at(net) + n * row;
-    bool there = source == MST_CUDA_ROWS || (source == MST_CUDA_KEPT ? net->kept != NULL : slot->images != NULL);
+    bool there = source == MST_CUDA_ROWS ||
+                 (source == MST_CUDA_KEPT && !keys ? net->kept != NULL : slot->images != NULL);
     if (!there)
         return mst_cuda_plugin_host->fail(MST_EUSAGE, "a step of images on a GPU was not announced");
     if (!net->staged || n == 0 || n > net->spec.max_rows)
@@ -266,8 +307,8 @@ static mst_status net_send(mst_cuda_net *net, uint32_t n, mst_cuda_source source
     net->staged = false;
     net->slot = (net->slot + 1) % NET_SLOTS;
     CUDA_TRY(cudaMemcpyAsync(slot->device, slot->host, bytes, cudaMemcpyHostToDevice, net->copy));
-    if (net->table != NULL)
-        NET_TRY(net_table_send(net, slot));
+    if (keys)
+        NET_TRY(net_table_send(net, slot, source != MST_CUDA_KEPT));
     if (source != MST_CUDA_ROWS)
         CUDA_TRY(cudaMemcpyAsync(slot->images_device, slot->images,
                                  net_images_at(net) + (source == MST_CUDA_IMAGES ? n * net->pitch : 0),
@@ -282,6 +323,8 @@ static mst_status nets_train(mst_cuda_net *net, const mst_cuda_step *step, bool 
     uint32_t index = net->slot;
     net_slot *slot = &net->slots[index];
     net_numbers *numbers = (net_numbers *)slot->host;
+    if (net->table != NULL && step->source == MST_CUDA_KEPT)
+        NET_TRY(net_table_unsent(net, (uint64_t)step->n_rows * net->kept_rows.row_entries));
     bool floats = step->source == MST_CUDA_ROWS ? step->floats : net->images.normalise;
     net_graph_key key = {step->n_rows, index,  net->table != NULL ? net_table_staged(net) : 0,
                          step->source, floats, update, update && step->clip_norm > 0.0};
@@ -366,18 +409,29 @@ static mst_status net_copy_check(mst_cuda_net *net, uint32_t slot, uint32_t para
     return MST_OK;
 }
 
+/* The rows of a parameter, with their pitches in floats. */
+static mst_status net_copy_rows(mst_cuda_net *net, const net_shape &shape, float *to, uint64_t to_pitch, const float *from,
+                                uint64_t from_pitch, cudaMemcpyKind kind)
+{
+    size_t bytes = shape.columns * sizeof *to;
+    CUDA_TRY(shape.rows == 1 ? cudaMemcpyAsync(to, from, bytes, kind, net->stream)
+                             : cudaMemcpy2DAsync(to, to_pitch * sizeof *to, from, from_pitch * sizeof *from, bytes,
+                                                 shape.rows, kind, net->stream));
+    return MST_OK;
+}
+
 static mst_status nets_write(mst_cuda_net *net, uint32_t slot, uint32_t param, const float *from)
 {
     float *at;
     NET_TRY(net_copy_check(net, slot, param, &at));
     const mst_cuda_layer *conv = net->last ? net_conv_of(net, param) : NULL;
-    uint64_t n = net->params[param].size;
-    CUDA_TRY(cudaMemcpyAsync(conv != NULL ? net->room : at, from, n * sizeof *from, cudaMemcpyHostToDevice,
-                             net->stream));
+    const net_shape &shape = net->shapes[param];
+    NET_TRY(net_copy_rows(net, shape, conv != NULL ? net->room : at, shape.pitch, from, shape.columns,
+                          cudaMemcpyHostToDevice));
     if (conv != NULL)
         NET_TRY(net_turn(net, conv, false, net->room, at));
     if (slot == 0 && net->half)
-        NET_TRY(net_shadow(net, net->at[param], n));
+        NET_TRY(net_shadow(net, net->at[param], shape.floats));
     return MST_OK; /* a copy from memory that is not pinned has read it by now; other memory is not changed yet */
 }
 
@@ -388,8 +442,9 @@ static mst_status nets_read(mst_cuda_net *net, uint32_t slot, uint32_t param, fl
     const mst_cuda_layer *conv = net->last ? net_conv_of(net, param) : NULL;
     if (conv != NULL)
         NET_TRY(net_turn(net, conv, true, at, net->room));
-    CUDA_TRY(cudaMemcpyAsync(to, conv != NULL ? net->room : at, net->params[param].size * sizeof *to,
-                             cudaMemcpyDeviceToHost, net->stream));
+    const net_shape &shape = net->shapes[param];
+    NET_TRY(net_copy_rows(net, shape, to, shape.columns, conv != NULL ? net->room : at, shape.pitch,
+                          cudaMemcpyDeviceToHost));
     return net_drain(net);
 }
 
@@ -435,6 +490,6 @@ static mst_status nets_losses(mst_cuda_net *net, mst_cuda_loss *out)
 extern "C" const mst_cuda_net_ops mst_cuda_nets;
 const mst_cuda_net_ops mst_cuda_nets = {
     net_open,   net_close,    nets_write,       nets_read,       nets_images,
-    nets_stage, nets_entries, nets_write_table, nets_read_table, nets_step,
+    nets_keep_rows, nets_stage, nets_entries, nets_write_table, nets_read_table, nets_step,
     nets_gradient, nets_forward, nets_losses,
 };

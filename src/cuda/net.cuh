@@ -56,10 +56,13 @@ typedef struct net_layer {
     void *flat;     /* unfold: the input in (c, h, w) */
     const void *x;  /* input of the pass under way */
     uint16_t *best; /* maxpool: place of the largest number in the window */
-    float *stat;    /* lrn: sums; batch norm: mean and 1/deviation of each channel */
+    float *stat;    /* lrn: sums; fm: sums of vectors; batch norm: mean and 1/deviation of each channel */
     /* In graphs (net_graph.cu): */
+    uint32_t width;  /* numbers of the output, without padding */
+    uint32_t pitch;  /* of joined inputs */
     const void *out; /* output of the pass under way: y, or that of another layer */
     const void *x0;  /* cross */
+    float *du;       /* cross: gradient of its product */
     float *joined;   /* the inputs of a layer that has several */
     float *dy;       /* gradient of the output; merged: that of the layer that computes it */
     bool wanted;     /* dy leads to parameters */
@@ -76,6 +79,18 @@ typedef struct net_plans {
     std::vector<std::shared_ptr<net_gemm>> gemms; /* 3 per layer, by net_way */
     std::vector<std::shared_ptr<net_conv>> convs;
 } net_plans;
+
+/* The rows of a parameter on the GPU, where they may be padded with zeros. */
+typedef struct net_shape {
+    uint64_t rows, columns, pitch, floats;
+} net_shape;
+
+/* Rows with keys of a dataset, by number, that have as many entries each. */
+typedef struct net_kept {
+    uint32_t row_entries; /* 0: none */
+    uint32_t *keys, *fields;
+    float *values, *numbers, *labels; /* labels and weights, two each */
+} net_kept;
 
 #define NET_SLOTS  3
 #define NET_CHUNKS 264 /* at most so many partial sums of a channel */
@@ -109,10 +124,13 @@ struct mst_cuda_net {
     std::vector<net_layer> layers;
     std::vector<mst_cuda_param> params;
     std::vector<uint64_t> at; /* first float of each parameter on the GPU */
+    std::vector<net_shape> shapes;
     uint64_t n_trained, n_floats;
     bool half, last; /* numbers between layers are bf16; channels are last */
     uint64_t row_size, n_dropouts;
     cudaStream_t stream, copy;
+    cudaStream_t aside; /* within a step of a graph: work that the layers after it do not wait for */
+    cudaEvent_t fork, join, sorted;
     const mst_cublas *cublas;
     const mst_cudnn *cudnn; /* NULL: convolutions by own kernels */
     cublasLtHandle_t lt;
@@ -124,6 +142,7 @@ struct mst_cuda_net {
     void *diffs[2];
     void *scratch; /* of libraries */
     size_t scratch_bytes;
+    void *scratch_aside; /* graphs: the same of the stream `aside` */
     float *sums;        /* partial sums of reductions */
     unsigned *counters; /* of blocks that have finished; zero between kernels */
     double *losses;     /* 3 x max_rows: loss, weight, correct */
@@ -133,6 +152,7 @@ struct mst_cuda_net {
     uint64_t pitch;         /* bytes of an image in memory */
     uint8_t *kept;          /* images of the dataset by number; or NULL */
     float *kept_labels;     /* and their labels and weights, two each */
+    net_kept kept_rows;
     net_slot slots[NET_SLOTS];
     uint32_t slot; /* the next */
     bool staged;
@@ -181,6 +201,11 @@ mst_status net_graph_input(mst_cuda_net *net, net_layer *layer, uint32_t n, cons
 /* A layer of one of the kinds in graphs. */
 mst_status net_graph_layer(mst_cuda_net *net, size_t i, uint32_t n, const void *x);
 mst_status net_graph_back(mst_cuda_net *net, uint32_t n, const char *slot, const void *scores);
+/* Whether the score is a sum, which net_graph_back computes together with the loss. */
+bool net_graph_sums_scores(const mst_cuda_net *net);
+/* The stream `aside` has what was enqueued so far before it; and the reverse. */
+mst_status net_fork(mst_cuda_net *net);
+mst_status net_join(mst_cuda_net *net);
 /* Memory of a layer. */
 mst_status net_graph_make(mst_cuda_net *net, net_layer *layer);
 /* The gradient of one layer (net.cu): reads d, the gradient of its output, and leaves that of its input in *to,
@@ -193,10 +218,16 @@ mst_status net_table_make(mst_cuda_net *net, const mst_cuda_table *spec);
 void net_table_free(mst_cuda_net *net);
 mst_status net_table_entries(mst_cuda_net *net, uint64_t n, mst_cuda_entries *out);
 uint32_t net_table_staged(const mst_cuda_net *net); /* entries of the step, with padding */
-mst_status net_table_send(mst_cuda_net *net, net_slot *slot);
+mst_status net_table_send(mst_cuda_net *net, net_slot *slot, bool copies);
+/* The step has n entries that are not staged: they are made on the GPU. */
+mst_status net_table_unsent(mst_cuda_net *net, uint64_t n);
+/* The places of n entries, with padding, of a slot at `at`. */
+mst_cuda_entries net_table_places(const mst_cuda_net *net, char *at, uint64_t n);
 /* Embedding and wide; NULL: the net has no such input. */
 mst_status net_table_load(mst_cuda_net *net, uint32_t n, const net_slot *slot, uint32_t entries, float *embedding,
                           float *wide);
+/* Sorts the keys of the step, on the stream `aside`; before sum. */
+mst_status net_table_sort(mst_cuda_net *net, const net_slot *slot, uint32_t entries);
 /* Sums the gradients of each key; *squares has the sum of their squares in 256 parts, if clip. */
 mst_status net_table_sum(mst_cuda_net *net, const net_slot *slot, uint32_t entries, bool clip, const float *embedding,
                          const float *wide);
@@ -215,6 +246,12 @@ mst_status nets_images(mst_cuda_net *net, const mst_cuda_images *images, bool *k
 /* Makes the rows of the slot out of images; they are numbers if images are normalised. */
 mst_status net_augment(mst_cuda_net *net, uint32_t n, mst_cuda_source source, net_slot *slot);
 
+/* ---- rows with keys that stay (net_keep.cu) ---- */
+
+mst_status nets_keep_rows(mst_cuda_net *net, uint64_t n_rows, uint32_t row_entries, bool *keeps);
+/* Keeps the rows of the slot (source images), or makes them out of those that stay (kept). padded: entries. */
+mst_status net_keep(mst_cuda_net *net, uint32_t n, uint32_t padded, mst_cuda_source source, net_slot *slot);
+
 /* ---- products (net_gemm.cu) ---- */
 
 /* Finds algorithms for n rows; not while a graph is captured. search: by time. */
@@ -222,6 +259,9 @@ mst_status net_gemm_plan(mst_cuda_net *net, const net_layer *layer, net_way way,
                          std::shared_ptr<net_gemm> *out);
 /* forward: y = x w^T; data: dx = dy w; filter: gradient = dy^T x. */
 mst_status net_gemm_run(mst_cuda_net *net, const net_gemm *gemm, const void *a, const void *b, void *out);
+bool net_gemm_adds_bias(const net_gemm *gemm); /* forward, in graphs: it also adds the bias, and computes relu */
+/* The same beside the steps that follow in a graph, until net_join. */
+mst_status net_gemm_aside(mst_cuda_net *net, const net_gemm *gemm, const void *a, const void *b, void *out);
 
 /* ---- convolutions (net_conv.cu) ---- */
 
@@ -303,6 +343,22 @@ template <int ACT> static __device__ __forceinline__ float net_act_slope(float y
            : ACT == MST_CUDA_TANH    ? 1.0f - y * y
            : ACT == MST_CUDA_SIGMOID ? y * (1.0f - y)
                                      : 1.0f;
+}
+
+/* The gradient of row r by its score; adds its logistic loss, weight, and whether it is right. */
+static __device__ __forceinline__ float net_logistic(uint32_t r, uint32_t max_rows, float pos_weight,
+                                                     const net_numbers *numbers, const float *labels,
+                                                     const float *weights, float margin, double *losses)
+{
+    bool positive = labels[r] > 0.0f;
+    float sign = positive ? 1.0f : -1.0f, t = -sign * margin;
+    float weight = weights[r] * (positive ? pos_weight : 1.0f);
+    float loss = t > 0.0f ? t + log1pf(expf(-t)) : log1pf(expf(t));
+    float p = t >= 0.0f ? 1.0f / (1.0f + expf(-t)) : expf(t) / (1.0f + expf(t));
+    losses[r] += (double)weight * (double)loss;
+    losses[max_rows + r] += (double)weight;
+    losses[2 * (size_t)max_rows + r] += (margin > 0.0f) == positive;
+    return -sign * p * weight * numbers->scale;
 }
 
 /* The sum over the N threads of a block, in a fixed order; for all of them. */

@@ -305,13 +305,15 @@ static __global__ void act_back_last(uint64_t rows, uint32_t c, uint32_t tile, c
     for (int k = 0; k < V; k++)
         parts[(line * groups + lane) * V + k] = sums[k];
     __syncthreads();
-    uint32_t first = blockIdx.x * tile, count = c - first < tile ? c - first : tile;
-    for (uint32_t i = threadIdx.x; i < count; i += THREADS) {
-        float sum = 0.0f;
-        for (uint32_t k = 0; k < lines; k++)
-            sum += parts[k * tile + i];
-        partial[(size_t)blockIdx.y * c + first + i] = sum;
+    for (uint32_t most = lines, half; most > 1; most = half) { /* lines are added to those of the first half */
+        half = (most + 1) / 2;
+        for (uint32_t i = threadIdx.x; i < (most - half) * tile; i += THREADS)
+            parts[i] += parts[half * tile + i];
+        __syncthreads();
     }
+    uint32_t first = blockIdx.x * tile, count = c - first < tile ? c - first : tile;
+    for (uint32_t i = threadIdx.x; i < count; i += THREADS)
+        partial[(size_t)blockIdx.y * c + first + i] = parts[i];
     sum_chunks(partial, c, first, count, &counters[blockIdx.x], bias);
 }
 

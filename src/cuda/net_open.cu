@@ -73,6 +73,70 @@ static bool net_wants(const mst_cuda_net *net, const mst_cuda_layer &s)
     return wanted;
 }
 
+/* Whether the rows of a layer's output may be padded: products alone read them, directly or joined to others. */
+static bool net_may_pad(const mst_cuda_net *net, uint32_t i)
+{
+    const mst_cuda_layer &s = net->layers[i].spec;
+    bool joins = s.kind == MST_CUDA_CONCAT && s.n_inputs > 1;
+    if ((!joins && s.kind != MST_CUDA_CROSS) || s.out.h * s.out.w != 1 || i + 1 == net->layers.size())
+        return false;
+    for (const net_layer &reader : net->layers)
+        for (uint32_t j = 0; j < reader.spec.n_inputs; j++)
+            if (reader.spec.inputs[j] == i && reader.spec.kind != MST_CUDA_LINEAR && reader.spec.kind != MST_CUDA_CROSS &&
+                reader.spec.kind != MST_CUDA_CONCAT)
+                return false;
+    return true;
+}
+
+/* Whether the layers that a cross layer reads are padded as it is; otherwise none of them is. */
+static bool net_pads_agree(const net_layer &l, uint32_t i, std::vector<bool> *pads)
+{
+    bool all = (*pads)[i], any = all;
+    for (uint32_t j = 0; j < l.spec.n_inputs; j++) {
+        bool one = l.spec.inputs[j] != MST_CUDA_THE_ROWS && (*pads)[l.spec.inputs[j]];
+        all = all && one;
+        any = any || one;
+    }
+    for (uint32_t j = 0; j < l.spec.n_inputs && !all; j++)
+        if (l.spec.inputs[j] != MST_CUDA_THE_ROWS)
+            (*pads)[l.spec.inputs[j]] = false;
+    if (!all)
+        (*pads)[i] = false;
+    return all || !any;
+}
+
+static void net_pad_dims(mst_cuda_dims *d)
+{
+    d->c = (d->c + 3) / 4 * 4;
+}
+
+/* Rows of 429 numbers take other kernels of cuBLASLt than rows of 432, slower by a factor of two: inputs of products
+ * begin at multiples of 16 bytes, with zeros behind their numbers. */
+static void net_pad(mst_cuda_net *net)
+{
+    size_t n = net->layers.size();
+    std::vector<bool> pads(n);
+    for (size_t i = 0; i < n; i++) {
+        net->layers[i].width = (uint32_t)net_size(&net->layers[i].spec.out);
+        pads[i] = net_may_pad(net, (uint32_t)i);
+    }
+    for (bool agree = false; !agree;) {
+        agree = true;
+        for (size_t i = 0; i < n; i++)
+            if (net->layers[i].spec.kind == MST_CUDA_CROSS)
+                agree &= net_pads_agree(net->layers[i], (uint32_t)i, &pads);
+    }
+    for (size_t i = 0; i < n; i++) {
+        mst_cuda_layer &s = net->layers[i].spec;
+        bool own = s.n_inputs > 1 && s.kind == MST_CUDA_LINEAR && s.in.h * s.in.w == 1; /* joins them itself */
+        if (pads[i])
+            net_pad_dims(&s.out);
+        if (own || ((s.kind == MST_CUDA_LINEAR || s.kind == MST_CUDA_CROSS) && s.inputs[0] != MST_CUDA_THE_ROWS &&
+                    pads[s.inputs[0]]))
+            net_pad_dims(&s.in);
+    }
+}
+
 static mst_status net_add_layers(mst_cuda_net *net, const mst_cuda_net_spec *spec)
 {
     for (uint32_t i = 0; i < spec->n_layers; i++) {
@@ -107,6 +171,8 @@ static mst_status net_add_layers(mst_cuda_net *net, const mst_cuda_net_spec *spe
                 s.kh, s.kw);
         net->layers.push_back(l);
     }
+    if (spec->graph)
+        net_pad(net);
     if (net->n_dropouts > NET_DROPOUTS)
         return mst_cuda_plugin_host->fail(MST_EUNSUPPORTED, "--device cuda computes nets of up to %d dropout layers",
                                           NET_DROPOUTS);
@@ -118,11 +184,19 @@ static void net_place_params(mst_cuda_net *net, const mst_cuda_net_spec *spec)
 {
     net->params.assign(spec->params, spec->params + spec->n_params);
     net->at.resize(spec->n_params);
+    for (const mst_cuda_param &p : net->params)
+        net->shapes.push_back({1, p.size, p.size, p.size});
+    for (uint32_t i = 0; spec->graph && i < spec->n_layers; i++) {
+        const mst_cuda_layer &was = spec->layers[i], &now = net->layers[i].spec;
+        uint64_t in = net_size(&was.in), to = net_size(&now.in), out = net_size(&was.out);
+        if ((was.kind == MST_CUDA_LINEAR || was.kind == MST_CUDA_CROSS) && in != to)
+            net->shapes[was.first_param] = {out, in, to, to * net_size(&now.out)};
+    }
     for (int state = 0; state < 2; state++) {
         for (uint32_t i = 0; i < spec->n_params; i++)
             if (net->params[i].state == (state == 1)) {
                 net->at[i] = net->n_floats;
-                net->n_floats += (net->params[i].size + ALIGN - 1) / ALIGN * ALIGN;
+                net->n_floats += (net->shapes[i].floats + ALIGN - 1) / ALIGN * ALIGN;
             }
         if (state == 0)
             net->n_trained = net->n_floats;
@@ -220,6 +294,8 @@ static mst_status net_make_memory(mst_cuda_net *net)
     for (void *&diff : net->diffs)
         NET_TRY(net_alloc(net, rows * std::max<uint64_t>(largest, net->spec.n_scores) * sizeof(float), &diff));
     NET_TRY(net_alloc(net, net->scratch_bytes, &net->scratch));
+    if (net->spec.graph)
+        NET_TRY(net_alloc(net, net->scratch_bytes, &net->scratch_aside));
     NET_TRY(net_array(net, 3 * rows, &net->losses));
     NET_TRY(net_array(net, NET_CHUNKS * std::max<uint64_t>(channels, 2048), &net->sums));
     NET_TRY(net_array(net, channels, &net->counters));
@@ -319,10 +395,12 @@ static void net_free(mst_cuda_net *net)
     net_table_free(net);
     for (void *at : net->memory)
         cudaFree(at);
-    if (net->copy != NULL)
-        cudaStreamDestroy(net->copy);
-    if (net->stream != NULL)
-        cudaStreamDestroy(net->stream);
+    for (cudaStream_t stream : {net->copy, net->aside, net->stream})
+        if (stream != NULL)
+            cudaStreamDestroy(stream);
+    for (cudaEvent_t event : {net->fork, net->join, net->sorted})
+        if (event != NULL)
+            cudaEventDestroy(event);
     delete net;
 }
 
@@ -350,6 +428,9 @@ static mst_status net_set_up(mst_cuda_net *net, const mst_cuda_net_spec *spec)
     CUDA_TRY(cudaSetDevice((int)spec->device));
     CUDA_TRY(cudaStreamCreateWithFlags(&net->stream, cudaStreamNonBlocking));
     CUDA_TRY(cudaStreamCreateWithFlags(&net->copy, cudaStreamNonBlocking));
+    CUDA_TRY(cudaStreamCreateWithFlags(&net->aside, cudaStreamNonBlocking));
+    for (cudaEvent_t *event : {&net->fork, &net->join, &net->sorted})
+        CUDA_TRY(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
     NET_TRY(net_add_layers(net, spec));
     net_place_params(net, spec);
     NET_TRY(net_open_libraries(net));

@@ -137,23 +137,39 @@ static uint64_t table_padded(uint64_t n)
     return std::max<uint64_t>((n + step - 1) / step * step, TILE);
 }
 
-mst_status net_table_entries(mst_cuda_net *net, uint64_t n, mst_cuda_entries *out)
+mst_cuda_entries net_table_places(const mst_cuda_net *net, char *at, uint64_t n)
+{
+    uint32_t *keys = (uint32_t *)(at + table_ends_bytes(net));
+    return {(uint32_t *)at, keys, keys + n, (float *)(keys + 2 * n)};
+}
+
+/* *all: n with padding, for which there is room. */
+static mst_status table_room(mst_cuda_net *net, uint64_t n, uint64_t *all)
 {
     net_table *t = net->table;
-    uint64_t all = table_padded(n);
-    if (t == NULL || all > INT32_MAX / 2)
+    *all = table_padded(n);
+    if (t == NULL || *all > INT32_MAX / 2)
         return mst_cuda_plugin_host->fail(MST_EINPUT, "a step of %llu keys is too large for a GPU; reduce --batch",
                                           (unsigned long long)n);
-    if (all > t->capacity)
-        NET_TRY(table_reserve(net, all + all / 4 / TILE * TILE));
-    char *at = net->slots[net->slot].entries;
-    t->staged = (uint32_t)all;
-    out->ends = (uint32_t *)at;
-    out->keys = (uint32_t *)(at + table_ends_bytes(net));
-    out->places = out->keys + all;
-    out->values = (float *)(out->places + all);
+    if (*all > t->capacity)
+        NET_TRY(table_reserve(net, *all + *all / 4 / TILE * TILE));
+    t->staged = (uint32_t)*all;
+    return MST_OK;
+}
+
+mst_status net_table_unsent(mst_cuda_net *net, uint64_t n)
+{
+    uint64_t all;
+    return table_room(net, n, &all);
+}
+
+mst_status net_table_entries(mst_cuda_net *net, uint64_t n, mst_cuda_entries *out)
+{
+    uint64_t all;
+    NET_TRY(table_room(net, n, &all));
+    *out = net_table_places(net, net->slots[net->slot].entries, all);
     for (uint64_t i = n; i < all; i++) {
-        out->keys[i] = (uint32_t)t->spec.n_keys; /* sorted behind all keys */
+        out->keys[i] = (uint32_t)net->spec.table.n_keys; /* sorted behind all keys */
         out->places[i] = 0;
         out->values[i] = 0.0f;
     }
@@ -165,13 +181,14 @@ uint32_t net_table_staged(const mst_cuda_net *net)
     return net->table->staged;
 }
 
-mst_status net_table_send(mst_cuda_net *net, net_slot *slot)
+mst_status net_table_send(mst_cuda_net *net, net_slot *slot, bool copies)
 {
     if (net->table->staged == 0)
         return mst_cuda_plugin_host->fail(MST_EUSAGE, "the keys of a step on a GPU were not staged");
-    CUDA_TRY(cudaMemcpyAsync(slot->entries_device, slot->entries,
-                             table_ends_bytes(net) + 3 * (size_t)net->table->staged * sizeof(uint32_t),
-                             cudaMemcpyHostToDevice, net->copy));
+    if (copies)
+        CUDA_TRY(cudaMemcpyAsync(slot->entries_device, slot->entries,
+                                 table_ends_bytes(net) + 3 * (size_t)net->table->staged * sizeof(uint32_t),
+                                 cudaMemcpyHostToDevice, net->copy));
     net->table->staged = 0;
     return MST_OK;
 }
@@ -187,11 +204,11 @@ typedef struct table_view {
 static table_view table_view_of(const mst_cuda_net *net, const net_slot *slot, uint32_t entries)
 {
     const net_table *t = net->table;
-    const uint32_t *keys = (const uint32_t *)(slot->entries_device + table_ends_bytes(net));
-    table_view v = {(const uint32_t *)slot->entries_device,
-                    keys,
-                    keys + entries,
-                    (const float *)(keys + 2 * (size_t)entries),
+    mst_cuda_entries at = net_table_places(net, slot->entries_device, entries);
+    table_view v = {at.ends,
+                    at.keys,
+                    at.places,
+                    at.values,
                     t->w,
                     (uint32_t)t->spec.n_keys,
                     t->spec.width,
@@ -210,29 +227,73 @@ static __device__ __forceinline__ float entry_weight(const table_view &v, uint32
     return key < v.n_keys ? v.values[e] * __ldg(&v.w[(uint64_t)key * v.width + k]) : 0.0f;
 }
 
-/* A warp per row: its entries one after the other, each lane an element of the factors. */
+/* A warp per row: its entries one after the other, each lane an element of the factors. Entries may share a place. */
+static __device__ void load_row(const table_view &v, uint32_t from, uint32_t to, float *embedding, float *row)
+{
+    uint32_t lane = threadIdx.x % 32, size = v.n_fields * v.factors;
+    for (uint32_t i = lane; i < size; i += 32)
+        row[i] = 0.0f;
+    __syncwarp();
+    for (uint32_t k = lane; k < v.factors; k += 32)
+        for (uint32_t e = from; e < to; e += AHEAD) {
+            float parts[AHEAD];
+#pragma unroll
+            for (uint32_t i = 0; i < AHEAD; i++) /* before the additions: reads do not wait for each other */
+                parts[i] = e + i < to ? entry_weight(v, e + i, k) : 0.0f;
+#pragma unroll
+            for (uint32_t i = 0; i < AHEAD; i++)
+                if (e + i < to)
+                    embedding[(uint64_t)v.places[e + i] * v.factors + k] += parts[i];
+        }
+}
+
+/* The same of at most 32 entries, one per lane, that have different places: all numbers at once. */
+static __device__ void load_distinct(const table_view &v, uint32_t n, uint32_t key, uint32_t place, float value,
+                                     float *embedding)
+{
+    uint32_t lane = threadIdx.x % 32, count = n * v.factors;
+    for (uint32_t first = 0; first < count; first += 32 * AHEAD) {
+        float parts[AHEAD];
+        uint64_t places[AHEAD];
+#pragma unroll
+        for (uint32_t i = 0; i < AHEAD; i++) {
+            uint32_t at = first + 32 * i + lane, e = at / v.factors, k = at - e * v.factors;
+            uint32_t of = __shfl_sync(~0u, key, (int)e % 32);
+            float times = __shfl_sync(~0u, value, (int)e % 32);
+            places[i] = (uint64_t)__shfl_sync(~0u, place, (int)e % 32) * v.factors + k;
+            parts[i] = at < count && of < v.n_keys ? times * __ldg(&v.w[(uint64_t)of * v.width + k]) : 0.0f;
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < AHEAD; i++)
+            if (first + 32 * i + lane < count)
+                embedding[places[i]] = parts[i];
+    }
+}
+
+/* A warp per row. */
 static __global__ void load_kernel(table_view v, uint32_t n, float *embedding, float *wide)
 {
     uint32_t lane = threadIdx.x % 32, size = v.n_fields * v.factors;
     for (uint32_t r = (blockIdx.x * THREADS + threadIdx.x) / 32; r < n; r += gridDim.x * THREADS / 32) {
-        uint32_t from = r > 0 ? v.ends[r - 1] : 0, to = v.ends[r];
-        float *row = embedding != NULL ? embedding + (uint64_t)r * size : NULL, sum = 0.0f;
-        for (uint32_t i = lane; row != NULL && i < size; i += 32)
-            row[i] = 0.0f;
-        __syncwarp();
-        for (uint32_t k = lane; row != NULL && k < v.factors; k += 32)
-            for (uint32_t e = from; e < to; e += AHEAD) {
-                float parts[AHEAD];
-#pragma unroll
-                for (uint32_t i = 0; i < AHEAD; i++) /* before the additions: reads do not wait for each other */
-                    parts[i] = e + i < to ? entry_weight(v, e + i, k) : 0.0f;
-#pragma unroll
-                for (uint32_t i = 0; i < AHEAD; i++)
-                    if (e + i < to)
-                        embedding[(uint64_t)v.places[e + i] * v.factors + k] += parts[i];
-            }
-        for (uint32_t e = from + lane; wide != NULL && e < to; e += 32)
-            sum += entry_weight(v, e, v.factors);
+        uint32_t from = r > 0 ? v.ends[r - 1] : 0, to = v.ends[r], own = from + lane;
+        float *row = embedding + (uint64_t)r * size, sum = 0.0f;
+        bool there = own < to;
+        uint32_t key = there ? v.keys[own] : v.n_keys, place = there ? v.places[own] : ~lane;
+        float value = there ? v.values[own] : 0.0f;
+        bool distinct = to - from <= 32 && __all_sync(~0u, __match_any_sync(~0u, place) == 1u << lane);
+        if (wide != NULL) { /* the first 32 entries, then the others */
+            sum = key < v.n_keys ? value * __ldg(&v.w[(uint64_t)key * v.width + v.factors]) : 0.0f;
+            for (uint32_t e = own + 32; e < to; e += 32)
+                sum += entry_weight(v, e, v.factors);
+        }
+        if (embedding != NULL && distinct) {
+            for (uint32_t i = lane; to - from < v.n_fields && i < size; i += 32)
+                row[i] = 0.0f;
+            __syncwarp();
+            load_distinct(v, to - from, key, place, value, embedding);
+        } else if (embedding != NULL) {
+            load_row(v, from, to, embedding, row);
+        }
         for (int by = 16; by > 0; by /= 2)
             sum += __shfl_xor_sync(~0u, sum, by);
         if (wide != NULL && lane == 0)
@@ -251,43 +312,51 @@ mst_status net_table_load(mst_cuda_net *net, uint32_t n, const net_slot *slot, u
 
 /* ---- gradients of keys ---- */
 
-static __device__ __forceinline__ float entry_gradient(const table_view &v, uint32_t e, uint32_t k,
-                                                       const float *embedding, const float *wide)
-{
-    uint32_t place = v.places[e];
-    float d = k < v.factors ? (embedding != NULL ? embedding[(uint64_t)place * v.factors + k] : 0.0f)
-                            : (wide != NULL ? wide[place / v.n_fields] : 0.0f);
-    return v.values[e] * d;
-}
-
-/* A warp per tile: its pieces of keys one after the other. A piece that is a whole key is a sum; the part of a key
- * that began in an earlier tile, and that which goes on behind this one, are sums of the tile. */
+/* A warp per tile, a lane for each of its entries, which the others then read: its pieces of keys one after the other,
+ * each lane a weight. A piece that is a whole key is a sum; the part of a key that began in an earlier tile, and that
+ * which goes on behind this one, are sums of the tile. */
 static __global__ void tiles_kernel(table_view v, const uint32_t *keys, const uint32_t *order, const float *embedding,
                                     const float *wide, float *sums, float *tiles)
 {
     uint32_t lane = threadIdx.x % 32, n_tiles = v.entries / TILE;
     for (uint32_t t = (blockIdx.x * THREADS + threadIdx.x) / 32; t < n_tiles; t += gridDim.x * THREADS / 32) {
-        uint32_t at = t * TILE, key = keys[at + lane];
+        uint32_t at = t * TILE, key = keys[at + lane], entry = order[at + lane];
         uint32_t before = at + lane > 0 ? keys[at + lane - 1] : ~key;
-        uint32_t next = at + TILE < v.entries ? keys[at + TILE] : ~0u;
-        uint32_t heads = __ballot_sync(~0u, key != before);
-        for (uint32_t s = 0; s < TILE;) {
-            uint32_t later = s < 31 ? heads >> (s + 1) : 0, e = later != 0 ? s + (uint32_t)__ffs((int)later) : TILE;
-            uint32_t of = __shfl_sync(~0u, key, (int)s);
-            if (of >= v.n_keys)
-                break;
-            bool begins = heads >> s & 1, ends = e < TILE || next != of;
-            float *to = !begins ? tiles + (uint64_t)t * 2 * v.width
-                        : ends  ? sums + (uint64_t)(at + s) * v.width
-                                : tiles + ((uint64_t)t * 2 + 1) * v.width;
-            for (uint32_t k = lane; k < v.width; k += 32) {
-                float sum = 0.0f;
-#pragma unroll 4
-                for (uint32_t p = s; p < e; p++)
-                    sum += entry_gradient(v, order[at + p], k, embedding, wide);
-                to[k] = sum;
+        uint32_t next = at + TILE < v.entries ? keys[at + TILE] : ~0u, place = v.places[entry];
+        float value = v.values[entry], linear = wide != NULL ? value * wide[place / v.n_fields] : 0.0f;
+        uint32_t heads = __ballot_sync(~0u, key != before), none = __ballot_sync(~0u, key >= v.n_keys);
+        uint32_t end_key = __shfl_sync(~0u, key, TILE - 1);
+        uint32_t count = none != 0 ? (uint32_t)__ffs((int)none) - 1 : TILE; /* keys; then padding */
+        for (uint32_t first = 0; first < v.width; first += 32) {
+            uint32_t k = first + lane, start = 0;
+            float sum = 0.0f;
+            for (uint32_t from = 0; from < count; from += AHEAD) {
+                float parts[AHEAD];
+#pragma unroll
+                for (uint32_t i = 0; i < AHEAD; i++) {
+                    uint32_t of = __shfl_sync(~0u, place, (int)(from + i));
+                    float times = __shfl_sync(~0u, value, (int)(from + i));
+                    parts[i] = __shfl_sync(~0u, linear, (int)(from + i));
+                    if (k < v.factors && from + i < count)
+                        parts[i] = embedding != NULL ? times * embedding[(uint64_t)of * v.factors + k] : 0.0f;
+                }
+#pragma unroll
+                for (uint32_t i = 0; i < AHEAD; i++) {
+                    uint32_t p = from + i;
+                    sum += parts[i];
+                    bool last = p + 1 == TILE || p + 1 == count;
+                    if (p >= count || !(last || heads >> (p + 1) & 1))
+                        continue;
+                    bool begins = heads >> start & 1, ends = p + 1 < TILE || next != end_key;
+                    float *to = !begins ? tiles + (uint64_t)t * 2 * v.width
+                                : ends  ? sums + (uint64_t)(at + start) * v.width
+                                        : tiles + ((uint64_t)t * 2 + 1) * v.width;
+                    if (k < v.width)
+                        to[k] = sum;
+                    sum = 0.0f;
+                    start = p + 1;
+                }
             }
-            s = e;
         }
     }
 }
@@ -302,13 +371,22 @@ static __global__ void spans_kernel(table_view v, const uint32_t *keys, const fl
         uint32_t heads = __ballot_sync(~0u, key != before);
         if (heads == 0 || of >= v.n_keys || keys[at + TILE] != of)
             continue;
-        uint32_t head = 31 - (uint32_t)__clz((int)heads), last = t + 1;
-        while (last + 1 < n_tiles && keys[(last + 1) * TILE] == of)
-            last++;
+        uint32_t head = 31 - (uint32_t)__clz((int)heads), end = t + 1, same;
+        do { /* 32 tiles at a time */
+            same = __ballot_sync(~0u, end + lane < n_tiles && keys[(uint64_t)(end + lane) * TILE] == of);
+            end += same == ~0u ? 32 : (uint32_t)__ffs((int)~same) - 1;
+        } while (same == ~0u);
         for (uint32_t k = lane; k < v.width; k += 32) {
             float sum = tiles[((uint64_t)t * 2 + 1) * v.width + k];
-            for (uint32_t i = t + 1; i <= last; i++)
-                sum += tiles[(uint64_t)i * 2 * v.width + k];
+            for (uint32_t from = t + 1; from < end; from += 2 * AHEAD) {
+                float parts[2 * AHEAD];
+#pragma unroll
+                for (uint32_t i = 0; i < 2 * AHEAD; i++)
+                    parts[i] = from + i < end ? tiles[(uint64_t)(from + i) * 2 * v.width + k] : 0.0f;
+#pragma unroll
+                for (uint32_t i = 0; i < 2 * AHEAD; i++)
+                    sum += parts[i];
+            }
             sums[(uint64_t)(at + head) * v.width + k] = sum;
         }
     }
@@ -329,14 +407,22 @@ static __global__ void squares_kernel(table_view v, const uint32_t *keys, const 
         squares[blockIdx.x] = sum;
 }
 
+mst_status net_table_sort(mst_cuda_net *net, const net_slot *slot, uint32_t entries)
+{
+    net_table *t = net->table;
+    CUDA_TRY(cub::DeviceRadixSort::SortPairs(t->temporary, t->temporary_bytes, table_view_of(net, slot, entries).keys,
+                                             t->keys, t->numbers, t->order, (int)entries, 0, t->bits, net->aside));
+    CUDA_TRY(cudaEventRecord(net->sorted, net->aside));
+    return MST_OK;
+}
+
 mst_status net_table_sum(mst_cuda_net *net, const net_slot *slot, uint32_t entries, bool clip, const float *embedding,
                          const float *wide)
 {
     net_table *t = net->table;
     table_view v = table_view_of(net, slot, entries);
     unsigned blocks = mst_cuda_blocks(entries, THREADS, 8192);
-    CUDA_TRY(cub::DeviceRadixSort::SortPairs(t->temporary, t->temporary_bytes, v.keys, t->keys, t->numbers, t->order,
-                                             (int)entries, 0, t->bits, net->stream));
+    CUDA_TRY(cudaStreamWaitEvent(net->stream, net->sorted, 0));
     tiles_kernel<<<blocks, THREADS, 0, net->stream>>>(v, t->keys, t->order, embedding, wide, t->sums, t->tiles);
     spans_kernel<<<blocks, THREADS, 0, net->stream>>>(v, t->keys, t->tiles, t->sums);
     if (clip)

@@ -71,15 +71,7 @@ static __global__ void logistic_kernel(uint32_t n, uint32_t max_rows, float pos_
     uint32_t r = blockIdx.x * blockDim.x + threadIdx.x;
     if (r >= n)
         return;
-    bool positive = labels[r] > 0.0f;
-    float margin = net_get(&y[r]), sign = positive ? 1.0f : -1.0f, t = -sign * margin;
-    float weight = weights[r] * (positive ? pos_weight : 1.0f);
-    float loss = t > 0.0f ? t + log1pf(expf(-t)) : log1pf(expf(t));
-    float p = t >= 0.0f ? 1.0f / (1.0f + expf(-t)) : expf(t) / (1.0f + expf(t));
-    net_put(&d[r], -sign * p * weight * numbers->scale);
-    losses[r] += (double)weight * (double)loss;
-    losses[max_rows + r] += (double)weight;
-    losses[2 * (size_t)max_rows + r] += (margin > 0.0f) == positive;
+    net_put(&d[r], net_logistic(r, max_rows, pos_weight, numbers, labels, weights, net_get(&y[r]), losses));
 }
 
 mst_status net_loss(mst_cuda_net *net, uint32_t n, const char *slot, const void *scores, void *d)

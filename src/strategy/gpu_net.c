@@ -6,7 +6,8 @@
  * are filled and copied by all threads of the team.
  *
  * Images of bytes are copied whole, and the GPU crops, mirrors and normalises them. Those of a dataset with
- * random access stay there if they fit: after its first step only the number of a row and its crop travel.
+ * random access stay there if they fit: after its first step only the number of a row and its crop travel. So
+ * do rows with keys, if all have the same number of keys.
  *
  * Invariants
  * 1. The parameters are copied to the GPU before the first step, and back by settle. Between these the store
@@ -51,7 +52,8 @@ typedef struct gpu_net {
     bool images;
     uint64_t image_size; /* bytes */
     const mst_augment *augment;
-    uint64_t *kept; /* a bit for every row of the dataset that the GPU has; NULL: none stay */
+    uint64_t *kept;    /* a bit for every row of the dataset that the GPU has; NULL: none stay */
+    uint32_t row_keys; /* of rows with keys that stay */
     uint32_t *numbers;
     mst_crop *crops;
 
@@ -274,10 +276,14 @@ static void gpu_net_count_keys(void *arg, unsigned t)
     uint32_t from, to;
     gpu_net_key_rows(self, t, &from, &to);
     self->status[t] = from < to ? mst_feed_fill(self->feed, 0, self->first + from, self->first + to) : MST_OK;
-    if (self->status[t] != MST_OK)
+    if (self->status[t] != MST_OK) {
         mst_error_save(&self->errors[t], self->status[t]);
-    else
-        self->n_entries[t] = mst_rows_count_keys(&self->rows, from, to);
+        return;
+    }
+    self->n_entries[t] = mst_rows_count_keys(&self->rows, from, to);
+    self->odd[t] = false;
+    for (uint32_t r = from; self->kept != NULL && r < to; r++)
+        self->odd[t] |= self->rows.rows[r].n_keys != self->row_keys;
 }
 
 static void gpu_net_copy_keys(void *arg, unsigned t)
@@ -289,26 +295,6 @@ static void gpu_net_copy_keys(void *arg, unsigned t)
                         &self->entries);
 }
 
-/* The rows of a step of a net over embeddings. */
-static mst_status gpu_net_stage_keys(gpu_net *self)
-{
-    unsigned n = self->team != NULL ? mst_team_size(self->team) : 1;
-    uint64_t all = 0;
-    self->floats = true;
-    gpu_net_each(self, gpu_net_count_keys);
-    for (unsigned t = 0; t < n; t++) {
-        if (self->status[t] != MST_OK)
-            return mst_error_restore(&self->errors[t]);
-        uint64_t of = self->n_entries[t];
-        self->n_entries[t] = all;
-        all += of;
-    }
-    if (self->chain->table.width != 0)
-        TRY(self->ops->entries(self->net, all, &self->entries));
-    gpu_net_each(self, gpu_net_copy_keys);
-    return MST_OK;
-}
-
 /* ---- images ---- */
 
 static void gpu_net_no_images(gpu_net *self)
@@ -316,6 +302,17 @@ static void gpu_net_no_images(gpu_net *self)
     self->images = false;
     mst_free(self->kept);
     self->kept = NULL;
+}
+
+/* Whether the n_rows rows with keys of a dataset can stay on the GPU. */
+static mst_status gpu_net_look_keys(gpu_net *self, uint64_t n_rows)
+{
+    bool keeps = false;
+    if (n_rows != 0 && self->row_keys != 0 && self->chain->table.width != 0)
+        TRY(self->ops->keep_rows(self->net, n_rows, self->row_keys, &keeps));
+    if (keeps && (self->kept = mst_calloc(n_rows / 64 + 1, sizeof *self->kept)) == NULL)
+        return mst_fail_memory();
+    return MST_OK;
 }
 
 /* Whether the rows of a feed are images of bytes that the GPU can augment or keep. */
@@ -328,10 +325,6 @@ static mst_status gpu_net_look(gpu_net *self, mst_feed *feed)
     mst_chunk *chunk;
     uint32_t n;
     bool keeps;
-    if (self->chain->table.n_keys != 0) {
-        self->looked = feed;
-        return MST_OK;
-    }
     if (self->looked != NULL) { /* other rows: the numbers of those that stay are not theirs */
         self->looked = feed;
         gpu_net_no_images(self);
@@ -339,6 +332,11 @@ static mst_status gpu_net_look(gpu_net *self, mst_feed *feed)
     }
     self->looked = feed;
     TRY(mst_feed_first_rows(feed, 1, &row, &n, &chunk));
+    if (self->chain->table.n_keys != 0) {
+        self->row_keys = n == 1 ? row.n_keys : 0;
+        mst_chunk_release(chunk);
+        return gpu_net_look_keys(self, mst_feed_numbers(feed, 0, 0, 0, NULL));
+    }
     bool bytes = n == 1 && !mst_rows_need_floats(&(mst_batch){.rows = &row, .n_rows = 1}, size);
     mst_chunk_release(chunk);
     spec.n_rows = mst_feed_numbers(feed, 0, 0, 0, NULL);
@@ -395,6 +393,42 @@ static bool gpu_net_pick(gpu_net *self)
     return all;
 }
 
+/* The GPU has the rows of the step. */
+static void gpu_net_keep(gpu_net *self)
+{
+    for (uint32_t r = 0; self->kept != NULL && r < self->rows.n_rows; r++)
+        self->kept[self->numbers[r] / 64] |= 1ull << self->numbers[r] % 64;
+}
+
+/* The rows of a step of a net over embeddings. */
+static mst_status gpu_net_stage_keys(gpu_net *self, mst_cuda_source *source)
+{
+    unsigned n = self->team != NULL ? mst_team_size(self->team) : 1;
+    uint64_t all = 0;
+    bool odd = false;
+    *source = MST_CUDA_KEPT;
+    self->floats = true;
+    if (self->kept != NULL && gpu_net_pick(self))
+        return MST_OK;
+    gpu_net_each(self, gpu_net_count_keys);
+    for (unsigned t = 0; t < n; t++) {
+        if (self->status[t] != MST_OK)
+            return mst_error_restore(&self->errors[t]);
+        uint64_t of = self->n_entries[t];
+        self->n_entries[t] = all;
+        all += of;
+        odd |= self->odd[t];
+    }
+    if (self->chain->table.width != 0)
+        TRY(self->ops->entries(self->net, all, &self->entries));
+    gpu_net_each(self, gpu_net_copy_keys);
+    if (odd)
+        gpu_net_no_images(self);
+    *source = self->kept != NULL ? MST_CUDA_IMAGES : MST_CUDA_ROWS;
+    gpu_net_keep(self);
+    return MST_OK;
+}
+
 /* Fills and copies the rows of a step, which begin at row `first` of the claim. */
 static mst_status gpu_net_stage(gpu_net *self, const mst_batch *rows, uint32_t first, mst_cuda_source *source)
 {
@@ -402,17 +436,15 @@ static mst_status gpu_net_stage(gpu_net *self, const mst_batch *rows, uint32_t f
     TRY(self->ops->stage(self->net, &self->places));
     self->rows = *rows;
     self->first = first;
-    *source = MST_CUDA_ROWS;
     if (self->chain->table.n_keys != 0)
-        return gpu_net_stage_keys(self);
+        return gpu_net_stage_keys(self, source);
     *source = MST_CUDA_KEPT;
     if (self->images && gpu_net_pick(self))
         return MST_OK;
     *source = self->images ? MST_CUDA_IMAGES : MST_CUDA_ROWS;
     TRY(gpu_net_share_out(self, true, &odd));
     if (self->images && !odd) {
-        for (uint32_t r = 0; self->kept != NULL && r < rows->n_rows; r++)
-            self->kept[self->numbers[r] / 64] |= 1ull << self->numbers[r] % 64;
+        gpu_net_keep(self);
         return MST_OK;
     }
     if (!odd)

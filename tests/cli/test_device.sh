@@ -111,6 +111,11 @@ expect 0 train --net graph.net --device cuda --steps 2 --no-observe "$data"
 # Keys and their table: resuming on the CPU takes no step more, and gives back what the GPU had.
 deep=(train --model deepfm --hidden 5 --embedding 3 --optimizer adam --optimizer-sparse rowwise --adagrad-start 0.5 --batch 40 --no-observe)
 expect 0 "${deep[@]}" --steps 12 --device cuda --run deep "$work/c.cache"
+MUSTER_FAKE_IMAGES=0 expect 0 "${deep[@]}" --steps 29 --device cuda --run deep-rows "$work/c.cache"
+loss=$(loss_line)
+expect 0 "${deep[@]}" --steps 29 --device cuda --threads 3 --run deep-kept "$work/c.cache"
+same "loss of rows with keys that stay" "$(loss_line)" "$loss"
+same "weights of rows with keys that stay" "$(last deep-kept)" "$(last deep-rows)"
 expect 0 "${deep[@]}" --steps 5 --device cuda --run deep-parts "$work/c.cache"
 expect 0 train --resume --run deep-parts --steps 12 --no-observe "$work/c.cache"
 same "weights of a resumed net over embeddings" "$(last deep-parts)" "$(last deep)"

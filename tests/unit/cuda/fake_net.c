@@ -29,6 +29,10 @@ struct mst_cuda_net {
     uint32_t *entries; /* of the step: ends, keys, places, values */
     uint64_t n_entries;
     float *table[3];
+    struct { /* rows with keys that stay: entries and numbers of each */
+        uint32_t row_entries, *entries;
+        float *numbers;
+    } rows_kept;
     mst_cuda_loss loss;
 };
 
@@ -47,6 +51,8 @@ static void fake_net_close(mst_cuda_net *self)
     free(self->kept_labels);
     free(self->picks);
     free(self->entries);
+    free(self->rows_kept.entries);
+    free(self->rows_kept.numbers);
     for (int i = 0; i < 3; i++)
         free(self->table[i]);
     free(self);
@@ -178,6 +184,46 @@ static mst_status fake_net_entries(mst_cuda_net *self, uint64_t n, mst_cuda_entr
     return MST_OK;
 }
 
+static mst_status fake_net_keep_rows(mst_cuda_net *self, uint64_t n_rows, uint32_t row_entries, bool *keeps)
+{
+    const char *takes = getenv("MUSTER_FAKE_IMAGES");
+    *keeps = takes == NULL || strcmp(takes, "0") != 0;
+    if (!*keeps)
+        return MST_OK;
+    self->picks = calloc(self->spec.max_rows, sizeof *self->picks);
+    self->kept_labels = malloc(2 * n_rows * sizeof(float));
+    self->rows_kept.row_entries = row_entries;
+    self->rows_kept.entries = malloc(3 * n_rows * row_entries * sizeof(uint32_t));
+    self->rows_kept.numbers = malloc(n_rows * self->spec.in.c * sizeof(float) + 1);
+    return MST_OK;
+}
+
+/* Row r of the step becomes one of those that stay, or the reverse. */
+static void fake_net_keep(mst_cuda_net *self, mst_cuda_source source, uint32_t r)
+{
+    uint32_t size = self->rows_kept.row_entries, first = self->spec.table.n_fields * r;
+    uint64_t number = self->picks[r].number, n = self->n_entries;
+    uint32_t *own = self->entries + self->spec.max_rows + (uint64_t)r * size,
+             *kept = self->rows_kept.entries + 3 * number * size;
+    float *row = (float *)self->rows + (uint64_t)r * self->spec.in.c,
+          *numbers = self->rows_kept.numbers + number * self->spec.in.c;
+    bool keep = source == MST_CUDA_IMAGES;
+    for (uint32_t part = 0; part < 3; part++)
+        for (uint32_t e = 0; e < size; e++) {
+            uint32_t *at = &own[part * n + e], *to = &kept[part * size + e], place = part == 1 ? first : 0;
+            if (keep)
+                *to = *at - place;
+            else
+                *at = *to + place;
+        }
+    memcpy(keep ? numbers : row, keep ? row : numbers, self->spec.in.c * sizeof *row);
+    for (uint32_t i = 0; i < 2; i++) {
+        float *at = &self->labels[i * self->spec.max_rows + r], *to = &self->kept_labels[2 * number + i];
+        *(keep ? to : at) = *(keep ? at : to);
+    }
+    self->entries[r] = (r + 1) * size;
+}
+
 static mst_status fake_net_write_table(mst_cuda_net *self, uint32_t slot, uint64_t first, uint64_t n,
                                        const float *from)
 {
@@ -208,8 +254,17 @@ static void fake_net_keys(mst_cuda_net *self, uint32_t n_rows)
 static mst_status fake_net_gradient(mst_cuda_net *self, const mst_cuda_step *step)
 {
     float sum = 0.0f;
+    if (self->rows_kept.row_entries != 0 && step->source == MST_CUDA_KEPT) {
+        mst_cuda_entries ignored;
+        mst_status st =
+            fake_net_entries(self, (uint64_t)step->n_rows * self->rows_kept.row_entries, &ignored);
+        if (st != MST_OK)
+            return st;
+    }
     for (uint32_t r = 0; r < step->n_rows; r++) {
-        if (step->source != MST_CUDA_ROWS)
+        if (step->source != MST_CUDA_ROWS && self->rows_kept.row_entries != 0)
+            fake_net_keep(self, step->source, r);
+        else if (step->source != MST_CUDA_ROWS)
             fake_net_augment(self, step->source, r);
         sum += self->labels[r];
         self->loss.loss += fake_net_sum(self, r, step->floats || step->source != MST_CUDA_ROWS);
@@ -266,6 +321,7 @@ const mst_cuda_net_ops mst_cuda_fake_nets = {
     .images = fake_net_images,
     .stage = fake_net_stage,
     .entries = fake_net_entries,
+    .keep_rows = fake_net_keep_rows,
     .write_table = fake_net_write_table,
     .read_table = fake_net_read_table,
     .step = fake_net_step,
