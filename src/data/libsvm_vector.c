@@ -90,50 +90,64 @@ VECTOR static inline __m512i widened(const uint16_t *positions)
     return _mm512_cvtepu16_epi64(_mm_loadu_si128((const __m128i *)positions));
 }
 
+/* The bytes of tokens, digits as their values: the last one is the last byte of its lane, after zeros. */
+VECTOR static inline __m512i token_bytes(const uint8_t *from, __mmask8 lanes, __m512i start, __m512i bits)
+{
+    const __m512i zeros = _mm512_set1_epi8('0');
+    __m512i bytes = _mm512_mask_i64gather_epi64(zeros, lanes, start, from, 1);
+    return _mm512_sllv_epi64(_mm512_xor_si512(bytes, zeros), _mm512_sub_epi64(_mm512_set1_epi64(64), bits));
+}
+
+/* The values that start after the colons, of `bits` / 8 characters. Returns the lanes where a point is the
+ * first or the last character; *digits: all bytes are digits where those of the value are, apart from one
+ * point. */
+VECTOR static inline __mmask8 decimals(const uint8_t *from, __mmask8 lanes, __m512i start, __m512i bits,
+                                       __m512i *digits, __m512d *number)
+{
+    const __m512d inverses = _mm512_set_pd(1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0);
+    __m512i value = token_bytes(from, lanes, start, bits);
+    __m512i point = _mm512_movm_epi8(_mm512_cmpeq_epi8_mask(value, _mm512_set1_epi8('.' ^ '0')));
+    __mmask8 pointed = _mm512_test_epi64_mask(point, point);
+    /* The digits before the first point move up by one byte, over it; a second point stays: no digit. */
+    __m512i before = _mm512_andnot_si512(point, _mm512_sub_epi64(point, _mm512_set1_epi64(1)));
+    __m512i upto = _mm512_or_si512(_mm512_slli_epi64(before, 8), _mm512_set1_epi64(0xff));
+    __m512i closed = _mm512_or_si512(_mm512_slli_epi64(_mm512_and_si512(value, before), 8),
+                                     _mm512_andnot_si512(upto, value));
+    __m512i behind = _mm512_lzcnt_epi64(point); /* 8 for each digit behind the point; 64: there is none */
+    __m512d scale = _mm512_permutexvar_pd(_mm512_srli_epi64(behind, 3), inverses); /* 8 is taken as 0 */
+    *digits = _mm512_mask_mov_epi64(value, pointed, closed);
+    *number = _mm512_mul_pd(_mm512_cvtepu64_pd(spelled(*digits)), scale);
+    return _mm512_mask_cmpeq_epi64_mask(lanes, behind, _mm512_setzero_si512()) |
+           _mm512_mask_cmpeq_epi64_mask(lanes, behind, _mm512_sub_epi64(bits, _mm512_set1_epi64(8)));
+}
+
 /* Up to eight features: the one in lane i is between ends[i] and ends[i + 1] and has its colon at colons[i].
  * False: one has another form. */
 VECTOR static inline bool group_parse(const uint8_t *from, const uint16_t *ends, const uint16_t *colons,
                                       __mmask8 lanes, uint32_t base, uint64_t limit, uint32_t *keys,
                                       float *values)
 {
-    const __m512i one = _mm512_set1_epi64(1), eight = _mm512_set1_epi64(8), zeros = _mm512_set1_epi8('0'),
-                  dot = _mm512_set1_epi8('.' ^ '0');
-    const __m512d inverses = _mm512_set_pd(1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0);
+    const __m512i one = _mm512_set1_epi64(1), eight = _mm512_set1_epi64(8);
     __m512i start = _mm512_add_epi64(widened(ends), one), colon = widened(colons);
-    __m512i value_start = _mm512_add_epi64(colon, one);
-    __m512i key_size = _mm512_sub_epi64(colon, start),
+    __m512i value_start = _mm512_add_epi64(colon, one), key_size = _mm512_sub_epi64(colon, start),
             value_size = _mm512_sub_epi64(widened(ends + 1), value_start);
     __mmask8 good = _mm512_mask_cmplt_epu64_mask(lanes, _mm512_sub_epi64(key_size, one), eight);
     good = _mm512_mask_cmplt_epu64_mask(good, _mm512_sub_epi64(value_size, one), eight);
     if (good != lanes)
         return false;
-    const __m512i none = _mm512_setzero_si512(), all_bits = _mm512_set1_epi64(64);
-    __m512i key = _mm512_mask_i64gather_epi64(zeros, lanes, start, from, 1);
-    __m512i value = _mm512_mask_i64gather_epi64(zeros, lanes, value_start, from, 1);
-    /* The last digit becomes the last byte of its lane, and zeros come before the first. */
-    __m512i value_bits = _mm512_slli_epi64(value_size, 3);
-    key = _mm512_sllv_epi64(_mm512_xor_si512(key, zeros),
-                            _mm512_sub_epi64(all_bits, _mm512_slli_epi64(key_size, 3)));
-    value = _mm512_sllv_epi64(_mm512_xor_si512(value, zeros), _mm512_sub_epi64(all_bits, value_bits));
-    /* The digits before a point move up by one byte, over the point. */
-    __m512i point = _mm512_movm_epi8(_mm512_cmpeq_epi8_mask(value, dot));
-    __mmask8 pointed = _mm512_test_epi64_mask(point, point);
-    __m512i before = _mm512_andnot_si512(point, _mm512_sub_epi64(point, one));
-    __m512i behind_bits =
-        _mm512_lzcnt_epi64(point); /* 8 for each digit behind the point; 64: there is none */
-    __m512i upto = _mm512_or_si512(_mm512_slli_epi64(before, 8), _mm512_set1_epi64(0xff));
-    __m512i digits = _mm512_or_si512(_mm512_slli_epi64(_mm512_and_si512(value, before), 8),
-                                     _mm512_andnot_si512(upto, value)); /* a second point stays: no digit */
-    digits = _mm512_mask_mov_epi64(value, pointed, digits);
-    __mmask64 others = _mm512_cmpgt_epu8_mask(_mm512_max_epu8(key, digits), _mm512_set1_epi8(9));
-    __mmask8 edge = _mm512_mask_cmpeq_epi64_mask(lanes, behind_bits, none) |
-                    _mm512_mask_cmpeq_epi64_mask(lanes, behind_bits, _mm512_sub_epi64(value_bits, eight));
+    __m512i key = token_bytes(from, lanes, start, _mm512_slli_epi64(key_size, 3)), digits;
+    __m512d number;
+    __mmask8 bad = 0;
+    if (_mm512_mask_cmpneq_epi64_mask(lanes, value_size, one) == 0) { /* categories: mostly 1 */
+        digits = _mm512_srli_epi64(token_bytes(from, lanes, value_start, eight), 56);
+        number = _mm512_cvtepu64_pd(digits);
+    } else {
+        bad = decimals(from, lanes, value_start, _mm512_slli_epi64(value_size, 3), &digits, &number);
+    }
     __m512i index = _mm512_sub_epi64(spelled(key), _mm512_set1_epi64(base));
-    __mmask8 high = _mm512_mask_cmpge_epu64_mask(lanes, index, _mm512_set1_epi64((long long)limit));
-    if ((others | edge | high) != 0)
+    bad |= _mm512_mask_cmpge_epu64_mask(lanes, index, _mm512_set1_epi64((long long)limit));
+    if (bad != 0 || _mm512_cmpgt_epu8_mask(_mm512_max_epu8(key, digits), _mm512_set1_epi8(9)) != 0)
         return false;
-    __m512d scale = _mm512_permutexvar_pd(_mm512_srli_epi64(behind_bits, 3), inverses); /* 8 is taken as 0 */
-    __m512d number = _mm512_mul_pd(_mm512_cvtepu64_pd(spelled(digits)), scale);
     _mm256_mask_storeu_epi32(keys, lanes, _mm512_cvtepi64_epi32(index));
     _mm256_mask_storeu_ps(values, lanes, _mm512_cvtpd_ps(number));
     return true;
