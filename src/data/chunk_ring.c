@@ -120,6 +120,8 @@ static void *ring_main(void *arg)
         }
         pthread_mutex_unlock(&r->mutex);
         ring_work(r, &builder);
+        if (r->maker.made != NULL)
+            r->maker.made(r->maker.arg);
         pthread_mutex_lock(&r->mutex);
     }
     pthread_mutex_unlock(&r->mutex);
@@ -138,8 +140,12 @@ mst_status mst_chunk_ring_new(const mst_chunk_maker *maker, const char *name, un
     r->capacity = capacity;
     r->stopped = true;
     mst_chunk_builder_init(&r->builder);
-    pthread_mutex_init(&r->claim_mutex, NULL);
-    pthread_mutex_init(&r->mutex, NULL);
+    pthread_mutexattr_t spins; /* locks are held for some microseconds, and all threads come at once */
+    pthread_mutexattr_init(&spins);
+    pthread_mutexattr_settype(&spins, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(&r->claim_mutex, &spins);
+    pthread_mutex_init(&r->mutex, &spins);
+    pthread_mutexattr_destroy(&spins);
     pthread_cond_init(&r->work, NULL);
     pthread_cond_init(&r->filled, NULL);
     pthread_cond_init(&r->idle, NULL);
@@ -209,7 +215,7 @@ mst_status mst_chunk_ring_take(mst_chunk_ring *self, mst_chunk **out)
 {
     mst_status st = MST_OK;
     *out = NULL;
-    if (self->n_threads == 0)
+    if (self->n_threads == 0 && !mst_chunk_ring_ready(self))
         ring_work(self, &self->builder);
     pthread_mutex_lock(&self->mutex);
     mst_chunk **place = &self->chunks[self->next_out % self->capacity];
@@ -225,6 +231,15 @@ mst_status mst_chunk_ring_take(mst_chunk_ring *self, mst_chunk **out)
     }
     pthread_mutex_unlock(&self->mutex);
     return st;
+}
+
+bool mst_chunk_ring_ready(mst_chunk_ring *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    bool ready =
+        self->stopped || self->chunks[self->next_out % self->capacity] != NULL || self->next_out >= self->end;
+    pthread_mutex_unlock(&self->mutex);
+    return ready;
 }
 
 bool mst_chunk_ring_help(mst_chunk_ring *self, mst_chunk_builder *builder)

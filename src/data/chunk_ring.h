@@ -4,8 +4,9 @@
  * that chunk, and puts it into a ring from which the owner takes chunks by number. A ring without threads
  * makes each chunk when it is taken. Other threads can help: a thread that waits for rows makes a chunk.
  *
- * Thread: one owner makes all calls, except that `stop`, `extend` and `help` may come from any thread.
- * Waiting: `take` waits for threads of the ring, which compute or read files; `stop` ends that wait. */
+ * Thread: one owner makes all calls, except that `stop`, `extend`, `help` and `ready` may come from any
+ * thread. Waiting: `take` waits for threads of the ring, which compute or read files; `stop` ends that wait.
+ */
 #ifndef MST_DATA_CHUNK_RING_H
 #define MST_DATA_CHUNK_RING_H
 
@@ -18,6 +19,9 @@ typedef struct mst_chunk_maker {
     /* Makes the chunk and consumes the block. Any thread. The builder is the thread's own. */
     mst_status (*make)(void *arg, uint64_t number, mst_raw_block *block, mst_chunk_builder *builder,
                        mst_chunk **out);
+    /* Called by the threads of the ring when a chunk has been made, or the numbers have ended; without locks.
+     * NULL: nothing to call. */
+    void (*made)(void *arg);
     void *arg;
 } mst_chunk_maker;
 
@@ -41,6 +45,9 @@ void mst_chunk_ring_stop(mst_chunk_ring *self);
 /* The next chunk, the caller's to release; NULL at the end or when stopped. A failure to claim or make a
  * chunk is returned in its place, after all chunks before it. */
 mst_status mst_chunk_ring_take(mst_chunk_ring *self, mst_chunk **out);
+
+/* Whether `take` would return at once, without making a chunk. */
+bool mst_chunk_ring_ready(mst_chunk_ring *self);
 
 /* Makes one chunk on the calling thread, with a builder of its own, if one may be claimed now; returns
  * whether it tried. Waits for a claim under way, for nothing else. */

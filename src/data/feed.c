@@ -4,8 +4,14 @@
  * random access that costs work, and with lanes that wait for rows; the window thread collects chunks into
  * windows, shuffles them and queues them; lanes claim slices of the current window. The window thread and the
  * lanes share one mutex, taken once per window or claim, never per row. The ring's mutex is taken after it,
- * never before it. Random access in file order where chunks are only pointers: a lane that needs a window
- * makes it, which is quicker than to wait for a thread, and the window thread only checks chunks ahead.
+ * never before it.
+ *
+ * There is no window thread if lanes_prepare is set. A window that was begun is in `making`; a lane that
+ * claims rows while the queue has room, and a thread that has made a chunk, add the chunks that are ready to
+ * it, one thread at a time (`busy`), and the one that adds the last chunk shuffles and queues it. The others
+ * go on with rows, or parse. Random access in file order where chunks are only pointers: a lane that needs a
+ * window makes it, which is quicker than to wait for a thread, and the window thread only checks chunks
+ * ahead.
  *
  * Invariants
  * 1. Chunks leave the ring in order, whichever thread made them.
@@ -146,6 +152,7 @@ mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, m
     f->options = *options;
     if (f->options.n_shards == 0)
         f->options.n_shards = 1;
+    f->options.lanes_prepare &= !dataset->live;
     if (dataset->window_rows != 0 && f->options.shuffle_rows > dataset->window_rows)
         f->options.shuffle_rows = dataset->window_rows;
     pthread_condattr_t attributes;
@@ -180,11 +187,12 @@ mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, m
     }
     TRY_OUT(st, mst_feed_ring_init(f));
     TRY_OUT(st, feed_init_lanes(f));
-    if (pthread_create(&f->window_thread, NULL, mst_feed_window_main, f) != 0) {
+    f->window_started = !f->options.lanes_prepare || f->by_lanes;
+    if (f->window_started && pthread_create(&f->window_thread, NULL, mst_feed_window_main, f) != 0) {
+        f->window_started = false;
         st = mst_fail(MST_EIO, "%s: cannot start a reading thread", dataset->name);
         goto out;
     }
-    f->window_started = true;
     *out = f;
     f = NULL;
 out:
@@ -198,6 +206,9 @@ static void feed_drop_windows(mst_feed *f)
     if (f->current != NULL)
         mst_feed_unref(f, f->current);
     f->current = NULL;
+    if (f->making != NULL)
+        mst_feed_unref(f, f->making);
+    f->making = NULL;
     while (f->queue != NULL) {
         mst_feed_window *w = f->queue;
         f->queue = w->next;

@@ -40,12 +40,17 @@ typedef struct mst_feed_options {
      * access: the labels are read once when the feed is made. */
     double keep_negatives;
     uint64_t first_rows;       /* stop an epoch after this many rows (of the shard's own); 0: all */
-    unsigned prefetch_threads; /* that parse; at least 1; not used where loading is cheap */
-    unsigned n_lanes;          /* threads that call mst_feed_take */
-    uint32_t max_take;         /* the most rows of one take */
-    uint64_t features;         /* keys >= features give MST_EINPUT; 0: no check */
-    uint32_t fields;  /* of the model: rows without fields, or with others, give MST_EINPUT; 0: no check */
-    bool drop_unseen; /* such keys, and those of other fields, are dropped; affected rows are counted */
+    unsigned prefetch_threads; /* that parse; at least 1, or 0 with lanes_prepare; not used where loading is
+                                  cheap */
+    /* Lanes are threads that have a core each: those without rows parse (a stream of plain text), and the
+     * lanes make the windows, so that no other thread takes a core away from them. Not used for a live
+     * dataset. */
+    bool lanes_prepare;
+    unsigned n_lanes;  /* threads that call mst_feed_take */
+    uint32_t max_take; /* the most rows of one take */
+    uint64_t features; /* keys >= features give MST_EINPUT; 0: no check */
+    uint32_t fields;   /* of the model: rows without fields, or with others, give MST_EINPUT; 0: no check */
+    bool drop_unseen;  /* such keys, and those of other fields, are dropped; affected rows are counted */
     /* Lanes accept any keys and labels. Otherwise those of a mapped file, which another process can overwrite
      * at any time, are copied and checked first. */
     bool any_keys;

@@ -9,10 +9,6 @@
 #include "data/feed_impl.h"
 #include "observe/trace_file.h"
 
-/* Of more lanes than these, two do not parse while they wait: the window thread, which all wait for, and the
- * ring's thread then have a core each where there are as many lanes as cores. */
-#define FEW_LANES 4
-
 /* ---- claims ---- */
 
 void mst_feed_drop_pieces(mst_feed *f, mst_feed_lane *l)
@@ -45,17 +41,14 @@ static mst_status feed_wait_rows(mst_feed *f, uint64_t until_ns)
  * parsed now, or when reading may take long: a lane must return soon after a stop request. */
 static bool feed_help(mst_feed *f, mst_feed_lane *l)
 {
-    unsigned lanes = f->options.n_lanes, most = lanes > FEW_LANES ? lanes - 2 : lanes;
-    if (!f->dataset->read_is_cheap || feed_stopped(f) || f->helpers >= most)
+    if (!f->dataset->read_is_cheap || feed_stopped(f))
         return false;
-    f->helpers++;
     pthread_mutex_unlock(&f->mutex);
     uint64_t from = mst_now_ns();
     mst_phase before = mst_span_enter(MST_PHASE_READ);
     bool helped = mst_chunk_ring_help(f->ring, &l->builder);
     mst_span_enter(before);
     pthread_mutex_lock(&f->mutex);
-    f->helpers--;
     f->wait_ns += helped ? mst_now_ns() - from : 0;
     return helped;
 }
@@ -87,6 +80,10 @@ static mst_status feed_advance(mst_feed *f, mst_feed_lane *l, bool *more)
         }
         if (f->by_lanes) {
             mst_feed_make_window(f);
+            continue;
+        }
+        if (mst_feed_prepare(f)) {
+            idle = false;
             continue;
         }
         uint64_t now = mst_now_ns();
@@ -158,6 +155,7 @@ mst_status mst_feed_claim(mst_feed *f, unsigned lane_index, uint32_t n, mst_batc
     n = n < f->options.max_take ? n : f->options.max_take;
     TRY(mst_feed_check_files(f, l, false));
     pthread_mutex_lock(&f->mutex);
+    mst_feed_prepare(f);
     mst_status st = feed_claim_rows(f, l, n, &got, position);
     pthread_mutex_unlock(&f->mutex);
     if (st == MST_OK && got < n)

@@ -9,7 +9,7 @@
 
 #define MST_FEED_RING 8 /* parsed chunks waiting, beyond those that threads are parsing */
 #define MST_FEED_DIVIDED                                                                                     \
-    64                   /* the same of divided text, whose chunks are small: lanes go on parsing meanwhile */
+    128                  /* the same of divided text, whose chunks are small: lanes go on parsing meanwhile */
 #define MST_FEED_QUEUE 1 /* windows waiting */
 
 #define MST_FEED_PARSERS 64 /* threads whose parsing is traced */
@@ -91,7 +91,7 @@ struct mst_feed {
      * rows; a thread drops its work when it changes. */
     uint64_t generation, epoch;
     bool producing;       /* an epoch was started */
-    bool busy;            /* the window thread is at work for a generation */
+    bool busy;            /* the window thread, or a lane that makes a window, is at work for a generation */
     mst_feed_order order; /* random access */
 
     mst_chunk_ring *ring; /* chunks in the order of the epoch, or of the stream */
@@ -100,7 +100,8 @@ struct mst_feed {
     /* Of the next window to be produced: its first position, its number in the order, ... */
     uint64_t next_position;
     uint32_t next_window;
-    uint64_t next_chunk, next_row; /* ... its first chunk and row of the stream: the window thread's alone */
+    uint64_t next_chunk, next_row; /* ... its next chunk and row of the stream: for the thread that is busy */
+    mst_feed_window *making;       /* lanes_prepare: the chunks so far, while no thread is busy; or NULL */
 
     mst_feed_window *queue, *current, *pool;
     unsigned queued;
@@ -111,7 +112,6 @@ struct mst_feed {
     mst_error error;       /* code MST_OK: none */
     uint64_t epoch_rows;
     uint64_t wait_ns;
-    unsigned helpers; /* lanes that parse while they wait for rows */
 
     atomic_uint_fast64_t unseen; /* rows that lost keys */
 
@@ -183,6 +183,10 @@ mst_status mst_feed_ring_init(mst_feed *f);
 
 /* By lanes, under the mutex: queues the next window, unless it has no rows, or saves the failure. */
 void mst_feed_make_window(mst_feed *f);
+
+/* lanes_prepare, under the mutex, which is released meanwhile: adds the chunks that are ready to the next
+ * window, and queues it when it has all of them. False: nothing is to be added now. */
+bool mst_feed_prepare(mst_feed *f);
 
 /* The window thread; arg is the feed. */
 void *mst_feed_window_main(void *arg);

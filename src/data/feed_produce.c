@@ -94,17 +94,30 @@ static mst_status feed_make_chunk(void *arg, uint64_t number, mst_raw_block *blo
     return st;
 }
 
+/* A thread of the ring has made a chunk. */
+static void feed_chunk_made(void *arg)
+{
+    mst_feed *f = arg;
+    pthread_mutex_lock(&f->mutex);
+    while (mst_feed_prepare(f))
+        ;
+    pthread_mutex_unlock(&f->mutex);
+}
+
 unsigned mst_feed_parsers(const mst_feed *f)
 {
-    if (f == NULL || f->dataset->load_is_cheap)
+    if (f == NULL || f->dataset->load_is_cheap ||
+        (f->options.lanes_prepare && f->options.prefetch_threads == 0))
         return 0;
     return f->options.prefetch_threads != 0 ? f->options.prefetch_threads : 1;
 }
 
 mst_status mst_feed_ring_init(mst_feed *f)
 {
-    mst_chunk_maker maker = {
-        .claim = f->dataset->random ? NULL : feed_claim_block, .make = feed_make_chunk, .arg = f};
+    mst_chunk_maker maker = {.claim = f->dataset->random ? NULL : feed_claim_block,
+                             .make = feed_make_chunk,
+                             .made = f->options.lanes_prepare ? feed_chunk_made : NULL,
+                             .arg = f};
     unsigned parsers = mst_feed_parsers(f);
     uint32_t waiting =
         f->dataset->read_is_cheap && f->dataset->window_rows == 0 ? MST_FEED_DIVIDED : MST_FEED_RING;
@@ -214,6 +227,12 @@ static uint64_t feed_rows_ahead(const mst_feed *f)
     return f->dataset->live ? take : f->dataset->load_is_cheap ? 4 * take * lanes : 0;
 }
 
+/* Under the mutex: whether the next window has to wait. */
+static bool feed_queue_full(const mst_feed *f)
+{
+    return f->queued >= MST_FEED_QUEUE && f->queued_rows >= feed_rows_ahead(f);
+}
+
 /* Under the mutex: makes w the last window of the queue, unless none of its rows is wanted. */
 static bool window_queue(mst_feed *f, mst_feed_window *w)
 {
@@ -240,7 +259,7 @@ static bool window_queue(mst_feed *f, mst_feed_window *w)
 static bool window_put(mst_feed *f, uint64_t generation, mst_feed_window *w, bool more)
 {
     pthread_mutex_lock(&f->mutex);
-    while (!feed_stale(f, generation) && f->queued >= MST_FEED_QUEUE && f->queued_rows >= feed_rows_ahead(f))
+    while (!feed_stale(f, generation) && feed_queue_full(f))
         mst_feed_wait_change(f);
     w->references = 1;
     bool wanted = !feed_stale(f, generation), queued = wanted && window_queue(f, w);
@@ -267,13 +286,18 @@ static mst_feed_window *window_get(mst_feed *f)
     return w != NULL ? w : mst_zalloc(sizeof *w);
 }
 
-/* Adds the next window's chunks; *more is false when a stream has ended or the epoch is over. */
-static mst_status feed_collect(mst_feed *f, mst_feed_window *w, bool *more)
+/* Adds the next window's chunks; *more is false when a stream has ended or the epoch is over. *whole: NULL,
+ * or false when a chunk is not ready yet. */
+static mst_status feed_collect(mst_feed *f, mst_feed_window *w, bool *more, bool *whole)
 {
     const mst_feed_order *p = &f->order;
     bool random = f->dataset->random;
     do {
         mst_chunk *chunk;
+        if (whole != NULL && !f->dataset->load_is_cheap && !mst_chunk_ring_ready(f->ring)) {
+            *whole = false;
+            return MST_OK;
+        }
         TRY(mst_chunk_ring_take(f->ring, &chunk));
         *more = chunk != NULL;
         if (!*more)
@@ -311,7 +335,7 @@ static mst_status feed_produce(mst_feed *f, uint64_t generation)
         pthread_mutex_unlock(&f->mutex);
         if (w == NULL)
             return mst_fail_memory();
-        mst_status st = feed_collect(f, w, &more);
+        mst_status st = feed_collect(f, w, &more, NULL);
         if (st != MST_OK)
             w->n_rows = 0; /* in a part of a window other rows would be at its positions */
         if (o->shuffle_rows != 0)
@@ -327,7 +351,7 @@ void mst_feed_make_window(mst_feed *f)
 {
     bool more = true;
     mst_feed_window *w = window_get(f);
-    mst_status st = w == NULL ? mst_fail_memory() : feed_collect(f, w, &more);
+    mst_status st = w == NULL ? mst_fail_memory() : feed_collect(f, w, &more, NULL);
     if (st != MST_OK)
         mst_error_save(&f->error, st);
     if (w == NULL)
@@ -337,6 +361,58 @@ void mst_feed_make_window(mst_feed *f)
         mst_feed_unref(f, w);
     if (!f->all_checked)
         mst_feed_wake(f);
+}
+
+/* Under the mutex: queues a window that lanes have made, or ends with the failure of its rows. */
+static void feed_finish_window(mst_feed *f, mst_feed_window *w, bool more, mst_status st)
+{
+    if (!window_queue(f, w))
+        mst_feed_unref(f, w);
+    if (!f->dataset->random)
+        feed_end_stream(f, more);
+    if (st != MST_OK) {
+        mst_error_save(&f->error, st);
+        mst_chunk_ring_finish(f->ring);
+    }
+    mst_feed_wake(f);
+}
+
+bool mst_feed_prepare(mst_feed *f)
+{
+    const mst_feed_options *o = &f->options;
+    if (!o->lanes_prepare || f->by_lanes || f->busy || f->leaving || !f->producing ||
+        f->error.code != MST_OK || !mst_feed_window_wanted(f) || feed_queue_full(f))
+        return false;
+    uint64_t generation = f->generation, before = f->next_chunk;
+    mst_feed_window *w = f->making != NULL ? f->making : window_get(f);
+    bool more = true, whole = true;
+    f->making = NULL;
+    if (w == NULL) {
+        mst_error_save(&f->error, mst_fail_memory());
+        mst_feed_wake(f);
+        return true;
+    }
+    w->references = 1;
+    f->busy = true;
+    pthread_mutex_unlock(&f->mutex);
+    mst_status st = feed_collect(f, w, &more, &whole);
+    if (st != MST_OK)
+        w->n_rows = 0; /* in a part of a window other rows would be at its positions */
+    if (whole && o->shuffle_rows != 0)
+        mst_feed_shuffle(w->places, w->n_rows, o->seed, f->epoch, f->next_position);
+    pthread_mutex_lock(&f->mutex);
+    f->busy = false;
+    if (feed_stale(f, generation)) {
+        mst_feed_unref(f, w);
+        mst_feed_wake(f);
+        return false;
+    }
+    if (whole || st != MST_OK) {
+        feed_finish_window(f, w, more, st);
+        return true;
+    }
+    f->making = w; /* a chunk that came meanwhile was left to this thread */
+    return f->next_chunk != before || mst_chunk_ring_ready(f->ring);
 }
 
 /* By lanes: checks chunks, at most CHECK_AHEAD ahead of the lanes. */

@@ -52,12 +52,23 @@ static inline mst_status take_all(mst_feed *feed, const mst_feed_options *o, uin
     }
 }
 
+/* Lanes make the windows, not a thread of the feed. */
+static bool lanes_prepare;
+
+static inline int with_lanes_that_prepare(void **state)
+{
+    (void)state;
+    lanes_prepare = true;
+    return 0;
+}
+
 static inline mst_feed_options options_of(uint64_t seed, uint64_t shuffle_rows)
 {
     return (mst_feed_options){.seed = seed,
                               .valid_seed = seed,
                               .shuffle_rows = shuffle_rows,
                               .prefetch_threads = 1,
+                              .lanes_prepare = lanes_prepare,
                               .n_lanes = 1,
                               .max_take = 100};
 }

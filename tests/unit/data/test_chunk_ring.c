@@ -172,7 +172,9 @@ static void others_help_in_order_and_within_the_capacity(void **state)
     mst_chunk_ring_start(ring, 0, UINT64_MAX);
     assert_int_equal((uintptr_t)help_until_the_end(ring), 4);
     assert_int_equal(s.claimed, 4);
+    assert_true(mst_chunk_ring_ready(ring));
     take_chunks(ring, 0, 2);
+    assert_int_equal(s.claimed, 4); /* those at hand are taken first */
     pthread_t threads[3];
     for (int round = 0; round < 20; round++) {
         for (int i = 0; i < 3; i++)
@@ -183,6 +185,11 @@ static void others_help_in_order_and_within_the_capacity(void **state)
             pthread_join(threads[i], NULL);
     }
     take_chunks(ring, 162, N_CHUNKS);
+    assert_false(mst_chunk_ring_ready(ring));
+    mst_chunk *none;
+    assert_int_equal(mst_chunk_ring_take(ring, &none), MST_OK); /* finds the end */
+    assert_null(none);
+    assert_true(mst_chunk_ring_ready(ring));
     assert_int_equal((uintptr_t)help_until_the_end(ring), 0);
     mst_chunk_ring_destroy(ring);
 }

@@ -206,11 +206,13 @@ static void *crew_main(void *arg)
 static void threads_share_an_epoch(void **state)
 {
     (void)state;
-    for (int kind = 0; kind < FAKE_KINDS; kind++) {
-        fake_dataset *d = fake_new((fake_kind)kind, MAX_ROWS, 64, NULL, NULL);
+    for (int turn = 0; turn < FAKE_KINDS + 2; turn++) { /* the last two: lanes parse a stream */
+        fake_kind kind = turn < FAKE_KINDS ? (fake_kind)turn : FAKE_STREAM;
+        fake_dataset *d = fake_new(kind, MAX_ROWS, turn < FAKE_KINDS ? 64 : 8, NULL, NULL);
         mst_feed_options o = options_of(3, 200);
         o.n_lanes = 4;
-        o.prefetch_threads = 2;
+        o.prefetch_threads = turn > FAKE_KINDS && lanes_prepare ? 0 : 2;
+        d->base.read_is_cheap = turn >= FAKE_KINDS;
         mst_feed *feed = feed_new(d, &o);
         for (uint64_t epoch = 0; epoch < 3; epoch++) {
             pthread_t threads[4];
@@ -225,6 +227,36 @@ static void threads_share_an_epoch(void **state)
         }
         mst_feed_destroy(feed);
         mst_dataset_destroy(&d->base);
+    }
+}
+
+/* A lane that parses needs no other thread, and the rows, failures included, are those that threads would
+ * make. */
+static void a_lane_parses_alone(void **state)
+{
+    (void)state;
+    for (uint64_t shuffle = 0; shuffle <= 200; shuffle += 200) {
+        for (uint32_t broken = 5; broken <= 100; broken += 95) { /* there is no chunk 100 */
+            sequence made[2];
+            mst_status ends[2];
+            for (int alone = 0; alone < 2; alone++) {
+                fake_dataset *d = fake_new(FAKE_STREAM, 1000, 16, NULL, NULL);
+                mst_feed_options o = options_of(5, shuffle);
+                d->base.read_is_cheap = alone;
+                d->fail_chunk = broken;
+                o.lanes_prepare = alone;
+                o.prefetch_threads = !alone;
+                mst_feed *feed = feed_new(d, &o);
+                assert_int_equal(mst_feed_start(feed, 1, 0), MST_OK);
+                ends[alone] = take_all(feed, &o, 0, 0, &made[alone]);
+                mst_feed_destroy(feed);
+                mst_dataset_destroy(&d->base);
+            }
+            assert_int_equal(ends[0], broken == 5 ? MST_EINPUT : MST_OK);
+            assert_int_equal(ends[1], ends[0]);
+            assert_int_equal(made[1].n, made[0].n);
+            assert_memory_equal(made[1].rows, made[0].rows, made[0].n * sizeof made[0].rows[0]);
+        }
     }
 }
 
@@ -674,6 +706,7 @@ int main(void)
         cmocka_unit_test(held_out_rows),
         cmocka_unit_test(first_rows_only),
         cmocka_unit_test(threads_share_an_epoch),
+        cmocka_unit_test(a_lane_parses_alone),
         cmocka_unit_test(rows_stay_valid),
         cmocka_unit_test(claim_and_fill_is_take),
         cmocka_unit_test(failures_come_after_good_rows),
@@ -685,5 +718,6 @@ int main(void)
         cmocka_unit_test(short_memory_is_reported),
         cmocka_unit_test(cache_is_fed),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("window thread", tests, NULL, NULL);
+    return failed + cmocka_run_group_tests_name("lanes prepare", tests, with_lanes_that_prepare, NULL);
 }

@@ -108,5 +108,6 @@ int main(void)
         cmocka_unit_test(shards_share_the_kept_rows),
         cmocka_unit_test(positions_count_kept_rows),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("window thread", tests, NULL, NULL);
+    return failed + cmocka_run_group_tests_name("lanes prepare", tests, with_lanes_that_prepare, NULL);
 }

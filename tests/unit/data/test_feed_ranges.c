@@ -580,5 +580,6 @@ int main(void)
         cmocka_unit_test(stream_that_is_read_once),
         cmocka_unit_test(short_memory_is_reported),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("window thread", tests, NULL, NULL);
+    return failed + cmocka_run_group_tests_name("lanes prepare", tests, with_lanes_that_prepare, NULL);
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -163,6 +164,35 @@ static void until(void **state)
     assert_int_equal(t.summary.end, MST_END_UNTIL);
     assert_int_equal(t.summary.status.step, 5);
     trial_fini(&t);
+}
+
+/* ---- threads ---- */
+
+/* A quarter of as many threads as cores, or more, only parse text for asynchronous logreg. */
+static void text_is_parsed_by_a_quarter(void **state)
+{
+    (void)state;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned threads = cores > 8 ? (unsigned)cores : 8;
+    char number[16];
+    snprintf(number, sizeof number, "%u", threads);
+    for (int input = 0; input < 2; input++) {
+        for (int async = 0; async < 2; async++) {
+            trial t;
+            begin(&t, inputs[input], NULL);
+            trial_set(&t, "steps", "100");
+            trial_set(&t, "mode", async ? "async" : "sync");
+            trial_set(&t, "threads", number);
+            assert_int_equal(trial_open(&t), MST_OK);
+            bool divided = input == 1 && async;
+            assert_int_equal(t.training->strategy->n_threads, divided ? threads - threads / 4 : threads);
+            if (divided)
+                assert_int_equal(mst_feed_parsers(t.training->data.feed), threads / 4);
+            assert_int_equal(mst_training_run(t.training, &(mst_train_callbacks){0}, &t.summary), MST_OK);
+            assert_int_equal(t.summary.status.step, 100);
+            trial_fini(&t);
+        }
+    }
 }
 
 /* ---- the training loss ---- */
@@ -602,6 +632,7 @@ int main(void)
         cmocka_unit_test(limits_together),
         cmocka_unit_test(limit_of_time),
         cmocka_unit_test(until),
+        cmocka_unit_test(text_is_parsed_by_a_quarter),
         cmocka_unit_test(training_loss),
         cmocka_unit_test(patience),
         cmocka_unit_test(evaluations_when_due),
