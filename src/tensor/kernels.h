@@ -72,6 +72,7 @@ static inline uint32_t mst_key_bucket(uint32_t key, unsigned bits)
 {
     return key * MST_KEY_HASH >> (32 - bits);
 }
+#define MST_NO_KEY UINT32_MAX /* features are at most as many */
 
 #define MST_DESCEND_SCRATCH 8
 #define MST_LANES_MAX       16 /* floats of the longest vector of an instruction set */
@@ -168,14 +169,16 @@ typedef struct mst_kernels {
     /* out[i] is rows[i] with its keys translated, which are written to keys (as many as all rows have). */
     void (*translate)(const mst_row *rows, uint32_t n, const mst_key_map *map, mst_row *out, uint32_t *keys);
 
-    /* Localising. A bucket of the table (1 << bits of them, 1 to 31) holds key << 32 | number of one key; the
-     * numbers of this batch are at least base. look_up_keys writes the numbers of n keys that are in the
-     * table, and lists the places of the others, whose numbers are undefined, in missing (room for n and 8
-     * more); returns how many these are. Keys may change meanwhile. */
-    uint32_t (*look_up_keys)(const uint64_t *table, unsigned bits, const uint32_t *keys, uint32_t n,
-                             uint32_t base, uint32_t *numbers, uint32_t *missing);
-    /* numbers[i] = ranks[numbers[i] - base] */
-    void (*rank_numbers)(uint32_t *numbers, size_t n, uint32_t base, const uint32_t *ranks);
+    /* Localising. A table has 1 << bits buckets (bits 1 to 30) of two slots; a slot holds a key or
+     * MST_NO_KEY, and the number of a key is its slot. look_up_keys writes the numbers of n keys that are in
+     * their bucket, and lists the places of the others, whose numbers are undefined, in missing (room for n
+     * and 8 more); returns how many these are. MST_NO_KEY is in no bucket. */
+    uint32_t (*look_up_keys)(const uint32_t *table, unsigned bits, const uint32_t *keys, uint32_t n,
+                             uint32_t *numbers, uint32_t *missing);
+    /* numbers[i] = ranks[numbers[i]]; numbers are below 1 << 31. */
+    void (*rank_numbers)(uint32_t *numbers, size_t n, const uint32_t *ranks);
+    /* counts[i] = the sum of counts[0] to counts[i - 1]; n is a multiple of 16. */
+    void (*sum_counts)(uint32_t *counts, uint32_t n);
 
     /* sum of v * logistic loss at the given margins. */
     double (*logistic_loss)(const mst_row *rows, uint32_t n, const float *margins, float pos_weight);

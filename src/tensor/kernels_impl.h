@@ -44,6 +44,7 @@ const mst_kernels KERNELS_NAME = {
     .apply_dense = apply_dense,
     .look_up_keys = look_up_keys,
     .rank_numbers = rank_numbers,
+    .sum_counts = sum_counts,
     .logistic_loss = logistic_loss,
     .unpack_bytes = unpack_bytes,
     .dense_forward = dense_forward,

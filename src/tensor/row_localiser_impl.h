@@ -15,14 +15,15 @@ struct mst_row_localiser {
     mst_row_bank *banks;
     uint64_t n_keys;
     const mst_kernels *kernels;
-    uint64_t *table; /* 1 << table_bits: key << 32 | number */
-    unsigned table_bits;
-    uint32_t next;    /* the number of the next new key */
-    uint64_t *items;  /* numbered keys in order of appearance: key << 32 | number */
-    uint64_t *spare;  /* for sorting; as many */
-    uint32_t *counts; /* for sorting: by digit */
-    uint32_t *ranks;  /* where numbers stand, by number less the batch's first */
-    size_t item_capacity, spare_capacity, rank_capacity;
+    uint32_t *table;     /* 2 << table_bits slots */
+    unsigned table_bits; /* of this batch */
+    uint64_t *items;     /* the batch's keys in order of appearance: key << 32 | slot */
+    uint64_t *spare;     /* for sorting; as many */
+    uint32_t *counts;    /* for sorting: by digit */
+    uint32_t *ranks; /* positions of keys: by slot, and beyond the slots those of the keys of the prefix */
+    uint32_t n_items;
+    uint64_t end; /* keys of the batch are below */
+    size_t table_capacity, item_capacity, spare_capacity, rank_capacity;
 };
 
 #endif

@@ -164,26 +164,40 @@ static void allocates_nothing(void **state)
     mst_row_localiser_destroy(self);
 }
 
-/* Numbers rise from batch to batch; when they would go beyond 32 bits, they start again. */
-static void numbers_run_out(void **state)
+/* Keys that share a bucket are searched in the buckets after it, also beyond the last one; all are different.
+ */
+static void full_buckets(void **state)
 {
     (void)state;
     static mst_key_list list;
-    mst_row rows[20];
-    mst_row_localiser *self;
-    random_rows r = random_rows_make(
-        &(rows_spec){.kind = ROWS_ONES, .n_rows = 20, .n_features = 100000, .n_keys = 10, .seed = 2});
-    mst_batch batch = {.rows = r.rows, .n_rows = 20};
-    for (uint32_t left = 0; left < 400; left += 7) {
-        assert_int_equal(mst_row_localiser_new(mst_kernels_get(mst_isa_best()), 100000, 1, &self), MST_OK);
-        localise(self, 0, &batch, 0, 0, &list, rows);
-        self->next = UINT32_MAX - left;
-        for (uint32_t k = 0; k < 4; k++)
-            localise(self, 0, &batch, 0, k, &list, rows);
-        assert_true(self->next < 100000);
+    enum { ROWS = 60, KEYS = 100, FEATURES = 1 << 24 };
+    mst_row rows[ROWS], out[ROWS];
+    uint32_t *keys = malloc(ROWS * KEYS * sizeof *keys);
+    for (int c = 0; c < MST_ISA_COUNT; c++) {
+        mst_row_localiser *self;
+        if (!mst_isa_supported((mst_isa)c))
+            continue;
+        assert_int_equal(mst_row_localiser_new(mst_kernels_get((mst_isa)c), FEATURES, 1, &self), MST_OK);
+        for (uint32_t n = 10; n <= ROWS * KEYS; n += 585) {
+            mst_batch batch = {.rows = rows, .n_rows = (n + KEYS - 1) / KEYS};
+            for (uint32_t r = 0; r < batch.n_rows; r++)
+                rows[r] = (mst_row){.keys = keys + (size_t)r * KEYS,
+                                    .n_keys = n - r * KEYS < KEYS ? n - r * KEYS : KEYS};
+            for (uint32_t i = 0; i < n; i++)
+                keys[i] = i;
+            localise(self, 0, &batch, 0, 7, &list, out);
+            unsigned bits = self->table_bits; /* as many entries have as many buckets */
+            uint32_t n_last = 0;
+            for (uint32_t key = 0; n_last < n && key < FEATURES; key++)
+                if (mst_key_bucket(key, bits) + 3 >= 1u << bits || key >= FEATURES - n)
+                    keys[n_last++] = key; /* of the last three buckets, as far as there are enough */
+            assert_int_equal(n_last, n);
+            localise(self, 0, &batch, 0, 7, &list, out);
+            assert_int_equal(self->table_bits, bits);
+        }
         mst_row_localiser_destroy(self);
     }
-    random_rows_free(&r);
+    free(keys);
     mst_key_list_fini(&list);
 }
 
@@ -195,15 +209,19 @@ static void keys_out_of_range(void **state)
     static const uint32_t keys[][3] = {{1000, 3, 4}, {2, 1u << 31, 4}, {2, 3, UINT32_MAX}};
     mst_row row = {.n_keys = 3}, out;
     mst_row_localiser *self;
-    assert_int_equal(mst_row_localiser_new(mst_kernels_get(mst_isa_best()), 1000, 1, &self), MST_OK);
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        row.keys = keys[i];
-        assert_int_equal(mst_row_localise(self, 0, &(mst_batch){&row, 1}, 0, 0, &list, &out), MST_EINPUT);
-        row.keys = (const uint32_t[]){999, 0, 1}; /* usable after a failure */
-        localise(self, 0, &(mst_batch){&row, 1}, 0, 0, &list, &out);
+    for (int c = 0; c < MST_ISA_COUNT; c++) {
+        if (!mst_isa_supported((mst_isa)c))
+            continue;
+        assert_int_equal(mst_row_localiser_new(mst_kernels_get((mst_isa)c), 1000, 1, &self), MST_OK);
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+            row.keys = keys[i];
+            assert_int_equal(mst_row_localise(self, 0, &(mst_batch){&row, 1}, 0, 0, &list, &out), MST_EINPUT);
+            row.keys = (const uint32_t[]){999, 0, 1}; /* usable after a failure */
+            localise(self, 0, &(mst_batch){&row, 1}, 0, 0, &list, &out);
+        }
+        mst_row_localiser_destroy(self);
     }
     mst_key_list_fini(&list);
-    mst_row_localiser_destroy(self);
 }
 
 static void no_memory(void **state)
@@ -243,7 +261,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_batches),    cmocka_unit_test(banks),
-        cmocka_unit_test(allocates_nothing), cmocka_unit_test(numbers_run_out),
+        cmocka_unit_test(allocates_nothing), cmocka_unit_test(full_buckets),
         cmocka_unit_test(keys_out_of_range), cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
