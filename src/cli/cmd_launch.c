@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/job_output.h"
 #include "cli/launch_attach.h"
+#include "launch/core_pin.h"
 #include "launch/job_entry.h"
 #include "launch/job_state.h"
 #include "launch/launch_job.h"
@@ -30,7 +31,7 @@
 typedef struct launch_options {
     int64_t servers, workers, port, grace, start_timeout, ranks, max_restarts, add;
     char *hosts, *logs, *ssh, *job, *mpi_args, *attach;
-    bool copy, mpi, detach;
+    bool copy, mpi, detach, pin;
     int deploy, mpi_plugin;
 } launch_options;
 
@@ -75,6 +76,12 @@ static const mst_option launch_table[] = {
      .type = MST_OPTION_FLAG,
      FIELD(copy),
      .help = "Copy this program to the hosts, and remove the copies at the end.",
+     .needs = {{WITHOUT_MPI}}},
+    {.name = "pin",
+     .type = MST_OPTION_FLAG,
+     FIELD(pin),
+     .help = "Give each process on this host a core of its own. For jobs that have the host to themselves: "
+             "processes then wait less for each other.",
      .needs = {{WITHOUT_MPI}}},
     {.name = "port",
      .type = MST_OPTION_INT,
@@ -499,6 +506,10 @@ static mst_status launch_run_job(launch *l, uint32_t max_hosts, const mst_launch
     mst_plan plan = {0};
     char *cluster_text = NULL;
     TRY_OUT(st, launch_make_plan(l, max_hosts, &plan));
+    if (l->options->pin && plan.n_hosts > 0)
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "--pin: not with --hosts, which starts processes on other hosts"));
+    if (l->options->pin)
+        TRY_OUT(st, mst_core_pin_check(plan.n_servers, plan.n_workers));
     cluster_text = mst_cluster_text(&plan.cluster);
     if (cluster_text == NULL)
         TRY_OUT(st, mst_fail_memory());
@@ -513,6 +524,7 @@ static mst_status launch_run_job(launch *l, uint32_t max_hosts, const mst_launch
                           .copy_folder = l->options->copy ? l->folder : NULL,
                           .sink = sink,
                           .entry = l->entry,
+                          .pin = l->options->pin,
                           .elastic = l->elastic,
                           .max_restarts = (uint32_t)l->options->max_restarts,
                           .grace_s = (uint32_t)l->options->grace,

@@ -36,6 +36,7 @@
 #include "base/clock.h"
 #include "base/parent.h"
 #include "base/signals.h"
+#include "launch/core_pin.h"
 #include "launch/launch_remote.h"
 #include "launch/parent_pipe.h"
 #include "run/run_dir.h"
@@ -398,8 +399,13 @@ static mst_status job_start_member(mst_launch *l, mst_actor *a)
     for (size_t i = 1; i < l->job->words->n; i++)
         TRY_OUT(st, mst_text_list_add(&words, l->job->words->items[i]));
     TRY_OUT(st, mst_text_list_end(&words));
+    mst_core_pin pin = {.set = false};
+    if (l->job->pin && !remote)
+        pin =
+            mst_core_pin_begin(l->job->plan->n_servers, a->member->role == MST_ROLE_SERVER, a->member->index);
     st = mst_start_anywhere(a->child, remote ? l->job->ssh : NULL, remote ? a->host->name : NULL,
                             l->job->secret, variables, (const char *const *)words.items);
+    mst_core_pin_end(&pin);
 out:
     mst_text_list_fini(&words);
     return st;

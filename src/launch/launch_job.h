@@ -24,6 +24,7 @@ typedef struct mst_launch_job {
                                    NULL: no copies */
     const mst_launch_sink *sink;
     mst_job_entry *entry;  /* NULL: none */
+    bool pin;              /* a core for each process on this host */
     bool elastic;          /* workers may be added by requests to the entry */
     uint32_t max_restarts; /* of a process within an hour */
     uint32_t grace_s;      /* for processes to end in */

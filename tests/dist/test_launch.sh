@@ -91,6 +91,10 @@ printf 'a slots=1\nb slots=1\n' >hosts
 refused 2 "fewer slots than --workers 3 needs" launch --hosts hosts --workers 3 -- train
 refused 2 "names 2 hosts for workers; --deploy needs 3" launch --hosts hosts --deploy cluster2 -- train
 refused 2 "would be above 65535" launch --hosts hosts --port 65535 --servers 2 -- train
+refused 2 "--pin: not with --hosts" launch --hosts hosts --pin -- train
+cores=$(nproc)
+refused 2 "--pin gives each process a core of its own; there are $((cores + 1)) processes and $cores cores" \
+  launch --pin --servers 1 --workers "$cores" -- train
 
 # Options after -- cannot contradict launch.
 for option in --role=worker "--index 1" "--cluster c.yaml"; do
@@ -102,6 +106,19 @@ refused 2 "cannot share standard input" launch -- train x --batch 10 --valid -
 refused 2 "--workers 3 after -- contradicts launch, which starts 2" launch --workers 2 -- train x --workers 3
 refused 2 "--servers 2 after -- contradicts launch, which starts 1" launch -- train x --servers=2
 refused 2 "--strategy local after --" launch -- train x --strategy local
+
+# ---- cores ----
+# With --pin every process has one core, which no other has; without it, all cores of launch.
+export PLAY='sed -n "s/^Cpus_allowed_list:[[:space:]]*/core of $me: /p" /proc/self/status'
+cores=$((cores < 4 ? cores : 4))
+if [ $cores -gt 1 ]; then
+  launch 0 --pin --servers 1 --workers $((cores - 1)) --logs none -- train
+  same "processes with one core" "$(grep -cE '\| core of [a-z]*_[0-9]*: [0-9]+$' out)" $cores
+  same "different cores" "$(sed -n 's/.*| core of .*: //p' out | sort -u | wc -l)" $cores
+fi
+launch 0 --servers 1 --workers 1 --logs none -- train
+same "cores without --pin" "$(sed -n 's/.*| core of .*: //p' out | sort -u)" \
+  "$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)"
 
 # ---- lines and logs ----
 export PLAY='echo "hello from $me"; echo "note of $me" >&2; printf "no newline"'
