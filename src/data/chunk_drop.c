@@ -13,7 +13,8 @@ static void chunk_destroy_dropped(mst_chunk *self)
 static bool chunk_add_seen(const mst_row *row, uint64_t features, uint32_t fields, mst_chunk_builder *b)
 {
     size_t before = b->n_entries;
-    for (uint32_t k = 0; k < row->n_dense; k++)
+    uint32_t n_dense = row->dense != NULL || row->bytes != NULL ? row->n_dense : 0;
+    for (uint32_t k = 0; k < n_dense; k++)
         if (k < features && k < fields)
             mst_chunk_builder_add_field(b, (uint16_t)k, k, mst_row_dense(row, k));
     for (uint32_t k = 0; k < row->n_keys; k++)
