@@ -47,7 +47,7 @@ static mst_status feed_fail_unseen(const mst_feed *f, mst_chunk *c, uint64_t fir
     for (uint32_t i = c->n_rows; i-- > 0;) {
         mst_row row;
         mst_chunk_row(c, i, &row);
-        for (uint32_t k = row.n_keys; k-- > 0;)
+        for (uint32_t k = row.n_keys; row.keys != NULL && k-- > 0;)
             if (row.keys[k] >= features) {
                 feature = row.keys[k];
                 at = first_row + i;
