@@ -56,7 +56,7 @@ typedef struct net_layer {
     void *flat;     /* unfold: the input in (c, h, w) */
     const void *x;  /* input of the pass under way */
     uint16_t *best; /* maxpool: place of the largest number in the window */
-    float *stat;    /* lrn: sums; fm: sums of vectors; batch norm: mean and 1/deviation of each channel */
+    float *stat;    /* lrn: sums; batch norm: mean and 1/deviation of each channel */
     /* In graphs (net_graph.cu): */
     uint32_t width;  /* numbers of the output, without padding */
     uint32_t pitch;  /* of joined inputs */

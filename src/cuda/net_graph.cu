@@ -118,10 +118,6 @@ mst_status net_graph_make(mst_cuda_net *net, net_layer *l)
         NET_TRY(net_alloc(net, rows * net_size(&s.out) * sizeof(float), &at));
         l->du = (float *)at;
     }
-    if (s.kind == MST_CUDA_VECTORS_FM) {
-        NET_TRY(net_alloc(net, rows * s.length * sizeof(float), &at));
-        l->stat = (float *)at;
-    }
     if (l->merged) {
         l->dy = net->layers[s.inputs[0]].dy;
         return MST_OK;
@@ -154,9 +150,8 @@ static __global__ void add_back_kernel(uint64_t size, graph_parts parts, const f
                 parts.of[j][i] = parts.add[j] ? parts.of[j][i] + d[i] : d[i];
 }
 
-/* A warp per row; lanes have elements of the vectors. sums: of the vectors, for the gradient; or NULL. */
-static __global__ void fm_kernel(uint32_t n, uint32_t vectors, uint32_t k, uint32_t out, const float *x, float *y,
-                                 float *sums)
+/* A warp per row; lanes have elements of the vectors. */
+static __global__ void fm_kernel(uint32_t n, uint32_t vectors, uint32_t k, uint32_t out, const float *x, float *y)
 {
     uint32_t lane = threadIdx.x % 32;
     for (uint32_t r = (blockIdx.x * THREADS + threadIdx.x) / 32; r < n; r += gridDim.x * THREADS / 32) {
@@ -170,8 +165,6 @@ static __global__ void fm_kernel(uint32_t n, uint32_t vectors, uint32_t k, uint3
                 squares += value * value;
             }
             float pairs = (float)(0.5 * (sum * sum - squares));
-            if (sums != NULL)
-                sums[(uint64_t)r * k + j] = (float)sum;
             if (out == 1)
                 total += pairs;
             else
@@ -185,16 +178,22 @@ static __global__ void fm_kernel(uint32_t n, uint32_t vectors, uint32_t k, uint3
 }
 
 template <bool ADD>
-static __global__ void fm_back_kernel(uint32_t n, uint32_t vectors, uint32_t k, uint32_t out, const float *x,
-                                      const float *sums, const float *dy, float *dx)
+static __global__ void fm_back_kernel(uint32_t n, uint32_t vectors, uint32_t k, uint32_t out,
+                                      const float *__restrict__ x, const float *__restrict__ dy,
+                                      float *__restrict__ dx)
 {
-    uint32_t row = vectors * k;
-    uint64_t all = (uint64_t)n * row;
+    uint64_t all = (uint64_t)n * k;
     for (uint64_t i = blockIdx.x * (uint64_t)THREADS + threadIdx.x; i < all; i += (uint64_t)gridDim.x * THREADS) {
-        uint64_t r = i / row;
-        uint32_t j = (uint32_t)(i - r * row) % k;
-        float part = dy[out == 1 ? r : r * out + j] * (sums[r * k + j] - x[i]);
-        dx[i] = ADD ? dx[i] + part : part;
+        uint64_t r = i / k, j = i % k, at = r * vectors * k + j;
+        float sum = 0.0f, d = dy[out == 1 ? r : r * out + j];
+#pragma unroll 8
+        for (uint32_t v = 0; v < vectors; v++)
+            sum += x[at + (uint64_t)v * k];
+#pragma unroll 8
+        for (uint32_t v = 0; v < vectors; v++) {
+            float *to = &dx[at + (uint64_t)v * k], part = d * (sum - x[at + (uint64_t)v * k]);
+            *to = ADD ? *to + part : part;
+        }
     }
 }
 
@@ -260,7 +259,7 @@ mst_status net_graph_layer(mst_cuda_net *net, size_t i, uint32_t n, const void *
     case MST_CUDA_CONCAT: l->out = x; break;
     case MST_CUDA_NUMBERS: l->out = net->input; break;
     case MST_CUDA_ADD: add_kernel<<<FLAT(n * size)>>>(n * size, graph_parts_of(net, s), y); break;
-    case MST_CUDA_VECTORS_FM: fm_kernel<<<FLAT(32ull * n)>>>(n, s.vectors, s.length, (uint32_t)size, in, y, l->stat); break;
+    case MST_CUDA_VECTORS_FM: fm_kernel<<<FLAT(32ull * n)>>>(n, s.vectors, s.length, (uint32_t)size, in, y); break;
     case MST_CUDA_VECTORS_DOT:
         dot_kernel<<<net_grid(n, size), THREADS, 0, net->stream>>>(n, s.vectors, s.length, in, y);
         break;
@@ -404,8 +403,8 @@ static mst_status graph_layer_back(mst_cuda_net *net, size_t i, uint32_t n, cons
         bool add = false;
         float *target = s.n_inputs == 1 ? graph_target(net, s.inputs[0], &add) : dx;
 #define CALL(ADD)                                                                                            \
-    fm_back_kernel<ADD><<<FLAT((uint64_t)n * s.vectors * s.length)>>>(n, s.vectors, s.length, (uint32_t)net_size(&s.out), \
-                                                                      x, l->stat, l->dy, target)
+    fm_back_kernel<ADD><<<FLAT((uint64_t)n * s.length)>>>(n, s.vectors, s.length, (uint32_t)net_size(&s.out), x, l->dy, \
+                                                          target)
         if (add)
             CALL(true);
         else
