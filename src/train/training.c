@@ -287,6 +287,10 @@ static mst_status training_make_strategy(mst_training *self)
                             .params = &self->assembly.params,
                             .seed = (uint64_t)self->options.seed,
                             .comm = self->config.comm};
+    mst_status st = mst_strategy_new(&options, &env, &self->strategy);
+    if (st == MST_OK || !mst_model_leave_gpu(self->assembly.model))
+        return st;
+    options.threads = training_threads(self);
     return mst_strategy_new(&options, &env, &self->strategy);
 }
 
