@@ -250,7 +250,8 @@ INLINE void translate_keys(const mst_row *row, const mst_key_map *map, uint32_t 
     for (; i < n; i++) {
         uint32_t key = keys[i], hash = key * factor,
                  number = mst_map_number(buckets[hash >> shift], hash, shift);
-        key = number < n_mapped ? base + number : key;
+        key += -(uint32_t)(number < n_mapped) &
+               (base + number - key); /* without a branch that cannot be predicted */
         out[i] = key;
         if (w != NULL)
             __builtin_prefetch(&w[(size_t)key * stride], 1);
