@@ -140,12 +140,8 @@ mst_status mst_chunk_ring_new(const mst_chunk_maker *maker, const char *name, un
     r->capacity = capacity;
     r->stopped = true;
     mst_chunk_builder_init(&r->builder);
-    pthread_mutexattr_t spins; /* locks are held for some microseconds, and all threads come at once */
-    pthread_mutexattr_init(&spins);
-    pthread_mutexattr_settype(&spins, PTHREAD_MUTEX_ADAPTIVE_NP);
-    pthread_mutex_init(&r->claim_mutex, &spins);
-    pthread_mutex_init(&r->mutex, &spins);
-    pthread_mutexattr_destroy(&spins);
+    pthread_mutex_init(&r->claim_mutex, NULL);
+    pthread_mutex_init(&r->mutex, NULL);
     pthread_cond_init(&r->work, NULL);
     pthread_cond_init(&r->filled, NULL);
     pthread_cond_init(&r->idle, NULL);

@@ -15,8 +15,9 @@
 
 /* --threads 0, sync: fewer rows of a batch cost more in barriers than they gain; and one of many cores is
  * left to the thread that prepares rows, because all wait at a barrier for one that has lost its core. */
-#define ROWS_PER_THREAD 64
-#define MANY_CORES      4
+#define ROWS_PER_THREAD         64 /* of logreg */
+#define SOFTMAX_ROWS_PER_THREAD 24 /* each computes for several classes */
+#define MANY_CORES              4
 
 void mst_settings_begin(mst_settings *self, const mst_option_group *own)
 {
@@ -63,7 +64,9 @@ static mst_status settings_resolve(mst_settings *s)
     /* Nets divide a batch themselves; threads that share the rows of a batch need some rows each. */
     if (chosen && s->strategy.mode == MST_MODE_SYNC &&
         mst_model_has(mst_models[s->model.model], MST_MODEL_LINEAR)) {
-        int64_t rows = s->resolved.batch / ROWS_PER_THREAD, most = rows > 1 ? rows : 1;
+        int64_t each = mst_model_has(mst_models[s->model.model], MST_MODEL_BINARY) ? ROWS_PER_THREAD
+                                                                                   : SOFTMAX_ROWS_PER_THREAD;
+        int64_t rows = s->resolved.batch / each, most = rows > 1 ? rows : 1;
         s->resolved.threads -= s->resolved.threads > MANY_CORES;
         s->resolved.threads = s->resolved.threads < most ? s->resolved.threads : most;
     }

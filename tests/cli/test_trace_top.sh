@@ -115,7 +115,7 @@ shows r local steps=10 claim=10 fill=10 gather.dot=10 loss=10 scatter.apply=10
 train rows.cache --model logreg --batch 1 --steps 2000 --threads 1 --trace
 shows r local steps=2000 fill=2 gather.dot.apply=2 loss=2
 train rows.cache --model logreg --batch 100 --steps 10 --threads 2 --trace
-shows r local steps=10 'pick=[1-9][0-9]*' gather.dot=20 loss=20 scatter_dense=20 apply=20 'barrier_wait=[0-9]+'
+shows r local steps=10 'divide=[1-9][0-9]*' take_turns=20 gather.dot=20 loss=20 scatter_dense=20 apply=20 'barrier_wait=[0-9]+'
 train rows.cache --model logreg --batch 100 --steps 10 --threads 2 --optimizer adam --clip-norm 1 --trace
 shows r local steps=10 gather.dot=20 scatter=20 sum=20 clip=20 apply=20
 train rows.cache --model logreg --batch 100 --steps 10 --threads 2 --mode async --trace
