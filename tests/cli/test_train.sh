@@ -144,6 +144,10 @@ threads=$(grep -m 1 '"threads"' chosen/manifest.json)
 core=$(taskset -cp $$ | sed 's/.*: *\([0-9]*\).*/\1/')
 taskset -c "$core" "$muster" train --resume --run chosen --steps 4 --quiet >out 2>err || fail "a resumed run on one core"
 same "threads of a resumed run" "$(grep -m 1 '"threads"' chosen/manifest.json)" "$threads"
+json chosen/manifest.json 'd["threads"] == 1 or d["threads"] > 3' # plain SGD: a few threads are slower than one
+cores=$(nproc)
+expect 0 train train.cache --threads 0 --batch 256 --optimizer adagrad --steps 2 --run chosen --overwrite --quiet
+[ "$cores" -gt 4 ] || json chosen/manifest.json "d['threads'] == $cores"
 
 refused 2 '--pos-weight applies only to --model logreg, fm, ffm, fwfm, net, wide-deep, deepfm, dcn or dlrm, but --model is softmax' train train.cache --model softmax --pos-weight 2
 refused 2 '--momentum applies only to --optimizer momentum (or --optimizer-sparse), but --optimizer is sgd' train train.cache --momentum 0.9
