@@ -112,8 +112,8 @@ typedef struct mst_cuda_pick {
 /* The source of the rows of a step. */
 typedef enum mst_cuda_source {
     MST_CUDA_ROWS,   /* `bytes` or `numbers` */
-    MST_CUDA_IMAGES, /* `images` and `picks`; the images stay on the GPU, if they fit. Nets over embeddings, after
-                        keep_rows: rows and `picks`; the rows stay */
+    MST_CUDA_IMAGES, /* `images` and `picks`; the images stay on the GPU, if they fit. Nets over embeddings,
+                        after keep_rows: rows and `picks`; the rows stay */
     MST_CUDA_KEPT,   /* `picks` alone: images or rows, labels and weights are on the GPU */
 } mst_cuda_source;
 
@@ -168,8 +168,8 @@ typedef struct mst_cuda_net_ops {
     /* Steps may have images as their source from now on; *keeps: all n_rows fit, and stay from their first
      * step on. At most once. MST_EUNSUPPORTED: not these images; rows only. */
     mst_status (*images)(mst_cuda_net *self, const mst_cuda_images *images, bool *keeps);
-    /* Nets with a table: rows of row_entries entries each may stay from their first step on; *keeps: all n_rows of
-     * the dataset fit. At most once. */
+    /* Nets with a table: rows of row_entries entries each may stay from their first step on; *keeps: all
+     * n_rows of the dataset fit. At most once. */
     mst_status (*keep_rows)(mst_cuda_net *self, uint64_t n_rows, uint32_t row_entries, bool *keeps);
     /* Places for rows, free until the next call of step, gradient or forward; waits until the GPU has copied
      * the rows that were there. */
