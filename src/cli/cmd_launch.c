@@ -81,7 +81,7 @@ static const mst_option launch_table[] = {
      .type = MST_OPTION_FLAG,
      FIELD(pin),
      .help = "Give each process on this host a core of its own. For jobs that have the host to themselves: "
-             "processes then wait less for each other.",
+             "processes then wait less for each other. Not with --hosts.",
      .needs = {{WITHOUT_MPI}}},
     {.name = "port",
      .type = MST_OPTION_INT,
