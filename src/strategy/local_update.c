@@ -57,13 +57,8 @@ void mst_local_apply_picks(mst_local *self, unsigned t, uint32_t n_rows, const m
 
 void mst_local_begin_popular(mst_local *self, unsigned t)
 {
-    size_t floats = (size_t)self->n_popular * self->weights.stride;
-    const float *weights = self->weights.sparse + (size_t)self->popular * self->weights.stride;
-    if (self->n_popular == 0)
-        return;
-    for (size_t i = 0; i < floats; i += 16) /* other cores have updated them */
-        __builtin_prefetch(weights + i);
-    memset(self->threads[t].hot_sums, 0, self->n_popular * sizeof(float));
+    if (self->n_popular > 0)
+        memset(self->threads[t].hot_sums, 0, self->n_popular * sizeof(float));
 }
 
 /* The sums of all threads for places [from, to) of the popular keys, into those of thread 0. */
