@@ -71,6 +71,7 @@ static mst_status convert_rows(mst_dataset *dataset, const convert_options *conv
         return mst_fail(MST_EINPUT, "%s has no rows to convert%s", dataset->name,
                         convert->skip_rows > 0 ? " beyond --skip-rows" : "");
     TRY(mst_data_sink_commit(sink, &dataset->info));
+    mst_dataset_warn_skipped(dataset);
     const mst_row_writer_ops *to;
     if (dataset->labels_from != 0 && mst_row_writer_find(out->to, out->out, &to) == MST_OK &&
         !to->keeps_origin)

@@ -219,6 +219,8 @@ static void stat_fill_facts(mst_table *t, stat_walk *w, double seconds)
     mst_table_bytes(mst_fact(t, "bytes"), d->info.bytes);
     mst_table_flag(mst_fact(t, "random access"), d->random);
     mst_table_count(mst_fact(t, "rows"), w->rows);
+    if (mst_dataset_skipped(d) > 0)
+        mst_table_count(mst_fact(t, "skipped rows"), mst_dataset_skipped(d));
     mst_table_count(mst_fact(t, "features"),
                     d->info.n_features > w->features ? d->info.n_features : w->features);
     stat_feature_names(t, w->feature_names);
@@ -353,6 +355,8 @@ static mst_status stat_describe(const char *pattern, const mst_data_options *dat
                   w.dataset->random ? w.dataset->info.n_rows : w.dataset->info.bytes);
     st = mst_dataset_each(w.dataset, n_threads, stat_take, &w);
     mst_bar_end(&w.bar);
+    if (st == MST_OK)
+        mst_dataset_warn_skipped(w.dataset);
     if (st == MST_OK)
         st = stat_show(&w, mst_seconds_since(start), all);
 out:

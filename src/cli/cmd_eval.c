@@ -143,6 +143,7 @@ static mst_status eval_run(mst_call *call)
     if (result.rows == 0)
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: no rows to evaluate", apply->dataset->name));
     mst_cli_unseen("", result.unseen, result.rows);
+    mst_dataset_warn_skipped(apply->dataset);
     st = eval_print_result(&result, apply->checkpoint, own->json);
 out:
     mst_evaluator_destroy(evaluator);

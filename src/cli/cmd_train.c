@@ -165,6 +165,8 @@ static mst_status train_print_summary(const settings *set, const mst_train_summa
     mst_table_text(mst_fact(t, "end"), mst_end_text(s->end));
     mst_table_count(mst_fact(t, "steps"), status->step);
     mst_table_count(mst_fact(t, "rows"), status->rows);
+    if (s->skipped > 0)
+        mst_table_count(mst_fact(t, "skipped rows"), s->skipped);
     mst_table_count(mst_fact(t, "batch"), (uint64_t)set->train.resolved.batch);
     mst_table_count(mst_fact(t, "global batch"), (uint64_t)set->train.resolved.global_batch);
     mst_table_real(mst_fact(t, "train seconds"), status->train_seconds, 3);

@@ -25,6 +25,7 @@ void mst_facts_add_result(mst_table *t, const char *set, const mst_result *r, in
         return;
     result_add_count(t, set, "rows", r->rows);
     result_add_count(t, set, "unseen rows", r->unseen);
+    result_add_count(t, set, "skipped rows", r->skipped);
     for (const mst_result_figure *f = mst_result_figures; f->name != NULL; f++)
         if (!isnan(mst_result_value(r, f)))
             mst_table_real(result_fact(t, set, f->name), mst_result_value(r, f), digits);

@@ -326,6 +326,7 @@ mst_status mst_cache_for(mst_dataset *source, const mst_text_list *patterns, con
     source->class_names = NULL;
     source->n_class_names = 0;
     source->left_out = source->doubts = (mst_text_list){0};
+    (*out)->bad.most = mst_dataset_skipped(source);
 out:
     if (lock >= 0)
         mst_cache_unlock(lock_path, lock);

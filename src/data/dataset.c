@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "data/chunk_ring.h"
@@ -312,6 +313,20 @@ void mst_dataset_warn(const mst_dataset *self)
                  self->info.channels != 0 ? ", as rows are images" : "", names);
     for (i = 0; i < self->doubts.n; i++)
         mst_warn("%s", self->doubts.items[i]);
+}
+
+uint64_t mst_dataset_skipped(const mst_dataset *self)
+{
+    return mst_bad_rows_count(&self->bad);
+}
+
+void mst_dataset_warn_skipped(const mst_dataset *self)
+{
+    char number[32];
+    uint64_t n = self != NULL ? mst_dataset_skipped(self) : 0;
+    if (n > 0)
+        mst_warn("%s: %s malformed row%s left out (--skip-bad-rows)", self->name,
+                 mst_figure_grouped(n, number), n == 1 ? " was" : "s were");
 }
 
 /* ---- all chunks in order ---- */

@@ -90,6 +90,7 @@ struct mst_dataset {
     uint32_t n_class_names;
     json_t *origin;        /* the meaning of keys (origin.h); owned; NULL: unknown */
     atomic_bool malformed; /* stream: a row could not be parsed; --skip-bad-rows leaves such rows out */
+    mst_bad_rows bad;      /* stream: those that were left out. A cache made of one takes them over */
     mst_data_info info;
 };
 
@@ -120,6 +121,11 @@ void mst_dataset_take_first(mst_dataset *self, mst_parse_context *context, const
 
 /* Logs a warning that names self->left_out, unless there is nothing in it, and one for each doubt. */
 void mst_dataset_warn(const mst_dataset *self);
+
+/* The distinct malformed rows that were left out of what was read, of a dealt stream the reader's own blocks;
+ * and a warning with their number, unless it is 0. Thread: that of rewind. */
+uint64_t mst_dataset_skipped(const mst_dataset *self);
+void mst_dataset_warn_skipped(const mst_dataset *self); /* NULL-safe */
 
 /* Reads everything once (unless info.scanned) and fills info; streams are rewound after it. n_threads parse.
  * Standard input is MST_EINPUT saying which options to give instead. */

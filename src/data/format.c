@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -398,13 +397,27 @@ mst_status mst_format_parse(const mst_format *format, const mst_parse_context *c
     return MST_OK;
 }
 
-/* Reports a row that is left out, whose error is recorded: the first ten, then every power of ten. */
-static void format_report_bad(void)
+void mst_bad_rows_rewind(mst_bad_rows *self)
 {
-    static atomic_uint_fast64_t n_bad;
-    uint64_t n = atomic_fetch_add(&n_bad, 1) + 1, power = BAD_ROWS_SHOWN;
+    self->most = mst_bad_rows_count(self);
+    atomic_store(&self->pass, 0);
+}
+
+uint64_t mst_bad_rows_count(const mst_bad_rows *self)
+{
+    uint64_t pass = atomic_load(&self->pass);
+    return pass > self->most ? pass : self->most;
+}
+
+/* Counts a row that is left out, whose error is recorded, and reports it: the first ten, then every power of
+ * ten. */
+static void format_report_bad(mst_bad_rows *bad)
+{
+    uint64_t n = atomic_fetch_add(&bad->pass, 1) + 1, power = BAD_ROWS_SHOWN;
     while (power < n)
         power *= 10;
+    if (n <= bad->most)
+        return;
     if (n <= BAD_ROWS_SHOWN)
         mst_warn("%s; the row is left out (--skip-bad-rows)", mst_error_text());
     else if (n == power)
@@ -412,7 +425,7 @@ static void format_report_bad(void)
 }
 
 mst_status mst_format_parse_good(const mst_format *format, const mst_parse_context *context,
-                                 const mst_block *block, bool report, mst_chunk_builder *out)
+                                 const mst_block *block, mst_bad_rows *bad, mst_chunk_builder *out)
 {
     const uint8_t *end = block->data + block->size;
     mst_block one = *block;
@@ -434,8 +447,8 @@ mst_status mst_format_parse_good(const mst_format *format, const mst_parse_conte
             out->n_rows = n_rows;
             out->n_entries = n_entries;
         }
-        if (st != MST_OK && report)
-            format_report_bad();
+        if (st != MST_OK && bad != NULL)
+            format_report_bad(bad);
         one.offset += one.size;
         one.line += format->text ? mst_count_newlines(one.data, one.size) : 0;
         one.data += one.size;
@@ -454,7 +467,7 @@ mst_first_rows mst_first_rows_of(const mst_format *format, const mst_parse_conte
     mst_status st = format->parse(context, first, &builder);
     if (st == MST_EINPUT && context->options->skip_bad_rows) {
         mst_chunk_builder_clear(&builder);
-        st = mst_format_parse_good(format, context, first, false, &builder);
+        st = mst_format_parse_good(format, context, first, NULL, &builder);
         from = 0.0f; /* it is off the labels already */
     }
     if (st == MST_OK && mst_chunk_builder_pack(&builder, 0, builder.n_rows, &chunk) == MST_OK) {

@@ -9,6 +9,7 @@
 #ifndef MST_DATA_FORMAT_H
 #define MST_DATA_FORMAT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -162,10 +163,23 @@ mst_status mst_format_origin(const mst_format *format, const mst_parse_context *
 mst_status mst_format_parse(const mst_format *format, const mst_parse_context *context,
                             const mst_block *block, mst_chunk_builder *out);
 
-/* The same for a block that has malformed rows, which are left out. report: warnings for some of them. A
- * record whose end cannot be found is MST_EINPUT. */
+/* The malformed rows of a dataset that --skip-bad-rows leaves out. Every pass over the data finds them again:
+ * the distinct ones are those of the pass that has found most. */
+typedef struct mst_bad_rows {
+    atomic_uint_fast64_t pass; /* found in this pass */
+    uint64_t most;             /* in an earlier one; changes while no thread parses */
+    bool silent;               /* they are not counted: another dataset of the same files counts them */
+} mst_bad_rows;
+
+/* A pass begins; no thread parses. */
+void mst_bad_rows_rewind(mst_bad_rows *self);
+uint64_t mst_bad_rows_count(const mst_bad_rows *self);
+
+/* The same for a block that has malformed rows, which are left out and counted, with warnings for some of
+ * those that no earlier pass has found. bad NULL: neither. A record whose end cannot be found is MST_EINPUT.
+ */
 mst_status mst_format_parse_good(const mst_format *format, const mst_parse_context *context,
-                                 const mst_block *block, bool report, mst_chunk_builder *out);
+                                 const mst_block *block, mst_bad_rows *bad, mst_chunk_builder *out);
 
 /* Facts about the rows of the first block. All are 0 when it cannot be parsed: the next parse of it fails
  * with the reason. */

@@ -471,6 +471,7 @@ static mst_status stream_rewind(mst_dataset *self)
     if (s->once_used)
         return mst_fail(MST_EINPUT, "%s can be read only once; give a file instead", s->once);
     stream_close_file(s);
+    mst_bad_rows_rewind(&self->bad);
     s->file = 0;
     s->sequence = 0;
     TRY(stream_next_block(s, &s->first));
@@ -503,7 +504,9 @@ static mst_status stream_deal(mst_dataset *self, uint32_t n_shards)
     block_give_back(s, s->first);
     s->first = NULL;
     s->at_start = false;
-    return stream_rewind(self);
+    TRY(stream_rewind(self));
+    self->bad.most = 0; /* from here on only those of the reader's own blocks count */
+    return MST_OK;
 }
 
 static mst_status stream_parse(mst_dataset *self, mst_raw_block *raw, mst_chunk_builder *builder,
@@ -517,8 +520,9 @@ static mst_status stream_parse(mst_dataset *self, mst_raw_block *raw, mst_chunk_
     TRY_OUT(st, block_load(raw));
     mst_chunk_builder_clear(builder);
     bool skip = s->context.options->skip_bad_rows, counts = s->context.options->counter != NULL;
-    /* A counter must not count the rows before a malformed one twice; the training reports it. */
-    st = skip && counts ? mst_format_parse_good(s->base.format, &s->context, &raw->block, false, builder)
+    mst_bad_rows *bad = self->bad.silent ? NULL : &self->bad;
+    /* A counter must not count the rows before a malformed one twice. */
+    st = skip && counts ? mst_format_parse_good(s->base.format, &s->context, &raw->block, bad, builder)
                         : mst_format_parse(s->base.format, &s->context, &raw->block, builder);
     if (st == MST_EINPUT && raw->file != NULL &&
         raw->block.line == 0) { /* again, for a message with the line */
@@ -528,7 +532,7 @@ static mst_status stream_parse(mst_dataset *self, mst_raw_block *raw, mst_chunk_
     }
     if (st == MST_EINPUT && skip && !counts) {
         mst_chunk_builder_clear(builder);
-        st = mst_format_parse_good(s->base.format, &s->context, &raw->block, true, builder);
+        st = mst_format_parse_good(s->base.format, &s->context, &raw->block, bad, builder);
     }
     if (st == MST_EINPUT && !skip)
         atomic_store(&self->malformed, true);

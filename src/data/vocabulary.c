@@ -442,6 +442,7 @@ mst_status mst_vocabulary_make(const mst_text_list *patterns, const mst_data_opt
                       mst_stream_reads_once(d));
         goto out;
     }
+    d->bad.silent = true;
     mst_vocabulary_start(counter, d->info.n_numbers);
     TRY_OUT(st, mst_dataset_each(d, n_threads, vocabulary_pass, NULL));
     st = vocabulary_save(counter, d, (uint64_t)options->min_count, key, path);

@@ -101,6 +101,8 @@ static mst_status job_worker_train(const mst_job_config *config, mst_worker *wor
     if (st == MST_OK)
         st = mst_dataset_intact(training->data.dataset);
     json_decref(job.join);
+    if (st == MST_OK)
+        mst_train_data_warn_skipped(&training->data); /* of its share */
     mst_train_data_close_sets(&training->data);
     mst_pulled_eval_destroy(evaluation);
     json_t *took = mst_worker_took_part(worker);

@@ -191,6 +191,7 @@ static const struct {
     size_t offset;
 } result_counts[] = {
     {"unseen", FIELD(unseen)},
+    {"skipped", FIELD(skipped)},
     {"groups", FIELD(groups)},
     {"groups_left_out", FIELD(groups_left_out)},
     {"rows_left_out", FIELD(rows_left_out)},

@@ -39,6 +39,7 @@ typedef struct mst_result {
     double top5;     /* share of rows whose class has one of the 5 highest scores; with more than 5 classes */
     double seconds;  /* duration of the evaluation */
     uint64_t unseen; /* rows with features that the model lacks, which counted as 0 */
+    uint64_t skipped; /* malformed rows that were left out (mst_dataset_skipped) */
     uint64_t groups, groups_left_out, rows_left_out; /* of grouped_auc (auc.h) */
     uint32_t n_tenths;
     mst_auc_tenth tenths[MST_AUC_TENTHS]; /* calibration by tenths of the rows, lowest scores first */
@@ -69,7 +70,8 @@ uint64_t mst_eval_counters_add(mst_eval_counters *counters, const mst_model *mod
 /* No thread may add meanwhile. */
 void mst_eval_counters_result(mst_eval_counters *counters, mst_result *out);
 
-/* A result in messages and manifests: "rows", "seconds", the figures, "unseen", "calibration_tenths"
+/* A result in messages and manifests: "rows", "seconds", the figures, "unseen", "skipped",
+ * "calibration_tenths"
  * ([rows, predicted, observed] each), "groups", "groups_left_out" and "rows_left_out", of these what applies.
  * An infinite loss is "inf". New reference or NULL. The reverse: false, with 0 rows, for anything else (a set
  * that does not exist). */

@@ -250,6 +250,7 @@ mst_status mst_evaluator_run_on(mst_evaluator *self, const mst_weights *weights,
     TRY(evaluator_pass(self));
     mst_eval_counters_result(&self->counters, out);
     out->unseen = mst_feed_unseen(self->feed) - unseen;
+    out->skipped = mst_dataset_skipped(self->dataset);
     out->seconds = mst_seconds_since(start);
     return MST_OK;
 }

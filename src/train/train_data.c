@@ -335,6 +335,7 @@ static mst_status train_data_open_set(mst_train_data *self, const mst_assembly *
     options->any_key = false;
     options->labels = labels;
     TRY(st);
+    set->dataset->bad.silent = keep == MST_KEEP_HELD_OUT;
     if (!self->options->force)
         TRY(mst_origin_check(self->dataset->origin, "the model", set->dataset->origin, set->dataset->name));
     TRY(mst_assembly_check_rows(assembly, &self->augment, set->dataset));
@@ -546,6 +547,13 @@ void mst_train_data_warn(const mst_train_data *self)
                  (double)i->min_label + (double)d->labels_from);
 }
 
+void mst_train_data_warn_skipped(const mst_train_data *self)
+{
+    mst_dataset_warn_skipped(self->dataset);
+    mst_dataset_warn_skipped(self->valid.dataset);
+    mst_dataset_warn_skipped(self->test.dataset);
+}
+
 json_t *mst_train_data_json(const mst_train_data *self)
 {
     const mst_dataset *d = self->dataset;
@@ -562,6 +570,8 @@ json_t *mst_train_data_json(const mst_train_data *self)
         json_object_set_new(json, "index_base", json_integer(i->index_base));
     if (d->left_out.n > 0)
         json_object_set_new(json, "left_out", mst_json_texts(d->left_out.items, d->left_out.n));
+    if (mst_dataset_skipped(d) > 0)
+        json_object_set_new(json, "skipped", json_integer((json_int_t)mst_dataset_skipped(d)));
     if (i->scanned) {
         json_object_set_new(json, "rows", json_integer((json_int_t)i->n_rows));
         json_object_set_new(json, "features", json_integer((json_int_t)i->n_features));

@@ -47,6 +47,9 @@ mst_status mst_held_out_parse(const mst_train_options *options, mst_held_out *ou
 /* Logs a warning about data that may not be what the user means. */
 void mst_train_data_warn(const mst_train_data *self);
 
+/* Logs a warning for each set of which malformed rows were left out. */
+void mst_train_data_warn_skipped(const mst_train_data *self);
+
 /* Opens the test and valid sets for a model that was declared. params NULL: weights are given to the
  * evaluators later. */
 mst_status mst_train_data_open_sets(mst_train_data *self, const mst_assembly *assembly,

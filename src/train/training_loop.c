@@ -322,12 +322,18 @@ mst_status mst_training_run(mst_training *self, const mst_train_callbacks *callb
     }
     if (st == MST_OK && self->strategy->ops->report != NULL)
         st = loop_report_workers(self);
+    uint64_t skipped = mst_dataset_skipped(self->data.dataset);
+    if (st == MST_OK && skipped > 0)
+        st = mst_run_log_note(self->log, "data", mst_train_data_json(&self->data));
     if (st == MST_OK)
         st = mst_run_log_finish(self->log, loop.end, summary);
-    if (st == MST_OK)
+    if (st == MST_OK) {
         summary->feed_wait_seconds = mst_feed_wait_seconds(self->data.feed);
-    else
+        summary->skipped = skipped;
+        mst_train_data_warn_skipped(&self->data);
+    } else {
         st = mst_run_log_give_up(self->log, st);
+    }
     mst_spans_detach();
     mst_training_write_verdict(self);
     return st;

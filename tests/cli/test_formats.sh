@@ -170,6 +170,10 @@ from_1 tfrecord one.tfrecord
 expect 0 data gen images --classes 3 --rows 9 --size 1x4x4 --out fake
 refused 2 'the classes of fake/train.gen are numbered from 0' train fake/train.gen --labels-from 1 --model softmax --run x
 
+json_of() { # file expression over d
+  python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$1" "$2"
+}
+
 # ---- --skip-bad-rows: the rows of a file are those of a file without the malformed ones ----
 # Files of several blocks, so that lines are counted across them; a csv field with a line feed.
 "$muster" data gen criteo --rows 12000 --features 5000 --seed 3 --to criteo --out good.criteo >/dev/null 2>&1
@@ -207,11 +211,35 @@ PY
 done
 grep -q 'mixed.csv:12: 4 columns instead of 3' err || fail "the line of a row that is left out"
 for i in $(seq 120); do cat bad.vw; done >>mixed.vw
-expect 0 train mixed.vw --features 5000 --run skipped --skip-bad-rows
-grep -q '^rows  *12,000$' out || fail "--skip-bad-rows: rows of a training"
+# Every pass finds the rows again; they are named once, and the total is that of the data.
+skipped() { # whose
+  same "$1: totals" "$(grep -c 'mixed.vw: 123 malformed rows were left out' err)" 1
+}
+expect 0 train mixed.vw --features 5000 --run skipped --skip-bad-rows --epochs 3
+grep -q '^rows  *36,000$' out || fail "--skip-bad-rows: rows of a training"
+grep -q '^skipped rows  *123$' out || fail "--skip-bad-rows: the summary has no count"
 same "warnings about rows" "$(grep -c 'the row is left out' err)" 10
-grep -q '100 malformed rows have been left out' err || fail "no word of more malformed rows"
-expect 0 eval skipped mixed.vw --skip-bad-rows
+same "warnings of 100 rows" "$(grep -c '100 malformed rows have been left out' err)" 1
+skipped train
+same "data.skipped of the manifest" "$(json_of skipped/manifest.json "d['data']['skipped']")" 123
+expect 0 train mixed.vw --features 5000 --run skipped-valid --skip-bad-rows --valid 0.2
+skipped "train --valid FRACTION"
+expect 0 train mixed.vw --features 5000 --cache --run skipped-cache --skip-bad-rows
+same "data.skipped with --cache" "$(json_of skipped-cache/manifest.json "d['data']['skipped']")" 123
+expect 0 train good.vw --test mixed.vw --features 5000 --run skipped-test --skip-bad-rows --json
+same "test_skipped_rows" "$(json_of out "d['test_skipped_rows']")" 123
+skipped "train --test"
+expect 0 launch --workers 2 -- train mixed.vw --features 5000 --run skipped-ps --skip-bad-rows --epochs 2
+same "rows of two workers" "$(sed -n 's/.*mixed.vw: \([0-9]*\) malformed rows* .* left out .*/\1/p' err out |
+  awk '{ n += $1 } END { print n }')" 123
+expect 0 eval skipped mixed.vw --skip-bad-rows --json
+same "skipped_rows of eval" "$(json_of out "d['skipped_rows']")" 123
+skipped eval
+expect 0 data stat mixed.vw --skip-bad-rows --json
+same "skipped_rows of data stat" "$(json_of out "d[0]['skipped_rows']")" 123
+skipped "data stat"
+expect 0 data convert mixed.vw --skip-bad-rows --out mixed-vw.cache
+skipped "data convert"
 expect 1 eval skipped mixed.vw # a model does not hide malformed rows of other files
 refused 2 '--skip-bad-rows: predict answers every row' predict skipped mixed.vw --skip-bad-rows
 refused 2 '--skip-bad-rows: serve answers every row' serve skipped --skip-bad-rows
