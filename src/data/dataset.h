@@ -88,9 +88,8 @@ struct mst_dataset {
     mst_text_list doubts;   /* csv: sentences about guesses that may be wrong; owned */
     char **class_names;     /* the names of classes 0, 1, ...; owned; NULL: unknown */
     uint32_t n_class_names;
-    json_t *origin;        /* the meaning of keys (origin.h); owned; NULL: unknown */
-    atomic_bool malformed; /* stream: a row could not be parsed; --skip-bad-rows leaves such rows out */
-    mst_bad_rows bad;      /* stream: those that were left out. A cache made of one takes them over */
+    json_t *origin;   /* the meaning of keys (origin.h); owned; NULL: unknown */
+    mst_bad_rows bad; /* stream: those that were left out. A cache made of one takes them over */
     mst_data_info info;
 };
 

@@ -355,6 +355,17 @@ mst_status mst_block_fail(const mst_format *format, const mst_block *block, cons
                     (unsigned long long)(block->offset + before), text);
 }
 
+mst_status mst_format_advise(const mst_parse_context *context, mst_status st)
+{
+    mst_error error;
+    if (st != MST_EINPUT || context->options->skip_bad_rows || context->options->unlabelled)
+        return st;
+    mst_error_save(&error, st);
+    size_t n = strlen(error.text);
+    snprintf(error.text + n, sizeof error.text - n, " (--skip-bad-rows leaves such rows out)");
+    return mst_error_restore(&error);
+}
+
 /* The start of row number `row` of a block. */
 static const uint8_t *find_row(const mst_format *format, const mst_parse_context *context,
                                const mst_block *block, size_t row)

@@ -204,6 +204,10 @@ static inline uint64_t mst_key_limit(const mst_parse_context *context)
 mst_status mst_block_fail(const mst_format *format, const mst_block *block, const uint8_t *at,
                           const char *message, ...) __attribute__((format(printf, 4, 5)));
 
+/* Adds the advice to give --skip-bad-rows to the message of MST_EINPUT about a malformed row of a stream,
+ * unless it is given or rows without a label are read, which no command leaves out. Returns st. */
+mst_status mst_format_advise(const mst_parse_context *context, mst_status st);
+
 /* The end of the message about a row without a label. */
 #define MST_NO_LABEL "the row has no label, and only predict takes such rows"
 

@@ -534,10 +534,7 @@ static mst_status stream_parse(mst_dataset *self, mst_raw_block *raw, mst_chunk_
         mst_chunk_builder_clear(builder);
         st = mst_format_parse_good(s->base.format, &s->context, &raw->block, bad, builder);
     }
-    if (st == MST_EINPUT && !skip)
-        atomic_store(&self->malformed, true);
-    if (st != MST_OK)
-        goto out;
+    TRY_OUT(st, mst_format_advise(&s->context, st));
     TRY_OUT(st, mst_chunk_builder_pack(builder, 0, builder->n_rows, &chunk));
     chunk->bytes_read = raw->block.size;
     *out = chunk;

@@ -262,11 +262,7 @@ static mst_status loop_train(training_loop *self)
 static mst_status loop_rescue(training_loop *self, mst_status st)
 {
     mst_error error;
-    bool skippable = atomic_load(&self->training->data.dataset->malformed);
     mst_error_save(&error, st);
-    size_t n = strlen(error.text);
-    if (skippable)
-        snprintf(error.text + n, sizeof error.text - n, " (--skip-bad-rows leaves such rows out)");
     if (mst_run_log_keeps_failure(self->training->log) && loop_save(self) != MST_OK)
         mst_warn("no last checkpoint is saved: %s", mst_error_text());
     return mst_error_restore(&error);

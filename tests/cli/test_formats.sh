@@ -241,6 +241,21 @@ skipped "data stat"
 expect 0 data convert mixed.vw --skip-bad-rows --out mixed-vw.cache
 skipped "data convert"
 expect 1 eval skipped mixed.vw # a model does not hide malformed rows of other files
+# Every command with the option names it where a row is malformed; others do not.
+advised() {
+  expect 1 "$@"
+  grep -qF "mixed.vw:8: the row has no '|' (--skip-bad-rows leaves such rows out)" err || fail "muster $*: no advice"
+}
+advised train mixed.vw --features 5000 --run x
+advised train mixed.vw --run x # reads the text once before
+advised train mixed.vw --features 5000 --cache --run x
+advised train good.vw --test mixed.vw --features 5000 --run x --overwrite
+advised eval skipped mixed.vw
+advised data stat mixed.vw
+advised data convert mixed.vw --out x.cache
+advised train mixed.vw --strategy ps --workers 2 --features 5000 --run x-ps
+expect 1 predict skipped mixed.vw
+! grep -q 'skip-bad-rows' err || fail "predict names an option that it refuses"
 refused 2 '--skip-bad-rows: predict answers every row' predict skipped mixed.vw --skip-bad-rows
 refused 2 '--skip-bad-rows: serve answers every row' serve skipped --skip-bad-rows
 # A vocabulary counts no row twice.
