@@ -258,11 +258,16 @@ static mst_status loop_train(training_loop *self)
     return loop_save(self);
 }
 
-/* Bad input ends the run: saves the steps before it. Returns st with its message. */
-static mst_status loop_rescue(training_loop *self, mst_status st)
+/* Bad input ends the run: saves the steps before it, those from `first` on, or states that there is none.
+ * Returns st with its message. */
+static mst_status loop_rescue(training_loop *self, uint64_t first, mst_status st)
 {
     mst_error error;
     mst_error_save(&error, st);
+    size_t n = strlen(error.text);
+    if (self->progress.steps == first)
+        snprintf(error.text + n, sizeof error.text - n, "; no step was trained%s",
+                 first > 0 ? " since the run was resumed" : "");
     if (mst_run_log_keeps_failure(self->training->log) && loop_save(self) != MST_OK)
         mst_warn("no last checkpoint is saved: %s", mst_error_text());
     return mst_error_restore(&error);
@@ -305,6 +310,7 @@ mst_status mst_training_run(mst_training *self, const mst_train_callbacks *callb
                           .callbacks = callbacks,
                           .progress = *mst_run_log_at(self->log),
                           .end = MST_END_STOPPED};
+    const uint64_t first = loop.progress.steps;
     memset(summary, 0, sizeof *summary);
     mst_status st = mst_training_open_run(self);
     if (st == MST_OK) {
@@ -313,7 +319,7 @@ mst_status mst_training_run(mst_training *self, const mst_train_callbacks *callb
             callbacks->began(callbacks->arg, mst_run_log_path(self->log));
         st = loop_train(&loop);
         if (loop.bad_input)
-            st = loop_rescue(&loop, st);
+            st = loop_rescue(&loop, first, st);
         mst_span_enter(MST_PHASE_CHECKPOINT); /* the last one may still be under way */
     }
     if (st == MST_OK && self->strategy->ops->report != NULL)

@@ -247,6 +247,8 @@ advised() {
   grep -qF "mixed.vw:8: the row has no '|' (--skip-bad-rows leaves such rows out)" err || fail "muster $*: no advice"
 }
 advised train mixed.vw --features 5000 --run x
+grep -qF 'leaves such rows out); no step was trained' err || fail "train does not state that it has trained nothing"
+[ ! -e x ] || fail "a run without a step leaves a folder"
 advised train mixed.vw --run x # reads the text once before
 advised train mixed.vw --features 5000 --cache --run x
 advised train good.vw --test mixed.vw --features 5000 --run x --overwrite
