@@ -135,7 +135,8 @@ mst_status mst_feed_check(const mst_feed *feed, uint32_t c, mst_chunk *chunk);
 /* Claim for a live dataset (dataset.h), where rows may come late: takes as many of n as are ready, in
  * whole units of `unit` rows; fewer when the epoch ends, or when no row has come for MST_FEED_PAUSE_S. Gives
  * no rows when there are none by deadline_ns. *more is false once the epoch has no rows left. Any other
- * dataset: mst_feed_claim, and *more is false when fewer than n were left. */
+ * dataset: mst_feed_claim, and *more is false when fewer than n were left. A failure to read rows comes after
+ * all whole units of the rows before it. */
 #define MST_FEED_PAUSE_S 1
 mst_status mst_feed_claim_by(mst_feed *feed, unsigned lane, uint32_t n, uint32_t unit, uint64_t deadline_ns,
                              mst_batch *batch, uint64_t *position, bool *more);

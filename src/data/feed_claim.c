@@ -98,16 +98,22 @@ static mst_status feed_advance(mst_feed *f, mst_feed_lane *l, bool *more)
     }
 }
 
-/* Under the mutex: the lane takes the next n rows, waiting for them; fewer at the end of the epoch or range.
- */
-static mst_status feed_claim_rows(mst_feed *f, mst_feed_lane *l, uint32_t n, uint32_t *got,
+/* Under the mutex: the lane takes the next n rows, waiting for them; fewer at the end of the epoch or range,
+ * and whole units of `unit` rows before rows that have failed. */
+static mst_status feed_claim_rows(mst_feed *f, mst_feed_lane *l, uint32_t n, uint32_t unit, uint32_t *got,
                                   uint64_t *position)
 {
     *got = 0;
     mst_feed_drop_pieces(f, l);
     while (*got < n) {
         bool more = false;
-        TRY(feed_advance(f, l, &more));
+        mst_status st = feed_advance(f, l, &more);
+        if (st != MST_OK && f->error.code != MST_OK && *got >= unit) { /* the next claim gets the failure */
+            f->position -= *got % unit;
+            *got -= *got % unit;
+            return MST_OK;
+        }
+        TRY(st);
         if (!more)
             break;
         if (!mst_grow(&l->pieces, &l->piece_capacity, l->n_pieces + 1, sizeof *l->pieces))
@@ -146,7 +152,9 @@ static mst_status feed_reserve_keys(mst_feed_lane *l)
     return MST_OK;
 }
 
-mst_status mst_feed_claim(mst_feed *f, unsigned lane_index, uint32_t n, mst_batch *batch, uint64_t *position)
+/* *more: false when fewer rows were left. */
+static mst_status feed_claim(mst_feed *f, unsigned lane_index, uint32_t n, uint32_t unit, mst_batch *batch,
+                             uint64_t *position, bool *more)
 {
     mst_feed_lane *l = &f->lanes[lane_index];
     uint32_t got;
@@ -156,7 +164,8 @@ mst_status mst_feed_claim(mst_feed *f, unsigned lane_index, uint32_t n, mst_batc
     TRY(mst_feed_check_files(f, l, false));
     pthread_mutex_lock(&f->mutex);
     mst_feed_prepare(f);
-    mst_status st = feed_claim_rows(f, l, n, &got, position);
+    mst_status st = feed_claim_rows(f, l, n, unit, &got, position);
+    *more = got == n || f->error.code != MST_OK;
     pthread_mutex_unlock(&f->mutex);
     if (st == MST_OK && got < n)
         st = mst_feed_check_files(f, l, true);
@@ -166,6 +175,12 @@ mst_status mst_feed_claim(mst_feed *f, unsigned lane_index, uint32_t n, mst_batc
         *batch = (mst_batch){.rows = l->rows, .n_rows = got};
     mst_trace_op("claim", start, (mst_trace_output){0});
     return st;
+}
+
+mst_status mst_feed_claim(mst_feed *f, unsigned lane_index, uint32_t n, mst_batch *batch, uint64_t *position)
+{
+    bool more;
+    return feed_claim(f, lane_index, n, UINT32_MAX, batch, position, &more);
 }
 
 /* ---- claims with a deadline ---- */
@@ -219,11 +234,8 @@ bool mst_feed_ready(mst_feed *f, uint32_t n)
 mst_status mst_feed_claim_by(mst_feed *f, unsigned lane_index, uint32_t n, uint32_t unit,
                              uint64_t deadline_ns, mst_batch *batch, uint64_t *position, bool *more)
 {
-    if (!f->dataset->live) {
-        TRY(mst_feed_claim(f, lane_index, n, batch, position));
-        *more = batch->n_rows == n;
-        return MST_OK;
-    }
+    if (!f->dataset->live)
+        return feed_claim(f, lane_index, n, unit, batch, position, more);
     mst_feed_lane *l = &f->lanes[lane_index];
     uint32_t take = 0, got = 0;
     *position = 0;
@@ -231,7 +243,7 @@ mst_status mst_feed_claim_by(mst_feed *f, unsigned lane_index, uint32_t n, uint3
     mst_status st =
         feed_wait_some(f, n < f->options.max_take ? n : f->options.max_take, unit, deadline_ns, &take);
     if (st == MST_OK)
-        st = feed_claim_rows(f, l, take, &got, position);
+        st = feed_claim_rows(f, l, take, unit, &got, position);
     *more = f->position < f->to && !(f->ended && feed_rows_at_hand(f) == 0);
     pthread_mutex_unlock(&f->mutex);
     if (st == MST_OK)

@@ -314,9 +314,11 @@ static mst_status stream_find_end(stream *s, mst_raw_block *raw, size_t n, size_
     }
     *whole = 0;
     TRY(format->find_end(&s->context, &raw->block, whole));
-    if (s->in_done && *whole < n)
-        return mst_block_fail(format, &raw->block, raw->bytes + *whole,
-                              "the file ends in the middle of a record");
+    if (s->in_done && *whole == 0 && s->context.options->skip_bad_rows)
+        *whole = n; /* parse leaves it out */
+    else if (s->in_done && *whole == 0)
+        return mst_format_advise(&s->context, mst_block_fail(format, &raw->block, raw->bytes,
+                                                             "the file ends in the middle of a record"));
     return MST_OK;
 }
 

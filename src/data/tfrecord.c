@@ -71,7 +71,9 @@ static mst_status bad_head(const mst_block *block, const uint8_t *at)
 {
     if (mst_crc_mask(mst_crc32c(0, at, 8)) != tf_load32(at + 8))
         return mst_block_fail(&mst_format_tfrecord, block, at,
-                              "not a TFRecord record: the checksum of its length is wrong");
+                              block->offset == 0 && at == block->data
+                                  ? "not a TFRecord record: the checksum of its length is wrong"
+                                  : "the checksum of the record's length is wrong: later records are lost");
     return mst_block_fail(&mst_format_tfrecord, block, at, "a record of %" PRIu64 " bytes; the limit is %u",
                           tf_load64(at), MST_TFRECORD_LIMIT);
 }
@@ -99,13 +101,11 @@ static inline mst_status frame_length(const mst_block *block, size_t at, size_t 
 static mst_status tfrecord_find_end(const mst_parse_context *context, const mst_block *block, size_t *whole)
 {
     (void)context;
-    size_t at = 0, n;
-    do {
-        TRY(frame_length(block, at, &n));
-        at += n;
-    } while (n > 0);
-    *whole = at;
-    return MST_OK;
+    size_t n;
+    mst_status st;
+    for (*whole = 0; (st = frame_length(block, *whole, &n)) == MST_OK && n > 0;)
+        *whole += n;
+    return *whole > 0 ? MST_OK : st; /* the records before one without a length come first */
 }
 
 static mst_status tfrecord_record(const mst_parse_context *context, const mst_block *block, size_t *n,
@@ -121,6 +121,7 @@ mst_status mst_tfrecord_next(const mst_block *block, const uint8_t **at, const u
     const uint8_t *start = *at, *body = start + MST_TFRECORD_HEAD;
     size_t frame;
     TRY(frame_length(block, (size_t)(start - block->data), &frame));
+    *at = frame > 0 ? start + frame : block->data + block->size;
     if (frame == 0)
         return mst_block_fail(&mst_format_tfrecord, block, start, "the file ends in the middle of a record");
     size_t size = frame - MST_TFRECORD_HEAD - MST_TFRECORD_TAIL;
@@ -128,7 +129,6 @@ mst_status mst_tfrecord_next(const mst_block *block, const uint8_t **at, const u
         return mst_block_fail(&mst_format_tfrecord, block, start, "the record's checksum is wrong");
     *data = body;
     *n = size;
-    *at = body + size + MST_TFRECORD_TAIL;
     return MST_OK;
 }
 

@@ -54,8 +54,8 @@ typedef struct mst_tf_layout {
     unsigned bucket_bits;
 } mst_tf_layout;
 
-/* Checks the frame at `at` and its CRCs; *data and *n are the record's, *at moves past it. The block is known
- * to hold whole records. */
+/* Checks the frame at `at` and its CRCs; *data and *n are the record's. *at moves past it, also on MST_EINPUT
+ * where its length is known; past the last record of a file that ends within it. */
 mst_status mst_tfrecord_next(const mst_block *block, const uint8_t **at, const uint8_t **data, size_t *n);
 
 /* The layout of a dataset from the options and the first block (empty: no records). Sets

@@ -544,7 +544,7 @@ mst_status mst_tf_layout_new(mst_parse_context *context, const mst_block *first,
         goto out;
     }
     if (first->size > 0)
-        TRY_OUT(st, mst_tf_take_survey(first, &s));
+        TRY_OUT(st, mst_format_advise(context, mst_tf_take_survey(first, o->skip_bad_rows, &s)));
     const mst_tf_name *image =
         *given != '\0' || mst_tf_find_text(s.names, index, strlen(index)) == s.names->n_names
             ? find_image(&s, *given != '\0' ? given : NULL)

@@ -211,25 +211,53 @@ static mst_status survey_look_at(const mst_block *block, const uint8_t *record, 
     return MST_OK;
 }
 
-mst_status mst_tf_take_survey(const mst_block *block, mst_tf_survey *s)
+/* Whether all features of a record can be read, without a trace in the survey. */
+static mst_status survey_check(const mst_block *block, const uint8_t *record, const uint8_t *data, size_t n)
+{
+    mst_tf_survey aside = {0};
+    mst_example_walk walk;
+    mst_example_feature feature;
+    mst_example_walk_init(&walk, data, n);
+    while (mst_example_next(&walk, &feature)) {
+        mst_tf_finding finding = {0};
+        TRY(survey_look_at(block, record, &aside, &finding, &feature));
+    }
+    return walk.problem == NULL ? MST_OK
+                                : mst_block_fail(&mst_format_tfrecord, block, record, "%s", walk.problem);
+}
+
+static mst_status survey_take(const mst_block *block, const uint8_t *record, const uint8_t *data, size_t n,
+                              mst_tf_survey *s)
+{
+    mst_example_walk walk;
+    mst_example_feature feature;
+    TRY(find_last(s, data, n));
+    mst_example_walk_init(&walk, data, n);
+    for (uint32_t position = 0; mst_example_next(&walk, &feature); position++) {
+        size_t i = survey_find(s, &feature, data + n);
+        if (i < s->names->n_names && s->findings[i].last == position && feature.kind != MST_EXAMPLE_NONE)
+            TRY(survey_look_at(block, record, s, &s->findings[i], &feature));
+    }
+    if (walk.problem != NULL)
+        return mst_block_fail(&mst_format_tfrecord, block, record, "%s", walk.problem);
+    end_record(s);
+    return MST_OK;
+}
+
+mst_status mst_tf_take_survey(const mst_block *block, bool skip, mst_tf_survey *s)
 {
     const uint8_t *at = block->data, *end = block->data + block->size;
+    mst_status st = MST_OK;
     while (at < end) {
         const uint8_t *data = NULL, *record = at;
         size_t n = 0;
-        mst_example_walk walk;
-        mst_example_feature feature;
-        TRY(mst_tfrecord_next(block, &at, &data, &n));
-        TRY(find_last(s, data, n));
-        mst_example_walk_init(&walk, data, n);
-        for (uint32_t position = 0; mst_example_next(&walk, &feature); position++) {
-            size_t i = survey_find(s, &feature, data + n);
-            if (i < s->names->n_names && s->findings[i].last == position && feature.kind != MST_EXAMPLE_NONE)
-                TRY(survey_look_at(block, record, s, &s->findings[i], &feature));
-        }
-        if (walk.problem != NULL)
-            return mst_block_fail(&mst_format_tfrecord, block, record, "%s", walk.problem);
-        end_record(s);
+        st = mst_tfrecord_next(block, &at, &data, &n);
+        if (st == MST_OK && skip)
+            st = survey_check(block, record, data, n);
+        if (st == MST_OK)
+            TRY(survey_take(block, record, data, n, s));
+        else if (st != MST_EINPUT || !skip || at == record)
+            return st;
     }
-    return MST_OK;
+    return s->n_records > 0 ? MST_OK : st;
 }

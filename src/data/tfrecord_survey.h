@@ -50,7 +50,8 @@ static inline bool mst_tf_side_possible(int side, int64_t length)
 /* The side of an image that a feature holds; MST_TF_SIDES: none. */
 int mst_tf_side_of(const mst_example_feature *feature);
 
-/* Looks at all records of the block. s->names and s->findings are the caller's, empty. */
-mst_status mst_tf_take_survey(const mst_block *block, mst_tf_survey *s);
+/* Looks at all records of the block; skip: except malformed ones, unless there are no others. s->names and
+ * s->findings are the caller's, empty. */
+mst_status mst_tf_take_survey(const mst_block *block, bool skip, mst_tf_survey *s);
 
 #endif

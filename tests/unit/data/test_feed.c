@@ -322,6 +322,34 @@ static void claim_and_fill_is_take(void **state)
 
 /* ---- failures ---- */
 
+/* A claim of several steps ends with the last whole step before the failure, which the next claim gets. */
+static void units_before_a_failure(void **state)
+{
+    (void)state;
+    for (int kind = FAKE_CHEAP; kind <= FAKE_STREAM; kind++)
+        for (uint32_t unit = 10; unit <= 100; unit += 90) {
+            fake_dataset *d = fake_new((fake_kind)kind, 1000, 16, NULL, NULL);
+            d->fail_chunk = 3;
+            mst_feed_options o = options_of(3, 0);
+            mst_feed *feed = feed_new(d, &o);
+            mst_batch batch = {0};
+            uint64_t position;
+            bool more = false;
+            assert_int_equal(mst_feed_start(feed, 0, 0), MST_OK);
+            mst_status st = mst_feed_claim_by(feed, 0, 100, unit, UINT64_MAX, &batch, &position, &more);
+            if (unit == 10) { /* of 48 good rows, 41 of the stream */
+                assert_int_equal(st, MST_OK);
+                assert_int_equal(batch.n_rows, 40);
+                assert_int_equal(mst_feed_fill(feed, 0, 0, 40), MST_OK);
+                assert_true(more && position == 0 && number_of(&batch.rows[39]) == 39);
+                st = mst_feed_claim_by(feed, 0, 100, unit, UINT64_MAX, &batch, &position, &more);
+            }
+            assert_int_equal(st, MST_EINPUT);
+            mst_feed_destroy(feed);
+            mst_dataset_destroy(&d->base);
+        }
+}
+
 /* The rows before a broken chunk all come, then its sentence, again and again until the next start. */
 static void failures_come_after_good_rows(void **state)
 {
@@ -709,6 +737,7 @@ int main(void)
         cmocka_unit_test(a_lane_parses_alone),
         cmocka_unit_test(rows_stay_valid),
         cmocka_unit_test(claim_and_fill_is_take),
+        cmocka_unit_test(units_before_a_failure),
         cmocka_unit_test(failures_come_after_good_rows),
         cmocka_unit_test(rows_are_checked),
         cmocka_unit_test(unseen_features_are_left_out),
