@@ -161,11 +161,29 @@ static const uint8_t *csv_skip_blank_lines(const uint8_t *p, const uint8_t *end)
     return p;
 }
 
+/* Whether the record at p has all columns and no open quote; *next: its end. */
+static bool csv_is_whole(const csv_draft *d, const uint8_t *p, const uint8_t *end, const uint8_t **next)
+{
+    uint32_t n = 0;
+    bool open = false;
+    for (bool more = true; more; n++) {
+        mst_csv_field f = mst_csv_next(&d->layout->dialect, p, end);
+        open |= f.open;
+        more = f.stop < end && *f.stop == d->layout->dialect.delimiter;
+        p = f.stop + (f.stop < end);
+    }
+    *next = p;
+    return !open && n == d->n_samples;
+}
+
 static mst_status csv_sample_block(csv_draft *d, const uint8_t *p, uint32_t label)
 {
-    const uint8_t *end = d->block->data + d->block->size;
+    const uint8_t *end = d->block->data + d->block->size, *next;
     for (p = csv_skip_blank_lines(p, end); p < end; p = csv_skip_blank_lines(p, end))
-        TRY(csv_sample_record(d, &p, end, label));
+        if (d->context->options->skip_bad_rows && !csv_is_whole(d, p, end, &next))
+            p = next;
+        else
+            TRY(csv_sample_record(d, &p, end, label));
     return MST_OK;
 }
 

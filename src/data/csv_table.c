@@ -102,8 +102,11 @@ static const uint8_t *csv_last_end(mst_csv_dialect d, const uint8_t *p, const ui
         if (quote != start && quote[-1] != d.delimiter && quote[-1] != '\n')
             continue;
         const uint8_t *close = mst_csv_close(p, end);
+        if (close == NULL && end - p > MST_CSV_QUOTED) /* the record ends with the line */
+            close = memchr(p, '\n', (size_t)(end - p));
         if (close == NULL || close + 1 == end) /* the next block may begin with the other half of a double */
             return last;
+        last = *close == '\n' ? close : last;
         p = close + 1;
     }
     const uint8_t *newline = p < end ? memrchr(p, '\n', (size_t)(end - p)) : NULL;
@@ -342,9 +345,10 @@ static inline mst_status csv_row(csv_parser *p, mst_chunk_builder *out, const ui
         mst_csv_field f = mst_csv_next(&l->dialect, at, end);
         const mst_csv_column *column = c < l->n_file ? l->file[c] : NULL;
         if (f.open)
-            return mst_block_fail(
-                &mst_format_csv, p->block, at,
-                "the quote that begins a field here is not closed; --csv-quote none reads quotes as text");
+            return mst_block_fail(&mst_format_csv, p->block, at,
+                                  "the quote that begins a field here is not closed within %d bytes; "
+                                  "--csv-quote none reads quotes as text",
+                                  MST_CSV_QUOTED);
         if (column != NULL) {
             TRY(mst_csv_plain(&p->copy, &f));
             uint32_t *key = &keys[column->field];
@@ -482,7 +486,7 @@ static csv_shape csv_shape_of(const uint8_t *head, size_t n)
         for (; more; fields++) {
             mst_csv_field f = mst_csv_next(&d, p, end);
             more = f.stop < end && *f.stop == d.delimiter;
-            cut = f.stop == end && n == MST_SNIFF_BYTES; /* the record goes on beyond the head */
+            cut = (f.open || f.stop == end) && n == MST_SNIFF_BYTES; /* the record goes on beyond the head */
             out.open |= f.open;
             p = f.stop;
             p += more;
@@ -496,6 +500,8 @@ static csv_shape csv_shape_of(const uint8_t *head, size_t n)
         out.same += fields == out.columns;
         out.single += fields == 1;
         out.rows++;
+        if (cut)
+            break;
     }
     return out;
 }

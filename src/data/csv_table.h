@@ -2,7 +2,8 @@
  *
  * A record is a line of fields between delimiters. A field that begins with a quote ends at the next quote
  * that is not doubled; delimiters and line feeds before it are part of the field. A quote anywhere else is a
- * character like any other. */
+ * character like any other. A quoted field has at most MST_CSV_QUOTED bytes. Where no quote ends it by then,
+ * the quote is open: the record is malformed and ends with the line that has the quote. */
 #ifndef MST_DATA_CSV_TABLE_H
 #define MST_DATA_CSV_TABLE_H
 
@@ -13,6 +14,7 @@
 #include "data/text.h"
 
 #define MST_CSV_COLUMNS 65536u /* of a file: at most */
+#define MST_CSV_QUOTED  131072 /* bytes of a quoted field: at most, as in Python's csv module */
 #define MST_CSV_BUCKETS 32u    /* of a column: at most */
 #define MST_CSV_CLASSES 1000u  /* texts of a label: at most */
 
@@ -168,10 +170,11 @@ static inline const uint8_t *mst_csv_stop(const uint8_t *p, const uint8_t *end, 
     return p;
 }
 
-/* The quote that ends a quoted field whose content starts at p; NULL: there is none. */
+/* The quote that ends a quoted field whose content starts at p; NULL: there is none, or it is too far. */
 static inline const uint8_t *mst_csv_close(const uint8_t *p, const uint8_t *end)
 {
-    while (p < end && (p = memchr(p, '"', (size_t)(end - p))) != NULL) {
+    const uint8_t *last = end - p > MST_CSV_QUOTED ? p + MST_CSV_QUOTED + 1 : end;
+    while (p < last && (p = memchr(p, '"', (size_t)(last - p))) != NULL) {
         if (p + 1 == end || p[1] != '"')
             return p;
         p += 2;
@@ -188,7 +191,7 @@ static inline mst_csv_field mst_csv_next(const mst_csv_dialect *d, const uint8_t
     if (quoted) {
         close = mst_csv_close(p + 1, end);
         f.open = close == NULL;
-        f.stop = close != NULL ? mst_csv_stop(close + 1, end, d->delimiter) : end;
+        f.stop = close != NULL ? mst_csv_stop(close + 1, end, d->delimiter) : mst_line_end(p, end);
     } else {
         f.stop = mst_csv_stop(p, end, d->delimiter);
     }

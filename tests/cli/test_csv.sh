@@ -161,9 +161,38 @@ refused 1 'single.csv has no column "b"' predict two single.csv
 printf 'a,b,label\n1,"x,0\n2,y,1\n3,z,0\n' >wide.csv
 refused 1 'wide.csv:2: the quote that begins a field here is not closed' train wide.csv --run x
 printf 'label,a\n1,x\n0,"open\n1,y\n' >open.csv
-refused 1 'open.csv:3: the quote that begins a field here is not closed; --csv-quote none reads quotes as text' \
+refused 1 'open.csv:3: the quote that begins a field here is not closed within 131072 bytes; --csv-quote none reads quotes as text (--skip-bad-rows leaves such rows out)' \
   train open.csv --format csv --run x
 expect 0 train open.csv --format csv --csv-quote none --run unquoted --quiet
+
+# ---- open quotes: the record ends with its line ----
+# In the first block, in a later one, and near the end of the file. The text in the malformed rows changes no column.
+python3 - <<'PY'
+with open("opened.csv", "w") as opened, open("closed.csv", "w") as closed:
+    for i in range(120001):
+        if i in (8, 60000, 119995):
+            opened.write('1,"x,y\n')
+        text = '"%d, ""%d\nnext line"' % (i % 7, i % 50) if 20000 < i < 50000 else "t%d" % (i % 50)
+        row = "%d,%d.5,%s\n" % (i % 2, i % 9, text) if i > 0 else "label,a,b\n"
+        opened.write(row)
+        closed.write(row)
+for n in (131072, 131073):
+    open("quoted%d.csv" % n, "w").write('label,a,b\n1,2,"%s"\n0,1,z\n' % ("x" * (n - 2) + '""'))
+PY
+expect 1 data stat opened.csv
+grep -q 'opened.csv:9: the quote that begins a field here is not closed' err || fail "the line of an open quote"
+expect 0 data convert closed.csv --csv-numeric number --out want.libsvm
+for threads in 1 2; do
+  expect 0 data convert opened.csv --csv-numeric number --out got.libsvm --overwrite --skip-bad-rows --threads $threads
+  cmp -s want.libsvm got.libsvm || fail "rows beside open quotes, $threads threads"
+  grep -q 'opened.csv:90001: the quote that begins a field here is not closed within 131072 bytes' err || fail "the line of a later open quote"
+  grep -q 'opened.csv: 3 malformed rows were left out' err || fail "the number of open quotes"
+done
+expect 0 data convert <(cat opened.csv) --csv-numeric number --out got.libsvm --overwrite --skip-bad-rows --format csv
+cmp -s want.libsvm got.libsvm || fail "rows beside open quotes, of a pipe"
+expect 0 data stat quoted131072.csv
+grep -q '^rows  *2$' out || fail "a quoted field of 131,072 bytes"
+refused 1 'quoted131073.csv:2: the quote that begins a field here is not closed' data stat quoted131073.csv
 printf 'label,a,a\n1,2,3\n' >twice.csv
 refused 1 'twice.csv: two columns are named "a"' train twice.csv --run x
 refused 2 '--csv-columns: the kind is none of number, standard, log, bucket' train one.csv --csv-columns a:text --run x

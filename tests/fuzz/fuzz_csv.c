@@ -1,16 +1,18 @@
 /* Any bytes as a table of text, with given, found and wrong lists of columns. The ends of records that
- * find_end, record and parse see must agree: parsing a block in two parts gives the rows of the whole. */
+ * find_end, record and parse see must agree: parsing a block in two parts gives the rows of the whole, also
+ * without its malformed rows. */
 #include "base/alloc.h"
 #include "data/csv_table.h"
 #include "fuzz_text.h"
 
-/* The rows of the bytes [from, to), which are whole records. */
+/* The rows of the bytes [from, to), which are whole records; good: without the malformed ones. */
 static mst_status parse_part(const mst_parse_context *context, const uint8_t *data, size_t from, size_t to,
-                             mst_chunk_builder *out)
+                             bool good, mst_chunk_builder *out)
 {
     mst_block block = {
         .path = "fuzz", .data = data + from, .size = to - from, .offset = from, .line = from > 0 ? 2 : 1};
-    return mst_format_csv.parse(context, &block, out);
+    return good ? mst_format_parse_good(&mst_format_csv, context, &block, NULL, out)
+                : mst_format_csv.parse(context, &block, out);
 }
 
 static void check_parts(const mst_data_options *options, const uint8_t *data, size_t n)
@@ -18,16 +20,24 @@ static void check_parts(const mst_data_options *options, const uint8_t *data, si
     mst_parse_context context = {.options = options, .features = (uint64_t)options->features};
     mst_block block = {.path = "fuzz", .data = data, .size = n, .line = 1};
     mst_chunk_builder whole, parts;
-    size_t end = 0, at = 0, rows = 0;
+    size_t end = 0, at = 0, rows = 0, half = n / 2;
     mst_chunk_builder_init(&whole);
     mst_chunk_builder_init(&parts);
     if (mst_format_csv.prepare(&context, &block) != MST_OK)
         goto out;
-    if (parse_part(&context, data, 0, n, &whole) == MST_OK) {
-        block.size = n / 2;
-        FUZZ_CHECK(mst_format_csv.find_end(&context, &block, &end) == MST_OK && end <= n / 2);
-        FUZZ_CHECK(end <= 3 || parse_part(&context, data, 0, end, &parts) == MST_OK);
-        FUZZ_CHECK(end <= 3 || parse_part(&context, data, end, n, &parts) == MST_OK);
+    block.size = half;
+    FUZZ_CHECK(mst_format_csv.find_end(&context, &block, &end) == MST_OK && end <= half);
+    if (end > 3 && parse_part(&context, data, 0, n, true, &whole) == MST_OK) {
+        FUZZ_CHECK(parse_part(&context, data, 0, end, true, &parts) == MST_OK);
+        FUZZ_CHECK(parse_part(&context, data, end, n, true, &parts) == MST_OK);
+        FUZZ_CHECK(parts.n_rows == whole.n_rows);
+        fuzz_same_rows(&parts, &whole);
+    }
+    mst_chunk_builder_clear(&whole);
+    mst_chunk_builder_clear(&parts);
+    if (parse_part(&context, data, 0, n, false, &whole) == MST_OK) {
+        FUZZ_CHECK(end <= 3 || parse_part(&context, data, 0, end, false, &parts) == MST_OK);
+        FUZZ_CHECK(end <= 3 || parse_part(&context, data, end, n, false, &parts) == MST_OK);
         FUZZ_CHECK(end <= 3 || parts.n_rows == whole.n_rows);
         while (at < n) {
             size_t length = 0;
