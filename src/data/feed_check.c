@@ -7,7 +7,8 @@
 #include "base/fault.h"
 #include "data/feed_impl.h"
 
-#define LOOK_NS (20 * MST_MS) /* polling interval of the files */
+#define LOOK_NS     (20 * MST_MS)                 /* polling interval of the files */
+#define FEED_ROW(n) ((unsigned long long)(n) + 1) /* of row n in messages */
 
 /* ---- rows against the model ---- */
 
@@ -38,56 +39,55 @@ static const char *feed_labels_hint(const mst_feed *f, const mst_chunk *c, float
     return out;
 }
 
-/* Names the first row with a feature that the model does not have, numbered as in the file. */
-static mst_status feed_fail_unseen(const mst_feed *f, mst_chunk *c, uint64_t first_row, const char *whose)
+/* The first row of the chunk with a feature, or with a field, that is not below the limit, and its number.
+ * Both stay as they are if the rows do not state them. */
+static mst_status feed_find_beyond(mst_chunk *c, bool fields, uint64_t limit, uint64_t *number, uint32_t *at)
 {
-    uint64_t features = f->options.features, feature = c->max_key, at = first_row;
-    uint32_t base = f->dataset->info.index_base == 1;
     TRY(mst_chunk_check_wait(c));
     for (uint32_t i = c->n_rows; i-- > 0;) {
         mst_row row;
         mst_chunk_row(c, i, &row);
-        for (uint32_t k = row.n_keys; row.keys != NULL && k-- > 0;)
-            if (row.keys[k] >= features) {
-                feature = row.keys[k];
-                at = first_row + i;
+        uint32_t n = (fields ? row.fields != NULL : row.keys != NULL) ? row.n_keys : 0;
+        for (uint32_t k = n; k-- > 0;)
+            if ((fields ? row.fields[k] : row.keys[k]) >= limit) {
+                *number = fields ? row.fields[k] : row.keys[k];
+                *at = i;
             }
-        if (row.n_dense > features) {
-            feature = features;
-            at = first_row + i;
+        if (!fields && row.n_dense > limit) {
+            *number = limit;
+            *at = i;
         }
     }
+    return MST_OK;
+}
+
+/* Names the first row with a feature that the model does not have, numbered as in the file. */
+static mst_status feed_fail_unseen(const mst_feed *f, mst_chunk *c, uint64_t first_row, const char *whose)
+{
+    uint64_t features = f->options.features, feature = c->max_key;
+    uint32_t base = f->dataset->info.index_base == 1, at = 0;
+    TRY(feed_find_beyond(c, false, features, &feature, &at));
     return mst_fail(MST_EINPUT,
                     "%s: row %llu%s has feature %llu, but the model has features %u to %llu; start a new "
                     "training with a larger --features",
-                    f->dataset->name, (unsigned long long)at, whose, (unsigned long long)feature + base, base,
-                    (unsigned long long)features - 1 + base);
+                    f->dataset->name, FEED_ROW(first_row + at), whose, (unsigned long long)feature + base,
+                    base, (unsigned long long)features - 1 + base);
 }
 
 /* Names the first row with a field that the model does not have. */
 static mst_status feed_check_fields(const mst_feed *f, mst_chunk *c, uint64_t first_row, const char *whose)
 {
-    uint32_t fields = f->options.fields;
+    uint32_t fields = f->options.fields, at = 0;
     uint64_t dense = (uint64_t)c->n_rows * c->n_dense;
     if (!c->fielded && c->n_entries > dense)
         return mst_fail(MST_EINPUT, "%s: its rows have no fields, but the model has %u", f->dataset->name,
                         fields);
-    uint32_t last = c->fielded ? c->max_field : c->n_dense - 1;
+    uint64_t last = c->fielded ? c->max_field : c->n_dense - 1;
     if (last < fields || (c->fielded && f->options.drop_unseen))
         return MST_OK;
-    uint64_t at = first_row;
-    TRY(mst_chunk_check_wait(c));
-    for (uint32_t i = c->n_rows; c->fielded && i-- > 0;) {
-        mst_row row;
-        mst_chunk_row(c, i, &row);
-        for (uint32_t k = row.n_keys; row.fields != NULL && k-- > 0;)
-            if (row.fields[k] >= fields) {
-                last = row.fields[k];
-                at = first_row + i;
-            }
-    }
-    return mst_fail(MST_EINPUT, "%s: row %llu%s has field %u, but the model has fields 0 to %u",
-                    f->dataset->name, (unsigned long long)at, whose, last, fields - 1);
+    TRY(feed_find_beyond(c, true, fields, &last, &at));
+    return mst_fail(MST_EINPUT, "%s: row %llu%s has field %llu, but the model has fields 0 to %u",
+                    f->dataset->name, FEED_ROW(first_row + at), whose, (unsigned long long)last, fields - 1);
 }
 
 mst_status mst_feed_check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_row)
@@ -99,7 +99,7 @@ mst_status mst_feed_check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_
         if (c->n_rows > 0 &&
             (c->n_dense != mst_augment_in(o->augment) || c->n_entries != (uint64_t)c->n_rows * c->n_dense))
             return mst_fail(MST_EINPUT, "%s: rows from %llu on%s are not images of %u x %u x %u", name,
-                            (unsigned long long)first_row, whose, o->augment->channels, o->augment->in_height,
+                            FEED_ROW(first_row), whose, o->augment->channels, o->augment->in_height,
                             o->augment->in_width);
     } else if (mst_feed_has_unseen(o, c) && !o->drop_unseen) {
         return feed_fail_unseen(f, c, first_row, whose);
@@ -119,7 +119,7 @@ mst_status mst_feed_check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_
         mst_chunk_row(c, i, &row);
         if (!(row.label >= lowest && row.label <= highest) || row.label != rintf(row.label))
             return mst_fail(MST_EINPUT, "%s: row %llu%s has label %g, which is not %s%u%s", name,
-                            (unsigned long long)(first_row + i), whose, (double)row.label,
+                            FEED_ROW(first_row + i), whose, (double)row.label,
                             o->classes == 2 ? "-1, 0 or " : "a class from 0 to ", o->classes - 1,
                             feed_labels_hint(f, c, row.label, hint));
     }

@@ -339,7 +339,7 @@ static mst_status numpy_fill(const numpy_array *x, const numpy_array *y, const n
                     out[n] = (float)numpy_value(x, i);
                     if (!isfinite(out[n]))
                         return mst_fail(MST_EINPUT, "%s: number %llu of row %llu is not a finite float32",
-                                        x->path, (unsigned long long)n, (unsigned long long)r);
+                                        x->path, (unsigned long long)n + 1, (unsigned long long)r + 1);
                 }
     }
     return MST_OK;

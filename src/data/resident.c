@@ -152,7 +152,7 @@ static mst_status shift_labels(resident_dataset *d, float from)
         float *label = (float *)(d->store->words + row * d->stride);
         if (!(*label >= from))
             return mst_fail(MST_EINPUT, "%s: row %" PRIu64 " has label %g, which is below --labels-from %g",
-                            d->base.name, row, (double)*label, (double)from);
+                            d->base.name, row + 1, (double)*label, (double)from);
         *label -= from;
     }
     return MST_OK;

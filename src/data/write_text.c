@@ -419,7 +419,7 @@ static mst_status criteo_add(mst_row_writer *self, const mst_chunk *chunk)
             return mst_fail(MST_EINPUT,
                             "%s: row %llu does not fit Criteo's columns, 13 numbers and 26 categories: write "
                             "libsvm, tfrecord or cache",
-                            self->path, (unsigned long long)self->n_rows + i);
+                            self->path, (unsigned long long)self->n_rows + i + 1);
     }
     return text_add(self, chunk, criteo_put);
 }

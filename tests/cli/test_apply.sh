@@ -106,7 +106,7 @@ for strategy in "local" "ps --servers 2 --workers 2 --mode sync" "ps --servers 1
   same "$strategy: loss" "$got" "$(loss loss)"
 done
 printf '1 3:1\n0 3:1 41:1 40:1 500:1\n1 600:1\n' >some.libsvm
-refused 1 'some.libsvm: row 1 has feature 41, but the model has features 1 to 40; start a new training with a larger --features' \
+refused 1 'some.libsvm: row 2 has feature 41, but the model has features 1 to 40; start a new training with a larger --features' \
   predict known some.libsvm --strict-features
 refused 1 'but the model has features 1 to 40; ' --log error train known.libsvm --epochs 1 --test test.libsvm --run strict \
   --quiet --strict-features
@@ -197,7 +197,7 @@ expect 0 data convert test.libsvm --index-base 0 --out shifted.cache
 sed 's/ / 0:1 /' test.libsvm >zero.libsvm
 for command in eval predict; do
   refused 1 'zero.libsvm:1: index 0, but the training data count from 1' $command svm zero.libsvm
-  grep -q 'if only this file counts from 0, apply the model with --index-base 0 --force$' err || fail "$command: no advice"
+  grep -q 'if only this file counts from 0, apply the model with --index-base 0 --force' err || fail "$command: no advice"
   expect 0 $command svm zero.libsvm --index-base 0 --force
 done
 refused 1 'shifted.cache has rows read with --index-base 0, but svm is for rows read with --index-base 1' eval svm shifted.cache

@@ -19,7 +19,7 @@ printf '1 3:1\n' >one.svm
 refused 1 'the rows have no fields: write libsvm, tfrecord or cache' data convert one.svm --to libffm --out x.ffm
 expect 0 train a.ffm --model ffm --factors 2 --batch 2 --run pair --quiet
 printf '1 0:3:1\n0 1:8:1 7:2:1\n' >new.ffm
-refused 1 'new.ffm: row 1 has field 7, but the model has fields 0 to 2' predict pair new.ffm --strict-features
+refused 1 'new.ffm: row 2 has field 7, but the model has fields 0 to 2' predict pair new.ffm --strict-features
 
 # Features and fields that the model does not have count as 0, wherever they are in a row.
 awk 'BEGIN { srand(4); for (i = 0; i < 2000; i++) { a = int(rand() * 20); b = 20 + int(rand() * 20); c = 40 + int(rand() * 20)

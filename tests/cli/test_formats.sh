@@ -124,7 +124,7 @@ from_1 three one.svm
 refused 1 'one.svm:1: label 1 is below --labels-from 2' --log error train one.svm --labels-from 2 --model softmax --run x
 rm one.svm.mstidx
 refused 1 'one.svm:1: label 1 is below --labels-from 2' --log error train one.svm --labels-from 2 --model softmax --run x
-refused 1 'row 2 has label 3, which is not a class from 0 to 2; if 1 is the first class, give --labels-from 1' \
+refused 1 'row 3 has label 3, which is not a class from 0 to 2; if 1 is the first class, give --labels-from 1' \
   --log error train one.svm --classes 3 --model softmax --run y
 soft one.svm --epochs 20 --labels-from 1 --cache --test one.svm --run cached
 from_1 cached one.svm
@@ -145,9 +145,9 @@ expect 0 predict three from-0.cache --what class
 cmp -s out labels || fail "predict looks at the labels of a cache"
 # labels that are not classes of the model: the advice depends on both
 sed 's/^3/0/' one.svm >zero.svm
-refused 1 'row 1 has label 2, which is not -1, 0 or 1; more classes need --model softmax and --classes 3 or more' \
+refused 1 'row 2 has label 2, which is not -1, 0 or 1; more classes need --model softmax and --classes 3 or more' \
   train zero.svm --model softmax --classes 2 --features 8 --run x
-refused 1 'row 1 has label 2, which is not -1, 0 or 1; more classes need --model softmax and --classes 3 or more' \
+refused 1 'row 2 has label 2, which is not -1, 0 or 1; more classes need --model softmax and --classes 3 or more' \
   train zero.svm --features 8 --run x
 refused 1 '--model softmax takes classes 0, 1, 2, ...' --log error train zero.svm --run x
 sed 's/^[23]/0.5/' one.svm >half.svm

@@ -112,7 +112,7 @@ refused 1 'alone.npy has no labels: give them with --labels FILE.npy, or as y of
 refused 1 'X-short.npy has 50 rows, but 9 labels' train X-short.npy --run x
 refused 1 'words.npy: has dtype <U1; must be little-endian numbers' train words.npy --run x
 refused 1 'big.npy: has dtype >f4; must be little-endian numbers' train big.npy --labels plain_y.npy --run x
-refused 1 'nan.npz: number 1 of row 0 is not a finite float32' train nan.npz --run x
+refused 1 'nan.npz: number 2 of row 1 is not a finite float32' train nan.npz --run x
 refused 1 'named.npz has no rows under a usual name: save them with numpy.savez(FILE, X=rows, y=labels)' train named.npz --run x
 refused 1 'cut.npz: the .npz file is damaged: it has no list of members' train cut.npz --run x
 refused 1 'broken.npz: the .npz file is damaged: the checksum of a member is wrong' train broken.npz --run x

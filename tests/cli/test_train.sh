@@ -477,7 +477,7 @@ refused 1 nan.libsvm:2 --log error train fine.libsvm --features 10 --test nan.li
 grep -q '"state": "failed"' run/manifest.json && grep -q '"error": "nan.libsvm:2: ' run/manifest.json ||
   fail "a run that failed after its first step does not say so"
 rm -r run
-refused 1 'label.libsvm: row 2 has label 5' eval ../r label.libsvm
+refused 1 'label.libsvm: row 3 has label 5' eval ../r label.libsvm
 refused 1 missing predict ../r missing --out p.txt
 refused 1 'nan.libsvm:2' predict ../r nan.libsvm --out p.txt
 [ ! -e p.txt ] || fail "a failed prediction left a file"

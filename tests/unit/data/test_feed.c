@@ -484,26 +484,26 @@ static void rows_are_checked(void **state)
     check_odd(&(odd_row){57, 5000, 1}, 5001, 2, NULL);
     check_odd(&(odd_row){57, 5000, 1}, 0, 2, NULL);
     check_odd(&(odd_row){57, 5000, 1}, 5000, 2,
-              "fake.data: row 57 has feature 5000, but the model has features 0 to 4999; start a new "
+              "fake.data: row 58 has feature 5000, but the model has features 0 to 4999; start a new "
               "training with a larger --features");
     check_odd(&(odd_row){57, FAKE_KEY, 7}, 0, 0, NULL);
     check_odd(&(odd_row){57, FAKE_KEY, -1}, 0, 2, NULL);
     check_odd(&(odd_row){57, FAKE_KEY, 2}, 0, 2,
-              "fake.data: row 57 has label 2, which is not -1, 0 or 1; more classes need --model softmax and "
+              "fake.data: row 58 has label 2, which is not -1, 0 or 1; more classes need --model softmax and "
               "--classes 3 or more");
     check_odd(&(odd_row){57, FAKE_KEY, 0.5f}, 0, 2,
-              "fake.data: row 57 has label 0.5, which is not -1, 0 or 1; classes are whole numbers");
+              "fake.data: row 58 has label 0.5, which is not -1, 0 or 1; classes are whole numbers");
     check_odd(&(odd_row){99, FAKE_KEY, NAN}, 0, 2,
-              "fake.data: row 99 has label nan, which is not -1, 0 or 1; classes are whole numbers");
+              "fake.data: row 100 has label nan, which is not -1, 0 or 1; classes are whole numbers");
     check_odd(&(odd_row){0, FAKE_KEY, 9}, 0, 10, NULL);
     check_odd(
         &(odd_row){0, FAKE_KEY, 10}, 0, 10,
-        "fake.data: row 0 has label 10, which is not a class from 0 to 9; more classes need --classes 11 or "
+        "fake.data: row 1 has label 10, which is not a class from 0 to 9; more classes need --classes 11 or "
         "more");
     check_odd(&(odd_row){0, FAKE_KEY, -1}, 0, 10,
-              "fake.data: row 0 has label -1, which is not a class from 0 to 9");
+              "fake.data: row 1 has label -1, which is not a class from 0 to 9");
     check_odd(&(odd_row){0, FAKE_KEY, 1.5f}, 0, 10,
-              "fake.data: row 0 has label 1.5, which is not a class from 0 to 9; classes are whole numbers");
+              "fake.data: row 1 has label 1.5, which is not a class from 0 to 9; classes are whole numbers");
 }
 
 /* A set stop flag ends a take that would wait, and only that. */

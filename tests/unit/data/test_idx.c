@@ -154,7 +154,7 @@ static void labels_from_1(void **state)
     d->ops->destroy(d);
     options.labels_from = 3;
     assert_int_equal(mst_idx_open(&list, &options, &d), MST_EINPUT);
-    assert_non_null(strstr(mst_error_text(), "row 0 has label 1, which is below --labels-from 3"));
+    assert_non_null(strstr(mst_error_text(), "row 1 has label 1, which is below --labels-from 3"));
     free(options.labels);
 }
 

@@ -312,7 +312,7 @@ static void formats_say_what_they_cannot_hold(void **state)
     assert_non_null(strstr(mst_error_text(), "cannot hold row weights"));
     assert_false(mst_path_exists(path));
     assert_int_equal(write_to("criteo", path, &plain), MST_EINPUT);
-    assert_non_null(strstr(mst_error_text(), "row 0 does not fit Criteo's columns"));
+    assert_non_null(strstr(mst_error_text(), "row 1 does not fit Criteo's columns"));
     assert_int_equal(write_to("tfrecord-columns", path, &plain), MST_EINPUT);
     assert_non_null(strstr(mst_error_text(), "fixed columns"));
     assert_int_equal(write_to("parquet", path, &plain), MST_EUSAGE);
