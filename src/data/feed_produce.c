@@ -315,6 +315,19 @@ static mst_status feed_collect(mst_feed *f, mst_feed_window *w, bool *more, bool
     return MST_OK;
 }
 
+/* Adds chunks to the window as feed_collect does, and shuffles its rows once it has all of them. A window
+ * that fails has no rows: in a part of it other rows would be at its positions. */
+static mst_status window_fill(mst_feed *f, mst_feed_window *w, bool *more, bool *whole)
+{
+    const mst_feed_options *o = &f->options;
+    mst_status st = feed_collect(f, w, more, whole);
+    if (st != MST_OK)
+        w->n_rows = 0;
+    if (o->shuffle_rows != 0 && (whole == NULL || *whole))
+        mst_feed_shuffle(w->places, w->n_rows, o->seed, f->epoch, f->next_position);
+    return st;
+}
+
 static bool window_wanted(mst_feed *f, uint64_t generation)
 {
     pthread_mutex_lock(&f->mutex);
@@ -327,7 +340,6 @@ static bool window_wanted(mst_feed *f, uint64_t generation)
  * may be read here without the mutex. */
 static mst_status feed_produce(mst_feed *f, uint64_t generation)
 {
-    const mst_feed_options *o = &f->options;
     bool more = true;
     while (more && window_wanted(f, generation)) {
         pthread_mutex_lock(&f->mutex);
@@ -335,11 +347,7 @@ static mst_status feed_produce(mst_feed *f, uint64_t generation)
         pthread_mutex_unlock(&f->mutex);
         if (w == NULL)
             return mst_fail_memory();
-        mst_status st = feed_collect(f, w, &more, NULL);
-        if (st != MST_OK)
-            w->n_rows = 0; /* in a part of a window other rows would be at its positions */
-        if (o->shuffle_rows != 0)
-            mst_feed_shuffle(w->places, w->n_rows, o->seed, f->epoch, f->next_position);
+        mst_status st = window_fill(f, w, &more, NULL);
         more = window_put(f, generation, w, more) && more;
         if (st != MST_OK)
             return st;
@@ -351,7 +359,7 @@ void mst_feed_make_window(mst_feed *f)
 {
     bool more = true;
     mst_feed_window *w = window_get(f);
-    mst_status st = w == NULL ? mst_fail_memory() : feed_collect(f, w, &more, NULL);
+    mst_status st = w == NULL ? mst_fail_memory() : window_fill(f, w, &more, NULL);
     if (st != MST_OK)
         mst_error_save(&f->error, st);
     if (w == NULL)
@@ -379,8 +387,7 @@ static void feed_finish_window(mst_feed *f, mst_feed_window *w, bool more, mst_s
 
 bool mst_feed_prepare(mst_feed *f)
 {
-    const mst_feed_options *o = &f->options;
-    if (!o->lanes_prepare || f->by_lanes || f->busy || f->leaving || !f->producing ||
+    if (!f->options.lanes_prepare || f->by_lanes || f->busy || f->leaving || !f->producing ||
         f->error.code != MST_OK || !mst_feed_window_wanted(f) || feed_queue_full(f))
         return false;
     uint64_t generation = f->generation, before = f->next_chunk;
@@ -395,11 +402,7 @@ bool mst_feed_prepare(mst_feed *f)
     w->references = 1;
     f->busy = true;
     pthread_mutex_unlock(&f->mutex);
-    mst_status st = feed_collect(f, w, &more, &whole);
-    if (st != MST_OK)
-        w->n_rows = 0; /* in a part of a window other rows would be at its positions */
-    if (whole && o->shuffle_rows != 0)
-        mst_feed_shuffle(w->places, w->n_rows, o->seed, f->epoch, f->next_position);
+    mst_status st = window_fill(f, w, &more, &whole);
     pthread_mutex_lock(&f->mutex);
     f->busy = false;
     if (feed_stale(f, generation)) {
