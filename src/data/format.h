@@ -136,6 +136,10 @@ typedef struct mst_format {
     /* Whether a key of the field stands for a missing value, in rows of such an origin. NULL: never. */
     bool (*missing_key)(const json_t *origin, uint32_t field, uint32_t *key);
 
+    /* Whether the records of a block are well-formed, with any options of reading. NULL: those that parse
+     * takes without labels. */
+    mst_status (*check)(const mst_block *block);
+
     /* Appends the block's rows to the builder. Any thread. */
     mst_status (*parse)(const mst_parse_context *context, const mst_block *block, mst_chunk_builder *out);
 } mst_format;

@@ -28,6 +28,7 @@
 #include "data/text.h"
 
 #define INDEX_VERSION 1
+#define CHECK_BYTES   (1u << 20) /* of rows that are checked at a time */
 static const char index_magic[8] = "MSTINDEX";
 
 typedef struct index_head {
@@ -122,17 +123,38 @@ static uint32_t indexed_entry_rows(const mst_format *format, uint64_t first_size
     return rows;
 }
 
+/* Fails at a malformed row of the block, which lies in the map: copied first, because parsers read bytes
+ * twice and the file may change between. */
+static mst_status indexed_check_rows(const mst_format *format, const mst_parse_context *context,
+                                     mst_block block, idle_builder *b)
+{
+    if (!mst_grow(&b->text, &b->text_capacity, block.size + 1, 1))
+        return mst_fail_memory();
+    memcpy(b->text, block.data, block.size);
+    block.data = (const uint8_t *)b->text;
+    mst_chunk_builder_clear(&b->builder);
+    return format->check != NULL ? format->check(&block)
+                                 : mst_format_parse(format, context, &block, &b->builder);
+}
+
+/* b: memory for checks. */
 static mst_status indexed_collect(const mst_format *format, const mst_parse_context *context,
-                                  const char *path, const mst_map *map, index_head *head,
+                                  const char *path, const mst_map *map, idle_builder *b, index_head *head,
                                   index_entry **entries)
 {
     const uint8_t *p = map->data + (format->text ? mst_text_mark(map->data, map->size) : 0);
     const uint8_t *end = map->data + map->size;
     size_t capacity = 0;
+    mst_block rows = {.path = path, .data = p, .offset = (uint64_t)(p - map->data), .line = 1}; /* to check */
     for (uint64_t line = 1, next = 1; p < end; line = next) {
         const uint8_t *start = p;
         bool row = false;
         TRY(indexed_step(format, context, path, map, &p, &next, &row));
+        rows.size = (size_t)(p - rows.data);
+        if (rows.size >= CHECK_BYTES || p == end) {
+            TRY(indexed_check_rows(format, context, rows, b));
+            rows = (mst_block){.path = path, .data = p, .offset = (uint64_t)(p - map->data), .line = next};
+        }
         if (!row)
             continue;
         if (head->n_rows == 0)
@@ -196,9 +218,14 @@ mst_status mst_index_build(const char *path, const mst_format *format, const mst
                            uint64_t *n_rows)
 {
     mst_status st;
-    mst_data_options unlabelled = options != NULL ? *options : (mst_data_options){0};
-    mst_parse_context context = {.options = &unlabelled};
-    unlabelled.unlabelled = true;
+    /* Readers may have other options: rows are checked with those that take most. */
+    mst_data_options any = options != NULL ? *options : (mst_data_options){0};
+    mst_parse_context context = {.options = &any};
+    any.unlabelled = true;
+    any.index_base = 1; /* indices from 0 */
+    any.csv_columns = (char *)"*:category";
+    idle_builder b = {0};
+    mst_chunk_builder_init(&b.builder);
     mst_map map = {0};
     index_entry *entries = NULL;
     index_head head = {.version = INDEX_VERSION, .rows_per_entry = MST_INDEX_ROWS};
@@ -228,11 +255,11 @@ mst_status mst_index_build(const char *path, const mst_format *format, const mst
     }
     if (format == NULL)
         format = mst_data_kind_format(kind);
-    if (format->text && !mst_format_has_lines(format)) { /* where records end follows from the layout */
+    if (format->check == NULL) { /* where records of text end may follow from the layout */
         mst_block first = indexed_first_block(format, &context, path, &map);
         TRY_OUT(st, mst_parse_context_init(&context, format, &first));
     }
-    TRY_OUT(st, indexed_collect(format, &context, path, &map, &head, &entries));
+    TRY_OUT(st, indexed_collect(format, &context, path, &map, &b, &head, &entries));
     memcpy(head.magic, index_magic, sizeof head.magic);
     snprintf(head.format, sizeof head.format, "%s", format->kind.name);
     TRY_OUT(st, write_index(path, &head, entries));
@@ -242,6 +269,8 @@ out:
     mst_parse_context_fini(&context, format);
     mst_in_close(in);
     mst_map_close(&map);
+    mst_chunk_builder_fini(&b.builder);
+    mst_free(b.text);
     mst_free(entries);
     return st;
 }

@@ -13,9 +13,8 @@
 #define MST_INDEX_SUFFIX ".mstidx"
 
 /* Writes path's index beside it, over one that is there. format NULL: by content. options: of formats whose
- * records are not lines (csv). Compressed files,
- * standard input and kinds of data that need no index are MST_EINPUT. *n_rows (may be NULL) is set on MST_OK.
- */
+ * records are not lines (csv). Compressed files, standard input, kinds of data that need no index, and rows
+ * that are malformed with all options of reading are MST_EINPUT. *n_rows (may be NULL) is set on MST_OK. */
 mst_status mst_index_build(const char *path, const mst_format *format, const mst_data_options *options,
                            uint64_t *n_rows);
 

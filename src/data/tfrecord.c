@@ -20,9 +20,8 @@
  * The label is one float or int64 (ignored when predicting); the weight likewise. Of a feature that occurs
  * twice in a record the last one counts, as in protobuf.
  *
- * Finding a feature by name: writers keep their order from record to record more often than not, so the name
- * at position i is first compared with the one found at position i of the record before; only then is it
- * looked up.
+ * Finding a feature by name: most writers keep the order of features, so the name at position i is first
+ * compared with the one at position i of the record before; only then is it looked up.
  *
  * Invariants
  * 1. Parsing keeps no state between blocks and writes only to its builder.
@@ -696,5 +695,6 @@ const mst_format mst_format_tfrecord = {
     .prepare = tfrecord_prepare,
     .unprepare = tfrecord_unprepare,
     .origin = tfrecord_origin,
+    .check = mst_tfrecord_check,
     .parse = tfrecord_parse,
 };

@@ -58,6 +58,9 @@ typedef struct mst_tf_layout {
  * where its length is known; past the last record of a file that ends within it. */
 mst_status mst_tfrecord_next(const mst_block *block, const uint8_t **at, const uint8_t **data, size_t *n);
 
+/* Checks all frames of a block and the encoding of their records. */
+mst_status mst_tfrecord_check(const mst_block *block);
+
 /* The layout of a dataset from the options and the first block (empty: no records). Sets
  * context->features when columns are hashed and no number of features is given, and the context's facts about
  * images and features left out. */

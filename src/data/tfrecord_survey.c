@@ -211,6 +211,16 @@ static mst_status survey_look_at(const mst_block *block, const uint8_t *record, 
     return MST_OK;
 }
 
+/* Whether a later feature of the record replaces this one. */
+static bool survey_is_replaced(mst_example_walk walk, const mst_example_feature *feature)
+{
+    mst_example_feature later;
+    while (mst_example_next(&walk, &later))
+        if (later.name_size == feature->name_size && memcmp(later.name, feature->name, later.name_size) == 0)
+            return true;
+    return false;
+}
+
 /* Whether all features of a record can be read, without a trace in the survey. */
 static mst_status survey_check(const mst_block *block, const uint8_t *record, const uint8_t *data, size_t n)
 {
@@ -220,10 +230,26 @@ static mst_status survey_check(const mst_block *block, const uint8_t *record, co
     mst_example_walk_init(&walk, data, n);
     while (mst_example_next(&walk, &feature)) {
         mst_tf_finding finding = {0};
-        TRY(survey_look_at(block, record, &aside, &finding, &feature));
+        mst_status st = feature.kind != MST_EXAMPLE_NONE
+                            ? survey_look_at(block, record, &aside, &finding, &feature)
+                            : MST_OK;
+        if (st != MST_OK && !survey_is_replaced(walk, &feature))
+            return st;
     }
     return walk.problem == NULL ? MST_OK
                                 : mst_block_fail(&mst_format_tfrecord, block, record, "%s", walk.problem);
+}
+
+mst_status mst_tfrecord_check(const mst_block *block)
+{
+    const uint8_t *at = block->data, *end = block->data + block->size;
+    while (at < end) {
+        const uint8_t *data = NULL, *record = at;
+        size_t n = 0;
+        TRY(mst_tfrecord_next(block, &at, &data, &n));
+        TRY(survey_check(block, record, data, n));
+    }
+    return MST_OK;
 }
 
 static mst_status survey_take(const mst_block *block, const uint8_t *record, const uint8_t *data, size_t n,

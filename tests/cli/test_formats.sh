@@ -305,6 +305,15 @@ grep -qF "$sentence" err || fail "a record without a length is left out"
 expect 1 train lost.tfrecord --batch 10 --shuffle-rows 0 --run lost
 grep -qF "$sentence" err || fail "train: a record without a length"
 grep -qF 'step-000000000015' err || fail "train: the steps before a record without a length"
+# An index needs well-formed rows, which readers with any options can take.
+for format in libsvm libffm vw criteo csv tfrecord; do
+  expect 0 data index good.$format --format $format
+  expect 1 data index mixed.$format --format $format
+  grep -q "^muster: mixed.$format" err || fail "data index: the malformed row of $format is not named"
+  ! grep -q 'skip-bad-rows' err || fail "data index names an option that it does not have"
+  [ ! -e mixed.$format.mstidx ] || fail "malformed rows of $format have an index"
+  rm good.$format.mstidx
+done
 # A vocabulary counts no row twice.
 expect 0 data convert good.criteo --min-count 3 --to cache --out good.cache
 expect 0 data convert mixed.criteo --min-count 3 --to cache --out mixed.cache --skip-bad-rows
