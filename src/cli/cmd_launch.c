@@ -554,12 +554,18 @@ static mst_status launch_check_place(const char *word)
 static bool launch_before(int argc, char **argv, mst_status *st)
 {
     static char ranks[] = "--ranks";
-    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+    int i = 0;
+    for (; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strcmp(argv[i], "-n") == 0)
             argv[i] = ranks;
         if ((*st = launch_check_place(argv[i])) != MST_OK)
             return true;
     }
+    for (int word = ++i; word < argc; word++) /* of the command after -- */
+        if (strcmp(argv[word], "--help") == 0 || strcmp(argv[word], "-h") == 0) {
+            *st = mst_cli_dispatch(mst_commands, "", argc - i, argv + i);
+            return true;
+        }
     return false;
 }
 

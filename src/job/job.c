@@ -257,10 +257,10 @@ json_t *mst_job_json(const mst_train_config *train)
         return json_pack("{s:b, s:o}", "resume", 0, "files", files);
     for (size_t i = 0; i < train->files->n; i++)
         json_array_append_new(files, json_string(train->files->items[i]));
-    return json_pack("{s:b, s:o, s:O, s:{s:s, s:s?}, s:[I, I]}", "resume", 1, "files", files, "options",
+    return json_pack("{s:b, s:o, s:O, s:{s:s, s:s?}, s:[I, I, I]}", "resume", 1, "files", files, "options",
                      train->options, "model", "name", mst_models[train->model->model]->name, "net",
                      train->model->net_text, "resumed", (json_int_t)mst_resumed_of(train).features,
-                     (json_int_t)mst_resumed_of(train).classes);
+                     (json_int_t)mst_resumed_of(train).classes, (json_int_t)mst_resumed_of(train).fields);
 }
 
 bool mst_job_is_launched(void)

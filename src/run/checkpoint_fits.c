@@ -90,6 +90,13 @@ mst_status mst_checkpoint_fits(const char *checkpoint, const json_t *theirs, con
     if (difference < N_MODEL_ENTRIES)
         return models_differ(checkpoint, theirs, mine, difference);
     TRY(models_same_net(checkpoint, theirs, mine));
+    long long fields_there = (long long)json_integer_value(json_object_get(theirs, "fields")),
+              fields_here = (long long)json_integer_value(json_object_get(mine, "fields"));
+    if (fields_there != 0 && fields_here != 0 && fields_there != fields_here)
+        return mst_fail(MST_EINPUT, "%s was trained with %lld fields, the data here has %lld: %s %lld",
+                        checkpoint, fields_there, fields_here,
+                        fields_here < fields_there ? "give --fields" : "rows must have at most",
+                        fields_there);
     if (there == here)
         return MST_OK;
     if (features_given)

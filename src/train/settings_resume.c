@@ -87,8 +87,8 @@ static mst_status resume_adopt_net(mst_settings *s, const json_t *manifest, bool
     return MST_OK;
 }
 
-/* A resumed run keeps the number of features and classes of its model, because the files of one day may have
- * fewer. Features only if rows may omit some. */
+/* A resumed run keeps the number of features, classes and fields of its model, because the files of one day
+ * may have fewer. Features only if rows may omit some. */
 static void resume_adopt_shape(mst_settings *s, const json_t *manifest)
 {
     const json_t *model = json_object_get(manifest, "model"), *sent = json_object_get(manifest, "resumed");
@@ -96,10 +96,12 @@ static void resume_adopt_shape(mst_settings *s, const json_t *manifest)
                *format = json_string_value(json_object_get(json_object_get(manifest, "data"), "format"));
     json_int_t features = json_integer_value(json_object_get(model, "features")),
                dense = json_integer_value(json_object_get(model, "dense")),
-               classes = json_integer_value(json_object_get(model, "classes"));
+               classes = json_integer_value(json_object_get(model, "classes")),
+               fields = json_integer_value(json_object_get(model, "fields"));
     if (sent != NULL) { /* from the process that has the manifest */
         features = json_integer_value(json_array_get(sent, 0));
         classes = json_integer_value(json_array_get(sent, 1));
+        fields = json_integer_value(json_array_get(sent, 2));
     } else {
         const mst_data_kind *kind = mst_data_kind_find(format);
         const mst_model_ops *ops = mst_model_find(name);
@@ -110,6 +112,7 @@ static void resume_adopt_shape(mst_settings *s, const json_t *manifest)
     }
     s->resumed.features = features > 0 && features <= UINT32_MAX ? (uint64_t)features : 0;
     s->resumed.classes = classes > 0 && classes <= 1 << 24 ? (uint32_t)classes : 0;
+    s->resumed.fields = fields > 0 && fields <= MST_FIELDS_MAX ? (uint32_t)fields : 0;
 }
 
 /* The rows that the run held out, by the options of its manifest. */

@@ -27,12 +27,12 @@ typedef struct mst_held_out {
     uint64_t seed;
 } mst_held_out;
 
-/* A resumed run: the sizes of its model, for files that have fewer features or classes (0: unknown), and the
+/* A resumed run: the sizes of its model, for files that have fewer of them (0: unknown), and the
  * rows that it did not train on. */
 typedef struct mst_resumed {
     bool known; /* this process has the run's manifest */
     uint64_t features;
-    uint32_t classes;
+    uint32_t classes, fields;
     mst_held_out held_out;
 } mst_resumed;
 

@@ -492,6 +492,9 @@ static mst_status train_data_find_shape(mst_train_data *self, mst_shape *out)
     };
     if (out->n_dense > features)
         out->n_dense = (uint32_t)features;
+    uint32_t fields = mst_resumed_of(self->config).fields;
+    if (out->n_fields > 0 && out->n_fields < fields && dataset->format != NULL && dataset->format->fields)
+        out->n_fields = fields;
     return MST_OK;
 }
 

@@ -84,6 +84,13 @@ expect 0 train --help
 for need in 'staleness S:only with --strategy ps and --mode ssp' 'momentum FACTOR:only with --optimizer momentum (or --optimizer-sparse)'; do
   tr -s ' \n' ' ' <out | grep -q -- "--${need%%:*}[^-]* [^(]*([^)]*${need#*:})" || fail "help of --${need%%:*} does not state ${need#*:}"
 done
+expect 0 train --help
+mv out want
+for words in "--workers 3 -- train --help" "-- train -h" "--mpi -n 2 -- train x --help"; do
+  expect 0 launch $words
+  cmp -s out want || fail "launch $words does not print the help of train"
+  [ ! -s err ] || fail "launch $words prints more than the help of train"
+done
 expect 0 launch --help
 tr -s ' \n' ' ' <out | grep -q -- "--workers N Workers to start. (default: 1; not with --mpi)" || fail "launch --help: --mpi"
 

@@ -21,6 +21,16 @@ expect 0 train a.ffm --model ffm --factors 2 --batch 2 --run pair --quiet
 printf '1 0:3:1\n0 1:8:1 7:2:1\n' >new.ffm
 refused 1 'new.ffm: row 2 has field 7, but the model has fields 0 to 2' predict pair new.ffm --strict-features
 
+# A resumed run takes rows with fewer fields; those with more are refused with both numbers.
+refused 1 'was trained with 3 fields, the data here has 8: rows must have at most 3' --log error train new.ffm --run pair --resume
+refused 1 'was trained with 3 fields, the data here has 8: rows must have at most 3' \
+  --log error train new.ffm --model ffm --factors 2 --init-from pair --features 10 --run x
+printf '1 0:3:1\n0 1:8:1 0:2:1\n' >fewer.ffm
+refused 1 'was trained with 3 fields, the data here has 2: give --fields 3' \
+  --log error train fewer.ffm --model ffm --factors 2 --init-from pair --features 10 --run x
+expect 0 train fewer.ffm --run pair --resume --quiet
+expect 0 train fewer.ffm --run pair --strategy ps --workers 2 --resume --resume-data new --quiet
+
 # Features and fields that the model does not have count as 0, wherever they are in a row.
 awk 'BEGIN { srand(4); for (i = 0; i < 2000; i++) { a = int(rand() * 20); b = 20 + int(rand() * 20); c = 40 + int(rand() * 20)
   print (a + b) % 2 " 0:" a ":1 1:" b ":0.5 2:" c ":1" } }' >train.ffm
