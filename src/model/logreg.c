@@ -10,6 +10,8 @@
 
 enum { RANGE_DENSE, RANGE_BIAS };
 
+#define TILE_ROWS 32 /* of a batch, at a time */
+
 typedef struct logreg {
     mst_model base;
     uint32_t weight, bias; /* views */
@@ -164,25 +166,34 @@ static void logreg_descend(const mst_model *self, void *scratch, const mst_batch
     }
 }
 
-/* A batch: the gradient of the dense ranges is in g, that of the keys in their rows. */
+/* A batch: the gradient of the dense ranges is in g, that of the keys in sums. Some rows at a time, so that
+ * they are read from memory once. */
 static void logreg_step_rule(const mst_model *self, const mst_batch *batch, float *coefs, float *g,
-                             const mst_linear *linear, const mst_rule *rule, uint32_t *touched,
+                             const mst_linear *linear, const mst_rule *rule, mst_row_sums *sums,
                              mst_loss_sum *sum)
 {
     const mst_kernels *k = self->kernels;
-    float scale = 1.0f / (float)batch->n_rows;
+    float scale = 1.0f / (float)batch->n_rows, pos_weight = (float)self->options.pos_weight;
     uint32_t n_dense = self->shape.n_dense;
-    uint64_t at = logreg_find_coefs(self, batch, linear, coefs, sum);
+    uint64_t at = mst_trace_now();
     memset(g, 0, (n_dense + 1) * sizeof *g);
-    mst_linear dense = {.dense = g, .bias = g + n_dense};
-    k->scatter_dense(batch->rows, batch->n_rows, coefs, scale, n_dense, &dense);
-    size_t n = k->collect_keys(batch->rows, batch->n_rows, coefs, scale, linear, touched);
-    at = mst_trace_op("sum", at, mst_trace_floats(n, 1));
-    k->apply_touched(rule, linear, touched, n);
+    mst_linear dense = {.dense = g, .bias = g + n_dense}, w = *linear;
+    sums->n = 1;
+    for (uint32_t from = 0; from < batch->n_rows; from += TILE_ROWS) {
+        mst_batch tile = mst_batch_range(batch, from, TILE_ROWS);
+        w.after = linear->after + batch->n_rows - from - tile.n_rows;
+        k->place_rows(tile.rows, tile.n_rows, &w, sums, coefs);
+        mst_count_binary(&tile, coefs, self->options.pos_weight, sum);
+        sum->loss += k->logistic(tile.rows, tile.n_rows, coefs, pos_weight, coefs);
+        k->scatter_dense(tile.rows, tile.n_rows, coefs, scale, n_dense, &dense);
+        k->sum_rows(tile.rows, tile.n_rows, coefs, scale, sums);
+    }
+    at = mst_trace_op("gather+dot+sum", at, mst_trace_floats(sums->n - 1, 1));
+    k->apply_sums(rule, linear, sums);
     k->apply_dense(rule, linear->dense, linear->state, g, n_dense);
     if (linear->bias != NULL)
         k->apply_dense(rule, linear->bias, linear->state, g + n_dense, 1);
-    mst_trace_op("apply", at, mst_trace_floats(n + n_dense + 1, 0));
+    mst_trace_op("apply", at, mst_trace_floats(sums->n - 1 + n_dense + 1, 0));
 }
 
 static mst_status logreg_descend_rule(const mst_model *self, void *scratch, const mst_batch *rows,
@@ -204,12 +215,16 @@ static mst_status logreg_descend_rule(const mst_model *self, void *scratch, cons
     }
     for (uint32_t from = 0, step = 0; from < rows->n_rows; from += batch_rows, step++) {
         mst_batch part = mst_batch_range(rows, from, batch_rows);
-        size_t n_keys = 1;
+        size_t n_keys = 2; /* place 0, and the room for one more */
         for (uint32_t i = 0; i < part.n_rows; i++)
             n_keys += part.rows[i].n_keys;
-        if (!mst_grow(&touched->keys, &touched->capacity, n_keys, sizeof *touched->keys))
+        if (!mst_grow(&touched->keys, &touched->capacity, 3 * n_keys, sizeof *touched->keys))
             return mst_fail_memory();
-        logreg_step_rule(self, &part, margins, g, &linear, &rules[step], touched->keys, sum);
+        mst_row_sums sums = {.keys = touched->keys,
+                             .places = touched->keys + n_keys,
+                             .sums = (float *)(void *)(touched->keys + 2 * n_keys)};
+        linear.after = w->after + rows->n_rows - from - part.n_rows;
+        logreg_step_rule(self, &part, margins, g, &linear, &rules[step], &sums, sum);
     }
     return MST_OK;
 }

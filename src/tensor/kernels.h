@@ -31,6 +31,15 @@ typedef struct mst_linear {
     uint64_t state;  /* by rows: floats from a weight of the dense range or the bias to its state */
 } mst_linear;
 
+/* The sums of a step on a store by rows. Every key of the step has a place, which its scratch float holds
+ * until it is updated; place 0 is that of keys below head. */
+typedef struct mst_row_sums {
+    uint32_t n;       /* places so far, 0 included */
+    uint32_t *keys;   /* by place; room for one more */
+    float *sums;      /* by place */
+    uint32_t *places; /* of the keys of the rows last placed, row after row */
+} mst_row_sums;
+
 #define MST_HEAD_MAX 1024 /* dense weights of a model that train_rows updates */
 
 /* Maps some keys to other places: those below `prefix`, and n popular ones to the numbers from base on.
@@ -132,8 +141,9 @@ typedef struct mst_kernels {
      * others (n_near), written to keys, and to values if the picks are valued; popular keys are not picked.
      * add_near adds coefs[i] * value to sums[key - first] for the last n_near keys of all rows.
      * Then, for the picks of a block: subtract_picks subtracts coefs[row] * scale * value from the weights;
-     * collect_picks adds it to the scratch floats of a store by rows and writes the distinct keys to touched,
-     * as collect_keys does; approach_picks only prefetches the first weights. */
+     * collect_picks adds it to the scratch floats of a store by rows and writes the distinct keys, in the
+     * order of their first appearance, to touched (room for all keys of the block, and one more), and returns
+     * their number; approach_picks only prefetches the first weights. */
     void (*divide_keys)(const mst_row *rows, uint32_t n, const mst_division *d, mst_row *out, uint32_t *keys,
                         float *values, mst_picks *picks);
     void (*add_near)(const mst_row *rows, uint32_t n, uint32_t first, const float *coefs, float *sums);
@@ -155,13 +165,15 @@ typedef struct mst_kernels {
     void (*train_rows)(const mst_row *rows, uint32_t n, float pos_weight, const mst_linear *w,
                        const mst_rule *rules, float *margins, const mst_key_map *map, uint32_t *scratch);
 
-    /* A batch on a store by rows, in two parts. collect_keys adds coefs[i] * scale * x_i to the scratch
-     * floats of the keys that are not below head, and writes the distinct keys in the order of their first
-     * appearance to touched (room for all keys of the rows, and one more); returns their number.
-     * Shared keys are written at each appearance: another thread may take the sum at any time.
-     * apply_touched updates these keys by their sums, which it clears; keys without a sum it leaves. Racy. */
-    size_t (*collect_keys)(const mst_row *rows, uint32_t n, const float *coefs, float scale,
-                           const mst_linear *w, uint32_t *touched);
+    /* A batch on a store by rows, some rows at a time. place_rows computes margins, finds the places of the
+     * keys that are not below head, and clears the sums of new ones; sum_rows adds coefs[i] * scale * x_i of
+     * these rows to the sums; apply_sums updates all keys by their sums. A key whose row another thread
+     * writes (shared) may get two places, and is then updated twice. Racy. */
+    void (*place_rows)(const mst_row *rows, uint32_t n, const mst_linear *w, mst_row_sums *sums,
+                       float *margins);
+    void (*sum_rows)(const mst_row *rows, uint32_t n, const float *coefs, float scale, mst_row_sums *sums);
+    void (*apply_sums)(const mst_rule *rule, const mst_linear *w, const mst_row_sums *sums);
+    /* Updates distinct keys by the sums in their scratch floats, which it clears. Racy. */
     void (*apply_touched)(const mst_rule *rule, const mst_linear *w, const uint32_t *touched, size_t n);
     /* n dense weights from w on, with state at w + state and w + 2 * state, by gradient g. Racy. */
     void (*apply_dense)(const mst_rule *rule, float *w, uint64_t state, const float *g, uint64_t n);

@@ -10,7 +10,7 @@
 
 /* Distances in rows at which weights, and the records themselves, are prefetched. */
 #define WEIGHTS_AHEAD 4 /* below MST_DESCEND_SCRATCH */
-#define ROWS_AHEAD    3 /* of a store by rows */
+#define ROWS_AHEAD    4 /* of a store by rows */
 #define RECORDS_AHEAD 8
 
 /* The cache lines of [first, last), at most 512 bytes: the hardware follows on its own from there. */

@@ -26,12 +26,18 @@ INLINE void prefetch_rows(const mst_row *row, const mst_linear *w, bool write) /
         write ? __builtin_prefetch(row_at(w, keys[i]), 1) : __builtin_prefetch(row_at(w, keys[i]), 0);
 }
 
+/* The rows of the next group. A prefetch of a page that no TLB has waits for its address, and what follows
+ * waits for it; only those that are close together wait at the same time. */
 INLINE void prefetch_ahead_rows(const mst_row *rows, uint32_t i, uint32_t n, const mst_linear *w, bool write)
 {
-    if (i + RECORDS_AHEAD < n)
-        prefetch_record(&rows[i + RECORDS_AHEAD]);
-    if (i + ROWS_AHEAD < n)
-        prefetch_rows(&rows[i + ROWS_AHEAD], w, write);
+    if (i % ROWS_AHEAD != 0)
+        return;
+    for (uint32_t j = i + ROWS_AHEAD; j < i + 2 * ROWS_AHEAD; j++)
+        if (j + ROWS_AHEAD < n)
+            prefetch_record(&rows[j + ROWS_AHEAD]);
+    for (uint32_t j = i + ROWS_AHEAD; j < i + 2 * ROWS_AHEAD; j++)
+        if (j < n)
+            prefetch_rows(&rows[j], w, write);
 }
 
 /* Keys of the row's tail that belong to the dense range. */
@@ -133,27 +139,104 @@ INLINE void rule_dense(mst_rule_one *one, uint32_t n_slots, const mst_rule *c, f
     }
 }
 
-/* The rows of up to BLOCK_KEYS keys, side by side in arrays. */
-typedef struct row_block {
-    _Alignas(64) float w[BLOCK_KEYS], a[BLOCK_KEYS], b[BLOCK_KEYS];
-} row_block;
+/* ---- rows as vectors ---- */
 
-INLINE void block_load(row_block *block, uint32_t n_slots, uint32_t j, const float *at)
+typedef float quad __attribute__((vector_size(16)));
+typedef float quad_u __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* The rows of up to LANES keys: their weights, state and scratch floats, each in a vector. */
+typedef struct row_lanes {
+    vec at[ROW];
+} row_lanes;
+
+#if LANES == 16
+#define EACH_QUAD(a, b, c, d)                                                                                \
+    (a), (b), (c), (d), (a) + 4, (b) + 4, (c) + 4, (d) + 4, (a) + 8, (b) + 8, (c) + 8, (d) + 8, (a) + 12,    \
+        (b) + 12, (c) + 12, (d) + 12
+#elif LANES == 8
+#define EACH_QUAD(a, b, c, d) (a), (b), (c), (d), (a) + 4, (b) + 4, (c) + 4, (d) + 4
+#else
+#define EACH_QUAD(a, b, c, d) (a), (b), (c), (d)
+#endif
+
+/* Vector i has the rows of keys i, i + 4, ...: transposes each four rows; its own inverse. */
+INLINE void transpose_rows(row_lanes *x)
 {
-    block->w[j] = at[0];
-    if (n_slots > 0)
-        block->a[j] = at[1];
-    if (n_slots > 1)
-        block->b[j] = at[2];
+    vec a = __builtin_shufflevector(x->at[0], x->at[1], EACH_QUAD(0, LANES, 1, LANES + 1));
+    vec b = __builtin_shufflevector(x->at[0], x->at[1], EACH_QUAD(2, LANES + 2, 3, LANES + 3));
+    vec c = __builtin_shufflevector(x->at[2], x->at[3], EACH_QUAD(0, LANES, 1, LANES + 1));
+    vec d = __builtin_shufflevector(x->at[2], x->at[3], EACH_QUAD(2, LANES + 2, 3, LANES + 3));
+    x->at[0] = __builtin_shufflevector(a, c, EACH_QUAD(0, 1, LANES, LANES + 1));
+    x->at[1] = __builtin_shufflevector(a, c, EACH_QUAD(2, 3, LANES + 2, LANES + 3));
+    x->at[2] = __builtin_shufflevector(b, d, EACH_QUAD(0, 1, LANES, LANES + 1));
+    x->at[3] = __builtin_shufflevector(b, d, EACH_QUAD(2, 3, LANES + 2, LANES + 3));
 }
 
-INLINE void block_store(const row_block *block, uint32_t n_slots, uint32_t j, float *at)
+/* n: 1 to LANES. Lanes beyond the keys have the row of the last one. */
+INLINE void load_rows(row_lanes *x, const mst_linear *w, const uint32_t *keys, uint32_t n)
 {
-    at[0] = block->w[j];
-    if (n_slots > 0)
-        at[1] = block->a[j];
-    if (n_slots > 1)
-        at[2] = block->b[j];
+#define QUAD(i) (*(const quad_u *)row_at(w, keys[(i) < n ? (i) : n - 1]))
+#pragma GCC unroll 4
+    for (uint32_t i = 0; i < ROW; i++) {
+#if LANES == 16
+        typedef float half __attribute__((vector_size(32)));
+        half lower = __builtin_shufflevector(QUAD(i), QUAD(i + 4), 0, 1, 2, 3, 4, 5, 6, 7);
+        half upper = __builtin_shufflevector(QUAD(i + 8), QUAD(i + 12), 0, 1, 2, 3, 4, 5, 6, 7);
+        x->at[i] =
+            __builtin_shufflevector(lower, upper, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+#elif LANES == 8
+        x->at[i] = __builtin_shufflevector(QUAD(i), QUAD(i + 4), 0, 1, 2, 3, 4, 5, 6, 7);
+#else
+        x->at[i] = QUAD(i);
+#endif
+    }
+#undef QUAD
+    transpose_rows(x);
+}
+
+/* Scratch floats become zero. */
+INLINE void store_rows(row_lanes *x, const mst_linear *w, const uint32_t *keys, uint32_t n)
+{
+    x->at[SCRATCH] = (vec){};
+    transpose_rows(x);
+#define PART(i, q)                                                                                           \
+    if ((i) + 4 * (q) < n)                                                                                   \
+    *(quad_u *)row_at(w, keys[(i) + 4 * (q)]) =                                                              \
+        __builtin_shufflevector(x->at[i], x->at[i], 4 * (q), 4 * (q) + 1, 4 * (q) + 2, 4 * (q) + 3)
+#pragma GCC unroll 4
+    for (uint32_t i = 0; i < ROW; i++) {
+        PART(i, 0);
+#if LANES >= 8
+        PART(i, 1);
+#endif
+#if LANES == 16
+        PART(i, 2);
+        PART(i, 3);
+#endif
+    }
+#undef PART
+}
+
+INLINE void update_lanes(mst_rule_one *one, const mst_rule *c, row_lanes *x, vec g)
+{
+    float w[LANES], a[LANES], b[LANES], gl[LANES];
+    store(w, x->at[0]);
+    store(a, x->at[1]);
+    store(b, x->at[2]);
+    store(gl, g);
+    rule_lanes(one, c, w, a, b, gl);
+    x->at[0] = load(w);
+    x->at[1] = load(a);
+    x->at[2] = load(b);
+}
+
+/* The first n lanes (at most LANES), the others zero. */
+INLINE vec first_lanes(vec v, uint32_t n)
+{
+    ivec number;
+    for (int32_t i = 0; i < LANES; i++)
+        number[i] = i;
+    return select_vec(number < (ivec){} + (int32_t)n, v, (vec){});
 }
 
 /* ---- batch 1 ---- */
@@ -234,42 +317,68 @@ INLINE float logistic_coef(const mst_row *row, float pos_weight, float m)
     return positive ? -pos_weight * row->weight * p : row->weight * p;
 }
 
+/* Whether neighbours among n ascending keys are equal. */
+INLINE bool adjacent_repeats(const uint32_t *keys, uint32_t n)
+{
+    ivec found = {};
+    uint32_t i = 0;
+    for (; i + LANES < n; i += LANES)
+        found |= *(const ivec_u *)(keys + i) == *(const ivec_u *)(keys + i + 1);
+    bool repeats = any_lane(found);
+    for (; i + 1 < n; i++)
+        repeats |= keys[i] == keys[i + 1];
+    return repeats;
+}
+
+INLINE vec values_of(const mst_row *row, uint32_t from, uint32_t n)
+{
+    if (row->values == NULL)
+        return splat(1.0f);
+    return n == LANES ? load(row->values + from) : load_part(row->values + from, n);
+}
+
 /* One row: margin, then the update; returns the margin. */
 INLINE float train_row(mst_rule_one *one, uint32_t n_slots, const mst_row *row, float pos_weight,
-                       const mst_linear *w, const mst_rule *rule, row_block *block)
+                       const mst_linear *linear, const mst_rule *rule)
 {
+    const mst_linear copy = *linear, *w = &copy; /* which no store changes */
     const uint32_t *keys = row->keys;
-    uint32_t n_keys = row->n_keys, n_head, repeats = 0;
-    float m = dense_margin(row, w, &n_head), sums[4] = {0};
-    if (n_head == 0 && row->values == NULL && n_keys <= BLOCK_KEYS) {
-        uint32_t before = UINT32_MAX;
-#pragma GCC unroll 4
-        for (uint32_t j = 0; j < n_keys; j++) {
-            uint32_t key = keys[j];
-            const float *at = row_at(w, key);
-            repeats |= key == before;
-            before = key;
-            block_load(block, n_slots, j, at);
-            sums[j % 4] += at[0];
-        }
-        repeats |= row->any_order && has_repeats(row, w);
-    } else {
-        repeats = 1;
+    uint32_t n_keys = row->n_keys, n_head;
+    float m = dense_margin(row, w, &n_head);
+    row_lanes lanes[BLOCK_KEYS / LANES];
+    bool scalar = n_head != 0 || n_keys > BLOCK_KEYS ||
+                  (row->any_order ? has_repeats(row, w) : adjacent_repeats(keys, n_keys));
+    if (scalar) {
+        float sum = 0.0f;
         for (uint32_t j = n_head; j < n_keys; j++)
-            sums[0] += value_of(row, j) * *row_at(w, keys[j]);
-    }
-    m += (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    float coef = logistic_coef(row, pos_weight, m);
-    if (repeats) {
-        train_keys(one, rule, row, n_head, coef, w);
+            sum += value_of(row, j) * *row_at(w, keys[j]);
+        m += sum;
     } else {
-        float g[LANES];
-        store(g, splat(coef));
-        for (uint32_t j = 0; j < n_keys; j += LANES)
-            rule_lanes(one, rule, block->w + j, block->a + j, block->b + j, g);
-#pragma GCC unroll 4
-        for (uint32_t j = 0; j < n_keys; j++)
-            block_store(block, n_slots, j, row_at(w, keys[j]));
+        vec sum = {};
+        for (uint32_t j = 0; j < n_keys; j += LANES) {
+            uint32_t part = n_keys - j < LANES ? n_keys - j : LANES;
+            row_lanes *x = &lanes[j / LANES];
+            if (part == LANES) {
+                load_rows(x, w, keys + j, LANES);
+                sum += values_of(row, j, LANES) * x->at[0];
+            } else {
+                load_rows(x, w, keys + j, part);
+                sum += first_lanes(values_of(row, j, part) * x->at[0], part);
+            }
+        }
+        m += sum_lanes(sum);
+    }
+    float coef = logistic_coef(row, pos_weight, m);
+    if (scalar)
+        train_keys(one, rule, row, n_head, coef, w);
+    for (uint32_t j = 0; !scalar && j < n_keys; j += LANES) {
+        uint32_t part = n_keys - j < LANES ? n_keys - j : LANES;
+        row_lanes *x = &lanes[j / LANES];
+        update_lanes(one, rule, x, splat(coef) * values_of(row, j, part));
+        if (part == LANES)
+            store_rows(x, w, keys + j, LANES);
+        else
+            store_rows(x, w, keys + j, part);
     }
     train_dense(one, n_slots, rule, row, n_head, coef, w);
     return m;
@@ -280,12 +389,11 @@ INLINE void train_each(mst_rule_one *one, uint32_t n_slots, const mst_row *rows,
                        uint32_t *scratch)
 {
     enum { RING = MST_DESCEND_SCRATCH }; /* rows on their way: translated, with their weights prefetched */
-    row_block block = {0};
     mst_row ring[RING];
     uint32_t longest = 0;
     for (uint32_t i = 0; map == NULL && i < n; i++) {
         prefetch_ahead_rows(rows, i, n, w, true);
-        out[i] = train_row(one, n_slots, &rows[i], pos_weight, w, &rules[i], &block);
+        out[i] = train_row(one, n_slots, &rows[i], pos_weight, w, &rules[i]);
     }
     for (uint32_t i = 0; map != NULL && i < n; i++)
         longest = rows[i].n_keys > longest ? rows[i].n_keys : longest;
@@ -300,7 +408,7 @@ INLINE void train_each(mst_rule_one *one, uint32_t n_slots, const mst_row *rows,
         }
         if (i >= ROWS_AHEAD) {
             uint32_t at = i - ROWS_AHEAD;
-            out[at] = train_row(one, n_slots, &ring[at % RING], pos_weight, w, &rules[at], &block);
+            out[at] = train_row(one, n_slots, &ring[at % RING], pos_weight, w, &rules[at]);
         }
     }
 }
@@ -327,59 +435,114 @@ INLINE bool is_unmarked(float sum)
     return x.u == 0;
 }
 
-MST_RACY static size_t collect_keys(const mst_row *rows, uint32_t n, const float *coefs, float scale,
-                                    const mst_linear *w, uint32_t *touched)
+/* The place of a key in the sums of a step of which *n are taken. Its row has the place in the scratch float
+ * if the step has set it. shared: another thread may have written its own there, or zero. */
+INLINE uint32_t place_key(uint32_t *keys, uint32_t *n, float *row, uint32_t key, bool shared)
 {
-    size_t n_touched = 0;
-    const uint32_t shared = w->shared;
-    for (uint32_t i = 0; i < n; i++) {
-        const mst_row *row = &rows[i];
-        float coef = coefs[i] * scale;
-        prefetch_ahead_rows(rows, i, n, w, true);
-        for (uint32_t j = head_keys(row, w->head); j < row->n_keys; j++) {
-            uint32_t key = read_key(&row->keys[j]);
-            float *sum = row_at(w, key) + SCRATCH, was = *sum;
-            touched[n_touched] = key;
-            n_touched += is_unmarked(was) | (key < shared);
-            *sum = marked(was + coef * value_of(row, j));
-        }
-    }
-    return n_touched;
+    uint32_t *scratch = (uint32_t *)(void *)(row + SCRATCH), place = *scratch, is_new = place == 0;
+    if (shared)
+        is_new |= (place >= *n) | (keys[place < *n ? place : 0] != key);
+    place = (place & (is_new - 1)) | (*n & (0 - is_new)); /* without a branch that cannot be predicted */
+    keys[*n] = key;
+    *scratch = place;
+    *n += is_new;
+    return place;
 }
 
-/* shared: a key may be listed twice, and another thread may have taken its sum: those without one are left.
- */
-INLINE void touched_each(mst_rule_one *one, uint32_t n_slots, const mst_rule *c, const mst_linear *w,
-                         const uint32_t *touched, size_t n, bool shared)
+/* The margin of a row without its prefix, in the order of dot_by_rows, and the places of its keys. */
+INLINE float place_row(const mst_row *row, const mst_linear *w, mst_row_sums *sums, uint32_t *places,
+                       bool valued, bool heads, bool shared)
+{
+    const uint32_t *row_keys = row->keys;
+    const float *values = row->values;
+    uint32_t n_keys = row->n_keys, n = sums->n, *keys = sums->keys;
+    float parts[4] = {0};
+#pragma GCC unroll 4
+    for (uint32_t i = 0; i < n_keys; i++) {
+        uint32_t key = read_key(&row_keys[i]);
+        float *at = row_at(w, key), value = valued ? values[i] : 1.0f;
+        bool below = heads && key < w->head;
+        places[i] = below ? 0 : place_key(keys, &n, at, key, shared);
+        parts[i < n_keys / 4 * 4 ? i % 4 : 0] += value * (below ? w->dense[key] : *at);
+    }
+    sums->n = n;
+    return (parts[0] + parts[1]) + (parts[2] + parts[3]);
+}
+
+INLINE void place_each(const mst_row *rows, uint32_t n, const mst_linear *linear, mst_row_sums *sums,
+                       float *out, bool shared)
+{
+    const mst_linear w = *linear; /* copies, which no store changes */
+    mst_row_sums s = *sums;
+    uint32_t *places = s.places;
+    for (uint32_t i = 0; i < n; i++) {
+        const mst_row *row = &rows[i];
+        prefetch_ahead_rows(rows, i, n + w.after, &w, true);
+        float m = prefix_margin(row, &w);
+        if (row->n_dense < w.head)
+            m += place_row(row, &w, &s, places, row->values != NULL, true, shared);
+        else if (row->values != NULL)
+            m += place_row(row, &w, &s, places, true, false, shared);
+        else
+            m += place_row(row, &w, &s, places, false, false, shared);
+        out[i] = m;
+        places += row->n_keys;
+    }
+    memset(s.sums + sums->n, 0, (s.n - sums->n) * sizeof *s.sums);
+    sums->n = s.n;
+}
+
+MST_RACY static void place_rows(const mst_row *rows, uint32_t n, const mst_linear *w, mst_row_sums *sums,
+                                float *out)
+{
+    if (w->shared != 0)
+        place_each(rows, n, w, sums, out, true);
+    else
+        place_each(rows, n, w, sums, out, false);
+}
+
+static void sum_rows(const mst_row *rows, uint32_t n, const float *coefs, float scale, mst_row_sums *out)
+{
+    const uint32_t *places = out->places;
+    float *sums = out->sums;
+    for (uint32_t i = 0; i < n; i++) {
+        const float *values = rows[i].values;
+        uint32_t n_keys = rows[i].n_keys;
+        float coef = coefs[i] * scale;
+        if (values == NULL) {
+#pragma GCC unroll 4
+            for (uint32_t j = 0; j < n_keys; j++)
+                sums[places[j]] += coef;
+        } else {
+            for (uint32_t j = 0; j < n_keys; j++)
+                sums[places[j]] += coef * values[j];
+        }
+        places += n_keys;
+    }
+}
+
+/* sums: of the keys, or NULL: in their scratch floats. */
+INLINE void touched_each(mst_rule_one *one, const mst_rule *c, const mst_linear *linear,
+                         const uint32_t *touched, const float *sums, size_t n)
 {
     enum { AHEAD = 48 };
-    row_block block = {0};
-    float g[LANES] = {0}, *rows[LANES];
-    for (size_t i = 0; i < n;) {
-        uint32_t part = 0, most = n - i < LANES ? (uint32_t)(n - i) : LANES;
-#pragma GCC unroll 4
-        for (uint32_t j = 0; j < most; j++) {
-            float *at = row_at(w, touched[i + j]);
-            __builtin_prefetch(row_at(w, touched[i + j + AHEAD < n ? i + j + AHEAD : n - 1]), 1);
-            uint32_t to = shared ? part : j;
-            block_load(&block, n_slots, to, at);
-            g[to] = at[SCRATCH];
-            if (shared) {
-                rows[to] = at;
-                at[SCRATCH] = 0.0f;
-                part += !is_unmarked(g[to]);
-            }
+    const mst_linear w = *linear; /* a copy, which no store changes */
+    row_lanes x;
+    for (size_t i = 0; i < n; i += LANES) {
+        if (i + AHEAD + LANES <= n)
+#pragma GCC unroll 16
+            for (uint32_t j = 0; j < LANES; j++)
+                __builtin_prefetch(row_at(&w, touched[i + AHEAD + j]), 1);
+        uint32_t part = n - i < LANES ? (uint32_t)(n - i) : LANES;
+        if (part == LANES) {
+            load_rows(&x, &w, touched + i, LANES);
+            update_lanes(one, c, &x, sums != NULL ? load(sums + i) : x.at[SCRATCH]);
+            store_rows(&x, &w, touched + i, LANES);
+        } else {
+            load_rows(&x, &w, touched + i, part);
+            update_lanes(one, c, &x, sums != NULL ? load_part(sums + i, part) : x.at[SCRATCH]);
+            store_rows(&x, &w, touched + i, part);
         }
-        rule_lanes(one, c, block.w, block.a, block.b, g);
-        uint32_t updated = shared ? part : most;
-#pragma GCC unroll 4
-        for (uint32_t j = 0; j < updated; j++) {
-            float *at = shared ? rows[j] : row_at(w, touched[i + j]);
-            block_store(&block, n_slots, j, at);
-            if (!shared)
-                at[SCRATCH] = 0.0f;
-        }
-        i += most;
     }
 }
 
@@ -414,15 +577,14 @@ MST_RACY static void train_rows(const mst_row *rows, uint32_t n, float pos_weigh
 }
 
 MST_RACY static void apply_touched(const mst_rule *rule, const mst_linear *w, const uint32_t *touched,
-                                   size_t n)
-{
-#define CALL(one, n_slots) touched_each(one, n_slots, rule, w, touched, n, true)
-    if (w->shared != 0) {
-        BY_RULE(rule->kind, CALL)
-        return;
-    }
+                                   size_t n){
+#define CALL(one, n_slots) touched_each(one, rule, w, touched, NULL, n)
+    BY_RULE(rule->kind, CALL)
 #undef CALL
-#define CALL(one, n_slots) touched_each(one, n_slots, rule, w, touched, n, false)
+}
+
+MST_RACY static void apply_sums(const mst_rule *rule, const mst_linear *w, const mst_row_sums *sums){
+#define CALL(one, n_slots) touched_each(one, rule, w, sums->keys + 1, sums->sums + 1, sums->n - 1)
     BY_RULE(rule->kind, CALL)
 #undef CALL
 }

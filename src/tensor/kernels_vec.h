@@ -1,4 +1,8 @@
 /* Part of kernels_impl.h: vectors of LANES floats, partial loads and stores, exponential and logarithm. */
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 #define INLINE static inline __attribute__((always_inline)) MST_RACY
 
 typedef float vec __attribute__((vector_size(LANES * 4)));
@@ -26,6 +30,18 @@ INLINE vec select_vec(ivec mask, vec yes, vec no)
     return (vec)(((ivec)yes & mask) | ((ivec)no & ~mask));
 }
 
+INLINE bool any_lane(ivec mask)
+{
+#ifdef __AVX512F__
+    return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
+#else
+    int32_t any = 0;
+    for (uint32_t i = 0; i < LANES; i++)
+        any |= mask[i];
+    return any != 0;
+#endif
+}
+
 /* The first n (< LANES) floats, the rest zero; reads nothing beyond them. */
 INLINE vec load_part(const float *p, uint32_t n)
 {
@@ -42,7 +58,6 @@ INLINE void store_part(float *p, uint32_t n, vec v)
 }
 
 #ifdef __AVX512F__
-#include <immintrin.h>
 #define load_part(p, n)     ((vec)_mm512_maskz_loadu_ps((__mmask16)((1u << (n)) - 1), p))
 #define store_part(p, n, v) _mm512_mask_storeu_ps(p, (__mmask16)((1u << (n)) - 1), (__m512)(v))
 #endif
