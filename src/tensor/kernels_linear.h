@@ -195,10 +195,32 @@ MST_RACY static void scatter(const mst_row *rows, uint32_t n, const float *coefs
     }
 }
 
+/* The first rows, as far as they have all floats of a prefix that fits in a vector; returns their number. The
+ * sums stay in registers: a load waits until a masked store has reached the cache. */
+INLINE uint32_t scatter_prefix(const mst_row *rows, uint32_t n, const float *coefs, float scale,
+                               uint32_t n_prefix, const mst_linear *w)
+{
+    uint32_t i = 0;
+    vec sum = load_part(w->dense, n_prefix);
+    float bias = w->bias ? *w->bias : 0.0f;
+    for (; i < n && rows[i].n_dense == n_prefix && rows[i].bytes == NULL; i++) {
+        float a = coefs[i] * scale;
+        if (i + WEIGHTS_AHEAD < n)
+            prefetch_record(&rows[i + WEIGHTS_AHEAD]);
+        sum += splat(a) * load_part(rows[i].dense, n_prefix);
+        bias += a;
+    }
+    store_part(w->dense, n_prefix, sum);
+    if (w->bias)
+        *w->bias = bias;
+    return i;
+}
+
 static void scatter_dense(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t n_prefix,
                           const mst_linear *w)
 {
-    for (uint32_t i = 0; i < n; i++) {
+    uint32_t i = n_prefix < LANES ? scatter_prefix(rows, n, coefs, scale, n_prefix, w) : 0;
+    for (; i < n; i++) {
         if (i + WEIGHTS_AHEAD < n)
             prefetch_record(&rows[i + WEIGHTS_AHEAD]);
         add_dense(&rows[i], coefs[i] * scale, w);

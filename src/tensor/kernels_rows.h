@@ -435,38 +435,48 @@ INLINE bool is_unmarked(float sum)
     return x.u == 0;
 }
 
-/* The place of a key in the sums of a step of which *n are taken. Its row has the place in the scratch float
- * if the step has set it. shared: another thread may have written its own there, or zero. */
-INLINE uint32_t place_key(uint32_t *keys, uint32_t *n, float *row, uint32_t key, bool shared)
+/* Finds the place of a key in the sums of a step, of which *n are taken, and returns the weight. The row of
+ * the key has the place in its scratch float if the step has set it. shared: another thread may have written
+ * its own there, or zero. heads: the key may be below head. */
+INLINE float place_key(uint32_t key, const mst_linear *w, uint32_t *keys, uint32_t *n, uint32_t *out,
+                       bool heads, bool shared)
 {
+    if (heads && key < w->head) {
+        *out = 0;
+        return w->dense[key];
+    }
+    float *row = row_at(w, key), weight = *row;
     uint32_t *scratch = (uint32_t *)(void *)(row + SCRATCH), place = *scratch, is_new = place == 0;
     if (shared)
         is_new |= (place >= *n) | (keys[place < *n ? place : 0] != key);
-    place = (place & (is_new - 1)) | (*n & (0 - is_new)); /* without a branch that cannot be predicted */
+    place = is_new ? *n : place;
     keys[*n] = key;
-    *scratch = place;
+    *scratch = *out = place;
     *n += is_new;
-    return place;
+    return weight;
 }
 
 /* The margin of a row without its prefix, in the order of dot_by_rows, and the places of its keys. */
 INLINE float place_row(const mst_row *row, const mst_linear *w, mst_row_sums *sums, uint32_t *places,
                        bool valued, bool heads, bool shared)
 {
-    const uint32_t *row_keys = row->keys;
+    const uint32_t *keys = row->keys;
     const float *values = row->values;
-    uint32_t n_keys = row->n_keys, n = sums->n, *keys = sums->keys;
-    float parts[4] = {0};
-#pragma GCC unroll 4
-    for (uint32_t i = 0; i < n_keys; i++) {
-        uint32_t key = read_key(&row_keys[i]);
-        float *at = row_at(w, key), value = valued ? values[i] : 1.0f;
-        bool below = heads && key < w->head;
-        places[i] = below ? 0 : place_key(keys, &n, at, key, shared);
-        parts[i < n_keys / 4 * 4 ? i % 4 : 0] += value * (below ? w->dense[key] : *at);
+    uint32_t n_keys = row->n_keys, i = 0, n = sums->n;
+    float a = 0, b = 0, c = 0, d = 0;
+#define TERM(at)                                                                                             \
+    ((valued ? values[at] : 1.0f) * place_key(keys[at], w, sums->keys, &n, &places[at], heads, shared))
+    for (; i + 4 <= n_keys; i += 4) {
+        a += TERM(i);
+        b += TERM(i + 1);
+        c += TERM(i + 2);
+        d += TERM(i + 3);
     }
+    for (; i < n_keys; i++)
+        a += TERM(i);
+#undef TERM
     sums->n = n;
-    return (parts[0] + parts[1]) + (parts[2] + parts[3]);
+    return (a + b) + (c + d);
 }
 
 INLINE void place_each(const mst_row *rows, uint32_t n, const mst_linear *linear, mst_row_sums *sums,
