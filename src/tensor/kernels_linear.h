@@ -8,9 +8,10 @@
  * overwrites, and any 32-bit number addresses the weights or the guard behind them (tensor/params.h). A
  * comparison per key costs 13% of the rate at batch 1. */
 
-/* Distances in rows at which weights, and the records themselves, are prefetched. */
-#define WEIGHTS_AHEAD 4 /* below MST_DESCEND_SCRATCH */
-#define ROWS_AHEAD    4 /* of a store by rows */
+/* Weights are prefetched for GROUP_ROWS rows at a time, those of the next group. A prefetch in a page that no
+ * TLB has waits for its address, and what follows it waits too; only those that are close together wait at
+ * the same time. Records are prefetched earlier. */
+#define GROUP_ROWS    4 /* at most half of MST_DESCEND_SCRATCH */
 #define RECORDS_AHEAD 8
 
 /* The cache lines of [first, last), at most 512 bytes: the hardware follows on its own from there. */
@@ -62,8 +63,8 @@ INLINE void prefetch_ahead(const mst_row *rows, uint32_t i, uint32_t n, const ms
 {
     if (i + RECORDS_AHEAD < n)
         prefetch_record(&rows[i + RECORDS_AHEAD]);
-    if (i + WEIGHTS_AHEAD < n && !w->near)
-        prefetch_weights(&rows[i + WEIGHTS_AHEAD], w->sparse, write);
+    for (uint32_t j = i + GROUP_ROWS; i % GROUP_ROWS == 0 && !w->near && j < i + 2 * GROUP_ROWS && j < n; j++)
+        prefetch_weights(&rows[j], w->sparse, write);
 }
 
 INLINE float dense_dot(const float *x, const float *w, uint32_t n)
@@ -205,8 +206,8 @@ INLINE uint32_t scatter_prefix(const mst_row *rows, uint32_t n, const float *coe
     float bias = w->bias ? *w->bias : 0.0f;
     for (; i < n && rows[i].n_dense == n_prefix && rows[i].bytes == NULL; i++) {
         float a = coefs[i] * scale;
-        if (i + WEIGHTS_AHEAD < n)
-            prefetch_record(&rows[i + WEIGHTS_AHEAD]);
+        if (i + GROUP_ROWS < n)
+            prefetch_record(&rows[i + GROUP_ROWS]);
         sum += splat(a) * load_part(rows[i].dense, n_prefix);
         bias += a;
     }
@@ -221,8 +222,8 @@ static void scatter_dense(const mst_row *rows, uint32_t n, const float *coefs, f
 {
     uint32_t i = n_prefix < LANES ? scatter_prefix(rows, n, coefs, scale, n_prefix, w) : 0;
     for (; i < n; i++) {
-        if (i + WEIGHTS_AHEAD < n)
-            prefetch_record(&rows[i + WEIGHTS_AHEAD]);
+        if (i + GROUP_ROWS < n)
+            prefetch_record(&rows[i + GROUP_ROWS]);
         add_dense(&rows[i], coefs[i] * scale, w);
         for (uint32_t j = 0; j < rows[i].n_keys; j++) {
             uint32_t key = read_key(&rows[i].keys[j]);
@@ -292,6 +293,38 @@ static void translate(const mst_row *rows, uint32_t n, const mst_key_map *map, m
     }
 }
 
+/* Rows on their way: translated, with their weights prefetched. */
+enum { RING = MST_DESCEND_SCRATCH };
+typedef struct row_ring {
+    mst_row rows[RING];
+    uint32_t longest, *keys; /* of the longest row; room for those of all */
+} row_ring;
+
+INLINE uint32_t longest_row(const mst_row *rows, uint32_t n)
+{
+    uint32_t longest = 0;
+    for (uint32_t i = 0; i < n; i++)
+        longest = rows[i].n_keys > longest ? rows[i].n_keys : longest;
+    return longest;
+}
+
+/* Adds the group that begins with row i, if one does. */
+INLINE void ring_group(row_ring *ring, const mst_row *rows, uint32_t i, uint32_t n, const mst_key_map *map,
+                       const mst_linear *w, uint32_t stride)
+{
+    uint32_t end = i + GROUP_ROWS < n ? i + GROUP_ROWS : n;
+    if (i % GROUP_ROWS != 0)
+        return;
+    for (; i < end; i++) {
+        uint32_t *keys = ring->keys + (size_t)(i % RING) * ring->longest;
+        if (i + RECORDS_AHEAD < n + w->after)
+            prefetch_record(&rows[i + RECORDS_AHEAD]);
+        translate_keys(&rows[i], map, keys, w->sparse, stride);
+        ring->rows[i % RING] = rows[i];
+        ring->rows[i % RING].keys = keys;
+    }
+}
+
 /* One row of batch 1: margin, then update. */
 INLINE float descend_row(const mst_row *row, float pos_weight, const mst_linear *w, float lr)
 {
@@ -308,26 +341,12 @@ INLINE float descend_row(const mst_row *row, float pos_weight, const mst_linear 
 MST_RACY static void descend_mapped(const mst_row *rows, uint32_t n, float pos_weight, const mst_linear *w,
                                     const float *lrs, float *out, const mst_key_map *map, uint32_t *scratch)
 {
-    /* A ring of rows on their way: translated, with their weights prefetched. */
-    enum { RING = MST_DESCEND_SCRATCH };
-    mst_row ring[RING];
-    uint32_t longest = 0;
-    for (uint32_t i = 0; i < n; i++)
-        longest = rows[i].n_keys > longest ? rows[i].n_keys : longest;
-    for (uint32_t i = 0; i < n + WEIGHTS_AHEAD; i++) {
-        if (i < n) {
-            mst_row *in = &ring[i % RING];
-            uint32_t *keys = scratch + (size_t)(i % RING) * longest;
-            if (i + RECORDS_AHEAD < n + w->after)
-                prefetch_record(&rows[i + RECORDS_AHEAD]);
-            translate_keys(&rows[i], map, keys, w->sparse, 1);
-            *in = rows[i];
-            in->keys = keys;
-        }
-        if (i >= WEIGHTS_AHEAD) {
-            uint32_t at = i - WEIGHTS_AHEAD;
-            out[at] = descend_row(&ring[at % RING], pos_weight, w, lrs[at]);
-        }
+    row_ring ring = {.longest = longest_row(rows, n), .keys = scratch};
+    for (uint32_t i = 0; i < n + GROUP_ROWS; i++) {
+        ring_group(&ring, rows, i, n, map, w, 1);
+        if (i >= GROUP_ROWS)
+            out[i - GROUP_ROWS] =
+                descend_row(&ring.rows[(i - GROUP_ROWS) % RING], pos_weight, w, lrs[i - GROUP_ROWS]);
     }
 }
 

@@ -26,18 +26,12 @@ INLINE void prefetch_rows(const mst_row *row, const mst_linear *w, bool write) /
         write ? __builtin_prefetch(row_at(w, keys[i]), 1) : __builtin_prefetch(row_at(w, keys[i]), 0);
 }
 
-/* The rows of the next group. A prefetch of a page that no TLB has waits for its address, and what follows
- * waits for it; only those that are close together wait at the same time. */
 INLINE void prefetch_ahead_rows(const mst_row *rows, uint32_t i, uint32_t n, const mst_linear *w, bool write)
 {
-    if (i % ROWS_AHEAD != 0)
-        return;
-    for (uint32_t j = i + ROWS_AHEAD; j < i + 2 * ROWS_AHEAD; j++)
-        if (j + ROWS_AHEAD < n)
-            prefetch_record(&rows[j + ROWS_AHEAD]);
-    for (uint32_t j = i + ROWS_AHEAD; j < i + 2 * ROWS_AHEAD; j++)
-        if (j < n)
-            prefetch_rows(&rows[j], w, write);
+    if (i + RECORDS_AHEAD < n)
+        prefetch_record(&rows[i + RECORDS_AHEAD]);
+    for (uint32_t j = i + GROUP_ROWS; i % GROUP_ROWS == 0 && j < i + 2 * GROUP_ROWS && j < n; j++)
+        prefetch_rows(&rows[j], w, write);
 }
 
 /* Keys of the row's tail that belong to the dense range. */
@@ -388,28 +382,19 @@ INLINE void train_each(mst_rule_one *one, uint32_t n_slots, const mst_row *rows,
                        const mst_linear *w, const mst_rule *rules, float *out, const mst_key_map *map,
                        uint32_t *scratch)
 {
-    enum { RING = MST_DESCEND_SCRATCH }; /* rows on their way: translated, with their weights prefetched */
-    mst_row ring[RING];
-    uint32_t longest = 0;
-    for (uint32_t i = 0; map == NULL && i < n; i++) {
-        prefetch_ahead_rows(rows, i, n, w, true);
-        out[i] = train_row(one, n_slots, &rows[i], pos_weight, w, &rules[i]);
+    if (map == NULL) {
+        for (uint32_t i = 0; i < n; i++) {
+            prefetch_ahead_rows(rows, i, n, w, true);
+            out[i] = train_row(one, n_slots, &rows[i], pos_weight, w, &rules[i]);
+        }
+        return;
     }
-    for (uint32_t i = 0; map != NULL && i < n; i++)
-        longest = rows[i].n_keys > longest ? rows[i].n_keys : longest;
-    for (uint32_t i = 0; map != NULL && i < n + ROWS_AHEAD; i++) {
-        if (i < n) {
-            uint32_t *keys = scratch + (size_t)(i % RING) * longest;
-            if (i + RECORDS_AHEAD < n + w->after)
-                prefetch_record(&rows[i + RECORDS_AHEAD]);
-            translate_keys(&rows[i], map, keys, w->sparse, ROW);
-            ring[i % RING] = rows[i];
-            ring[i % RING].keys = keys;
-        }
-        if (i >= ROWS_AHEAD) {
-            uint32_t at = i - ROWS_AHEAD;
-            out[at] = train_row(one, n_slots, &ring[at % RING], pos_weight, w, &rules[at]);
-        }
+    row_ring ring = {.longest = longest_row(rows, n), .keys = scratch};
+    for (uint32_t i = 0; i < n + GROUP_ROWS; i++) {
+        ring_group(&ring, rows, i, n, map, w, ROW);
+        if (i >= GROUP_ROWS)
+            out[i - GROUP_ROWS] = train_row(one, n_slots, &ring.rows[(i - GROUP_ROWS) % RING], pos_weight, w,
+                                            &rules[i - GROUP_ROWS]);
     }
 }
 
