@@ -151,14 +151,10 @@ static inline __attribute__((always_inline)) void interleave(vec *restrict to, c
     }
 }
 
-/* sum += the LANES x LANES products at a and b, lane by lane. */
-static inline __attribute__((always_inline)) void trace_square(const float *a, size_t lda, const float *b,
-                                                               size_t ldb, wide sum[2])
+/* Vector i becomes lane i of all. */
+static inline __attribute__((always_inline)) void turn(vec x[LANES])
 {
-    vec x[LANES], y[LANES];
-#pragma GCC unroll 16
-    for (int i = 0; i < LANES; i++)
-        x[i] = load(b + (size_t)i * ldb);
+    vec y[LANES];
     interleave(y, x);
     interleave(x, y);
 #if LANES >= 8
@@ -166,9 +162,20 @@ static inline __attribute__((always_inline)) void trace_square(const float *a, s
 #if LANES == 16
     interleave(x, y);
 #else
-    memcpy(x, y, sizeof x);
+    memcpy(x, y, sizeof y);
 #endif
 #endif
+}
+
+/* sum += the LANES x LANES products at a and b, lane by lane. */
+static inline __attribute__((always_inline)) void trace_square(const float *a, size_t lda, const float *b,
+                                                               size_t ldb, wide sum[2])
+{
+    vec x[LANES];
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; i++)
+        x[i] = load(b + (size_t)i * ldb);
+    turn(x);
 #pragma GCC unroll 16
     for (int i = 0; i < LANES; i++) {
         const float *row = a + (size_t)i * lda; /* halves of a come from memory, converted on the way */

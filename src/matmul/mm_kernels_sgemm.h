@@ -2,7 +2,8 @@
  *
  * A tile of PANEL_ROWS x PANEL_COLS sums stays in registers over the whole depth. Per step of the depth it
  * takes two vectors of B and PANEL_ROWS numbers of A, each broadcast once and used twice, so that the
- * multiply-adds are the limit, not the loads. */
+ * multiply-adds are the limit, not the loads. The rows of C are fetched one after the other meanwhile: all at
+ * once, they would take the buffers through which B arrives from the second-level cache. */
 
 #if LANES == 16
 #define PANEL_ROWS 14 /* 28 sums, 2 of B and 1 of A in 32 registers */
@@ -25,14 +26,18 @@
 #define IN_REGISTER(v) (void)(v)
 #endif
 
+/* LANES steps of the depth are turned in registers. The vectors of the turned steps are longer than
+ * PANEL_ROWS, so each ends in the place of the next step: the last steps are copied one by one. */
 static void pack_rows(const float *a, size_t lda, size_t rows, size_t depth, float *restrict out)
 {
-    if (rows == PANEL_ROWS) {
-        for (size_t k = 0; k < depth; k++, out += PANEL_ROWS)
-            UNROLL for (size_t r = 0; r < PANEL_ROWS; r++) out[r] = a[r * lda + k];
-        return;
+    size_t k = 0;
+    for (; rows == PANEL_ROWS && k + LANES < depth; k += LANES, out += LANES * PANEL_ROWS) {
+        vec x[LANES];
+        UNROLL for (size_t r = 0; r < LANES; r++) x[r] = r < PANEL_ROWS ? load(a + r * lda + k) : (vec){0};
+        turn(x);
+        UNROLL for (size_t i = 0; i < LANES; i++) store(out + i * PANEL_ROWS, x[i]);
     }
-    for (size_t k = 0; k < depth; k++, out += PANEL_ROWS)
+    for (; k < depth; k++, out += PANEL_ROWS)
         for (size_t r = 0; r < PANEL_ROWS; r++)
             out[r] = r < rows ? a[r * lda + k] : 0.0f;
 }
@@ -54,22 +59,25 @@ static void multiply_panels(size_t depth, const float *a, const float *b, bool a
                             float *restrict c, size_t ldc)
 {
     vec sums[PANEL_ROWS][2];
-    for (size_t r = 0; r < rows; r++) {
-        __builtin_prefetch(c + r * ldc, 1);
-        __builtin_prefetch(c + r * ldc + cols - 1, 1);
-    }
+    size_t k = 0;
     UNROLL for (size_t r = 0; r < PANEL_ROWS; r++) sums[r][0] = sums[r][1] = (vec){0};
+    for (size_t row = 0; row < PANEL_ROWS; row++) {
+        if (row < rows) {
+            __builtin_prefetch(c + row * ldc, 1);
+            __builtin_prefetch(c + row * ldc + cols - 1, 1);
+        }
 #pragma GCC unroll 2
-    for (size_t k = 0; k < depth; k++, a += PANEL_ROWS, b += PANEL_COLS) {
-        vec b0 = load(b), b1 = load(b + LANES);
-        __builtin_prefetch(b + AHEAD * PANEL_COLS);
-        __builtin_prefetch(b + AHEAD * PANEL_COLS + LANES);
-        UNROLL for (size_t r = 0; r < PANEL_ROWS; r++)
-        {
-            vec v = a[r] - (vec){0};
-            IN_REGISTER(v);
-            sums[r][0] += v * b0;
-            sums[r][1] += v * b1;
+        for (; k < depth * (row + 1) / PANEL_ROWS; k++, a += PANEL_ROWS, b += PANEL_COLS) {
+            vec b0 = load(b), b1 = load(b + LANES);
+            __builtin_prefetch(b + AHEAD * PANEL_COLS);
+            __builtin_prefetch(b + AHEAD * PANEL_COLS + LANES);
+            UNROLL for (size_t r = 0; r < PANEL_ROWS; r++)
+            {
+                vec v = a[r] - (vec){0};
+                IN_REGISTER(v);
+                sums[r][0] += v * b0;
+                sums[r][1] += v * b1;
+            }
         }
     }
     if (rows == PANEL_ROWS && cols == PANEL_COLS) {

@@ -1,12 +1,8 @@
 /* The full product: SUMMA. One step per panel of k: its pieces of A and B arrive while the step
- * before is multiplied into C, in parts small enough that the messages of the next step are handled
- * often. With passes (memory_plan.c) the whole is done once per part of C. */
+ * before is multiplied into C; the messages of the next step are handled meanwhile. With passes
+ * (memory_plan.c) the whole is done once per part of C. */
 #include "base/clock.h"
 #include "matmul/matmul_impl.h"
-
-#define PART_FLOPS 2e9 /* of one call of sgemm: 10 to 20 ms on a core; */
-#define ALONE      8   /* times that without other ranks, whose messages would wait */
-#define PART_ROWS  64  /* at least, or packing B costs more than it gains */
 
 mst_status mst_mm_fill(mst_matmul *self)
 {
@@ -59,27 +55,40 @@ static bool product_next_block(const mst_matmul *self, uint32_t row_pass, uint32
     return false;
 }
 
+/* A call of sgemm under way. */
+typedef struct product_call {
+    mst_matmul *self;
+    mst_mm_pieces *next; /* of the next step, or NULL */
+    double flops, share; /* all, and the part that is reported */
+    mst_status status;
+} product_call;
+
+static bool product_pump(void *arg, double share)
+{
+    product_call *call = arg;
+    bool arrived, done;
+    mst_mm_progress(call->self, call->flops * (share - call->share));
+    call->share = share;
+    call->status = mst_mm_stopped(call->self);
+    if (call->status == MST_OK && call->next != NULL)
+        call->status = mst_mm_poll(call->self, call->next, &arrived, &done);
+    return call->status == MST_OK;
+}
+
 /* block += (or =, in the first panel) a x b, handling the messages of `next` meanwhile. */
 static mst_status product_multiply(mst_matmul *self, const c_block *block, const mst_mm_piece *a,
                                    const mst_mm_piece *b, bool first, mst_mm_pieces *next)
 {
-    uint64_t rows = block->rows.n, cols = block->cols.n, depth = a->cols;
-    double row_flops = 2.0 * (double)cols * (double)depth;
-    uint64_t part = (uint64_t)(PART_FLOPS * (self->size == 1 ? ALONE : 1) * self->o.n_threads / row_flops);
-    part = part < PART_ROWS ? PART_ROWS : part / 16 * 16;
-    for (uint64_t r = 0; r < rows; r += part) {
-        uint64_t n = rows - r < part ? rows - r : part, start = mst_now_ns();
-        bool arrived, done;
-        mst_sgemm_multiply(self->sgemm, n, cols, depth, a->data + r * depth, b->data, !first,
-                           block->data + r * cols);
-        self->mine.seconds += mst_seconds_since(start);
-        self->mine.flops += row_flops * (double)n;
-        mst_mm_progress(self, row_flops * (double)n);
-        TRY(mst_mm_stopped(self));
-        if (next != NULL)
-            TRY(mst_mm_poll(self, next, &arrived, &done));
-    }
-    return MST_OK;
+    const uint64_t rows = block->rows.n, cols = block->cols.n, depth = a->cols, start = mst_now_ns();
+    product_call call = {.self = self, .next = next};
+    call.flops = 2.0 * (double)rows * (double)cols * (double)depth;
+    mst_sgemm_multiply(self->sgemm, rows, cols, depth, a->data, b->data, !first, block->data, product_pump,
+                       &call);
+    TRY(call.status);
+    self->mine.seconds += mst_seconds_since(start);
+    self->mine.flops += call.flops;
+    product_pump(&call, 1.0);
+    return call.status;
 }
 
 static mst_status multiply_step(mst_matmul *self, uint32_t row_pass, uint32_t col_pass, bool first,

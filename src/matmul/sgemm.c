@@ -34,7 +34,11 @@ typedef struct sgemm_block {
     float *c;
     bool add;
     uint64_t job_rows, job_cols, n_jobs; /* rows and columns in panels */
+    uint64_t number, n_blocks;           /* of the product */
+    mst_sgemm_pump *pump;
+    void *arg;
     atomic_uint_fast64_t next_panel, next;
+    atomic_bool stopped;
 } sgemm_block;
 
 static uint64_t sgemm_least(uint64_t a, uint64_t b)
@@ -145,18 +149,23 @@ static void sgemm_jobs(void *arg, unsigned i)
     sgemm_block *p = arg;
     uint64_t rows = p->self->kernels->panel_rows;
     uint64_t n_rows = ((p->m + rows - 1) / rows + p->job_rows - 1) / p->job_rows, job;
-    (void)i;
-    while ((job = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < p->n_jobs)
+    while ((job = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < p->n_jobs &&
+           !atomic_load_explicit(&p->stopped, memory_order_relaxed)) {
         sgemm_job(p, job % n_rows * p->job_rows, job / n_rows * p->job_cols);
+        double share = ((double)p->number + (double)job / (double)p->n_jobs) / (double)p->n_blocks;
+        if (i == 0 && p->pump != NULL && !p->pump(p->arg, share))
+            atomic_store_explicit(&p->stopped, true, memory_order_relaxed);
+    }
 }
 
 void mst_sgemm_multiply(mst_sgemm *self, uint64_t m, uint64_t n, uint64_t k, const float *a, const float *b,
-                        bool add, float *c)
+                        bool add, float *c, mst_sgemm_pump *pump, void *arg)
 {
     uint64_t rows = self->kernels->panel_rows, cols = self->kernels->panel_cols,
              deepest = sgemm_part(k, DEPTH);
     uint64_t most_rows = sgemm_least(ROWS, sgemm_up(sgemm_part(m, ROWS), rows));
-    sgemm_block p = {.self = self, .lda = k, .ldb = n};
+    sgemm_block p = {.self = self, .lda = k, .ldb = n, .pump = pump, .arg = arg};
+    p.n_blocks = (k + deepest - 1) / deepest * ((n + COLS - 1) / COLS) * ((m + most_rows - 1) / most_rows);
     p.job_rows = (JOB_ROWS + rows - 1) / rows;
     p.job_cols = JOB_COLS / cols;
     for (uint64_t at = 0; at < k; at += deepest) {
@@ -164,7 +173,7 @@ void mst_sgemm_multiply(mst_sgemm *self, uint64_t m, uint64_t n, uint64_t k, con
         p.add = add || at > 0;
         for (uint64_t col = 0; col < n; col += COLS) {
             p.n = sgemm_least(COLS, n - col);
-            for (uint64_t row = 0; row < m; row += most_rows) {
+            for (uint64_t row = 0; row < m && !atomic_load(&p.stopped); row += most_rows, p.number++) {
                 p.m = sgemm_least(most_rows, m - row);
                 p.a = col == 0 || m > most_rows ? a + row * k + at : NULL; /* NULL: it is packed already */
                 p.b = row == 0 ? b + at * n + col : NULL;

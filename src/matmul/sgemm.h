@@ -23,8 +23,13 @@ void mst_sgemm_destroy(mst_sgemm *self); /* NULL-safe */
  * the page faults. */
 void mst_mm_touch(unsigned n_threads, float *data, uint64_t bytes);
 
-/* c (m x n) = a (m x k) * b (k x n), or, with add, c += that. All lie row by row, without gaps. */
+/* Called by the calling thread of mst_sgemm_multiply after each of its jobs (half a millisecond with
+ * AVX-512), with the share of the product that is computed. False: the product stops, and c is incomplete. */
+typedef bool mst_sgemm_pump(void *arg, double share);
+
+/* c (m x n) = a (m x k) * b (k x n), or, with add, c += that. All lie row by row, without gaps. pump may be
+ * NULL. */
 void mst_sgemm_multiply(mst_sgemm *self, uint64_t m, uint64_t n, uint64_t k, const float *a, const float *b,
-                        bool add, float *c);
+                        bool add, float *c, mst_sgemm_pump *pump, void *arg);
 
 #endif

@@ -321,7 +321,7 @@ static mst_status sum_by_product(mst_matmul *self)
                                  side.n, b));
             self->mine.fill_seconds += mst_seconds_since(start);
             start = mst_now_ns();
-            mst_sgemm_multiply(self->sgemm, side.n, side.n, part.n, a, b, at > 0, c);
+            mst_sgemm_multiply(self->sgemm, side.n, side.n, part.n, a, b, at > 0, c, NULL, NULL);
             double flops = 2.0 * (double)side.n * (double)side.n * (double)part.n;
             self->mine.seconds += mst_seconds_since(start);
             self->mine.flops += flops;

@@ -1,5 +1,5 @@
 /* Products by blocks, with every instruction set of this machine: sizes that fill no panel, no job and no
- * block; sums onto C; the same bits with any number of threads. */
+ * block; sums onto C; the same bits with any number of threads; a product that stops. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static void multiply(const mst_mm_kernels *k, unsigned n_threads, const uint64_t
     mst_sgemm *sgemm;
     int before = mst_dnnl_enter(n_threads);
     assert_int_equal(mst_sgemm_new(k, n_threads, shape[0], shape[1], shape[2], &sgemm), MST_OK);
-    mst_sgemm_multiply(sgemm, shape[0], shape[1], shape[2], a, b, add, c);
+    mst_sgemm_multiply(sgemm, shape[0], shape[1], shape[2], a, b, add, c, NULL, NULL);
     mst_sgemm_destroy(sgemm);
     mst_dnnl_leave(before);
 }
@@ -68,18 +68,58 @@ static void test_small(void **state)
                           (uint64_t[]){sides[i % n], sides[i / n % n], sides[i / n / n]}, 1);
 }
 
-/* Beyond one job, one block of rows, of columns, and of the depth. */
+/* Beyond one job, one block of rows, of columns, and of the depth; several of them at once. */
 static void test_large(void **state)
 {
-    static const uint64_t shapes[][3] = {{400, 1100, 769}, {8500, 40, 20}, {20, 8300, 10}, {8450, 8200, 2}};
+    static const uint64_t shapes[][3] = {{400, 1100, 769}, {8500, 40, 20},   {20, 8300, 10},
+                                         {8450, 8200, 2},  {8410, 40, 2400}, {150, 8300, 1600}};
     (void)state;
     for (int isa = 0; isa < MST_ISA_COUNT; isa++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes && mst_isa_supported((mst_isa)isa); i++)
             check_product(mst_mm_kernels_get((mst_isa)isa), shapes[i], 997);
 }
 
+typedef struct pumped {
+    unsigned calls, most;
+    double share;
+} pumped;
+
+static bool pump(void *arg, double share)
+{
+    pumped *p = arg;
+    assert_true(share >= p->share && share <= 1.0);
+    p->share = share;
+    return ++p->calls < p->most;
+}
+
+/* The calling thread is called with the share that is computed, and may stop the product; the next one is
+ * not affected. */
+static void test_stop(void **state)
+{
+    enum { M = 700, N = 900, K = 1700 };
+    const mst_mm_kernels *k = mst_mm_kernels_get(mst_isa_best());
+    float *a = numbers(k, M * K, 1), *b = numbers(k, K * N, 2), *c = numbers(k, M * N, 3),
+          *whole = numbers(k, M * N, 3);
+    mst_sgemm *sgemm;
+    pumped stopping = {.most = 2}, all = {.most = UINT32_MAX};
+    (void)state;
+    multiply(k, 1, (uint64_t[]){M, N, K}, a, b, false, whole);
+    int before = mst_dnnl_enter(3);
+    assert_int_equal(mst_sgemm_new(k, 3, M, N, K, &sgemm), MST_OK);
+    mst_sgemm_multiply(sgemm, M, N, K, a, b, false, c, pump, &stopping);
+    assert_true(stopping.calls <= stopping.most);
+    mst_sgemm_multiply(sgemm, M, N, K, a, b, false, c, pump, &all);
+    assert_memory_equal(c, whole, M * N * sizeof *c);
+    mst_sgemm_destroy(sgemm);
+    mst_dnnl_leave(before);
+    float *floats[] = {a, b, c, whole};
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+        free(floats[i]);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_small), cmocka_unit_test(test_large)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_small), cmocka_unit_test(test_large),
+                                       cmocka_unit_test(test_stop)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
