@@ -134,7 +134,8 @@ static mst_status local_init_parts(mst_local *self, const mst_grad *layout)
 }
 
 /* Threads beyond the parts of a batch would only wait: they assist others where the model can divide a part
- * and each has a core. The result is the same to the bit. */
+ * and each has a core. The result is the same to the bit. The norm of a gradient is a sum over the threads,
+ * so with --clip-norm their number does not depend on the cores. */
 static void local_choose_threads(mst_local *self, const mst_strategy_options *options, const mst_grad *layout)
 {
     const mst_model *model = self->base.env.model;
@@ -143,9 +144,10 @@ static void local_choose_threads(mst_local *self, const mst_strategy_options *op
     self->inner = threads / self->n;
     self->part_rows = self->n > 1 ? local_part_rows(self, layout) : 0;
     uint32_t parts = self->part_rows != 0 ? (self->batch + self->part_rows - 1) / self->part_rows : self->n;
-    self->assists = self->part_rows != 0 && parts > 1 && model->crew > 1 && model->ops->assist != NULL &&
-                    (long)threads <= sysconf(_SC_NPROCESSORS_ONLN);
-    uint64_t most = (uint64_t)parts * (self->assists ? model->crew : 1);
+    bool divides = self->part_rows != 0 && parts > 1 && model->crew > 1 && model->ops->assist != NULL;
+    bool clips = self->base.env.optimizer->options.clip_norm > 0;
+    self->assists = divides && (long)threads <= sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t most = (uint64_t)parts * (self->assists || (divides && clips) ? model->crew : 1);
     self->n = most < self->n ? (unsigned)most : self->n;
     self->part_rows = self->n > 1 ? self->part_rows : 0;
     self->base.n_threads = self->n * self->inner;
