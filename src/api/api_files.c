@@ -172,8 +172,8 @@ static mst_status files_batch(files_task *t, files_lane *l, const mst_batch *bat
         n = batch->n_rows - from;
         n = n < BLOCK_ROWS - at ? n : (uint32_t)(BLOCK_ROWS - at);
         TRY(files_block_of(t, row, &block));
-        mst_api_store(t->model, l->scores + (size_t)from * model->n_scores, t->what, n,
-                      block.values + at * t->width);
+        TRY(mst_api_store(t->model, l->scores + (size_t)from * model->n_scores, t->what, n, row + 1,
+                          block.values + at * t->width));
         for (uint32_t i = 0; t->with_labels && i < n; i++)
             block.labels[at + i] = batch->rows[from + i].label;
     }

@@ -26,8 +26,10 @@ struct muster_model {
 
 void mst_api_names_destroy(mst_api_names *self); /* NULL-safe */
 
-/* Results of n rows from their scores, and the bytes that a row's take (api_predict.c). */
-void mst_api_store(const muster_model *self, const float *scores, muster_output what, uint32_t n, void *out);
+/* Results of n rows from their scores; the first row has number `first`. The bytes that the results of a row
+ * take (api_predict.c). */
+mst_status mst_api_store(const muster_model *self, const float *scores, muster_output what, uint32_t n,
+                         uint64_t first, void *out);
 size_t mst_api_row_bytes(const muster_model *self, muster_output what);
 
 /* The names of the fields of an origin (data/origin.h); NULL: they have none. A new reference (api_files.c).

@@ -47,15 +47,18 @@ size_t mst_api_row_bytes(const muster_model *self, muster_output what)
                                     : muster_model_classes(self) * sizeof(float);
 }
 
-void mst_api_store(const muster_model *self, const float *scores, muster_output what, uint32_t n, void *out)
+mst_status mst_api_store(const muster_model *self, const float *scores, muster_output what, uint32_t n,
+                         uint64_t first, void *out)
 {
     uint32_t n_scores = muster_model_scores(self), classes = muster_model_classes(self);
+    TRY(mst_scores_check(scores, n_scores, n, first));
     if (what == MUSTER_MARGINS)
         memcpy(out, scores, (size_t)n * n_scores * sizeof(float));
     for (uint32_t i = 0; i < n && what == MUSTER_PROBABILITIES; i++)
         predict_probabilities(scores + (size_t)i * n_scores, n_scores, (float *)out + (size_t)i * classes);
     for (uint32_t i = 0; i < n && what == MUSTER_CLASSES; i++)
         ((int32_t *)out)[i] = (int32_t)mst_scores_class(scores + (size_t)i * n_scores, n_scores);
+    return MST_OK;
 }
 
 /* ---- rows of the program ---- */
@@ -161,7 +164,8 @@ static mst_status predict_rows(const muster_model *self, mst_scorer *s, const mu
             st = mst_scorers_run(&self->scorers, s, n);
         mst_chunk_release(packed);
         if (st == MST_OK)
-            mst_api_store(self, s->scores, MUSTER_PROBABILITIES, n, out + from * muster_model_classes(self));
+            st = mst_api_store(self, s->scores, MUSTER_PROBABILITIES, n, from,
+                               out + from * muster_model_classes(self));
     }
     mst_chunk_builder_fini(&builder);
     return st;
@@ -212,8 +216,8 @@ static mst_status predict_some(const predict_task *t, mst_scorer *s, const mst_a
         for (uint32_t i = 0; i < some; i++)
             mst_array_rows_get(rows, from + done + i, t->max_dense, &s->rows[i]);
         TRY(mst_scorers_run(&t->model->scorers, s, some));
-        mst_api_store(t->model, s->scores, t->what, some,
-                      (char *)t->out + (first + done) * mst_api_row_bytes(t->model, t->what));
+        TRY(mst_api_store(t->model, s->scores, t->what, some, first + done,
+                          (char *)t->out + (first + done) * mst_api_row_bytes(t->model, t->what)));
     }
     return MST_OK;
 }

@@ -164,6 +164,7 @@ static mst_status predictor_format(predictor *self, unsigned t, const mst_batch 
     l->lines.n = 0;
     TRY(mst_feed_fill(self->feed, t, 0, batch->n_rows));
     TRY(mst_model_score(model, l->scratch, batch, &self->weights, l->scores));
+    TRY(mst_scores_check(l->scores, model->n_scores, batch->n_rows, first + 1));
     for (uint32_t i = 0; i < batch->n_rows; i++) {
         if (self->files != NULL)
             TRY(lines_add(&l->lines, self->files->items[first + i], '\t'));

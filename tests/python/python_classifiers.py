@@ -194,6 +194,15 @@ class Arrays(unittest.TestCase):
 
 
 class Training(unittest.TestCase):
+    def test_scores_that_are_not_numbers(self):
+        rng = np.random.default_rng(1)
+        X = rng.normal(size=(200, 3)).astype(np.float32)
+        m = muster.FM(epochs=1).fit(X, X[:, 0] > 0)
+        X[5] = 3e38
+        for predict in (m.predict, m.predict_proba):
+            with self.assertRaisesRegex(muster.InputError, "score of row 5 is not a number"):
+                predict(X)
+
     def test_partial_fit_continues(self):
         for kind, more in ((muster.LogisticRegression, {}), (muster.SoftmaxRegression, {"optimizer": "adam"}),
                            (muster.NetClassifier, {}), (muster.FM, {"optimizer": "ftrl"})):
