@@ -8,10 +8,8 @@
  * overwrites, and any 32-bit number addresses the weights or the guard behind them (tensor/params.h). A
  * comparison per key costs 13% of the rate at batch 1. */
 
-/* Weights are prefetched for GROUP_ROWS rows at a time, those of the next group. A prefetch in a page that no
- * TLB has waits for its address, and what follows it waits too; only those that are close together wait at
- * the same time. Records are prefetched earlier. */
-#define GROUP_ROWS    4 /* at most half of MST_DESCEND_SCRATCH */
+/* Distances in rows at which weights, and the records themselves, are prefetched. */
+#define WEIGHTS_AHEAD 4 /* below MST_DESCEND_SCRATCH */
 #define RECORDS_AHEAD 8
 
 /* The cache lines of [first, last), at most 512 bytes: the hardware follows on its own from there. */
@@ -63,8 +61,8 @@ INLINE void prefetch_ahead(const mst_row *rows, uint32_t i, uint32_t n, const ms
 {
     if (i + RECORDS_AHEAD < n)
         prefetch_record(&rows[i + RECORDS_AHEAD]);
-    for (uint32_t j = i + GROUP_ROWS; i % GROUP_ROWS == 0 && !w->near && j < i + 2 * GROUP_ROWS && j < n; j++)
-        prefetch_weights(&rows[j], w->sparse, write);
+    if (i + WEIGHTS_AHEAD < n && !w->near)
+        prefetch_weights(&rows[i + WEIGHTS_AHEAD], w->sparse, write);
 }
 
 INLINE float dense_dot(const float *x, const float *w, uint32_t n)
@@ -206,8 +204,8 @@ INLINE uint32_t scatter_prefix(const mst_row *rows, uint32_t n, const float *coe
     float bias = w->bias ? *w->bias : 0.0f;
     for (; i < n && rows[i].n_dense == n_prefix && rows[i].bytes == NULL; i++) {
         float a = coefs[i] * scale;
-        if (i + GROUP_ROWS < n)
-            prefetch_record(&rows[i + GROUP_ROWS]);
+        if (i + WEIGHTS_AHEAD < n)
+            prefetch_record(&rows[i + WEIGHTS_AHEAD]);
         sum += splat(a) * load_part(rows[i].dense, n_prefix);
         bias += a;
     }
@@ -222,8 +220,8 @@ static void scatter_dense(const mst_row *rows, uint32_t n, const float *coefs, f
 {
     uint32_t i = n_prefix < LANES ? scatter_prefix(rows, n, coefs, scale, n_prefix, w) : 0;
     for (; i < n; i++) {
-        if (i + GROUP_ROWS < n)
-            prefetch_record(&rows[i + GROUP_ROWS]);
+        if (i + WEIGHTS_AHEAD < n)
+            prefetch_record(&rows[i + WEIGHTS_AHEAD]);
         add_dense(&rows[i], coefs[i] * scale, w);
         for (uint32_t j = 0; j < rows[i].n_keys; j++) {
             uint32_t key = read_key(&rows[i].keys[j]);
@@ -308,21 +306,16 @@ INLINE uint32_t longest_row(const mst_row *rows, uint32_t n)
     return longest;
 }
 
-/* Adds the group that begins with row i, if one does. */
-INLINE void ring_group(row_ring *ring, const mst_row *rows, uint32_t i, uint32_t n, const mst_key_map *map,
-                       const mst_linear *w, uint32_t stride)
+/* Translates row i of n. */
+INLINE void ring_add(row_ring *ring, const mst_row *rows, uint32_t i, uint32_t n, const mst_key_map *map,
+                     const mst_linear *w, uint32_t stride)
 {
-    uint32_t end = i + GROUP_ROWS < n ? i + GROUP_ROWS : n;
-    if (i % GROUP_ROWS != 0)
-        return;
-    for (; i < end; i++) {
-        uint32_t *keys = ring->keys + (size_t)(i % RING) * ring->longest;
-        if (i + RECORDS_AHEAD < n + w->after)
-            prefetch_record(&rows[i + RECORDS_AHEAD]);
-        translate_keys(&rows[i], map, keys, w->sparse, stride);
-        ring->rows[i % RING] = rows[i];
-        ring->rows[i % RING].keys = keys;
-    }
+    uint32_t *keys = ring->keys + (size_t)(i % RING) * ring->longest;
+    if (i + RECORDS_AHEAD < n + w->after)
+        prefetch_record(&rows[i + RECORDS_AHEAD]);
+    translate_keys(&rows[i], map, keys, w->sparse, stride);
+    ring->rows[i % RING] = rows[i];
+    ring->rows[i % RING].keys = keys;
 }
 
 /* One row of batch 1: margin, then update. */
@@ -342,11 +335,13 @@ MST_RACY static void descend_mapped(const mst_row *rows, uint32_t n, float pos_w
                                     const float *lrs, float *out, const mst_key_map *map, uint32_t *scratch)
 {
     row_ring ring = {.longest = longest_row(rows, n), .keys = scratch};
-    for (uint32_t i = 0; i < n + GROUP_ROWS; i++) {
-        ring_group(&ring, rows, i, n, map, w, 1);
-        if (i >= GROUP_ROWS)
-            out[i - GROUP_ROWS] =
-                descend_row(&ring.rows[(i - GROUP_ROWS) % RING], pos_weight, w, lrs[i - GROUP_ROWS]);
+    for (uint32_t i = 0; i < n + WEIGHTS_AHEAD; i++) {
+        if (i < n)
+            ring_add(&ring, rows, i, n, map, w, 1);
+        if (i >= WEIGHTS_AHEAD) {
+            uint32_t at = i - WEIGHTS_AHEAD;
+            out[at] = descend_row(&ring.rows[at % RING], pos_weight, w, lrs[at]);
+        }
     }
 }
 

@@ -2,15 +2,19 @@
  *
  * A key's weight, state and scratch float are 16 bytes of one cache line. A row of 26 keys touches 26 lines;
  * at a latency of L and M misses in flight it takes 26 * L / M, however few instructions it needs, so lines
- * are prefetched some rows ahead, and the arithmetic of a row (square roots, divisions) is done in vectors on
- * copies in the first-level cache.
+ * are prefetched some rows ahead. The rows of LANES keys are loaded as they are and transposed, so that rules
+ * (square roots, divisions) are applied in vectors.
+ *
+ * A batch sums its gradient by place: the scratch float of a key holds the place of its sum. So the store is
+ * read twice, for margins and for the update.
  *
  * Keys below `head` belong to the dense range: keys ascend, so a row has them in front. */
 #include "tensor/rule_one.h"
 
 #define ROW        MST_ROW_FIRST
-#define SCRATCH    MST_ROW_SCRATCH /* sum of a step's gradient; +0.0: none yet */
+#define SCRATCH    MST_ROW_SCRATCH /* place or sum of a step's gradient; +0.0: none yet */
 #define BLOCK_KEYS 64
+#define GROUP_ROWS 4 /* at most half of MST_DESCEND_SCRATCH */
 
 INLINE float *row_at(const mst_linear *w, uint32_t key)
 {
@@ -26,6 +30,9 @@ INLINE void prefetch_rows(const mst_row *row, const mst_linear *w, bool write) /
         write ? __builtin_prefetch(row_at(w, keys[i]), 1) : __builtin_prefetch(row_at(w, keys[i]), 0);
 }
 
+/* Keys are prefetched for a group of rows at a time, the next one. A prefetch in a page that no TLB has waits
+ * for its address, and what follows waits for it; only those that are close together wait at the same time.
+ */
 INLINE void prefetch_ahead_rows(const mst_row *rows, uint32_t i, uint32_t n, const mst_linear *w, bool write)
 {
     if (i + RECORDS_AHEAD < n)
@@ -391,10 +398,12 @@ INLINE void train_each(mst_rule_one *one, uint32_t n_slots, const mst_row *rows,
     }
     row_ring ring = {.longest = longest_row(rows, n), .keys = scratch};
     for (uint32_t i = 0; i < n + GROUP_ROWS; i++) {
-        ring_group(&ring, rows, i, n, map, w, ROW);
-        if (i >= GROUP_ROWS)
-            out[i - GROUP_ROWS] = train_row(one, n_slots, &ring.rows[(i - GROUP_ROWS) % RING], pos_weight, w,
-                                            &rules[i - GROUP_ROWS]);
+        for (uint32_t j = i; i % GROUP_ROWS == 0 && j < i + GROUP_ROWS && j < n; j++)
+            ring_add(&ring, rows, j, n, map, w, ROW);
+        if (i >= GROUP_ROWS) {
+            uint32_t at = i - GROUP_ROWS;
+            out[at] = train_row(one, n_slots, &ring.rows[at % RING], pos_weight, w, &rules[at]);
+        }
     }
 }
 
@@ -450,7 +459,8 @@ INLINE float place_row(const mst_row *row, const mst_linear *w, mst_row_sums *su
     uint32_t n_keys = row->n_keys, i = 0, n = sums->n;
     float a = 0, b = 0, c = 0, d = 0;
 #define TERM(at)                                                                                             \
-    ((valued ? values[at] : 1.0f) * place_key(keys[at], w, sums->keys, &n, &places[at], heads, shared))
+    ((valued ? values[at] : 1.0f) *                                                                          \
+     place_key(read_key(&keys[at]), w, sums->keys, &n, &places[at], heads, shared))
     for (; i + 4 <= n_keys; i += 4) {
         a += TERM(i);
         b += TERM(i + 1);
