@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-#define MST_CUDA_ABI         5 /* of the table below and its sections; a plug-in with another one is refused */
+#define MST_CUDA_ABI         6 /* of the table below and its sections; a plug-in with another one is refused */
 #define MST_CUDA_SYMBOL      "mst_cuda_plugin"      /* of type mst_cuda_ops */
 #define MST_CUDA_HOST_SYMBOL "mst_cuda_plugin_host" /* of type const mst_cuda_host *, set by the loader */
 

@@ -24,7 +24,7 @@ extern "C" {
 #define MST_CUDA_SPARSE_SLOTS   4          /* blocks that are packed, prepared or in training */
 #define MST_CUDA_SPARSE_ENTRIES (1u << 30) /* most entries of a block */
 #define MST_CUDA_SPARSE_DENSE   64         /* longest head of rows that logreg takes as an array */
-#define MST_CUDA_SPARSE_LOADS   8          /* loads of chunks on their way to the GPU */
+#define MST_CUDA_SPARSE_LOADS   16         /* loads of chunks on their way to the GPU */
 #define MST_CUDA_SPARSE_LOAD    (1u << 20) /* words of a load: a copy of 4 MB has 0.96 of the bandwidth */
 #define MST_CUDA_SPARSE_PARTS   16         /* chunks of a load, at most */
 
@@ -140,6 +140,11 @@ typedef struct mst_cuda_sparse_ops {
     mst_status (*reserve_held)(mst_cuda_sparse *self, uint32_t at, uint32_t rows, mst_cuda_sparse_rows **out);
     mst_status (*prepare_held)(mst_cuda_sparse *self, uint32_t at);
     void (*drop)(mst_cuda_sparse *self);
+    /* Prepares block `at`, which reserve_held made and the caller described, and runs its n steps, whatever
+     * the GPU has as records: memory is there and kernels are loaded then. Before `write`: weights and state
+     * change. */
+    mst_status (*rehearse)(mst_cuda_sparse *self, uint32_t at, uint32_t n,
+                           const mst_cuda_sparse_rules *rules);
 
     /* Steps [first, first + n) of a prepared block, with a rule for each. */
     mst_status (*train)(mst_cuda_sparse *self, uint32_t at, uint32_t first, uint32_t n,

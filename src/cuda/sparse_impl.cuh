@@ -262,7 +262,7 @@ struct sparse_block {
 
 /* Chunks on their way to the GPU. */
 struct sparse_sending {
-    uint32_t *pinned;
+    uint32_t *pinned; /* its part of held.pinned */
     cudaEvent_t sent;
 };
 
@@ -284,6 +284,7 @@ struct mst_cuda_sparse {
         mst_cuda_sparse_records records;     /* `strides` is not valid */
         sparse_memory words, first, strides; /* first: word and end of each chunk */
         uint64_t n_sent;                     /* words */
+        uint32_t *pinned;
         sparse_sending loads[MST_CUDA_SPARSE_LOADS];
     } held;
     cudaStream_t copy_stream, prepare_stream, train_stream;

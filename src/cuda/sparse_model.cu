@@ -475,6 +475,18 @@ static mst_status model_train(mst_cuda_sparse *self, uint32_t at, uint32_t first
     return MST_OK;
 }
 
+static mst_status model_rehearse(mst_cuda_sparse *self, uint32_t at, uint32_t n,
+                                 const mst_cuda_sparse_rules *rules)
+{
+    TRY(model_prepare_held(self, at));
+    TRY(model_train(self, at, 0, n, rules));
+    CUDA_TRY(cudaDeviceSynchronize());
+    CUDA_TRY(cudaMemset(self->totals.at, 0, SPARSE_TOTALS * 3 * sizeof(double)));
+    CUDA_TRY(cudaMemset(self->bad.at, 0, sizeof(uint32_t)));
+    CUDA_TRY(cudaDeviceSynchronize());
+    return MST_OK;
+}
+
 static mst_status model_finish(mst_cuda_sparse *self, mst_cuda_sparse_sums *sums)
 {
     double totals[SPARSE_TOTALS * 3];
@@ -499,8 +511,8 @@ static mst_status model_finish(mst_cuda_sparse *self, mst_cuda_sparse_sums *sums
 
 extern "C" {
 const mst_cuda_sparse_ops mst_cuda_sparse_table = {
-    model_open,         model_close,        model_write, model_read,  model_block_steps,
-    model_reserve,      model_prepare,      model_hold,  model_stage, model_send,
-    model_reserve_held, model_prepare_held, model_drop,  model_train, model_finish,
+    model_open,    model_close,    model_write, model_read,   model_block_steps,  model_reserve,
+    model_prepare, model_hold,     model_stage, model_send,   model_reserve_held, model_prepare_held,
+    model_drop,    model_rehearse, model_train, model_finish,
 };
 }

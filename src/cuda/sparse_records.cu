@@ -205,8 +205,9 @@ void mst_sparse_drop(mst_cuda_sparse *self)
     mst_sparse_free(&self->held.words);
     mst_sparse_free(&self->held.first);
     mst_sparse_free(&self->held.strides);
+    mst_cuda_host_free(self->held.pinned);
+    self->held.pinned = NULL;
     for (sparse_sending &load : self->held.loads) {
-        mst_cuda_host_free(load.pinned);
         if (load.sent != NULL)
             cudaEventDestroy(load.sent);
         memset(&load, 0, sizeof load);
@@ -220,12 +221,18 @@ static mst_status records_hold(mst_cuda_sparse *self, const mst_cuda_sparse_reco
     self->held.records = *records;
     TRY(mst_sparse_grow(&self->held.words, records->n_words * sizeof(uint32_t),
                         "the records of the dataset"));
+    CUDA_TRY(
+        cudaMemset(self->held.words.at, 0, records->longest * sizeof(uint32_t))); /* rows of rehearsals */
     TRY(mst_sparse_grow_zero(&self->held.first, n * sizeof(ulonglong2), "the records of the dataset"));
     TRY(mst_sparse_grow(&self->held.strides, n * sizeof(uint32_t), "the records of the dataset"));
     CUDA_TRY(
         cudaMemcpy(self->held.strides.at, records->strides, n * sizeof(uint32_t), cudaMemcpyHostToDevice));
-    for (sparse_sending &load : self->held.loads)
-        CUDA_TRY(cudaEventCreateWithFlags(&load.sent, cudaEventDisableTiming));
+    uint64_t words = records->longest < MST_CUDA_SPARSE_LOAD ? MST_CUDA_SPARSE_LOAD : records->longest;
+    TRY(mst_cuda_host_alloc(words * MST_CUDA_SPARSE_LOADS * sizeof(uint32_t), (void **)&self->held.pinned));
+    for (uint32_t i = 0; i < MST_CUDA_SPARSE_LOADS; i++) {
+        self->held.loads[i].pinned = self->held.pinned + i * words;
+        CUDA_TRY(cudaEventCreateWithFlags(&self->held.loads[i].sent, cudaEventDisableTiming));
+    }
     return MST_OK;
 }
 
@@ -246,10 +253,6 @@ mst_status mst_sparse_hold(mst_cuda_sparse *self, const mst_cuda_sparse_records 
 mst_status mst_sparse_stage(mst_cuda_sparse *self, uint32_t i, uint32_t **out)
 {
     sparse_sending *load = &self->held.loads[i];
-    uint64_t n = self->held.records.longest;
-    if (load->pinned == NULL)
-        TRY(mst_cuda_host_alloc((n < MST_CUDA_SPARSE_LOAD ? MST_CUDA_SPARSE_LOAD : n) * sizeof(uint32_t),
-                                (void **)&load->pinned));
     TRY(mst_sparse_wait(load->sent));
     *out = load->pinned;
     return MST_OK;

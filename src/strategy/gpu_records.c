@@ -6,7 +6,9 @@
  * 2. order[0, ready) are sent. No chunk at or beyond `want` + AHEAD is taken.
  * 3. The first failure in the order is kept. No chunk is taken or sent after it.
  * 4. Windows [window, next_window) are numbered or being numbered, each in the slot of its number modulo
- * WINDOWS. */
+ * WINDOWS.
+ * 5. A thread without work waits for `work`, which a thread that makes some signals if one waits; the caller
+ * waits for `arrived`. */
 #include "strategy/gpu_records.h"
 
 #include <math.h>
@@ -65,24 +67,26 @@ struct mst_gpu_records {
     unsigned n_lanes;
 
     pthread_mutex_t mutex;
-    pthread_cond_t changed;
+    pthread_cond_t work, arrived;
     bool leaving, paused, unusable;
-    bool distinct_fields; /* of all chunks that were sent */
-    unsigned n_busy;
-    uint64_t position; /* of the first chunk of the order */
+    bool distinct_fields;    /* of all chunks that were sent */
+    unsigned n_busy, n_idle; /* threads at work; threads that wait for some */
+    uint64_t position;       /* of the first chunk of the order */
     uint32_t *order, n_order, next, ready, want;
     uint8_t *states;   /* of chunks */
     mst_error error;   /* code MST_OK: none */
     uint32_t error_at; /* place in the order */
     uint64_t sent_ns;  /* when the last chunk was sent */
     records_load loads[MST_CUDA_SPARSE_LOADS];
-    uint32_t load;              /* that takes chunks, or will */
+    uint32_t load; /* that takes chunks, or will */
+    bool staging;
     pthread_mutex_t send_mutex; /* taken alone */
 
     bool ordered;
     records_window windows[WINDOWS];
     uint64_t window, next_window,
-        next_position; /* the first one in use; the next one, and its first position */
+        next_position;    /* the first one in use; the next one, and its first position */
+    uint32_t next_chunks; /* before it in the order */
 };
 
 /* ---- chunks ---- */
@@ -207,11 +211,18 @@ static mst_status records_read(records_lane *lane, const mst_cuda_sparse_part *p
 /* ---- threads ---- */
 
 /* Under the mutex. */
-static void records_wait_change(mst_gpu_records *self)
+static void records_wait_for(mst_gpu_records *self, pthread_cond_t *event)
 {
     uint64_t at = mst_now_ns() + MST_S;
     struct timespec t = {.tv_sec = (time_t)(at / MST_S), .tv_nsec = (long)(at % MST_S)};
-    pthread_cond_timedwait(&self->changed, &self->mutex, &t);
+    pthread_cond_timedwait(event, &self->mutex, &t);
+}
+
+/* Under the mutex: there is work for threads that wait. */
+static void records_wake(mst_gpu_records *self)
+{
+    if (self->n_idle > 0)
+        pthread_cond_broadcast(&self->work);
 }
 
 /* Under the mutex. */
@@ -235,6 +246,7 @@ static void records_stage(mst_gpu_records *self, uint32_t i)
 {
     records_load *load = &self->loads[i];
     load->state = LOAD_STAGING;
+    self->staging = true;
     pthread_mutex_unlock(&self->mutex);
     mst_status st = self->options.ops->stage(self->options.gpu, i, &load->words);
     pthread_mutex_lock(&self->mutex);
@@ -242,6 +254,8 @@ static void records_stage(mst_gpu_records *self, uint32_t i)
     load->state = st == MST_OK ? LOAD_OPEN : LOAD_FREE;
     load->n = load->n_copied = 0;
     load->n_words = 0;
+    self->staging = false;
+    records_wake(self);
 }
 
 /* Under the mutex: whether there is a chunk to take. */
@@ -291,6 +305,8 @@ static void records_send(mst_gpu_records *self, uint32_t i, uint32_t at)
     load->state = LOAD_FREE;
     self->sent_ns = mst_now_ns();
     records_advance(self);
+    pthread_cond_signal(&self->arrived);
+    records_wake(self);
 }
 
 /* Under the mutex, which is released meanwhile: copies the next chunk into load i, which is open. */
@@ -305,6 +321,8 @@ static void records_load_next(records_lane *lane, uint32_t i)
     mst_status st = records_read(lane, part, last, load->words + part->at, &usable, &distinct);
     pthread_mutex_lock(&self->mutex);
     records_fail(self, st, at);
+    if (st != MST_OK || !usable)
+        pthread_cond_signal(&self->arrived);
     self->unusable |= st == MST_OK && !usable;
     self->distinct_fields &= distinct;
     load->n_copied++;
@@ -327,8 +345,9 @@ static bool records_work(records_lane *lane)
             records_send(self, i, self->next);
         return true;
     }
-    if (load->state == LOAD_FREE)
-        records_stage(self, i);
+    uint32_t next = load->state == LOAD_FREE ? i : (i + 1) % MST_CUDA_SPARSE_LOADS;
+    if (!self->staging && self->loads[next].state == LOAD_FREE)
+        records_stage(self, next);
     else if (load->state == LOAD_OPEN)
         records_load_next(lane, i);
     else
@@ -336,11 +355,11 @@ static bool records_work(records_lane *lane)
     return true;
 }
 
-/* Under the mutex: takes the next window to number. */
+/* Under the mutex: takes the next window to number, once its chunks are taken or no chunk can be. */
 static bool records_take_window(mst_gpu_records *self, records_window **w)
 {
     uint64_t n = self->next_window - self->window, first, end;
-    if (!self->ordered || n == WINDOWS ||
+    if (!self->ordered || n == WINDOWS || (self->next_chunks > self->next && records_more(self)) ||
         (n > 0 && self->next_position - self->windows[self->window % WINDOWS].first >= AHEAD_ROWS) ||
         !mst_feed_window_at(self->feed, self->next_position, &first, &end))
         return false;
@@ -348,6 +367,7 @@ static bool records_take_window(mst_gpu_records *self, records_window **w)
     (*w)->first = first;
     (*w)->end = self->next_position = end;
     (*w)->ready = false;
+    self->next_chunks = mst_feed_chunks_until(self->feed, self->position, end);
     return true;
 }
 
@@ -362,6 +382,7 @@ static void records_number(mst_gpu_records *self, records_window *w)
     w->ready = true;
     if (!room && self->error.code == MST_OK)
         mst_error_save(&self->error, mst_fail_memory());
+    pthread_cond_signal(&self->arrived);
 }
 
 static void *records_main(void *arg)
@@ -378,10 +399,13 @@ static void *records_main(void *arg)
         else
             may = may && records_work(lane);
         self->n_busy--;
-        if (may)
-            pthread_cond_broadcast(&self->changed);
-        else
-            records_wait_change(self);
+        if (self->n_busy == 0)
+            pthread_cond_signal(&self->arrived);
+        if (may || self->leaving)
+            continue;
+        self->n_idle++;
+        records_wait_for(self, &self->work);
+        self->n_idle--;
     }
     pthread_mutex_unlock(&self->mutex);
     return NULL;
@@ -400,9 +424,10 @@ void mst_gpu_records_begin(mst_gpu_records *self, uint64_t position)
     self->window = self->next_window = 0;
     self->ordered = mst_feed_window_at(self->feed, position, &first, &end);
     self->next_position = self->ordered ? first : 0;
+    self->next_chunks = 0;
     self->paused = false;
     records_advance(self);
-    pthread_cond_broadcast(&self->changed);
+    records_wake(self);
     pthread_mutex_unlock(&self->mutex);
 }
 
@@ -413,7 +438,7 @@ void mst_gpu_records_pause(mst_gpu_records *self)
     pthread_mutex_lock(&self->mutex);
     self->paused = true;
     while (self->n_busy > 0)
-        records_wait_change(self);
+        records_wait_for(self, &self->arrived);
     pthread_mutex_unlock(&self->mutex);
 }
 
@@ -425,15 +450,15 @@ static mst_status records_wait_progress(mst_gpu_records *self, uint64_t since_ns
         return mst_error_restore(&self->error);
     if (mst_now_ns() - last > PATIENCE_S * MST_S)
         return mst_fail(MST_ETIMEOUT, "%s: no rows arrived for %d s", self->dataset->name, PATIENCE_S);
-    records_wait_change(self);
+    records_wait_for(self, &self->arrived);
     return MST_OK;
 }
 
-/* Under the mutex: the threads have work. */
-static void records_wake(mst_gpu_records *self)
+/* Under the mutex: the threads go on. */
+static void records_go_on(mst_gpu_records *self)
 {
     self->paused = false;
-    pthread_cond_broadcast(&self->changed);
+    records_wake(self);
 }
 
 mst_status mst_gpu_records_wait(mst_gpu_records *self, uint64_t to, bool *usable)
@@ -444,7 +469,7 @@ mst_status mst_gpu_records_wait(mst_gpu_records *self, uint64_t to, bool *usable
     uint64_t begun = mst_now_ns();
     self->want = n > self->want ? n : self->want;
     if (self->ready < self->n_order)
-        records_wake(self);
+        records_go_on(self);
     while (self->ready < n && !self->unusable && st == MST_OK)
         st = records_wait_progress(self, begun);
     *usable = !self->unusable;
@@ -460,7 +485,7 @@ mst_status mst_gpu_records_numbers(mst_gpu_records *self, uint64_t position, uin
     while (position < end && st == MST_OK) {
         records_window *w = &self->windows[self->window % WINDOWS];
         if (self->window == self->next_window || !w->ready || self->error.code == MST_ENOMEM) {
-            records_wake(self);
+            records_go_on(self);
             st = records_wait_progress(self, begun);
             continue;
         }
@@ -472,7 +497,7 @@ mst_status mst_gpu_records_numbers(mst_gpu_records *self, uint64_t position, uin
         position = to;
         if (to == w->end) {
             self->window++;
-            records_wake(self);
+            records_go_on(self);
         }
     }
     pthread_mutex_unlock(&self->mutex);
@@ -536,7 +561,7 @@ void mst_gpu_records_destroy(mst_gpu_records *self)
         return;
     pthread_mutex_lock(&self->mutex);
     self->leaving = true;
-    pthread_cond_broadcast(&self->changed);
+    pthread_cond_broadcast(&self->work);
     pthread_mutex_unlock(&self->mutex);
     for (unsigned i = 0; i < self->n_lanes; i++)
         pthread_join(self->lanes[i].thread, NULL);
@@ -551,7 +576,8 @@ void mst_gpu_records_destroy(mst_gpu_records *self)
     mst_free(self->strides);
     mst_free(self->order);
     mst_free(self->states);
-    pthread_cond_destroy(&self->changed);
+    pthread_cond_destroy(&self->work);
+    pthread_cond_destroy(&self->arrived);
     pthread_mutex_destroy(&self->mutex);
     pthread_mutex_destroy(&self->send_mutex);
     mst_free(self);
@@ -637,7 +663,8 @@ mst_status mst_gpu_records_new(const mst_gpu_records_options *options, mst_feed 
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&self->changed, &attributes);
+    pthread_cond_init(&self->work, &attributes);
+    pthread_cond_init(&self->arrived, &attributes);
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&self->mutex, NULL);
     pthread_mutex_init(&self->send_mutex, NULL);

@@ -32,8 +32,8 @@ typedef struct rows_share {
 struct mst_gpu_rows {
     mst_gpu_rows_options options;
     bool factors, fields, drop_zeros;
-    bool apart; /* the GPU takes the head as an array */
-    mst_team *team;
+    bool apart;     /* the GPU takes the head as an array */
+    mst_team *team; /* NULL until rows are packed */
     rows_share *shares;
     pthread_t thread;
     bool started;
@@ -215,6 +215,15 @@ static void rows_write(void *arg, unsigned t)
     }
 }
 
+/* Runs a function in every thread of the team, whose threads cost time while they wait. */
+static mst_status rows_team(mst_gpu_rows *self, mst_team_fn *fn)
+{
+    if (self->team == NULL)
+        TRY(mst_team_new(self->options.n_threads, &self->team));
+    mst_team_run(self->team, fn, self);
+    return MST_OK;
+}
+
 static mst_status rows_fail_entries(uint32_t n_rows)
 {
     return mst_fail(MST_EINPUT,
@@ -297,25 +306,32 @@ static void rows_move_ends(void *arg, unsigned t)
         self->rows->ends[i] += self->shares[t].first_entry;
 }
 
-/* Makes a block of the rows whose numbers it has, and whose records are on their way to the GPU. */
-static mst_status rows_prepare_held(mst_gpu_rows *self, uint32_t at, uint32_t n)
+/* Describes a block of the rows whose numbers it has. */
+static mst_status rows_describe_held(mst_gpu_rows *self, uint32_t n)
 {
     const mst_gpu_rows_options *o = &self->options;
     mst_gpu_records_describe(self->records, n, self->rows);
     uint64_t n_entries = (uint64_t)n * self->rows->row_entries;
     if (self->rows->row_entries == 0) {
         self->claim.n_rows = n;
-        mst_team_run(self->team, rows_find_ends, self);
+        TRY(rows_team(self, rows_find_ends));
         for (unsigned t = 0; t < o->n_threads && n_entries <= MST_CUDA_SPARSE_ENTRIES; t++) {
             self->shares[t].first_entry = (uint32_t)n_entries;
             n_entries += self->shares[t].n_all;
         }
-        mst_team_run(self->team, rows_move_ends, self);
+        TRY(rows_team(self, rows_move_ends));
     }
     if (n_entries > MST_CUDA_SPARSE_ENTRIES)
         return rows_fail_entries(n);
     self->rows->n_entries = (uint32_t)n_entries;
-    return o->ops->prepare_held(o->gpu, at);
+    return MST_OK;
+}
+
+/* Makes a block of the rows whose numbers it has, and whose records are on their way to the GPU. */
+static mst_status rows_prepare_held(mst_gpu_rows *self, uint32_t at, uint32_t n)
+{
+    TRY(rows_describe_held(self, n));
+    return self->options.ops->prepare_held(self->options.gpu, at);
 }
 
 /* The next rows by their order alone; *usable is false if they have to be claimed. */
@@ -356,7 +372,7 @@ static mst_status rows_pack_claim(mst_gpu_rows *self, uint32_t at, const mst_gpu
     if (!*usable)
         return MST_OK;
     TRY(o->ops->reserve_held(o->gpu, at, block->n_rows, &self->rows));
-    mst_team_run(self->team, rows_number, self);
+    TRY(rows_team(self, rows_number));
     return rows_prepare_held(self, at, block->n_rows);
 }
 
@@ -366,21 +382,28 @@ static void rows_drop_records(mst_gpu_rows *self)
     self->records = NULL;
 }
 
+/* The GPU has room for the records of the feed, if it can take them. */
+static mst_status rows_hold(mst_gpu_rows *self)
+{
+    const mst_gpu_rows_options *o = &self->options;
+    if (self->records_feed == self->feed)
+        return MST_OK;
+    rows_drop_records(self);
+    mst_gpu_records_options records = {.ops = o->ops,
+                                       .gpu = o->gpu,
+                                       .model = o->model,
+                                       .head = o->head,
+                                       .apart = self->apart,
+                                       .n_threads = o->n_threads};
+    TRY(mst_gpu_records_new(&records, self->feed, &self->records));
+    self->records_feed = self->feed;
+    return MST_OK;
+}
+
 /* An epoch, or its rest, begins. */
 static mst_status rows_begin(mst_gpu_rows *self)
 {
-    const mst_gpu_rows_options *o = &self->options;
-    if (self->records_feed != self->feed) {
-        rows_drop_records(self);
-        mst_gpu_records_options records = {.ops = o->ops,
-                                           .gpu = o->gpu,
-                                           .model = o->model,
-                                           .head = o->head,
-                                           .apart = self->apart,
-                                           .n_threads = o->n_threads};
-        TRY(mst_gpu_records_new(&records, self->feed, &self->records));
-        self->records_feed = self->feed;
-    }
+    TRY(rows_hold(self));
     if (self->records != NULL)
         mst_gpu_records_begin(self->records, self->position);
     return MST_OK;
@@ -417,9 +440,9 @@ static mst_status rows_pack(mst_gpu_rows *self, uint32_t at, uint64_t most, mst_
             return MST_OK;
         rows_drop_records(self);
     }
-    mst_team_run(self->team, rows_measure, self);
+    TRY(rows_team(self, rows_measure));
     TRY(rows_add_shares(self, at));
-    mst_team_run(self->team, rows_write, self);
+    TRY(rows_team(self, rows_write));
     return o->ops->prepare(o->gpu, at);
 }
 
@@ -514,7 +537,6 @@ mst_status mst_gpu_rows_new(const mst_gpu_rows_options *options, mst_gpu_rows **
         st = mst_fail_memory();
         goto out;
     }
-    TRY_OUT(st, mst_team_new(options->n_threads, &self->team));
     if (pthread_create(&self->thread, NULL, rows_main, self) != 0) {
         st = mst_fail(MST_EIO, "cannot start the thread that packs rows for the GPU");
         goto out;
@@ -528,6 +550,28 @@ out:
 }
 
 /* ---- the training thread ---- */
+
+mst_status mst_gpu_rows_ready(mst_gpu_rows *self, mst_feed *feed, const mst_cuda_sparse_rules *rules)
+{
+    const mst_gpu_rows_options *o = &self->options;
+    uint64_t n = (uint64_t)o->batch * o->block_steps, all = mst_feed_epoch_rows(feed);
+    n = n < all ? n : all;
+    pthread_mutex_lock(&self->mutex); /* the thread is idle */
+    self->feed = feed;
+    mst_status st = rows_hold(self);
+    bool known = self->records != NULL && mst_gpu_records_uniform(self->records) && n > 0;
+    for (uint32_t at = 0; at < MST_CUDA_SPARSE_SLOTS && known && st == MST_OK; at++) {
+        st = o->ops->reserve_held(o->gpu, at, (uint32_t)n, &self->rows);
+        if (st == MST_OK)
+            memset(self->rows->numbers, 0, n * sizeof *self->rows->numbers);
+        if (st == MST_OK)
+            st = rows_describe_held(self, (uint32_t)n);
+        if (st == MST_OK)
+            st = o->ops->rehearse(o->gpu, at, (uint32_t)((n + o->batch - 1) / o->batch), rules);
+    }
+    pthread_mutex_unlock(&self->mutex);
+    return st;
+}
 
 void mst_gpu_rows_resume(mst_gpu_rows *self, mst_feed *feed, uint64_t rows, uint64_t position)
 {

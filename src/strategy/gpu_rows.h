@@ -34,6 +34,10 @@ typedef struct mst_gpu_rows mst_gpu_rows;
 mst_status mst_gpu_rows_new(const mst_gpu_rows_options *options, mst_gpu_rows **out);
 void mst_gpu_rows_destroy(mst_gpu_rows *self); /* NULL-safe; paused */
 
+/* Before the first resume: makes room on the GPU for the records of the feed, which is started, and lets it
+ * rehearse every block with rules for block_steps steps. The weights on the GPU change. */
+mst_status mst_gpu_rows_ready(mst_gpu_rows *self, mst_feed *feed, const mst_cuda_sparse_rules *rules);
+
 /* Packs rows of the feed, at most `rows` beyond those of blocks that are ready; after the end of an epoch, of
  * the one that was started meanwhile. position: of the first row, if no block is ready. */
 void mst_gpu_rows_resume(mst_gpu_rows *self, mst_feed *feed, uint64_t rows, uint64_t position);

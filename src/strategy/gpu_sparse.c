@@ -252,6 +252,24 @@ static mst_status gpu_sparse_steps(gpu_sparse *self, const mst_budget *budget, m
     return MST_OK;
 }
 
+/* The parameters are on the GPU. */
+static mst_status gpu_sparse_bring(gpu_sparse *self)
+{
+    if (self->there)
+        return MST_OK;
+    TRY(gpu_sparse_copy(self, false));
+    self->there = true;
+    return MST_OK;
+}
+
+static mst_status gpu_sparse_ready(mst_strategy *base, mst_feed *feed)
+{
+    gpu_sparse *self = (gpu_sparse *)base;
+    gpu_sparse_find_rules(self, 1, self->block_steps);
+    TRY(mst_gpu_rows_ready(self->rows, feed, self->rules));
+    return gpu_sparse_bring(self);
+}
+
 static mst_status gpu_sparse_run(mst_strategy *base, mst_feed *feed, const mst_budget *budget,
                                  mst_progress *progress)
 {
@@ -262,8 +280,7 @@ static mst_status gpu_sparse_run(mst_strategy *base, mst_feed *feed, const mst_b
     mst_spans_attach(base->env.spans, 0, MST_PHASE_PREPARE);
     mst_gpu_rows_resume(self->rows, feed, budget->rows < UINT64_MAX - half ? budget->rows + half : UINT64_MAX,
                         progress->position);
-    mst_status st = self->there ? MST_OK : gpu_sparse_copy(self, false);
-    self->there = st == MST_OK;
+    mst_status st = gpu_sparse_bring(self);
     if (st == MST_OK)
         st = gpu_sparse_steps(self, budget, progress);
     mst_error_save(&error, st);
@@ -288,6 +305,7 @@ static mst_status gpu_sparse_run(mst_strategy *base, mst_feed *feed, const mst_b
 const mst_strategy_ops mst_strategy_gpu_sparse = {
     .size = sizeof(gpu_sparse),
     .init = gpu_sparse_init,
+    .ready = gpu_sparse_ready,
     .run = gpu_sparse_run,
     .fini = gpu_sparse_fini,
     .settle = gpu_sparse_settle,

@@ -89,6 +89,9 @@ typedef struct mst_strategy_ops {
     /* Floats beyond the parameters to reserve (mst_params.spare). NULL: none. */
     uint64_t (*spare)(const mst_strategy_options *options);
     mst_status (*init)(mst_strategy *self, const mst_strategy_options *options, const mst_strategy_env *env);
+    /* Once, before the first run: what takes long and is no training, such as memory and the copy of the
+     * parameters to a GPU. The epoch of the feed is started. NULL: nothing does. */
+    mst_status (*ready)(mst_strategy *self, mst_feed *feed);
     /* Trains on rows of the feed, whose epoch the loop has started, and adds to steps, rows, position,
      * epoch_ended and loss of *progress. MST_ESTOPPED only from the feed. */
     mst_status (*run)(mst_strategy *self, mst_feed *feed, const mst_budget *budget, mst_progress *progress);

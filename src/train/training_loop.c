@@ -239,6 +239,8 @@ static mst_status loop_train(training_loop *self)
         TRY(loop_evaluate(self, &over));
     if (!over)
         TRY(mst_feed_start(t->data.feed, p->epoch, p->position));
+    if (!over && t->strategy->ops->ready != NULL)
+        TRY(t->strategy->ops->ready(t->strategy, t->data.feed));
     while (!over) {
         TRY(loop_advance(self, &ended));
         if (callbacks->progress != NULL)

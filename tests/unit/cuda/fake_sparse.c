@@ -382,6 +382,17 @@ static mst_status fake_train(mst_cuda_sparse *self, uint32_t at, uint32_t first,
     return MST_OK;
 }
 
+/* As on a GPU, the weights are of no use afterwards. */
+static mst_status fake_rehearse(mst_cuda_sparse *self, uint32_t at, uint32_t n,
+                                const mst_cuda_sparse_rules *rules)
+{
+    (void)at, (void)n, (void)rules;
+    for (uint32_t s = 0; s <= self->spec.n_slots; s++)
+        for (uint64_t i = 0; i < self->spec.size; i++)
+            self->params[s][i] = NAN;
+    return MST_OK;
+}
+
 static mst_status fake_finish(mst_cuda_sparse *self, mst_cuda_sparse_sums *sums)
 {
     if (self->bad)
@@ -405,6 +416,7 @@ const mst_cuda_sparse_ops mst_cuda_sparse_table = {
     .reserve_held = fake_reserve_held,
     .prepare_held = fake_prepare_held,
     .drop = fake_drop,
+    .rehearse = fake_rehearse,
     .train = fake_train,
     .finish = fake_finish,
 };

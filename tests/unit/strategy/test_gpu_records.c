@@ -205,6 +205,44 @@ static void chunks_are_sent_once_in_order(void **state)
         }
 }
 
+/* Blocks of rows in the order of the epoch: their chunks are sent, and their numbers are those of the feed,
+ * whether chunks remain to be copied (epoch 0) or not, with a pause in the middle. */
+static void numbers_are_those_of_the_feed(void **state)
+{
+    (void)state;
+    enum { BLOCK = 90 };
+    uint32_t numbers[BLOCK], window[2 * 64];
+    for (unsigned threads = 1; threads <= 4; threads += 3)
+        for (uint64_t shuffle = 0; shuffle <= 64; shuffle += 64) {
+            fake_dataset *d = fake_new(FAKE_CHEAP, ROWS, CHUNK, NULL, NULL);
+            mst_feed *feed = feed_of(&d->base, shuffle, 0, 0);
+            mst_gpu_records *records = records_of(feed, "logreg", 0, threads);
+            for (uint64_t epoch = 0; epoch < 2; epoch++) {
+                mst_gpu_records_pause(records);
+                assert_int_equal(mst_feed_start(feed, epoch, 0), MST_OK);
+                mst_gpu_records_begin(records, 0);
+                assert_true(mst_gpu_records_ordered(records));
+                for (uint64_t at = 0; at < ROWS; at += BLOCK) {
+                    uint32_t n = ROWS - at < BLOCK ? (uint32_t)(ROWS - at) : BLOCK;
+                    if (at == 5 * BLOCK)
+                        mst_gpu_records_pause(records);
+                    wait_until(records, at + n);
+                    assert_int_equal(mst_gpu_records_numbers(records, at, n, numbers), MST_OK);
+                    for (uint32_t i = 0; i < n; i++) {
+                        uint64_t first, end;
+                        assert_true(mst_feed_window_at(feed, at + i, &first, &end));
+                        mst_feed_window_numbers(feed, first, window);
+                        assert_int_equal(numbers[i], window[at + i - first]);
+                        assert_int_equal(gpu.sent[numbers[i] / CHUNK], 1);
+                    }
+                }
+            }
+            mst_gpu_records_destroy(records);
+            mst_feed_destroy(feed);
+            mst_dataset_destroy(&d->base);
+        }
+}
+
 /* Rows of 0 to 4 keys after two numbers; row *arg repeats a key. */
 static mst_status make_ragged(void *arg, uint64_t row, mst_chunk_builder *b)
 {
@@ -374,9 +412,13 @@ static void a_cut_file_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chunks_are_sent_once_in_order), cmocka_unit_test(rows_of_several_lengths_keep_them),
-        cmocka_unit_test(arrays_become_records),         cmocka_unit_test(other_datasets_are_packed),
-        cmocka_unit_test(repeated_keys_are_found),       cmocka_unit_test(a_cut_file_is_named),
+        cmocka_unit_test(chunks_are_sent_once_in_order),
+        cmocka_unit_test(numbers_are_those_of_the_feed),
+        cmocka_unit_test(rows_of_several_lengths_keep_them),
+        cmocka_unit_test(arrays_become_records),
+        cmocka_unit_test(other_datasets_are_packed),
+        cmocka_unit_test(repeated_keys_are_found),
+        cmocka_unit_test(a_cut_file_is_named),
     };
     int failed = cmocka_run_group_tests(tests, enter_folder, remove_folder);
     table_clear(&gpu);
