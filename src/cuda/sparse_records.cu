@@ -272,8 +272,9 @@ mst_status mst_sparse_send(mst_cuda_sparse *self, uint32_t i, const mst_cuda_spa
     CUDA_TRY(cudaMemcpyAsync((uint32_t *)self->held.words.at + self->held.n_sent, load->pinned,
                              n_words * sizeof(uint32_t), cudaMemcpyHostToDevice, self->copy_stream));
     CUDA_TRY(cudaEventRecord(load->sent, self->copy_stream));
-    records_place<<<1, MST_CUDA_SPARSE_PARTS, 0, self->copy_stream>>>(places, n,
-                                                                      (ulonglong2 *)self->held.first.at);
+    /* not on the copy stream, where the next copy would wait until a processor is free */
+    records_place<<<1, MST_CUDA_SPARSE_PARTS, 0, self->prepare_stream>>>(places, n,
+                                                                         (ulonglong2 *)self->held.first.at);
     CUDA_LAUNCHED("the placing of chunks");
     self->held.n_sent += n_words;
     return MST_OK;
