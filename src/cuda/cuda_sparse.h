@@ -121,8 +121,8 @@ typedef struct mst_cuda_sparse_ops {
     /* The most steps of a block: the number of a step and a key fit in 32 bits. */
     uint32_t (*block_steps)(const mst_cuda_sparse *self);
     /* The memory of block `at` with room for this much; *out is valid until the next reserve of the block.
-     * Waits until no step uses the block. Another thread than that of `train` may call reserve, prepare and
-     * the functions below, one call at a time. */
+     * Waits until no step uses the block. One thread may call reserve and the functions below, while another
+     * one calls prepare and train. */
     mst_status (*reserve)(mst_cuda_sparse *self, uint32_t at, uint32_t rows, uint32_t entries,
                           mst_cuda_sparse_rows **out);
     mst_status (*prepare)(mst_cuda_sparse *self, uint32_t at);
@@ -132,8 +132,8 @@ typedef struct mst_cuda_sparse_ops {
      * until its last copy is done. `send` copies n chunks that are in it, one after the other. Any thread may
      * call these two: for each load one at a time, and one send at a time.
      * `reserve_held`: as reserve, for the numbers and, where rows differ in their entries, the ends of rows.
-     * `prepare_held`: the block has the rows with those numbers, whose chunks were sent, with the parts that
-     * it describes. `drop`: the records are no longer needed. */
+     * `prepare_held`, called as prepare is: the block has the rows with those numbers, whose chunks were
+     * sent, with the parts that it describes. `drop`: the records are no longer needed. */
     mst_status (*hold)(mst_cuda_sparse *self, const mst_cuda_sparse_records *records, bool *held);
     mst_status (*stage)(mst_cuda_sparse *self, uint32_t i, uint32_t **out);
     mst_status (*send)(mst_cuda_sparse *self, uint32_t i, const mst_cuda_sparse_part *parts, uint32_t n);

@@ -283,7 +283,8 @@ struct mst_cuda_sparse {
     struct {
         mst_cuda_sparse_records records;     /* `strides` is not valid */
         sparse_memory words, first, strides; /* first: word and end of each chunk */
-        uint64_t n_sent;                     /* words */
+        ulonglong2 *places;                  /* pinned: `first` of the chunks that were sent */
+        uint64_t n_sent, n_placed;           /* words; those whose places the GPU has, or will */
         uint32_t *pinned;
         sparse_sending loads[MST_CUDA_SPARSE_LOADS];
     } held;
@@ -301,12 +302,13 @@ static inline __host__ __device__ uint32_t sparse_n_pairs(uint32_t kind, uint32_
 mst_status mst_sparse_prepare(mst_cuda_sparse *self, sparse_block *b, bool held);
 /* Waits for an event, at most 600 s. */
 mst_status mst_sparse_wait(cudaEvent_t event);
-/* sparse_records.cu: contracts in cuda_sparse.h. Unpack: the rows of the block, whose
- * numbers are on the GPU and whose view is set; `numbers`: entries may be numbered too, without those of the
- * head. */
+/* sparse_records.cu: contracts in cuda_sparse.h. Place: copies the places of the chunks that were sent, on
+ * the copy stream. Unpack: the rows of the block, whose numbers are on the GPU and whose view is set;
+ * `numbers`: entries may be numbered too, without those of the head. */
 mst_status mst_sparse_hold(mst_cuda_sparse *self, const mst_cuda_sparse_records *records, bool *held);
 mst_status mst_sparse_stage(mst_cuda_sparse *self, uint32_t i, uint32_t **out);
 mst_status mst_sparse_send(mst_cuda_sparse *self, uint32_t i, const mst_cuda_sparse_part *parts, uint32_t n);
+mst_status mst_sparse_place(mst_cuda_sparse *self);
 mst_status mst_sparse_unpack(mst_cuda_sparse *self, sparse_block *b, bool numbers, bool *numbered);
 void mst_sparse_drop(mst_cuda_sparse *self);
 /* sparse_linear.cu: steps of logreg; several in one kernel if they are small. */

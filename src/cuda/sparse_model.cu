@@ -372,6 +372,7 @@ static mst_status model_prepare_held(mst_cuda_sparse *self, uint32_t at)
     const mst_cuda_sparse_rows *r = &b->rows;
     TRY(model_use(self));
     TRY(model_block_memory(self, b));
+    TRY(mst_sparse_place(self));
     TRY(model_copy(self, &b->numbers, r->numbers, r->n_rows * 4ull));
     if (r->row_entries == 0)
         TRY(model_copy(self, &b->ends, r->ends, r->n_rows * 4ull));

@@ -186,18 +186,6 @@ static __global__ void records_unpack_plain(records_view s, const uint32_t *numb
     }
 }
 
-/* The places of the chunks of a load, as an argument of a kernel. */
-struct records_places {
-    ulonglong2 first[MST_CUDA_SPARSE_PARTS];
-    uint32_t chunks[MST_CUDA_SPARSE_PARTS];
-};
-
-static __global__ void records_place(records_places places, uint32_t n, ulonglong2 *first)
-{
-    if (threadIdx.x < n)
-        first[places.chunks[threadIdx.x]] = places.first[threadIdx.x];
-}
-
 void mst_sparse_drop(mst_cuda_sparse *self)
 {
     cudaStreamSynchronize(self->copy_stream);
@@ -205,14 +193,16 @@ void mst_sparse_drop(mst_cuda_sparse *self)
     mst_sparse_free(&self->held.words);
     mst_sparse_free(&self->held.first);
     mst_sparse_free(&self->held.strides);
+    mst_cuda_host_free(self->held.places);
     mst_cuda_host_free(self->held.pinned);
+    self->held.places = NULL;
     self->held.pinned = NULL;
     for (sparse_sending &load : self->held.loads) {
         if (load.sent != NULL)
             cudaEventDestroy(load.sent);
         memset(&load, 0, sizeof load);
     }
-    self->held.n_sent = 0;
+    self->held.n_sent = self->held.n_placed = 0;
 }
 
 static mst_status records_hold(mst_cuda_sparse *self, const mst_cuda_sparse_records *records)
@@ -224,6 +214,7 @@ static mst_status records_hold(mst_cuda_sparse *self, const mst_cuda_sparse_reco
     CUDA_TRY(
         cudaMemset(self->held.words.at, 0, records->longest * sizeof(uint32_t))); /* rows of rehearsals */
     TRY(mst_sparse_grow_zero(&self->held.first, n * sizeof(ulonglong2), "the records of the dataset"));
+    TRY(mst_cuda_host_alloc(n * sizeof(ulonglong2), (void **)&self->held.places));
     TRY(mst_sparse_grow(&self->held.strides, n * sizeof(uint32_t), "the records of the dataset"));
     CUDA_TRY(
         cudaMemcpy(self->held.strides.at, records->strides, n * sizeof(uint32_t), cudaMemcpyHostToDevice));
@@ -261,22 +252,28 @@ mst_status mst_sparse_stage(mst_cuda_sparse *self, uint32_t i, uint32_t **out)
 mst_status mst_sparse_send(mst_cuda_sparse *self, uint32_t i, const mst_cuda_sparse_part *parts, uint32_t n)
 {
     sparse_sending *load = &self->held.loads[i];
-    records_places places;
-    uint64_t n_words = 0;
-    for (uint32_t k = 0; k < n; k++) {
-        places.first[k] =
-            make_ulonglong2(self->held.n_sent + parts[k].at, self->held.n_sent + parts[k].at + parts[k].n);
-        places.chunks[k] = parts[k].chunk;
-        n_words = parts[k].at + parts[k].n;
-    }
-    CUDA_TRY(cudaMemcpyAsync((uint32_t *)self->held.words.at + self->held.n_sent, load->pinned,
-                             n_words * sizeof(uint32_t), cudaMemcpyHostToDevice, self->copy_stream));
+    uint64_t sent = self->held.n_sent, end = sent + parts[n - 1].at + parts[n - 1].n;
+    for (uint32_t k = 0; k < n; k++)
+        self->held.places[parts[k].chunk] =
+            make_ulonglong2(sent + parts[k].at, sent + parts[k].at + parts[k].n);
+    CUDA_TRY(cudaMemcpyAsync((uint32_t *)self->held.words.at + sent, load->pinned,
+                             (end - sent) * sizeof(uint32_t), cudaMemcpyHostToDevice, self->copy_stream));
     CUDA_TRY(cudaEventRecord(load->sent, self->copy_stream));
-    /* not on the copy stream, where the next copy would wait until a processor is free */
-    records_place<<<1, MST_CUDA_SPARSE_PARTS, 0, self->prepare_stream>>>(places, n,
-                                                                         (ulonglong2 *)self->held.first.at);
-    CUDA_LAUNCHED("the placing of chunks");
-    self->held.n_sent += n_words;
+    __atomic_store_n(&self->held.n_sent, end, __ATOMIC_RELEASE);
+    return MST_OK;
+}
+
+/* The whole table: a kernel that sets some places would wait for a free processor, and what follows for it.
+ * Places that are written meanwhile are those of chunks which later blocks need. */
+mst_status mst_sparse_place(mst_cuda_sparse *self)
+{
+    uint64_t sent = __atomic_load_n(&self->held.n_sent, __ATOMIC_ACQUIRE);
+    if (self->held.n_placed == sent)
+        return MST_OK;
+    CUDA_TRY(cudaMemcpyAsync(self->held.first.at, self->held.places,
+                             self->held.records.n_chunks * sizeof(ulonglong2), cudaMemcpyHostToDevice,
+                             self->copy_stream));
+    self->held.n_placed = sent;
     return MST_OK;
 }
 

@@ -218,11 +218,16 @@ static void records_wait_for(mst_gpu_records *self, pthread_cond_t *event)
     pthread_cond_timedwait(event, &self->mutex, &t);
 }
 
-/* Under the mutex: there is work for threads that wait. */
+/* Under the mutex: there is work for threads that wait, or for one of them. */
 static void records_wake(mst_gpu_records *self)
 {
     if (self->n_idle > 0)
         pthread_cond_broadcast(&self->work);
+}
+static void records_wake_one(mst_gpu_records *self)
+{
+    if (self->n_idle > 0)
+        pthread_cond_signal(&self->work);
 }
 
 /* Under the mutex. */
@@ -306,7 +311,7 @@ static void records_send(mst_gpu_records *self, uint32_t i, uint32_t at)
     self->sent_ns = mst_now_ns();
     records_advance(self);
     pthread_cond_signal(&self->arrived);
-    records_wake(self);
+    records_wake_one(self); /* the load can be staged */
 }
 
 /* Under the mutex, which is released meanwhile: copies the next chunk into load i, which is open. */
@@ -457,8 +462,9 @@ static mst_status records_wait_progress(mst_gpu_records *self, uint64_t since_ns
 /* Under the mutex: the threads go on. */
 static void records_go_on(mst_gpu_records *self)
 {
+    if (self->paused)
+        pthread_cond_broadcast(&self->work);
     self->paused = false;
-    records_wake(self);
 }
 
 mst_status mst_gpu_records_wait(mst_gpu_records *self, uint64_t to, bool *usable)
@@ -467,9 +473,11 @@ mst_status mst_gpu_records_wait(mst_gpu_records *self, uint64_t to, bool *usable
     pthread_mutex_lock(&self->mutex);
     uint32_t n = mst_feed_chunks_until(self->feed, self->position, to);
     uint64_t begun = mst_now_ns();
-    self->want = n > self->want ? n : self->want;
     if (self->ready < self->n_order)
         records_go_on(self);
+    if (n > self->want && self->next < self->n_order)
+        records_wake(self);
+    self->want = n > self->want ? n : self->want;
     while (self->ready < n && !self->unusable && st == MST_OK)
         st = records_wait_progress(self, begun);
     *usable = !self->unusable;
@@ -482,10 +490,10 @@ mst_status mst_gpu_records_numbers(mst_gpu_records *self, uint64_t position, uin
     mst_status st = MST_OK;
     uint64_t begun = mst_now_ns(), end = position + n;
     pthread_mutex_lock(&self->mutex);
+    records_go_on(self);
     while (position < end && st == MST_OK) {
         records_window *w = &self->windows[self->window % WINDOWS];
         if (self->window == self->next_window || !w->ready || self->error.code == MST_ENOMEM) {
-            records_go_on(self);
             st = records_wait_progress(self, begun);
             continue;
         }
@@ -497,7 +505,7 @@ mst_status mst_gpu_records_numbers(mst_gpu_records *self, uint64_t position, uin
         position = to;
         if (to == w->end) {
             self->window++;
-            records_go_on(self);
+            records_wake_one(self);
         }
     }
     pthread_mutex_unlock(&self->mutex);

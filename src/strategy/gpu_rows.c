@@ -2,7 +2,8 @@
  *
  * Invariants
  * 1. Blocks form a ring: packed ones are [n_used, n_packed), modulo the number of blocks. The thread changes
- * n_packed, the caller n_used.
+ * n_packed, the caller n_used. The GPU prepares, or has prepared, those before n_prepared: the caller asks it
+ * to, since the thread is the busier one; the thread does before it drops records.
  * 2. Blocks begin with a step. Only the last block of an epoch, or of the rows of resume, has a short step.
  */
 #include "strategy/gpu_rows.h"
@@ -41,11 +42,13 @@ struct mst_gpu_rows {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool leaving, wanted, busy, ended; /* wanted: resume was called; ended: the epoch has no more rows */
-    uint64_t n_packed, n_used, rows_left;
+    bool preparing;                    /* one of the two threads */
+    uint64_t n_packed, n_prepared, n_used, rows_left;
     uint64_t position; /* by order: of the next row to pack */
     bool begins;       /* no row was packed since resume, and no block is ready */
     mst_gpu_block blocks[MST_CUDA_SPARSE_SLOTS];
-    mst_error error; /* code MST_OK: none */
+    bool held[MST_CUDA_SPARSE_SLOTS]; /* the rows of the block are records on the GPU */
+    mst_error error;                  /* code MST_OK: none */
     mst_feed *feed;
 
     /* The thread's own: */
@@ -327,13 +330,6 @@ static mst_status rows_describe_held(mst_gpu_rows *self, uint32_t n)
     return MST_OK;
 }
 
-/* Makes a block of the rows whose numbers it has, and whose records are on their way to the GPU. */
-static mst_status rows_prepare_held(mst_gpu_rows *self, uint32_t at, uint32_t n)
-{
-    TRY(rows_describe_held(self, n));
-    return self->options.ops->prepare_held(self->options.gpu, at);
-}
-
 /* The next rows by their order alone; *usable is false if they have to be claimed. */
 static mst_status rows_pack_order(mst_gpu_rows *self, uint32_t at, uint64_t want, mst_gpu_block *block,
                                   bool *more, bool *usable)
@@ -352,7 +348,7 @@ static mst_status rows_pack_order(mst_gpu_rows *self, uint32_t at, uint64_t want
         return MST_OK;
     TRY(o->ops->reserve_held(o->gpu, at, n, &self->rows));
     TRY(mst_gpu_records_numbers(self->records, self->position, n, self->rows->numbers));
-    return rows_prepare_held(self, at, n);
+    return rows_describe_held(self, n);
 }
 
 /* Thread t: numbers its rows of the claim. */
@@ -373,13 +369,47 @@ static mst_status rows_pack_claim(mst_gpu_rows *self, uint32_t at, const mst_gpu
         return MST_OK;
     TRY(o->ops->reserve_held(o->gpu, at, block->n_rows, &self->rows));
     TRY(rows_team(self, rows_number));
-    return rows_prepare_held(self, at, block->n_rows);
+    return rows_describe_held(self, block->n_rows);
 }
 
-static void rows_drop_records(mst_gpu_rows *self)
+/* Under the mutex. */
+static void rows_wait(mst_gpu_rows *self, uint64_t until_ns)
 {
+    uint64_t most = mst_now_ns() + MST_S, at = until_ns < most ? until_ns : most;
+    struct timespec t = {.tv_sec = (time_t)(at / MST_S), .tv_nsec = (long)(at % MST_S)};
+    pthread_cond_timedwait(&self->changed, &self->mutex, &t);
+}
+
+/* Under the mutex, which is released meanwhile: lets the GPU prepare the next packed block. */
+static mst_status rows_prepare(mst_gpu_rows *self)
+{
+    const mst_gpu_rows_options *o = &self->options;
+    uint32_t at = (uint32_t)(self->n_prepared % MST_CUDA_SPARSE_SLOTS);
+    if (self->preparing) {
+        rows_wait(self, UINT64_MAX);
+        return MST_OK;
+    }
+    self->preparing = true;
+    pthread_mutex_unlock(&self->mutex);
+    mst_status st = (self->held[at] ? o->ops->prepare_held : o->ops->prepare)(o->gpu, at);
+    pthread_mutex_lock(&self->mutex);
+    self->preparing = false;
+    self->n_prepared += st == MST_OK;
+    pthread_cond_broadcast(&self->changed);
+    return st;
+}
+
+/* Blocks of records are prepared before. */
+static mst_status rows_drop_records(mst_gpu_rows *self)
+{
+    mst_status st = MST_OK;
+    pthread_mutex_lock(&self->mutex);
+    while (self->n_prepared < self->n_packed && st == MST_OK)
+        st = rows_prepare(self);
+    pthread_mutex_unlock(&self->mutex);
     mst_gpu_records_destroy(self->records);
     self->records = NULL;
+    return st;
 }
 
 /* The GPU has room for the records of the feed, if it can take them. */
@@ -388,7 +418,7 @@ static mst_status rows_hold(mst_gpu_rows *self)
     const mst_gpu_rows_options *o = &self->options;
     if (self->records_feed == self->feed)
         return MST_OK;
-    rows_drop_records(self);
+    TRY(rows_drop_records(self));
     mst_gpu_records_options records = {.ops = o->ops,
                                        .gpu = o->gpu,
                                        .model = o->model,
@@ -419,6 +449,7 @@ static mst_status rows_pack(mst_gpu_rows *self, uint32_t at, uint64_t most, mst_
     bool usable = true;
     want = want < most ? want : most;
     *block = (mst_gpu_block){.at = at};
+    self->held[at] = true;
     if (self->begins)
         TRY(rows_begin(self));
     self->begins = false;
@@ -426,7 +457,7 @@ static mst_status rows_pack(mst_gpu_rows *self, uint32_t at, uint64_t most, mst_
         TRY(rows_pack_order(self, at, want, block, more, &usable));
         if (usable)
             return MST_OK;
-        rows_drop_records(self); /* the rest of the epoch is claimed */
+        TRY(rows_drop_records(self)); /* the rest of the epoch is claimed */
         TRY(mst_feed_start_range(self->feed, mst_feed_epoch(self->feed), self->position, UINT64_MAX));
     }
     TRY(mst_feed_claim_by(self->feed, 0, (uint32_t)want, o->batch, mst_now_ns() + LOOK_NS, &self->claim,
@@ -438,20 +469,12 @@ static mst_status rows_pack(mst_gpu_rows *self, uint32_t at, uint64_t most, mst_
         TRY(rows_pack_claim(self, at, block, &usable));
         if (usable)
             return MST_OK;
-        rows_drop_records(self);
+        TRY(rows_drop_records(self));
     }
+    self->held[at] = false;
     TRY(rows_team(self, rows_measure));
     TRY(rows_add_shares(self, at));
-    TRY(rows_team(self, rows_write));
-    return o->ops->prepare(o->gpu, at);
-}
-
-/* Under the mutex. */
-static void rows_wait(mst_gpu_rows *self, uint64_t until_ns)
-{
-    uint64_t most = mst_now_ns() + MST_S, at = until_ns < most ? until_ns : most;
-    struct timespec t = {.tv_sec = (time_t)(at / MST_S), .tv_nsec = (long)(at % MST_S)};
-    pthread_cond_timedwait(&self->changed, &self->mutex, &t);
+    return rows_team(self, rows_write);
 }
 
 static bool rows_can_pack(const mst_gpu_rows *self)
@@ -556,21 +579,16 @@ mst_status mst_gpu_rows_ready(mst_gpu_rows *self, mst_feed *feed, const mst_cuda
     const mst_gpu_rows_options *o = &self->options;
     uint64_t n = (uint64_t)o->batch * o->block_steps, all = mst_feed_epoch_rows(feed);
     n = n < all ? n : all;
-    pthread_mutex_lock(&self->mutex); /* the thread is idle */
-    self->feed = feed;
-    mst_status st = rows_hold(self);
+    self->feed = feed; /* the thread is idle */
+    TRY(rows_hold(self));
     bool known = self->records != NULL && mst_gpu_records_uniform(self->records) && n > 0;
-    for (uint32_t at = 0; at < MST_CUDA_SPARSE_SLOTS && known && st == MST_OK; at++) {
-        st = o->ops->reserve_held(o->gpu, at, (uint32_t)n, &self->rows);
-        if (st == MST_OK)
-            memset(self->rows->numbers, 0, n * sizeof *self->rows->numbers);
-        if (st == MST_OK)
-            st = rows_describe_held(self, (uint32_t)n);
-        if (st == MST_OK)
-            st = o->ops->rehearse(o->gpu, at, (uint32_t)((n + o->batch - 1) / o->batch), rules);
+    for (uint32_t at = 0; at < MST_CUDA_SPARSE_SLOTS && known; at++) {
+        TRY(o->ops->reserve_held(o->gpu, at, (uint32_t)n, &self->rows));
+        memset(self->rows->numbers, 0, n * sizeof *self->rows->numbers);
+        TRY(rows_describe_held(self, (uint32_t)n));
+        TRY(o->ops->rehearse(o->gpu, at, (uint32_t)((n + o->batch - 1) / o->batch), rules));
     }
-    pthread_mutex_unlock(&self->mutex);
-    return st;
+    return MST_OK;
 }
 
 void mst_gpu_rows_resume(mst_gpu_rows *self, mst_feed *feed, uint64_t rows, uint64_t position)
@@ -608,9 +626,15 @@ mst_status mst_gpu_rows_next(mst_gpu_rows *self, uint64_t deadline_ns, const mst
     *ended = false;
     pthread_mutex_lock(&self->mutex);
     for (;;) {
-        if (self->n_used < self->n_packed) {
+        if (self->n_used < self->n_prepared) {
             *out = &self->blocks[self->n_used % MST_CUDA_SPARSE_SLOTS];
             break;
+        }
+        if (self->n_used < self->n_packed) {
+            st = rows_prepare(self);
+            if (st != MST_OK)
+                break;
+            continue;
         }
         if (self->error.code != MST_OK) {
             st = mst_error_restore(&self->error);

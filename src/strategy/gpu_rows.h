@@ -1,7 +1,7 @@
-/* Rows for sparse models on a GPU: a thread takes rows from the feed, packs them into blocks in pinned memory
- * and lets the GPU prepare them, ahead of the training thread by a few blocks. A team of threads shares the
- * packing. Records of datasets with random access are copied to the GPU as they are where they fit
- * (gpu_records.h), and stay there; blocks then need the numbers of rows only.
+/* Rows for sparse models on a GPU: a thread takes rows from the feed and packs them into blocks in pinned
+ * memory, ahead of the training thread by a few blocks; `next` lets the GPU prepare a block. A team of
+ * threads shares the packing. Records of datasets with random access are copied to the GPU as they are where
+ * they fit (gpu_records.h), and stay there; blocks then need the numbers of rows only.
  *
  * Thread: one thread makes every call. Between pause and resume no thread uses the feed. */
 #ifndef MST_STRATEGY_GPU_ROWS_H
@@ -44,8 +44,9 @@ void mst_gpu_rows_resume(mst_gpu_rows *self, mst_feed *feed, uint64_t rows, uint
 /* Returns when the thread has stopped packing; ready blocks stay. */
 void mst_gpu_rows_pause(mst_gpu_rows *self);
 
-/* The first ready block, which stays the first until release; *out is NULL at the deadline, at the end of the
- * epoch (*ended), or when the rows of resume are packed. Waits while the thread packs. */
+/* The first ready block, which the GPU prepares; it stays the first until release; *out is NULL at the
+ * deadline, at the end of the epoch (*ended), or when the rows of resume are packed. Waits while the thread
+ * packs. */
 mst_status mst_gpu_rows_next(mst_gpu_rows *self, uint64_t deadline_ns, const mst_gpu_block **out,
                              bool *ended);
 /* Paused, after the GPU found a bad row: MST_EINPUT with a sentence that names it, or MST_OK if that is not
