@@ -7,8 +7,8 @@
  * 3. The first failure in the order is kept. No chunk is taken or sent after it.
  * 4. Windows [window, next_window) are numbered or being numbered, each in the slot of its number modulo
  * WINDOWS.
- * 5. A thread without work waits for `work`, which a thread that makes some signals if one waits; the caller
- * waits for `arrived`. */
+ * 5. A thread without work waits for `work`, the caller for `arrived`. A copied chunk wakes nobody: there are
+ * 100,000 in a second. */
 #include "strategy/gpu_records.h"
 
 #include <math.h>
@@ -69,9 +69,9 @@ struct mst_gpu_records {
     pthread_mutex_t mutex;
     pthread_cond_t work, arrived;
     bool leaving, paused, unusable;
-    bool distinct_fields;    /* of all chunks that were sent */
-    unsigned n_busy, n_idle; /* threads at work; threads that wait for some */
-    uint64_t position;       /* of the first chunk of the order */
+    bool distinct_fields; /* of all chunks that were sent */
+    unsigned n_busy;
+    uint64_t position; /* of the first chunk of the order */
     uint32_t *order, n_order, next, ready, want;
     uint8_t *states;   /* of chunks */
     mst_error error;   /* code MST_OK: none */
@@ -218,18 +218,6 @@ static void records_wait_for(mst_gpu_records *self, pthread_cond_t *event)
     pthread_cond_timedwait(event, &self->mutex, &t);
 }
 
-/* Under the mutex: there is work for threads that wait, or for one of them. */
-static void records_wake(mst_gpu_records *self)
-{
-    if (self->n_idle > 0)
-        pthread_cond_broadcast(&self->work);
-}
-static void records_wake_one(mst_gpu_records *self)
-{
-    if (self->n_idle > 0)
-        pthread_cond_signal(&self->work);
-}
-
 /* Under the mutex. */
 static void records_advance(mst_gpu_records *self)
 {
@@ -260,7 +248,7 @@ static void records_stage(mst_gpu_records *self, uint32_t i)
     load->n = load->n_copied = 0;
     load->n_words = 0;
     self->staging = false;
-    records_wake(self);
+    pthread_cond_broadcast(&self->work);
 }
 
 /* Under the mutex: whether there is a chunk to take. */
@@ -311,7 +299,7 @@ static void records_send(mst_gpu_records *self, uint32_t i, uint32_t at)
     self->sent_ns = mst_now_ns();
     records_advance(self);
     pthread_cond_signal(&self->arrived);
-    records_wake_one(self); /* the load can be staged */
+    pthread_cond_signal(&self->work); /* the load can be staged */
 }
 
 /* Under the mutex, which is released meanwhile: copies the next chunk into load i, which is open. */
@@ -406,11 +394,8 @@ static void *records_main(void *arg)
         self->n_busy--;
         if (self->n_busy == 0)
             pthread_cond_signal(&self->arrived);
-        if (may || self->leaving)
-            continue;
-        self->n_idle++;
-        records_wait_for(self, &self->work);
-        self->n_idle--;
+        if (!may && !self->leaving)
+            records_wait_for(self, &self->work);
     }
     pthread_mutex_unlock(&self->mutex);
     return NULL;
@@ -432,7 +417,7 @@ void mst_gpu_records_begin(mst_gpu_records *self, uint64_t position)
     self->next_chunks = 0;
     self->paused = false;
     records_advance(self);
-    records_wake(self);
+    pthread_cond_broadcast(&self->work);
     pthread_mutex_unlock(&self->mutex);
 }
 
@@ -476,7 +461,7 @@ mst_status mst_gpu_records_wait(mst_gpu_records *self, uint64_t to, bool *usable
     if (self->ready < self->n_order)
         records_go_on(self);
     if (n > self->want && self->next < self->n_order)
-        records_wake(self);
+        pthread_cond_broadcast(&self->work);
     self->want = n > self->want ? n : self->want;
     while (self->ready < n && !self->unusable && st == MST_OK)
         st = records_wait_progress(self, begun);
@@ -505,7 +490,7 @@ mst_status mst_gpu_records_numbers(mst_gpu_records *self, uint64_t position, uin
         position = to;
         if (to == w->end) {
             self->window++;
-            records_wake_one(self);
+            pthread_cond_signal(&self->work);
         }
     }
     pthread_mutex_unlock(&self->mutex);
