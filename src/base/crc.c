@@ -6,8 +6,10 @@
 #include "base/crc.h"
 
 #include <isa-l/crc.h>
+#include <string.h>
 
-#define PIECE ((size_t)1 << 30)
+#define PIECE      ((size_t)1 << 30)
+#define COPY_PIECE ((size_t)1 << 14)
 
 static void crc_clear_registers(void)
 {
@@ -29,4 +31,15 @@ uint32_t mst_crc32c(uint32_t crc, const void *data, size_t n)
     }
     crc_clear_registers();
     return ~state;
+}
+
+uint32_t mst_crc32c_copy(uint32_t crc, void *to, const void *from, size_t n)
+{
+    uint8_t *out = to;
+    for (size_t at = 0, piece; at < n; at += piece) {
+        piece = n - at < COPY_PIECE ? n - at : COPY_PIECE;
+        memcpy(out + at, (const uint8_t *)from + at, piece);
+        crc = mst_crc32c(crc, out + at, piece);
+    }
+    return crc;
 }

@@ -131,7 +131,8 @@ typedef struct mst_cuda_sparse_ops {
      * `stage`: pinned memory of load i, MST_CUDA_SPARSE_LOAD words, or a longest chunk if that is more; waits
      * until its last copy is done. `send` copies n chunks that are in it, one after the other. Any thread may
      * call these two: for each load one at a time, and one send at a time.
-     * `reserve_held`: as reserve, for the numbers and, where rows differ in their entries, the ends of rows.
+     * `reserve_held`: as reserve, for the numbers and, where rows differ in their entries, the ends of rows;
+     * their chunks were sent before.
      * `prepare_held`, called as prepare is: the block has the rows with those numbers, whose chunks were
      * sent, with the parts that it describes. `drop`: the records are no longer needed. */
     mst_status (*hold)(mst_cuda_sparse *self, const mst_cuda_sparse_records *records, bool *held);

@@ -256,6 +256,7 @@ struct sparse_block {
         n_segments;
     sparse_memory device_rules, coefs, losses, correct;
     cudaEvent_t copied, prepared, trained;
+    int32_t load;       /* the last one that was sent when the block was reserved; -1: none */
     uint32_t n_entries; /* with those of the head */
     sparse_view view;
 };
@@ -285,6 +286,7 @@ struct mst_cuda_sparse {
         sparse_memory words, first, strides; /* first: word and end of each chunk */
         ulonglong2 *places;                  /* pinned: `first` of the chunks that were sent */
         uint64_t n_sent, n_placed;           /* words; those whose places the GPU has, or will */
+        int32_t last;                        /* load that was sent; -1: none */
         uint32_t *pinned;
         sparse_sending loads[MST_CUDA_SPARSE_LOADS];
     } held;
@@ -302,13 +304,21 @@ static inline __host__ __device__ uint32_t sparse_n_pairs(uint32_t kind, uint32_
 mst_status mst_sparse_prepare(mst_cuda_sparse *self, sparse_block *b, bool held);
 /* Waits for an event, at most 600 s. */
 mst_status mst_sparse_wait(cudaEvent_t event);
-/* sparse_records.cu: contracts in cuda_sparse.h. Place: copies the places of the chunks that were sent, on
- * the copy stream. Unpack: the rows of the block, whose numbers are on the GPU and whose view is set;
+/* A small copy by the processors: that of the copy engine would wait for the copies of chunks. `from` is
+ * pinned. */
+struct sparse_fetch {
+    void *to;
+    const void *from;
+    size_t bytes; /* a multiple of 4 */
+};
+mst_status mst_sparse_fetch(cudaStream_t stream, sparse_fetch a, sparse_fetch b, sparse_fetch c);
+/* sparse_records.cu: contracts in cuda_sparse.h. Places: the copy of those of the chunks that were sent, if
+ * the GPU lacks some. Unpack: the rows of the block, whose numbers are on the GPU and whose view is set;
  * `numbers`: entries may be numbered too, without those of the head. */
 mst_status mst_sparse_hold(mst_cuda_sparse *self, const mst_cuda_sparse_records *records, bool *held);
 mst_status mst_sparse_stage(mst_cuda_sparse *self, uint32_t i, uint32_t **out);
 mst_status mst_sparse_send(mst_cuda_sparse *self, uint32_t i, const mst_cuda_sparse_part *parts, uint32_t n);
-mst_status mst_sparse_place(mst_cuda_sparse *self);
+sparse_fetch mst_sparse_places(mst_cuda_sparse *self);
 mst_status mst_sparse_unpack(mst_cuda_sparse *self, sparse_block *b, bool numbers, bool *numbered);
 void mst_sparse_drop(mst_cuda_sparse *self);
 /* sparse_linear.cu: steps of logreg; several in one kernel if they are small. */

@@ -1,8 +1,8 @@
 /* A sparse model on the GPU: memory, streams, blocks, and the table of the plug-in; contract in
  * cuda_sparse.h.
  *
- * Three streams: copies of blocks, preparation of blocks, steps. Events order the use of a block: its copy,
- * its preparation, its steps, then the next copy into it. */
+ * Three streams: copies of rows, preparation of blocks, steps. Events order the use of a block: the copy of
+ * its rows, its preparation, its steps, then the next copy into it. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,6 +12,7 @@
 #define PATIENCE_S    600
 #define BLOCK_ENTRIES (4u << 20) /* of a block that is longer than one step, about */
 #define BLOCK_STEPS   1024       /* at most */
+#define FETCH_BLOCKS  64         /* of threads that copy */
 
 /* ---- memory ---- */
 
@@ -142,6 +143,7 @@ static mst_status model_open(const mst_cuda_sparse_spec *spec, mst_cuda_sparse *
     if (self == NULL)
         return mst_cuda_plugin_host->fail(MST_ENOMEM, "no memory is left for a model on the GPU");
     self->spec = *spec;
+    self->held.last = -1;
     mst_status st = model_init(self);
     if (st != MST_OK) {
         model_close(self);
@@ -201,6 +203,23 @@ static mst_status model_read(mst_cuda_sparse *self, uint32_t slot, uint64_t firs
 }
 
 /* ---- blocks ---- */
+
+static __global__ void model_fetch(sparse_fetch a, sparse_fetch b, sparse_fetch c)
+{
+    const sparse_fetch all[] = {a, b, c};
+#pragma unroll
+    for (const sparse_fetch &f : all)
+        for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < f.bytes / 4; i += gridDim.x * blockDim.x)
+            ((uint32_t *)f.to)[i] = ((const volatile uint32_t *)f.from)[i];
+}
+
+mst_status mst_sparse_fetch(cudaStream_t stream, sparse_fetch a, sparse_fetch b, sparse_fetch c)
+{
+    unsigned blocks = mst_cuda_blocks((a.bytes + b.bytes + c.bytes) / 4, 256, FETCH_BLOCKS);
+    model_fetch<<<blocks, 256, 0, stream>>>(a, b, c);
+    CUDA_LAUNCHED("a small copy");
+    return MST_OK;
+}
 
 /* Divides the pinned memory among the arrays. */
 static mst_status model_grow_pinned(sparse_block *b, uint32_t n_dense, uint32_t n_rows, uint32_t n_entries)
@@ -262,6 +281,7 @@ static mst_status model_reserve_held(mst_cuda_sparse *self, uint32_t at, uint32_
                                      mst_cuda_sparse_rows **out)
 {
     sparse_block *b = &self->blocks[at];
+    b->load = __atomic_load_n(&self->held.last, __ATOMIC_ACQUIRE);
     TRY(model_use(self));
     TRY(mst_sparse_wait(b->trained));
     TRY(mst_sparse_wait(b->prepared));
@@ -372,12 +392,11 @@ static mst_status model_prepare_held(mst_cuda_sparse *self, uint32_t at)
     const mst_cuda_sparse_rows *r = &b->rows;
     TRY(model_use(self));
     TRY(model_block_memory(self, b));
-    TRY(mst_sparse_place(self));
-    TRY(model_copy(self, &b->numbers, r->numbers, r->n_rows * 4ull));
-    if (r->row_entries == 0)
-        TRY(model_copy(self, &b->ends, r->ends, r->n_rows * 4ull));
-    CUDA_TRY(cudaEventRecord(b->copied, self->copy_stream));
-    CUDA_TRY(cudaStreamWaitEvent(self->prepare_stream, b->copied, 0));
+    if (b->load >= 0) /* once more on its way, with other chunks: the event is that of a later copy */
+        CUDA_TRY(cudaStreamWaitEvent(self->prepare_stream, self->held.loads[b->load].sent, 0));
+    TRY(mst_sparse_fetch(self->prepare_stream, {b->numbers.at, r->numbers, r->n_rows * 4ull},
+                         {b->ends.at, r->ends, r->row_entries == 0 ? r->n_rows * 4ull : 0},
+                         mst_sparse_places(self)));
     model_set_view(self, b);
     TRY(mst_sparse_prepare(self, b, true));
     CUDA_TRY(cudaEventRecord(b->prepared, self->prepare_stream));
@@ -462,8 +481,9 @@ static mst_status model_train(mst_cuda_sparse *self, uint32_t at, uint32_t first
     TRY(model_step_memory(self, b));
     memcpy(b->rules + first, rules, n * sizeof *rules);
     CUDA_TRY(cudaStreamWaitEvent(self->train_stream, b->prepared, 0));
-    CUDA_TRY(cudaMemcpyAsync((mst_cuda_sparse_rules *)b->device_rules.at + first, b->rules + first,
-                             n * sizeof *rules, cudaMemcpyHostToDevice, self->train_stream));
+    TRY(mst_sparse_fetch(
+        self->train_stream,
+        {(mst_cuda_sparse_rules *)b->device_rules.at + first, b->rules + first, n * sizeof *rules}, {}, {}));
     if (self->spec.kind == MST_CUDA_LOGREG && !self->split)
         TRY(mst_sparse_linear_steps(self, b, first, n));
     else

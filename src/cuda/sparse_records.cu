@@ -1,8 +1,8 @@
 /* The records of a dataset on the GPU, as they are in its files: chunk after chunk. The entries of a block
  * are unpacked from them by the numbers of its rows.
  *
- * Each lane copies chunks through two buffers in pinned memory, on the copy stream of the model: a block
- * waits for all copies before its own.
+ * Loads of chunks are copied on the copy stream of the model, and nothing else is: a block waits for the last
+ * load that was sent before it was reserved.
  *
  * Invariant: nothing about a record is trusted. Its positions are checked before use. A row that has another
  * number of keys than the host found, a label beyond those of the dataset or a number that is not finite sets
@@ -203,6 +203,7 @@ void mst_sparse_drop(mst_cuda_sparse *self)
         memset(&load, 0, sizeof load);
     }
     self->held.n_sent = self->held.n_placed = 0;
+    self->held.last = -1;
 }
 
 static mst_status records_hold(mst_cuda_sparse *self, const mst_cuda_sparse_records *records)
@@ -259,22 +260,19 @@ mst_status mst_sparse_send(mst_cuda_sparse *self, uint32_t i, const mst_cuda_spa
     CUDA_TRY(cudaMemcpyAsync((uint32_t *)self->held.words.at + sent, load->pinned,
                              (end - sent) * sizeof(uint32_t), cudaMemcpyHostToDevice, self->copy_stream));
     CUDA_TRY(cudaEventRecord(load->sent, self->copy_stream));
+    __atomic_store_n(&self->held.last, (int32_t)i, __ATOMIC_RELEASE);
     __atomic_store_n(&self->held.n_sent, end, __ATOMIC_RELEASE);
     return MST_OK;
 }
 
-/* The whole table: a kernel that sets some places would wait for a free processor, and what follows for it.
- * Places that are written meanwhile are those of chunks which later blocks need. */
-mst_status mst_sparse_place(mst_cuda_sparse *self)
+/* The whole table. Places that are written meanwhile are those of chunks which later blocks need. */
+sparse_fetch mst_sparse_places(mst_cuda_sparse *self)
 {
     uint64_t sent = __atomic_load_n(&self->held.n_sent, __ATOMIC_ACQUIRE);
-    if (self->held.n_placed == sent)
-        return MST_OK;
-    CUDA_TRY(cudaMemcpyAsync(self->held.first.at, self->held.places,
-                             self->held.records.n_chunks * sizeof(ulonglong2), cudaMemcpyHostToDevice,
-                             self->copy_stream));
+    bool all = self->held.n_placed == sent;
     self->held.n_placed = sent;
-    return MST_OK;
+    return {self->held.first.at, self->held.places,
+            all ? 0 : self->held.records.n_chunks * sizeof(ulonglong2)};
 }
 
 mst_status mst_sparse_unpack(mst_cuda_sparse *self, sparse_block *b, bool numbers, bool *numbered)

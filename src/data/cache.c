@@ -247,9 +247,9 @@ static const cache_entry *entry_of(const cache_dataset *d, uint32_t c, const cac
     return e;
 }
 
-static mst_status cache_check_sum(const uint32_t *body, const cache_file *f, const cache_entry *e)
+static mst_status cache_check_sum(uint32_t crc, const cache_file *f, const cache_entry *e)
 {
-    if (mst_crc32c(0, body, cache_body_bytes(e)) == e->crc)
+    if (crc == e->crc)
         return MST_OK;
     TRY(mst_map_check(&f->map));
     return cache_damaged(f->path, e->offset, "a chunk does not match its checksum");
@@ -258,7 +258,7 @@ static mst_status cache_check_sum(const uint32_t *body, const cache_file *f, con
 /* Checks rows in the file or in a copy of its body. */
 static mst_status cache_check_rows(const mst_chunk *chunk, const cache_file *f, const cache_entry *e)
 {
-    TRY(cache_check_sum(chunk->words, f, e));
+    TRY(cache_check_sum(mst_crc32c(0, chunk->words, cache_body_bytes(e)), f, e));
     if (chunk->stride == 0 && !cache_positions_fit(chunk))
         return cache_damaged(f->path, e->offset, "a record reaches beyond its chunk");
     uint32_t row = first_bad_row(chunk);
@@ -336,8 +336,7 @@ static mst_status cache_copy(mst_dataset *self, uint32_t c, uint32_t *to)
     const uint8_t *body;
     TRY(cache_check_number(self, c));
     const cache_entry *e = entry_of(d, c, &f, &body);
-    memcpy(to, body, cache_body_bytes(e));
-    return cache_check_sum(to, f, e);
+    return cache_check_sum(mst_crc32c_copy(0, to, body, cache_body_bytes(e)), f, e);
 }
 
 /* ---- opening ---- */

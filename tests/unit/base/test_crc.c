@@ -50,6 +50,20 @@ static void every_length_and_split(void **state)
     }
 }
 
+static void copies(void **state)
+{
+    (void)state;
+    static uint8_t from[40000], to[sizeof from + 1];
+    for (size_t i = 0; i < sizeof from; i++)
+        from[i] = (uint8_t)(i * 31 + (i >> 7));
+    for (size_t n = 0; n <= sizeof from; n += n < 3 ? 1 : 7993) {
+        memset(to, 0xaa, sizeof to);
+        assert_int_equal(mst_crc32c_copy(7, to, from, n), mst_crc32c(7, from, n));
+        assert_memory_equal(to, from, n);
+        assert_int_equal(to[n], 0xaa);
+    }
+}
+
 static void masked(void **state)
 {
     (void)state;
@@ -63,6 +77,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_answers),
         cmocka_unit_test(every_length_and_split),
+        cmocka_unit_test(copies),
         cmocka_unit_test(masked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
