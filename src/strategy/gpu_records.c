@@ -7,8 +7,8 @@
  * 3. The first failure in the order is kept. No chunk is taken or sent after it.
  * 4. Windows [window, next_window) are numbered or being numbered, each in the slot of its number modulo
  * WINDOWS.
- * 5. A thread without work waits for `work`, the caller for `arrived`. A copied chunk wakes nobody: there are
- * 100,000 in a second. */
+ * 5. A thread without work waits for `work`, the caller for `arrived`. A copied chunk, one of 100,000 in a
+ * second, wakes no thread. */
 #include "strategy/gpu_records.h"
 
 #include <math.h>

@@ -34,10 +34,10 @@ for options in "--shuffle-rows 5000" "--shuffle-rows 0" "--valid 0.2 --keep-nega
 done
 
 # A repeated key in the last chunk: blocks of the chunks before it are on their way when the records are given up.
-awk 'BEGIN { srand(6); for (i = 0; i < 12000; i++) { printf "%d", int(rand() * 2); for (k = 0; k < 4; k++) printf " %d:%g", k * 50 + int(rand() * 50), rand()
-  print i == 11990 ? " 300:1 300:2" : "" } }' >late.svm
+awk 'BEGIN { srand(6); for (i = 0; i < 9000; i++) { printf "%d", int(rand() * 2); for (k = 0; k < 4; k++) printf " %d:%g", k * 50 + int(rand() * 50), rand()
+  print i == 8990 ? " 300:1 300:2" : "" } }' >late.svm
 "$muster" data convert late.svm --out late.cache --quiet
-both late --model fm --factors 2 --optimizer sgd --batch 100 --epochs 2 --shuffle-rows 0 late.cache
+both late --model fm --factors 2 --optimizer sgd --batch 100 --epochs 1 --shuffle-rows 0 late.cache
 
 refused 2 "--device cuda takes up to 16777216 rows per step" train --model logreg --batch 20M --device cuda c.cache
 refused 1 "the fake GPU does not train this model" train --model ffm --device cuda c.cache
