@@ -44,7 +44,7 @@ gpu_nets() {
 
 # gpu_compare NAME OTHER UNIT PEER FILE OPTION...: rounds of PEER, a command that prints the rate of the other side, and of `muster
 # train --device cuda` on the file in turn. The rate is that of the epochs after the first, whose rows are on the GPU. The first
-# epoch, which copies weights and rows there, has lines of its own.
+# epoch, which copies rows there (and those of nets weights), has lines of its own.
 gpu_compare() {
     local name=$1 other=$2 unit=$3 peer=$4 file=$5 round others=() later=() firsts=() over=() shares=()
     shift 5
