@@ -2,7 +2,10 @@
  *
  * One generation counter per wait, and one per thread that passes something on: a waiter spins on it for some
  * tenths of a millisecond (a barrier inside a training step is shorter when every thread has a core; waking a
- * thread that sleeps takes as long as a step) and then sleeps on it with a futex.
+ * thread that sleeps takes as long as a step) and then sleeps on it with a futex. Where threads outnumber
+ * cores, a waiter gives its core to other threads instead, of which one may be the awaited one. If it is
+ * without its core for long then, another program has it, and in its next waits the thread sleeps at once: a
+ * thread that wakes up gets a core sooner.
  *
  * Threads arrive in groups, and the last of a group arrives for it: 16 threads that count on one line take
  * 1.7 us, because the line moves 16 times, one after the other. */
@@ -10,6 +13,7 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,7 +28,10 @@
 #define SPINS_LEAST 200
 #define SHORT_NS    50000 /* a sleep that is shorter than this was not worth it */
 #define MISSED_NS   100000
-#define GROUP       4 /* threads that count on one line */
+#define YIELD_NS    1000000
+#define LONG_NS     200000 /* a thread of the team does not keep a core for as long */
+#define NO_YIELDS   1024   /* waits */
+#define GROUP       4      /* threads that count on one line */
 
 typedef struct gate {
     _Alignas(64) atomic_uint generation;
@@ -34,7 +41,8 @@ typedef struct gate {
 typedef struct member {
     _Alignas(64) mst_team *team;
     unsigned index;
-    unsigned spins; /* before it sleeps; 0 where threads outnumber cores */
+    unsigned spins;     /* before it sleeps; 0 where threads outnumber cores */
+    unsigned no_yields; /* where they do: waits to come in which it sleeps at once */
     pthread_t thread;
     gate passed; /* its generation: how often the thread has passed */
 } member;
@@ -53,12 +61,29 @@ struct mst_team {
     } * groups, all; /* threads of each group; groups that are complete */
 };
 
-/* Spins at most *spins times and adapts it: where a sleep was long, another program has the core of an
+/* Lets other threads run; false if the thread shall sleep. */
+static bool team_gate_yield(const gate *g, unsigned seen, member *self)
+{
+    self->no_yields -= self->no_yields > 0;
+    for (uint64_t start = mst_now_ns(), now = start; now - start < YIELD_NS && self->no_yields == 0;) {
+        uint64_t before = now;
+        if (atomic_load_explicit(&g->generation, memory_order_acquire) != seen)
+            return true;
+        sched_yield();
+        now = mst_now_ns();
+        if (now - before > LONG_NS)
+            self->no_yields = NO_YIELDS;
+    }
+    return false;
+}
+
+/* Spins at most self->spins times and adapts it: where a sleep was long, another program has the core of an
  * awaited thread, and spinning would only keep a core from it; where it was short, spinning would have been
  * shorter.
  */
-static void team_gate_wait(gate *g, unsigned seen, unsigned *spins)
+static void team_gate_wait(gate *g, unsigned seen, member *self)
 {
+    unsigned *spins = &self->spins;
     for (unsigned i = 0; i <= *spins; i++) {
         if (atomic_load_explicit(&g->generation, memory_order_acquire) != seen)
             return;
@@ -66,6 +91,8 @@ static void team_gate_wait(gate *g, unsigned seen, unsigned *spins)
         __builtin_ia32_pause();
 #endif
     }
+    if (*spins == 0 && team_gate_yield(g, seen, self))
+        return;
     uint64_t start = *spins != 0 ? mst_now_ns() : 0;
     atomic_fetch_add(&g->sleepers, 1);
     while (atomic_load(&g->generation) == seen)
@@ -114,7 +141,7 @@ unsigned mst_team_arrive(mst_team *team, unsigned thread)
 void mst_team_await(mst_team *team, unsigned thread, unsigned arrival)
 {
     if (team->n > 1)
-        team_gate_wait(&team->barrier, arrival, &team->members[thread].spins);
+        team_gate_wait(&team->barrier, arrival, &team->members[thread]);
 }
 
 void mst_team_barrier(mst_team *team, unsigned thread)
@@ -137,7 +164,7 @@ void mst_team_follow(mst_team *team, unsigned thread, unsigned other)
     gate *g = &team->members[other].passed;
     unsigned n = atomic_load_explicit(&self->passed.generation, memory_order_relaxed), seen;
     while ((int)((seen = atomic_load_explicit(&g->generation, memory_order_acquire)) - n) < 0)
-        team_gate_wait(g, seen, &self->spins);
+        team_gate_wait(g, seen, self);
 }
 
 static void *team_member_main(void *arg)
@@ -146,7 +173,7 @@ static void *team_member_main(void *arg)
     mst_team *team = self->team;
     unsigned seen = 0;
     for (;;) {
-        team_gate_wait(&team->start, seen, &self->spins);
+        team_gate_wait(&team->start, seen, self);
         seen++;
         if (team->leaving)
             return NULL;

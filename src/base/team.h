@@ -2,8 +2,8 @@
  *
  * Thread 0 of the team is the caller of mst_team_run. Waits inside a team are for the team's own threads,
  * which compute and never block on anything outside the process; these waits have no
- * deadline (docs/PARAMETER-SERVER.md, "Waits"). A barrier spins briefly and then sleeps, so that more threads
- * than cores still work; it hardly spins while other programs use the cores. */
+ * deadline (docs/PARAMETER-SERVER.md, "Waits"). A barrier spins briefly and then sleeps; it hardly spins
+ * while other programs use the cores. More threads than cores give their cores to each other. */
 #ifndef MST_BASE_TEAM_H
 #define MST_BASE_TEAM_H
 
