@@ -11,7 +11,7 @@
  * it, one thread at a time (`busy`), and the one that adds the last chunk shuffles and queues it. The others
  * go on with rows, or parse. Random access in file order where chunks are only pointers: a lane that needs a
  * window makes it, which is quicker than to wait for a thread, and the window thread only checks chunks
- * ahead.
+ * ahead; there is none if no core is left for it.
  *
  * Invariants
  * 1. Chunks leave the ring in order, whichever thread made them.
@@ -187,7 +187,7 @@ mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, m
     }
     TRY_OUT(st, mst_feed_ring_init(f));
     TRY_OUT(st, feed_init_lanes(f));
-    f->window_started = !f->options.lanes_prepare || f->by_lanes;
+    f->window_started = f->by_lanes ? !f->options.no_core_left : !f->options.lanes_prepare;
     if (f->window_started && pthread_create(&f->window_thread, NULL, mst_feed_window_main, f) != 0) {
         f->window_started = false;
         st = mst_fail(MST_EIO, "%s: cannot start a reading thread", dataset->name);

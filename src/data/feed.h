@@ -46,6 +46,7 @@ typedef struct mst_feed_options {
      * lanes make the windows, so that no other thread takes a core away from them. Not used for a live
      * dataset. */
     bool lanes_prepare;
+    bool no_core_left; /* for a thread that checks chunks ahead of lanes that make windows: they check them */
     unsigned n_lanes;  /* threads that call mst_feed_take */
     uint32_t max_take; /* the most rows of one take */
     uint64_t features; /* keys >= features give MST_EINPUT; 0: no check */

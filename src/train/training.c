@@ -331,6 +331,8 @@ static mst_status training_make_feed(mst_training *self)
          */
         lanes.lanes_prepare = strategy->n_lanes > 1 &&
                               (self->data.dataset->read_is_cheap || strategy->n_lanes >= training_cores());
+        /* synchronous threads wait for one that has lost its core */
+        lanes.no_core_left = o->mode == MST_MODE_SYNC && strategy->n_threads >= training_cores();
         lanes.any_keys = strategy->any_keys;
         lanes.stop = strategy->stops_with_others ? NULL : self->config.stop;
     } else if (self->config.role == MST_TRAINING_WORKER) {
