@@ -176,7 +176,7 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     base->any_keys = env->params->guard != NULL && (self->way != MST_LOCAL_GENERAL || self->additive);
     base->n_lanes = options->mode == MST_MODE_ASYNC ? self->n : 1;
     TRY(mst_team_new(self->n, &self->team));
-    if ((mst_local_in_place(self) && self->n > 1) || by_picks)
+    if ((mst_local_in_place(self) && self->n > 1) || (by_picks && self->n > MST_FEW_BLOCKS))
         TRY(mst_hot_weights_new(env->model, env->params, by_picks ? 1 : self->n, env->optimizer->ops->sums,
                                 &self->hot));
     self->threads = mst_alloc_lines(self->n * sizeof *self->threads);
@@ -238,7 +238,7 @@ static uint64_t local_spare(const mst_strategy_options *options)
 {
     if (options->mode == MST_MODE_ASYNC)
         return options->threads > 1 ? mst_hot_weights_spare((unsigned)options->threads) : 0;
-    return options->threads > 1 ? mst_hot_weights_spare(1) : 0;
+    return options->threads > MST_FEW_BLOCKS ? mst_hot_weights_spare(1) : 0;
 }
 
 /* Synchronous threads: the copies of popular keys, which are chosen in the first run. The sample is the same

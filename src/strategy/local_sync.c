@@ -15,8 +15,9 @@
  * block has one thread at a time, and its threads have a fixed order. So nothing but a counter per turn
  * passes between cores, and the weights of rare keys stay where phase A has brought them; lists for owners
  * would move twice per step, and so would the weights. The gradient of popular keys, which all threads have
- * in every step, is summed by thread, and then by slices of the keys. A thread that has finished phase B
- * divides the keys of its next rows among the blocks before it waits for the others.
+ * in every step, is summed by thread, and then by slices of the keys; of few threads, it costs less to update
+ * them like the others. A thread that has finished phase B divides the keys of its next rows among the blocks
+ * before it waits for the others.
  *
  * With a model that has threads of its own inside a batch (mst_model_threads), the team is one thread, and
  * the update is divided among the threads of the model.

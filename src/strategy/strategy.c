@@ -55,10 +55,10 @@ const mst_option mst_strategy_option_table[] = {
      .metavar = "N",
      .help =
          "Training threads per process; 0: one per core, or fewer if threads would share a small batch of a "
-         "linear model; its synchronous threads leave one of more than four cores to reading, and logreg "
-         "with plain SGD has at least four, or one. If there is one asynchronous thread of logreg per core, "
-         "a quarter of them only parse text. Synchronous threads of a small net are at most as many as "
-         "vectors of rows in a batch, or four times as many (docs/NETS.md).",
+         "linear model; its synchronous threads leave one of more than four cores to reading. If there is "
+         "one asynchronous thread of logreg per core, a quarter of them only parse text. Synchronous threads "
+         "of a small net are at most as many as vectors of rows in a batch, or four times as many "
+         "(docs/NETS.md).",
      .needs = {{.option = "strategy", .values = "local|allreduce", .check = MST_NEED_SWEEP}},
      .facts = MST_OPTION_MAY_DIFFER},
     {.name = "batch",

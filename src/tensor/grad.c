@@ -176,7 +176,7 @@ mst_status mst_picks_begin(mst_picks *picks, size_t n, bool valued)
 {
     enum { PER_LINE = 64 / sizeof *picks->at };
     /* An odd number of lines: blocks that grow side by side are not in the same set of a cache. */
-    picks->room = ((n + PER_LINE - 1) / PER_LINE | 1) * PER_LINE;
+    picks->room = ((n + MST_PICK_SLACK + PER_LINE - 1) / PER_LINE | 1) * PER_LINE;
     picks->valued = valued;
     for (uint32_t b = 0; b < picks->n_blocks; b++)
         picks->ends[b] = b * picks->room;

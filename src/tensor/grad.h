@@ -15,6 +15,7 @@
 
 #define MST_RANGE_MAX  128
 #define MST_PICK_SLACK 16 /* elements beyond the end of picks that kernels may write */
+#define MST_FEW_BLOCKS 4  /* of keys: that many are quicker to divide than keys are to translate */
 
 typedef struct mst_range {
     uint64_t offset, size; /* in the flat vector */
@@ -84,7 +85,7 @@ typedef struct mst_pick {
 
 typedef struct mst_picks {
     uint32_t n_blocks;
-    size_t room; /* picks of each block at most: those of block b are [b * room, ends[b]) */
+    size_t room; /* of each block, with MST_PICK_SLACK: the picks of block b are [b * room, ends[b]) */
     size_t *ends;
     mst_pick *at;  /* in the order of rows */
     float *values; /* the same, if valued */

@@ -2,7 +2,10 @@
  *
  * The popular keys of a row (18 of the 26 of a click log) are summed side by side, thread by thread; the
  * others are divided among blocks. A step of 1,000 rows and 16 threads has some 30 keys in each block of a
- * thread, so what follows is written for short lists in the first-level cache. */
+ * thread, so what follows is written for short lists in the first-level cache.
+ *
+ * Few threads (MST_FEW_BLOCKS) have no popular keys. Then all keys of a row are divided, and a vector of keys
+ * is divided block by block. */
 
 /* Keys that are not popular, on their way to the picks of their blocks. A list of its own: their number in a
  * row cannot be predicted. */
@@ -35,6 +38,25 @@ INLINE __m512i blocks_of(__m512i keys, uint32_t n_blocks)
     __m512i even = _mm512_srli_epi64(_mm512_mul_epu32(hash, n), 32);
     __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(hash, 32), n);
     return _mm512_mask_mov_epi32(even, 0xaaaa, odd);
+}
+
+/* Appends the marked keys of a row to the picks of each block. */
+INLINE void pick_vector(__m512i keys, __m512 values, __mmask16 marked, __m512i numbers, bool valued,
+                        mst_picks *picks)
+{
+    const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0),
+                  high = _mm512_set_epi32(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8);
+    const __m512i blocks = blocks_of(keys, picks->n_blocks);
+    for (uint32_t b = 0; b < picks->n_blocks; b++) {
+        __mmask16 own = _mm512_mask_cmpeq_epi32_mask(marked, blocks, _mm512_set1_epi32((int)b));
+        __m512i own_keys = _mm512_maskz_compress_epi32(own, keys);
+        size_t to = picks->ends[b];
+        _mm512_storeu_si512(picks->at + to, _mm512_permutex2var_epi32(own_keys, low, numbers));
+        _mm512_storeu_si512(picks->at + to + 8, _mm512_permutex2var_epi32(own_keys, high, numbers));
+        if (valued)
+            _mm512_storeu_ps(picks->values + to, _mm512_maskz_compress_ps(own, values));
+        picks->ends[b] = to + (uint32_t)__builtin_popcount(own);
+    }
 }
 
 /* The first n elements of a vector. */
@@ -84,6 +106,11 @@ INLINE uint32_t divide_row(const mst_row *row, uint32_t number, const mst_divisi
             if (valued)
                 _mm512_mask_storeu_ps(values_out + front, other, values);
             front += n_other;
+        }
+        if (map == NULL && n_blocks <= MST_FEW_BLOCKS) {
+            other = _mm512_mask_cmpge_epu32_mask(other, keys, prefix);
+            pick_vector(keys, values, other, numbers, valued, picks);
+            continue;
         }
         __mmask16 before = other;
         other = _mm512_mask_cmpge_epu32_mask(other, keys, prefix);

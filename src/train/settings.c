@@ -14,13 +14,10 @@
 #include "train/settings_impl.h"
 
 /* --threads 0, sync: fewer rows of a batch cost more in barriers than they gain; and one of many cores is
- * left to the thread that prepares rows, because all wait at a barrier for one that has lost its core. Plain
- * SGD of logreg costs little more per key than dividing keys among threads: with batch 1,000, 2 threads have
- * 0.9 of the rows/s of one, 4 threads 1.4 times as many. */
-#define LOGREG_ROWS       64 /* per thread */
-#define ROWS              24 /* the same, of models with several weights per feature */
-#define MANY_CORES        4
-#define PLAIN_SGD_THREADS 4 /* at least, or one */
+ * left to the thread that prepares rows, because all wait at a barrier for one that has lost its core. */
+#define LOGREG_ROWS 64 /* per thread */
+#define ROWS        24 /* the same, of models with several weights per feature */
+#define MANY_CORES  4
 
 void mst_settings_begin(mst_settings *self, const mst_option_group *own)
 {
@@ -63,12 +60,9 @@ static int64_t settings_sync_threads(const mst_settings *s)
 {
     const mst_model_ops *model = mst_models[s->model.model];
     bool logreg = mst_model_has(model, MST_MODEL_BINARY) && !mst_model_has(model, MST_MODEL_FACTORS);
-    bool plain =
-        strcmp(mst_optimizers[s->optim.optimizer]->name, "sgd") == 0 && s->optim.optimizer_sparse == 0;
     int64_t threads = s->resolved.threads - (s->resolved.threads > MANY_CORES);
     int64_t rows = s->resolved.batch / (logreg ? LOGREG_ROWS : ROWS), most = rows > 1 ? rows : 1;
-    threads = threads < most ? threads : most;
-    return logreg && plain && threads < PLAIN_SGD_THREADS ? 1 : threads;
+    return threads < most ? threads : most;
 }
 
 /* Resolves the strategy, when all other options are settled. */

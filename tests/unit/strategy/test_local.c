@@ -578,9 +578,9 @@ static void options_are_resolved(void **state)
     assert_int_equal(o.threads, 2);
     for (int mode = 0; mode < 2; mode++) {
         o.mode = mode == 0 ? MST_MODE_SYNC : MST_MODE_ASYNC;
-        o.threads = 2;
+        o.threads = mode == 0 ? MANY_THREADS : 2;
         assert_true(mst_strategy_spare(&o) > 0);
-        o.threads = 1;
+        o.threads = mode == 0 ? 2 : 1;
         assert_int_equal(mst_strategy_spare(&o), 0);
     }
     mst_strategy_destroy(NULL);

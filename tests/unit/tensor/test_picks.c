@@ -208,7 +208,7 @@ static void keys_are_divided(void **state)
     (void)state;
     static const struct {
         uint32_t n_rows, n_keys, n_blocks;
-    } sizes[] = {{0, 5, 3}, {1, 1, 1}, {9, 16, 2}, {30, 26, 7}, {70, 40, 15}, {4, 300, 64}};
+    } sizes[] = {{0, 5, 3}, {1, 1, 1}, {9, 16, 2}, {60, 26, 4}, {30, 26, 7}, {70, 40, 15}, {4, 300, 64}};
     EACH_ISA(k)
     {
         for (int kind = 0; kind < ROWS_KINDS; kind++)
