@@ -14,6 +14,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -625,9 +626,13 @@ static mst_status records_survey(mst_gpu_records *self, bool *fit)
     return MST_OK;
 }
 
+/* At most two thirds of the cores copy: the training thread, the threads of the driver and the memory that
+ * all of them share are then faster than with more. */
 static mst_status records_start(mst_gpu_records *self)
 {
-    for (unsigned i = 0; i < self->options.n_threads && i < LANES; i++) {
+    long most = sysconf(_SC_NPROCESSORS_ONLN) * 2 / 3;
+    most = most < 1 ? 1 : most < LANES ? most : LANES;
+    for (unsigned i = 0; i < self->options.n_threads && i < (unsigned)most; i++) {
         self->lanes[i].self = self;
         if (pthread_create(&self->lanes[i].thread, NULL, records_main, &self->lanes[i]) != 0)
             return mst_fail(MST_EIO, "cannot start a thread that copies rows to the GPU");

@@ -14,7 +14,7 @@ ends_saved() {
   ends s1 3
   for i in 0 1; do until_true 20 "worker $i does not end" gone w$i; done
   said s0 "a process has failed; saving the weights before the job ends"
-  said s0 'index:value; run/checkpoints/step-[0-9]+ is complete; remove the cause, then start all processes of the job again, each with --run run --resume'
+  said s0 'index:value \(--skip-bad-rows leaves such rows out\); run/checkpoints/step-[0-9]+ is complete; remove the cause, then start all processes of the job again, each with --run run --resume'
   grep -q '"state": "failed"' run/manifest.json || fail "$*: the run is not failed"
   grep -q 'garbage:x' run/manifest.json || fail "$*: the manifest does not name the row"
   last=$(ls run/checkpoints | sort | tail -n 1)
