@@ -2,7 +2,7 @@
 # Sourced by bench/run after sparse.sh: click logs, nets and products with 1, 2, 4, ... threads up to one per core (group cores).
 
 CORES_MOST=${CORES_MOST:-$(env -u OMP_NUM_THREADS nproc)} # threads
-CORES_WORK=${CORES_WORK:-clicks ps lenet alexnet matmul}
+CORES_WORK=${CORES_WORK:-clicks text ps lenet alexnet matmul}
 CORES_ROUNDS=${CORES_ROUNDS:-1}
 CORES_SECONDS=${CORES_SECONDS:-2} # of each training on click logs, each job and each training of LeNet
 CORES_STEPS=${CORES_STEPS:-4}     # of AlexNet with 4 threads; proportional, and at least half as many, with others
@@ -73,29 +73,58 @@ cores_clicks_rows() {
     make_file "$sparse_cache" "$MUSTER" data gen criteo --rows 8000000 --features "$FEATURES" --seed "$SEED" --scatter \
         --to cache --out
 }
+# cores_alone: the limit of the lines of click logs: the rates of one process of 1 thread for each core, which share nothing, added up.
+cores_alone() {
+    local round n sums=()
+    for ((round = 1; round <= CORES_ROUNDS; round++)); do
+        say "$CORES_MOST processes of click logs, round $round of $CORES_ROUNDS"
+        for ((n = 1; n <= CORES_MOST; n++)); do
+            mkdir -p "$DATA/alone/$n"
+            DATA=$DATA/alone/$n sparse_rate sgd 1000 1 sync &
+        done >"$DATA/alone.rates"
+        wait
+        [ "$(wc -l <"$DATA/alone.rates")" -eq "$CORES_MOST" ] || break
+        sums+=("$(awk '{ sum += $1 } END { printf "%.0f\n", sum }' "$DATA/alone.rates")")
+    done
+    if [ ${#sums[@]} -eq "$CORES_ROUNDS" ]; then
+        line "cores_alone_${CORES_MOST}x1t_rows_per_s" "$(median "${sums[@]}")" rows/s
+    else
+        skip "muster train failed" "cores_alone_${CORES_MOST}x1t_rows_per_s"
+    fi
+}
 cores_clicks() { sparse_rate "$cores_optimizer" "$cores_batch" "$1" "$cores_mode"; }
 
-# cores_ps: one server and one worker, and a process for each core, a quarter of them servers, without and with --busy-poll.
+cores_text() {
+    local out
+    out=$(train "$DATA/criteo-scatter-1m.libsvm" --format libsvm --model logreg --features "$FEATURES" --lr 0.005 --batch 1 \
+        --threads "$1" --mode async --seconds "$CORES_SECONDS" --epochs 1000 --no-save) && field "$out" rows_per_s
+}
+
+# cores_ps: one server and one worker, and a process for each core, a quarter of them servers, without and with --busy-poll, and
+# with a core for each.
 cores_ps() {
     local one many polling servers=$(((CORES_MOST + 3) / 4)) round
-    local workers=$((CORES_MOST - servers)) name ones=() manies=() pollings=() ratios=() gains=()
+    local workers=$((CORES_MOST - servers)) name ones=() manies=() pollings=() pins=() ratios=() gains=() pinned
     name=cores_ps_async_${servers}s${workers}w
     for ((round = 1; round <= CORES_ROUNDS; round++)); do
         say "$name, round $round of $CORES_ROUNDS"
         if ! one=$(sparse_ps_rate 1 1 sgd 0.005) || ! many=$(sparse_ps_rate "$servers" "$workers" sgd 0.005) ||
-            ! polling=$(sparse_ps_rate "$servers" "$workers" sgd 0.005 --busy-poll 200); then
+            ! polling=$(sparse_ps_rate "$servers" "$workers" sgd 0.005 --busy-poll 200) ||
+            ! pinned=$(sparse_ps_rate --pin "$servers" "$workers" sgd 0.005); then
             skip "muster launch failed" "${name}_rows_per_s"
             return
         fi
         ones+=("$one")
         manies+=("$many")
         pollings+=("$polling")
+        pins+=("$pinned")
         ratios+=("$(calc "$many / $one")")
         gains+=("$(calc "$polling / $many")")
     done
     line cores_ps_async_1s1w_rows_per_s "$(median "${ones[@]}")" rows/s
     line "${name}_rows_per_s" "$(median "${manies[@]}")" rows/s
     line "${name}_polling_rows_per_s" "$(median "${pollings[@]}")" rows/s
+    line "${name}_pin_rows_per_s" "$(median "${pins[@]}")" rows/s
     line "${name}_over_1s1w" "$(median "${ratios[@]}")" ratio
     line "${name}_polling_over_sleeping" "$(median "${gains[@]}")" ratio
 }
@@ -148,6 +177,7 @@ group_cores() {
         case $work in
         clicks)
             cores_clicks_rows
+            cores_alone
             while read -r cores_optimizer cores_batch cores_mode; do
                 cores_scan "cores_${cores_optimizer}_b${cores_batch}_$cores_mode" rows_per_s cores_clicks "" </dev/null
             done <<<"sgd 1 async
@@ -155,6 +185,14 @@ sgd 1000 sync
 sgd 10000 sync
 adagrad 100 async
 adagrad 1000 sync"
+            ;;
+        text)
+            if make_file "$DATA/criteo-scatter-1m.libsvm" "$MUSTER" data gen criteo --rows 1000000 --features "$FEATURES" \
+                --seed "$SEED" --scatter --to libsvm --out; then
+                cores_scan cores_libsvm_text rows_per_s cores_text ""
+            else
+                skip "no generated rows" "cores_libsvm_text_${CORES_MOST}t_over_1t"
+            fi
             ;;
         ps)
             if [ "$CORES_MOST" -lt 4 ]; then
@@ -180,7 +218,7 @@ adagrad 1000 sync"
         matmul)
             cores_scan "cores_matmul_$CORES_SIDE" gflops cores_matmul "${torch:+${no_torch:-cores_matmul_torch}}"
             ;;
-        *) skip "CORES_WORK has clicks, ps, lenet, alexnet and matmul" "cores_$work" ;;
+        *) skip "CORES_WORK has clicks, text, ps, lenet, alexnet and matmul" "cores_$work" ;;
         esac
     done
     export OMP_NUM_THREADS=$threads

@@ -24,12 +24,17 @@ sparse_rate() {
         --lr "$lr" --batch "$2" --threads "$3" --mode "$4" --shuffle-rows 0 --no-save) && field "$out" rows_per_s
 }
 
-# sparse_ps_rate SERVERS WORKERS OPTIMIZER LR OPTION...: rows/s of servers and asynchronous workers at batch 1,000, one request at
-# a time.
+# sparse_ps_rate [--pin] SERVERS WORKERS OPTIMIZER LR OPTION...: rows/s of servers and asynchronous workers at batch 1,000, one
+# request at a time.
 sparse_ps_rate() {
-    local out servers=$1 workers=$2 optimizer=$3 lr=$4
+    local out servers workers optimizer lr launch=(--logs none)
+    if [ "$1" = --pin ]; then
+        launch+=(--pin)
+        shift
+    fi
+    servers=$1 workers=$2 optimizer=$3 lr=$4
     shift 4
-    out=$("$MUSTER" launch --servers "$servers" --workers "$workers" --logs none -- train "$sparse_cache" --model logreg "$@" \
+    out=$("$MUSTER" launch --servers "$servers" --workers "$workers" "${launch[@]}" -- train "$sparse_cache" --model logreg "$@" \
         --features "$FEATURES" --seconds "$SPARSE_SECONDS" --optimizer "$optimizer" --lr "$lr" --batch 1000 --mode async \
         --pipeline 0 --shuffle-rows 0 --no-save --quiet --run "$DATA/run" --overwrite --json 2>"$DATA/job.err" </dev/null |
         sed 's/^server 0 | //') && field "$out" rows_per_s
