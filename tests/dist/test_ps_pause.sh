@@ -5,7 +5,7 @@ rows=$((8000 / slack)) every=$((800 / slack))rows
 clicks
 
 # With a learning rate that falls to 0 the weights stay as they are, and so does the test loss.
-common="c.cache --batch 2 --lr 0.1 --schedule cosine --decay-steps 400 $endless --peer-timeout 1 --start-timeout 60 --json --run run"
+common="c.cache --batch 2 --lr 0.1 --schedule cosine --decay-steps 400 $endless --peer-timeout 3 --start-timeout 60 --json --run run"
 common+=" --test t.cache --eval-every $every"
 
 # tests: the test losses so far.
