@@ -357,6 +357,14 @@ mst_status mst_placement_owned(const mst_placement *table, uint32_t server, mst_
     return MST_OK;
 }
 
+bool mst_placement_has(const mst_placement *table, uint32_t server)
+{
+    for (uint32_t i = 0; i < table->n_partitions; i++)
+        if (table->partitions[i].server == server)
+            return true;
+    return false;
+}
+
 bool mst_placement_owns(const mst_placement *table, uint32_t server, uint64_t first, uint64_t count)
 {
     if (count == 0 || first >= table->size || count > table->size - first)

@@ -59,6 +59,8 @@ typedef struct mst_owned {
     uint64_t floats; /* their sum */
 } mst_owned;
 mst_status mst_placement_owned(const mst_placement *table, uint32_t server, mst_owned *out);
+/* Whether the server owns any floats. */
+bool mst_placement_has(const mst_placement *table, uint32_t server);
 /* Whether floats [first, first + count) lie in the vector and all belong to the server. */
 bool mst_placement_owns(const mst_placement *table, uint32_t server, uint64_t first, uint64_t count);
 /* The same of floats of optimizer slot - 1, or of the weights (slot 0). */

@@ -48,10 +48,7 @@ static float *replica_floats(const mst_server *s, uint32_t slot, uint64_t first)
 /* Whether the partner owns floats, so that its loss changes the roster. */
 static bool replica_partner_owns(const mst_server *s)
 {
-    for (uint32_t i = 0; i < s->table.n_partitions; i++)
-        if (s->table.partitions[i].server == s->replica.partner)
-            return true;
-    return false;
+    return mst_placement_has(&s->table, s->replica.partner);
 }
 
 static mst_status replica_send_copy(mst_server *s, uint32_t flags)
@@ -541,8 +538,9 @@ json_t *mst_replica_kept_json(const mst_server *s)
 {
     const mst_server_kept *kept = s->options.kept;
     const mst_replica_kept *replica = kept->replica;
-    json_t *json = json_pack("{s:s, s:I, s:b}", "key", kept->key, "steps", (json_int_t)kept->steps, "undo",
-                             (int)(replica != NULL && replica->undoable));
+    json_t *json = json_pack("{s:s, s:I, s:b, s:b}", "key", kept->key, "steps", (json_int_t)kept->steps,
+                             "owns", (int)(replica != NULL && mst_placement_has(&replica->table, s->index)),
+                             "undo", (int)(replica != NULL && replica->undoable));
     if (json != NULL && replica != NULL && replica->whole && s->index == 1) {
         json_t *copy = replica_kept_copy(s, replica);
         if (copy != NULL)

@@ -78,8 +78,9 @@ typedef struct mst_replica_kept {
 /* The server ends because it lost the coordinator: *out is NULL, or the caller's to destroy. */
 mst_status mst_replica_keep(mst_server *s, mst_replica_kept **out);
 void mst_replica_kept_destroy(mst_replica_kept *self);
-/* For JOIN: {"key", "steps", "undo"} and, if there is a copy of the coordinator's floats, {"copy": {"step",
- * "table", "at", "log", "plan"}}. New reference or NULL. */
+/* For JOIN: {"key", "steps", "owns", "undo"} and, if there is a copy of the coordinator's floats, {"copy":
+ * {"step", "table", "at", "log", "plan"}}. owns: it took part, so that it has the values of its floats. New
+ * reference or NULL. */
 json_t *mst_replica_kept_json(const mst_server *s);
 /* SETUP with what was kept, after `had` steps: returns to the coordinator's step. */
 mst_status mst_replica_recall(mst_server *s, mst_replica_kept *kept, uint64_t had, uint64_t steps);

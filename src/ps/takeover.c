@@ -388,7 +388,8 @@ static bool takeover_can_return(const mst_server *s, uint32_t server, json_int_t
     const json_t *kept = takeover_server(s, server)->kept;
     json_int_t steps = json_integer_value(json_object_get(kept, "steps"));
     if (takeover_key_of(s, server)[0] == '\0' ||
-        strcmp(takeover_key_of(s, server), takeover_key_of(s, 1)) != 0)
+        strcmp(takeover_key_of(s, server), takeover_key_of(s, 1)) != 0 ||
+        !json_is_true(json_object_get(kept, "owns"))) /* a successor that waited for its copy */
         return false;
     return !mst_is_sync(s) || steps == step ||
            (steps == step + 1 && json_is_true(json_object_get(kept, "undo")));
@@ -408,15 +409,11 @@ static json_t *takeover_recall(mst_server *s)
             return NULL;
     if (mst_placement_from_json(&t->base, json_object_get(copy, "table")) != MST_OK)
         return NULL;
-    for (uint32_t i = 0; i < s->options.n_servers; i++) { /* none was absent */
-        uint32_t p = 0;
-        while (p < t->base.n_partitions && t->base.partitions[p].server != i)
-            p++;
-        if (t->base.n_servers != s->options.n_servers || p == t->base.n_partitions) {
+    for (uint32_t i = 0; i < s->options.n_servers; i++) /* none was absent */
+        if (t->base.n_servers != s->options.n_servers || !mst_placement_has(&t->base, i)) {
             mst_placement_fini(&t->base);
             return NULL;
         }
-    }
     memcpy(s->pass_key, takeover_key_of(s, 1), strlen(takeover_key_of(s, 1)) + 1);
     t->recalled = t->servers[0].moved = true;
     return copy;

@@ -9,7 +9,8 @@
  * When server 0 is lost, server 1 has a copy of its floats and of its state: the progress, the plan of the
  * rows, and the run as a checkpoint describes it. The successor of server 0 waits for the other servers to
  * join. If all of them still have their floats and can return to the step of that copy, it continues from
- * there; server 1 owns its floats until it has them. Otherwise the run continues from the last checkpoint. */
+ * there; server 1 owns its floats until it has them. Otherwise the run continues from the last checkpoint.
+ * Server 1 may have been dropped before, so that its copy is from an earlier roster. */
 #ifndef MST_PS_TAKEOVER_H
 #define MST_PS_TAKEOVER_H
 

@@ -51,6 +51,31 @@ wait_for s0 'server 0 was started again; server 1 has a copy of its weights; the
 ends_all 0 s0 s1 s2 s3 w0 w1
 same_as_undisturbed "four servers"
 
+# ---- server 0 dies while a successor has no copy ----
+# The stopped server 1 still has a copy from before server 3 died, but the new server 3 has no weights yet, because server 2 is
+# stopped. A stopped worker holds the steps up, so that all servers are at the step of that copy.
+rm -rf run calm
+common+=" --epochs 2"
+job 4 2 $common --run calm
+ends_all 0 s0 s1 s2 s3 w0 w1
+args="$common --run run --replicas 1 --peer-timeout 6"
+job 4 2 $args
+for i in 0 2; do wait_for s0 "server $i and server $((i + 1)) have copies"; done
+until_true 20 "no evaluation" has_evaluations 1
+signal w1 STOP
+silent 1 0
+lose 3 2
+signal s2 STOP
+server 3 $args
+wait_for s0 "server 3 was started again and receives a copy"
+killed s0
+for i in s1 s2 w1; do signal $i CONT; done
+rm s0.log
+server 0 $args
+wait_for s0 'server 0 was started again; the run continues from the beginning, and [1-9][0-9,]* steps .* are lost'
+ends_all 0 s0 s1 s2 s3 w0 w1
+same_as_undisturbed "a successor without a copy"
+
 # ---- a net ----
 rm -rf run calm
 "$muster" data gen digits --rows $images --test-rows 100 --out d >gen.log 2>&1

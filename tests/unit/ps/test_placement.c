@@ -135,6 +135,7 @@ static void check_owned(const mst_placement *t)
         for (uint32_t i = 0; i < owned.n; i++)
             sum += owned.extents[i].count;
         assert_int_equal(sum, owned.floats);
+        assert_int_equal(mst_placement_has(t, s), owned.floats > 0);
         floats += sum;
         mst_free(owned.extents);
     }
