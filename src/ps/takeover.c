@@ -288,13 +288,15 @@ mst_status mst_takeover_tick(mst_server *s)
     takeover_server(s, server)->absent = takeover_server(s, server)->moved = false;
     takeover_server(s, server)->copied = true; /* by the server that owned its floats meanwhile */
     takeover_server(s, server)->copy_step = s->steps.applied;
-    mst_info("%s; servers %" PRIu32 " and %" PRIu32 " have copies of each other's weights", why, server & ~1u,
-             server | 1u);
     if (server > 0)
         s->hooks->event(
             s->hooks->arg,
             &(mst_server_event){.kind = MST_SERVER_JOIN, .role = MST_ROLE_SERVER, .index = server});
-    return takeover_change(s, why);
+    TRY(takeover_change(s, why));
+    TRY(mst_replica_send_run(s));
+    mst_info("%s; servers %" PRIu32 " and %" PRIu32 " have copies of each other's weights", why, server & ~1u,
+             server | 1u);
+    return MST_OK;
 }
 
 /* ---- synchronous steps ---- */
