@@ -37,7 +37,7 @@ typedef struct mst_mm_kernels {
      * each; up to panel_cols columns of B likewise. Absent rows and columns are zeros. */
     void (*pack_rows)(const float *a, size_t lda, size_t rows, size_t depth, float *out);
     void (*pack_cols)(const float *b, size_t ldb, size_t cols, size_t depth, float *out);
-    /* c (rows x cols, ldc apart) = a * b, or += with add. Of b it fetches a little beyond the end. */
+    /* c (rows x cols, ldc apart) = a * b, or += with add. Of a and b it fetches a little beyond the end. */
     void (*multiply_panels)(size_t depth, const float *a, const float *b, bool add, size_t rows, size_t cols,
                             float *c, size_t ldc);
 } mst_mm_kernels;

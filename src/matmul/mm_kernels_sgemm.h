@@ -2,8 +2,9 @@
  *
  * A tile of PANEL_ROWS x PANEL_COLS sums stays in registers over the whole depth. Per step of the depth it
  * takes two vectors of B and PANEL_ROWS numbers of A, each broadcast once and used twice, so that the
- * multiply-adds are the limit, not the loads. The rows of C are fetched one after the other meanwhile: all at
- * once, they would take the buffers through which B arrives from the second-level cache. */
+ * multiply-adds are the limit, not the loads. A and B are both fetched ahead: the panel of B that passes by
+ * replaces that of A in the first-level cache. The rows of C are fetched one after the other meanwhile: all at
+ * once, they would take the buffers through which A and B arrive from the second-level cache. */
 
 #if LANES == 16
 #define PANEL_ROWS 14 /* 28 sums, 2 of B and 1 of A in 32 registers */
@@ -13,7 +14,8 @@
 #define PANEL_ROWS 4
 #endif
 #define PANEL_COLS (2 * LANES)
-#define AHEAD      16 /* steps of the depth that B is fetched ahead */
+#define AHEAD_A    32 /* steps of the depth that A and B are fetched ahead */
+#define AHEAD_B    16
 
 #define UNROLL _Pragma("GCC unroll 16")
 
@@ -69,8 +71,9 @@ static void multiply_panels(size_t depth, const float *a, const float *b, bool a
 #pragma GCC unroll 2
         for (; k < depth * (row + 1) / PANEL_ROWS; k++, a += PANEL_ROWS, b += PANEL_COLS) {
             vec b0 = load(b), b1 = load(b + LANES);
-            __builtin_prefetch(b + AHEAD * PANEL_COLS);
-            __builtin_prefetch(b + AHEAD * PANEL_COLS + LANES);
+            __builtin_prefetch(a + AHEAD_A * PANEL_ROWS);
+            __builtin_prefetch(b + AHEAD_B * PANEL_COLS);
+            __builtin_prefetch(b + AHEAD_B * PANEL_COLS + LANES);
             UNROLL for (size_t r = 0; r < PANEL_ROWS; r++)
             {
                 vec v = a[r] - (vec){0};

@@ -1,10 +1,10 @@
 /* Products by blocks; contract in sgemm.h.
  *
  * A block of A (ROWS x DEPTH) and one of B (DEPTH x COLS) are packed into panels, in the order in which the
- * kernel reads them. Then the threads take jobs: JOB_ROWS x JOB_COLS elements of C. A panel of A (43 kB with
- * AVX-512) stays in the first-level cache while the panels of B of the job (983 kB) pass by, which stay in
- * the second-level cache for the next panel of A. Threads that take neighbouring jobs read the same part of
- * B. A thread that is slowed down takes fewer jobs. */
+ * kernel reads them. Then the threads take jobs: JOB_ROWS x JOB_COLS elements of C. One panel of A after the
+ * other (43 kB with AVX-512) is multiplied with the panels of B of the job (983 kB), which stay in the
+ * second-level cache for the next panel of A. Threads that take neighbouring jobs read the same part of B. A
+ * thread that is slowed down takes fewer jobs. */
 #include "matmul/sgemm.h"
 
 #include <stdatomic.h>
