@@ -8,13 +8,11 @@
  * 2. closed never goes back to false, and after it n only falls. */
 #include "base/queue.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <time.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/cond.h"
 
 struct mst_queue {
     char *name;
@@ -26,17 +24,6 @@ struct mst_queue {
     bool closed;
 };
 
-static bool queue_condition_init(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-    if (pthread_condattr_init(&attributes) != 0)
-        return false;
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    bool made = pthread_cond_init(condition, &attributes) == 0;
-    pthread_condattr_destroy(&attributes);
-    return made;
-}
-
 mst_status mst_queue_new(const char *name, size_t capacity, mst_queue **out)
 {
     if (capacity == 0)
@@ -44,22 +31,15 @@ mst_status mst_queue_new(const char *name, size_t capacity, mst_queue **out)
     mst_queue *queue = mst_zalloc(sizeof *queue);
     char *copy = mst_strdup(name);
     void **ring = mst_calloc(capacity, sizeof *ring);
-    bool room = false, items = false, mutex = false;
-    if (queue != NULL && copy != NULL && ring != NULL) {
-        mutex = pthread_mutex_init(&queue->mutex, NULL) == 0;
-        room = mutex && queue_condition_init(&queue->room);
-        items = room && queue_condition_init(&queue->items);
-    }
-    if (!items) {
-        if (room)
-            pthread_cond_destroy(&queue->room);
-        if (mutex)
-            pthread_mutex_destroy(&queue->mutex);
+    if (queue == NULL || copy == NULL || ring == NULL) {
         mst_free(ring);
         mst_free(copy);
         mst_free(queue);
         return mst_fail_memory();
     }
+    pthread_mutex_init(&queue->mutex, NULL);
+    mst_cond_init(&queue->room);
+    mst_cond_init(&queue->items);
     queue->name = copy;
     queue->ring = ring;
     queue->capacity = capacity;
@@ -79,21 +59,19 @@ void mst_queue_destroy(mst_queue *queue)
     mst_free(queue);
 }
 
-static struct timespec queue_deadline_after(uint64_t ms)
+static uint64_t queue_deadline_after(uint64_t ms)
 {
     const uint64_t most = 1000ull * 86400 * 36500; /* a century: keeps the sum in range */
-    uint64_t at = mst_now_ns() + (ms < most ? ms : most) * MST_MS;
-    return (struct timespec){.tv_sec = (time_t)(at / MST_S), .tv_nsec = (long)(at % MST_S)};
+    return mst_now_ns() + (ms < most ? ms : most) * MST_MS;
 }
 
 mst_status mst_queue_push(mst_queue *queue, void *item, uint64_t deadline_ms)
 {
     mst_status st = MST_OK;
-    struct timespec deadline = queue_deadline_after(deadline_ms);
+    uint64_t deadline = queue_deadline_after(deadline_ms);
     pthread_mutex_lock(&queue->mutex);
-    bool late = false;
-    while (!queue->closed && queue->n == queue->capacity && !late)
-        late = pthread_cond_timedwait(&queue->room, &queue->mutex, &deadline) == ETIMEDOUT;
+    while (!queue->closed && queue->n == queue->capacity && mst_now_ns() < deadline)
+        mst_cond_wait(&queue->room, &queue->mutex, deadline);
     if (queue->closed) {
         st = mst_fail(MST_ESTOPPED, "queue %s is closed", queue->name);
     } else if (queue->n == queue->capacity) {
@@ -110,11 +88,10 @@ mst_status mst_queue_push(mst_queue *queue, void *item, uint64_t deadline_ms)
 mst_status mst_queue_pop(mst_queue *queue, void **item, uint64_t deadline_ms)
 {
     mst_status st = MST_OK;
-    struct timespec deadline = queue_deadline_after(deadline_ms);
+    uint64_t deadline = queue_deadline_after(deadline_ms);
     pthread_mutex_lock(&queue->mutex);
-    bool late = false;
-    while (!queue->closed && queue->n == 0 && !late)
-        late = pthread_cond_timedwait(&queue->items, &queue->mutex, &deadline) == ETIMEDOUT;
+    while (!queue->closed && queue->n == 0 && mst_now_ns() < deadline)
+        mst_cond_wait(&queue->items, &queue->mutex, deadline);
     if (queue->n > 0) {
         *item = queue->ring[queue->first];
         queue->first = (queue->first + 1) % queue->capacity;

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "base/clock.h"
+#include "base/cond.h"
 #include "base/figure.h"
 #include "cli/cli.h"
 #include "launch/parent_pipe.h"
@@ -128,12 +128,11 @@ static void *view_main(void *arg)
     mst_train_view *v = arg;
     pthread_mutex_lock(&v->mutex);
     while (!v->ending) {
-        uint64_t now = mst_now_ns(), at = now + LOOK_NS;
-        struct timespec until = {.tv_sec = (time_t)(at / MST_S), .tv_nsec = (long)(at % MST_S)};
+        uint64_t now = mst_now_ns();
         if (v->step_ns != 0 && view_is_stalled(&v->status, (double)(now - v->step_ns) * 1e-9) &&
             mst_bar_due(&v->bar))
             view_show(v, now);
-        pthread_cond_timedwait(&v->changed, &v->mutex, &until);
+        mst_cond_wait(&v->changed, &v->mutex, now + LOOK_NS);
     }
     pthread_mutex_unlock(&v->mutex);
     return NULL;
@@ -143,12 +142,8 @@ void mst_train_view_begin(mst_train_view *self, bool quiet, const char *others)
 {
     *self = (mst_train_view){.quiet = quiet, .others = others};
     mst_bar_start(&self->bar, "training", "rows", 0);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&self->mutex, NULL);
-    pthread_cond_init(&self->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    mst_cond_init(&self->changed);
     if (quiet)
         return;
     sigset_t all, before; /* signals go to the other threads */

@@ -32,7 +32,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/cond.h"
 #include "base/fault.h"
 #include "base/isa.h"
 #include "data/feed_impl.h"
@@ -49,9 +49,7 @@ void mst_feed_wake(mst_feed *f)
 
 void mst_feed_wait_change_until(mst_feed *f, uint64_t until_ns)
 {
-    uint64_t most = mst_now_ns() + MST_S, at = until_ns < most ? until_ns : most;
-    struct timespec t = {.tv_sec = (time_t)(at / MST_S), .tv_nsec = (long)(at % MST_S)};
-    pthread_cond_timedwait(&f->changed, &f->mutex, &t);
+    mst_cond_wait(&f->changed, &f->mutex, until_ns);
 }
 
 void mst_feed_wait_change(mst_feed *f)
@@ -155,11 +153,7 @@ mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, m
     f->options.lanes_prepare &= !dataset->live;
     if (dataset->window_rows != 0 && f->options.shuffle_rows > dataset->window_rows)
         f->options.shuffle_rows = dataset->window_rows;
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&f->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    mst_cond_init(&f->changed);
     pthread_mutex_init(&f->mutex, NULL);
     if (f->options.shard >= f->options.n_shards) {
         st = mst_fail(MST_EUSAGE, "%s: there is no shard %u of %u; they are numbered from 0", dataset->name,

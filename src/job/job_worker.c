@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "job/job_impl.h"
 #include "job/pulled_eval.h"
@@ -304,13 +304,10 @@ static mst_status job_worker_adopts(void *arg, const json_t *job)
     const mst_train_config *train = b->process->train;
     if (!json_is_true(json_object_get(job, "resume")))
         return b->process->adopt(b->process->adopt_arg, job);
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)train->strategy->start_timeout + 1;
-    int waited = 0;
+    uint64_t until = mst_now_ns() + (uint64_t)((train->strategy->start_timeout + 1.0) * 1e9);
     pthread_mutex_lock(&b->lock);
-    while (!b->settled && waited == 0)
-        waited = pthread_cond_timedwait(&b->changed, &b->lock, &until);
+    while (!b->settled && mst_now_ns() < until)
+        mst_cond_wait(&b->changed, &b->lock, until);
     bool settled = b->settled;
     pthread_mutex_unlock(&b->lock);
     return settled ? MST_OK
@@ -335,7 +332,6 @@ mst_status mst_job_worker(const mst_job_config *config, const mst_train_callback
     if (!config->cluster->colocated)
         return job_worker_run(config);
     pthread_t thread;
-    pthread_condattr_t monotonic;
     worker_server b = {.process = config,
                        .server = *config,
                        .worker = *config,
@@ -343,10 +339,7 @@ mst_status mst_job_worker(const mst_job_config *config, const mst_train_callback
                        .summary = summary,
                        .lock = PTHREAD_MUTEX_INITIALIZER,
                        .settled = config->index == 0}; /* its settings are those of the run */
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&b.changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    mst_cond_init(&b.changed);
     if (config->adopt != NULL) {
         b.server.adopt = job_worker_server_adopts;
         b.worker.adopt = job_worker_adopts;

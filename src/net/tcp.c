@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/cond.h"
 #include "net/tcp_impl.h"
 
 #define HEARTBEAT_THREAD_MS 200
@@ -142,9 +143,8 @@ static void *heartbeat_main(void *arg)
     mst_tcp *t = arg;
     pthread_mutex_lock(&t->heartbeat_mutex);
     while (!t->ending) {
-        uint64_t at = mst_now_ns() + HEARTBEAT_THREAD_MS * MST_MS;
-        struct timespec until = {.tv_sec = (time_t)(at / MST_S), .tv_nsec = (long)(at % MST_S)};
-        pthread_cond_timedwait(&t->heartbeat_cond, &t->heartbeat_mutex, &until);
+        uint64_t until = mst_now_ns() + HEARTBEAT_THREAD_MS * MST_MS;
+        mst_cond_wait(&t->heartbeat_cond, &t->heartbeat_mutex, until);
         heartbeat_record_run(t);
         if (t->ending || pthread_mutex_trylock(&t->mutex) != 0)
             continue;
@@ -246,13 +246,9 @@ static mst_status tcp_create(const mst_net_options *options, const mst_net_event
     mst_tcp *t = mst_zalloc(sizeof *t);
     if (t == NULL)
         return mst_fail_memory();
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&t->mutex, NULL);
     pthread_mutex_init(&t->heartbeat_mutex, NULL);
-    pthread_cond_init(&t->heartbeat_cond, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    mst_cond_init(&t->heartbeat_cond);
     t->base.engine = &mst_net_tcp;
     t->options = *options;
     t->events = *events;

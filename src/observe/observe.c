@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "base/option.h"
 #include "observe/observe_impl.h"
@@ -270,10 +271,9 @@ static void observe_end_trace(mst_observe *self)
 
 static void observe_wait_until(mst_observe *self, uint64_t at_ns)
 {
-    struct timespec t = {.tv_sec = (time_t)(at_ns / MST_S), .tv_nsec = (long)(at_ns % MST_S)};
     pthread_mutex_lock(&self->mutex);
     while (!self->stopping && !self->cut && mst_now_ns() < at_ns)
-        pthread_cond_timedwait(&self->wake, &self->mutex, &t);
+        mst_cond_wait(&self->wake, &self->mutex, at_ns);
     pthread_mutex_unlock(&self->mutex);
 }
 
@@ -330,12 +330,8 @@ static void *observe_thread(void *arg)
 static mst_status observe_start_thread(mst_observe *self)
 {
     sigset_t all, before;
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&self->mutex, NULL);
-    pthread_cond_init(&self->wake, &attributes);
-    pthread_condattr_destroy(&attributes);
+    mst_cond_init(&self->wake);
     if (self->options.trace)
         observe_begin_trace(self);
     sigfillset(&all);

@@ -16,7 +16,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/cond.h"
 #include "observe/spans.h"
 #include "observe/trace_file.h"
 
@@ -25,8 +25,7 @@
 /* Waits for the other thread, under the lock. */
 static void overlap_wait(mst_worker_overlap *self, uint64_t until_ns)
 {
-    struct timespec until = {.tv_sec = (time_t)(until_ns / MST_S), .tv_nsec = (long)(until_ns % MST_S)};
-    pthread_cond_timedwait(&self->moved, &self->lock, &until);
+    mst_cond_wait(&self->moved, &self->lock, until_ns);
 }
 
 static bool overlap_is_set(const atomic_bool *flag)
@@ -174,14 +173,9 @@ mst_status mst_worker_overlap_init(mst_worker_overlap *self, const mst_placement
     if (most <= self->part_floats)
         return MST_OK;
     overlap_order_ranges(self);
-    pthread_condattr_t attributes;
-    bool made = pthread_mutex_init(&self->lock, NULL) == 0;
-    if (!made || pthread_condattr_init(&attributes) != 0)
-        return mst_fail_memory();
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    made = pthread_cond_init(&self->moved, &attributes) == 0;
-    pthread_condattr_destroy(&attributes);
-    if (!made || pthread_create(&self->thread, NULL, overlap_main, self) != 0)
+    pthread_mutex_init(&self->lock, NULL);
+    mst_cond_init(&self->moved);
+    if (pthread_create(&self->thread, NULL, overlap_main, self) != 0)
         return mst_fail(MST_EIO, "cannot start the thread that communicates while the worker computes");
     self->on = true;
     return MST_OK;

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/cond.h"
 #include "base/strings.h"
 #include "base/utf8.h"
 #include "ranks/rank_monitor_impl.h"
@@ -453,18 +453,12 @@ static mst_status monitor_start_thread(mst_rank_monitor *w)
     return MST_OK;
 }
 
-static struct timespec monitor_timespec(uint64_t ns)
-{
-    return (struct timespec){.tv_sec = (time_t)(ns / MST_S), .tv_nsec = (long)(ns % MST_S)};
-}
-
 static mst_status monitor_await_all(mst_rank_monitor *w, uint64_t deadline)
 {
-    struct timespec until = monitor_timespec(deadline);
     mst_status st = MST_OK;
     pthread_mutex_lock(&w->mutex);
     while (!w->all_joined && w->broken.code == MST_OK && mst_now_ns() < deadline)
-        pthread_cond_timedwait(&w->changed, &w->mutex, &until);
+        mst_cond_wait(&w->changed, &w->mutex, deadline);
     if (!w->all_joined && w->broken.code != MST_OK)
         st = mst_error_restore(&w->broken);
     else if (!w->all_joined)
@@ -558,13 +552,9 @@ mst_status mst_rank_monitor_new(const mst_rank_monitor_options *options, mst_ran
     mst_rank_monitor *w = mst_zalloc(sizeof *w);
     if (w == NULL)
         return mst_fail_memory();
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&w->mutex, NULL);
     pthread_mutex_init(&w->records.mutex, NULL);
-    pthread_cond_init(&w->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    mst_cond_init(&w->changed);
     w->options = *options;
     w->rank = options->mpi->rank;
     w->size = options->mpi->size;
@@ -591,12 +581,11 @@ mst_status mst_rank_monitor_new(const mst_rank_monitor_options *options, mst_ran
 bool mst_rank_monitor_await_lost(mst_rank_monitor *w, uint32_t timeout_ms)
 {
     uint64_t deadline = mst_now_ns() + timeout_ms * MST_MS;
-    struct timespec until = monitor_timespec(deadline);
     if (w == NULL || !w->thread_made)
         return false;
     pthread_mutex_lock(&w->mutex);
     while (!w->lost && mst_now_ns() < deadline)
-        pthread_cond_timedwait(&w->changed, &w->mutex, &until);
+        mst_cond_wait(&w->changed, &w->mutex, deadline);
     bool lost = w->lost;
     pthread_mutex_unlock(&w->mutex);
     return lost;
@@ -605,7 +594,6 @@ bool mst_rank_monitor_await_lost(mst_rank_monitor *w, uint32_t timeout_ms)
 void mst_rank_monitor_fail(mst_rank_monitor *w, const char *message)
 {
     uint64_t deadline = mst_now_ns() + SEND_NS;
-    struct timespec until = monitor_timespec(deadline);
     if (w == NULL || !w->thread_made)
         return;
     pthread_mutex_lock(&w->mutex);
@@ -617,6 +605,6 @@ void mst_rank_monitor_fail(mst_rank_monitor *w, const char *message)
     mst_net_wake(w->net);
     pthread_mutex_lock(&w->mutex);
     while (!w->failed && mst_now_ns() < deadline)
-        pthread_cond_timedwait(&w->changed, &w->mutex, &until);
+        mst_cond_wait(&w->changed, &w->mutex, deadline);
     pthread_mutex_unlock(&w->mutex);
 }

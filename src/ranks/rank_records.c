@@ -13,7 +13,7 @@
  * and on a slow connection records stay with the code that writes them, which bounds their memory.
  * 2. A record that was taken is sent once, or its connection is down. */
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/cond.h"
 #include "ranks/rank_monitor_impl.h"
 
 #define LOOK_NS    MST_S
@@ -194,11 +194,10 @@ void mst_rank_records_set(mst_rank_monitor *w, const mst_rank_records *records)
 static void records_await(mst_rank_monitor *w, const bool *flag, int n_done, uint32_t timeout_ms)
 {
     uint64_t deadline = mst_now_ns() + timeout_ms * MST_MS;
-    struct timespec until = {.tv_sec = (time_t)(deadline / MST_S), .tv_nsec = (long)(deadline % MST_S)};
     pthread_mutex_lock(&w->mutex);
     while (!*flag && w->records.n_done < n_done && !w->lost && w->broken.code == MST_OK &&
            mst_now_ns() < deadline)
-        pthread_cond_timedwait(&w->changed, &w->mutex, &until);
+        mst_cond_wait(&w->changed, &w->mutex, deadline);
     pthread_mutex_unlock(&w->mutex);
 }
 

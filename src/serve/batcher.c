@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/cond.h"
 
 struct mst_batcher {
     mst_batcher_options options;
@@ -122,10 +122,7 @@ static void *batcher_thread(void *arg)
     pthread_mutex_lock(&self->mutex);
     while (self->first != NULL || !self->leaving) {
         if (self->first == NULL) {
-            struct timespec until;
-            clock_gettime(CLOCK_REALTIME, &until);
-            until.tv_sec++;
-            pthread_cond_timedwait(&self->changed, &self->mutex, &until);
+            mst_cond_wait(&self->changed, &self->mutex, UINT64_MAX);
             continue;
         }
         mst_job *jobs = batcher_take(self);
@@ -151,7 +148,7 @@ mst_status mst_batcher_new(const mst_batcher_options *options, const mst_model *
         return mst_fail_memory();
     self->options = *options;
     pthread_mutex_init(&self->mutex, NULL);
-    pthread_cond_init(&self->changed, NULL);
+    mst_cond_init(&self->changed);
     self->threads = mst_calloc(n, sizeof *self->threads);
     if (self->threads == NULL)
         st = mst_fail_memory();
@@ -172,10 +169,7 @@ void mst_batcher_stop(mst_batcher *self)
 {
     if (self == NULL)
         return;
-    pthread_mutex_lock(&self->mutex);
-    self->leaving = true;
-    pthread_cond_broadcast(&self->changed);
-    pthread_mutex_unlock(&self->mutex);
+    mst_cond_set(&self->changed, &self->mutex, &self->leaving);
     for (unsigned t = 0; t < self->n_threads; t++)
         pthread_join(self->threads[t], NULL);
     self->n_threads = 0;

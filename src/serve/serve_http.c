@@ -13,7 +13,7 @@
 #include "serve/serve_http.h"
 
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/cond.h"
 #include "http/endpoint.h"
 
 #ifndef MUSTER_HTTP
@@ -409,13 +409,11 @@ static void *serve_watch(void *arg)
     mst_serve_http *self = arg;
     pthread_mutex_lock(&self->mutex);
     while (!self->leaving) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        uint64_t ns = (uint64_t)until.tv_nsec + (uint64_t)(self->options.reload_s * 1e9);
-        until.tv_sec += (time_t)(ns / MST_S);
-        until.tv_nsec = (long)(ns % MST_S);
-        if (pthread_cond_timedwait(&self->leave, &self->mutex, &until) == 0)
-            continue; /* woken to leave */
+        uint64_t until = mst_now_ns() + (uint64_t)(self->options.reload_s * 1e9);
+        while (!self->leaving && mst_now_ns() < until)
+            mst_cond_wait(&self->leave, &self->mutex, until);
+        if (self->leaving)
+            break;
         pthread_mutex_unlock(&self->mutex);
         mst_model_slot_refresh(self->slot);
         pthread_mutex_lock(&self->mutex);
@@ -472,7 +470,7 @@ mst_status mst_serve_http_new(mst_model_slot *slot, const mst_serve_options *opt
     self->endpoint.fd = -1;
     self->start_s = mst_wall_s();
     pthread_mutex_init(&self->mutex, NULL);
-    pthread_cond_init(&self->leave, NULL);
+    mst_cond_init(&self->leave);
     mst_clients_init(&self->clients, options->connections, 0, (uint64_t)(options->idle_s * 1e9));
     path = mst_sprintf("/v1/models/%s", options->name);
     if (path == NULL)
@@ -500,10 +498,7 @@ void mst_serve_http_destroy(mst_serve_http *self)
 {
     if (self == NULL)
         return;
-    pthread_mutex_lock(&self->mutex);
-    self->leaving = true;
-    pthread_cond_signal(&self->leave);
-    pthread_mutex_unlock(&self->mutex);
+    mst_cond_set(&self->leave, &self->mutex, &self->leaving);
     if (self->watching)
         pthread_join(self->watcher, NULL);
     mst_batcher_stop(self->batcher); /* no connection stays suspended */

@@ -19,7 +19,7 @@
 #include <sys/prctl.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/cond.h"
 
 #define YIELD_NS    (2 * MST_MS)    /* of polling without a nap, if the training thread waits */
 #define NAP_NS      (50 * 1000ull)  /* while training computes, and then */
@@ -270,12 +270,6 @@ mst_status mst_comm_post(mst_comm *self, mst_reduce_op *op)
     return MST_OK;
 }
 
-static void comm_deadline(uint64_t ns, struct timespec *out)
-{
-    uint64_t at = mst_now_ns() + ns;
-    *out = (struct timespec){.tv_sec = (time_t)(at / MST_S), .tv_nsec = (long)(at % MST_S)};
-}
-
 /* The training thread sleeps until the communication thread is done with it. */
 static mst_status comm_sleep_until_done(mst_comm *self, mst_reduce_op *op)
 {
@@ -283,11 +277,8 @@ static mst_status comm_sleep_until_done(mst_comm *self, mst_reduce_op *op)
     mst_status st = MST_OK;
     pthread_mutex_lock(&self->lock);
     atomic_store(&self->waiting, true);
-    while (atomic_load(&op->done) != op->posted && !atomic_load(&self->broken) && mst_now_ns() < deadline) {
-        struct timespec until;
-        comm_deadline(MST_S, &until);
-        pthread_cond_timedwait(&self->changed, &self->lock, &until);
-    }
+    while (atomic_load(&op->done) != op->posted && !atomic_load(&self->broken) && mst_now_ns() < deadline)
+        mst_cond_wait(&self->changed, &self->lock, deadline);
     atomic_store(&self->waiting, false);
     pthread_mutex_unlock(&self->lock);
     if (atomic_load(&op->done) == op->posted)
@@ -397,12 +388,11 @@ static bool comm_answer_call(mst_comm *self)
 
 static void comm_sleep(mst_comm *self)
 {
-    struct timespec until;
-    comm_deadline(IDLE_NS, &until);
+    uint64_t until = mst_now_ns() + IDLE_NS;
     pthread_mutex_lock(&self->lock);
     atomic_store(&self->asleep, true);
     if (self->fn == NULL && !self->quit && !mst_reducer_busy(&self->reducer))
-        pthread_cond_timedwait(&self->wake, &self->lock, &until);
+        mst_cond_wait(&self->wake, &self->lock, until);
     atomic_store(&self->asleep, false);
     pthread_mutex_unlock(&self->lock);
     if (self->options.idle != NULL)
@@ -475,7 +465,6 @@ mst_status mst_comm_call(mst_comm *self, mst_comm_fn *fn, void *arg)
     /* The function has its own deadlines; only MPI itself may hang, after the loss of a rank. */
     uint64_t held_since = 0;
     while (!self->fn_done) {
-        struct timespec until;
         uint64_t now = mst_now_ns();
         if (!atomic_load(&self->broken) || !atomic_load(&self->in_mpi))
             held_since = 0;
@@ -485,8 +474,7 @@ mst_status mst_comm_call(mst_comm *self, mst_comm_fn *fn, void *arg)
             self->held = true;
             break;
         }
-        comm_deadline(MST_S / 20, &until);
-        pthread_cond_timedwait(&self->changed, &self->lock, &until);
+        mst_cond_wait(&self->changed, &self->lock, now + MST_S / 20);
     }
     error = self->fn_done ? self->fn_error : self->error;
     pthread_mutex_unlock(&self->lock);
@@ -508,13 +496,9 @@ bool mst_comm_held(mst_comm *self)
 
 static void comm_init_locks(mst_comm *self)
 {
-    pthread_condattr_t attr;
     pthread_mutex_init(&self->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&self->wake, &attr);
-    pthread_cond_init(&self->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    mst_cond_init(&self->wake);
+    mst_cond_init(&self->changed);
 }
 
 mst_status mst_comm_new(const mst_comm_options *options, mst_comm **out)
@@ -611,11 +595,8 @@ static bool comm_end_thread(mst_comm *self)
     pthread_mutex_lock(&self->lock);
     self->quit = true;
     pthread_cond_broadcast(&self->wake);
-    while (!self->gone && mst_now_ns() < deadline) {
-        struct timespec until;
-        comm_deadline(MST_S / 20, &until);
-        pthread_cond_timedwait(&self->changed, &self->lock, &until);
-    }
+    while (!self->gone && mst_now_ns() < deadline)
+        mst_cond_wait(&self->changed, &self->lock, deadline);
     bool gone = self->gone;
     pthread_mutex_unlock(&self->lock);
     return gone;

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/cond.h"
 #include "base/fault.h"
 
 #define LANES      32
@@ -212,14 +212,6 @@ static mst_status records_read(records_lane *lane, const mst_cuda_sparse_part *p
 /* ---- threads ---- */
 
 /* Under the mutex. */
-static void records_wait_for(mst_gpu_records *self, pthread_cond_t *event)
-{
-    uint64_t at = mst_now_ns() + MST_S;
-    struct timespec t = {.tv_sec = (time_t)(at / MST_S), .tv_nsec = (long)(at % MST_S)};
-    pthread_cond_timedwait(event, &self->mutex, &t);
-}
-
-/* Under the mutex. */
 static void records_advance(mst_gpu_records *self)
 {
     while (self->ready < self->n_order && self->states[self->order[self->ready]] == CHUNK_SENT)
@@ -396,7 +388,7 @@ static void *records_main(void *arg)
         if (self->n_busy == 0)
             pthread_cond_signal(&self->arrived);
         if (!may && !self->leaving)
-            records_wait_for(self, &self->work);
+            mst_cond_wait(&self->work, &self->mutex, UINT64_MAX);
     }
     pthread_mutex_unlock(&self->mutex);
     return NULL;
@@ -429,7 +421,7 @@ void mst_gpu_records_pause(mst_gpu_records *self)
     pthread_mutex_lock(&self->mutex);
     self->paused = true;
     while (self->n_busy > 0)
-        records_wait_for(self, &self->arrived);
+        mst_cond_wait(&self->arrived, &self->mutex, UINT64_MAX);
     pthread_mutex_unlock(&self->mutex);
 }
 
@@ -441,7 +433,7 @@ static mst_status records_wait_progress(mst_gpu_records *self, uint64_t since_ns
         return mst_error_restore(&self->error);
     if (mst_now_ns() - last > PATIENCE_S * MST_S)
         return mst_fail(MST_ETIMEOUT, "%s: no rows arrived for %d s", self->dataset->name, PATIENCE_S);
-    records_wait_for(self, &self->arrived);
+    mst_cond_wait(&self->arrived, &self->mutex, UINT64_MAX);
     return MST_OK;
 }
 
@@ -553,10 +545,7 @@ void mst_gpu_records_destroy(mst_gpu_records *self)
 {
     if (self == NULL)
         return;
-    pthread_mutex_lock(&self->mutex);
-    self->leaving = true;
-    pthread_cond_broadcast(&self->work);
-    pthread_mutex_unlock(&self->mutex);
+    mst_cond_set(&self->work, &self->mutex, &self->leaving);
     for (unsigned i = 0; i < self->n_lanes; i++)
         pthread_join(self->lanes[i].thread, NULL);
     if (self->held)
@@ -658,12 +647,8 @@ mst_status mst_gpu_records_new(const mst_gpu_records_options *options, mst_feed 
     self->feed = feed;
     self->dataset = dataset;
     self->paused = self->distinct_fields = true;
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&self->work, &attributes);
-    pthread_cond_init(&self->arrived, &attributes);
-    pthread_condattr_destroy(&attributes);
+    mst_cond_init(&self->work);
+    mst_cond_init(&self->arrived);
     pthread_mutex_init(&self->mutex, NULL);
     pthread_mutex_init(&self->send_mutex, NULL);
     size_t n = dataset->n_chunks;

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
+#include "base/cond.h"
 #include "base/team.h"
 #include "strategy/gpu_records.h"
 
@@ -372,21 +372,13 @@ static mst_status rows_pack_claim(mst_gpu_rows *self, uint32_t at, const mst_gpu
     return rows_describe_held(self, block->n_rows);
 }
 
-/* Under the mutex. */
-static void rows_wait(mst_gpu_rows *self, uint64_t until_ns)
-{
-    uint64_t most = mst_now_ns() + MST_S, at = until_ns < most ? until_ns : most;
-    struct timespec t = {.tv_sec = (time_t)(at / MST_S), .tv_nsec = (long)(at % MST_S)};
-    pthread_cond_timedwait(&self->changed, &self->mutex, &t);
-}
-
 /* Under the mutex, which is released meanwhile: lets the GPU prepare the next packed block. */
 static mst_status rows_prepare(mst_gpu_rows *self)
 {
     const mst_gpu_rows_options *o = &self->options;
     uint32_t at = (uint32_t)(self->n_prepared % MST_CUDA_SPARSE_SLOTS);
     if (self->preparing) {
-        rows_wait(self, UINT64_MAX);
+        mst_cond_wait(&self->changed, &self->mutex, UINT64_MAX);
         return MST_OK;
     }
     self->preparing = true;
@@ -489,7 +481,7 @@ static void *rows_main(void *arg)
     pthread_mutex_lock(&self->mutex);
     while (!self->leaving) {
         if (!rows_can_pack(self)) {
-            rows_wait(self, UINT64_MAX);
+            mst_cond_wait(&self->changed, &self->mutex, UINT64_MAX);
             continue;
         }
         mst_gpu_block block;
@@ -522,10 +514,7 @@ void mst_gpu_rows_destroy(mst_gpu_rows *self)
 {
     if (self == NULL)
         return;
-    pthread_mutex_lock(&self->mutex);
-    self->leaving = true;
-    pthread_cond_broadcast(&self->changed);
-    pthread_mutex_unlock(&self->mutex);
+    mst_cond_set(&self->changed, &self->mutex, &self->leaving);
     if (self->started)
         pthread_join(self->thread, NULL);
     mst_team_destroy(self->team);
@@ -549,11 +538,7 @@ mst_status mst_gpu_rows_new(const mst_gpu_rows_options *options, mst_gpu_rows **
     self->drop_zeros = !self->factors && options->head > SPARSE_ROW;
     self->apart = model->gpu_kind == MST_CUDA_LOGREG && options->head != 0 &&
                   options->head <= MST_CUDA_SPARSE_DENSE && !options->splits;
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&self->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    mst_cond_init(&self->changed);
     pthread_mutex_init(&self->mutex, NULL);
     self->shares = mst_alloc_lines(options->n_threads * sizeof *self->shares);
     if (self->shares == NULL) {
@@ -614,7 +599,7 @@ void mst_gpu_rows_pause(mst_gpu_rows *self)
     pthread_mutex_lock(&self->mutex);
     self->wanted = false;
     while (self->busy)
-        rows_wait(self, UINT64_MAX);
+        mst_cond_wait(&self->changed, &self->mutex, UINT64_MAX);
     pthread_mutex_unlock(&self->mutex);
     mst_gpu_records_pause(self->records);
 }
@@ -643,7 +628,7 @@ mst_status mst_gpu_rows_next(mst_gpu_rows *self, uint64_t deadline_ns, const mst
         *ended = self->ended;
         if (*ended || (!self->busy && self->rows_left == 0) || mst_now_ns() >= deadline_ns)
             break;
-        rows_wait(self, deadline_ns);
+        mst_cond_wait(&self->changed, &self->mutex, deadline_ns);
     }
     pthread_mutex_unlock(&self->mutex);
     return st;
