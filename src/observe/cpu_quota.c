@@ -5,6 +5,7 @@
  * may see only its own part of the tree: then the path does not exist, and the root has its limit. */
 #include "observe/cpu_quota.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -114,4 +115,11 @@ double mst_cpu_allowed(void)
     int cores = sched_getaffinity(getpid(), sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
     bool fewer = cores > 0 && cores < sysconf(_SC_NPROCESSORS_ONLN);
     return fewer && (limit <= 0 || cores < limit) ? cores : limit;
+}
+
+unsigned mst_cpu_cores(void)
+{
+    double allowed = mst_cpu_allowed();
+    long cores = allowed > 0.0 ? (long)ceil(allowed) : sysconf(_SC_NPROCESSORS_ONLN);
+    return cores > 1 ? (unsigned)cores : 1;
 }

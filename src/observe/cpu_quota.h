@@ -10,4 +10,7 @@ double mst_cpu_quota(const char *root);
  * a limit. */
 double mst_cpu_allowed(void);
 
+/* Cores for the threads of this process: mst_cpu_allowed, rounded up, or those of the host; at least 1. */
+unsigned mst_cpu_cores(void);
+
 #endif

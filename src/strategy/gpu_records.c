@@ -14,11 +14,11 @@
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/cond.h"
 #include "base/fault.h"
+#include "observe/cpu_quota.h"
 
 #define LANES      32
 #define AHEAD      256 /* chunks */
@@ -619,9 +619,9 @@ static mst_status records_survey(mst_gpu_records *self, bool *fit)
  * all of them share are then faster than with more. */
 static mst_status records_start(mst_gpu_records *self)
 {
-    long most = sysconf(_SC_NPROCESSORS_ONLN) * 2 / 3;
+    unsigned most = mst_cpu_cores() * 2 / 3;
     most = most < 1 ? 1 : most < LANES ? most : LANES;
-    for (unsigned i = 0; i < self->options.n_threads && i < (unsigned)most; i++) {
+    for (unsigned i = 0; i < self->options.n_threads && i < most; i++) {
         self->lanes[i].self = self;
         if (pthread_create(&self->lanes[i].thread, NULL, records_main, &self->lanes[i]) != 0)
             return mst_fail(MST_EIO, "cannot start a thread that copies rows to the GPU");

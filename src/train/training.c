@@ -1,9 +1,7 @@
 /* Building a training; contract in training.h. */
 #include "train/training_impl.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -256,13 +254,6 @@ static mst_status training_describe(mst_training *self)
     return self->description != NULL ? MST_OK : mst_fail_memory();
 }
 
-static unsigned training_cores(void)
-{
-    double allowed = mst_cpu_allowed();
-    long cores = allowed > 0.0 ? (long)ceil(allowed) : sysconf(_SC_NPROCESSORS_ONLN);
-    return cores > 1 ? (unsigned)cores : 1;
-}
-
 /* Training threads. Asynchronous ones slow each other down, because they share weights, while parsing scales;
  * and parsing takes 30% (adagrad) to 50% (sgd) of the work of a row of text for a linear model. So where
  * there is a thread for every core, a quarter of them only parse: with 16 of both, 12 + 4 threads have 26.5M
@@ -273,7 +264,7 @@ static int64_t training_threads(const mst_training *self)
     const mst_model_ops *model = self->assembly.model->ops;
     if (o->strategy != MST_STRATEGY_LOCAL || o->mode != MST_MODE_ASYNC || self->options.prefetch != 0 ||
         !self->data.dataset->read_is_cheap || !mst_model_has(model, MST_MODEL_LINEAR) ||
-        !mst_model_has(model, MST_MODEL_BINARY) || o->threads < (int64_t)training_cores())
+        !mst_model_has(model, MST_MODEL_BINARY) || o->threads < (int64_t)mst_cpu_cores())
         return o->threads;
     return o->threads - o->threads / 4;
 }
@@ -298,7 +289,7 @@ static mst_status training_make_strategy(mst_training *self)
  * wait for rows, so more threads than cores would only take turns. */
 static unsigned training_parsers(const mst_training *self)
 {
-    unsigned threads = (unsigned)self->strategy_options.threads, cores = training_cores();
+    unsigned threads = (unsigned)self->strategy_options.threads, cores = mst_cpu_cores();
     if (self->strategy == NULL || self->strategy->n_lanes == 1 || !self->data.dataset->read_is_cheap)
         return threads;
     unsigned lanes = self->strategy->n_lanes, left = cores > lanes ? cores - lanes : 0,
@@ -330,9 +321,9 @@ static mst_status training_make_feed(mst_training *self)
         /* a thread for windows of a cache needs little of an idle core, and less than lanes that do its work
          */
         lanes.lanes_prepare = strategy->n_lanes > 1 &&
-                              (self->data.dataset->read_is_cheap || strategy->n_lanes >= training_cores());
+                              (self->data.dataset->read_is_cheap || strategy->n_lanes >= mst_cpu_cores());
         /* synchronous threads wait for one that has lost its core */
-        lanes.no_core_left = o->mode == MST_MODE_SYNC && strategy->n_threads >= training_cores();
+        lanes.no_core_left = o->mode == MST_MODE_SYNC && strategy->n_threads >= mst_cpu_cores();
         lanes.any_keys = strategy->any_keys;
         lanes.stop = strategy->stops_with_others ? NULL : self->config.stop;
     } else if (self->config.role == MST_TRAINING_WORKER) {

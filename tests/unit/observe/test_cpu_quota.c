@@ -91,11 +91,13 @@ static void test_affinity(void **state)
     CPU_SET(core, &one);
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
     double limit = mst_cpu_allowed(), group = mst_cpu_quota("");
+    unsigned cores = mst_cpu_cores();
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
     if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
         assert_true(limit > 0 && limit <= 1 && (limit == 1 || limit == group));
     else
         assert_true(limit == group);
+    assert_int_equal(cores, 1);
 }
 
 int main(void)
