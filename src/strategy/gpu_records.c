@@ -615,12 +615,11 @@ static mst_status records_survey(mst_gpu_records *self, bool *fit)
     return MST_OK;
 }
 
-/* At most two thirds of the cores copy: the training thread, the threads of the driver and the memory that
- * all of them share are then faster than with more. */
+/* All cores but two copy: the thread of rows and the training thread keep theirs. */
 static mst_status records_start(mst_gpu_records *self)
 {
-    unsigned most = mst_cpu_cores() * 2 / 3;
-    most = most < 1 ? 1 : most < LANES ? most : LANES;
+    unsigned cores = mst_cpu_cores(), most = cores > 3 ? cores - 2 : 1;
+    most = most < LANES ? most : LANES;
     for (unsigned i = 0; i < self->options.n_threads && i < most; i++) {
         self->lanes[i].self = self;
         if (pthread_create(&self->lanes[i].thread, NULL, records_main, &self->lanes[i]) != 0)
