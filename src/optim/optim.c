@@ -15,6 +15,7 @@ const mst_optimizer_ops *const mst_optimizers[] = {
     NULL,
 };
 
+#define LEAST     1.18e-38 /* no smaller float is normal */
 #define AT(field) offsetof(mst_optim_options, field)
 #define RULES     "sgd|momentum|adagrad|adam|ftrl|rowwise"
 #define NEEDS_RULE(names)                                                                                    \
@@ -183,11 +184,14 @@ static mst_status check_at_least_zero(const char *name, double value)
     return mst_fail(MST_EUSAGE, "--%s is %g; it must be 0 or more", name, value);
 }
 
-/* Values are used as floats: a value that rounds to zero is zero. */
+/* Values are used as floats, and subnormal floats as zero (base/float_mode.h). */
 static mst_status check_above_zero(const char *name, double value)
 {
-    if ((float)value > 0 && isfinite((float)value))
+    if (value >= LEAST && isfinite((float)value))
         return MST_OK;
+    if (value > 0 && value < LEAST)
+        return mst_fail(MST_EUSAGE, "--%s is %g; it must be at least %g, because smaller numbers count as 0",
+                        name, value, LEAST);
     return mst_fail(MST_EUSAGE, "--%s is %g; it must be a number above 0", name, value);
 }
 

@@ -88,7 +88,10 @@ static void test_refused(void **state)
     } while (0)
     REFUSED(SGD, lr, 0, "--lr is 0; it must be a number above 0");
     REFUSED(SGD, lr, -1, "--lr is -1; it must be a number above 0");
-    REFUSED(SGD, lr, 1e-60, "--lr is 1e-60; it must be a number above 0");
+    REFUSED(SGD, lr, 1e-60,
+            "--lr is 1e-60; it must be at least 1.18e-38, because smaller numbers count as 0");
+    REFUSED(SGD, lr, 1e-38,
+            "--lr is 1e-38; it must be at least 1.18e-38, because smaller numbers count as 0");
     REFUSED(SGD, lr, (double)INFINITY, "--lr is inf; it must be a number above 0");
     REFUSED(SGD, lr, (double)NAN, "--lr is nan; it must be a number above 0");
     REFUSED(ADAM, l1, -0.5, "--l1 is -0.5; it must be 0 or more");
@@ -97,6 +100,8 @@ static void test_refused(void **state)
     REFUSED(MOMENTUM, momentum, 1, "--momentum is 1; it must be at least 0 and below 1");
     REFUSED(ADAM, beta1, 1, "--beta1 is 1; it must be at least 0 and below 1");
     REFUSED(ADAM, beta2, 1, "--beta2 is 1; it must be at least 0 and below 1");
+    REFUSED(ADAM, eps, 1e-40,
+            "--eps is 1e-40; it must be at least 1.18e-38, because smaller numbers count as 0");
     REFUSED(ADAM, eps, 0, "--eps is 0; it must be a number above 0");
     REFUSED(ADAGRAD, eps, 0, "--eps is 0; it must be a number above 0");
     REFUSED(ADAGRAD, adagrad_start, -1, "--adagrad-start is -1; it must be 0 or more");
