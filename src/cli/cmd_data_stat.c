@@ -349,7 +349,7 @@ static mst_status stat_describe(const char *pattern, const mst_data_options *dat
     mst_status st;
     TRY_OUT(st, mst_dataset_open(&patterns, data, &w.dataset));
     mst_dataset_warn(w.dataset);
-    TRY_OUT(st, mst_stat_fields_new(w.dataset->origin, &w.fields));
+    TRY_OUT(st, mst_stat_fields_new(w.dataset->origin, w.dataset->format != NULL, &w.fields));
     uint64_t start = mst_now_ns();
     mst_bar_start(&w.bar, "reading", "rows",
                   w.dataset->random ? w.dataset->info.n_rows : w.dataset->info.bytes);
@@ -401,6 +401,7 @@ static mst_status stat_run(mst_call *call)
     if (paths->n == 0)
         return mst_fail(MST_EUSAGE, "no files given; \"-\" is standard input");
     mst_data_options_note(&o->data, call->groups, call->n_groups);
+    o->data.mark_missing = true;
     if (o->json && (all = json_array()) == NULL)
         return mst_fail_memory();
     mst_signals_install();

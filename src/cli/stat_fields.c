@@ -17,7 +17,7 @@
 #define REGISTERS 16384 /* a power of two */
 
 typedef struct field_stat {
-    uint64_t rows;    /* that have a key of the field which does not stand for a missing value */
+    uint64_t rows;    /* that have a number, or a key of the field which does not stand for a missing value */
     uint64_t entries; /* keys, or numbers of the dense prefix */
     uint64_t last;    /* the last row that has one, counted from 1 */
     bool dense;       /* numbers: keys are not counted */
@@ -32,16 +32,17 @@ struct mst_stat_fields {
     const json_t *origin;
     uint64_t n_rows;
     uint32_t n_fields;
-    bool too_many;
+    bool marked, too_many;
     field_stat fields[MST_STAT_FIELDS];
 };
 
-mst_status mst_stat_fields_new(const json_t *origin, mst_stat_fields **out)
+mst_status mst_stat_fields_new(const json_t *origin, bool marked, mst_stat_fields **out)
 {
     mst_stat_fields *self = mst_zalloc(sizeof *self);
     if (self == NULL)
         return mst_fail_memory();
     self->origin = origin;
+    self->marked = marked;
     *out = self;
     return MST_OK;
 }
@@ -118,7 +119,7 @@ mst_status mst_stat_fields_add(mst_stat_fields *self, const mst_row *row)
         if (f == NULL)
             return self->too_many ? MST_OK : mst_fail_memory();
         uint32_t key = dense ? 0 : row->keys[j - row->n_dense];
-        bool present = dense || !f->has_missing || key != f->missing;
+        bool present = dense ? !isnan(mst_row_dense(row, j)) : !f->has_missing || key != f->missing;
         f->entries++;
         f->dense |= dense;
         f->rows += present && f->last != self->n_rows;
@@ -147,11 +148,15 @@ mst_status mst_stat_fields_table(const mst_stat_fields *self, mst_table **out)
         mst_origin_field_name(self->origin, i, name, sizeof name);
         mst_table_count(t, i);
         mst_table_text(t, name[0] != '\0' ? name : NULL);
-        if (f->dense && f->n_exact == 0)
+        bool numbers = f->dense && f->n_exact == 0;
+        if (numbers)
             mst_table_text(t, NULL);
         else
             mst_table_count(t, stat_distinct(f));
-        mst_table_real(t, 1.0 - (double)f->rows / (double)self->n_rows, 4);
+        if (numbers && !self->marked)
+            mst_table_value(t, json_null(), "-");
+        else
+            mst_table_real(t, 1.0 - (double)f->rows / (double)self->n_rows, 4);
         mst_table_real(t, (double)f->entries / (double)self->n_rows, 2);
     }
     *out = t;

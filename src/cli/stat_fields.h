@@ -9,8 +9,9 @@
 
 typedef struct mst_stat_fields mst_stat_fields;
 
-/* origin: the meaning of keys and fields (origin.h), borrowed; or NULL. *out is the caller's to destroy. */
-mst_status mst_stat_fields_new(const json_t *origin, mst_stat_fields **out);
+/* origin: the meaning of keys and fields (origin.h), borrowed; or NULL. marked: missing numbers of rows are
+ * NaN; otherwise their share is unknown. *out is the caller's to destroy. */
+mst_status mst_stat_fields_new(const json_t *origin, bool marked, mst_stat_fields **out);
 void mst_stat_fields_destroy(mst_stat_fields *self); /* NULL-safe */
 
 /* Adds a row of a chunk that is fielded. */

@@ -156,6 +156,7 @@ static mst_status criteo_parse_line(const mst_parse_context *context, const mst_
 {
     const tables *t = context->prepared;
     const int numeric = context->options->criteo_numeric;
+    const float missing = mst_missing_number(context->options);
     const uint8_t *p = line, *end = line_end - (line_end > line && line_end[-1] == '\r');
     const uint8_t *block_end = block->data + block->size;
     unsigned n = h->reserved;
@@ -201,7 +202,10 @@ static mst_status criteo_parse_line(const mst_parse_context *context, const mst_
         }
         if (numeric != NUMERIC_BUCKET) {
             out_keys[c] = c;
-            out_values[c] = negative ? 0.0f : v < N_SMALL ? t->log[v] : mst_criteo_log(v);
+            out_values[c] = empty         ? missing
+                            : negative    ? 0.0f
+                            : v < N_SMALL ? t->log[v]
+                                          : mst_criteo_log(v);
         }
     }
     for (unsigned c = 0; c < N_CATEGORIES; c++) { /* each but the last ends with a tab */

@@ -323,8 +323,8 @@ static inline mst_status csv_numeric(const csv_parser *p, const mst_csv_column *
     else if (c->kind == MST_CSV_LOG)
         value = value < 0.0 ? -log1p(-value) : log1p(value);
     *key = c->field;
-    *out = missing ? 0.0f : (float)value;
-    return isfinite(*out) ? MST_OK : csv_bad_value(p, c, f, at);
+    *out = missing ? mst_missing_number(p->context->options) : (float)value;
+    return missing || isfinite(*out) ? MST_OK : csv_bad_value(p, c, f, at);
 }
 
 static mst_status csv_bad_record(const csv_parser *p, uint32_t fields)

@@ -9,6 +9,7 @@
 #ifndef MST_DATA_FORMAT_H
 #define MST_DATA_FORMAT_H
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,12 +61,18 @@ typedef struct mst_data_options {
     uint32_t settle_ms; /* live: how long the first block, which settles the format, may take to fill */
     bool unlabelled;    /* labels are not looked at and need not be there; they are 0 then (predict) */
     bool any_key;       /* keys at or beyond `features` are kept: the consumer of the rows bounds them */
+    bool mark_missing;  /* missing numbers are NaN in rows, not 0 (data stat) */
     mst_set set;        /* the files to read of a folder that has a training and a test set: IDX */
 } mst_data_options;
 enum { MST_CSV_HEADER_AUTO, MST_CSV_HEADER_YES, MST_CSV_HEADER_NO }; /* csv_header */
 enum { MST_CSV_QUOTE_DOUBLE, MST_CSV_QUOTE_NONE };                   /* csv_quote */
 enum { MST_TF_KEYS_AUTO, MST_TF_KEYS_GLOBAL, MST_TF_KEYS_HASH };     /* tf_keys */
 extern const mst_option mst_data_option_table[];
+/* A number that is missing, as rows have it. */
+static inline float mst_missing_number(const mst_data_options *options)
+{
+    return options->mark_missing ? NAN : 0.0f;
+}
 /* Records which of the options the user has set, in groups that include them. */
 void mst_data_options_note(mst_data_options *self, const mst_option_group *groups, size_t n_groups);
 /* MST_EUSAGE if --hash-seed was given for data whose categories have the features of a vocabulary. */

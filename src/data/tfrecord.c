@@ -143,7 +143,7 @@ typedef struct tf_parser {
     const mst_vocabulary *vocabulary; /* of categories; or NULL */
     uint64_t limit;                   /* hashed keys are below */
     uint64_t bound;                   /* feature numbers are below */
-    bool unlabelled;
+    const mst_data_options *options;
     uint64_t seen[MST_TFRECORD_NAMES / 64];
     uint16_t order[REMEMBERED]; /* the name at each position of the record before */
     bool twice;                 /* the record has a feature twice: only the last of each name counts ... */
@@ -529,14 +529,14 @@ static mst_status parse_example(tf_parser *p, const uint8_t *message, size_t n, 
         for (uint32_t i = 0; i < layout->n_dense; i++) {
             if (b->order == MST_ORDER_FIELDS)
                 b->fields[b->n_entries] = (uint16_t)i;
-            mst_chunk_builder_add(b, i, 0.0f);
+            mst_chunk_builder_add(b, i, mst_missing_number(p->options));
         }
     }
     mst_example_walk_init(&walk, message, n);
     while ((name = next_named(p, &walk, &position, &feature, &st)) != NULL) {
         switch (name->role) {
         case MST_TF_LABEL:
-            if (!p->unlabelled)
+            if (!p->options->unlabelled)
                 TRY(tf_read_number(p, name, &feature, &label));
             labelled = true;
             break;
@@ -573,7 +573,7 @@ static mst_status parse_example(tf_parser *p, const uint8_t *message, size_t n, 
     TRY(st);
     if (p->twice && !again)
         return MST_OK; /* the caller starts over */
-    if (!labelled && !p->unlabelled)
+    if (!labelled && !p->options->unlabelled)
         return FAIL(
             p,
             "the record has no feature \"%.*s\": name the one with the label with --tf-label (only predict "
@@ -655,7 +655,7 @@ static mst_status tfrecord_parse(const mst_parse_context *context, const mst_blo
         .block = block,
         .builder = out,
         .vocabulary = context->vocabulary,
-        .unlabelled = context->options->unlabelled,
+        .options = context->options,
         .limit = context->features != 0 && context->features < UINT32_MAX ? context->features : UINT32_MAX,
         .bound = mst_key_limit(context),
     };

@@ -48,6 +48,13 @@ expect 0 data index one.csv bare.csv --csv-header yes
 refused 1 'bare.csv: its index and one.csv differ on whether its first line is a header' --log error train one.csv bare.csv --run x
 rm -f ./*.mstidx
 
+# The share of missing numbers and categories, rows that are left out not counted.
+printf 'label,a,b\n1,3,x\n0,,y\n1,4\n1,NA,\n0,0,x\n' >gaps.csv
+for kind in standard number log bucket; do
+  expect 0 data stat gaps.csv --skip-bad-rows --csv-columns a:$kind --json
+  same "missing values, $kind" "$(jq -c '[.[0].field_table[] | .missing]' out)" '[0.5,0.25]'
+done
+
 # ---- columns that are found once ----
 python3 - <<'END'
 import csv, random

@@ -15,6 +15,21 @@ printf '1 0:3:1 1:7:0.5\n0 0:2:1 1:8:1\n1 2:9:1\n' | cmp -s - out || fail "libff
 expect 0 data gen criteo --rows 3000 --features 20000 --scatter --seed 5 --out clicks.tsv
 expect 0 data stat clicks.tsv --json
 same "Criteo's fields" "$(jq -c '[.[0].fields, .[0].field_table[0].name, .[0].field_table[38].name]' out)" '[39,"I1","C26"]'
+# Criteo's second integer is empty in each row: as a number and as a bucket, but not in a cache.
+cut -f1,2 clicks.tsv >left && cut -f4- clicks.tsv | paste left <(yes '' | head -n 3000) - >empty.tsv
+for how in 'log 1' 'both 1 14' 'bucket 1'; do
+  set -- $how
+  expect 0 data stat empty.tsv --criteo-numeric $1 --json
+  shift
+  for i; do
+    same "missing I2 of $how" "$(jq -c ".[0].field_table[$i] | [.name, .missing == 1]" out)" '["I2",true]'
+  done
+done
+expect 0 data convert empty.tsv --criteo-numeric log --out empty.cache
+expect 0 data stat empty.cache --json
+same "missing values of a cache" "$(jq -c '[.[0].field_table[0, 1, 13] | .missing == null]' out)" '[true,true,false]'
+expect 0 data stat empty.cache
+grep -q '^ *1  *I2  *-  *1\.00$' out || fail "the share of a cache that does not store it is not -"
 printf '1 3:1\n' >one.svm
 refused 1 'the rows have no fields: write libsvm, tfrecord or cache' data convert one.svm --to libffm --out x.ffm
 expect 0 train a.ffm --model ffm --factors 2 --batch 2 --run pair --quiet

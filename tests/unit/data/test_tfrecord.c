@@ -190,6 +190,11 @@ static void columns_by_name(void **state)
         values[12] = values[13] = 1;
         expect_row((size_t)row, (float)row, 14, keys, values);
     }
+    f->options.mark_missing = true;
+    assert_int_equal(read_file(100), MST_OK);
+    for (size_t i = 0; i < f->builder.n_entries; i++)
+        assert_int_equal(isnan(f->builder.values[i]) != 0, i == 2 * 14 + 4);
+    f->options.mark_missing = false;
     f->options.tf_columns = "C1..C2,I2";
     assert_int_equal(read_file(100), MST_OK);
     assert_null(f->context.left_out); /* as the user chose */
