@@ -10,7 +10,8 @@
 #include "train/evaluate.h"
 
 typedef struct eval_options {
-    int64_t accuracy_every, auc_by;
+    int64_t accuracy_every;
+    char *auc_by;
     bool quiet, json;
     mst_apply apply;
 } eval_options;
@@ -27,14 +28,12 @@ static const mst_option eval_table[] = {
      .help = "Print the accuracy of the first N rows, of the first 2N, and so on, and of all rows; 0: at the "
              "intervals of the progress display."},
     {.name = "auc-by",
-     .type = MST_OPTION_INT,
+     .type = MST_OPTION_TEXT,
      .offset = FIELD(auc_by),
      .fallback = "-1",
-     .min = -1,
-     .max = 65535,
      .metavar = "FIELD",
      .help = "Also print the grouped AUC: the mean AUC within groups of rows that have the same key in this "
-             "field (numbered from 0), weighted by rows. -1: off."},
+             "field, a number from 0 or its name in the data, weighted by rows. -1: off."},
     {.name = "quiet", .type = MST_OPTION_FLAG, .offset = FIELD(quiet), .help = "Print no progress."},
     {.name = NULL},
 };

@@ -16,7 +16,7 @@ typedef struct mst_train_options {
     int eval_mode;           /* --eval-mode: an mst_eval_mode */
     int64_t eval_rows;       /* --eval-rows: the first M rows of the test set; 0: all */
     int64_t eval_batch;      /* --eval-batch */
-    int64_t auc_by;          /* --auc-by FIELD; -1: none */
+    char *auc_by;            /* --auc-by FIELD; "-1": none */
     bool strict_features;    /* --strict-features: in evaluations */
     int64_t seed;            /* --seed */
     int64_t valid_seed;      /* --valid-seed; -1: --seed */

@@ -8,8 +8,11 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/option.h"
+#include "base/strings.h"
 #include "base/team.h"
 #include "base/turn.h"
+#include "data/origin.h"
 #include "train/assembly.h"
 
 typedef struct scorer {
@@ -55,16 +58,63 @@ struct mst_evaluator {
     size_t n_waiting, waiting_capacity;
 };
 
+#define NAMES_SHOWN 60 /* bytes */
+
+/* The fields of the data as a sentence for a FIELD that none of them is called. */
+static mst_status evaluator_no_field(const char *text, const json_t *origin, uint32_t n_named)
+{
+    char name[256];
+    mst_string names = {0};
+    if (n_named == 0)
+        return mst_fail(MST_EUSAGE, "--auc-by %s: the fields of the data have no names; give a number from 0",
+                        text);
+    for (uint32_t i = 0; i < n_named && names.size < NAMES_SHOWN; i++) {
+        mst_origin_field_name(origin, i, name, sizeof name);
+        mst_string_format(&names, "%s%s", i > 0 ? ", " : "", name);
+        if (names.size >= NAMES_SHOWN && i + 1 < n_named)
+            mst_string_add(&names, ", ...");
+    }
+    mst_status st = mst_fail(MST_EUSAGE, "--auc-by %s: the data has no such field; its fields are %s", text,
+                             names.text != NULL ? names.text : "");
+    mst_string_fini(&names);
+    return st;
+}
+
+/* The field of --auc-by: a number, or else the first field with that name. */
+static mst_status evaluator_find_field(const char *text, const mst_dataset *dataset, int64_t *out)
+{
+    uint32_t n_fields = dataset->info.n_fields, n_named = mst_origin_named_fields(dataset->origin);
+    char name[256];
+    *out = -1;
+    if (text == NULL || strcmp(text, "-1") == 0)
+        return MST_OK;
+    if (mst_parse_int(text, out)) {
+        if (*out < 0 || *out >= MST_FIELDS_MAX)
+            return mst_fail(MST_EUSAGE, "--auc-by %s: the number of a field is at least 0 and below %u", text,
+                            MST_FIELDS_MAX);
+        if (n_fields > 0 && *out >= n_fields)
+            return mst_fail(MST_EUSAGE, "--auc-by %s: the data has %u fields, numbered from 0", text,
+                            n_fields);
+        return MST_OK;
+    }
+    for (uint32_t i = 0; i < n_named; i++) {
+        mst_origin_field_name(dataset->origin, i, name, sizeof name);
+        if (strcmp(name, text) == 0) {
+            *out = i;
+            return MST_OK;
+        }
+    }
+    return evaluator_no_field(text, dataset->origin, n_named);
+}
+
 mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, mst_dataset *dataset,
                              const mst_evaluator_options *options, mst_evaluator **out)
 {
     mst_status st;
-    uint32_t n_fields = dataset->info.n_fields;
-    if (options->auc_by >= 0 && model->n_scores != 1)
+    int64_t auc_by;
+    TRY(evaluator_find_field(options->auc_by, dataset, &auc_by));
+    if (auc_by >= 0 && model->n_scores != 1)
         return mst_fail(MST_EUSAGE, "--auc-by needs a model with one score per row, such as --model logreg");
-    if (options->auc_by >= 0 && n_fields > 0 && options->auc_by >= (int64_t)n_fields)
-        return mst_fail(MST_EUSAGE, "--auc-by %lld: the data has %u fields, numbered from 0",
-                        (long long)options->auc_by, n_fields);
     unsigned n = mst_model_threads(model) ? 1 : options->n_threads, inner = options->n_threads / n;
     mst_evaluator *self = mst_zalloc(sizeof *self);
     if (self == NULL)
@@ -94,7 +144,7 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
         .stop = options->stop,
         .augment = options->augment,
     };
-    mst_eval_counters_init(&self->counters, model, options->auc_by);
+    mst_eval_counters_init(&self->counters, model, auc_by);
     TRY_OUT(st, mst_team_new(n, &self->team));
     st = mst_fail_memory();
     self->scorers = mst_calloc(n, sizeof *self->scorers);

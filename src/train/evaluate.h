@@ -20,7 +20,7 @@ typedef struct mst_evaluator_options {
     uint64_t valid_seed;  /* of the hold-out, with keep and held_out */
     double held_out;
     mst_feed_keep keep;
-    int64_t auc_by;          /* field of the grouped AUC (auc.h); -1: none */
+    const char *auc_by;      /* field of the grouped AUC (auc.h), a number or a name; NULL or "-1": none */
     bool strict_features;    /* a feature that the model lacks is MST_EINPUT; else it counts as 0 */
     const atomic_bool *stop; /* or NULL */
     const mst_augment

@@ -229,7 +229,7 @@ mst_status mst_run_schedule_check(const mst_run_schedule *self, const mst_train_
                         grouped || metric == MST_METRIC_TEST_AUC || metric == MST_METRIC_VALID_AUC
                             ? "AUC"
                             : "normalised entropy");
-    if (self->has_until && grouped && options->auc_by < 0)
+    if (self->has_until && grouped && strcmp(options->auc_by, "-1") == 0)
         return mst_fail(MST_EUSAGE, "--until %s can never be met without --auc-by", options->until);
     if (self->has_until && top5 && n_scores <= 5)
         return mst_fail(MST_EUSAGE,

@@ -146,6 +146,16 @@ expect 0 data convert clicks.tsv --out clicks.cache
 expect 0 train clicks.cache --model ffm --factors 2 --optimizer adagrad --lr 0.05 --steps 5 --run pairs --quiet
 refused 1 'another model: row-norm false there, true here' --log error train --resume --run pairs --steps 6 --row-norm
 refused 1 'another model: 2 factors there, 3 here' --log error train --resume --run pairs --steps 6 --factors 3
+expect 0 --log error eval pairs clicks.cache --auc-by 14 --json
+grouped=$(jq .grouped_auc out)
+expect 0 --log error eval pairs clicks.tsv --auc-by C2 --json
+same "AUC by the name of a field" "$(jq .grouped_auc out)" "$grouped"
+expect 0 train --resume --run pairs --steps 6 --test clicks.cache --auc-by C2 --until 'test_grouped_auc>=0' --quiet --json
+jq -e '.test_grouped_auc > 0' out >x || fail "a training does not take the name of a field: $(cat out)"
+refused 2 '--auc-by C27: the data has no such field; its fields are I1, I2, I3,' --log error eval pairs clicks.cache --auc-by C27
+refused 2 '--auc-by item: the fields of the data have no names; give a number from 0' --log error eval pair a.ffm --auc-by item
+refused 2 '--auc-by -2: the number of a field is at least 0' --log error eval pairs clicks.cache --auc-by -2
+refused 2 'can never be met without --auc-by' --log error train clicks.cache --test clicks.cache --until 'test_grouped_auc>=0.9' --run z
 refused 2 '--auc-by 39: the data has 39 fields' --log error eval pairs clicks.cache --auc-by 39
 printf 'embedding 2\nlinear classes\n' >two.net
 refused 2 'pos-weight needs one score per row' --log error train clicks.cache --net two.net --pos-weight 2 --run z

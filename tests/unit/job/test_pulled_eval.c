@@ -63,10 +63,9 @@ static void bench_init(bench *b, const char *model, uint32_t classes, uint32_t f
     b->test = fake_new(FAKE_CHEAP, N_ROWS, 64, make_row, &b->test_rows);
     b->valid = fake_new(FAKE_COSTLY, N_ROWS, 50, make_row, &b->valid_rows);
     b->test_options = (mst_evaluator_options){
-        .n_threads = 2, .batch = 70, .auc_by = classes == 2 && b->model.model == 0 ? DENSE : -1};
+        .n_threads = 2, .batch = 70, .auc_by = classes == 2 && b->model.model == 0 ? "2" : NULL};
     b->valid_options = (mst_evaluator_options){.n_threads = 1,
                                                .batch = 33,
-                                               .auc_by = -1,
                                                .first_rows = 100,
                                                .valid_seed = 9,
                                                .held_out = 0.4,

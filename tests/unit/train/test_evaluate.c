@@ -83,7 +83,7 @@ static void figures(void **state)
         bench_init(&b, kind);
         for (unsigned threads = 1; threads <= 4; threads++)
             for (uint32_t batch = 1; batch <= 2048; batch = batch * 9 + 1) {
-                mst_evaluator_options options = {.auc_by = -1, .n_threads = threads, .batch = batch};
+                mst_evaluator_options options = {.n_threads = threads, .batch = batch};
                 assert_int_equal(evaluate(&b, &options, &r), MST_OK);
                 assert_int_equal(r.rows, N_ROWS);
                 assert_true(fabs(r.loss - loss / N_ROWS) < 1e-6);
@@ -117,7 +117,7 @@ static void progress_is_told(void **state)
     for (unsigned threads = 1; threads <= 3; threads++) {
         bench b;
         mst_evaluator *e = NULL;
-        mst_evaluator_options options = {.auc_by = -1, .n_threads = threads, .batch = 64};
+        mst_evaluator_options options = {.n_threads = threads, .batch = 64};
         heard h = {0};
         mst_result r;
         bench_init(&b, 0);
@@ -146,7 +146,7 @@ static void first_rows(void **state)
     mst_result r;
     bench_init(&b, FAKE_STREAM);
     for (unsigned threads = 1; threads <= 3; threads++) {
-        mst_evaluator_options options = {.auc_by = -1, .n_threads = threads, .batch = 50, .first_rows = 333};
+        mst_evaluator_options options = {.n_threads = threads, .batch = 50, .first_rows = 333};
         double loss = 0.0;
         for (uint64_t i = 0; i < 333; i++) {
             double m = 0.125 + (double)weight_of(i);
@@ -166,8 +166,7 @@ static void held_out(void **state)
     bench b;
     bench_init(&b, FAKE_COSTLY);
     mst_result out, in, again, other;
-    mst_evaluator_options options = {
-        .auc_by = -1, .n_threads = 2, .batch = 64, .valid_seed = 5, .held_out = 0.3};
+    mst_evaluator_options options = {.n_threads = 2, .batch = 64, .valid_seed = 5, .held_out = 0.3};
     options.keep = MST_KEEP_HELD_OUT;
     assert_int_equal(evaluate(&b, &options, &out), MST_OK);
     assert_int_equal(evaluate(&b, &options, &again), MST_OK);
@@ -188,7 +187,7 @@ static void failures(void **state)
     (void)state;
     mst_result r;
     for (unsigned threads = 1; threads <= 3; threads++) {
-        mst_evaluator_options options = {.auc_by = -1, .n_threads = threads, .batch = 16};
+        mst_evaluator_options options = {.n_threads = threads, .batch = 16};
         for (fake_kind kind = 0; kind < FAKE_KINDS; kind++) {
             bench b;
             bench_init(&b, kind);
@@ -208,7 +207,7 @@ static void stop(void **state)
     mst_result r;
     atomic_bool asked = true;
     mst_evaluator *e = NULL;
-    mst_evaluator_options options = {.auc_by = -1, .n_threads = 2, .batch = 16, .stop = &asked};
+    mst_evaluator_options options = {.n_threads = 2, .batch = 16, .stop = &asked};
     bench_init(&b, FAKE_STREAM);
     b.data->block_chunk = 3;
     assert_int_equal(mst_evaluator_new(b.assembly.model, &b.assembly.params, &b.data->base, &options, &e),
