@@ -34,6 +34,9 @@ class Net:
     def __init__(self, shapes):
         self.p = [parameter(shape, salt) for salt, shape in enumerate(shapes)]
 
+    def eval(self):
+        pass
+
     def mlp(self, x, first):
         for i in range(len(HIDDEN)):
             x = torch.relu(F.linear(x, self.p[first + 2 * i], self.p[first + 2 * i + 1]))
@@ -59,6 +62,53 @@ class DeepFM(Net):
         pairs = 0.5 * ((v.sum(1) ** 2).sum(1) - (v ** 2).sum((1, 2)))
         deep = self.mlp(torch.cat([v.flatten(1), numbers], 1), 1)
         return rows[:, :, K].sum(1) + pairs + F.linear(deep, self.p[-2], self.p[-1])[:, 0]
+
+
+class WideDeep(Net):
+    def __init__(self):
+        shapes, n = mlp_shapes(FIELDS * K + NUMBERS)
+        super().__init__([(KEYS, K + 1)] + shapes + [(1, n), (1,)])
+
+    def __call__(self, keys, numbers):
+        rows = self.p[0][keys]
+        deep = self.mlp(torch.cat([rows[:, :, :K].flatten(1), numbers], 1), 1)
+        return rows[:, :, K].sum(1) + F.linear(deep, self.p[-2], self.p[-1])[:, 0]
+
+
+class Normalised(WideDeep):
+    """Batch norm before each activation; its weights are around 1."""
+
+    def __init__(self):
+        shapes, n = mlp_shapes(FIELDS * K + NUMBERS)
+        shapes = [shape for i, size in enumerate(HIDDEN) for shape in shapes[2 * i:2 * i + 2] + [(size,), (size,)]]
+        Net.__init__(self, [(KEYS, K + 1)] + shapes + [(1, n), (1,)])
+        for i in range(len(HIDDEN)):
+            self.p[3 + 4 * i].data += 1
+        self.state = [(torch.zeros(size), torch.ones(size)) for size in HIDDEN]
+        self.training = True
+
+    def eval(self):
+        self.training = False
+
+    def mlp(self, x, first):
+        for i, (mean, var) in enumerate(self.state):
+            weight, bias, scale, shift = self.p[first + 4 * i:first + 4 * i + 4]
+            x = F.batch_norm(F.linear(x, weight, bias), mean, var, scale, shift, self.training, 0.1, 1e-5)
+            x = torch.relu(x)
+        return x
+
+
+class Elements(Net):
+    """The second-order term per element (fm sum=false) before an MLP."""
+
+    def __init__(self):
+        shapes, n = mlp_shapes(K + NUMBERS)
+        super().__init__([(KEYS, K)] + shapes + [(1, n), (1,)])
+
+    def __call__(self, keys, numbers):
+        v = self.p[0][keys]
+        pairs = 0.5 * (v.sum(1) ** 2 - (v ** 2).sum(1))
+        return F.linear(self.mlp(torch.cat([pairs, numbers], 1), 1), self.p[-2], self.p[-1])[:, 0]
 
 
 class DCN(Net):
@@ -111,7 +161,10 @@ def run(name, net):
         optimizer.step()
     show(f"{name}_losses", losses)
     show(f"{name}_squares", squares)
+    net.eval()
     show(f"{name}_scores", net(keys, numbers).tolist())
+    if isinstance(net, Normalised):
+        show(f"{name}_state", torch.cat([x for pair in net.state for x in pair]).tolist())
 
 
 print("/* Made by make_embedding_nets.py; do not edit. */")
@@ -120,3 +173,6 @@ for macro in ("ROWS", "STEPS", "LR", "FIELDS", "NUMBERS", "KEYS", "K"):
 run("deepfm", DeepFM())
 run("dcn", DCN())
 run("dlrm", DLRM())
+run("wide_deep", WideDeep())
+run("normalised", Normalised())
+run("elements", Elements())

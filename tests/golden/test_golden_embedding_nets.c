@@ -1,6 +1,6 @@
 /* Nets over embeddings in training against PyTorch's figures (embedding_nets.h), by every executor that
  * computes them: the loss before each step, the squared norm of every parameter's first gradient, and the
- * scores after the last step. */
+ * scores and the running means and variances after the last step. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,12 +18,27 @@
 typedef struct golden {
     const char *name;
     const double *losses, *squares, *scores;
+    const double *state; /* running mean and variance of each batch norm; NULL: the net has none */
+    const char *text;    /* of the net; NULL: the model `name` */
 } golden;
 
+#define FIGURES(net)                                                                                         \
+    .losses = golden_##net##_losses, .squares = golden_##net##_squares, .scores = golden_##net##_scores
+
 static const golden nets[] = {
-    {"deepfm", golden_deepfm_losses, golden_deepfm_squares, golden_deepfm_scores},
-    {"dcn", golden_dcn_losses, golden_dcn_squares, golden_dcn_scores},
-    {"dlrm", golden_dlrm_losses, golden_dlrm_squares, golden_dlrm_scores},
+    {.name = "deepfm", FIGURES(deepfm)},
+    {.name = "dcn", FIGURES(dcn)},
+    {.name = "dlrm", FIGURES(dlrm)},
+    {.name = "wide-deep", FIGURES(wide_deep)},
+    {.name = "batch norm",
+     FIGURES(normalised),
+     .state = golden_normalised_state,
+     .text = "embedding 3\nnumbers\nwide\nconcat from=embedding,numbers\nmlp 6,5 batchnorm=true\n"
+             "deep: linear 1\nadd from=wide,deep\n"},
+    {.name = "fm sum=false",
+     FIGURES(elements),
+     .text = "embedding 3\nnumbers\npairs: fm from=embedding sum=false\nconcat from=pairs,numbers\n"
+             "mlp 6,5\nlinear 1\n"},
 };
 
 /* make_embedding_nets.py: hashed */
@@ -51,8 +66,11 @@ static void bench_make(bench *b, const golden *of, const char *executor)
                        .n_classes = 2,
                        .n_fields = GOLDEN_NUMBERS + GOLDEN_FIELDS};
     mst_grad layout = {0};
+    uint32_t salt = 0;
     memset(b, 0, sizeof *b);
-    while (strcmp(mst_models[options.model]->name, of->name) != 0)
+    if (of->text != NULL)
+        options = (mst_model_options){.net_text = of->text, .executor = (char *)executor};
+    while (strcmp(mst_models[options.model]->name, of->text != NULL ? "net" : of->name) != 0)
         options.model++;
     assert_int_equal(mst_model_new(&options, &shape, mst_kernels_get(mst_isa_best()), &b->model), MST_OK);
     assert_int_equal(b->model->ops->declare(b->model, &b->params), MST_OK);
@@ -62,9 +80,14 @@ static void bench_make(bench *b, const golden *of, const char *executor)
     assert_int_equal(
         mst_grad_init(&b->grad, layout.ranges, layout.n_ranges, layout.sparse_offset, layout.width, 1),
         MST_OK);
-    for (uint32_t v = 0; v < b->params.n_views; v++)
-        for (uint64_t i = 0; i < b->params.views[v].size; i++)
-            b->params.w[b->params.views[v].offset + i] = (float)((hashed((uint32_t)i, v) * 2 - 1) * 0.5);
+    b->model->ops->start(b->model, &b->params, 1); /* state; the weights follow */
+    for (uint32_t v = 0; v < b->params.n_views; v++) {
+        const mst_view *view = &b->params.views[v];
+        float one = strstr(view->name, "norm.weight") != NULL;
+        for (uint64_t i = 0; view->kind != MST_VIEW_STATE && i < view->size; i++)
+            b->params.w[view->offset + i] = (float)((hashed((uint32_t)i, salt) * 2 - 1) * 0.5) + one;
+        salt += view->kind != MST_VIEW_STATE;
+    }
     for (uint32_t r = 0; r < GOLDEN_ROWS; r++) {
         for (uint32_t f = 0; f < GOLDEN_FIELDS; f++)
             b->keys[r][f] = GOLDEN_NUMBERS + 8 * f + (uint32_t)(hashed(r, 200 + f) * 8);
@@ -123,17 +146,27 @@ static void train(const golden *of, const char *executor)
             MST_OK);
         expect(of, executor, "a loss", sum.loss / sum.weight, of->losses[step]);
         flatten(&b, g);
-        for (uint32_t v = 0; step == 0 && v < b.params.n_views; v++) {
+        for (uint32_t v = 0, n = 0; v < b.params.n_views; v++) {
+            const mst_view *view = &b.params.views[v];
+            bool is_state = view->kind == MST_VIEW_STATE;
+            float *w = b.params.w + view->offset, *of_view = g + view->offset;
             double square = 0.0;
-            for (uint64_t i = 0; i < b.params.views[v].size; i++) {
-                double value = (double)g[b.params.views[v].offset + i];
-                square += value * value;
+            for (uint64_t i = 0; i < view->size; i++) {
+                square += (double)of_view[i] * (double)of_view[i];
+                w[i] = is_state ? of_view[i] : w[i] - (float)GOLDEN_LR * of_view[i];
             }
-            expect(of, executor, b.params.views[v].name, square, of->squares[v]);
+            if (step == 0 && !is_state)
+                expect(of, executor, view->name, square, of->squares[n++]);
         }
-        for (uint64_t i = 0; i < b.params.size; i++)
-            b.params.w[i] -= (float)GOLDEN_LR * g[i];
     }
+    uint32_t n_state = 0;
+    for (uint32_t v = 0; v < b.params.n_views; v++)
+        for (uint64_t i = 0; b.params.views[v].kind == MST_VIEW_STATE && i < b.params.views[v].size; i++)
+            expect(of, executor, b.params.views[v].name, (double)b.params.w[b.params.views[v].offset + i],
+                   of->state[n_state++]);
+    assert_int_equal(n_state, of->state != NULL ? sizeof golden_normalised_state / sizeof(double) : 0);
+    mst_model_scratch_free(b.model, scratch);
+    assert_int_equal(mst_model_scratch_new(b.model, GOLDEN_ROWS, 1, false, &scratch), MST_OK);
     assert_int_equal(b.model->ops->forward(b.model, scratch, &batch, &b.w, scores), MST_OK);
     for (int r = 0; r < GOLDEN_ROWS; r++)
         expect(of, executor, "a score", (double)scores[r], of->scores[r]);
