@@ -99,8 +99,9 @@ const mst_option mst_model_option_table[] = {
      .max = 1,
      .metavar = "R",
      .help = "Train on this share of the rows with a negative label, chosen by --seed, and on all others. "
-             "Evaluations and predictions correct the odds for it; --epochs and --rows count the rows that "
-             "are kept.",
+             "Evaluations and predictions correct the odds for it; the training loss and the progressive "
+             "loss do not: they are those of the kept rows. --epochs and --rows count the rows that are "
+             "kept.",
      .needs = {{ONE_SCORE_ONLY}},
      .facts = MST_OPTION_AT_START},
     {.name = "net",

@@ -243,6 +243,10 @@ loss=$(figure test_loss) calibration=$(figure test_calibration)
 awk -v c="$calibration" 'BEGIN { exit !(c > 0.8 && c < 1.25) }' || fail "calibration $calibration with sampled negatives"
 grep -q '"keep_negatives": 0.25' kept/manifest.json || fail "the manifest lacks --keep-negatives"
 grep -q '"calibration_tenths"' kept/manifest.json || fail "the manifest lacks the calibration by tenths"
+# The training losses are of the kept rows, whose share of positives is higher: the help and the documentation state it.
+awk -v p="$(figure progressive_loss)" -v l="$loss" 'BEGIN { exit !(p > 1.1 * l) }' || fail "the progressive loss is no longer that of kept rows: $(cat out)"
+expect 0 train --help
+tr -s ' \n' ' ' <out | grep -q 'the training loss and the progressive loss do not: they are those of the kept rows' || fail "--help of --keep-negatives"
 expect 0 eval kept all.cache --json
 same "loss of eval" "$(figure loss)" "$loss"
 expect 0 eval kept all.cache --auc-by 20
