@@ -133,15 +133,10 @@ static cudaError_t sparse_sort_pairs(void *scratch, size_t *bytes, cub::DoubleBu
                                      cudaStream_t stream)
 {
 #if SORT_NINE
+    using sort = cub::DispatchRadixSort<cub::SortOrder::Ascending, uint32_t, uint32_t, uint32_t,
+                                        cub::detail::identity_decomposer_t, sort_policies>;
     if ((bits + 8) / 9 < (bits + 7) / 8)
-        return cub::DispatchRadixSort<cub::SortOrder::Ascending, uint32_t, uint32_t, uint32_t,
-                                      cub::detail::identity_decomposer_t, sort_policies>::Dispatch(scratch,
-                                                                                                   *bytes,
-                                                                                                   keys,
-                                                                                                   values, n,
-                                                                                                   0, bits,
-                                                                                                   false,
-                                                                                                   stream);
+        return sort::Dispatch(scratch, *bytes, keys, values, n, 0, bits, false, stream);
 #endif
     return cub::DeviceRadixSort::SortPairs(scratch, *bytes, keys.Current(), keys.Alternate(),
                                            values.Current(), values.Alternate(), n, 0, bits, stream);

@@ -25,7 +25,7 @@ for o in sgd momentum adagrad adam ftrl rowwise; do
 done
 both limits --model logreg --optimizer sgd --l1 1e-5 --l2 1e-4 --batch 70 --rows 14321 --eval-every '500 rows' --valid 0.1 c.cache
 both large --model logreg --optimizer ftrl --l1 0.001 --batch 20000 --epochs 4 --shuffle-rows 0 c.cache
-# Keys of 18 bits, and of 25 to 27 together with the steps of a block: passes of nine bits.
+# Keys of 18 bits, and of 26 together with the 200 steps of a block: two and three passes of nine bits.
 "$muster" data gen criteo --rows 6000 --features 200k --scatter --out k.cache --quiet
 both keys --model logreg --optimizer sgd --features 200k --batch 6000 --epochs 2 k.cache
 both keys-steps --model logreg --optimizer sgd --features 200k --batch 30 --epochs 2 k.cache
