@@ -105,7 +105,7 @@ static __global__ void rows_fm(sparse_view v, uint32_t number)
             }
             if (part == 0 && mine) {
                 v.sums[(uint64_t)at * v.factors + base + f] = sum;
-                total += sum * sum - square;
+                total += __fmul_rn(sum, sum) - square; /* not fused: exactly 0 with one feature */
             }
         }
         float margin = rows_linear(v, from, to, lane) + 0.5f * sparse_warp_sum(total);

@@ -215,20 +215,21 @@ static void gemm_merge_back(const gemm_tile *t, const mst_layer *layer, const ms
 
 /* ---- fm ---- */
 
-/* The sum of a row's vectors, over all inputs; squares, if not NULL, is the sum of their squares. */
+/* The sum of a row's vectors, over all inputs; pairs, if not NULL, is the sum of the products of two of them.
+ */
 static void sum_vectors(const gemm_tile *t, const mst_layer *layer, uint32_t r, uint32_t k,
-                        float *restrict sum, float *restrict squares)
+                        float *restrict sum, float *restrict pairs)
 {
     memset(sum, 0, k * sizeof *sum);
-    if (squares != NULL)
-        memset(squares, 0, k * sizeof *squares);
+    if (pairs != NULL)
+        memset(pairs, 0, k * sizeof *pairs);
     for (uint32_t i = 0; i < layer->n_inputs; i++) {
         size_t size = mst_dims_size(&layer->parts[i]);
         const float *x = gemm_input(t, layer, i) + r * size;
         for (size_t v = 0; v < size; v += k) {
+            if (pairs != NULL)
+                add_product(pairs, sum, x + v, k);
             add_row(sum, x + v, k);
-            if (squares != NULL)
-                add_product(squares, x + v, x + v, k);
         }
     }
 }
@@ -238,14 +239,13 @@ static void gemm_fm(const gemm_tile *t, const mst_layer *layer, const mst_gemm_l
     uint32_t n_vectors, k, out = layer->out.c;
     if (mst_layer_vectors(layer, &n_vectors, &k) != MST_OK)
         return;
-    float *sum = t->self->room, *squares = sum + k;
+    float *sum = t->self->room, *pairs = sum + k;
     for (uint32_t r = 0; r < t->rows.n_rows; r++) {
         float total = 0.0f, *y = l->y + (size_t)r * out;
-        sum_vectors(t, layer, r, k, sum, squares);
+        sum_vectors(t, layer, r, k, sum, pairs);
         for (uint32_t j = 0; j < k; j++) {
-            float pairs = 0.5f * (sum[j] * sum[j] - squares[j]);
-            total += pairs;
-            y[out == 1 ? 0 : j] = out == 1 ? total : pairs;
+            total += pairs[j];
+            y[out == 1 ? 0 : j] = out == 1 ? total : pairs[j];
         }
     }
 }

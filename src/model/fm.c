@@ -1,5 +1,5 @@
 /* Factorization machine (Rendle 2010): interactions = sum_{i<j} (v_i . v_j) x_i x_j, with --factors numbers
- * v_i per feature. Computed as 1/2 sum_f ((sum_i v_if x_i)^2 - sum_i v_if^2 x_i^2). */
+ * v_i per feature. Computed as sum_j (v_1 x_1 + ... + v_(j-1) x_(j-1)) . v_j x_j. */
 #include <string.h>
 
 #include "base/alloc.h"

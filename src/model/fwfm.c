@@ -2,9 +2,9 @@
  * x_i x_j. View "field_pairs": r of fields f <= g, row after row of the upper triangle; they start at 1,
  * which is fm.
  *
- * With s_f the sum of v_i x_i of field f, interactions = 1/2 (sum_f s_f . (sum_g r_fg s_g) - sum_i
- * r_f(i),f(i) |v_i x_i|^2): two products with a matrix per row. A scratch has the matrix r, its gradient, and
- * the sums. */
+ * With s_f the sum of v_i x_i of field f, interactions = 1/2 sum_f s_f . (sum_(g != f) r_fg s_g) + sum_f r_ff
+ * (the products of pairs within f): two products with a matrix per row. A scratch has the matrix r, its
+ * gradient, and the sums. */
 #include <string.h>
 
 #include "model/factor_model.h"
@@ -17,9 +17,9 @@ typedef struct fwfm_model {
 
 /* The floats of a scratch. */
 typedef struct fwfm_floats {
-    float *pairs, *gradient; /* fields x stride */
-    float *sums, *weighted;  /* factors x stride */
-    float *squares;          /* 2 x stride */
+    float *pairs, *gradient;  /* fields x stride */
+    float *sums, *weighted;   /* factors x stride */
+    float *diagonal, *within; /* stride */
 } fwfm_floats;
 
 static fwfm_floats fwfm_floats_of(const fwfm_model *m, const mst_factor_scratch *s)
@@ -30,7 +30,8 @@ static fwfm_floats fwfm_floats_of(const fwfm_model *m, const mst_factor_scratch 
                          .gradient = s->floats + matrix,
                          .sums = s->floats + 2 * matrix,
                          .weighted = s->floats + 2 * matrix + sums,
-                         .squares = s->floats + 2 * matrix + 2 * sums};
+                         .diagonal = s->floats + 2 * matrix + 2 * sums,
+                         .within = s->floats + 2 * matrix + 2 * sums + m->stride};
 }
 
 static void fwfm_begin(const mst_factor_model *self, mst_factor_scratch *s, const mst_weights *w)
@@ -40,17 +41,20 @@ static void fwfm_begin(const mst_factor_model *self, mst_factor_scratch *s, cons
     const float *r = w->ranges[mst_factor_ranges(&self->base)];
     fwfm_floats f = fwfm_floats_of(m, s);
     memset(f.pairs, 0, (size_t)n * m->stride * 2 * sizeof *f.pairs);
-    for (uint32_t i = 0; i < n; i++)
+    memset(f.diagonal, 0, m->stride * sizeof *f.diagonal);
+    for (uint32_t i = 0; i < n; i++) {
+        f.diagonal[i] = *r;
         for (uint32_t j = i; j < n; j++, r++)
-            f.pairs[(size_t)i * m->stride + j] = f.pairs[(size_t)j * m->stride + i] = *r;
+            f.pairs[(size_t)i * m->stride + j] = f.pairs[(size_t)j * m->stride + i] = i == j ? 0.0f : *r;
+    }
 }
 
 static float fwfm_margin(const mst_factor_model *self, mst_factor_scratch *s, const mst_terms *t)
 {
     const fwfm_model *m = (const fwfm_model *)self;
     fwfm_floats f = fwfm_floats_of(m, s);
-    return self->base.kernels->fwfm_margin(t, self->width - 1, f.pairs, m->stride, f.sums, f.weighted,
-                                           f.squares);
+    return self->base.kernels->fwfm_margin(t, self->width - 1, f.pairs, f.diagonal, m->stride, f.sums,
+                                           f.weighted, f.within);
 }
 
 static void fwfm_gradient(const mst_factor_model *self, mst_factor_scratch *s, const mst_terms *t,
@@ -58,8 +62,8 @@ static void fwfm_gradient(const mst_factor_model *self, mst_factor_scratch *s, c
 {
     const fwfm_model *m = (const fwfm_model *)self;
     fwfm_floats f = fwfm_floats_of(m, s);
-    self->base.kernels->fwfm_gradient(t, self->width - 1, f.pairs, m->stride, rates, f.sums, f.weighted,
-                                      f.squares, f.gradient);
+    self->base.kernels->fwfm_gradient(t, self->width - 1, f.diagonal, m->stride, rates, f.sums, f.weighted,
+                                      f.within, f.gradient);
 }
 
 static void fwfm_end(const mst_factor_model *self, mst_factor_scratch *s, mst_grad *grad)
@@ -70,7 +74,7 @@ static void fwfm_end(const mst_factor_model *self, mst_factor_scratch *s, mst_gr
     float *g = grad->ranges[mst_factor_ranges(&self->base)].g;
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t j = i; j < n; j++)
-            *g++ += (i == j ? 0.5f : 1.0f) * f.gradient[(size_t)i * m->stride + j];
+            *g++ += f.gradient[(size_t)i * m->stride + j];
 }
 
 static mst_status fwfm_init(mst_model *self, const mst_model_options *options, const mst_shape *shape)

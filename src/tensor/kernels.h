@@ -256,15 +256,15 @@ typedef struct mst_kernels {
      * MST_FFM_ROOM(k, n_fields) floats. Racy. */
     void (*ffm_descend)(const mst_terms *t, uint32_t k, uint32_t n_fields, const mst_term_rates *r,
                         const mst_rule *rule, float *room, const mst_terms_ahead *ahead);
-    /* fwfm: pairs (n_fields x stride) is symmetric; stride is a multiple of MST_LANES_MAX, with zeros beyond
-     * n_fields. sums and weighted (k x stride each) and squares (2 x stride) pass from margin to gradient.
-     * Adds to pair_gradient (n_fields x stride): [f][g] is the derivative by the weight of fields f and g,
-     * but [f][f] is twice that. */
-    float (*fwfm_margin)(const mst_terms *t, uint32_t k, const float *pairs, uint32_t stride, float *sums,
-                         float *weighted, float *squares);
-    void (*fwfm_gradient)(const mst_terms *t, uint32_t k, const float *pairs, uint32_t stride,
+    /* fwfm: pairs (n_fields x stride) is symmetric; its diagonal is 0, and the weights of pairs within a
+     * field are in `diagonal` (stride). stride is a multiple of MST_LANES_MAX, with zeros beyond n_fields.
+     * sums and weighted (k x stride each) and within (stride) pass from margin to gradient. Adds to
+     * pair_gradient (n_fields x stride): [f][g] is the derivative by the weight of fields f and g. */
+    float (*fwfm_margin)(const mst_terms *t, uint32_t k, const float *pairs, const float *diagonal,
+                         uint32_t stride, float *sums, float *weighted, float *within);
+    void (*fwfm_gradient)(const mst_terms *t, uint32_t k, const float *diagonal, uint32_t stride,
                           const mst_term_rates *r, const float *sums, const float *weighted,
-                          const float *squares, float *pair_gradient);
+                          const float *within, float *pair_gradient);
 } mst_kernels;
 
 /* The kernels for an instruction set that this machine supports. */

@@ -156,34 +156,35 @@ INLINE void terms_linear_gradient(const mst_terms *t, float coef)
 
 /* ---- fm ---- */
 
-/* Up to LANES factors of all terms: their sum, and the sum of their squares. */
-INLINE vec fm_chunk(const mst_terms *t, uint32_t at, uint32_t n, vec *squares)
+/* Up to LANES factors of all terms: their sum, and the sum of the products of pairs. */
+INLINE vec fm_chunk(const mst_terms *t, uint32_t at, uint32_t n, vec *pairs)
 {
-    vec sum = {}, square = {};
+    vec sum = {}, products = {};
     for (uint32_t i = 0; i < t->n; i++) {
         const float *v = t->terms[i].v + at;
         vec xv = splat(t->terms[i].x) * (n == LANES ? load(v) : load_part(v, n));
+        products += sum * xv;
         sum += xv;
-        square += xv * xv;
     }
-    *squares = square;
+    *pairs = products;
     return sum;
 }
 
-/* 1/2 sum_f ((sum_i v_if x_i)^2 - sum_i v_if^2 x_i^2), in O(n k) */
+/* sum_f sum_j (v_1f x_1 + ... + v_(j-1)f x_(j-1)) v_jf x_j, in O(n k): unlike 1/2 sum_f ((sum_j v_jf x_j)^2 -
+ * sum_j v_jf^2 x_j^2), exactly 0 with one feature, whatever its value. */
 MST_RACY static float fm_margin(const mst_terms *t, uint32_t k, float *sums)
 {
     vec total = {};
     for (uint32_t at = 0; at < k; at += LANES) {
-        vec squares, sum;
+        vec pairs, sum;
         if (k - at >= LANES)
-            sum = fm_chunk(t, at, LANES, &squares);
+            sum = fm_chunk(t, at, LANES, &pairs);
         else
-            sum = fm_chunk(t, at, k - at, &squares);
+            sum = fm_chunk(t, at, k - at, &pairs);
         store(sums + at, sum);
-        total += sum * sum - squares;
+        total += pairs;
     }
-    return terms_linear(t) + 0.5f * sum_lanes(total);
+    return terms_linear(t) + sum_lanes(total);
 }
 
 /* n floats of a term's gradient: added to those that are there, or stored. */
@@ -198,9 +199,10 @@ INLINE void put_gradient(float *g, uint32_t n, vec v, bool add)
 INLINE void fm_chunk_gradient(const mst_terms *t, uint32_t at, uint32_t n, const mst_term_rates *r, vec sum)
 {
     for (uint32_t i = 0; i < t->n; i++) {
-        const float *v = t->terms[i].v + at;
-        float x = t->terms[i].x, c = r->coef * x;
-        vec g = splat(c) * sum - splat(c * x - r->l2) * (n == LANES ? load(v) : load_part(v, n));
+        const float *at_v = t->terms[i].v + at;
+        float x = t->terms[i].x;
+        vec v = n == LANES ? load(at_v) : load_part(at_v, n);
+        vec g = splat(r->coef * x) * (sum - rounded(splat(x) * v)) + splat(r->l2) * v;
         put_gradient(t->terms[i].g + 1 + at, n, g, t->terms[i].add);
     }
 }
@@ -408,27 +410,26 @@ INLINE void add_scaled_row(float *y, float a, const float *x, uint32_t n)
         store(y + i, load(y + i) + splat(a) * load(x + i));
 }
 
-/* sums: (k x stride) the sum of v_i x_i of each field, transposed; weighted: (k x stride) R sums; squares:
- * (2 x stride) the sum of |v_i x_i|^2 of each field, and its number of terms. */
-MST_RACY static float fwfm_margin(const mst_terms *t, uint32_t k, const float *pairs, uint32_t stride,
-                                  float *sums, float *weighted, float *squares)
+/* sums: (k x stride) the sum of v_i x_i of each field, transposed; weighted: (k x stride) R sums, without the
+ * diagonal of R; within: (stride) the sum of the products of pairs of each field. */
+MST_RACY static float fwfm_margin(const mst_terms *t, uint32_t k, const float *pairs, const float *diagonal,
+                                  uint32_t stride, float *sums, float *weighted, float *within)
 {
     uint32_t n_fields = 0;
     vec total = {};
     memset(sums, 0, (size_t)k * stride * sizeof *sums);
     memset(weighted, 0, (size_t)k * stride * sizeof *weighted);
-    memset(squares, 0, 2 * stride * sizeof *squares);
+    memset(within, 0, stride * sizeof *within);
     for (uint32_t i = 0; i < t->n; i++) {
         const mst_term *a = &t->terms[i];
-        float square = 0.0f;
+        float products = 0.0f;
         n_fields = a->field >= n_fields ? a->field + 1u : n_fields;
         for (uint32_t c = 0; c < k; c++) {
-            float v = a->v[c] * a->x;
-            sums[(size_t)c * stride + a->field] += v;
-            square += v * v;
+            float v = a->v[c] * a->x, *sum = sums + (size_t)c * stride + a->field;
+            products += *sum * v;
+            *sum += v;
         }
-        squares[a->field] += square;
-        squares[stride + a->field] += 1.0f;
+        within[a->field] += products;
     }
     for (uint32_t f = 0; f < n_fields; f++)
         for (uint32_t c = 0; c < k; c++)
@@ -436,26 +437,28 @@ MST_RACY static float fwfm_margin(const mst_terms *t, uint32_t k, const float *p
                            pairs + (size_t)f * stride, stride);
     for (size_t i = 0; i < (size_t)k * stride; i += LANES)
         total += load(sums + i) * load(weighted + i);
-    float twice = 0.0f;
+    float same = 0.0f;
     for (uint32_t f = 0; f < n_fields; f++)
-        twice += pairs[(size_t)f * stride + f] * squares[f];
-    return terms_linear(t) + 0.5f * (sum_lanes(total) - twice);
+        same += diagonal[f] * within[f];
+    return terms_linear(t) + 0.5f * sum_lanes(total) + same;
 }
 
 /* pair_gradient (stride x stride): the upper triangle and the diagonal count; others get numbers too. */
-MST_RACY static void fwfm_gradient(const mst_terms *t, uint32_t k, const float *pairs, uint32_t stride,
+MST_RACY static void fwfm_gradient(const mst_terms *t, uint32_t k, const float *diagonal, uint32_t stride,
                                    const mst_term_rates *r, const float *sums, const float *weighted,
-                                   const float *squares, float *pair_gradient)
+                                   const float *within, float *pair_gradient)
 {
     float scale = r->coef;
     uint32_t n_fields = 0;
     terms_linear_gradient(t, r->coef);
     for (uint32_t i = 0; i < t->n; i++) {
         const mst_term *a = &t->terms[i];
-        float x = a->x, c = scale * x, own = c * x * pairs[(size_t)a->field * stride + a->field] - r->l2;
+        float x = a->x, c = scale * x, same = diagonal[a->field];
         n_fields = a->field >= n_fields ? a->field + 1u : n_fields;
         for (uint32_t f = 0; f < k; f++) {
-            float g = c * weighted[(size_t)f * stride + a->field] - own * a->v[f];
+            size_t at = (size_t)f * stride + a->field;
+            float others = sums[at] - rounded_1(a->v[f] * x); /* of the field */
+            float g = c * (weighted[at] + same * others) + r->l2 * a->v[f];
             a->g[1 + f] = a->add ? a->g[1 + f] + g : g;
         }
     }
@@ -463,8 +466,6 @@ MST_RACY static void fwfm_gradient(const mst_terms *t, uint32_t k, const float *
         float *row = pair_gradient + (size_t)f * stride, own = row[f];
         for (uint32_t c = 0; c < k; c++)
             add_scaled_row(row, scale * sums[(size_t)c * stride + f], sums + (size_t)c * stride, stride);
-        /* Twice the gradient of the field with itself; exactly 0 of one feature, which adagrad would
-         * otherwise turn into a whole step. */
-        row[f] = squares[stride + f] > 1.0f ? row[f] - scale * squares[f] : own;
+        row[f] = own + scale * within[f];
     }
 }

@@ -9,7 +9,11 @@
  *   sum over rows of c x (s - x v) = (sum of c x s) - v (sum of c x^2)
  *
  * with the coefficient c and the sum s of a row, so that a row adds its s to one vector of the batch's sums
- * for each of its keys, and reads v only once. */
+ * for each of its keys, and reads v only once.
+ *
+ * The pairs of a row are the sum of (v_1 + ... + v_(j-1)) v_j, without the difference of two squares, which
+ * is not 0 for a row of one feature and overflows early. The gradient of factors of such a row is exactly 0,
+ * since Adagrad turns any other number into a whole step. */
 
 #define FM_CHUNKS (MST_FM_FACTORS / LANES)
 #define FM_AHEAD  2 /* rows */
@@ -101,9 +105,9 @@ INLINE float fm_train_row(const mst_row *row, const mst_fm_weights *fm, uint32_t
     uint32_t n = row->n_keys, chunks = fm_chunks(k), n_ahead = ahead != NULL ? ahead->n_keys : 0;
     float x = valued ? 1.0f : fm_value(fm, row);
     fm_block b;
-    vec sums[FM_CHUNKS], squares[FM_CHUNKS], total = {};
+    vec sums[FM_CHUNKS], pairs[FM_CHUNKS], total = {};
     for (uint32_t c = 0; c < chunks; c++)
-        sums[c] = squares[c] = (vec){};
+        sums[c] = pairs[c] = (vec){};
     store(b.w + n / LANES * LANES, (vec){});
     store(b.a + n / LANES * LANES, (vec){});
     if (valued)
@@ -117,13 +121,13 @@ INLINE float fm_train_row(const mst_row *row, const mst_fm_weights *fm, uint32_t
             vec v = fm_load(b.rest[j], k, c);
             if (valued)
                 v *= splat(b.x[j]);
+            pairs[c] += sums[c] * v;
             sums[c] += v;
-            squares[c] += v * v;
         }
     }
     for (uint32_t c = 0; c < chunks; c++)
-        total += sums[c] * sums[c] - squares[c];
-    total *= splat(0.5f * x * x);
+        total += pairs[c];
+    total *= splat(x * x);
     for (uint32_t j = 0; j < n; j += LANES)
         total += (valued ? load(b.x + j) : splat(x)) * load(b.w + j);
     float m = (fm->bias != NULL ? *fm->bias : 0.0f) + sum_lanes(total);
@@ -135,18 +139,17 @@ INLINE float fm_train_row(const mst_row *row, const mst_fm_weights *fm, uint32_t
         store(g, splat(coef) * (valued ? load(b.x + j) : splat(x)));
         adagrad_lanes(rule, b.w + j, b.a + j, g, LANES);
     }
-    vec own = splat(coef * x * x - l2), lr = splat(rule->lr);
-    for (uint32_t c = 0; c < chunks; c++)
-        sums[c] *= splat(coef * x * x);
+    vec by = splat(coef * x * x), lr = splat(rule->lr);
     for (uint32_t j = 0; j < n; j++) {
         float *first = fm_first(fm, keys[j]), *rest = b.rest[j], *state = rest + k;
         fm_prefetch(fm, k, 1, ahead != NULL ? ahead->keys : NULL, j, j < n_ahead ? j + 1 : 0);
         first[0] = b.w[j];
         first[1] = b.a[j];
         if (valued)
-            own = splat(coef * b.x[j] * b.x[j] - l2);
+            by = splat(coef * b.x[j]);
         for (uint32_t c = 0; c < chunks; c++) {
-            vec v = fm_load(rest, k, c), d = (valued ? splat(b.x[j]) * sums[c] : sums[c]) - own * v;
+            vec v = fm_load(rest, k, c), own = valued ? rounded(splat(b.x[j]) * v) : v;
+            vec d = by * (sums[c] - own) + splat(l2) * v;
             vec s = fm_load(state, k, c) + d * d;
             fm_store(state, k, c, s);
             fm_store(rest, k, c, v - lr * inverse_root(s, rule->eps) * d);
@@ -236,9 +239,9 @@ INLINE void fm_forward_each(const mst_row *rows, uint32_t n, uint32_t n_after, c
         const mst_row *ahead = i + FM_AHEAD < n + n_after ? &rows[i + FM_AHEAD] : NULL;
         uint32_t n_ahead = ahead != NULL ? ahead->n_keys : 0;
         float x = fm_value(fm, row), linear[2] = {0};
-        vec sum[FM_CHUNKS], squares[FM_CHUNKS], total = {};
+        vec sum[FM_CHUNKS], pairs[FM_CHUNKS], total = {};
         for (uint32_t c = 0; c < chunks; c++)
-            sum[c] = squares[c] = (vec){};
+            sum[c] = pairs[c] = (vec){};
         for (uint32_t j = 0; j < row->n_keys; j++) {
             float *first = fm_first(fm, row->keys[j]);
             const float *v = fm_rest(fm, row->keys[j]);
@@ -247,17 +250,17 @@ INLINE void fm_forward_each(const mst_row *rows, uint32_t n, uint32_t n_after, c
             linear[j % 2] += first[0];
             for (uint32_t c = 0; c < chunks; c++) {
                 vec u = fm_load(v, k, c);
+                pairs[c] += sum[c] * u;
                 sum[c] += u;
-                squares[c] += u * u;
             }
         }
         fm_prefetch(fm, k, 0, ahead != NULL ? ahead->keys : NULL, row->n_keys, n_ahead);
         for (uint32_t c = 0; c < chunks; c++) {
-            total += sum[c] * sum[c] - squares[c];
+            total += pairs[c];
             store(row_sums + c * LANES, splat(x) * sum[c]);
         }
-        margins[i] = (fm->bias != NULL ? *fm->bias : 0.0f) + x * (linear[0] + linear[1]) +
-                     0.5f * x * x * sum_lanes(total);
+        margins[i] =
+            (fm->bias != NULL ? *fm->bias : 0.0f) + x * (linear[0] + linear[1]) + x * x * sum_lanes(total);
     }
 }
 
@@ -275,11 +278,11 @@ INLINE void fm_add_each(const mst_row *rows, uint32_t n, const mst_fm_weights *f
     const uint32_t *numbers = sums->numbers;
     const float *row_sums = sums->rows;
     for (uint32_t i = 0; i < n; i++, row_sums += sums->stride) {
-        float x = fm_value(fm, &rows[i]), c = coefs[i] * scale * x;
-        float own = c * x - fm->l2 * scale * rows[i].weight;
+        float x = fm_value(fm, &rows[i]), c = coefs[i] * scale * x, pairs = rows[i].n_keys > 1 ? c : 0.0f;
+        float own = pairs * x - fm->l2 * scale * rows[i].weight;
         vec add[FM_CHUNKS];
         for (uint32_t l = 0; l < chunks; l++)
-            add[l] = splat(c) * load(row_sums + l * LANES);
+            add[l] = splat(pairs) * load(row_sums + l * LANES);
         for (uint32_t j = 0; j < rows[i].n_keys; j++) {
             uint32_t number = *numbers++;
             float *g = sums->g + (size_t)number * sums->stride, *scalars = sums->scalars + 2 * (size_t)number;
@@ -350,24 +353,24 @@ INLINE void fm_margins_each(const mst_row *rows, uint32_t n, const mst_fm_weight
     uint32_t chunks = fm_chunks(k);
     for (uint32_t i = 0; i < n; i++, sums += stride) {
         float x = fm_value(fm, &rows[i]), linear[2] = {0};
-        vec sum[FM_CHUNKS], squares[FM_CHUNKS], total = {};
+        vec sum[FM_CHUNKS], pairs[FM_CHUNKS], total = {};
         for (uint32_t c = 0; c < chunks; c++)
-            sum[c] = squares[c] = (vec){};
+            sum[c] = pairs[c] = (vec){};
         for (uint32_t j = 0; j < rows[i].n_keys; j++) {
             const float *w = fm->keys + (size_t)rows[i].keys[j] * (1 + k);
             linear[j % 2] += w[0];
             for (uint32_t c = 0; c < chunks; c++) {
                 vec v = fm_load(w + 1, k, c);
+                pairs[c] += sum[c] * v;
                 sum[c] += v;
-                squares[c] += v * v;
             }
         }
         for (uint32_t c = 0; c < chunks; c++) {
-            total += sum[c] * sum[c] - squares[c];
+            total += pairs[c];
             store(sums + c * LANES, splat(x) * sum[c]);
         }
-        margins[i] = (fm->bias != NULL ? *fm->bias : 0.0f) + x * (linear[0] + linear[1]) +
-                     0.5f * x * x * sum_lanes(total);
+        margins[i] =
+            (fm->bias != NULL ? *fm->bias : 0.0f) + x * (linear[0] + linear[1]) + x * x * sum_lanes(total);
     }
 }
 
@@ -384,10 +387,10 @@ INLINE
 {
     uint32_t chunks = fm_chunks(k);
     for (uint32_t i = 0; i < n; i++, sums += stride) {
-        float x = fm_value(fm, &rows[i]), cx = coefs[i] * scale * x;
-        vec own = splat(cx * x - fm->l2 * scale * rows[i].weight), add[FM_CHUNKS];
+        float x = fm_value(fm, &rows[i]), cx = coefs[i] * scale * x, pairs = rows[i].n_keys > 1 ? cx : 0.0f;
+        vec own = splat(pairs * x - fm->l2 * scale * rows[i].weight), add[FM_CHUNKS];
         for (uint32_t c = 0; c < chunks; c++)
-            add[c] = splat(cx) * load(sums + c * LANES);
+            add[c] = splat(pairs) * load(sums + c * LANES);
         for (uint32_t j = 0; j < rows[i].n_keys; j++) {
             size_t at = (size_t)rows[i].keys[j] * (1 + k);
             const float *v = fm->keys + at + 1;

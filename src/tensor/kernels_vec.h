@@ -25,6 +25,27 @@ INLINE vec splat(float x)
     return x - (vec){};
 }
 
+/* A product that is rounded before it is added to something: compilers fuse the two otherwise. */
+INLINE vec rounded(vec product)
+{
+#if defined(__x86_64__)
+    __asm__("" : "+x"(product));
+#elif defined(__aarch64__)
+    __asm__("" : "+w"(product));
+#endif
+    return product;
+}
+
+INLINE float rounded_1(float product)
+{
+#if defined(__x86_64__)
+    __asm__("" : "+x"(product));
+#elif defined(__aarch64__)
+    __asm__("" : "+w"(product));
+#endif
+    return product;
+}
+
 INLINE vec select_vec(ivec mask, vec yes, vec no)
 {
     return (vec)(((ivec)yes & mask) | ((ivec)no & ~mask));
