@@ -124,6 +124,7 @@ static mst_status eval_run(mst_call *call)
         .auc_by = own->auc_by,
         .first_rows = (uint64_t)apply->options.rows,
         .strict_features = apply->use.strict_features,
+        .finite_scores = true,
         .stop = mst_signals_stop(),
         .augment = apply->augment.any ? &apply->augment : NULL,
     };

@@ -438,10 +438,10 @@ uint32_t mst_scores_class(const float *scores, uint32_t n)
 mst_status mst_scores_check(const float *scores, uint32_t n_scores, uint32_t n, uint64_t first)
 {
     for (size_t i = 0; i < (size_t)n * n_scores; i++)
-        if (n_scores == 1 ? isnan(scores[i]) : !isfinite(scores[i]))
+        if (!isfinite(scores[i]))
             return mst_fail(MST_EINPUT,
-                            "the model's score of row %" PRIu64 " is not a number: the numbers of the row or "
-                            "the weights are too large",
+                            "the model's score of row %" PRIu64 " is not a finite number: the numbers of the "
+                            "row or the weights are too large",
                             first + i / n_scores);
     return MST_OK;
 }

@@ -350,8 +350,7 @@ void mst_probabilities(const float *scores, uint32_t n, float *out);
  * highest.
  */
 uint32_t mst_scores_class(const float *scores, uint32_t n);
-/* Fails if one of n rows has no class because a score is not a number (or, of several scores, not finite);
- * the first row has number `first`. */
+/* Fails if a score of one of n rows is not a finite number; the first row has number `first`. */
 mst_status mst_scores_check(const float *scores, uint32_t n_scores, uint32_t n, uint64_t first);
 
 /* Scores of rows as they occur: forward, plus the logarithm of --keep-negatives. A model that is trained on a

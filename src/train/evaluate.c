@@ -21,6 +21,7 @@ typedef struct scorer {
     mst_row *rows; /* translated; allocated when first needed */
     uint32_t *keys;
     size_t key_capacity;
+    uint64_t from; /* of its last batch */
     mst_status status;
     mst_error error;
 } scorer;
@@ -229,7 +230,7 @@ static mst_status evaluator_next_batch(mst_evaluator *self, unsigned t, bool *mo
     mst_batch batch;
     uint64_t position, every = self->options.split_every;
     mst_turn_begin(&self->claiming);
-    uint64_t from = self->n_claimed, left = every > 0 ? every - from % every : self->options.batch;
+    uint64_t from = s->from = self->n_claimed, left = every > 0 ? every - from % every : self->options.batch;
     uint32_t want = left < self->options.batch ? (uint32_t)left : self->options.batch;
     mst_status st = mst_feed_claim(self->feed, t, want, &batch, &position);
     self->n_claimed += st == MST_OK ? batch.n_rows : 0;
@@ -250,6 +251,8 @@ static mst_status evaluator_next_batch(mst_evaluator *self, unsigned t, bool *mo
     if (self->translate != NULL)
         TRY(evaluator_translate(self, s, &batch));
     TRY(mst_model_score(self->model, s->scratch, &batch, &self->on, s->scores));
+    if (self->options.finite_scores)
+        TRY(mst_scores_check(s->scores, self->model->n_scores, batch.n_rows, from + 1));
     uint64_t correct = mst_eval_counters_add(&self->counters, self->model, &batch, &keyed, s->scores);
     if (self->progress != NULL) {
         pthread_mutex_lock(&self->reporting);
@@ -280,9 +283,12 @@ static mst_status evaluator_pass(mst_evaluator *self)
     self->n_claimed = self->n_waiting = 0;
     TRY(mst_feed_start(self->feed, 0, 0));
     mst_team_run(self->team, evaluator_thread, self);
-    for (unsigned t = 0; t < self->options.n_threads; t++)
-        if (self->scorers[t].status != MST_OK)
-            return mst_error_restore(&self->scorers[t].error);
+    const scorer *first = NULL; /* the error of the first rows, whatever the number of threads */
+    for (const scorer *s = self->scorers; s < self->scorers + self->options.n_threads; s++)
+        if (s->status != MST_OK && (first == NULL || s->from < first->from))
+            first = s;
+    if (first != NULL)
+        return mst_error_restore(&first->error);
     return self->params != NULL ? mst_params_kept(self->params, self->dataset) : MST_OK;
 }
 

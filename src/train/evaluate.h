@@ -22,6 +22,7 @@ typedef struct mst_evaluator_options {
     mst_feed_keep keep;
     const char *auc_by;      /* field of the grouped AUC (auc.h), a number or a name; NULL or "-1": none */
     bool strict_features;    /* a feature that the model lacks is MST_EINPUT; else it counts as 0 */
+    bool finite_scores;      /* a score that is not finite is MST_EINPUT; else the loss is infinite */
     const atomic_bool *stop; /* or NULL */
     const mst_augment
         *augment; /* augmentation of the rows, as in prediction; must outlive the evaluator; or NULL */

@@ -264,3 +264,16 @@ awk -v s="$score" -v p="$(head -1 p.txt)" 'BEGIN { d = 1 / (1 + exp(-s)) - p; ex
 expect 0 train --run kept --resume --epochs 5 --quiet
 grep -q '"keep-negatives": 0.25' kept/manifest.json || fail "--resume did not keep --keep-negatives"
 refused 2 'keep-negatives' --log error train all.cache --model softmax --keep-negatives 0.5 --run z
+
+# ---- scores that are not finite ----
+for n in 1 2 3 4 5 6; do echo "$((n % 2)) 1:$((n % 2)) 2:1"; done >small.svm
+awk '{ print } NR == 4 || NR == 6 { print "1 1:3e38 2:3e38" }' small.svm >large.svm
+for model in logreg softmax; do
+  expect 0 train small.svm --model $model --lr 5 --epochs 20 --run $model --quiet
+  for command in eval predict; do
+    for options in "--threads 1" "--threads 3 --batch 1"; do
+      expect 1 $command $model large.svm $options
+      grep -q "the model's score of row 5 is not a finite number" err || fail "$command $model $options: $(cat err)"
+    done
+  done
+done

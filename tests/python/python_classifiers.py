@@ -200,7 +200,7 @@ class Training(unittest.TestCase):
         m = muster.FM(epochs=1).fit(X, X[:, 0] > 0)
         X[5] = 3e38
         for predict in (m.predict, m.predict_proba):
-            with self.assertRaisesRegex(muster.InputError, "score of row 5 is not a number"):
+            with self.assertRaisesRegex(muster.InputError, "score of row 5 is not a finite number"):
                 predict(X)
 
     def test_partial_fit_continues(self):
