@@ -20,7 +20,7 @@ typedef struct training_loop {
     const mst_train_callbacks *callbacks;
     mst_progress progress;
     mst_end end;
-    bool bad_input;                  /* reading rows has failed; the steps before it are whole */
+    bool rescue;                     /* reading rows or an evaluation has failed; the steps before it are whole */
     uint64_t begun_ns, histogram_ns; /* when the run began; time spent on histograms */
 } training_loop;
 
@@ -162,6 +162,7 @@ static mst_status loop_evaluate(training_loop *self, bool *over)
         self->end = MST_END_STOPPED;
         return MST_OK;
     }
+    self->rescue = st != MST_OK;
     TRY(st);
     TRY(mst_run_log_evaluated(t->log, self->callbacks, &valid, &test, &outcome));
     if (outcome.best)
@@ -201,7 +202,7 @@ static mst_status loop_advance(training_loop *self, bool *ended)
         mst_error_save(&error, st);
         p->position = position + (p->rows - rows);
         bool finite = mst_run_log_progress(t->log, p) == MST_OK; /* the steps before the failure */
-        self->bad_input = st == MST_EINPUT && finite && t->config.role == MST_TRAINING_LOCAL;
+        self->rescue = st == MST_EINPUT && finite && t->config.role == MST_TRAINING_LOCAL;
         return mst_error_restore(&error);
     }
     p->epoch_rows = mst_feed_epoch_rows(t->data.feed);
@@ -260,7 +261,8 @@ static mst_status loop_train(training_loop *self)
     return loop_save(self);
 }
 
-/* Bad input ends the run: saves the steps before it, those from `first` on, or states that there is none.
+/* Bad input or a failed evaluation ends the run: saves the steps before it, those from `first` on, or states that
+ * there is none.
  * Returns st with its message. */
 static mst_status loop_rescue(training_loop *self, uint64_t first, mst_status st)
 {
@@ -320,7 +322,7 @@ mst_status mst_training_run(mst_training *self, const mst_train_callbacks *callb
         if (callbacks->began != NULL)
             callbacks->began(callbacks->arg, mst_run_log_path(self->log));
         st = loop_train(&loop);
-        if (loop.bad_input)
+        if (loop.rescue)
             st = loop_rescue(&loop, first, st);
         mst_span_enter(MST_PHASE_CHECKPOINT); /* the last one may still be under way */
     }

@@ -500,6 +500,19 @@ done >async.losses
 awk 'NR == 1 { one = $1 } END { exit !(NR == 2 && one > 0 && $1 < 1.15 * one) }' async.losses ||
   fail "test losses of 1 and 16 asynchronous threads: $(tr '\n' ' ' <async.losses)"
 
+# ---- a malformed row of an evaluation loses no steps ----
+expect 0 data convert clicks.cache --rows 500 --out rows.libsvm --quiet
+sed '300s/.*/1 x:y/' rows.libsvm >bad.libsvm
+for set in --test --valid; do
+  expect 1 train rows.libsvm --features 50000 $set bad.libsvm --batch 10 --eval-every 20steps --run evaluated$set
+  grep -q "^muster: bad.libsvm:300: .*; evaluated$set/checkpoints/step-000000000020 is complete; remove the cause, then continue" err ||
+    fail "$set: $(cat err)"
+done
+cp rows.libsvm bad.libsvm
+expect 0 train --run evaluated--test --resume --json
+same "steps of the resumed run" "$(figure steps)" 50
+grep -q '^20,.*,test,' evaluated--test/metrics.csv || fail "the evaluation of step 20 is not made up for"
+
 # ---- wrong usage ----
 refused 2 'no training data' train
 refused 2 'no-such-option' train train.cache --no-such-option 3

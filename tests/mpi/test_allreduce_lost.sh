@@ -142,4 +142,15 @@ ended 0 143 "^muster: stopped by a signal to rank 1 at step .*; to continue, sta
 ended 1 143 "^muster: stopped by SIGTERM; server 0 has ended the job"
 until_true 20 "the job does not end" over
 job=
+
+# ---- an evaluation that fails ----
+printf '1 1:1\n0 2:1\n1 x:y\n' >bad.svm
+seq 100 | awk '{ print NR % 2, (NR % 2 + 1) ":1" }' >rows.svm
+expect 0 data convert rows.svm --features 5 --out rows.cache
+code=0
+ranks $first 2 train rows.cache --test bad.svm --features 5 --batch 5 --eval-every 4steps --strategy allreduce --run tested \
+  >out 2>err || code=$?
+same "exit code of an evaluation that fails" "$code" 1
+grep -q '^muster: bad.svm:3: .*; tested/checkpoints/step-000000000004 is complete; remove the cause' err ||
+  fail "the sentence about an evaluation that fails"
 echo "lost, resumed, stopped"
