@@ -80,8 +80,9 @@ typedef struct mst_option {
 typedef struct mst_option_group {
     const char *title; /* heading in --help, key in the manifest */
     const mst_option *table;
-    void *base;   /* the struct */
-    uint64_t set; /* bit i: row i was given by YAML or command line (tables have at most 64 rows) */
+    void *base;      /* the struct */
+    uint64_t set;    /* bit i: row i was given by YAML or command line (tables have at most 64 rows) */
+    unsigned hidden; /* facts: help does not show rows with one of them */
 } mst_option_group;
 
 /* Sets every field to its default. Fields of TEXT and LIST are owned by the group from here on. */

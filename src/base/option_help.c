@@ -134,7 +134,8 @@ char *mst_options_help(const mst_option_group *groups, size_t n)
         mst_string_format(&help, "%s%c%s:\n", help.size > 0 ? "\n" : "", toupper((unsigned char)title[0]),
                           title + 1);
         for (const mst_option *row = groups[g].table; row->name != NULL; row++)
-            help_option(&help, row, indent, &part);
+            if (!(row->facts & groups[g].hidden))
+                help_option(&help, row, indent, &part);
     }
     return help_finish(&help, &part);
 }
@@ -152,6 +153,8 @@ char *mst_options_roff(const mst_option_group *groups, size_t n)
             mst_string_format(&page, ".SS \"%c%s\"\n", toupper((unsigned char)groups[g].title[0]),
                               groups[g].title + 1);
         for (const mst_option *row = groups[g].table; row->name != NULL; row++) {
+            if (row->facts & groups[g].hidden)
+                continue;
             mst_string_add(&page, ".TP\n\\fB\\-\\-");
             mst_string_roff(&page, help_no(row));
             mst_string_roff(&page, row->name);

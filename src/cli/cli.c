@@ -143,8 +143,10 @@ mst_status mst_call_begin(mst_call *call, const mst_command *command)
     if (call->options == NULL)
         return mst_fail_memory();
     for (const mst_command_group *g = command->groups; g != NULL && g->table != NULL; g++)
-        call->own[call->n_groups++] = (mst_option_group){
-            .title = g->title, .table = g->table, .base = (char *)call->options + g->offset};
+        call->own[call->n_groups++] = (mst_option_group){.title = g->title,
+                                                         .table = g->table,
+                                                         .base = (char *)call->options + g->offset,
+                                                         .hidden = command->hidden};
     if (command->begin != NULL)
         command->begin(call);
     return MST_OK;

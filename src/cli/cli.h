@@ -46,8 +46,9 @@ struct mst_command {
     const char *examples;              /* command lines, each ending in a newline; or NULL */
     const mst_command_group *groups;   /* the options, up to one without a table; NULL: none */
     size_t options_size;               /* of the struct that the offsets of the groups refer to */
-    bool no_words;                     /* positionals are refused */
-    bool run_misused;                  /* run is also called after wrong usage, which call->parsed is */
+    unsigned hidden;   /* facts of options that the command refuses: help does not show them */
+    bool no_words;     /* positionals are refused */
+    bool run_misused;  /* run is also called after wrong usage, which call->parsed is */
     const char *words; /* "bash|zsh": values of the first positional, for completion; or NULL */
     /* Called before the words are parsed, which it may change; or NULL. True: it has run the command, with
      * the status *st. */

@@ -105,6 +105,8 @@ static void completion_offer_options(const place *at, const char *typed)
     }
     for (size_t g = 0; g < at->call.n_groups; g++)
         for (const mst_option *row = at->call.groups[g].table; row->name != NULL; row++) {
+            if (row->facts & at->call.groups[g].hidden)
+                continue;
             bool on =
                 row->type == MST_OPTION_FLAG && row->fallback != NULL && strcmp(row->fallback, "true") == 0;
             completion_offer(on ? "--no-" : "--", row->name, typed, row->help);

@@ -329,6 +329,7 @@ const mst_command mst_cmd_predict = {
         "Rows from a pipe or standard input (\"-\") are answered as they arrive.\n",
     .groups = predict_groups,
     .options_size = sizeof(predict_options),
+    .hidden = MST_DATA_OPTION_SKIPS,
     .examples = "muster predict runs/clicks new.tsv --out predictions.txt\n"
                 "muster predict runs/photos holiday.jpg --what name --names\n",
 };

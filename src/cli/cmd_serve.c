@@ -241,5 +241,6 @@ const mst_command mst_cmd_serve = {
                "server.\n",
     .groups = serve_groups,
     .options_size = sizeof(serve_command_options),
+    .hidden = MST_DATA_OPTION_SKIPS,
     .examples = "muster serve runs/clicks --port 8501\n",
 };

@@ -327,6 +327,8 @@ mst_status mst_cache_for(mst_dataset *source, const mst_text_list *patterns, con
     source->n_class_names = 0;
     source->left_out = source->doubts = (mst_text_list){0};
     (*out)->bad.most = mst_dataset_skipped(source);
+    (*out)->bad.stated = true;
+    mst_dataset_warn_skipped(source); /* with the name of the file, not that of the cache */
 out:
     if (lock >= 0)
         mst_cache_unlock(lock_path, lock);

@@ -29,6 +29,7 @@ typedef struct csv_sample {
     mst_text_list classes; /* sorted: the texts, where they are needed */
     bool many;             /* they are more than MST_CSV_CLASSES */
     char *first;           /* the text of the first record */
+    bool open;             /* whose quote is not closed */
 } csv_sample;
 
 /* A layout in the making. */
@@ -132,7 +133,8 @@ static mst_status csv_first_record(csv_draft *d, const uint8_t **p, const uint8_
         if (!mst_grow(&d->samples, &capacity, d->n_samples + 1, sizeof *d->samples))
             return mst_fail_memory();
         mst_csv_trim(&f.text, &f.n);
-        d->samples[d->n_samples] = (csv_sample){.first = mst_sprintf("%.*s", (int)f.n, (const char *)f.text)};
+        d->samples[d->n_samples] =
+            (csv_sample){.first = mst_sprintf("%.*s", (int)f.n, (const char *)f.text), .open = f.open};
         if (d->samples[d->n_samples++].first == NULL)
             return mst_fail_memory();
     }
@@ -140,7 +142,7 @@ static mst_status csv_first_record(csv_draft *d, const uint8_t **p, const uint8_
 }
 
 /* Takes the values of the record at *p; with a label, only its classes. A record with too many fields or too
- * few is refused by the parser. */
+ * few, or an open quote, is refused by the parser. */
 static mst_status csv_sample_record(csv_draft *d, const uint8_t **p, const uint8_t *end, uint32_t label)
 {
     bool more = true;
@@ -148,7 +150,7 @@ static mst_status csv_sample_record(csv_draft *d, const uint8_t **p, const uint8
     for (uint32_t c = 0; more; c++) {
         const uint8_t *at = *p;
         TRY(csv_step(d, p, end, &f, &more));
-        if (c < d->n_samples && (label == UINT32_MAX || label == c))
+        if (!f.open && c < d->n_samples && (label == UINT32_MAX || label == c))
             TRY(csv_sample_value(d, &d->samples[c], &f, at, c == label));
     }
     return MST_OK;
@@ -242,11 +244,14 @@ static mst_status csv_name_columns(csv_draft *d)
     for (uint32_t c = 0; c < l->n_file; c++) {
         const char *name = d->samples[c].first;
         bool named = l->header && *name != '\0';
+        if (named && d->samples[c].open)
+            return mst_fail(MST_EINPUT, "%s: the name of column %u: " MST_CSV_OPEN_QUOTE, d->block->path,
+                            c + 1);
         if (named && !mst_utf8_plain(name))
             return mst_fail(
                 MST_EINPUT,
-                "%s: the name of column %u is not UTF-8; convert the file, for example with iconv -f "
-                "LATIN1 -t UTF-8",
+                "%s: the name of column %u has a line feed or another control character, or is not "
+                "UTF-8 (iconv -f LATIN1 -t UTF-8 converts a file)",
                 d->block->path, c + 1);
         TRY(named ? mst_text_list_add(&l->names, name) : mst_text_list_format(&l->names, "%u", c + 1));
         d->by_name[c] = c;
@@ -471,8 +476,9 @@ static mst_status csv_settle_column(csv_draft *d, mst_csv_column *c, uint32_t pl
         for (size_t i = 0; i < s->classes.n; i++) {
             const char *text = s->classes.items[i];
             if (!mst_utf8_plain(text))
-                return mst_fail(MST_EINPUT, "%s: class %zu of the label \"%s\" is not UTF-8", d->block->path,
-                                i, c->name);
+                return mst_fail(MST_EINPUT,
+                                "%s: class %zu of the label \"%s\" has a control character or is not UTF-8",
+                                d->block->path, i, c->name);
             TRY(mst_text_list_add(&c->classes, text));
         }
     }

@@ -345,10 +345,7 @@ static inline mst_status csv_row(csv_parser *p, mst_chunk_builder *out, const ui
         mst_csv_field f = mst_csv_next(&l->dialect, at, end);
         const mst_csv_column *column = c < l->n_file ? l->file[c] : NULL;
         if (f.open)
-            return mst_block_fail(&mst_format_csv, p->block, at,
-                                  "the quote that begins a field here is not closed within %d bytes; "
-                                  "--csv-quote none reads quotes as text",
-                                  MST_CSV_QUOTED);
+            return mst_block_fail(&mst_format_csv, p->block, at, MST_CSV_OPEN_QUOTE);
         if (column != NULL) {
             TRY(mst_csv_plain(&p->copy, &f));
             uint32_t *key = &keys[column->field];

@@ -18,6 +18,11 @@
 #define MST_CSV_BUCKETS 32u    /* of a column: at most */
 #define MST_CSV_CLASSES 1000u  /* texts of a label: at most */
 
+/* The message about an open quote. */
+#define MST_CSV_OPEN_QUOTE                                                                                   \
+    "the quote that begins a field here is not closed before the end of the file or within 131072 bytes; "   \
+    "--csv-quote none reads quotes as text"
+
 extern const mst_format mst_format_csv;
 
 /* Whether a text that is of no format looks like a table of which some records have another number of

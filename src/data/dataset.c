@@ -324,7 +324,7 @@ void mst_dataset_warn_skipped(const mst_dataset *self)
 {
     char number[32];
     uint64_t n = self != NULL ? mst_dataset_skipped(self) : 0;
-    if (n > 0)
+    if (n > 0 && !self->bad.stated)
         mst_warn("%s: %s malformed row%s left out (--skip-bad-rows)", self->name,
                  mst_figure_grouped(n, number), n == 1 ? " was" : "s were");
 }

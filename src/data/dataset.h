@@ -124,7 +124,7 @@ void mst_dataset_warn(const mst_dataset *self);
 /* The distinct malformed rows that were left out of what was read, of a dealt stream the reader's own blocks;
  * and a warning with their number, unless it is 0. Thread: that of rewind. */
 uint64_t mst_dataset_skipped(const mst_dataset *self);
-void mst_dataset_warn_skipped(const mst_dataset *self); /* NULL-safe */
+void mst_dataset_warn_skipped(const mst_dataset *self); /* unless it has been stated; NULL-safe */
 
 /* Reads everything once (unless info.scanned) and fills info; streams are rewound after it. n_threads parse.
  * Standard input is MST_EINPUT saying which options to give instead. */

@@ -223,8 +223,8 @@ const mst_option mst_data_option_table[] = {
      .type = MST_OPTION_FLAG,
      .offset = FIELD(skip_bad_rows),
      .help = "Leave malformed rows of text and TFRecords out, with warnings, instead of ending at the first "
-             "one. Not for predict, which answers every row, nor for files with an index.",
-     .facts = MST_OPTION_MAY_DIFFER | MST_OPTION_OF_FILE},
+             "one. Not for files with an index.",
+     .facts = MST_OPTION_MAY_DIFFER | MST_OPTION_OF_FILE | MST_DATA_OPTION_SKIPS},
     {.name = "cifar-label",
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(cifar_label),

@@ -78,6 +78,7 @@ void mst_data_options_note(mst_data_options *self, const mst_option_group *group
 /* MST_EUSAGE if --hash-seed was given for data whose categories have the features of a vocabulary. */
 mst_status mst_data_options_check_seed(const mst_data_options *self);
 #define MST_DATA_OPTION_OF_IMAGES MST_OPTION_FACT_FREE /* a fact: has an effect on encoded images only */
+#define MST_DATA_OPTION_SKIPS     (MST_OPTION_FACT_FREE << 2) /* a fact: leaves rows out */
 
 /* A run of whole records. line and offset are those of its first byte in the (decompressed) file. */
 typedef struct mst_block {
@@ -180,6 +181,7 @@ typedef struct mst_bad_rows {
     atomic_uint_fast64_t pass; /* found in this pass */
     uint64_t most;             /* in an earlier one; changes while no thread parses */
     bool silent;               /* they are not counted: another dataset of the same files counts them */
+    bool stated;               /* their number has been reported */
 } mst_bad_rows;
 
 /* A pass begins; no thread parses. */

@@ -302,7 +302,8 @@ static mst_status indexed_read_index(const mst_map *map, const char *name, const
         return mst_fail(MST_EINPUT, "%s is not an index; remove it or run muster data index %s", name, path);
     memcpy(&head, map->data, sizeof head);
     if (head.version != INDEX_VERSION)
-        return mst_fail(MST_EINPUT, "%s is an index of version %u, not %u; run muster data index %s", name,
+        return mst_fail(MST_EINPUT,
+                        "%s is an index of version %u, not %u; remove it or run muster data index %s", name,
                         head.version, INDEX_VERSION, path);
     memcpy(&crc, map->data + map->size - sizeof crc, sizeof crc);
     if (crc != mst_crc32c(0, map->data, map->size - sizeof crc) ||
@@ -310,10 +311,11 @@ static mst_status indexed_read_index(const mst_map *map, const char *name, const
         (map->size - sizeof head - sizeof crc) % sizeof(index_entry) != 0 || head.rows_per_entry == 0 ||
         head.rows_per_entry > MST_INDEX_ROWS ||
         head.n_entries != head.n_rows / head.rows_per_entry + (head.n_rows % head.rows_per_entry != 0))
-        return mst_fail(MST_EINPUT, "%s is damaged; run muster data index %s", name, path);
+        return mst_fail(MST_EINPUT, "%s is damaged; remove it or run muster data index %s", name, path);
     TRY(file_identity(path, &size, &mtime_ns));
     if (size != head.file_size || mtime_ns != head.mtime_ns)
-        return mst_fail(MST_EINPUT, "%s was made before %s last changed; run muster data index %s", name,
+        return mst_fail(MST_EINPUT,
+                        "%s was made before %s last changed; remove it or run muster data index %s", name,
                         path, path);
     if (strncmp(head.format, format->kind.name, sizeof head.format) != 0)
         return mst_fail(MST_EINPUT,
@@ -326,7 +328,7 @@ static mst_status indexed_read_index(const mst_map *map, const char *name, const
     for (uint64_t i = 0; i < head.n_entries; i++)
         if (file->entries[i].offset >= size ||
             (i > 0 && file->entries[i].offset <= file->entries[i - 1].offset))
-            return mst_fail(MST_EINPUT, "%s is damaged; run muster data index %s", name, path);
+            return mst_fail(MST_EINPUT, "%s is damaged; remove it or run muster data index %s", name, path);
     file->n_rows = head.n_rows;
     file->n_entries = head.n_entries;
     file->rows_per_entry = head.rows_per_entry;
@@ -413,10 +415,11 @@ static mst_status parse_rows(indexed *x, uint64_t from, uint64_t to, idle_builde
                 return mst_error_restore(&error);
         }
         if (builder->n_rows - before != stop - from)
-            return mst_block_fail(x->base.format, &block, block.data,
-                                  "%llu rows here where its index has %llu; run muster data index %s",
-                                  (unsigned long long)(builder->n_rows - before),
-                                  (unsigned long long)(stop - from), file->path);
+            return mst_block_fail(
+                x->base.format, &block, block.data,
+                "%llu rows here where its index has %llu; remove the index or run muster data index %s",
+                (unsigned long long)(builder->n_rows - before), (unsigned long long)(stop - from),
+                file->path);
         *bytes += block.size;
         from = stop;
     }
@@ -532,11 +535,11 @@ static mst_status indexed_check_header(const indexed *x, const indexed_file *fil
     if (row ? file->n_entries > 0 && (uint64_t)(start - file->map.data) == file->entries[0].offset
             : file->n_entries == 0)
         return MST_OK;
-    return mst_fail(
-        MST_EINPUT,
-        "%s: its index and %s differ on whether its first line is a header; run muster data index %s "
-        "--csv-header yes or no",
-        file->path, x->files[0].path, file->path);
+    return mst_fail(MST_EINPUT,
+                    "%s: its index and %s differ on whether its first line is a header; remove the index or "
+                    "run muster data index %s "
+                    "--csv-header yes or no",
+                    file->path, x->files[0].path, file->path);
 }
 
 mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format,

@@ -168,7 +168,7 @@ refused 1 'single.csv has no column "b"' predict two single.csv
 printf 'a,b,label\n1,"x,0\n2,y,1\n3,z,0\n' >wide.csv
 refused 1 'wide.csv:2: the quote that begins a field here is not closed' train wide.csv --run x
 printf 'label,a\n1,x\n0,"open\n1,y\n' >open.csv
-refused 1 'open.csv:3: the quote that begins a field here is not closed within 131072 bytes; --csv-quote none reads quotes as text (--skip-bad-rows leaves such rows out)' \
+refused 1 'open.csv:3: the quote that begins a field here is not closed before the end of the file or within 131072 bytes; --csv-quote none reads quotes as text (--skip-bad-rows leaves such rows out)' \
   train open.csv --format csv --run x
 expect 0 train open.csv --format csv --csv-quote none --run unquoted --quiet
 
@@ -186,13 +186,29 @@ with open("opened.csv", "w") as opened, open("closed.csv", "w") as closed:
 for n in (131072, 131073):
     open("quoted%d.csv" % n, "w").write('label,a,b\n1,2,"%s"\n0,1,z\n' % ("x" * (n - 2) + '""'))
 PY
+# A field that is too long, in a column whose texts are classes; names of columns.
+python3 - <<'PY'
+rows = "".join("%d,%s,t%d\n" % (i % 3, "yes" if i % 2 else "no", i) for i in range(50))
+open("class.csv", "w").write("a,label,t\n" + rows + '1,"yes\t' + "y" * 140000 + '",u\n')
+open("name.csv", "w").write('a,label,"t\nu"\n' + rows)
+open("name-open.csv", "w").write('a,label,"t\n' + rows)
+PY
+for command in "data stat" "train --no-save" "data convert --to libsvm --out x.libsvm --overwrite"; do
+  # shellcheck disable=SC2086
+  refused 1 'class.csv:52: the quote that begins a field here is not closed' --log error $command class.csv --features 5000
+  # shellcheck disable=SC2086
+  refused 1 'name.csv: the name of column 3 has a line feed or another control character' --log error $command name.csv --features 5000
+  # shellcheck disable=SC2086
+  refused 1 'name-open.csv: the name of column 3: the quote that begins a field here is not closed' \
+    --log error $command name-open.csv --features 5000
+done
 expect 1 data stat opened.csv
 grep -q 'opened.csv:9: the quote that begins a field here is not closed' err || fail "the line of an open quote"
 expect 0 data convert closed.csv --csv-numeric number --out want.libsvm
 for threads in 1 2; do
   expect 0 data convert opened.csv --csv-numeric number --out got.libsvm --overwrite --skip-bad-rows --threads $threads
   cmp -s want.libsvm got.libsvm || fail "rows beside open quotes, $threads threads"
-  grep -q 'opened.csv:90001: the quote that begins a field here is not closed within 131072 bytes' err || fail "the line of a later open quote"
+  grep -q 'opened.csv:90001: the quote that begins a field here is not closed before the end of the file or within 131072 bytes' err || fail "the line of a later open quote"
   grep -q 'opened.csv: 3 malformed rows were left out' err || fail "the number of open quotes"
 done
 expect 0 data convert <(cat opened.csv) --csv-numeric number --out got.libsvm --overwrite --skip-bad-rows --format csv

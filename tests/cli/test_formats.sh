@@ -225,6 +225,7 @@ same "data.skipped of the manifest" "$(json_of skipped/manifest.json "d['data'][
 expect 0 train mixed.vw --features 5000 --run skipped-valid --skip-bad-rows --valid 0.2
 skipped "train --valid FRACTION"
 expect 0 train mixed.vw --features 5000 --cache --run skipped-cache --skip-bad-rows
+skipped "train --cache"
 same "data.skipped with --cache" "$(json_of skipped-cache/manifest.json "d['data']['skipped']")" 123
 expect 0 train good.vw --test mixed.vw --features 5000 --run skipped-test --skip-bad-rows --json
 same "test_skipped_rows" "$(json_of out "d['test_skipped_rows']")" 123
@@ -235,6 +236,11 @@ same "rows of two workers" "$(sed -n 's/.*mixed.vw: \([0-9]*\) malformed rows* .
 expect 0 eval skipped mixed.vw --skip-bad-rows --json
 same "skipped_rows of eval" "$(json_of out "d['skipped_rows']")" 123
 skipped eval
+for command in predict serve; do
+  expect 0 $command --help
+  ! grep -q skip-bad-rows out || fail "$command --help lists --skip-bad-rows, which it refuses"
+  refused 2 "--skip-bad-rows: $command answers every row" $command skipped mixed.vw --skip-bad-rows
+done
 expect 0 data stat mixed.vw --skip-bad-rows --json
 same "skipped_rows of data stat" "$(json_of out "d[0]['skipped_rows']")" 123
 skipped "data stat"
