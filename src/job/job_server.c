@@ -422,6 +422,12 @@ static mst_status server_job_finish(void *arg, json_t *workers, bool no_workers)
     server_job *job = arg;
     TRY(mst_run_log_count_workers(job->training->log, workers));
     job->summary->workers = json_incref(mst_run_log_workers(job->training->log));
+    uint64_t skipped = 0;
+    size_t i;
+    json_t *one;
+    json_array_foreach(job->summary->workers, i, one) skipped +=
+        (uint64_t)json_integer_value(json_object_get(one, "skipped_rows"));
+    TRY(mst_training_note_skipped(job->training, skipped, &job->summary->train));
     return mst_run_log_finish(job->training->log, no_workers ? MST_END_NO_WORKERS : job->end,
                               &job->summary->train);
 }

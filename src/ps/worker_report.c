@@ -56,16 +56,18 @@ static void report_count_traffic(mst_worker_report *self)
     }
 }
 
-static json_t *report_json(const mst_worker_counts *c)
+/* skipped: malformed rows that were left out. */
+static json_t *report_json(const mst_worker_counts *c, uint64_t skipped)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:f, s:I, s:f, s:o*}", "steps",
+    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:f, s:I, s:f, s:o*, s:o*}", "steps",
                      (json_int_t)c->steps, "rows", (json_int_t)c->rows, "dropped_steps",
                      (json_int_t)c->dropped_steps, "dropped_rows", (json_int_t)c->dropped_rows,
                      "compute_seconds", c->compute_seconds, "wait_seconds", c->wait_seconds, "input_seconds",
                      c->input_seconds, "bytes_out", (json_int_t)c->bytes_out, "bytes_in",
                      (json_int_t)c->bytes_in, "eval_bytes_in", (json_int_t)c->eval_bytes_in, "eval_seconds",
                      c->eval_seconds, "n_evaluations", (json_int_t)c->n_evaluations, "seconds", c->seconds,
-                     "last_accuracy", c->accuracy >= 0 ? json_real(c->accuracy) : NULL);
+                     "last_accuracy", c->accuracy >= 0 ? json_real(c->accuracy) : NULL, "skipped_rows",
+                     skipped > 0 ? json_integer((json_int_t)skipped) : NULL);
 }
 
 mst_status mst_worker_report_send(mst_worker_report *self, uint32_t flags)
@@ -96,7 +98,8 @@ mst_status mst_worker_report_send(mst_worker_report *self, uint32_t flags)
     if (observe != NULL && !(flags & MST_REPORT_LAST))
         TRY(mst_ps_clock_ask(&self->clock, link->net, link->peers[0]));
     mst_message m = {.type = MST_PS_REPORT, .flags = flags};
-    return mst_ps_send_json(link->net, link->peers[0], &m, report_json(c));
+    uint64_t skipped = flags & MST_REPORT_LAST ? mst_dataset_skipped(self->job->dataset) : 0;
+    return mst_ps_send_json(link->net, link->peers[0], &m, report_json(c, skipped));
 }
 
 mst_status mst_worker_report_tick(mst_worker_report *self)

@@ -11,7 +11,8 @@ static void workers_add(json_t *to, const json_t *from)
     json_object_foreach((json_t *)from, key, value)
     {
         json_t *old = json_object_get(to, key);
-        if (strcmp(key, "worker") == 0 || (strcmp(key, "last_accuracy") == 0 && old != NULL))
+        bool latest = strcmp(key, "last_accuracy") == 0 || strcmp(key, "skipped_rows") == 0; /* no sum */
+        if (strcmp(key, "worker") == 0 || (latest && old != NULL))
             continue;
         if (json_is_object(value) && json_is_object(old))
             workers_add(old, value);

@@ -54,7 +54,7 @@ typedef struct mst_train_summary {
     uint64_t workers_since; /* the step from which the counters of workers count; 0: all steps */
     uint64_t n_evaluations;
     double feed_wait_seconds;
-    uint64_t skipped; /* malformed rows of the training data that this process left out */
+    uint64_t skipped; /* malformed rows of the training data that were left out */
     mst_run_losses losses;
     char run[512], checkpoint[640]; /* "": none */
     char best_checkpoint[640];      /* with --patience: of best_step; "": none */

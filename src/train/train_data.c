@@ -573,8 +573,6 @@ json_t *mst_train_data_json(const mst_train_data *self)
         json_object_set_new(json, "index_base", json_integer(i->index_base));
     if (d->left_out.n > 0)
         json_object_set_new(json, "left_out", mst_json_texts(d->left_out.items, d->left_out.n));
-    if (mst_dataset_skipped(d) > 0)
-        json_object_set_new(json, "skipped", json_integer((json_int_t)mst_dataset_skipped(d)));
     if (i->scanned) {
         json_object_set_new(json, "rows", json_integer((json_int_t)i->n_rows));
         json_object_set_new(json, "features", json_integer((json_int_t)i->n_features));

@@ -202,6 +202,19 @@ static json_t *training_manifest_options(json_t *options, const json_t *reading)
     return copy;
 }
 
+mst_status mst_training_note_skipped(mst_training *self, uint64_t skipped, mst_train_summary *summary)
+{
+    summary->skipped = skipped;
+    if (skipped == 0)
+        return MST_OK;
+    json_t *data = json_copy(json_object_get(self->description, "found"));
+    if (data == NULL || json_object_set_new(data, "skipped", json_integer((json_int_t)skipped)) != 0) {
+        json_decref(data);
+        return mst_fail_memory();
+    }
+    return mst_run_log_note(self->log, "data", data);
+}
+
 mst_status mst_training_open_run(mst_training *self)
 {
     const mst_strategy_options *s = &self->strategy_options;

@@ -114,6 +114,9 @@ mst_status mst_training_take(mst_training *self, mst_start *out);
 /* Opens the run directory and writes its manifest. */
 mst_status mst_training_open_run(mst_training *self);
 
+/* Writes the number of malformed rows that were left out to the manifest and the summary. */
+mst_status mst_training_note_skipped(mst_training *self, uint64_t skipped, mst_train_summary *summary);
+
 /* When all files of the run are complete: writes the verdict. A failure is a warning; the thread's error
  * stays as it is. */
 void mst_training_write_verdict(const mst_training *self);

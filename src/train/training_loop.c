@@ -20,7 +20,7 @@ typedef struct training_loop {
     const mst_train_callbacks *callbacks;
     mst_progress progress;
     mst_end end;
-    bool rescue;                     /* reading rows or an evaluation has failed; the steps before it are whole */
+    bool rescue; /* reading rows or an evaluation has failed; the steps before it are whole */
     uint64_t begun_ns, histogram_ns; /* when the run began; time spent on histograms */
 } training_loop;
 
@@ -261,9 +261,8 @@ static mst_status loop_train(training_loop *self)
     return loop_save(self);
 }
 
-/* Bad input or a failed evaluation ends the run: saves the steps before it, those from `first` on, or states that
- * there is none.
- * Returns st with its message. */
+/* Bad input or a failed evaluation ends the run: saves the steps before it, those from `first` on, or states
+ * that there is none. Returns st with its message. */
 static mst_status loop_rescue(training_loop *self, uint64_t first, mst_status st)
 {
     mst_error error;
@@ -328,14 +327,12 @@ mst_status mst_training_run(mst_training *self, const mst_train_callbacks *callb
     }
     if (st == MST_OK && self->strategy->ops->report != NULL)
         st = loop_report_workers(self);
-    uint64_t skipped = mst_dataset_skipped(self->data.dataset);
-    if (st == MST_OK && skipped > 0)
-        st = mst_run_log_note(self->log, "data", mst_train_data_json(&self->data));
+    if (st == MST_OK)
+        st = mst_training_note_skipped(self, mst_dataset_skipped(self->data.dataset), summary);
     if (st == MST_OK)
         st = mst_run_log_finish(self->log, loop.end, summary);
     if (st == MST_OK) {
         summary->feed_wait_seconds = mst_feed_wait_seconds(self->data.feed);
-        summary->skipped = skipped;
         mst_train_data_warn_skipped(&self->data);
     } else {
         st = mst_run_log_give_up(self->log, st);

@@ -233,6 +233,8 @@ skipped "train --test"
 expect 0 launch --workers 2 -- train mixed.vw --features 5000 --run skipped-ps --skip-bad-rows --epochs 2
 same "rows of two workers" "$(sed -n 's/.*mixed.vw: \([0-9]*\) malformed rows* .* left out .*/\1/p' err out |
   awk '{ n += $1 } END { print n }')" 123
+same "data.skipped of a job" "$(json_of skipped-ps/manifest.json "d['data']['skipped']")" 123
+grep -q 'skipped rows  *123$' out || fail "the summary of a job has no count"
 expect 0 eval skipped mixed.vw --skip-bad-rows --json
 same "skipped_rows of eval" "$(json_of out "d['skipped_rows']")" 123
 skipped eval
@@ -261,7 +263,10 @@ advised train good.vw --test mixed.vw --features 5000 --run x --overwrite
 advised eval skipped mixed.vw
 advised data stat mixed.vw
 advised data convert mixed.vw --out x.cache
-advised train mixed.vw --strategy ps --workers 2 --features 5000 --run x-ps
+# One block: of several, the worker that fails first has either of the malformed rows.
+mkdir block
+head -n 100 mixed.vw >block/mixed.vw
+advised train block/mixed.vw --strategy ps --workers 2 --features 5000 --run x-ps
 expect 1 predict skipped mixed.vw
 ! grep -q 'skip-bad-rows' err || fail "predict names an option that it refuses"
 refused 2 '--skip-bad-rows: predict answers every row' predict skipped mixed.vw --skip-bad-rows
