@@ -177,7 +177,6 @@ static inline void mst_array_row(const mst_chunk *c, uint64_t at, mst_row *row)
     row->values = a->values != NULL ? a->values + from : NULL;
     row->fields = a->fields != NULL ? a->fields + from : NULL;
     row->any_order = c->any_order;
-    row->n_near = 0;
 }
 
 static inline float mst_chunk_label(const mst_chunk *c, uint32_t i)
@@ -209,7 +208,6 @@ static inline void mst_chunk_row(const mst_chunk *c, uint32_t i, mst_row *row)
     row->fields =
         c->has_fields ? (const uint16_t *)(row->keys + (size_t)row->n_keys * (c->has_values ? 2 : 1)) : NULL;
     row->any_order = c->any_order;
-    row->n_near = 0;
 }
 
 /* ---- building ---- */

@@ -51,7 +51,7 @@ static mst_status local_init_picks(const mst_local *self, mst_local_thread *w)
     uint32_t share = (self->batch + self->n - 1) / self->n;
     w->coefs = mst_alloc_lines((share + 1) * sizeof *w->coefs);
     w->rows = mst_calloc(share + 1, sizeof *w->rows);
-    w->hot_sums = mst_alloc_lines(MST_HOT_KEYS * sizeof *w->hot_sums);
+    w->hot_sums = mst_alloc_lines((MST_HOT_KEYS + MST_PLACES_BEHIND) * sizeof *w->hot_sums);
     if (w->coefs == NULL || w->rows == NULL || w->hot_sums == NULL)
         return mst_fail_memory();
     return mst_picks_init(&w->picks, self->n);
@@ -207,7 +207,6 @@ static void local_fini(mst_strategy *base)
         mst_free(w->hot_sums);
         mst_free(w->rows);
         mst_free(w->keys);
-        mst_free(w->values);
         mst_grad_fini(&w->grad);
         mst_key_sums_fini(&w->key_sums);
     }

@@ -23,8 +23,7 @@ typedef struct mst_local_thread {
     mst_key_sums key_sums;
     mst_row *rows; /* with hot weights: rows with translated keys */
     uint32_t *keys;
-    float *values;
-    size_t key_capacity, value_capacity;
+    size_t key_capacity;
     mst_batch first; /* async with hot weights: the first claim of a run */
     double square;   /* sync: this owner's share of the gradient's squared norm */
     mst_loss_sum loss;

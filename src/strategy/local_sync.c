@@ -215,24 +215,24 @@ static mst_status local_divide_share(mst_local *self, unsigned t, const mst_batc
     const mst_model *model = self->base.env.model;
     mst_local_thread *w = &self->threads[t];
     mst_batch share = local_share(self, batch, t);
-    local_fill_share(self, t, &share, step);
-    uint64_t start = mst_trace_now();
     size_t n_keys = 0;
     bool valued = false;
+    w->share.n_rows = 0; /* after a failure */
+    local_fill_share(self, t, &share, step);
     for (uint32_t i = 0; i < share.n_rows; i++) {
         n_keys += share.rows[i].n_keys;
         valued |= share.rows[i].values != NULL;
     }
+    uint64_t start = mst_trace_now();
     TRY(mst_picks_begin(&w->picks, n_keys, valued));
     if (!mst_grow(&w->keys, &w->key_capacity, n_keys, sizeof *w->keys) ||
-        (valued && !mst_grow(&w->values, &w->value_capacity, n_keys, sizeof *w->values)) ||
         (self->weights.by_rows && !mst_grow(&w->touched.keys, &w->touched.capacity,
                                             n_keys + self->n_popular + 1, sizeof *w->touched.keys)))
         return mst_fail_memory();
     mst_division division = {.n_prefix = model->shape.n_dense,
                              .map = self->n_popular > 0 ? mst_hot_weights_map(self->hot, 0) : NULL};
-    model->kernels->divide_keys(share.rows, share.n_rows, &division, w->rows, w->keys, w->values, &w->picks);
-    w->share = (mst_batch){.rows = self->n_popular > 0 ? w->rows : share.rows, .n_rows = share.n_rows};
+    model->kernels->divide_keys(share.rows, share.n_rows, &division, w->rows, w->keys, &w->picks);
+    w->share = (mst_batch){.rows = w->rows, .n_rows = share.n_rows};
     mst_trace_op("divide", start, mst_trace_array(2 * sizeof(uint32_t), n_keys, 0));
     return MST_OK;
 }
@@ -267,7 +267,8 @@ static bool local_pick_step(mst_local *self, unsigned t, const mst_batch *claim,
     unsigned arrival = mst_team_arrive(self->team, t);
     uint64_t start = mst_trace_now();
     if (self->n_popular > 0)
-        model->kernels->add_near(w->share.rows, w->share.n_rows, self->popular, w->coefs, w->hot_sums);
+        model->kernels->add_places(w->share.rows, w->share.n_rows, self->popular, self->n_popular, w->coefs,
+                                   w->hot_sums);
     mst_trace_op("sum popular", start, mst_trace_floats(self->n_popular, 0));
     mst_local_await(self, t, arrival, MST_PHASE_APPLY);
     if (atomic_load(&self->stop_at) <= step)

@@ -58,7 +58,7 @@ void mst_local_apply_picks(mst_local *self, unsigned t, uint32_t n_rows, const m
 void mst_local_begin_popular(mst_local *self, unsigned t)
 {
     if (self->n_popular > 0)
-        memset(self->threads[t].hot_sums, 0, self->n_popular * sizeof(float));
+        memset(self->threads[t].hot_sums, 0, (self->n_popular + MST_PLACES_BEHIND) * sizeof(float));
 }
 
 /* The sums of all threads for places [from, to) of the popular keys, into those of thread 0. */

@@ -18,11 +18,10 @@ typedef struct mst_row {
     const float *values;    /* n_keys, or NULL: all one */
     const uint16_t *fields; /* n_keys: the field of each key; NULL: see mst_row_field */
     uint32_t n_dense, n_keys;
-    float label;     /* as found in the data: -1/0/+1, or a class number */
-    float weight;    /* importance; 1 unless the data sets it */
-    bool any_order;  /* in the order of their fields: keys need not ascend, but all are beyond the
-                        model's dense prefix */
-    uint32_t n_near; /* the weights of the last keys, as many as this, are in a cache */
+    float label;    /* as found in the data: -1/0/+1, or a class number */
+    float weight;   /* importance; 1 unless the data sets it */
+    bool any_order; /* in the order of their fields: keys need not ascend, but all are beyond the
+                       model's dense prefix */
 } mst_row;
 
 /* Dense feature i as a number. */

@@ -75,6 +75,8 @@ typedef struct mst_division {
     const mst_key_map *map; /* NULL: no key is popular */
 } mst_division;
 
+#define MST_PLACES_BEHIND 16 /* of the sums of add_places */
+
 /* Buckets of a hash table with 1 << bits of them. */
 #define MST_KEY_HASH 0x9E3779B1u
 static inline uint32_t mst_key_bucket(uint32_t key, unsigned bits)
@@ -137,16 +139,18 @@ typedef struct mst_kernels {
                       mst_contributions *owners, uint32_t n_owners);
 
     /* A step of several threads. divide_keys divides the keys of the rows of a thread among blocks, for whose
-     * picks there must be room. With a map, out[i] is rows[i] with its popular keys translated and behind the
-     * others (n_near), written to keys, and to values if the picks are valued; popular keys are not picked.
-     * add_near adds coefs[i] * value to sums[key - first] for the last n_near keys of all rows.
-     * Then, for the picks of a block: subtract_picks subtracts coefs[row] * scale * value from the weights;
-     * collect_picks adds it to the scratch floats of a store by rows and writes the distinct keys, in the
-     * order of their first appearance, to touched (room for all keys of the block, and one more), and returns
-     * their number; approach_picks only prefetches the first weights. */
+     * picks there must be room. out[i] is rows[i]; with a map, its popular keys are translated, all its keys
+     * are copied to keys, and popular ones are not picked.
+     * add_places adds coefs[i] * value to sums[key - first] for all keys in [first, first + n_places); what
+     * is in the MST_PLACES_BEHIND floats behind the sums afterwards has no meaning. Then, for the picks of a
+     * block: subtract_picks subtracts coefs[row] * scale * value from the weights; collect_picks adds it to
+     * the scratch floats of a store by rows and writes the distinct keys, in the order of their first
+     * appearance, to touched (room for all keys of the block, and one more), and returns their number;
+     * approach_picks only prefetches the first weights. */
     void (*divide_keys)(const mst_row *rows, uint32_t n, const mst_division *d, mst_row *out, uint32_t *keys,
-                        float *values, mst_picks *picks);
-    void (*add_near)(const mst_row *rows, uint32_t n, uint32_t first, const float *coefs, float *sums);
+                        mst_picks *picks);
+    void (*add_places)(const mst_row *rows, uint32_t n, uint32_t first, uint32_t n_places, const float *coefs,
+                       float *sums);
     void (*approach_picks)(const mst_picks *picks, uint32_t block, const mst_linear *w);
     void (*subtract_picks)(const mst_picks *picks, uint32_t block, const float *coefs, float scale,
                            float *sparse);

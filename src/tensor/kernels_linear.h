@@ -51,7 +51,7 @@ INLINE uint32_t read_key(const uint32_t *key)
 INLINE void prefetch_weights(const mst_row *row, const float *w, bool write)
 {
     const uint32_t *keys = row->keys;
-    uint32_t n = row->n_keys - row->n_near;
+    uint32_t n = row->n_keys;
 #pragma GCC unroll 8
     for (uint32_t i = 0; i < n; i++)
         write ? __builtin_prefetch(&w[keys[i]], 1) : __builtin_prefetch(&w[keys[i]], 0);

@@ -1,8 +1,10 @@
 /* Part of kernels_impl.h: synchronous steps of several threads by blocks of keys (mst_picks in grad.h).
  *
  * The popular keys of a row (18 of the 26 of a click log) are summed side by side, thread by thread; the
- * others are divided among blocks. A step of 1,000 rows and 16 threads has some 30 keys in each block of a
- * thread, so what follows is written for short lists in the first-level cache.
+ * others are divided among blocks. Popular keys are replaced where they are, so that a row keeps the order of
+ * its keys and its values: which keys are popular is different in every row, and moving them costs more than
+ * to find them again. A step of 1,000 rows and 16 threads has some 30 keys in each block of a thread, so what
+ * follows is written for short lists in the first-level cache.
  *
  * Few threads (MST_FEW_BLOCKS) have no popular keys. Then all keys of a row are divided, and a vector of keys
  * is divided block by block. */
@@ -15,10 +17,14 @@ typedef struct unpicked {
     float values[UNPICKED + 16];
 } unpicked;
 
-INLINE void pick_all(const unpicked *list, uint32_t n, bool valued, mst_picks *picks)
+/* The blocks of n keys of the list. */
+INLINE void pick_blocks(unpicked *list, uint32_t n, uint32_t n_blocks);
+
+INLINE void pick_all(unpicked *list, uint32_t n, bool valued, mst_picks *picks)
 {
     size_t *ends = picks->ends;
     mst_pick *at = picks->at;
+    pick_blocks(list, n, picks->n_blocks);
 #pragma GCC unroll 4
     for (uint32_t i = 0; i < n; i++) {
         size_t to = ends[list->blocks[i]]++;
@@ -38,6 +44,12 @@ INLINE __m512i blocks_of(__m512i keys, uint32_t n_blocks)
     __m512i even = _mm512_srli_epi64(_mm512_mul_epu32(hash, n), 32);
     __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(hash, 32), n);
     return _mm512_mask_mov_epi32(even, 0xaaaa, odd);
+}
+
+INLINE void pick_blocks(unpicked *list, uint32_t n, uint32_t n_blocks)
+{
+    for (uint32_t i = 0; i < n; i += 16) /* beyond n: of earlier keys, or of zeros */
+        _mm512_storeu_si512(list->blocks + i, blocks_of(_mm512_loadu_si512(list->keys + i), n_blocks));
 }
 
 /* Appends the marked keys of a row to the picks of each block. */
@@ -66,22 +78,25 @@ INLINE __mmask16 first_of(uint32_t n)
 }
 
 /* Lists the keys of a row that are neither popular nor below the prefix; returns how many are in the list
- * then. With a map, the keys go to keys_out, the n_near popular ones translated and behind the others. */
-INLINE uint32_t divide_row(const mst_row *row, uint32_t number, const mst_division *d, const mst_key_map *map,
-                           bool valued, uint32_t *keys_out, float *values_out, uint32_t *n_near,
-                           unpicked *list, uint32_t n, mst_picks *picks)
+ * then. With a map, the keys go to keys_out, the popular ones translated. */
+INLINE uint32_t divide_row(const mst_row *row, uint32_t number, uint32_t n_prefix, const mst_key_map *map,
+                           bool valued, uint32_t *keys_out, unpicked *list, uint32_t n, mst_picks *picks)
 {
-    const uint32_t n_keys = row->n_keys, n_blocks = picks->n_blocks;
+    const uint32_t n_keys = row->n_keys;
     const uint32_t *keys_in = row->keys;
     const float *values_in = row->values;
-    const __m512i numbers = _mm512_set1_epi32((int)number), prefix = _mm512_set1_epi32((int)d->n_prefix);
-    uint32_t front = 0, back = n_keys;
+    const __m512i numbers = _mm512_set1_epi32((int)number), prefix = _mm512_set1_epi32((int)n_prefix);
     for (uint32_t i = 0; i < n_keys; i += 16) {
-        __mmask16 part = n_keys - i < 16 ? first_of(n_keys - i) : (__mmask16)0xffff, other = part;
+        __mmask16 part = n_keys - i < 16 ? first_of(n_keys - i) : (__mmask16)0xffff;
         __m512i keys = _mm512_maskz_loadu_epi32(part, keys_in + i);
+        __mmask16 other = _mm512_mask_cmpge_epu32_mask(part, keys, prefix);
         __m512 values = {};
         if (valued)
             values = values_in ? _mm512_maskz_loadu_ps(part, values_in + i) : _mm512_set1_ps(1.0f);
+        if (map == NULL && picks->n_blocks <= MST_FEW_BLOCKS) {
+            pick_vector(keys, values, other, numbers, valued, picks);
+            continue;
+        }
         if (map != NULL) {
             __m512i hash = _mm512_mullo_epi32(keys, _mm512_set1_epi32((int)map->factor));
             __m512i slot = _mm512_srl_epi32(hash, _mm_cvtsi32_si128((int)map->shift));
@@ -89,69 +104,52 @@ INLINE uint32_t divide_row(const mst_row *row, uint32_t number, const mst_divisi
             __m512i place =
                 _mm512_xor_si512(bucket, _mm512_sll_epi32(hash, _mm_cvtsi32_si128((int)(32 - map->shift))));
             __mmask16 popular = _mm512_mask_cmplt_epu32_mask(part, place, _mm512_set1_epi32((int)map->n));
-            uint32_t n_popular = (uint32_t)__builtin_popcount(popular);
-            other = (__mmask16)(part & ~popular);
+            other = (__mmask16)(other & ~popular);
             place = _mm512_add_epi32(place, _mm512_set1_epi32((int)map->base));
-            back -= n_popular;
-            _mm512_mask_storeu_epi32(keys_out + back, first_of(n_popular),
-                                     _mm512_maskz_compress_epi32(popular, place));
-            if (valued)
-                _mm512_mask_storeu_ps(values_out + back, first_of(n_popular),
-                                      _mm512_maskz_compress_ps(popular, values));
-            uint32_t n_other = (n_keys - i < 16 ? n_keys - i : 16) - n_popular;
-            keys = _mm512_maskz_compress_epi32(other, keys);
-            values = _mm512_maskz_compress_ps(other, values);
-            other = first_of(n_other);
-            _mm512_mask_storeu_epi32(keys_out + front, other, keys);
-            if (valued)
-                _mm512_mask_storeu_ps(values_out + front, other, values);
-            front += n_other;
-        }
-        if (map == NULL && n_blocks <= MST_FEW_BLOCKS) {
-            other = _mm512_mask_cmpge_epu32_mask(other, keys, prefix);
-            pick_vector(keys, values, other, numbers, valued, picks);
-            continue;
-        }
-        __mmask16 before = other;
-        other = _mm512_mask_cmpge_epu32_mask(other, keys, prefix);
-        if (other != before) {
-            keys = _mm512_maskz_compress_epi32(other, keys);
-            values = _mm512_maskz_compress_ps(other, values);
+            _mm512_mask_storeu_epi32(keys_out + i, part, _mm512_mask_mov_epi32(keys, popular, place));
         }
         if (n > UNPICKED - 16) {
             pick_all(list, n, valued, picks);
             n = 0;
         }
-        _mm512_storeu_si512(list->keys + n, keys);
+        _mm512_storeu_si512(list->keys + n, _mm512_maskz_compress_epi32(other, keys));
         _mm512_storeu_si512(list->rows + n, numbers);
-        _mm512_storeu_si512(list->blocks + n, blocks_of(keys, n_blocks));
         if (valued)
-            _mm512_storeu_ps(list->values + n, values);
+            _mm512_storeu_ps(list->values + n, _mm512_maskz_compress_ps(other, values));
         n += (uint32_t)__builtin_popcount(other);
     }
-    *n_near = n_keys - back;
     return n;
 }
-#else
-INLINE uint32_t divide_row(const mst_row *row, uint32_t number, const mst_division *d, const mst_key_map *map,
-                           bool valued, uint32_t *keys_out, float *values_out, uint32_t *n_near,
-                           unpicked *list, uint32_t n, mst_picks *picks)
+
+/* The places of 16 keys among n_places from key `first` on; of other keys, places behind them. */
+INLINE void find_places(const uint32_t *keys, uint32_t n, uint32_t first, uint32_t n_places, uint32_t *places)
 {
-    const uint32_t n_keys = row->n_keys, *keys_in = row->keys;
-    uint32_t front = 0, back = n_keys;
-    for (uint32_t i = 0; i < n_keys; i++) {
-        uint32_t key = read_key(&keys_in[i]);
+    const __m512i behind =
+        _mm512_add_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+                         _mm512_set1_epi32((int)n_places));
+    __mmask16 part = n < 16 ? first_of(n) : (__mmask16)0xffff;
+    __m512i place = _mm512_sub_epi32(_mm512_maskz_loadu_epi32(part, keys), _mm512_set1_epi32((int)first));
+    __mmask16 popular = _mm512_cmplt_epu32_mask(place, _mm512_set1_epi32((int)n_places));
+    _mm512_storeu_si512(places, _mm512_mask_mov_epi32(behind, popular, place));
+}
+#else
+INLINE void pick_blocks(unpicked *list, uint32_t n, uint32_t n_blocks)
+{
+    for (uint32_t i = 0; i < n; i++)
+        list->blocks[i] = mst_grad_owner(list->keys[i], n_blocks);
+}
+
+INLINE uint32_t divide_row(const mst_row *row, uint32_t number, uint32_t n_prefix, const mst_key_map *map,
+                           bool valued, uint32_t *keys_out, unpicked *list, uint32_t n, mst_picks *picks)
+{
+    for (uint32_t i = 0; i < row->n_keys; i++) {
+        uint32_t key = read_key(&row->keys[i]);
         bool popular = false;
         if (map != NULL) {
             uint32_t hash = key * map->factor,
                      place = mst_map_number(map->buckets[hash >> map->shift], hash, map->shift);
             popular = place < map->n;
-            back -= popular;
-            uint32_t mask = -(uint32_t)popular, to = front ^ ((front ^ back) & mask);
-            keys_out[to] = key ^ ((key ^ (map->base + place)) & mask);
-            if (valued)
-                values_out[to] = value_of(row, i);
-            front += !popular;
+            keys_out[i] = key ^ ((key ^ (map->base + place)) & -(uint32_t)popular);
         }
         if (n >= UNPICKED) {
             pick_all(list, n, valued, picks);
@@ -159,63 +157,73 @@ INLINE uint32_t divide_row(const mst_row *row, uint32_t number, const mst_divisi
         }
         list->keys[n] = key;
         list->rows[n] = number;
-        list->blocks[n] = mst_grad_owner(key, picks->n_blocks);
         if (valued)
             list->values[n] = value_of(row, i);
-        n += !popular & (key >= d->n_prefix); /* no branch: it would be guessed wrong */
+        n += !popular & (key >= n_prefix); /* no branch: it would be guessed wrong */
     }
-    *n_near = n_keys - back;
     return n;
+}
+
+INLINE void find_places(const uint32_t *keys, uint32_t n, uint32_t first, uint32_t n_places, uint32_t *places)
+{
+    for (uint32_t j = 0; j < 16; j++) {
+        uint32_t place = (j < n ? keys[j] : 0) - first;
+        places[j] = place < n_places ? place : n_places + j;
+    }
 }
 #endif
 
-INLINE void divide_rows(const mst_row *rows, uint32_t n, const mst_division *d, const mst_key_map *map,
-                        bool valued, mst_row *out, uint32_t *keys, float *values, mst_picks *picks)
+INLINE void divide_rows(const mst_row *rows, uint32_t n, uint32_t n_prefix, const mst_key_map *map,
+                        bool valued, mst_row *out, uint32_t *keys, mst_picks *picks)
 {
     unpicked list;
+    memset(&list, 0, sizeof list); /* blocks of more keys than there are may be computed */
     uint32_t n_list = 0;
     for (uint32_t r = 0; r < n; r++) {
-        const mst_row *row = &rows[r];
         if (r + RECORDS_AHEAD < n)
             prefetch_record(&rows[r + RECORDS_AHEAD]);
-        uint32_t n_near = 0;
-        n_list = divide_row(row, r, d, map, valued, keys, values, &n_near, &list, n_list, picks);
-        if (map == NULL)
-            continue;
-        out[r] = *row;
-        out[r].keys = keys;
-        out[r].values = valued ? values : NULL;
-        out[r].n_near = n_near;
-        keys += row->n_keys;
-        values += valued ? row->n_keys : 0;
+        n_list = divide_row(&rows[r], r, n_prefix, map, valued, keys, &list, n_list, picks);
+        out[r] = rows[r];
+        if (map != NULL)
+            out[r].keys = keys;
+        keys += rows[r].n_keys;
     }
     pick_all(&list, n_list, valued, picks);
 }
 
 static void divide_keys(const mst_row *rows, uint32_t n, const mst_division *d, mst_row *out, uint32_t *keys,
-                        float *values, mst_picks *picks)
+                        mst_picks *picks)
 {
     mst_key_map map = d->map != NULL ? *d->map : (mst_key_map){0}; /* a copy, which no store changes */
+    uint32_t n_prefix = d->n_prefix;
     if (d->map != NULL && !picks->valued)
-        divide_rows(rows, n, d, &map, false, out, keys, NULL, picks);
+        divide_rows(rows, n, n_prefix, &map, false, out, keys, picks);
     else
-        divide_rows(rows, n, d, d->map != NULL ? &map : NULL, picks->valued, out, keys, values, picks);
+        divide_rows(rows, n, n_prefix, d->map != NULL ? &map : NULL, picks->valued, out, keys, picks);
 }
 
-static void add_near(const mst_row *rows, uint32_t n, uint32_t first, const float *coefs, float *sums)
+/* Without a branch: other keys add to MST_PLACES_BEHIND floats behind the sums, side by side so that no
+ * addition waits for another. */
+static void add_places(const mst_row *rows, uint32_t n, uint32_t first, uint32_t n_places, const float *coefs,
+                       float *sums)
 {
     for (uint32_t r = 0; r < n; r++) {
         const mst_row *row = &rows[r];
-        const uint32_t *keys = row->keys;
         float coef = coefs[r];
-        uint32_t i = row->n_keys - row->n_near;
-        if (row->values == NULL) {
-#pragma GCC unroll 4
-            for (; i < row->n_keys; i++)
-                sums[keys[i] - first] += coef;
-        } else {
-            for (; i < row->n_keys; i++)
-                sums[keys[i] - first] += coef * row->values[i];
+        for (uint32_t i = 0; i < row->n_keys; i += 16) {
+            uint32_t part = row->n_keys - i < 16 ? row->n_keys - i : 16, places[16];
+            find_places(row->keys + i, part, first, n_places, places);
+            if (row->values != NULL) {
+                for (uint32_t j = 0; j < part; j++)
+                    sums[places[j]] += coef * row->values[i + j];
+            } else if (part == 16) {
+#pragma GCC unroll 16
+                for (uint32_t j = 0; j < 16; j++)
+                    sums[places[j]] += coef;
+            } else {
+                for (uint32_t j = 0; j < part; j++)
+                    sums[places[j]] += coef;
+            }
         }
     }
 }

@@ -24,7 +24,7 @@ INLINE float *row_at(const mst_linear *w, uint32_t key)
 INLINE void prefetch_rows(const mst_row *row, const mst_linear *w, bool write) /* see prefetch_weights */
 {
     const uint32_t *keys = row->keys;
-    uint32_t n = row->n_keys - row->n_near;
+    uint32_t n = row->n_keys;
 #pragma GCC unroll 8
     for (uint32_t i = 0; i < n; i++)
         write ? __builtin_prefetch(row_at(w, keys[i]), 1) : __builtin_prefetch(row_at(w, keys[i]), 0);

@@ -51,12 +51,10 @@ typedef struct division {
     size_t n_keys;
     mst_row *out;
     uint32_t *keys;
-    float *values;
     mst_picks picks;
 } division;
 
-static void divide(const mst_kernels *k, row_kind kind, uint32_t n_rows, uint32_t n_keys, uint32_t n_blocks,
-                   const mst_key_map *with, division *d)
+static void divide_begin(row_kind kind, uint32_t n_rows, uint32_t n_keys, uint32_t n_blocks, division *d)
 {
     *d = (division){.r = random_rows_make(&(rows_spec){.kind = kind,
                                                        .n_rows = n_rows,
@@ -64,6 +62,8 @@ static void divide(const mst_kernels *k, row_kind kind, uint32_t n_rows, uint32_
                                                        .n_features = FEATURES,
                                                        .n_keys = n_keys,
                                                        .n_classes = 2,
+                                                       .n_fields = PREFIX + n_keys / 2,
+                                                       .weighted = n_blocks % 2 != 0,
                                                        .seed = n_rows + n_keys})};
     for (uint32_t i = 0; i < n_rows; i++) {
         d->n_keys += d->r.rows[i].n_keys;
@@ -71,14 +71,15 @@ static void divide(const mst_kernels *k, row_kind kind, uint32_t n_rows, uint32_
     }
     d->out = row_block(n_rows, sizeof *d->out);
     d->keys = row_block(d->n_keys, sizeof *d->keys);
-    d->values = row_block(d->n_keys, sizeof *d->values);
     assert_int_equal(mst_picks_init(&d->picks, n_blocks), MST_OK);
+}
+
+static void divide(const mst_kernels *k, const mst_key_map *with, division *d)
+{
+    mst_division rule = {.n_prefix = PREFIX, .map = with};
     assert_int_equal(mst_picks_begin(&d->picks, d->n_keys / 2, d->valued), MST_OK);
     assert_int_equal(mst_picks_begin(&d->picks, d->n_keys, d->valued), MST_OK);
-    mst_division rule = {.n_prefix = PREFIX, .map = with};
-    k->divide_keys(d->r.rows, n_rows, &rule, d->out, d->keys, d->values, &d->picks);
-    if (with == NULL)
-        memcpy(d->out, d->r.rows, n_rows * sizeof *d->out);
+    k->divide_keys(d->r.rows, d->r.n_rows, &rule, d->out, d->keys, &d->picks);
 }
 
 static void divide_end(division *d)
@@ -86,7 +87,6 @@ static void divide_end(division *d)
     mst_picks_fini(&d->picks);
     free(d->out);
     free(d->keys);
-    free(d->values);
     random_rows_free(&d->r);
 }
 
@@ -95,32 +95,28 @@ static float value_at(const mst_row *row, uint32_t i)
     return row->values != NULL ? row->values[i] : 1.0f;
 }
 
-/* The rows that were made from the given ones: other keys keep their order, popular ones are translated and
- * behind them, with their values. */
+static bool is_popular(uint32_t key)
+{
+    return key >= POPULAR;
+}
+
+/* The rows that were made from the given ones: popular keys are translated where they are. */
 static void check_rows(const division *d, bool mapped)
 {
     for (uint32_t r = 0; r < d->r.n_rows; r++) {
         const mst_row *row = &d->r.rows[r], *out = &d->out[r];
-        uint32_t n_popular = 0, next = 0;
-        double popular = 0.0, sum = 0.0; /* a number for each multiset of places with values */
+        assert_true(out->label == row->label && out->weight == row->weight);
+        assert_int_equal(out->n_keys, row->n_keys);
+        assert_int_equal(out->n_dense, row->n_dense);
+        assert_int_equal(out->any_order, row->any_order);
+        for (uint32_t i = 0; i < row->n_dense; i++)
+            assert_true(row_dense(out, i) == row_dense(row, i));
         for (uint32_t i = 0; i < row->n_keys; i++) {
             uint32_t place = mapped ? place_of[row->keys[i]] : 0;
-            if (place == 0) {
-                assert_int_equal(out->keys[next], row->keys[i]);
-                assert_true(value_at(out, next) == value_at(row, i));
-                next++;
-                continue;
-            }
-            n_popular++;
-            popular += sin(place) * (double)value_at(row, i);
+            assert_int_equal(out->keys[i], place != 0 ? place : row->keys[i]);
+            assert_true(value_at(out, i) == value_at(row, i));
+            assert_true(row->fields == NULL || out->fields[i] == row->fields[i]);
         }
-        assert_int_equal(out->n_keys, row->n_keys);
-        assert_int_equal(out->n_near, n_popular);
-        for (uint32_t i = next; i < out->n_keys; i++) {
-            assert_in_range(out->keys[i], POPULAR, POPULAR + map.n - 1);
-            sum += sin(out->keys[i]) * (double)value_at(out, i);
-        }
-        assert_true(fabs(sum - popular) < 1e-9);
     }
 }
 
@@ -132,8 +128,9 @@ static void check_picks(const division *d)
         size_t at = b * d->picks.room;
         for (uint32_t r = 0; r < d->r.n_rows; r++) {
             const mst_row *row = &d->out[r];
-            for (uint32_t i = 0; i < row->n_keys - row->n_near; i++) {
-                if (row->keys[i] < PREFIX || mst_grad_owner(row->keys[i], d->picks.n_blocks) != b)
+            for (uint32_t i = 0; i < row->n_keys; i++) {
+                if (row->keys[i] < PREFIX || is_popular(row->keys[i]) ||
+                    mst_grad_owner(row->keys[i], d->picks.n_blocks) != b)
                     continue;
                 assert_true(at < d->picks.ends[b]);
                 assert_int_equal(d->picks.at[at].key, row->keys[i]);
@@ -169,12 +166,12 @@ static void check_updates(const mst_kernels *k, const division *d)
 {
     static double want[POPULAR + PLACES];
     static float w[POPULAR + PLACES], rows[(POPULAR + PLACES) * MST_ROW_FIRST];
-    float *coefs = row_block(d->r.n_rows, sizeof *coefs), sums[PLACES] = {0};
+    float *coefs = row_block(d->r.n_rows, sizeof *coefs), sums[PLACES + MST_PLACES_BEHIND] = {0};
     uint32_t *touched = row_block(d->n_keys + 1, sizeof *touched);
     random_coefs(coefs, d->r.n_rows);
     reference(d, coefs, want);
-    k->add_near(d->out, d->r.n_rows, POPULAR, coefs, sums);
-    for (uint32_t i = 0; i < PLACES; i++)
+    k->add_places(d->out, d->r.n_rows, POPULAR, map.n, coefs, sums);
+    for (uint32_t i = 0; i < map.n; i++)
         assert_true(fabs((double)sums[i] - want[POPULAR + i]) < 1e-3);
     memset(w, 0, sizeof w);
     memset(rows, 0, sizeof rows);
@@ -203,20 +200,22 @@ static void check_updates(const mst_kernels *k, const division *d)
     free(touched);
 }
 
+static const struct {
+    uint32_t n_rows, n_keys, n_blocks;
+} sizes[] = {{0, 5, 3}, {1, 1, 1}, {9, 16, 2}, {60, 26, 4}, {30, 26, 7}, {70, 40, 15}, {4, 300, 64}};
+enum { N_SIZES = sizeof sizes / sizeof *sizes };
+
 static void keys_are_divided(void **state)
 {
     (void)state;
-    static const struct {
-        uint32_t n_rows, n_keys, n_blocks;
-    } sizes[] = {{0, 5, 3}, {1, 1, 1}, {9, 16, 2}, {60, 26, 4}, {30, 26, 7}, {70, 40, 15}, {4, 300, 64}};
     EACH_ISA(k)
     {
         for (int kind = 0; kind < ROWS_KINDS; kind++)
-            for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+            for (size_t s = 0; s < N_SIZES; s++)
                 for (int mapped = 0; mapped < 2; mapped++) {
                     division d;
-                    divide(k, (row_kind)kind, sizes[s].n_rows, sizes[s].n_keys, sizes[s].n_blocks,
-                           mapped ? &map : NULL, &d);
+                    divide_begin((row_kind)kind, sizes[s].n_rows, sizes[s].n_keys, sizes[s].n_blocks, &d);
+                    divide(k, mapped ? &map : NULL, &d);
                     check_rows(&d, mapped);
                     check_picks(&d);
                     check_updates(k, &d);
