@@ -433,6 +433,30 @@ mst_status mst_feed_fill_plain(mst_feed *f, unsigned lane, uint32_t from, uint32
     return feed_fill(f, lane, from, to, false);
 }
 
+mst_status mst_feed_records(mst_feed *f, unsigned lane_index, uint32_t from, uint32_t to,
+                            mst_records *records)
+{
+    const mst_feed_lane *l = &f->lanes[lane_index];
+    const mst_feed_piece *at = l->pieces;
+    uint32_t start = 0; /* of the piece, in the lane's rows */
+    *records = (mst_records){0};
+    if (!f->by_lanes || from >= to || f->augmented_stride != 0)
+        return MST_OK;
+    for (; start + at->n <= from; at++)
+        start += at->n;
+    const mst_feed_window *w = at->w;
+    const mst_chunk *c = w->chunks[0];
+    if (to > start + at->n || w->order != f->file_order || w->n_chunks != 1 || w->mapped || w->unseen ||
+        c->arrays != NULL || c->stride == 0)
+        return MST_OK;
+    TRY(mst_feed_check_window(f, at->w));
+    *records = (mst_records){.stride = c->stride, .weighted = c->has_weights};
+    mst_chunk_row(c, at->from + (from - start), &records->first);
+    uint32_t length;
+    records->words = mst_chunk_record(c, at->from + (from - start), &length);
+    return MST_OK;
+}
+
 const mst_augment *mst_feed_augment(const mst_feed *f)
 {
     return f->augmented_stride != 0 ? f->options.augment : NULL;

@@ -17,7 +17,8 @@
  * would move twice per step, and so would the weights. The gradient of popular keys, which all threads have
  * in every step, is summed by thread, and then by slices of the keys; of few threads, it costs less to update
  * them like the others. A thread that has finished phase B divides the keys of its next rows among the blocks
- * before it waits for the others.
+ * before it waits for the others; rows of a fixed size in file order are made from their records in the same
+ * pass. It prefetches these records after its last coefficient, while it would wait for the slowest thread.
  *
  * With a model that has threads of its own inside a batch (mst_model_threads), the team is one thread, and
  * the update is divided among the threads of the model.
@@ -31,8 +32,9 @@
 #include "base/alloc.h"
 #include "strategy/local_impl.h"
 
-#define IDLE_STAY 64   /* looks of a thread without a part at the same other, ... */
-#define IDLE_MOST 4096 /* ... and at all, without finding work */
+#define IDLE_STAY     64    /* looks of a thread without a part at the same other, ... */
+#define IDLE_MOST     4096  /* ... and at all, without finding work */
+#define APPROACH_MOST 16384 /* bytes of records that a second-level cache keeps while a step ends */
 
 /* The share of thread t. */
 static mst_batch local_share(const mst_local *self, const mst_batch *batch, unsigned t)
@@ -209,19 +211,43 @@ static mst_batch local_batch(const mst_local *self, const mst_batch *claim, uint
     return mst_batch_range(claim, (uint32_t)(i * self->batch), self->batch);
 }
 
-/* Thread t: makes its share of a batch readable, and divides its keys among the blocks. */
+/* Thread t: prefetches the records of its share of a batch. */
+static void local_approach_share(mst_local *self, unsigned t, const mst_batch *batch)
+{
+    mst_records records;
+    mst_batch share = local_share(self, batch, t);
+    uint32_t from = (uint32_t)(share.rows - self->claim.rows);
+    if (mst_feed_records(self->feed, 0, from, from + share.n_rows, &records) != MST_OK ||
+        records.words == NULL)
+        return; /* the failure is found again */
+    const char *at = (const char *)records.words;
+    const char *end = at + (size_t)share.n_rows * records.stride * sizeof *records.words;
+    for (end = end - at > APPROACH_MOST ? at + APPROACH_MOST : end; at < end; at += 64)
+        __builtin_prefetch(at, 0, 2);
+}
+
+/* Thread t: divides the keys of its share of a batch among the blocks, and makes the rows of the share: from
+ * their records at the same time where the feed has these, else before. */
 static mst_status local_divide_share(mst_local *self, unsigned t, const mst_batch *batch, uint64_t step)
 {
     const mst_model *model = self->base.env.model;
     mst_local_thread *w = &self->threads[t];
     mst_batch share = local_share(self, batch, t);
+    uint32_t from = (uint32_t)(share.rows - self->claim.rows);
+    mst_records records;
     size_t n_keys = 0;
     bool valued = false;
     w->share.n_rows = 0; /* after a failure */
-    local_fill_share(self, t, &share, step);
-    for (uint32_t i = 0; i < share.n_rows; i++) {
-        n_keys += share.rows[i].n_keys;
-        valued |= share.rows[i].values != NULL;
+    TRY(mst_feed_records(self->feed, 0, from, from + share.n_rows, &records));
+    if (records.words != NULL) {
+        n_keys = (size_t)share.n_rows * records.first.n_keys;
+        valued = records.first.values != NULL;
+    } else {
+        local_fill_share(self, t, &share, step);
+        for (uint32_t i = 0; i < share.n_rows; i++) {
+            n_keys += share.rows[i].n_keys;
+            valued |= share.rows[i].values != NULL;
+        }
     }
     uint64_t start = mst_trace_now();
     TRY(mst_picks_begin(&w->picks, n_keys, valued));
@@ -230,7 +256,8 @@ static mst_status local_divide_share(mst_local *self, unsigned t, const mst_batc
                                             n_keys + self->n_popular + 1, sizeof *w->touched.keys)))
         return mst_fail_memory();
     mst_division division = {.n_prefix = model->shape.n_dense,
-                             .map = self->n_popular > 0 ? mst_hot_weights_map(self->hot, 0) : NULL};
+                             .map = self->n_popular > 0 ? mst_hot_weights_map(self->hot, 0) : NULL,
+                             .records = records.words != NULL ? &records : NULL};
     model->kernels->divide_keys(share.rows, share.n_rows, &division, w->rows, w->keys, &w->picks);
     w->share = (mst_batch){.rows = w->rows, .n_rows = share.n_rows};
     mst_trace_op("divide", start, mst_trace_array(2 * sizeof(uint32_t), n_keys, 0));
@@ -265,6 +292,10 @@ static bool local_pick_step(mst_local *self, unsigned t, const mst_batch *claim,
                              &w->loss);
     mst_local_show_grad(self, w, t);
     unsigned arrival = mst_team_arrive(self->team, t);
+    if (i + 1 < mst_local_steps(self, claim->n_rows)) {
+        mst_batch next = local_batch(self, claim, i + 1);
+        local_approach_share(self, t, &next);
+    }
     uint64_t start = mst_trace_now();
     if (self->n_popular > 0)
         model->kernels->add_places(w->share.rows, w->share.n_rows, self->popular, self->n_popular, w->coefs,

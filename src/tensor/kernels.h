@@ -72,7 +72,8 @@ static inline uint32_t mst_map_bucket(uint32_t number, uint32_t hash, uint32_t s
  * popular. */
 typedef struct mst_division {
     uint32_t n_prefix;
-    const mst_key_map *map; /* NULL: no key is popular */
+    const mst_key_map *map;     /* NULL: no key is popular */
+    const mst_records *records; /* the rows, which need not be filled then; or NULL */
 } mst_division;
 
 #define MST_PLACES_BEHIND 16 /* of the sums of add_places */

@@ -6,6 +6,8 @@
  * to find them again. A step of 1,000 rows and 16 threads has some 30 keys in each block of a thread, so what
  * follows is written for short lists in the first-level cache.
  *
+ * Rows may come as records (batch.h): then one pass reads a record, makes its row and divides its keys.
+ *
  * Few threads (MST_FEW_BLOCKS) have no popular keys. Then all keys of a row are divided, and a vector of keys
  * is divided block by block. */
 
@@ -173,20 +175,43 @@ INLINE void find_places(const uint32_t *keys, uint32_t n, uint32_t first, uint32
 }
 #endif
 
-INLINE void divide_rows(const mst_row *rows, uint32_t n, uint32_t n_prefix, const mst_key_map *map,
-                        bool valued, mst_row *out, uint32_t *keys, mst_picks *picks)
+/* Row r of the rows, or of the records where these are given. */
+INLINE mst_row row_to_divide(const mst_row *rows, const mst_records *records, uint32_t r)
+{
+    if (records == NULL)
+        return rows[r];
+    mst_row row = records->first;
+    size_t words = (size_t)r * records->stride;
+    const float *numbers = (const float *)records->words + words;
+    row.label = numbers[0];
+    row.weight = records->weighted ? numbers[1] : 1.0f;
+    row.dense += row.dense != NULL ? words : 0;
+    row.bytes += row.bytes != NULL ? words * sizeof(uint32_t) : 0;
+    row.keys += words;
+    row.values += row.values != NULL ? words : 0;
+    row.fields += row.fields != NULL ? 2 * words : 0;
+    return row;
+}
+
+INLINE void divide_rows(const mst_row *rows, const mst_records *records, uint32_t n, uint32_t n_prefix,
+                        const mst_key_map *map, bool valued, mst_row *out, uint32_t *keys, mst_picks *picks)
 {
     unpicked list;
     memset(&list, 0, sizeof list); /* blocks of more keys than there are may be computed */
     uint32_t n_list = 0;
     for (uint32_t r = 0; r < n; r++) {
-        if (r + RECORDS_AHEAD < n)
+        if (r + RECORDS_AHEAD < n && records != NULL) {
+            const uint32_t *ahead = records->words + (size_t)(r + RECORDS_AHEAD) * records->stride;
+            prefetch_lines(ahead, ahead + records->stride);
+        } else if (r + RECORDS_AHEAD < n) {
             prefetch_record(&rows[r + RECORDS_AHEAD]);
-        n_list = divide_row(&rows[r], r, n_prefix, map, valued, keys, &list, n_list, picks);
-        out[r] = rows[r];
+        }
+        mst_row row = row_to_divide(rows, records, r);
+        n_list = divide_row(&row, r, n_prefix, map, valued, keys, &list, n_list, picks);
+        out[r] = row;
         if (map != NULL)
             out[r].keys = keys;
-        keys += rows[r].n_keys;
+        keys += row.n_keys;
     }
     pick_all(&list, n_list, valued, picks);
 }
@@ -194,12 +219,17 @@ INLINE void divide_rows(const mst_row *rows, uint32_t n, uint32_t n_prefix, cons
 static void divide_keys(const mst_row *rows, uint32_t n, const mst_division *d, mst_row *out, uint32_t *keys,
                         mst_picks *picks)
 {
-    mst_key_map map = d->map != NULL ? *d->map : (mst_key_map){0}; /* a copy, which no store changes */
+    /* copies, which no store changes */
+    mst_key_map map = d->map != NULL ? *d->map : (mst_key_map){0};
+    mst_records records = d->records != NULL ? *d->records : (mst_records){0};
     uint32_t n_prefix = d->n_prefix;
-    if (d->map != NULL && !picks->valued)
-        divide_rows(rows, n, n_prefix, &map, false, out, keys, picks);
+    if (d->map == NULL || picks->valued)
+        divide_rows(rows, d->records != NULL ? &records : NULL, n, n_prefix, d->map != NULL ? &map : NULL,
+                    picks->valued, out, keys, picks);
+    else if (d->records != NULL)
+        divide_rows(rows, &records, n, n_prefix, &map, false, out, keys, picks);
     else
-        divide_rows(rows, n, n_prefix, d->map != NULL ? &map : NULL, picks->valued, out, keys, picks);
+        divide_rows(rows, NULL, n, n_prefix, &map, false, out, keys, picks);
 }
 
 /* Without a branch: other keys add to MST_PLACES_BEHIND floats behind the sums, side by side so that no

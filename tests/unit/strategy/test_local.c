@@ -29,6 +29,7 @@
  * model. */
 typedef struct rows_of {
     uint32_t n_classes;
+    bool valued; /* even rows */
 } rows_of;
 
 static mst_status make_row(void *arg, uint64_t i, mst_chunk_builder *b)
@@ -59,6 +60,21 @@ static mst_status make_row(void *arg, uint64_t i, mst_chunk_builder *b)
     return mst_chunk_builder_end_row(b, label, i % 7 == 0 ? 0.5f : 1.0f);
 }
 
+/* Rows that all have as many features. */
+static mst_status make_even_row(void *arg, uint64_t i, mst_chunk_builder *b)
+{
+    const rows_of *of = arg;
+    mst_rng rng;
+    mst_rng_init(&rng, 2, MST_RNG_TEST, i);
+    TRY(mst_chunk_builder_room(b, N_DENSE + 10));
+    for (uint32_t j = 0; j < N_DENSE; j++)
+        mst_chunk_builder_add(b, j, (float)mst_rng_normal(&rng));
+    for (int j = 0; j < 9; j++)
+        mst_chunk_builder_add(b, 10 + mst_rng_below(&rng, j < 4 ? 12 : 500), of->valued ? 0.5f : 1.0f);
+    mst_chunk_builder_add(b, (uint32_t)(UNIQUE + i), 1.0f);
+    return mst_chunk_builder_end_row(b, (float)mst_rng_below(&rng, 2), i % 7 == 0 ? 0.5f : 1.0f);
+}
+
 #define MANY_THREADS 7 /* enough for the synchronous way of many threads */
 
 /* What to train, and how. */
@@ -71,6 +87,8 @@ typedef struct plan {
     mst_optim_options optim;
     uint64_t rows_of_data; /* 0: N_ROWS */
     bool by_vectors;       /* weights and state in vectors of their own */
+    bool even, valued;     /* rows that all have as many features, in file order; with values */
+    bool by_records;       /* of which threads get the records */
 } plan;
 
 typedef struct trainer {
@@ -86,11 +104,14 @@ typedef struct trainer {
 
 static void trainer_init(trainer *t, const plan *p)
 {
-    *t = (trainer){.of = {p->model == 0 ? 2 : 3}};
+    *t = (trainer){.of = {p->model == 0 ? 2 : 3, p->valued}};
     mst_model_options model = {.model = p->model, .bias = true, .pos_weight = 1.5};
     mst_shape shape = {.n_features = p->n_features, .n_dense = N_DENSE, .n_classes = t->of.n_classes};
     mst_strategy_options options = {.mode = p->mode, .threads = p->threads, .batch = p->batch};
-    t->data = fake_new(FAKE_CHEAP, p->rows_of_data ? p->rows_of_data : N_ROWS, CHUNK_ROWS, make_row, &t->of);
+    t->data = fake_new(FAKE_CHEAP, p->rows_of_data ? p->rows_of_data : N_ROWS, CHUNK_ROWS,
+                       p->even ? make_even_row : make_row, &t->of);
+    if (p->by_records)
+        fake_peeks(t->data);
     assert_int_equal(mst_model_new(&model, &shape, mst_kernels_get(mst_isa_best()), &t->model), MST_OK);
     assert_int_equal(t->model->ops->declare(t->model, &t->params), MST_OK);
     assert_int_equal(mst_optimizer_init(&t->optimizer, &p->optim), MST_OK);
@@ -102,7 +123,7 @@ static void trainer_init(trainer *t, const plan *p)
     mst_strategy_env env = {.model = t->model, .optimizer = &t->optimizer, .params = &t->params};
     assert_int_equal(mst_strategy_new(&options, &env, &t->strategy), MST_OK);
     mst_feed_options feed = {.seed = 3,
-                             .shuffle_rows = 200,
+                             .shuffle_rows = p->even ? 0 : 200,
                              .prefetch_threads = 1,
                              .n_lanes = t->strategy->n_lanes,
                              .max_take = t->strategy->max_take};
@@ -257,6 +278,47 @@ static void sync_with_any_batch(void **state)
                               .batch = batches[b],
                               .optim = optim_of((int)(b % 2) * 2, 0)});
         }
+}
+
+/* Whether threads get the records of the rows of the plan. */
+static bool gives_records(const plan *p)
+{
+    trainer t;
+    mst_batch batch;
+    mst_records records;
+    uint64_t position;
+    trainer_init(&t, p);
+    assert_int_equal(mst_feed_claim(t.feed, 0, 50, &batch, &position), MST_OK);
+    assert_int_equal(mst_feed_records(t.feed, 0, 10, 50, &records), MST_OK);
+    trainer_fini(&t);
+    return records.words != NULL;
+}
+
+/* Rows that are made from records while their keys are divided, and rows that are filled before. */
+static void sync_by_records_equals_rows(void **state)
+{
+    (void)state;
+    for (int which = 0; mst_optimizers[which] != NULL; which++)
+        for (int valued = 0; valued < 2; valued++)
+            for (unsigned threads = 2; threads <= MANY_THREADS; threads += MANY_THREADS - 2) {
+                uint64_t n, m;
+                plan p = {.n_features = FEATURES,
+                          .mode = MST_MODE_SYNC,
+                          .threads = threads,
+                          .batch = 90, /* shares of it are in one chunk or in two */
+                          .optim = optim_of(which, 0),
+                          .even = true,
+                          .valued = valued};
+                assert_false(gives_records(&p));
+                float *rows = train(&p, NULL, &n);
+                p.by_records = true;
+                assert_true(gives_records(&p));
+                float *records = train(&p, NULL, &m);
+                assert_int_equal(m, n);
+                assert_memory_equal(records, rows, n * sizeof *rows);
+                free(rows);
+                free(records);
+            }
 }
 
 /* ---- budgets ---- */
@@ -591,6 +653,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sync_repeats_and_equals_one_thread),
         cmocka_unit_test(sync_with_any_batch),
+        cmocka_unit_test(sync_by_records_equals_rows),
         cmocka_unit_test(budgets_hold_exactly),
         cmocka_unit_test(pieces_equal_the_whole),
         cmocka_unit_test(deadline_and_stop),

@@ -1,5 +1,5 @@
-/* The keys of a step divided among blocks: every key is found once, in its place, and updates by blocks and
- * by popular keys are those of whole rows. */
+/* The keys of a step divided among blocks: every key is found once, in its place, updates by blocks and by
+ * popular keys are those of whole rows, and records give the same as rows. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -74,12 +74,12 @@ static void divide_begin(row_kind kind, uint32_t n_rows, uint32_t n_keys, uint32
     assert_int_equal(mst_picks_init(&d->picks, n_blocks), MST_OK);
 }
 
-static void divide(const mst_kernels *k, const mst_key_map *with, division *d)
+static void divide(const mst_kernels *k, const mst_key_map *with, const mst_records *records, division *d)
 {
-    mst_division rule = {.n_prefix = PREFIX, .map = with};
+    mst_division rule = {.n_prefix = PREFIX, .map = with, .records = records};
     assert_int_equal(mst_picks_begin(&d->picks, d->n_keys / 2, d->valued), MST_OK);
     assert_int_equal(mst_picks_begin(&d->picks, d->n_keys, d->valued), MST_OK);
-    k->divide_keys(d->r.rows, d->r.n_rows, &rule, d->out, d->keys, &d->picks);
+    k->divide_keys(records == NULL ? d->r.rows : NULL, d->r.n_rows, &rule, d->out, d->keys, &d->picks);
 }
 
 static void divide_end(division *d)
@@ -215,11 +215,72 @@ static void keys_are_divided(void **state)
                 for (int mapped = 0; mapped < 2; mapped++) {
                     division d;
                     divide_begin((row_kind)kind, sizes[s].n_rows, sizes[s].n_keys, sizes[s].n_blocks, &d);
-                    divide(k, mapped ? &map : NULL, &d);
+                    divide(k, mapped ? &map : NULL, NULL, &d);
                     check_rows(&d, mapped);
                     check_picks(&d);
                     check_updates(k, &d);
                     divide_end(&d);
+                }
+    }
+}
+
+/* Gives all rows as many keys, and makes records of them, in a block of exactly their size. */
+static mst_records make_records(division *d, bool weighted, uint32_t **block)
+{
+    mst_row *rows = d->r.rows;
+    uint32_t n_rows = d->r.n_rows, n_keys = UINT32_MAX, n_dense = rows[0].n_dense;
+    for (uint32_t r = 0; r < n_rows; r++)
+        n_keys = rows[r].n_keys < n_keys ? rows[r].n_keys : n_keys;
+    uint32_t head = 1 + weighted, keys = head + (rows[0].bytes != NULL ? (n_dense + 3) / 4 : n_dense),
+             values = keys + n_keys, fields = values + (rows[0].values != NULL ? n_keys : 0),
+             stride = fields + (rows[0].fields != NULL ? (n_keys + 1) / 2 : 0);
+    uint32_t *words = row_block((size_t)n_rows * stride, sizeof *words);
+    memset(words, 0, (size_t)n_rows * stride * sizeof *words);
+    for (uint32_t r = 0; r < n_rows; r++) {
+        uint32_t *record = words + (size_t)r * stride;
+        rows[r].n_keys = n_keys;
+        rows[r].weight = weighted ? rows[r].weight : 1.0f;
+        memcpy(record, &rows[r].label, sizeof(float));
+        if (weighted)
+            memcpy(record + 1, &rows[r].weight, sizeof(float));
+        if (n_dense != 0)
+            memcpy(record + head, rows[r].bytes != NULL ? (const void *)rows[r].bytes : rows[r].dense,
+                   n_dense * (rows[r].bytes != NULL ? 1 : sizeof(float)));
+        if (n_keys != 0)
+            memcpy(record + keys, rows[r].keys, n_keys * sizeof *rows[r].keys);
+        if (rows[r].values != NULL)
+            memcpy(record + values, rows[r].values, n_keys * sizeof *rows[r].values);
+        if (rows[r].fields != NULL)
+            memcpy(record + fields, rows[r].fields, n_keys * sizeof *rows[r].fields);
+    }
+    d->n_keys = (size_t)n_rows * n_keys;
+    mst_records records = {.words = words, .stride = stride, .weighted = weighted, .first = rows[0]};
+    records.first.dense = rows[0].dense != NULL ? (const float *)(words + head) : NULL;
+    records.first.bytes = rows[0].bytes != NULL ? (const uint8_t *)(words + head) : NULL;
+    records.first.keys = words + keys;
+    records.first.values = rows[0].values != NULL ? (const float *)(words + values) : NULL;
+    records.first.fields = rows[0].fields != NULL ? (const uint16_t *)(words + fields) : NULL;
+    *block = words;
+    return records;
+}
+
+static void records_give_the_same(void **state)
+{
+    (void)state;
+    EACH_ISA(k)
+    {
+        for (int kind = 0; kind < ROWS_KINDS; kind++)
+            for (size_t s = 1; s < N_SIZES; s++)
+                for (int mapped = 0; mapped < 2; mapped++) {
+                    division d;
+                    uint32_t *block;
+                    divide_begin((row_kind)kind, sizes[s].n_rows, sizes[s].n_keys, sizes[s].n_blocks, &d);
+                    mst_records records = make_records(&d, sizes[s].n_blocks % 2 != 0, &block);
+                    divide(k, mapped ? &map : NULL, &records, &d);
+                    check_rows(&d, mapped);
+                    check_picks(&d);
+                    divide_end(&d);
+                    free(block);
                 }
     }
 }
@@ -247,6 +308,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_are_divided),
+        cmocka_unit_test(records_give_the_same),
         cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, make_map, NULL);
