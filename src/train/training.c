@@ -331,12 +331,14 @@ static mst_status training_make_feed(mst_training *self)
     if (strategy != NULL) {
         lanes.n_lanes = strategy->n_lanes;
         lanes.max_take = strategy->max_take;
-        /* a thread for windows of a cache needs little of an idle core, and less than lanes that do its work
-         */
-        lanes.lanes_prepare = strategy->n_lanes > 1 &&
-                              (self->data.dataset->read_is_cheap || strategy->n_lanes >= mst_cpu_cores());
-        /* synchronous threads wait for one that has lost its core */
+        /* synchronous threads wait for one that has lost its core: where they need all cores, the one that
+         * claims rows of a cache makes the windows */
         lanes.no_core_left = o->mode == MST_MODE_SYNC && strategy->n_threads >= mst_cpu_cores();
+        /* otherwise a thread for windows of a cache needs little of an idle core, and less than lanes that do
+         * its work */
+        lanes.lanes_prepare = strategy->n_lanes > 1
+                                  ? self->data.dataset->read_is_cheap || strategy->n_lanes >= mst_cpu_cores()
+                                  : lanes.no_core_left && self->data.dataset->load_is_cheap;
         lanes.any_keys = strategy->any_keys;
         lanes.stop = strategy->stops_with_others ? NULL : self->config.stop;
     } else if (self->config.role == MST_TRAINING_WORKER) {
