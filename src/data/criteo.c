@@ -202,10 +202,7 @@ static mst_status criteo_parse_line(const mst_parse_context *context, const mst_
         }
         if (numeric != NUMERIC_BUCKET) {
             out_keys[c] = c;
-            out_values[c] = empty         ? missing
-                            : negative    ? 0.0f
-                            : v < N_SMALL ? t->log[v]
-                                          : mst_criteo_log(v);
+            out_values[c] = empty ? missing : negative ? 0.0f : v < N_SMALL ? t->log[v] : mst_criteo_log(v);
         }
     }
     for (unsigned c = 0; c < N_CATEGORIES; c++) { /* each but the last ends with a tab */

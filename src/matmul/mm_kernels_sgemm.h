@@ -3,8 +3,8 @@
  * A tile of PANEL_ROWS x PANEL_COLS sums stays in registers over the whole depth. Per step of the depth it
  * takes two vectors of B and PANEL_ROWS numbers of A, each broadcast once and used twice, so that the
  * multiply-adds are the limit, not the loads. A and B are both fetched ahead: the panel of B that passes by
- * replaces that of A in the first-level cache. The rows of C are fetched one after the other meanwhile: all at
- * once, they would take the buffers through which A and B arrive from the second-level cache. */
+ * replaces that of A in the first-level cache. The rows of C are fetched one after the other meanwhile: all
+ * at once, they would take the buffers through which A and B arrive from the second-level cache. */
 
 #if LANES == 16
 #define PANEL_ROWS 14 /* 28 sums, 2 of B and 1 of A in 32 registers */
