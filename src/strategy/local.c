@@ -3,9 +3,9 @@
  * One thread, and asynchronous threads of linear models or with batch 1, update in place if the model can.
  * The result equals that of the general way through a gradient up to rounding. */
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
+#include "observe/cpu_quota.h"
 #include "strategy/local_impl.h"
 #include "tensor/past_caches.h"
 
@@ -146,7 +146,7 @@ static void local_choose_threads(mst_local *self, const mst_strategy_options *op
     uint32_t parts = self->part_rows != 0 ? (self->batch + self->part_rows - 1) / self->part_rows : self->n;
     bool divides = self->part_rows != 0 && parts > 1 && model->crew > 1 && model->ops->assist != NULL;
     bool clips = self->base.env.optimizer->options.clip_norm > 0;
-    self->assists = divides && (long)threads <= sysconf(_SC_NPROCESSORS_ONLN);
+    self->assists = divides && threads <= mst_cpu_cores();
     uint64_t most = (uint64_t)parts * (self->assists || (divides && clips) ? model->crew : 1);
     self->n = most < self->n ? (unsigned)most : self->n;
     self->part_rows = self->n > 1 ? self->part_rows : 0;

@@ -457,7 +457,7 @@ MST_RACY static void fwfm_gradient(const mst_terms *t, uint32_t k, const float *
         n_fields = a->field >= n_fields ? a->field + 1u : n_fields;
         for (uint32_t f = 0; f < k; f++) {
             size_t at = (size_t)f * stride + a->field;
-            float others = sums[at] - rounded_1(a->v[f] * x); /* of the field */
+            float others = sums[at] - rounded(a->v[f] * x); /* of the field */
             float g = c * (weighted[at] + same * others) + r->l2 * a->v[f];
             a->g[1 + f] = a->add ? a->g[1 + f] + g : g;
         }

@@ -25,26 +25,21 @@ INLINE vec splat(float x)
     return x - (vec){};
 }
 
-/* A product that is rounded before it is added to something: compilers fuse the two otherwise. */
-INLINE vec rounded(vec product)
-{
+/* A product, vector or float, that is rounded before it is added to something: compilers fuse the two
+ * otherwise. */
 #if defined(__x86_64__)
-    __asm__("" : "+x"(product));
+#define ROUNDED_REGISTER "+x"
 #elif defined(__aarch64__)
-    __asm__("" : "+w"(product));
+#define ROUNDED_REGISTER "+w"
+#else
+#define ROUNDED_REGISTER "+m"
 #endif
-    return product;
-}
-
-INLINE float rounded_1(float product)
-{
-#if defined(__x86_64__)
-    __asm__("" : "+x"(product));
-#elif defined(__aarch64__)
-    __asm__("" : "+w"(product));
-#endif
-    return product;
-}
+#define rounded(product)                                                                                     \
+    ({                                                                                                       \
+        __auto_type rounded_product_ = (product);                                                            \
+        __asm__("" : ROUNDED_REGISTER(rounded_product_));                                                    \
+        rounded_product_;                                                                                    \
+    })
 
 INLINE vec select_vec(ivec mask, vec yes, vec no)
 {

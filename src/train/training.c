@@ -329,15 +329,16 @@ static mst_status training_make_feed(mst_training *self)
                               .stop = self->config.stop,
                               .prefetch_threads = training_parsers(self)};
     if (strategy != NULL) {
+        unsigned cores = mst_cpu_cores();
         lanes.n_lanes = strategy->n_lanes;
         lanes.max_take = strategy->max_take;
         /* synchronous threads wait for one that has lost its core: where they need all cores, the one that
          * claims rows of a cache makes the windows */
-        lanes.no_core_left = o->mode == MST_MODE_SYNC && strategy->n_threads >= mst_cpu_cores();
+        lanes.no_core_left = o->mode == MST_MODE_SYNC && strategy->n_threads >= cores;
         /* otherwise a thread for windows of a cache needs little of an idle core, and less than lanes that do
          * its work */
         lanes.lanes_prepare = strategy->n_lanes > 1
-                                  ? self->data.dataset->read_is_cheap || strategy->n_lanes >= mst_cpu_cores()
+                                  ? self->data.dataset->read_is_cheap || strategy->n_lanes >= cores
                                   : lanes.no_core_left && self->data.dataset->load_is_cheap;
         lanes.any_keys = strategy->any_keys;
         lanes.stop = strategy->stops_with_others ? NULL : self->config.stop;
