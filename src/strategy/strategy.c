@@ -1,10 +1,9 @@
 /* Registry, options and life of strategies; contract in strategy.h. */
 #include "strategy/strategy.h"
 
-#include <sched.h>
-
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "observe/cpu_quota.h"
 
 extern const mst_strategy_ops mst_strategy_local, mst_strategy_allreduce, mst_strategy_gpu_net,
     mst_strategy_gpu_sparse;
@@ -329,10 +328,8 @@ static mst_status resolve_allreduce(const mst_strategy_options *o)
 mst_status mst_strategy_resolve(mst_strategy_options *options)
 {
     bool local = options->strategy == MST_STRATEGY_LOCAL;
-    if (options->threads == 0) {
-        cpu_set_t cpus;
-        options->threads = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-    }
+    if (options->threads == 0)
+        options->threads = mst_cpu_cores();
     if (local && options->mode == MST_MODE_SSP)
         return mst_fail(MST_EUSAGE, "--mode ssp needs --strategy ps");
     if (local)
