@@ -95,6 +95,9 @@ until_true() {
 completed() {
   [ "$(state "$1")" = COMPLETED ]
 }
+preempted() {
+  [ "$(state "$1")" != RUNNING ]
+}
 saved() {
   ls "$1"/checkpoints/step-*/manifest.json >/dev/null 2>&1
 }
@@ -110,7 +113,13 @@ for fault in 0 1 preempted; do
   shaken=$(submit "shaken-$fault")
   until_true 100 "no checkpoint is written" saved "shaken-$fault"
   if [ $fault = preempted ]; then
+    tasks=$(for rank in 0 1 2; do task "$shaken" $rank; done)
+    # shellcheck disable=SC2086
+    kill -STOP $tasks # until Slurm preempts them: fast machines would end before that
     urgent=$(slurm sbatch --parsable -p urgent --exclusive -t 1 -o /dev/null -D "$work" --wrap true)
+    until_true 100 "the job is not preempted" preempted "$shaken"
+    # shellcheck disable=SC2086
+    kill -CONT $tasks 2>/dev/null || true
     until_true 100 "the urgent job does not end" completed "$urgent"
   else
     victim=$(task "$shaken" $fault)
