@@ -394,12 +394,25 @@ static void facts_take_hosts(mst_facts *f)
     }
 }
 
+static bool facts_uses_quota(const mst_facts *f, const mst_process_use *w)
+{
+    double limit = w->process != NULL ? w->process->cpu_limit : NAN;
+    return limit > 0 && !facts_shares_process(f, w) && w->cpu >= MST_VERDICT_FULL * limit;
+}
+
 /* Whether the cores that a worker's process may use are saturated by the processes of the run. */
 static bool facts_is_full(const mst_facts *f, const mst_process_use *w)
 {
-    double limit = w->process != NULL ? w->process->cpu_limit : NAN;
-    return w->host_busy >= MST_VERDICT_CROWDED ||
-           (limit > 0 && !facts_shares_process(f, w) && w->cpu >= MST_VERDICT_FULL * limit);
+    return w->host_busy >= MST_VERDICT_CROWDED || facts_uses_quota(f, w);
+}
+
+bool mst_facts_is_starved(const mst_facts *f)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < f->n_workers; i++)
+        n += facts_uses_quota(f, &f->workers[i]);
+    return 2 * n <= f->n_workers && f->slowest_ratio >= MST_VERDICT_SLOWER &&
+           facts_uses_quota(f, &f->workers[f->slowest]);
 }
 
 static const char *facts_pipe_of(const json_t *manifest)

@@ -269,9 +269,9 @@ static void stragglers_sentence(const mst_facts *f, mst_verdict *v)
     else
         snprintf(v->sentence, SENTENCE_SIZE,
                  "%s is the bottleneck: its steps take %.2f times as long as the median %s's, and the others "
-                 "wait for it %s of the time.",
+                 "wait for it %s of the time.%s",
                  v->process[0] != '\0' ? v->process : "A slow worker", f->slowest_ratio, mst_facts_noun(f),
-                 share);
+                 share, mst_facts_is_starved(f) ? " It uses all of its CPU quota." : "");
 }
 
 static void synchronisation_sentence(const mst_facts *f, mst_verdict *v)

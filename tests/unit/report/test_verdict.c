@@ -395,6 +395,17 @@ static void test_stragglers(void **state)
     judge(&limited, &v);
     is(&v, MST_BOTTLENECK_STRAGGLERS, "worker-1");
     assert_true(v.shares[MST_BOTTLENECK_CORES] == 0);
+    assert_true(v.shares[MST_BOTTLENECK_STRAGGLERS] > 0.6);
+    assert_non_null(strstr(v.sentence, "It uses all of its CPU quota."));
+    limited.processes[2].compute = 0.35; /* the others wait for its messages rather than for its work */
+    limited.processes[2].barrier_wait = 0.55;
+    judge(&limited, &v);
+    is(&v, MST_BOTTLENECK_STRAGGLERS, "worker-1");
+    assert_true(v.shares[MST_BOTTLENECK_STRAGGLERS] > 0.6);
+    for (int i = 1; i < 4; i++) /* as all have used theirs, it is no reason to wait for one of them */
+        limited.processes[i].cpu_limit = limited.processes[i].cpu;
+    judge(&limited, &v);
+    assert_true(v.shares[MST_BOTTLENECK_STRAGGLERS] < 0.2);
     fixture_run two = r; /* with two workers the faster one is typical */
     two.n = 3;
     two.workers = 2;
