@@ -4,7 +4,8 @@
  * take, empties it. The mutex is held for the time of a copy, never across a write.
  *
  * Invariants
- * 1. `pending` of a file has at most PENDING_MAX bytes; further bytes are dropped.
+ * 1. `pending` of a file takes further bytes while it has less than PENDING_MAX; otherwise they are dropped.
+ * At the end a trace takes the entries of its rings up to LAST_MAX, and always its last line.
  * 2. Only the observer thread writes files; after `end`, only the caller of end.
  * 3. The state of the sampler (resources, sums) belongs to the observer thread. */
 #include "observe/observe.h"
@@ -24,23 +25,30 @@
 #include "observe/observe_impl.h"
 
 #define PENDING_MAX ((size_t)8 << 20)
+#define LAST_MAX    ((size_t)32 << 20)
 #define FOREIGN_MAX ((size_t)64 << 20)
 #define TRACE_MAX   ((uint64_t)512 << 20) /* bytes of a trace.json */
 #define TRACE_TICK  (100 * MST_MS)
 
 /* ---- files ---- */
 
-mst_bytes *mst_observe_begin_add(mst_observe *self, mst_record_kind kind)
+/* NULL, without a lock, if `most` bytes are pending. */
+static mst_bytes *observe_begin_add(mst_observe *self, mst_record_kind kind, size_t most)
 {
     pthread_mutex_lock(&self->mutex);
     mst_bytes *out = &self->files[kind].pending;
     bool ended = self->ended && (self->run != NULL || kind != MST_RECORD_EVENTS);
-    if (!self->broken && !ended && out->n < PENDING_MAX && !out->failed)
+    if (!self->broken && !ended && out->n < most && !out->failed)
         return out;
     if (!self->ended && !self->broken)
         self->gaps |= 1u << kind;
     pthread_mutex_unlock(&self->mutex);
     return NULL;
+}
+
+mst_bytes *mst_observe_begin_add(mst_observe *self, mst_record_kind kind)
+{
+    return observe_begin_add(self, kind, PENDING_MAX);
 }
 
 void mst_observe_end_add(mst_observe *self)
@@ -200,17 +208,17 @@ static mst_trace_identity observe_trace_identity(mst_observe *self, unsigned lan
                                 .clock = &self->clock};
 }
 
-/* Like mst_observe_begin_add, but refused bytes stay in the ring for the next call. */
-static mst_bytes *observe_begin_trace_add(mst_observe *self)
+/* Like observe_begin_add, but refused bytes stay in the ring for the next call. */
+static mst_bytes *observe_begin_trace_add(mst_observe *self, size_t most)
 {
     pthread_mutex_lock(&self->mutex);
-    bool full = self->files[MST_RECORD_TRACE].pending.n >= PENDING_MAX;
+    bool full = self->files[MST_RECORD_TRACE].pending.n >= most;
     self->trace_waited |= full;
     pthread_mutex_unlock(&self->mutex);
-    return full ? NULL : mst_observe_begin_add(self, MST_RECORD_TRACE);
+    return full ? NULL : observe_begin_add(self, MST_RECORD_TRACE, most);
 }
 
-static void observe_drain_trace(mst_observe *self)
+static void observe_drain_trace(mst_observe *self, size_t most)
 {
     const mst_observe_options *o = &self->options;
     uint64_t dropped_here, dropped = 0;
@@ -218,7 +226,7 @@ static void observe_drain_trace(mst_observe *self)
         mst_trace_identity who = observe_trace_identity(self, i);
         if (self->rings[i] == NULL)
             continue;
-        mst_bytes *out = self->traced < TRACE_MAX ? observe_begin_trace_add(self) : NULL;
+        mst_bytes *out = self->traced < TRACE_MAX ? observe_begin_trace_add(self, most) : NULL;
         if (out == NULL)
             continue; /* the ring drops further entries */
         size_t before = out->n;
@@ -259,8 +267,8 @@ static void observe_begin_trace(mst_observe *self)
 static void observe_end_trace(mst_observe *self)
 {
     mst_trace_identity who = observe_trace_identity(self, 0);
-    observe_drain_trace(self);
-    mst_bytes *out = mst_observe_begin_add(self, MST_RECORD_TRACE);
+    observe_drain_trace(self, LAST_MAX);
+    mst_bytes *out = observe_begin_add(self, MST_RECORD_TRACE, SIZE_MAX);
     if (out == NULL)
         return;
     mst_trace_end(out, &who, self->trace_dropped);
@@ -307,7 +315,7 @@ static void *observe_thread(void *arg)
             at = now + TRACE_TICK;
         observe_wait_until(self, at);
         if (self->options.trace && mst_job_clock_known(&self->clock))
-            observe_drain_trace(self);
+            observe_drain_trace(self, PENDING_MAX);
         now = mst_now_ns();
         bool cut = observe_take_interval_end(self);
         if (every > 0 && (now >= next || cut)) {

@@ -4,7 +4,7 @@
  * hang when another rank dies. The monitor has a thread and a connection to rank 0 that keep working.
  *
  *   rank 0   OPEN    records are accepted from here on
- *   others   RECORD  all records there are, once a second
+ *   others   RECORD  all records there are, four times a second
  *            DONE    there are no more
  *            CLOCK   a request once a second, and rank 0's answer
  *
@@ -16,8 +16,9 @@
 #include "base/cond.h"
 #include "ranks/rank_monitor_impl.h"
 
-#define LOOK_NS    MST_S
-#define AGAIN_NS   (20 * MST_MS) /* while records wait for room */
+#define TICK_NS    MST_S          /* and between requests for the clock */
+#define LOOK_NS    (250 * MST_MS) /* a trace may fill the buffer of its process in less than a second */
+#define AGAIN_NS   (20 * MST_MS)  /* while records wait for room */
 #define QUEUED_MAX ((uint64_t)256 << 10)
 
 static void records_deliver(mst_rank_monitor *w, int rank, const mst_message *m, const void *body,
@@ -64,12 +65,12 @@ static uint64_t records_tick(mst_rank_monitor *w, uint64_t now)
 {
     pthread_mutex_lock(&w->records.mutex);
     bool ticks = w->records.calls.tick != NULL;
-    if (ticks && now >= w->records.ticked_ns + LOOK_NS) {
+    if (ticks && now >= w->records.ticked_ns + TICK_NS) {
         w->records.ticked_ns = now;
         w->records.calls.tick(w->records.calls.arg);
     }
     pthread_mutex_unlock(&w->records.mutex);
-    return ticks ? w->records.ticked_ns + LOOK_NS : UINT64_MAX;
+    return ticks ? w->records.ticked_ns + TICK_NS : UINT64_MAX;
 }
 
 static void records_serve_zero(mst_rank_monitor *w)
@@ -92,7 +93,7 @@ static uint64_t records_serve_other(mst_rank_monitor *w, uint64_t now)
         return UINT64_MAX;
     if (!finishing && now < w->records.looked_ns + LOOK_NS)
         return w->records.looked_ns + LOOK_NS;
-    if (!finishing && now >= w->records.clock_sent_ns + LOOK_NS)
+    if (!finishing && now >= w->records.clock_sent_ns + TICK_NS)
         records_request_clock(w);
     if (w->records.open && records_send(w))
         return now + AGAIN_NS;

@@ -302,7 +302,16 @@ static size_t pending_trace(mst_observe *o)
     return n;
 }
 
-/* Entries that are not taken for a while stay in the rings; further ones are dropped. */
+static bool trace_waits(mst_observe *o)
+{
+    pthread_mutex_lock(&o->mutex);
+    bool waits = o->trace_waited;
+    pthread_mutex_unlock(&o->mutex);
+    return waits;
+}
+
+/* Entries that are not taken for a while stay in the rings; further ones are dropped, but not the end of the
+ * file. */
 static void test_a_trace_that_is_not_taken(void **state)
 {
     mst_observe_options options = options_of("worker-0");
@@ -326,11 +335,24 @@ static void test_a_trace_that_is_not_taken(void **state)
                 usleep(1000);
             }
         }
+        while (never && !trace_waits(o)) {
+            assert_true(mst_now_ns() < deadline);
+            usleep(1000);
+        }
+        for (int i = 0; never && i < 50000; i++) /* more than the ring has room for */
+            mst_span_enter(i % 2 ? MST_PHASE_IDLE : MST_PHASE_COMPUTE);
         mst_spans_detach();
         while (!never && mst_observe_take(o, &record))
             mst_free((void *)record.data);
         mst_observe_end(o);
         assert_int_equal(n_warnings, never);
+        bool ends = false;
+        while (mst_observe_take(o, &record)) {
+            if (record.kind == MST_RECORD_TRACE)
+                ends = record.n > 2 && memcmp(record.data + record.n - 2, "]\n", 2) == 0;
+            mst_free((void *)record.data);
+        }
+        assert_true(ends);
         mst_observe_destroy(o);
     }
     assert_string_equal(warning,
