@@ -257,10 +257,8 @@ static void emit_keys(const mst_row *rows, uint32_t n, const float *coefs, float
     }
 }
 
-/* Writes the row's translated keys, and brings their weights closer unless w is NULL; without a branch per
- * key, which would be guessed wrong too often. */
-INLINE void translate_keys(const mst_row *row, const mst_key_map *map, uint32_t *restrict out, const float *w,
-                           uint32_t stride)
+/* Writes the row's translated keys; without a branch per key, which would be guessed wrong too often. */
+INLINE void translate_keys(const mst_row *row, const mst_key_map *map, uint32_t *restrict out)
 {
     const uint32_t *keys = row->keys, *buckets = map->buckets;
     const uint32_t factor = map->factor, shift = map->shift, base = map->base, n_mapped = map->n;
@@ -271,11 +269,7 @@ INLINE void translate_keys(const mst_row *row, const mst_key_map *map, uint32_t 
     for (; i < n; i++) {
         uint32_t key = keys[i], hash = key * factor,
                  number = mst_map_number(buckets[hash >> shift], hash, shift);
-        key += -(uint32_t)(number < n_mapped) &
-               (base + number - key); /* without a branch that cannot be predicted */
-        out[i] = key;
-        if (w != NULL)
-            __builtin_prefetch(&w[(size_t)key * stride], 1);
+        out[i] = key + (-(uint32_t)(number < n_mapped) & (base + number - key));
     }
 }
 
@@ -284,14 +278,14 @@ static void translate(const mst_row *rows, uint32_t n, const mst_key_map *map, m
     for (uint32_t i = 0; i < n; i++) {
         if (i + RECORDS_AHEAD < n)
             prefetch_record(&rows[i + RECORDS_AHEAD]);
-        translate_keys(&rows[i], map, keys, NULL, 1);
+        translate_keys(&rows[i], map, keys);
         out[i] = rows[i];
         out[i].keys = keys;
         keys += rows[i].n_keys;
     }
 }
 
-/* Rows on their way: translated, with their weights prefetched. */
+/* Translated rows on their way. */
 enum { RING = MST_DESCEND_SCRATCH };
 typedef struct row_ring {
     mst_row rows[RING];
@@ -308,12 +302,12 @@ INLINE uint32_t longest_row(const mst_row *rows, uint32_t n)
 
 /* Translates row i of n. */
 INLINE void ring_add(row_ring *ring, const mst_row *rows, uint32_t i, uint32_t n, const mst_key_map *map,
-                     const mst_linear *w, uint32_t stride)
+                     const mst_linear *w)
 {
     uint32_t *keys = ring->keys + (size_t)(i % RING) * ring->longest;
     if (i + RECORDS_AHEAD < n + w->after)
         prefetch_record(&rows[i + RECORDS_AHEAD]);
-    translate_keys(&rows[i], map, keys, w->sparse, stride);
+    translate_keys(&rows[i], map, keys);
     ring->rows[i % RING] = rows[i];
     ring->rows[i % RING].keys = keys;
 }
@@ -336,8 +330,10 @@ MST_RACY static void descend_mapped(const mst_row *rows, uint32_t n, float pos_w
 {
     row_ring ring = {.longest = longest_row(rows, n), .keys = scratch};
     for (uint32_t i = 0; i < n + WEIGHTS_AHEAD; i++) {
-        if (i < n)
-            ring_add(&ring, rows, i, n, map, w, 1);
+        if (i < n) {
+            ring_add(&ring, rows, i, n, map, w);
+            prefetch_weights(&ring.rows[i % RING], w->sparse, true);
+        }
         if (i >= WEIGHTS_AHEAD) {
             uint32_t at = i - WEIGHTS_AHEAD;
             out[at] = descend_row(&ring.rows[at % RING], pos_weight, w, lrs[at]);

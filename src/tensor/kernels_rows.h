@@ -399,7 +399,9 @@ INLINE void train_each(mst_rule_one *one, uint32_t n_slots, const mst_row *rows,
     row_ring ring = {.longest = longest_row(rows, n), .keys = scratch};
     for (uint32_t i = 0; i < n + GROUP_ROWS; i++) {
         for (uint32_t j = i; i % GROUP_ROWS == 0 && j < i + GROUP_ROWS && j < n; j++)
-            ring_add(&ring, rows, j, n, map, w, ROW);
+            ring_add(&ring, rows, j, n, map, w);
+        for (uint32_t j = i; i % GROUP_ROWS == 0 && j < i + GROUP_ROWS && j < n; j++)
+            prefetch_rows(&ring.rows[j % RING], w, true);
         if (i >= GROUP_ROWS) {
             uint32_t at = i - GROUP_ROWS;
             out[at] = train_row(one, n_slots, &ring.rows[at % RING], pos_weight, w, &rules[at]);
