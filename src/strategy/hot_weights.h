@@ -26,7 +26,8 @@ typedef struct mst_hot_weights mst_hot_weights;
 /* Floats to reserve beyond the parameters for n threads; by rows: keys. */
 uint64_t mst_hot_weights_spare(unsigned n_threads);
 
-/* For models with a width-1 sparse view and small dense ranges; *out is NULL (and MST_OK) for others.
+/* For models with a width-1 sparse view and small dense ranges, and for asynchronous threads of models with
+ * a few weights per key, Adagrad and no dense range but a bias; *out is NULL (and MST_OK) for others.
  * n_threads: asynchronous threads, or 1 for synchronous ones. sums: the state of the optimizer is sums, so
  * that changes of several threads add up; otherwise each thread has its own, and the mean remains. */
 mst_status mst_hot_weights_new(const mst_model *model, mst_params *params, unsigned n_threads, bool sums,

@@ -27,7 +27,8 @@ static uint32_t local_claim_steps(mst_local *self, uint64_t *first_step)
     return (uint32_t)(rows < b->rows - row ? rows : b->rows - row);
 }
 
-/* Translates the hot keys of the rows; for batch 1, which translates during the step, provides the memory. */
+/* Translates the hot keys of the rows; for batch 1 of models with one weight per key, which translate during
+ * the step, provides the memory. */
 static mst_status local_map_claim(mst_local *self, unsigned t, mst_batch *claim, mst_weights *weights)
 {
     mst_local_thread *w = &self->threads[t];
@@ -37,11 +38,12 @@ static mst_status local_map_claim(mst_local *self, unsigned t, mst_batch *claim,
         n_keys += claim->rows[i].n_keys;
         longest = claim->rows[i].n_keys > longest ? claim->rows[i].n_keys : longest;
     }
-    size_t need = self->batch == 1 ? longest * MST_DESCEND_SCRATCH : n_keys;
+    bool during = self->batch == 1 && self->base.env.model->ops->coefficients != NULL;
+    size_t need = during ? longest * MST_DESCEND_SCRATCH : n_keys;
     if (!mst_grow(&w->keys, &w->key_capacity, need, sizeof *w->keys))
         return mst_fail_memory();
     *weights = *mst_hot_weights_of(self->hot, t);
-    if (self->batch == 1) {
+    if (during) {
         weights->map = map;
         weights->map_scratch = w->keys;
         return MST_OK;

@@ -5,32 +5,28 @@
 
 /* ---- rows of parameters ---- */
 
-/* 1 / (sqrt(s) + eps) for s >= 0, relative error about 2e-7: estimates and one step of Newton's method.
- * Square roots and divisions of vectors take most of the time of an update otherwise. */
+/* 1 / (sqrt(s) + eps) for s >= 0, relative error about 2e-7 (6e-5 below 1e-34): estimates and one step of
+ * Newton's method each. Square roots and divisions of vectors take most of the time of an update otherwise.
+ * s counts as 1e-36 below that, and if it is not a number. */
 INLINE vec inverse_root(vec s, float eps)
 {
-    s = select_vec(s > splat(1e-36f), s, splat(1e-36f));
 #if LANES == 16
-    vec y = (vec)_mm512_rsqrt14_ps((__m512)s);
+    s = (vec)_mm512_max_ps((__m512)s, (__m512)splat(1e-36f));
+    vec y = (vec)_mm512_rsqrt14_ps((__m512)s), root = s * y;
+    root += splat(0.5f) * y * (s - root * root) + splat(eps);
+    vec z = (vec)_mm512_rcp14_ps((__m512)root);
+    return z * (splat(2.0f) - root * z);
 #elif LANES == 8
-    vec y = (vec)__builtin_ia32_rsqrtps256(s);
+    s = __builtin_ia32_maxps256(s, splat(1e-36f));
+    vec y = __builtin_ia32_rsqrtps256(s), root = s * y;
+    root += splat(0.5f) * y * (s - root * root) + splat(eps);
+    vec z = __builtin_ia32_rcpps256(root);
+    return z * (splat(2.0f) - root * z);
 #else
-    vec y = {};
     for (uint32_t i = 0; i < LANES; i++)
-        y[i] = 1.0f / sqrtf(s[i]);
+        s[i] = 1.0f / (sqrtf(s[i] > 1e-36f ? s[i] : 1e-36f) + eps);
+    return s;
 #endif
-    y = y * (splat(1.5f) - splat(0.5f) * s * y * y);
-    vec t = splat(1.0f) + splat(eps) * y;
-#if LANES == 16
-    vec z = (vec)_mm512_rcp14_ps((__m512)t);
-    z = z * (splat(2.0f) - t * z);
-#elif LANES == 8
-    vec z = (vec)__builtin_ia32_rcpps256(t);
-    z = z * (splat(2.0f) - t * z);
-#else
-    vec z = splat(1.0f) / t;
-#endif
-    return y * z;
 }
 
 /* Adagrad without L1 on n (at most LANES) weights. */
@@ -95,12 +91,42 @@ MST_RACY static void update_rows(const mst_rule *rule, float *w, uint32_t stride
 static bool keys_distinct(const uint32_t *keys, uint32_t n)
 {
     enum { MOST = 64 };
-    int32_t copy[MOST + LANES];
     uint32_t falls = 0;
     for (uint32_t i = 1; i < n; i++)
         falls |= keys[i] <= keys[i - 1];
     if (!falls || n > MOST)
         return !falls;
+#if LANES == 16
+    /* Vectors of keys, the last one filled up with numbers that differ. A vector is compared with its
+     * rotations by 1 to 8 lanes and with each key of the vectors before it; a lane of `least` becomes 0 if
+     * two are equal. */
+    __m512i none = _mm512_set1_epi32(-1), least[2] = {none, none}, v;
+    for (uint32_t from = 0; from < n; from += LANES) {
+        uint32_t left = n - from;
+        v = _mm512_mask_loadu_epi32(
+            _mm512_set_epi32(-1, -2, -3, -4, -5, -6, -7, -8, -9, -10, -11, -12, -13, -14, -15, -16),
+            (__mmask16)(left < LANES ? (1u << left) - 1 : 0xffff), keys + from);
+#define COMPARE(l, other) least[l] = _mm512_min_epu32(least[l], _mm512_xor_si512(v, other))
+#define ROTATED(r)        _mm512_alignr_epi32(v, v, r)
+        COMPARE(0, ROTATED(1));
+        COMPARE(1, ROTATED(2));
+        COMPARE(0, ROTATED(3));
+        COMPARE(1, ROTATED(4));
+        COMPARE(0, ROTATED(5));
+        COMPARE(1, ROTATED(6));
+        COMPARE(0, ROTATED(7));
+        COMPARE(1, ROTATED(8));
+        for (uint32_t j = 0; j < from; j += 2) {
+            COMPARE(0, _mm512_set1_epi32((int32_t)keys[j]));
+            COMPARE(1, _mm512_set1_epi32((int32_t)keys[j + 1]));
+        }
+#undef ROTATED
+#undef COMPARE
+    }
+    least[0] = _mm512_min_epu32(least[0], least[1]);
+    return _mm512_test_epi32_mask(least[0], least[0]) == 0xffff;
+#else
+    int32_t copy[MOST + LANES];
     memcpy(copy, keys, n * sizeof *keys);
     memset(copy + n, 0xff, LANES * sizeof *copy);
     ivec equal = {};
@@ -111,6 +137,7 @@ static bool keys_distinct(const uint32_t *keys, uint32_t n)
     for (uint32_t i = 0; i < LANES; i++)
         any |= equal[i];
     return any == 0;
+#endif
 }
 
 /* Adagrad without L1 on the linear weights of the terms, LANES of them side by side. */
@@ -318,8 +345,9 @@ INLINE void ffm_collect(const mst_terms *t, uint32_t i, uint32_t k, uint32_t wid
                         float *room, size_t step)
 {
     const mst_term *terms = t->terms;
+    uint32_t n = t->n;
     size_t field = (size_t)terms[i].field * k;
-    for (uint32_t j = i + 1; j < t->n; j++) {
+    for (uint32_t j = i + 1; j < n; j++) {
         const float *u = terms[j].v + field;
         float c = coef * terms[i].x * terms[j].x;
         for (uint32_t f = 0; f < k; f += 4, room += 4) {
@@ -336,9 +364,11 @@ INLINE void ffm_collect(const mst_terms *t, uint32_t i, uint32_t k, uint32_t wid
 INLINE void ffm_put_back(const mst_terms *t, uint32_t i, uint32_t k, uint32_t width, const float *room,
                          size_t step)
 {
-    size_t field = (size_t)t->terms[i].field * k;
-    for (uint32_t j = i + 1; j < t->n; j++) {
-        float *u = (float *)t->terms[j].v + field;
+    const mst_term *terms = t->terms;
+    uint32_t n = t->n;
+    size_t field = (size_t)terms[i].field * k;
+    for (uint32_t j = i + 1; j < n; j++) {
+        float *u = (float *)terms[j].v + field;
         for (uint32_t f = 0; f < k; f += 4, room += 4) {
             *(quad_u *)(u + f) = *(const quad_u *)room;
             *(quad_u *)(u + width + f) = *(const quad_u *)(room + step);
@@ -381,10 +411,12 @@ MST_RACY static void ffm_descend(const mst_terms *t, uint32_t k, uint32_t n_fiel
     for (uint32_t i = 1; i < t->n; i++)
         same &= t->terms[i].x == t->terms[0].x;
     terms_linear_descend(t, r->coef, rule);
-    for (uint32_t i = 0; i < t->n; i++) {
-        mst_terms_prefetch(ahead, i, i + 1);
-        if (i + 1 == t->n)
-            break;
+    uint32_t fetched = 0;
+    for (uint32_t i = 0; i + 1 < t->n; i++) {
+        uint64_t left = t->n - 1 - i, pairs = left * (left - 1), all = (uint64_t)t->n * (t->n - 1);
+        uint32_t to = ahead->n - (uint32_t)(ahead->n * pairs / all); /* in step with the pairs done */
+        mst_terms_prefetch(ahead, fetched, to);
+        fetched = to;
         float *v = (float *)t->terms[i].v + (size_t)t->terms[i + 1].field * k;
         float c = r->coef * t->terms[i].x * t->terms[i].x;
         uint32_t n = (t->n - 1 - i) * k;
@@ -398,7 +430,7 @@ MST_RACY static void ffm_descend(const mst_terms *t, uint32_t k, uint32_t n_fiel
             ffm_put_back(t, i, k, width, room, step);
         }
     }
-    mst_terms_prefetch(ahead, t->n, UINT32_MAX);
+    mst_terms_prefetch(ahead, fetched, ahead->n);
 }
 
 /* ---- fwfm ---- */

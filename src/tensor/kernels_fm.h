@@ -48,19 +48,24 @@ INLINE uint32_t fm_chunks(uint32_t k)
     return (k + LANES - 1) / LANES;
 }
 
-/* A row of keys from number j on, before they are used. */
+/* A key before it is used: its factors and their state are `bytes` at `rest`. */
+INLINE void fm_prefetch_key(const float *first, const float *rest, size_t bytes)
+{
+    const char *at = (const char *)rest;
+    __builtin_prefetch(first, 1);
+    for (size_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(at + i, 1);
+    if (bytes % 64 != 0)
+        __builtin_prefetch(at + bytes - 1, 1);
+}
+
+/* A row of keys from number j on. */
 INLINE void fm_prefetch(const mst_fm_weights *fm, uint32_t k, uint32_t n_state, const uint32_t *keys,
                         uint32_t j, uint32_t n)
 {
-    for (; j < n; j++) {
-        const char *rest = (const char *)fm_rest(fm, keys[j]);
-        size_t bytes = (size_t)k * (1 + n_state) * sizeof(float);
-        __builtin_prefetch(fm_first(fm, keys[j]), 1);
-        for (size_t i = 0; i < bytes; i += 64)
-            __builtin_prefetch(rest + i, 1);
-        if (bytes % 64 != 0)
-            __builtin_prefetch(rest + bytes - 1, 1);
-    }
+    for (; j < n; j++)
+        fm_prefetch_key(fm_first(fm, keys[j]), fm_rest(fm, keys[j]),
+                        (size_t)k * (1 + n_state) * sizeof(float));
 }
 
 /* The value of all keys of a row without values. */
@@ -76,11 +81,33 @@ INLINE bool fm_takes(const mst_row *row)
     return row->n_dense == 0 && row->n_keys <= MST_FM_KEYS && keys_distinct(row->keys, row->n_keys);
 }
 
+/* Where the parameters of a row's keys are: found once, when the row is prefetched. */
+typedef struct fm_places {
+    float *first[MST_FM_KEYS], *rest[MST_FM_KEYS]; /* linear weights; factors */
+    uint32_t n;                                    /* 0 if the row has more keys */
+} fm_places;
+
 /* Parameters of a row, side by side: linear weights, their state and values in vectors. */
 typedef struct fm_block {
     _Alignas(64) float w[MST_FM_KEYS + LANES], a[MST_FM_KEYS + LANES], x[MST_FM_KEYS + LANES];
-    float *rest[MST_FM_KEYS]; /* factors */
 } fm_block;
+
+INLINE void fm_find_places(const mst_fm_weights *fm, const mst_row *row, fm_places *restrict places)
+{
+    uint32_t n = row->n_keys <= MST_FM_KEYS ? row->n_keys : 0, stride = fm->stride;
+    const uint32_t *keys = row->keys;
+    float *at = fm->keys;
+    for (uint32_t j = 0; j < n; j++) {
+        places->first[j] = at + mst_row_first(keys[j], stride);
+        places->rest[j] = at + mst_row_rest(keys[j], stride);
+    }
+    places->n = n;
+}
+
+INLINE void fm_prefetch_place(const fm_places *places, uint32_t k, uint32_t j)
+{
+    fm_prefetch_key(places->first[j], places->rest[j], (size_t)k * 2 * sizeof(float));
+}
 
 /* Values of a row, scaled if rows are, with zeros up to a whole vector. */
 INLINE void fm_values(const mst_fm_weights *fm, const mst_row *row, float *x)
@@ -96,13 +123,12 @@ INLINE void fm_values(const mst_fm_weights *fm, const mst_row *row, float *x)
         store(x + j, splat(by) * load(x + j));
 }
 
-/* Margin, then Adagrad; prefetches the keys of a later row. Returns the margin. Without values, x is the
- * value of all keys. */
+/* Margin, then Adagrad; prefetches a later row. Returns the margin. Without values, x is the value of all
+ * keys. */
 INLINE float fm_train_row(const mst_row *row, const mst_fm_weights *fm, uint32_t k, bool valued,
-                          const mst_rule *rule, const mst_row *ahead)
+                          const mst_rule *rule, const fm_places *places, const fm_places *ahead)
 {
-    const uint32_t *keys = row->keys;
-    uint32_t n = row->n_keys, chunks = fm_chunks(k), n_ahead = ahead != NULL ? ahead->n_keys : 0;
+    uint32_t n = row->n_keys, chunks = fm_chunks(k), n_ahead = ahead->n;
     float x = valued ? 1.0f : fm_value(fm, row);
     fm_block b;
     vec sums[FM_CHUNKS], pairs[FM_CHUNKS], total = {};
@@ -113,12 +139,10 @@ INLINE float fm_train_row(const mst_row *row, const mst_fm_weights *fm, uint32_t
     if (valued)
         fm_values(fm, row, b.x);
     for (uint32_t j = 0; j < n; j++) {
-        const float *first = fm_first(fm, keys[j]);
-        b.rest[j] = fm_rest(fm, keys[j]);
-        b.w[j] = first[0];
-        b.a[j] = first[1];
+        b.w[j] = places->first[j][0];
+        b.a[j] = places->first[j][1];
         for (uint32_t c = 0; c < chunks; c++) {
-            vec v = fm_load(b.rest[j], k, c);
+            vec v = fm_load(places->rest[j], k, c);
             if (valued)
                 v *= splat(b.x[j]);
             pairs[c] += sums[c] * v;
@@ -140,9 +164,11 @@ INLINE float fm_train_row(const mst_row *row, const mst_fm_weights *fm, uint32_t
         adagrad_lanes(rule, b.w + j, b.a + j, g, LANES);
     }
     vec by = splat(coef * x * x), lr = splat(rule->lr);
+    float eps = rule->eps;
     for (uint32_t j = 0; j < n; j++) {
-        float *first = fm_first(fm, keys[j]), *rest = b.rest[j], *state = rest + k;
-        fm_prefetch(fm, k, 1, ahead != NULL ? ahead->keys : NULL, j, j < n_ahead ? j + 1 : 0);
+        float *first = places->first[j], *rest = places->rest[j], *state = rest + k;
+        if (j < n_ahead)
+            fm_prefetch_place(ahead, k, j);
         first[0] = b.w[j];
         first[1] = b.a[j];
         if (valued)
@@ -152,26 +178,34 @@ INLINE float fm_train_row(const mst_row *row, const mst_fm_weights *fm, uint32_t
             vec d = by * (sums[c] - own) + splat(l2) * v;
             vec s = fm_load(state, k, c) + d * d;
             fm_store(state, k, c, s);
-            fm_store(rest, k, c, v - lr * inverse_root(s, rule->eps) * d);
+            fm_store(rest, k, c, v - lr * inverse_root(s, eps) * d);
         }
     }
-    fm_prefetch(fm, k, 1, ahead != NULL ? ahead->keys : NULL, n, n_ahead);
+    for (uint32_t j = n; j < n_ahead; j++)
+        fm_prefetch_place(ahead, k, j);
     return m;
 }
 
 INLINE uint32_t fm_train_each(const mst_row *rows, uint32_t n, const mst_fm_weights *fm, uint32_t k,
                               const mst_rule *rules, float *margins)
 {
-    for (uint32_t i = 0; i < n && i < FM_AHEAD; i++)
-        fm_prefetch(fm, k, 1, rows[i].keys, 0, rows[i].n_keys);
+    fm_places places[FM_AHEAD + 1];
+    for (uint32_t i = 0; i < n && i < FM_AHEAD; i++) {
+        fm_find_places(fm, &rows[i], &places[i]);
+        for (uint32_t j = 0; j < places[i].n; j++)
+            fm_prefetch_place(&places[i], k, j);
+    }
     for (uint32_t i = 0; i < n; i++) {
+        fm_places *own = &places[i % (FM_AHEAD + 1)], *ahead = &places[(i + FM_AHEAD) % (FM_AHEAD + 1)];
         if (!fm_takes(&rows[i]))
             return i;
         if (i + RECORDS_AHEAD < n)
             prefetch_record(&rows[i + RECORDS_AHEAD]);
-        const mst_row *ahead = i + FM_AHEAD < n ? &rows[i + FM_AHEAD] : NULL;
-        margins[i] = rows[i].values != NULL ? fm_train_row(&rows[i], fm, k, true, &rules[i], ahead)
-                                            : fm_train_row(&rows[i], fm, k, false, &rules[i], ahead);
+        ahead->n = 0;
+        if (i + FM_AHEAD < n)
+            fm_find_places(fm, &rows[i + FM_AHEAD], ahead);
+        margins[i] = rows[i].values != NULL ? fm_train_row(&rows[i], fm, k, true, &rules[i], own, ahead)
+                                            : fm_train_row(&rows[i], fm, k, false, &rules[i], own, ahead);
     }
     return n;
 }
@@ -303,7 +337,7 @@ static void fm_add_rows(const mst_row *rows, uint32_t n, const mst_fm_weights *f
 
 INLINE void fm_apply_each(const mst_rule *rule, const mst_fm_weights *fm, uint32_t k, mst_fm_sums *sums)
 {
-    enum { AHEAD = 8 }; /* keys */
+    enum { AHEAD = 32 }; /* keys */
     uint32_t chunks = fm_chunks(k), n_state = rule->by_row ? 0 : mst_rule_slots(rule->kind);
     bool fast = rule->kind == MST_RULE_ADAGRAD && rule->l1 == 0.0f && !rule->by_row;
     for (uint32_t i = 0; i < sums->n; i++) {

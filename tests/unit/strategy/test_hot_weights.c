@@ -33,12 +33,17 @@ typedef struct bench {
     mst_hot_weights *hot;
 } bench;
 
-static void make_store(bench *b, int model, uint32_t n_dense, uint64_t n_features, uint64_t spare)
+static void make_model(bench *b, int model, int factors, uint32_t n_dense, uint64_t n_features)
 {
-    mst_model_options options = {.model = model, .bias = true, .pos_weight = 1};
-    mst_shape shape = {.n_features = n_features, .n_dense = n_dense, .n_classes = 2};
+    mst_model_options options = {.model = model, .bias = true, .pos_weight = 1, .factors = factors};
+    mst_shape shape = {.n_features = n_features, .n_dense = n_dense, .n_classes = 2, .n_fields = 2};
     assert_int_equal(mst_model_new(&options, &shape, mst_kernels_get(MST_ISA_PORTABLE), &b->model), MST_OK);
     assert_int_equal(b->model->ops->declare(b->model, &b->params), MST_OK);
+}
+
+static void make_store(bench *b, int model, uint32_t n_dense, uint64_t n_features, uint64_t spare)
+{
+    make_model(b, model, 0, n_dense, n_features);
     assert_int_equal(mst_params_reserve(&b->params, 0, spare), MST_OK);
     for (uint64_t i = 0; i < b->params.size; i++)
         b->params.w[i] = (float)i;
@@ -360,6 +365,132 @@ static void one_copy_of_keys(void **state)
     unmake(b);
 }
 
+/* fm with the state of Adagrad: weight i is i, its state i / 2. */
+static mst_status make_factors(bench *b, int factors, uint32_t n_dense, bool sums)
+{
+    make_model(b, 2, factors, n_dense, FEATURES);
+    b->params.by_rows = true;
+    for (uint32_t i = 0; i < b->params.n_views; i++)
+        b->params.views[i].state = (mst_view_state){.n_slots = 1};
+    assert_int_equal(mst_params_reserve(&b->params, 1, mst_hot_weights_spare(N_THREADS)), MST_OK);
+    for (uint64_t i = 0; i < b->params.size; i++)
+        for (uint32_t s = 0; s < 2; s++)
+            mst_params_write(&b->params, s, i, 1, &(float){(float)i / (float)(1 + s)});
+    make_sample(b);
+    return mst_hot_weights_new(b->model, &b->params, N_THREADS, sums, &b->hot);
+}
+
+/* Adds d to the weights of a key in the copy of thread t, and `square` to their state. */
+static void move_key(bench *b, unsigned t, uint32_t key, float d, float square)
+{
+    const mst_key_rows *rows = &b->params.rows;
+    float *first = mst_key_first(rows, place_of(b, t, key)), *rest = mst_key_rest(rows, place_of(b, t, key));
+    first[0] += d;
+    first[1] += square;
+    for (uint32_t i = 0; i < rows->width - 1; i++) {
+        rest[i] += d;
+        rest[rows->width - 1 + i] += square;
+    }
+}
+
+static void exchange_factors(bench *b, unsigned t, float lr)
+{
+    mst_rule rule = {.kind = MST_RULE_ADAGRAD, .lr = lr, .eps = 1e-8f};
+    mst_hot_weights_exchange(b->hot, t, 1, 1, &rule, 1.0f, 0);
+}
+
+/* The mean change of the weights of a key in the store, and that of their state. */
+static void moved(const bench *b, uint32_t key, double *d, double *square)
+{
+    uint32_t width = b->params.rows.width;
+    *d = *square = 0;
+    for (uint32_t i = 0; i < width; i++) {
+        uint64_t at = (uint64_t)key * width + i;
+        float w, a;
+        mst_params_read(&b->params, 0, at, 1, &w);
+        mst_params_read(&b->params, 1, at, 1, &a);
+        *d += (double)w - (double)at;
+        *square += (double)a - (double)at / 2;
+    }
+    *d /= width;
+    *square /= width;
+}
+
+static void *exchange_factors_all(void *arg)
+{
+    member *m = arg;
+    for (int i = 0; i < ROUNDS; i++) {
+        move_key(m->b, m->t, 20, 1, 1);
+        if (m->t == 2)
+            move_key(m->b, m->t, 81, 1, 1);
+        exchange_factors(m->b, m->t, 0.0f);
+    }
+    return NULL;
+}
+
+/* Keys of several weights and their state: changes of threads side by side add up, and keys that a thread
+ * leaves alone keep the changes of others. */
+static void keys_of_several_weights(void **state)
+{
+    (void)state;
+    double d, square;
+    for (int factors = 1; factors <= 16; factors += 5) {
+        bench *b = calloc(1, sizeof *b);
+        member members[N_THREADS];
+        assert_int_equal(make_factors(b, factors, 0, true), MST_OK);
+        assert_non_null(b->hot);
+        begin(b, &b->sample);
+        assert_true(is_hot(b, 10) && is_hot(b, 20) && is_hot(b, 81) && !is_hot(b, 1000));
+        for (unsigned t = 0; t < N_THREADS; t++) {
+            members[t] = (member){.b = b, .t = t};
+            assert_int_equal(pthread_create(&members[t].thread, NULL, exchange_factors_all, &members[t]), 0);
+        }
+        for (unsigned t = 0; t < N_THREADS; t++)
+            pthread_join(members[t].thread, NULL);
+        move_key(b, 0, 10, 3, 0.5f);
+        exchange_factors(b, 0, 0.0f);
+        exchange_factors(b, 1, 0.0f); /* takes it over */
+        const float *copy = mst_key_first(&b->params.rows, place_of(b, 1, 10));
+        assert_true(copy[0] == (float)(10 * (1 + factors) + 3) &&
+                    copy[1] == 5.0f * (float)(1 + factors) + 0.5f);
+        mst_hot_weights_end(b->hot);
+        moved(b, 20, &d, &square);
+        assert_true(d == N_THREADS * ROUNDS && square == N_THREADS * ROUNDS);
+        moved(b, 81, &d, &square);
+        assert_true(d == ROUNDS && square == ROUNDS);
+        moved(b, 10, &d, &square);
+        assert_true(d == 3 && square == 0.5);
+        moved(b, 11, &d, &square);
+        assert_true(d == 0 && square == 0);
+        unmake(b);
+    }
+}
+
+/* Threads that each go the whole way: their mean remains, and the sum of the squares. Where each goes a
+ * small part, changes add up. */
+static void factors_do_not_overshoot(void **state)
+{
+    (void)state;
+    double d, square;
+    bench *b = calloc(1, sizeof *b);
+    assert_int_equal(make_factors(b, 8, 0, true), MST_OK);
+    begin(b, &b->sample);
+    for (unsigned t = 0; t < N_THREADS; t++) {
+        move_key(b, t, 10, 1, 100);
+        exchange_factors(b, t, 1e6f);
+    }
+    for (unsigned t = 0; t < N_THREADS; t++) {
+        move_key(b, t, 20, 1, 100);
+        exchange_factors(b, t, 1e-6f);
+    }
+    mst_hot_weights_end(b->hot);
+    moved(b, 10, &d, &square);
+    assert_true(fabs(d - 1) < 0.01 && square == 100 * N_THREADS);
+    moved(b, 20, &d, &square);
+    assert_true(fabs(d - N_THREADS) < 0.01 && square == 100 * N_THREADS);
+    unmake(b);
+}
+
 static void not_for_every_model(void **state)
 {
     (void)state;
@@ -379,6 +510,13 @@ static void not_for_every_model(void **state)
         make_store(&b, cases[i].model, cases[i].n_dense, cases[i].n_features, cases[i].spare);
         b.hot = (mst_hot_weights *)&b;
         assert_int_equal(mst_hot_weights_new(b.model, &b.params, 2, true, &b.hot), MST_OK);
+        assert_null(b.hot);
+        mst_model_destroy(b.model);
+        mst_params_fini(&b.params);
+    }
+    for (int i = 0; i < 3; i++) { /* fm with state that is no sum, with a dense prefix, with many factors */
+        bench b = {0};
+        assert_int_equal(make_factors(&b, i == 2 ? 64 : 8, i == 1 ? 3 : 0, i != 0), MST_OK);
         assert_null(b.hot);
         mst_model_destroy(b.model);
         mst_params_fini(&b.params);
@@ -428,6 +566,8 @@ int main(void)
         cmocka_unit_test(more_popular_keys_than_room),
         cmocka_unit_test(changes_do_not_overshoot),
         cmocka_unit_test(one_copy_of_keys),
+        cmocka_unit_test(keys_of_several_weights),
+        cmocka_unit_test(factors_do_not_overshoot),
         cmocka_unit_test(not_for_every_model),
         cmocka_unit_test(short_memory_is_reported),
     };

@@ -602,6 +602,30 @@ static void softmax_is_finite(void **state)
     }
 }
 
+/* Distinct keys of every number, and the same with each pair of them equal. */
+static void keys_distinct_finds_each_pair(void **state)
+{
+    (void)state;
+    mst_rng rng;
+    uint32_t keys[64];
+    mst_rng_init(&rng, 5, MST_RNG_TEST, 0);
+    EACH_ISA(k)
+    for (uint32_t n = 0; n <= 64; n++) {
+        for (uint32_t i = 0; i < n; i++) /* near 0, the largest, and others in any order */
+            keys[i] = i % 3 == 0   ? i
+                      : i % 3 == 1 ? UINT32_MAX - 32 - i
+                                   : (mst_rng_u32(&rng) | 1u << 31) / 2 + i;
+        assert_true(k->keys_distinct(keys, n));
+        for (uint32_t i = 0; i < n; i++)
+            for (uint32_t j = i + 1; j < n; j++) {
+                uint32_t own = keys[j];
+                keys[j] = keys[i];
+                assert_false(k->keys_distinct(keys, n));
+                keys[j] = own;
+            }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -618,6 +642,7 @@ int main(void)
         cmocka_unit_test(dense_layers_match),
         cmocka_unit_test(softmax_matches),
         cmocka_unit_test(softmax_is_finite),
+        cmocka_unit_test(keys_distinct_finds_each_pair),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
