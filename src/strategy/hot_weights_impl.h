@@ -108,6 +108,7 @@ static inline void hot_scatter(const mst_hot_weights *hot, uint64_t key, const f
         memcpy(rest + s * n, in + s * hot->width + 1, n * sizeof *in);
     }
 }
+
 /* Float j of unit i of block b, in the copy of thread t, is at base + i * step + j * jump; not so of keys of
  * several weights: `key` is the place of the block's one key then, otherwise 0. */
 typedef struct hot_place {
