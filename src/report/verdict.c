@@ -25,9 +25,9 @@
  *          coordinator held steps open for one worker alone, beyond any other's, from MST_VERDICT_HELD on,
  *          unless its link is the reason: used MST_VERDICT_DOMINATES, or MST_VERDICT_SLOW_LINK if half of the
  *          links have twice its capacity. Then the time, less that of its longer round trip, belongs to the
- *          link. With a quorum, the slowest is the last one of the quorum. If the slowest uses all of its CPU
- *          quota, MST_VERDICT_FULL, and at most half of the workers do, all waits are for it: its messages and
- *          sums are late, too.
+ *          link. With a quorum, the slowest is the last one of the quorum. If the slowest exceeds the median
+ *          MST_VERDICT_SLOWER times and uses all of its CPU quota, MST_VERDICT_FULL, and at most half of the
+ *          workers do, all waits are for it: its messages and sums are late, too.
  *        - Without lockstep: idle time, if one worker idles MST_VERDICT_IDLE_GAP of the time more than
  *          another.
  *     b. server-cpu, server-network, worker-network, by use: the busy share of the busiest server (apply_s +

@@ -394,10 +394,11 @@ static void facts_take_hosts(mst_facts *f)
     }
 }
 
+/* Whether a worker uses all of its CPU quota; not known if waits take CPU time, too. */
 static bool facts_uses_quota(const mst_facts *f, const mst_process_use *w)
 {
     double limit = w->process != NULL ? w->process->cpu_limit : NAN;
-    return limit > 0 && !facts_shares_process(f, w) && w->cpu >= MST_VERDICT_FULL * limit;
+    return limit > 0 && !f->busy_poll && !facts_shares_process(f, w) && w->cpu >= MST_VERDICT_FULL * limit;
 }
 
 /* Whether the cores that a worker's process may use are saturated by the processes of the run. */

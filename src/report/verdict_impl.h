@@ -156,7 +156,8 @@ void mst_facts_take_network(mst_facts *self, double from, double to);
 mst_status mst_facts_of(const mst_run_data *run, mst_facts *out);
 void mst_facts_fini(mst_facts *self);
 
-/* The slowest worker uses all of its CPU quota, and at most half of the workers do. */
+/* The slowest worker exceeds the median MST_VERDICT_SLOWER times and uses all of its CPU quota, and at most
+ * half of the workers do. */
 bool mst_facts_is_starved(const mst_facts *self);
 
 /* Steps are held open for one worker, and not because of its link or its distance. */

@@ -172,11 +172,14 @@ static void hot_exchange(mst_hot_weights *hot, unsigned t, uint32_t b, const mst
             at.base[i * at.step + j * at.jump] = seen[i * at.sent + j];
 }
 
-/* Whether thread t has trained on a key of several weights since its last exchange. */
+/* Whether thread t has changed the linear weight of a key of several weights, or its state, since its last
+ * exchange. A step that changes neither, by a number of 0 or by a slope whose square is lost in the state,
+ * leaves the key for a later exchange, at the latest that of end. */
 static inline bool hot_key_moved(const mst_hot_weights *hot, unsigned t, uint32_t b)
 {
-    const float *mine = mst_key_first(&hot->params->rows, hot_find(hot, t, b).key);
-    return mine[1] != hot->threads[t].seen[b][hot->width];
+    const float *mine = mst_key_first(&hot->params->rows, hot_find(hot, t, b).key),
+                *seen = hot->threads[t].seen[b];
+    return mine[0] != seen[0] || mine[1] != seen[hot->width];
 }
 
 /* Whether others have exchanged a block since thread t did. */
@@ -187,10 +190,10 @@ static inline bool hot_block_moved(const mst_hot_weights *hot, unsigned t, uint3
 }
 
 void mst_hot_exchange_blocks(mst_hot_weights *hot, unsigned t, uint32_t first, uint32_t to,
-                             const mst_rule *rule)
+                             const mst_rule *rule, bool all)
 {
     enum { AHEAD = 4 };
-    bool all = hot->width == 1 || first < hot->n_dense_blocks;
+    all = all || hot->width == 1 || first < hot->n_dense_blocks;
     for (uint32_t b = first; b < to; b++) {
         for (uint32_t ahead = b == first ? b : b + AHEAD; ahead <= b + AHEAD && ahead < to; ahead++) {
             const char *block = (const char *)&hot->blocks[ahead];
@@ -225,12 +228,12 @@ void mst_hot_weights_exchange(mst_hot_weights *hot, unsigned t, uint32_t n_rows,
     self->steps += n_steps;
     self->rule = *rule;
     self->second = loss < LN2 ? 0.25f / LN2 * loss : 0.25f;
-    mst_hot_exchange_blocks(hot, t, 0, hot->n_dense_blocks, rule);
+    mst_hot_exchange_blocks(hot, t, 0, hot->n_dense_blocks, rule, false);
     for (uint32_t p = 0, first = hot->n_dense_blocks; p < HOT_PARTS && first < hot->n_blocks; p++) {
         uint32_t to = first + (1u << p);
         self->since[p] += n_rows;
         if (self->since[p] >= hot_interval(hot, hot->rows_of_part[p], rows_so_far)) {
-            mst_hot_exchange_blocks(hot, t, first, to < hot->n_blocks ? to : hot->n_blocks, rule);
+            mst_hot_exchange_blocks(hot, t, first, to < hot->n_blocks ? to : hot->n_blocks, rule, false);
             self->since[p] = 0;
         }
         first = to;

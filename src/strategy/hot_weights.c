@@ -273,7 +273,7 @@ static void hot_copy(mst_hot_weights *hot, unsigned t)
     memset(thread->since, 0, sizeof thread->since);
     for (uint32_t b = 0; b < hot->n_blocks; b++) {
         hot_place at = hot_find(hot, t, b);
-        thread->last[b] = (hot_last){.exchanges = atomic_load(&hot->blocks[b].exchanges)};
+        thread->last[b] = (hot_last){0}; /* not as many as now: others may have exchanged since begin */
         thread->stiff[b] = 0.0f;
         for (uint32_t i = 0; i < at.n && at.key == 0; i++)
             thread->stiff[b] += at.share[i];
@@ -291,8 +291,10 @@ void mst_hot_weights_begin(mst_hot_weights *hot, const mst_batch *const *samples
     if (n_samples != 0)
         hot_choose(hot, samples, n_samples);
     hot_copy(hot, 0);
-    for (uint32_t b = 0; b < hot->n_blocks; b++)
+    for (uint32_t b = 0; b < hot->n_blocks; b++) {
+        atomic_store(&hot->blocks[b].exchanges, 0);
         memcpy(hot->blocks[b].at, hot->threads[0].seen[b], sizeof hot->blocks[b].at);
+    }
 }
 
 void mst_hot_weights_join(mst_hot_weights *hot, unsigned t)
@@ -343,8 +345,8 @@ void mst_hot_weights_end(mst_hot_weights *hot)
 {
     unsigned last = hot->n_threads - 1; /* has seen the changes of all */
     for (unsigned t = 0; last > 0 && t <= last; t++) {
-        mst_hot_exchange_blocks(hot, t, 0, hot->n_dense_blocks, &hot->threads[t].rule);
-        mst_hot_exchange_blocks(hot, t, hot->n_dense_blocks, hot->n_blocks, &hot->threads[t].rule);
+        mst_hot_exchange_blocks(hot, t, 0, hot->n_dense_blocks, &hot->threads[t].rule, true);
+        mst_hot_exchange_blocks(hot, t, hot->n_dense_blocks, hot->n_blocks, &hot->threads[t].rule, true);
     }
     if (!hot->sums && last > 0)
         hot_mean_state(hot);

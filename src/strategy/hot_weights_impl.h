@@ -9,7 +9,8 @@
 #include "strategy/hot_weights.h"
 
 #define HOT_DENSE_ROWS 64 /* between two exchanges, at least */
-#define HOT_PARTS      12 /* part p of the key blocks: [2^p - 1, 2^(p + 1) - 1) */
+#define HOT_PARTS      15 /* part p of the key blocks: [2^p - 1, 2^(p + 1) - 1) */
+_Static_assert(MST_HOT_PRIVATE < 1u << HOT_PARTS, "each block of keys is in a part");
 
 #define HOT_BLOCK 63 /* floats */
 typedef struct hot_block {
@@ -20,7 +21,7 @@ typedef struct hot_block {
 /* A thread's last exchange of a block. */
 typedef struct hot_last {
     uint64_t steps;     /* of the thread at that time */
-    unsigned exchanges; /* of the block with this one */
+    unsigned exchanges; /* of the block with this one; at first 0, as of the blocks at begin */
 } hot_last;
 
 typedef struct hot_thread {
@@ -136,8 +137,9 @@ static inline hot_place hot_find(const mst_hot_weights *hot, unsigned t, uint32_
                        .n = left < most ? left : most};
 }
 
-/* Exchanges the blocks [first, to), of the dense ranges or of keys, of thread t. */
+/* Exchanges the blocks [first, to), of the dense ranges or of keys, of thread t. all: also those of several
+ * weights whose linear weight has not changed. */
 void mst_hot_exchange_blocks(mst_hot_weights *hot, unsigned t, uint32_t first, uint32_t to,
-                             const mst_rule *rule);
+                             const mst_rule *rule, bool all);
 
 #endif

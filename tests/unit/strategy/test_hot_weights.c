@@ -466,6 +466,88 @@ static void keys_of_several_weights(void **state)
     }
 }
 
+/* A thread that joins when others have exchanged takes their changes over, and does not overwrite them. */
+static void late_threads_take_over(void **state)
+{
+    (void)state;
+    double d, square;
+    bench *b = calloc(1, sizeof *b);
+    const mst_batch *sample = &b->sample;
+    assert_int_equal(make_factors(b, 8, 0, true), MST_OK);
+    for (int round = 1; round <= 2; round++) { /* the second begins with exchanges counted */
+        mst_hot_weights_begin(b->hot, &sample, 1);
+        mst_hot_weights_join(b->hot, 0);
+        for (int i = 0; i < 100; i++) {
+            move_key(b, 0, 50, 1, 1);
+            exchange_factors(b, 0, 0.0f);
+        }
+        for (unsigned t = 1; t < N_THREADS; t++)
+            mst_hot_weights_join(b->hot, t);
+        exchange_factors(b, 1, 0.0f);
+        const float *copy = mst_key_first(&b->params.rows, place_of(b, 1, 50));
+        assert_true(copy[0] == (float)(50 * 9 + 100 * round));
+        mst_hot_weights_end(b->hot);
+        moved(b, 50, &d, &square);
+        assert_true(d == 100 * round && square == 100 * round);
+    }
+    unmake(b);
+}
+
+/* Steps that change the factors, but neither the linear weight nor its state. */
+static void factors_that_move_alone(void **state)
+{
+    (void)state;
+    bench *b = calloc(1, sizeof *b);
+    assert_int_equal(make_factors(b, 8, 0, true), MST_OK);
+    begin(b, &b->sample);
+    for (int i = 0; i < 100; i++) {
+        float *rest = mst_key_rest(&b->params.rows, place_of(b, 0, 50));
+        rest[0] += 1; /* the first factor */
+        rest[8] += 2; /* its state */
+        exchange_factors(b, 0, 0.0f);
+    }
+    mst_hot_weights_end(b->hot);
+    uint64_t at = 50 * 9 + 1;
+    float w[2];
+    for (uint32_t s = 0; s < 2; s++)
+        mst_params_read(&b->params, s, at, 1, &w[s]);
+    assert_true(w[0] == (float)at + 100 && w[1] == (float)at / 2 + 200);
+    unmake(b);
+}
+
+/* All popular keys that fit are exchanged while threads train, however many they are. */
+static void all_popular_keys_are_exchanged(void **state)
+{
+    (void)state;
+    for (int factors = 1; factors <= 16; factors *= 2) {
+        static uint32_t keys[FEATURES];
+        bench *b = calloc(1, sizeof *b);
+        mst_row rows[3];
+        mst_batch sample = {.rows = rows, .n_rows = 3};
+        uint32_t n_hot = 0;
+        assert_int_equal(make_factors(b, factors, 0, true), MST_OK);
+        for (uint32_t i = 0; i < FEATURES; i++)
+            keys[i] = i;
+        rows[0] = rows[1] = rows[2] = (mst_row){.keys = keys, .n_keys = FEATURES, .weight = 1};
+        begin(b, &sample);
+        for (uint32_t i = 0; i < FEATURES; i++)
+            if (is_hot(b, i))
+                move_key(b, 0, i, 1, 1);
+        for (unsigned t = 0; t < 2; t++)
+            mst_hot_weights_exchange(b->hot, t, 1 << 20, 1, &(mst_rule){.kind = MST_RULE_ADAGRAD}, 1.0f, 0);
+        for (uint32_t i = 0; i < FEATURES; i++) {
+            const float *first = mst_key_first(&b->params.rows, place_of(b, 1, i));
+            bool hot = is_hot(b, i);
+            float at = (float)(i * (1 + (uint32_t)factors));
+            assert_true(first[0] == (hot ? at + 1 : at));
+            n_hot += hot;
+        }
+        assert_true(n_hot >= 512);
+        mst_hot_weights_end(b->hot);
+        unmake(b);
+    }
+}
+
 /* Threads that each go the whole way: their mean remains, and the sum of the squares. Where each goes a
  * small part, changes add up. */
 static void factors_do_not_overshoot(void **state)
@@ -558,17 +640,13 @@ static void short_memory_is_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(popular_keys_are_private),
-        cmocka_unit_test(keys_of_the_prefix),
-        cmocka_unit_test(translation_keeps_rows),
-        cmocka_unit_test(changes_add_up),
-        cmocka_unit_test(nothing_is_lost_between_threads),
-        cmocka_unit_test(more_popular_keys_than_room),
-        cmocka_unit_test(changes_do_not_overshoot),
-        cmocka_unit_test(one_copy_of_keys),
-        cmocka_unit_test(keys_of_several_weights),
-        cmocka_unit_test(factors_do_not_overshoot),
-        cmocka_unit_test(not_for_every_model),
+        cmocka_unit_test(popular_keys_are_private),        cmocka_unit_test(keys_of_the_prefix),
+        cmocka_unit_test(translation_keeps_rows),          cmocka_unit_test(changes_add_up),
+        cmocka_unit_test(nothing_is_lost_between_threads), cmocka_unit_test(more_popular_keys_than_room),
+        cmocka_unit_test(changes_do_not_overshoot),        cmocka_unit_test(one_copy_of_keys),
+        cmocka_unit_test(keys_of_several_weights),         cmocka_unit_test(late_threads_take_over),
+        cmocka_unit_test(factors_that_move_alone),         cmocka_unit_test(all_popular_keys_are_exchanged),
+        cmocka_unit_test(factors_do_not_overshoot),        cmocka_unit_test(not_for_every_model),
         cmocka_unit_test(short_memory_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
