@@ -71,11 +71,11 @@ esac
 # is requeued, resumes, and ends with the same weights as undisturbed.
 mpi=${implementations# }
 mpi=${mpi%% *}
-lenet="d/train-images-idx3-ubyte --model lenet --activation tanh --lr 0.05 --seed 3 --epochs 30 --global-batch 70"
+lenet="d/train-images-idx3-ubyte --model lenet --activation tanh --lr 0.05 --seed 3 --epochs 200 --global-batch 70"
 # submit RUN: prints the job's number.
 submit() {
   # shellcheck disable=SC2086
-  MUSTER=$muster RUN=$1 MPI=${pmi[$mpi]} EVERY=4steps slurm sbatch --parsable -t 5 -D "$work" "$example" $lenet
+  MUSTER=$muster RUN=$1 MPI=${pmi[$mpi]} EVERY=20steps slurm sbatch --parsable -t 5 -D "$work" "$example" $lenet
 }
 state() {
   slurm scontrol show job "$1" | sed -n 's/.*JobState=\([A-Z_]*\).*/\1/p'
