@@ -155,6 +155,16 @@ void mst_clients_remove(mst_clients *self, mst_client *client)
     mst_free(client);
 }
 
+mst_client *mst_clients_find(mst_clients *self, int fd)
+{
+    pthread_mutex_lock(&self->mutex);
+    mst_client *client = self->last; /* a new one is near the end */
+    while (client != NULL && client->fd != fd)
+        client = client->previous;
+    pthread_mutex_unlock(&self->mutex);
+    return client;
+}
+
 void mst_clients_begin(mst_clients *self, mst_client *client)
 {
     if (client == NULL)

@@ -52,6 +52,8 @@ void mst_clients_fini(mst_clients *self); /* all are removed */
 /* A new connection; closes another one at a limit. from may be NULL. NULL: no memory, and it is closed. */
 mst_client *mst_clients_add(mst_clients *self, int fd, const struct sockaddr *from);
 void mst_clients_remove(mst_clients *self, mst_client *client); /* NULL-safe */
+/* The connection of a socket; NULL: none. */
+mst_client *mst_clients_find(mst_clients *self, int fd);
 
 /* The headers of a request are there: it is not idle. NULL-safe. */
 void mst_clients_begin(mst_clients *self, mst_client *client);

@@ -56,11 +56,12 @@ void mst_endpoint_notify(mst_clients *clients, struct MHD_Connection *connection
         return;
     }
     const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const struct sockaddr *from = info != NULL ? info->client_addr : NULL;
-    info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (info != NULL)
-        *client = mst_clients_add(clients, info->connect_fd, from);
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    int fd = info != NULL ? info->connect_fd : -1;
+    *client = fd >= 0 ? mst_clients_find(clients, fd) : NULL;
+    info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    if (fd >= 0 && *client == NULL)
+        *client = mst_clients_add(clients, fd, info != NULL ? info->client_addr : NULL);
 }
 
 mst_client *mst_endpoint_client(struct MHD_Connection *connection)

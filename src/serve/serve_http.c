@@ -540,9 +540,12 @@ static mst_status serve_accept(mst_serve_http *self)
             return errno == EAGAIN ? MST_OK
                                    : mst_fail(MST_EIO, "cannot accept connections: %s", strerror(errno));
         atomic_fetch_add(&self->connections, 1);
-        if (MHD_add_connection(self->daemon, fd, (struct sockaddr *)&from, size) !=
-            MHD_YES) /* it is closed */
+        /* here, since a thread that comes late to its connections must not count them as the newest */
+        mst_client *client = mst_clients_add(&self->clients, fd, (struct sockaddr *)&from);
+        if (MHD_add_connection(self->daemon, fd, (struct sockaddr *)&from, size) != MHD_YES) {
+            mst_clients_remove(&self->clients, client); /* it is closed */
             atomic_fetch_sub(&self->connections, 1);
+        }
     }
     nanosleep(&(struct timespec){.tv_nsec = MST_MS}, NULL); /* until some are closed */
     return MST_OK;

@@ -66,6 +66,9 @@ static void test_limits(void **state)
     assert_true(pair_ended(&all[2]) && !pair_ended(&all[1]) && !pair_ended(&all[3]) && !pair_ended(&all[4]) &&
                 !pair_ended(&all[5]));
     for (int i = 0; i < 6; i++)
+        assert_ptr_equal(mst_clients_find(&clients, all[i].server), all[i].entry);
+    assert_null(mst_clients_find(&clients, all[0].client));
+    for (int i = 0; i < 6; i++)
         pair_close(&clients, &all[i]);
     assert_int_equal(mst_clients_count(&clients), 0);
     mst_clients_fini(&clients);
