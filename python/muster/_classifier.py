@@ -311,7 +311,7 @@ class Classifier:
         try:
             self._run(o, callback, start)
         except InputError as error:  # a third class after the first megabyte
-            raise InputError(re.sub(r"--model softmax( and --classes \d+ or more)?", "SoftmaxRegression", str(error))) from None
+            raise InputError(re.sub(r"--classes \d+ or more, and --model softmax or a net|--model softmax", "SoftmaxRegression", str(error))) from None
         self.classes_ = self.model_.labels
         self.n_features_in_ = self.model_.n_features
         self.__dict__.pop("feature_names_in_", None)

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -153,6 +154,17 @@ static mst_status matmul_read_grid(const char *text, uint32_t grid[2])
     return MST_OK;
 }
 
+/* C is written in place by all ranks, so that it needs a file. */
+static mst_status matmul_check_out(const matmul_options *o)
+{
+    struct stat found;
+    if (*o->out == '\0' || strcmp(o->out, "-") == 0)
+        return mst_fail(MST_EUSAGE, "--out %s: give the name of a file", *o->out == '\0' ? "\"\"" : "-");
+    if (stat(o->out, &found) == 0 && !S_ISREG(found.st_mode))
+        return mst_fail(MST_EUSAGE, "--out %s: is not a regular file", o->out);
+    return mst_cli_check_free(o->out, o->overwrite);
+}
+
 static mst_status matmul_read_options(const matmul_options *o, const mst_text_list *files,
                                       mst_matmul_options *out)
 {
@@ -173,7 +185,7 @@ static mst_status matmul_read_options(const matmul_options *o, const mst_text_li
     if (o->out != NULL && o->verify != NULL)
         return mst_fail(MST_EUSAGE, "--verify does not write C: omit --out");
     if (o->out != NULL) /* every rank sees the same: C appears when all are done */
-        TRY(mst_cli_check_free(o->out, o->overwrite));
+        TRY(matmul_check_out(o));
     if (files->n == 2) {
         out->a = files->items[0];
         out->b = files->items[1];
@@ -224,7 +236,7 @@ static void matmul_print_plan(const mst_matmul_plan *p, const mst_matmul_options
              mst_figure_size(p->a, a), p->keeps_a ? "" : " (streamed)", mst_figure_size(p->b, b),
              p->keeps_b ? "" : " (streamed)", mst_figure_size(p->c, c), mst_figure_size(p->buffers, buffers),
              mst_figure_size(p->vectors, vectors), mst_figure_size(p->total, total),
-             mst_figure_size(p->limit, limit), p->limited_by);
+             mst_figure_size(p->limit.bytes, limit), p->limit.name);
     if (o->what == MST_MATMUL_PRODUCT && p->layout.placement == MST_PLACEMENT_TOGETHER)
         mst_info("grid %u x %u, panels of %" PRIu64 ", C in %u x %u parts", p->layout.grid[0],
                  p->layout.grid[1], p->layout.block, p->row_passes, p->col_passes);

@@ -51,11 +51,10 @@ const mst_option mst_augment_option_table[] = {
 
 static mst_status bad_numbers(const char *text, uint32_t channels)
 {
-    return mst_fail(
-        MST_EUSAGE,
-        "--normalise %s: give none, auto, or %u mean%s, a slash and %u deviation%s above 0, separated "
-        "by commas",
-        text, channels, channels > 1 ? "s" : "", channels, channels > 1 ? "s" : "");
+    const char *s = channels > 1 ? "s" : "", *example = channels > 1 ? "" : ", as in 0.13/0.31";
+    return mst_fail(MST_EUSAGE,
+                    "--normalise %s: give none, auto, or %u mean%s%s, a slash and %u deviation%s above 0%s",
+                    text, channels, s, channels > 1 ? " separated by commas" : "", channels, s, example);
 }
 
 /* Parses n numbers separated by commas; returns the text after them, NULL when there are fewer. */

@@ -34,8 +34,17 @@ static const char *feed_labels_hint(const mst_feed *f, const mst_chunk *c, float
         return "; if 1 is the first class, give --labels-from 1";
     if (label < (float)classes || label >= 0x1p24f)
         return "";
-    snprintf(out, 80, "; more classes need %s--classes %.0f or more",
-             classes == 2 ? "--model softmax and " : "", (double)label + 1.0);
+    snprintf(out, 80, "; more classes need --classes %.0f or more%s", (double)label + 1.0,
+             classes == 2 ? ", and --model softmax or a net" : "");
+    return out;
+}
+
+/* The text that a label is the number of, where labels are texts. */
+static const char *feed_label_text(const mst_feed *f, float label, char out[static 80])
+{
+    const mst_dataset *d = f->dataset;
+    if (d->class_names != NULL && label >= 0.0f && label < (float)d->n_class_names)
+        snprintf(out, 80, " (\"%.60s\")", d->class_names[(uint32_t)label]);
     return out;
 }
 
@@ -115,11 +124,12 @@ mst_status mst_feed_check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_
     TRY(mst_chunk_check_wait(c));
     for (uint32_t i = 0; i < c->n_rows; i++) {
         mst_row row;
-        char hint[80];
+        char hint[80], text[80] = "";
         mst_chunk_row(c, i, &row);
         if (!(row.label >= lowest && row.label <= highest) || row.label != rintf(row.label))
-            return mst_fail(MST_EINPUT, "%s: row %llu%s has label %g, which is not %s%u%s", name,
+            return mst_fail(MST_EINPUT, "%s: row %llu%s has label %g%s, which is not %s%u%s", name,
                             FEED_ROW(first_row + i), whose, (double)row.label,
+                            feed_label_text(f, row.label, text),
                             o->classes == 2 ? "-1, 0 or " : "a class from 0 to ", o->classes - 1,
                             feed_labels_hint(f, c, row.label, hint));
     }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/figure.h"
 #include "matmul/matmul_impl.h"
 #include "tensor/dnnl_ops.h"
 
@@ -144,17 +145,18 @@ static mst_status matmul_check_options(const mst_matmul *self)
 
 static mst_status make_plan(mst_matmul *self)
 {
+    char need[MST_FIGURE_SIZE], limit[MST_FIGURE_SIZE];
     mst_matmul_plan *plan = &self->plan;
     if (!matmul_is_trace(self))
         return mst_mm_plan(self);
     TRY(mst_mm_plan_limit(self));
     mst_mm_trace_plan(self, self->o.block);
-    if (plan->total > plan->limit)
-        return mst_fail(
-            MST_ENOMEM,
-            "the trace needs %.1f MB per rank for blocks of %" PRIu64 ", but %s leaves %.1f MB; use a "
-            "smaller --block",
-            (double)plan->total * 1e-6, plan->layout.block, plan->limited_by, (double)plan->limit * 1e-6);
+    if (plan->total > plan->limit.bytes)
+        return mst_fail(MST_ENOMEM,
+                        "the trace needs %s per rank for blocks of %" PRIu64
+                        ", but %s leaves %s; use a smaller --block",
+                        mst_figure_size(plan->total, need), plan->layout.block, plan->limit.name,
+                        mst_figure_size(plan->limit.bytes, limit));
     return MST_OK;
 }
 

@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "base/memory_limit.h"
 #include "matmul/layout.h"
 #include "mpi/mpi.h"
 
@@ -55,8 +55,7 @@ typedef struct mst_matmul_plan {
     bool keeps_a, keeps_b;           /* its share is in memory; else made or read again whenever needed */
     uint32_t row_passes, col_passes; /* C is made in that many parts, one after the other */
     uint64_t a, b, c, buffers, vectors, total;
-    uint64_t limit;
-    char limited_by[96];               /* "RLIMIT_AS (ulimit -v)", ... */
+    mst_memory_limit limit;            /* the least of all ranks */
     uint64_t moved, moved_round_robin; /* bytes between ranks, foreseen */
     double flops;                      /* of all ranks */
 } mst_matmul_plan;

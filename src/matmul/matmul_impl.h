@@ -57,8 +57,7 @@ struct mst_matmul {
     double product_seconds, deliver_seconds; /* by the clock; of that, checking and writing C's parts */
 };
 
-/* limit.c, memory_plan.c: the limit this process has, and the plan that fits in it on all ranks. */
-void mst_mm_limit(const mst_matmul_options *o, uint64_t *bytes, char *name, size_t name_size);
+/* memory_plan.c: the limit of this process, and the plan that fits in it on all ranks. */
 mst_status mst_mm_plan_limit(mst_matmul *self); /* the smallest limit among the ranks into the plan */
 mst_status mst_mm_plan(mst_matmul *self);
 

@@ -6,8 +6,9 @@
  * Every pass over rows sends B again and every pass over columns A, which the foreseen bytes include. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
+#include <string.h>
 
+#include "base/figure.h"
 #include "matmul/matmul_impl.h"
 
 #define PANEL                  768 /* columns of A and rows of B in a panel */
@@ -51,28 +52,35 @@ static void count_bytes(mst_matmul_plan *plan, bool check)
     plan->total = plan->a + plan->b + plan->c + plan->buffers + plan->vectors;
 }
 
+/* The least of --memory, the limits of this process, and what the host has for each of its ranks. */
+static mst_memory_limit rank_limit(const mst_matmul_options *o)
+{
+    mst_memory_limit limit = {.bytes = UINT64_MAX, .name = "nothing"};
+    int local = o->mpi != NULL ? o->mpi->launch.local_size : 1;
+    if (o->memory > 0)
+        mst_memory_limit_lower(&limit, o->memory, 0, "--memory");
+    mst_memory_limit_by_process(&limit);
+    mst_memory_limit_by_host(&limit, local > 0        ? (uint64_t)local
+                                     : o->mpi != NULL ? (uint64_t)o->mpi->size
+                                                      : 1);
+    return limit;
+}
+
 mst_status mst_mm_plan_limit(mst_matmul *self)
 {
-    typedef struct rank_limit {
-        uint64_t bytes;
-        char name[96];
-    } rank_limit;
-    mst_matmul_plan *plan = &self->plan;
-    rank_limit mine;
-    mst_mm_limit(&self->o, &mine.bytes, mine.name, sizeof mine.name);
-    plan->limit = mine.bytes;
-    snprintf(plan->limited_by, sizeof plan->limited_by, "%s", mine.name);
+    mst_memory_limit mine = rank_limit(&self->o), *all;
+    self->plan.limit = mine;
     if (self->size == 1)
         return MST_OK;
-    rank_limit *all = mst_calloc((size_t)self->size, sizeof *all);
+    all = mst_calloc((size_t)self->size, sizeof *all);
     if (all == NULL)
         return mst_fail_memory();
     mst_status st = self->o.mpi->ops->allgather(0, &mine, sizeof mine, all);
     for (int r = 0; r < self->size && st == MST_OK; r++) {
-        if (all[r].bytes >= plan->limit)
+        if (all[r].bytes >= self->plan.limit.bytes)
             continue;
-        plan->limit = all[r].bytes;
-        snprintf(plan->limited_by, sizeof plan->limited_by, "%.*s", (int)sizeof all[r].name - 1, all[r].name);
+        self->plan.limit = all[r];
+        self->plan.limit.name[sizeof all[r].name - 1] = '\0';
     }
     mst_free(all);
     return st;
@@ -81,7 +89,7 @@ mst_status mst_mm_plan_limit(mst_matmul *self)
 static bool plan_fits(mst_matmul_plan *plan, bool check)
 {
     count_bytes(plan, check);
-    return plan->total <= plan->limit;
+    return plan->total <= plan->limit.bytes;
 }
 
 /* Divides the longer side of C's part, then the panels. False: it cannot be divided further. */
@@ -106,17 +114,22 @@ static bool plan_divide(mst_matmul_plan *plan, bool free_block, const mst_matmul
 
 static mst_status plan_refuse(const mst_matmul *self, const mst_matmul_plan *least)
 {
-    return mst_fail(MST_ENOMEM,
-                    "%" PRIu64 " x %" PRIu64 " x %" PRIu64
-                    " on %d rank%s needs at least %.1f MB per rank (C %.1f, "
-                    "buffers %.1f, vectors of the check %.1f), but %s leaves %.1f MB; use more ranks%s",
-                    least->layout.m, least->layout.k, least->layout.n, self->size, self->size == 1 ? "" : "s",
-                    (double)least->total * 1e-6, (double)least->c * 1e-6, (double)least->buffers * 1e-6,
-                    (double)least->vectors * 1e-6, least->limited_by, (double)least->limit * 1e-6,
-                    least->layout.placement == MST_PLACEMENT_ROUND_ROBIN ? ", or --placement together"
-                    : self->o.block > 0                                  ? ", or a smaller --block"
-                    : self->o.check                                      ? ", or --no-check"
-                                                                         : "");
+    char need[MST_FIGURE_SIZE], c[MST_FIGURE_SIZE], buffers[MST_FIGURE_SIZE], vectors[MST_FIGURE_SIZE],
+        limit[MST_FIGURE_SIZE];
+    return mst_fail(
+        MST_ENOMEM,
+        "%" PRIu64 " x %" PRIu64 " x %" PRIu64
+        " on %d rank%s needs at least %s per rank (C %s, buffers %s, vectors of the check %s), but "
+        "%s leaves %s; use more ranks%s%s",
+        least->layout.m, least->layout.k, least->layout.n, self->size, self->size == 1 ? "" : "s",
+        mst_figure_size(least->total, need), mst_figure_size(least->c, c),
+        mst_figure_size(least->buffers, buffers), mst_figure_size(least->vectors, vectors), least->limit.name,
+        mst_figure_size(least->limit.bytes, limit),
+        strcmp(least->limit.name, "--memory") == 0 ? ", or more --memory" : "",
+        least->layout.placement == MST_PLACEMENT_ROUND_ROBIN ? ", or --placement together"
+        : self->o.block > 0                                  ? ", or a smaller --block"
+        : self->o.check                                      ? ", or --no-check"
+                                                             : "");
 }
 
 /* The widest panel whose pieces are messages MPI can send. */

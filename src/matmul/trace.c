@@ -79,10 +79,10 @@ void mst_mm_trace_plan(mst_matmul *self, uint64_t block)
     } else {
         plan->a = plan->b = share * TILE_BYTES(rows, depth);
         plan->keeps_a = plan->keeps_b = self->o.placement == MST_PLACEMENT_TOGETHER &&
-                                        plan->a + plan->b + share * sizeof(double) <= plan->limit;
+                                        plan->a + plan->b + share * sizeof(double) <= plan->limit.bytes;
         self->batch = share;
         if (!plan->keeps_a) {
-            uint64_t two = 2 * TILE_BYTES(rows, depth) + sizeof(double), most = plan->limit / two;
+            uint64_t two = 2 * TILE_BYTES(rows, depth) + sizeof(double), most = plan->limit.bytes / two;
             self->batch = most > BATCH_BYTES / two ? BATCH_BYTES / two : most;
             self->batch = self->batch < 1 ? 1 : self->batch > share ? share : self->batch;
             plan->a = plan->b = 0;

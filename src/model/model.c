@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/memory_limit.h"
 
 extern const mst_model_ops mst_model_logreg, mst_model_softmax, mst_model_fm, mst_model_ffm, mst_model_fwfm;
 extern const mst_model_ops mst_model_net, mst_model_lenet, mst_model_lenet_small, mst_model_alexnet,
@@ -248,6 +249,17 @@ bool mst_model_leave_gpu(mst_model *self)
     return true;
 }
 
+/* --precision without a GPU: with --device auto, the CPU computes in fp32. */
+static mst_status model_refuse_precision(const char *device)
+{
+    static atomic_bool warned;
+    if (device == NULL || strcmp(device, "auto") != 0)
+        return mst_fail(MST_EUSAGE, "--precision is for --device cuda, and the CPU computes here");
+    if (!atomic_exchange(&warned, true))
+        mst_warn("--device auto computes on the CPU, in fp32: --precision is for GPUs");
+    return MST_OK;
+}
+
 /* The GPU of --device, if the model can use it. */
 static mst_status model_choose_device(mst_model *self)
 {
@@ -261,7 +273,7 @@ static mst_status model_choose_device(mst_model *self)
     if (st != MST_OK && (st != MST_EUNSUPPORTED || !mst_model_leave_gpu(self)))
         return st;
     if (self->gpu.ops == NULL && self->options.precision != MST_CUDA_FP32)
-        return mst_fail(MST_EUSAGE, "--precision is for --device cuda, and training runs on the CPU");
+        TRY(model_refuse_precision(device));
     self->gpu.precision = (mst_cuda_precision)self->options.precision;
     return MST_OK;
 }
@@ -294,6 +306,13 @@ mst_status mst_model_new(const mst_model_options *options, const mst_shape *shap
     }
     *out = self;
     return MST_OK;
+}
+
+mst_status mst_model_check_memory(const mst_model *self, const mst_params *params, uint64_t bytes)
+{
+    return self->ops->start_keys != NULL || mst_params_huge(params)
+               ? mst_memory_limit_check(bytes, "the model's parameters")
+               : MST_OK;
 }
 
 void mst_model_destroy(mst_model *self)

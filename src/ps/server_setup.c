@@ -24,7 +24,10 @@ static void setup_start_keys(mst_server *s, uint64_t first, uint64_t n)
 
 mst_status mst_server_make_store(mst_server *s)
 {
+    const mst_params *params = s->model.params;
     TRY(mst_placement_owned(&s->table, s->index, &s->owned));
+    double share = (double)s->owned.floats / (double)params->size;
+    TRY(mst_model_check_memory(s->model.model, params, (uint64_t)(share * (double)mst_params_bytes(params))));
     for (uint32_t i = 0; i < s->owned.n; i++)
         mst_params_populate_part(s->model.params, s->owned.extents[i].first, s->owned.extents[i].count);
     uint64_t first = s->table.width == 0 ? 0 : s->table.key_starts[s->index],

@@ -295,7 +295,7 @@ static uint64_t params_flat_floats(const mst_params *params)
     return floats;
 }
 
-static bool params_huge(const mst_params *params)
+bool mst_params_huge(const mst_params *params)
 {
     return wants_huge_pages(params_flat_floats(params) + params->spare + rows_floats(params));
 }
@@ -305,7 +305,7 @@ static mst_status params_reserve_rows(mst_params *params, uint32_t n_slots)
 {
     mst_key_rows *rows = &params->rows;
     uint64_t step = params_round_up(params->size);
-    bool huge = params_huge(params);
+    bool huge = mst_params_huge(params);
     params->w = mst_pages_reserve(params_bytes(step * (n_slots + 1)), false);
     if (params->w == NULL)
         return MST_ENOMEM;
@@ -321,7 +321,7 @@ static mst_status params_reserve_rows(mst_params *params, uint32_t n_slots)
 static mst_status params_reserve_vectors(mst_params *params, uint32_t n_slots)
 {
     uint64_t reach = 0;
-    bool huge = params_huge(params);
+    bool huge = mst_params_huge(params);
     for (uint32_t i = 0; i < params->n_views; i++)
         if (params->views[i].width == 1)
             reach = params->views[i].offset + (1ull << 32);
@@ -389,7 +389,7 @@ static void params_populate(float *from, uint64_t count)
 void mst_params_populate_part(mst_params *params, uint64_t first, uint64_t count)
 {
     uint64_t from, to;
-    if (count == 0 || !params_huge(params))
+    if (count == 0 || !mst_params_huge(params))
         return;
     for (uint32_t i = 0; i <= params->n_slots; i++) {
         uint64_t at = first, piece, n;
@@ -412,7 +412,7 @@ void mst_params_populate_part(mst_params *params, uint64_t first, uint64_t count
 void mst_params_populate(mst_params *params)
 {
     mst_params_populate_part(params, 0, params->size);
-    if (params->spare > 0 && params->rows.stride == 0 && params_huge(params))
+    if (params->spare > 0 && params->rows.stride == 0 && mst_params_huge(params))
         params_populate(params->w + params->size, params->spare);
 }
 

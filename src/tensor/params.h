@@ -218,6 +218,7 @@ void mst_params_fini(mst_params *params);
 /* Whether some key pointed into the guard, which then received the write. */
 bool mst_params_strayed(const mst_params *params);
 
+bool mst_params_huge(const mst_params *params); /* the store is backed by huge pages */
 /* Makes the pages of w and state present. For training on a store that is backed by huge pages (nothing
  * happens otherwise): random keys touch every one of those within the first rows anyway, one fault at a time.
  */

@@ -282,6 +282,18 @@ static int64_t training_threads(const mst_training *self)
     return o->threads - o->threads / 4;
 }
 
+/* Warns that synchronous threads of a local training have too few cores. */
+static void training_warn_threads(const mst_training *self)
+{
+    const mst_strategy_options *o = &self->strategy_options;
+    unsigned n = self->strategy->n_threads, cores = mst_cpu_cores();
+    if (o->strategy == MST_STRATEGY_LOCAL && o->mode == MST_MODE_SYNC && n > cores &&
+        self->assembly.model->gpu.ops == NULL)
+        mst_warn("%u threads share %u core%s: synchronous threads without a core let the others wait; see "
+                 "--threads 0",
+                 n, cores, cores == 1 ? "" : "s");
+}
+
 static mst_status training_make_strategy(mst_training *self)
 {
     mst_strategy_options options = self->strategy_options;
@@ -373,6 +385,8 @@ static mst_status training_open(mst_training *self)
     if (self->strategy_options.batch == 1 && mst_model_normalises_rows(self->assembly.model))
         return mst_fail(MST_EUSAGE, "--batch 1: the net has a batch norm, which needs at least two rows to "
                                     "normalise over");
+    if (weights)
+        TRY(mst_model_check_memory(self->assembly.model, params, mst_params_bytes(params)));
     TRY(training_describe(self));
     if (leads || !weights)
         TRY(mst_run_schedule_check(&self->schedule, &self->options, self->assembly.model->n_scores));
@@ -388,8 +402,10 @@ static mst_status training_open(mst_training *self)
         json_decref(plan);
         TRY(mst_train_data_open_sets(data, &self->assembly, weights ? params : NULL, c->stop));
     }
-    if (weights)
+    if (weights) {
         TRY(training_make_strategy(self));
+        training_warn_threads(self);
+    }
     TRY(training_make_feed(self));
     json_t *found = mst_train_data_json(data);
     return found != NULL && json_object_set_new(self->description, "found", found) == 0 ? MST_OK

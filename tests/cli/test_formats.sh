@@ -145,11 +145,14 @@ expect 0 predict three from-0.cache --what class
 cmp -s out labels || fail "predict looks at the labels of a cache"
 # labels that are not classes of the model: the advice depends on both
 sed 's/^3/0/' one.svm >zero.svm
-refused 1 'row 2 has label 2, which is not -1, 0 or 1; more classes need --model softmax and --classes 3 or more' \
+refused 1 'row 2 has label 2, which is not -1, 0 or 1; more classes need --classes 3 or more, and --model softmax or a net' \
   train zero.svm --model softmax --classes 2 --features 8 --run x
-refused 1 'row 2 has label 2, which is not -1, 0 or 1; more classes need --model softmax and --classes 3 or more' \
+refused 1 'row 2 has label 2, which is not -1, 0 or 1; more classes need --classes 3 or more, and --model softmax or a net' \
   train zero.svm --features 8 --run x
 refused 1 '--model softmax takes classes 0, 1, 2, ...' --log error train zero.svm --run x
+# a wrong index makes a table that no host holds
+printf '1 4000000000:1\n0 1:1\n' >far.svm
+refused 1 "the model's parameters need " --log error train far.svm --model fm --factors 64 --run x
 sed 's/^[23]/0.5/' one.svm >half.svm
 refused 1 'which a model of two classes takes; classes are whole numbers' --log error train half.svm --run x
 refused 1 'are not classes 0, 1, 2, ...; classes are whole numbers' --log error train half.svm --model softmax --run x

@@ -38,7 +38,7 @@ expect 0 matmul --m 300 --n 200 --k 250 --block 64 --memory 300k --out 2.npy --j
 grep -q "(streamed)" err || fail "with 300 kB nothing was streamed"
 case $(value norm_of_C) in "${norm%???}"*) ;; *) fail "the norm is $(value norm_of_C), was $norm" ;; esac
 expect 0 matmul --m 300 --n 200 --k 250 --verify 2.npy
-refused 1 "but --memory leaves 0.0 MB" matmul --m 30000 --memory 1k
+refused 1 "but --memory leaves 1.00 kB" matmul --m 30000 --memory 1k
 expect 0 matmul --m 700 --k 900 --trace --json
 trace=$(value trace)
 expect 0 matmul --m 700 --k 900 --n 700 --trace --json --threads 1
@@ -56,6 +56,9 @@ refused 2 "--grid 2x: must be rows x columns" matmul --m 3 --grid 2x
 refused 2 "--grid 2x3 needs 6 ranks, but there is 1" matmul --m 3 --grid 2x3
 refused 1 "only a square one has a trace" matmul --m 3 --n 4 --trace
 refused_early 1 "cannot be created" matmul --m 3 --out missing/c.npy
+refused 2 '--out "": give the name of a file' matmul --m 3 --out ''
+refused 2 "--out -: give the name of a file" matmul --m 3 --out -
+refused 2 "--out .: is not a regular file" matmul --m 3 --out . --overwrite
 cp "$golden/b.npy" factor.npy
 refused_early 2 "factor.npy is the factor" matmul factor.npy factor.npy --out ./factor.npy --overwrite
 refused_early 1 "factor.npy already exists; choose another name, or replace it with --overwrite" matmul --m 3 --out factor.npy

@@ -169,8 +169,11 @@ for mpi in $implementations; do
   job=$!
   await 60 "$mpi: the product does not begin" begun
   kill -INT $job
-  wait $job && fail "$mpi: an interrupted job ends with exit code 0" || true
+  code=0
+  wait $job || code=$?
   job=
+  # MPICH's ends with code 0 when its own processes are gone before it has the codes of the ranks
+  [ $code != 0 ] || [ $mpi = mpich ] || fail "$mpi: an interrupted job ends with exit code 0"
   err_has "muster: stopped by SIG" # all ranks may, who got it at the same time
   await 10 "$mpi: an interrupted job leaves $(ls killed)" eval '! begun'
   only killed

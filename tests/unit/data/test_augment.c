@@ -210,7 +210,7 @@ static void test_refused(void **state)
                                       "0,0/1,-1", "0,0/1,1,1", "a,b/c,d", "0,0/nan,1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         expect_refused(d, (mst_augment_options){.normalise = (char *)bad[i]},
-                       "give none, auto, or 2 means, a slash and 2 deviations above 0");
+                       "give none, auto, or 2 means separated by commas, a slash and 2 deviations above 0");
     expect_refused(d, (mst_augment_options){.crop = "7x8"},
                    "--crop 7x8: the images of images have 6 x 8 pixels");
     expect_refused(d, (mst_augment_options){.crop = "7"}, "--crop 7: give HxW");

@@ -489,8 +489,8 @@ static void rows_are_checked(void **state)
     check_odd(&(odd_row){57, FAKE_KEY, 7}, 0, 0, NULL);
     check_odd(&(odd_row){57, FAKE_KEY, -1}, 0, 2, NULL);
     check_odd(&(odd_row){57, FAKE_KEY, 2}, 0, 2,
-              "fake.data: row 58 has label 2, which is not -1, 0 or 1; more classes need --model softmax and "
-              "--classes 3 or more");
+              "fake.data: row 58 has label 2, which is not -1, 0 or 1; more classes need --classes 3 or "
+              "more, and --model softmax or a net");
     check_odd(&(odd_row){57, FAKE_KEY, 0.5f}, 0, 2,
               "fake.data: row 58 has label 0.5, which is not -1, 0 or 1; classes are whole numbers");
     check_odd(&(odd_row){99, FAKE_KEY, NAN}, 0, 2,

@@ -168,7 +168,7 @@ static void rows_are_numbered_in_the_share(void **state)
     assert_int_equal(st, MST_EINPUT);
     assert_string_equal(mst_error_text(),
                         "fake.data: row 15 of this worker's share has label 7, which is not -1, 0 or 1; more "
-                        "classes need --model softmax and --classes 8 or more");
+                        "classes need --classes 8 or more, and --model softmax or a net");
     mst_feed_destroy(feed);
     mst_dataset_destroy(&d->base);
 }
