@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #ifndef MUSTER_PLUGINS_FROM_BIN
@@ -39,7 +40,9 @@ bool mst_plugin_find(const char *file, char *out, size_t size)
     }
     for (size_t i = 0; i < n; i++) {
         int length = snprintf(out, size, "%s/%s", folders[i], file);
-        if (length > 0 && (size_t)length < size && access(out, R_OK) == 0)
+        struct stat found;
+        if (length > 0 && (size_t)length < size && access(out, R_OK) == 0 && stat(out, &found) == 0 &&
+            !S_ISFIFO(found.st_mode)) /* its opening would wait for a writer */
             return true;
     }
     return false;

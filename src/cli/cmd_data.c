@@ -178,14 +178,15 @@ mst_status mst_data_sink_commit(mst_data_sink *sink, const mst_data_info *info)
     mst_bar_end(&sink->bar);
     double seconds = mst_seconds_since(sink->start_ns);
     mst_map map = {0};
-    mst_figure_grouped(sink->rows, count);
+    snprintf(count, sizeof count, "%s row%s", mst_figure_grouped(sink->rows, rate),
+             sink->rows == 1 ? "" : "s");
     mst_figure_grouped((uint64_t)((double)sink->rows / (seconds > 1e-9 ? seconds : 1e-9)), rate);
     if (sink->quiet)
         return MST_OK;
     if (strcmp(sink->path, "-") == 0 || mst_map_open(sink->path, &map) != MST_OK)
-        mst_info("%s rows written in %.2f s (%s rows/s)", count, seconds, rate);
+        mst_info("%s written in %.2f s (%s rows/s)", count, seconds, rate);
     else
-        mst_info("%s: %s rows, %s, written in %.2f s (%s rows/s)", sink->path, count,
+        mst_info("%s: %s, %s, written in %.2f s (%s rows/s)", sink->path, count,
                  mst_figure_size(map.size, bytes), seconds, rate);
     mst_map_close(&map);
     return MST_OK;

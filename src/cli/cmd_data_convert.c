@@ -108,10 +108,15 @@ static char *convert_source_key(const mst_dataset *dataset, const mst_data_optio
 static mst_status convert_make_vocabulary(const mst_call *call, convert_options *o, char **out)
 {
     const mst_row_writer_ops *to;
-    char number[32];
+    char number[32], count[32];
+    bool given = o->data.vocabulary != NULL;
+    if ((given || o->data.min_count != 0) && o->data.features != 0)
+        return mst_fail(MST_EUSAGE,
+                        "--features has no effect: categories have the features of the vocabulary%s",
+                        given ? "" : " that --min-count makes");
     if (o->data.min_count == 0)
         return MST_OK;
-    if (o->data.vocabulary != NULL)
+    if (given)
         return mst_fail(MST_EUSAGE,
                         "--min-count makes a vocabulary, and --vocabulary %s is one: give one of them",
                         o->data.vocabulary);
@@ -143,8 +148,9 @@ static mst_status convert_make_vocabulary(const mst_call *call, convert_options 
     mst_vocabulary *v = NULL;
     TRY(mst_vocabulary_load(*out, &v));
     if (!o->out.quiet)
-        mst_info("%s: %s features for categories that occur at least %lld times", *out,
-                 mst_figure_grouped(mst_vocabulary_features(v), number), (long long)o->data.min_count);
+        mst_info("%s: %s features for categories that occur at least %s time%s", *out,
+                 mst_figure_grouped(mst_vocabulary_features(v), number),
+                 mst_figure_grouped((uint64_t)o->data.min_count, count), o->data.min_count == 1 ? "" : "s");
     mst_vocabulary_destroy(v);
     return MST_OK;
 }

@@ -19,6 +19,7 @@
  * 3. Peeked chunks live as long as the dataset: their references never reach zero before its destruction. */
 #include "data/cache.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -412,11 +413,16 @@ static mst_status cache_join_file(cache_dataset *d, const cache_file *f, bool fi
     mst_data_info *info = &d->base.info;
     if (first)
         d->base.chunk_rows = h->chunk_rows;
-    if (h->chunk_rows != d->base.chunk_rows || (!last && h->n_rows % h->chunk_rows != 0))
+    if (h->chunk_rows != d->base.chunk_rows)
         return mst_fail(MST_EINPUT,
-                        "%s cannot be read as one with the other caches because its chunks differ in rows: "
+                        "%s cannot be read as one with the other caches: its chunks have %u rows, theirs %u; "
                         "convert the sources together into one cache",
-                        f->path);
+                        f->path, h->chunk_rows, d->base.chunk_rows);
+    if (!last && h->n_rows % h->chunk_rows != 0)
+        return mst_fail(MST_EINPUT,
+                        "%s cannot be read as one with the caches that follow: its %" PRIu64
+                        " rows do not fill chunks of %u; convert the sources together into one cache",
+                        f->path, h->n_rows, h->chunk_rows);
     if ((uint64_t)d->base.n_chunks + h->n_chunks > UINT32_MAX)
         return mst_fail(MST_EINPUT, "%s: more than 2^32 chunks", f->path);
     d->base.n_chunks += h->n_chunks;

@@ -530,8 +530,9 @@ static mst_status csv_number_fields(csv_draft *d, const uint32_t *places)
     if (context->features == 0)
         context->features = l->n_fields > l->n_numbers ? DEFAULT_FEATURES : l->n_numbers;
     if (context->features < (uint64_t)l->n_numbers + (l->n_fields > l->n_numbers))
-        return mst_fail(MST_EUSAGE, "--features %llu: %s has %u columns of numbers%s",
+        return mst_fail(MST_EUSAGE, "--features %llu: %s has %u column%s of numbers%s",
                         (unsigned long long)context->features, d->block->path, l->n_numbers,
+                        l->n_numbers == 1 ? "" : "s",
                         l->n_fields > l->n_numbers ? " besides its categories" : "");
     l->range = context->features - l->n_numbers;
     context->n_fields = l->n_fields;

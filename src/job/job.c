@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,6 +176,7 @@ typedef struct embedded_process {
     mst_job_config config;
     const mst_train_callbacks *callbacks;
     bool server;
+    atomic_bool *job_ended; /* set by server 0, for a worker that has not connected yet */
     mst_job_summary summary;
     mst_error error; /* code MST_OK: success */
     pthread_t thread;
@@ -186,6 +188,8 @@ static void *embedded_thread(void *arg)
     mst_status st = p->server ? mst_job_server(&p->config, p->callbacks, &p->summary)
                               : mst_job_worker(&p->config, p->callbacks, &p->summary);
     mst_error_save(&p->error, st);
+    if (p->server && p->config.index == 0)
+        atomic_store(p->job_ended, true);
     return NULL;
 }
 
@@ -213,6 +217,9 @@ mst_status mst_job_embedded(const mst_job_config *config, const mst_train_callba
     const mst_strategy_options *o = config->train->strategy;
     size_t n = (size_t)(o->servers + o->workers), started = 0;
     mst_cluster cluster = {0};
+    atomic_bool job_ended = false;
+    mst_train_config train = *config->train;
+    train.job_ended = &job_ended;
     *summary = (mst_job_summary){0};
     TRY(embedded_cluster(o, &cluster));
     embedded_process *processes = mst_calloc(n, sizeof *processes);
@@ -221,6 +228,8 @@ mst_status mst_job_embedded(const mst_job_config *config, const mst_train_callba
         embedded_process *p = &processes[started];
         p->server = started < (size_t)o->servers;
         p->config = *config;
+        p->config.train = &train;
+        p->job_ended = &job_ended;
         p->config.cluster = &cluster;
         p->config.engine = &mst_net_inproc;
         p->config.adopt = NULL;     /* all threads read the same options */

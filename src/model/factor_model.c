@@ -31,8 +31,8 @@ mst_status mst_factor_init(mst_model *self, const mst_model_options *options, co
     if (mst_model_has(self->ops, MST_MODEL_FIELDS) && shape->n_fields == 0)
         return mst_fail(
             MST_EINPUT,
-            "%s needs fields, and the data has none; use --model fm, or data with fields (criteo, "
-            "libffm, vw)",
+            "%s needs fields, and the data has none; use --model fm, or data with fields (criteo, csv, "
+            "libffm, vw with several namespaces)",
             name);
     self->n_scores = 1;
     return MST_OK;

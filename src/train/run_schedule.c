@@ -165,6 +165,11 @@ static bool schedule_has_until(const mst_train_options *o)
     return o->until != NULL && strcmp(o->until, "never") != 0;
 }
 
+static bool schedule_groups(const mst_train_options *o)
+{
+    return o->auc_by != NULL && strcmp(o->auc_by, "-1") != 0;
+}
+
 mst_status mst_run_schedule_parse(const mst_train_options *o, bool saves, mst_run_schedule *out)
 {
     bool is_auto = strcmp(o->checkpoint_every, "auto") == 0;
@@ -192,6 +197,8 @@ mst_status mst_run_schedule_parse(const mst_train_options *o, bool saves, mst_ru
                         self.has_until ? "until" : "patience");
     if (o->patience > 0 && o->valid == NULL)
         return mst_fail(MST_EUSAGE, "--patience needs --valid");
+    if (schedule_groups(o) && o->test.n == 0 && o->valid == NULL)
+        return mst_fail(MST_EUSAGE, "--auc-by needs --test or --valid");
     if (o->resume && o->overwrite)
         return mst_fail(MST_EUSAGE, "--resume and --overwrite exclude each other");
     if (o->resume && o->run == NULL)
@@ -229,7 +236,7 @@ mst_status mst_run_schedule_check(const mst_run_schedule *self, const mst_train_
                         grouped || metric == MST_METRIC_TEST_AUC || metric == MST_METRIC_VALID_AUC
                             ? "AUC"
                             : "normalised entropy");
-    if (self->has_until && grouped && strcmp(options->auc_by, "-1") == 0)
+    if (self->has_until && grouped && !schedule_groups(options))
         return mst_fail(MST_EUSAGE, "--until %s can never be met without --auc-by", options->until);
     if (self->has_until && top5 && n_scores <= 5)
         return mst_fail(MST_EUSAGE,

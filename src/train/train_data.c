@@ -319,6 +319,16 @@ static mst_status train_data_open_files(mst_train_data *self, const mst_text_lis
     return st;
 }
 
+/* A set of more classes than the model has, if that is known before its rows are read. */
+static mst_status train_data_check_classes(const mst_dataset *dataset, uint32_t classes)
+{
+    const mst_data_info *i = &dataset->info;
+    if (!i->scanned || i->n_rows == 0 || classes == 0 || !(i->max_label >= (float)classes))
+        return MST_OK;
+    return mst_fail(MST_EINPUT, "%s: has labels up to %g, but the model has classes 0 to %u", dataset->name,
+                    (double)i->max_label, classes - 1);
+}
+
 static mst_status train_data_open_set(mst_train_data *self, const mst_assembly *assembly,
                                       const mst_params *params, const atomic_bool *stop, mst_eval_set *set,
                                       const mst_text_list *files, mst_feed_keep keep)
@@ -339,6 +349,8 @@ static mst_status train_data_open_set(mst_train_data *self, const mst_assembly *
     if (!self->options->force)
         TRY(mst_origin_check(self->dataset->origin, "the model", set->dataset->origin, set->dataset->name));
     TRY(mst_assembly_check_rows(assembly, &self->augment, set->dataset));
+    if (keep == MST_KEEP_ALL)
+        TRY(train_data_check_classes(set->dataset, assembly->model->shape.n_classes));
     if (self->config->plan)
         return MST_OK;
     mst_evaluator_options eval = {

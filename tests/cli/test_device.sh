@@ -2,7 +2,7 @@
 # on the CPU with the same result, list and doctor name the reason. The plug-ins are fakes (tests/unit/cuda/fake_gpu.c).
 . "$(dirname "$0")/common.sh"
 fakes=$(dirname "$muster")/tests/unit/cuda
-mkdir none broken
+mkdir none broken pipe
 echo "no library" >broken/muster_cuda.so
 "$muster" data gen digits --rows 200 --test-rows 50 --out d >/dev/null
 data=d/train-images-idx3-ubyte
@@ -16,8 +16,7 @@ refused 1 "there is no GPU plug-in (muster_cuda.so): build it with \`make cuda\`
 refused 2 "--device gpu: must be auto, cpu, cuda or cuda:N" "${net[@]}" --device gpu "$data"
 refused 2 "--device cuda:: must be auto" "${net[@]}" --device cuda: "$data"
 refused 2 "--device cuda:1x: must be auto" "${net[@]}" --device cuda:1x "$data"
-refused 2 "--precision is for --device cuda, and training runs on the CPU" "${net[@]}" --precision bf16 "$data"
-refused 2 "--precision is for --device cuda, and training runs on the CPU" "${net[@]}" --device auto --precision tf32 "$data"
+refused 2 "--precision is for --device cuda, and the CPU computes here" "${net[@]}" --precision bf16 "$data"
 expect 1 train --model deepfm --strategy ps --device cuda --no-observe "$work/c.cache"
 grep -q "GPUs compute deepfm in training with --strategy local alone" err || fail "no reason for deepfm in a job: $(cat err)"
 expect 0 list devices
@@ -29,12 +28,16 @@ has "there is no GPU plug-in"
 # ---- auto and cpu give the same weights ----
 expect 0 "${net[@]}" --run a "$data"
 expect 0 "${net[@]}" --device cpu --run b "$data"
-expect 0 "${net[@]}" --device auto --run c "$data"
+expect 0 "${net[@]}" --device auto --precision tf32 --run c "$data"
+same "the warning about --precision" "$(grep -c 'warning: --device auto computes on the CPU, in fp32' err)" 1
 weights() { cat "$1"/checkpoints/*/*.safetensors | cksum; }
 same "weights with --device cpu" "$(weights b)" "$(weights a)"
 same "weights with --device auto" "$(weights c)" "$(weights a)"
 
 # ---- plug-ins that cannot be used ----
+mkfifo pipe/muster_cuda.so
+export MUSTER_PLUGINS=$work/pipe
+refused 1 "there is no GPU plug-in" "${net[@]}" --device cuda "$data"
 export MUSTER_PLUGINS=$work/broken
 refused 1 "muster_cuda.so cannot be loaded" "${net[@]}" --device cuda "$data"
 expect 0 "${net[@]}" --device auto --run e "$data"

@@ -102,6 +102,8 @@ refused 2 'libsvm data has no categories' data convert one.svm --min-count 5 --o
 refused 2 '--hash-seed has no effect: categories have the features of a vocabulary' eval cached test.tsv --hash-seed 0
 refused 2 '--hash-seed has no effect' predict cached test.tsv --hash-seed 7
 refused 2 '--hash-seed has no effect' serve cached --hash-seed 7
+refused 2 '--features has no effect: categories have the features of the vocabulary that --min-count makes' \
+  data convert train.tsv --min-count 5 --features 70 --out x.cache
 refused 2 '--hash-seed has no effect' data convert train.tsv --min-count 5 --hash-seed 7 --out x.cache
 refused 2 '--hash-seed has no effect' train train.tsv --cache --min-count 6 --hash-seed 7 --run x
 
@@ -155,6 +157,7 @@ jq -e '.test_grouped_auc > 0' out >x || fail "a training does not take the name 
 refused 2 '--auc-by C27: the data has no such field; its fields are I1, I2, I3,' --log error eval pairs clicks.cache --auc-by C27
 refused 2 '--auc-by item: the fields of the data have no names; give a number from 0' --log error eval pair a.ffm --auc-by item
 refused 2 '--auc-by -2: the number of a field is at least 0' --log error eval pairs clicks.cache --auc-by -2
+refused 2 '--auc-by needs --test or --valid' train clicks.cache --auc-by 14 --run z
 refused 2 'can never be met without --auc-by' --log error train clicks.cache --test clicks.cache --until 'test_grouped_auc>=0.9' --run z
 refused 2 '--auc-by 39: the data has 39 fields' --log error eval pairs clicks.cache --auc-by 39
 printf 'embedding 2\nlinear classes\n' >two.net

@@ -641,11 +641,11 @@ static void shapes_that_do_not_fit(void **state)
                    "ffm takes labels 0/1 or -1/+1, but the data has labels up to 2");
     for (int m = FFM; m <= FWFM; m++) {
         char sentence[160];
-        snprintf(
-            sentence, sizeof sentence,
-            "%s needs fields, and the data has none; use --model fm, or data with fields (criteo, libffm, "
-            "vw)",
-            mst_models[m]->name);
+        snprintf(sentence, sizeof sentence,
+                 "%s needs fields, and the data has none; use --model fm, or data with fields (criteo, csv, "
+                 "libffm, "
+                 "vw with several namespaces)",
+                 mst_models[m]->name);
         expect_refusal(m, (mst_shape){.n_features = 10, .n_classes = 2}, sentence);
     }
     expect_refusal(1, (mst_shape){.n_features = 10, .n_classes = 1},

@@ -349,7 +349,7 @@ static void test_a_trace_that_is_not_taken(void **state)
         bool ends = false;
         while (mst_observe_take(o, &record)) {
             if (record.kind == MST_RECORD_TRACE)
-                ends = record.n > 2 && memcmp(record.data + record.n - 2, "]\n", 2) == 0;
+                ends = record.n > 2 && memcmp((const char *)record.data + record.n - 2, "]\n", 2) == 0;
             mst_free((void *)record.data);
         }
         assert_true(ends);
