@@ -120,7 +120,8 @@ exists run/manifest.json || fail "marks are written into a folder without a mani
 delete
 wait_for 60 exists run/metrics.csv
 kill -KILL "$(process server 0)"
-wait_for 60 grep -q 'server 0 was started again; the run continues from ' err
+continued() { awk '/server 0 was started again; the run continues from / { again = 1 } again && /valid loss/ { n++ } END { exit !n }' err; }
+wait_for 60 continued # and there are steps to lose
 # Without the folder training starts from the beginning, and a line reports that.
 kill -STOP "$(process server 0)"
 rm -rf run
