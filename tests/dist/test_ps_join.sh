@@ -4,7 +4,16 @@
 clicks
 common="c.cache --epochs 1 --batch 1 --start-timeout 20 --json"
 
-eval="--test t.cache --eval-every $every"
+eval="--test t.cache --eval-every $every --epochs 5"
+
+# late_worker OPTIONS...: worker 1 joins while worker 0 is stopped, so that there are rows left for it.
+late_worker() {
+  wait_for s0 'step .* test +loss'
+  signal w0 STOP
+  worker 1 $common $eval "$@"
+  wait_for s0 'worker 1.* takes part'
+  signal w0 CONT
+}
 
 # ---- order ----
 # The first worker waits, and logs for which process; a late worker still gets rows.
@@ -14,12 +23,10 @@ wait_for w0 'waiting for server 0 at unix:@.*, server 1 at unix:@'
 server 1 $common $eval --mode async --run run
 wait_for s1 'server 1 listens'
 server 0 $common $eval --mode async --run run
-wait_for s0 'step .* test +loss'
-worker 1 $common $eval --mode async --run run
-wait_for s0 'worker 1.* takes part'
+late_worker --mode async --run run
 ends_all 0 s0 s1 w0 w1
 at_least "rows of the late worker" "$(worker_fact s0 1 rows)" 1
-same "rows" "$(fact_of s0 rows)" $rows
+same "rows" "$(fact_of s0 rows)" $((5 * rows))
 # Too late.
 worker 1 $common --mode async --start-timeout 1
 ends w1 1
@@ -29,11 +36,9 @@ rm -rf run
 cluster 1 2
 server 0 $common $eval --mode ssp --staleness 1 --run run
 worker 0 $common $eval --mode ssp --staleness 1
-wait_for s0 'step .* test +loss'
-worker 1 $common $eval --mode ssp --staleness 1
-wait_for s0 'worker 1.* takes part'
+late_worker --mode ssp --staleness 1
 ends_all 0 s0 w0 w1
-same "rows, ssp" "$(fact_of s0 rows)" $rows
+same "rows, ssp" "$(fact_of s0 rows)" $((5 * rows))
 # Too late for a job of launch: it detects that server 0 has ended, without waiting for timeouts.
 cat >after <<'END'
 #!/bin/bash
