@@ -149,15 +149,15 @@ static mst_status files_block_of(files_task *t, uint64_t row, files_block *out)
         st = mst_fail_memory();
     for (; st == MST_OK && t->n_blocks <= b; t->n_blocks++)
         t->blocks[t->n_blocks] = (files_block){0};
-    files_block *block = st == MST_OK ? &t->blocks[b] : NULL;
-    if (block != NULL && block->values == NULL) {
+    if (st == MST_OK && t->blocks[b].values == NULL) {
+        files_block *block = &t->blocks[b];
         block->values = mst_alloc(BLOCK_ROWS * t->width);
         block->labels = t->with_labels ? mst_alloc(BLOCK_ROWS * sizeof(float)) : NULL;
         if (block->values == NULL || (t->with_labels && block->labels == NULL))
             st = mst_fail_memory();
     }
     if (st == MST_OK)
-        *out = *block;
+        *out = t->blocks[b];
     pthread_mutex_unlock(&t->mutex);
     return st;
 }
@@ -174,7 +174,7 @@ static mst_status files_batch(files_task *t, files_lane *l, const mst_batch *bat
         TRY(files_block_of(t, row, &block));
         TRY(mst_api_store(t->model, l->scores + (size_t)from * model->n_scores, t->what, n, row + 1,
                           block.values + at * t->width));
-        for (uint32_t i = 0; t->with_labels && i < n; i++)
+        for (uint32_t i = 0; block.labels != NULL && i < n; i++)
             block.labels[at + i] = batch->rows[from + i].label;
     }
     return MST_OK;

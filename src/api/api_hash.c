@@ -4,17 +4,23 @@
 #include "data/numbers.h"
 #include "data/text.h"
 
+/* NULL is the text of no bytes. */
+static const char *hash_text(const char *text)
+{
+    return text != NULL ? text : "";
+}
+
 uint32_t muster_hash_vw(const char *space, size_t n_space, const char *name, size_t n_name, uint64_t seed,
                         uint64_t features)
 {
-    return mst_hash_name(mst_hash_space(space, n_space, seed), name, n_name, features);
+    return mst_hash_name(mst_hash_space(hash_text(space), n_space, seed), hash_text(name), n_name, features);
 }
 
 uint32_t muster_hash_csv(const char *column, size_t n_column, const char *value, size_t n_value,
                          uint32_t n_numbers, uint64_t seed, uint64_t features)
 {
-    return n_numbers +
-           mst_hash_name(mst_hash_space(column, n_column, seed), value, n_value, features - n_numbers);
+    return n_numbers + mst_hash_name(mst_hash_space(hash_text(column), n_column, seed), hash_text(value),
+                                     n_value, features - n_numbers);
 }
 
 muster_status muster_hash_criteo(uint32_t column, const char *text, size_t n_text, uint32_t n_numbers,

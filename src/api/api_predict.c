@@ -298,6 +298,7 @@ static mst_status predict_data(const muster_model *self, const mst_array_rows *r
                                const mst_array_spec *spec, muster_output what, unsigned n_threads, void *out)
 {
     const mst_model *model = self->start.assembly.model;
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): one of them is given */
     uint64_t n_rows = rows != NULL ? mst_array_rows_info(rows)->n_rows : spec->n_rows;
     predict_task task = {.model = self,
                          .rows = rows,

@@ -462,7 +462,8 @@ static mst_status read_mlp(chain_parser *p, const char *name, char **words, size
         st = chain_fail_line(p, "from=: more than %zu characters", sizeof from - 1);
         goto out;
     }
-    const char *sources = p->from != NULL ? strcpy(from, p->from) : NULL, *at = mlp->options.hidden;
+    const char *sources = p->from != NULL ? memcpy(from, p->from, strlen(p->from) + 1) : NULL,
+               *at = mlp->options.hidden;
     p->from = NULL;
     for (unsigned number = 1; at != NULL; number++) {
         uint32_t size;
@@ -508,6 +509,7 @@ static mst_status add_layer(chain_parser *p, const mst_layer_ops *ops, const cha
         p->from = from;
     if (st == MST_OK)
         st = chain_join(p, layer);
+    p->from = NULL; /* is used, and may be on the stack of a caller */
     if (st != MST_OK) {
         mst_layer_destroy(layer);
         return st;
@@ -537,7 +539,7 @@ static mst_status read_cross(chain_parser *p, const char *name, char **words, si
     if (p->from != NULL && strlen(p->from) >= sizeof before)
         return chain_fail_line(p, "cross %lld reads one layer", (long long)n);
     if (p->from != NULL)
-        strcpy(before, p->from);
+        memcpy(before, p->from, strlen(p->from) + 1);
     for (int64_t l = 1; l <= n; l++) {
         snprintf(from, sizeof from, l == 1 ? "%s" : "%s,%s-%lld", before, own, (long long)l - 1);
         snprintf(label, sizeof label, l < n ? "%s-%lld" : "%s", own, (long long)l);

@@ -193,7 +193,8 @@ static mst_onnx_name net_batchnorm(onnx_net *n, const mst_layer *layer, bool ima
 static mst_status net_layer(onnx_net *n, const mst_layer *layer, onnx_value *out)
 {
     const mst_layer_ops *ops = layer->ops;
-    const onnx_value *in = layer->n_inputs > 0 ? net_input(n, layer, 0) : NULL;
+    static const onnx_value none = {.image = false};
+    const onnx_value *in = layer->n_inputs > 0 ? net_input(n, layer, 0) : &none;
     static const struct {
         const mst_layer_ops *ops;
         const char *op;

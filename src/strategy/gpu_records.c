@@ -119,6 +119,7 @@ static uint32_t records_write_row(const mst_chunk *c, const mst_row *row, uint32
     uint32_t head = mst_chunk_head_words(c), *dense = out + 1 + c->has_weights;
     uint64_t n = mst_chunk_key_words(c, row->n_keys);
     memcpy(out, &row->label, 4);
+    /* NOLINTBEGIN(clang-analyzer-core.NonNullParamChecker): rows of arrays have the parts of their chunk */
     if (c->has_weights)
         memcpy(out + 1, &row->weight, 4);
     if (c->n_dense != 0)
@@ -131,6 +132,7 @@ static uint32_t records_write_row(const mst_chunk *c, const mst_row *row, uint32
         if (c->has_fields)
             memcpy(out + head + (c->has_values ? 2ul : 1ul) * row->n_keys, row->fields, row->n_keys * 2ul);
     }
+    /* NOLINTEND(clang-analyzer-core.NonNullParamChecker) */
     return head + (uint32_t)n;
 }
 

