@@ -293,13 +293,12 @@ static mst_status predict_check_data(const muster_model *self, const mst_array_r
     return MST_OK;
 }
 
-/* rows, or spec if that is NULL. */
+/* The n_rows rows of `rows`, or of spec if that is NULL. */
 static mst_status predict_data(const muster_model *self, const mst_array_rows *rows,
-                               const mst_array_spec *spec, muster_output what, unsigned n_threads, void *out)
+                               const mst_array_spec *spec, uint64_t n_rows, muster_output what,
+                               unsigned n_threads, void *out)
 {
     const mst_model *model = self->start.assembly.model;
-    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): one of them is given */
-    uint64_t n_rows = rows != NULL ? mst_array_rows_info(rows)->n_rows : spec->n_rows;
     predict_task task = {.model = self,
                          .rows = rows,
                          .spec = spec,
@@ -338,7 +337,8 @@ muster_status muster_model_predict_data(const muster_model *self, const muster_d
                                         uint32_t n_threads, void *out)
 {
     mst_float_mode mode = mst_float_flush(); /* for the threads that are made here */
-    mst_status st = predict_data(self, data->rows, NULL, what, mst_api_threads(n_threads), out);
+    uint64_t n_rows = mst_array_rows_info(data->rows)->n_rows;
+    mst_status st = predict_data(self, data->rows, NULL, n_rows, what, mst_api_threads(n_threads), out);
     mst_float_mode_set(mode);
     mst_dnnl_restore_mode();
     return (muster_status)st;
@@ -353,7 +353,7 @@ muster_status muster_model_predict_arrays(const muster_model *self, const muster
     if (st == MST_OK)
         st = mst_array_spec_check(&spec);
     if (st == MST_OK)
-        st = predict_data(self, NULL, &spec, what, mst_api_threads(n_threads), out);
+        st = predict_data(self, NULL, &spec, spec.n_rows, what, mst_api_threads(n_threads), out);
     mst_float_mode_set(mode);
     mst_dnnl_restore_mode();
     return (muster_status)st;

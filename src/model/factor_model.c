@@ -314,6 +314,7 @@ mst_status mst_factor_compute(const mst_model *self, void *scratch, const mst_ba
     mst_factor_scratch *s = scratch;
     uint32_t ahead = factor_rows_ahead(batch, w);
     uint64_t at = mst_trace_now(), n_all = 0;
+    /* cppcheck-suppress ctuuninitvar ; mst_factor_gradient leaves only the rest of a gradient unset */
     for (uint32_t range = 0; range < grad->n_ranges; range++)
         TRY(mst_step_need(step, range));
     if (m->begin != NULL)

@@ -234,7 +234,7 @@ INLINE void update_lanes(mst_rule_one *one, const mst_rule *c, row_lanes *x, vec
 /* The first n lanes (at most LANES), the others zero. */
 INLINE vec first_lanes(vec v, uint32_t n)
 {
-    ivec number;
+    ivec number = {};
     for (int32_t i = 0; i < LANES; i++)
         number[i] = i;
     return select_vec(number < (ivec){} + (int32_t)n, v, (vec){});

@@ -73,12 +73,14 @@ static size_t loop_row_stretches(const mst_key_rows *rows, mst_stretch out[2 * M
 {
     uint64_t n_keys = (rows->end - rows->first) / rows->width, head = rows->n_keys - n_keys;
     size_t n = 0;
-    if (!rows->grouped)
-        out[n++] = (mst_stretch){.values = mst_key_first(rows, head),
-                                 .n = n_keys * rows->width,
-                                 .width = rows->width,
-                                 .stride = rows->stride};
-    for (uint64_t q = 0; rows->grouped && q < MST_ROW_GROUP && q < n_keys; q++) {
+    if (!rows->grouped) {
+        *out = (mst_stretch){.values = mst_key_first(rows, head),
+                             .n = n_keys * rows->width,
+                             .width = rows->width,
+                             .stride = rows->stride};
+        return 1;
+    }
+    for (uint64_t q = 0; q < MST_ROW_GROUP && q < n_keys; q++) {
         uint64_t keys = (n_keys - q + MST_ROW_GROUP - 1) / MST_ROW_GROUP;
         mst_stretch firsts = {.values = mst_key_first(rows, head + q),
                               .n = keys,
@@ -101,9 +103,9 @@ static void loop_observe_view(mst_observe *observe, uint64_t step, const char *t
     mst_stretch stretches[1 + 2 * MST_ROW_GROUP];
     bool in_rows = mst_params_in_rows(params, view->offset, view->size);
     uint64_t in_front = in_rows ? params->rows.first - view->offset : view->size;
-    size_t n = 0;
+    size_t n = in_front > 0;
     if (in_front > 0)
-        stretches[n++] = (mst_stretch){.values = params->w + view->offset, .n = in_front};
+        *stretches = (mst_stretch){.values = params->w + view->offset, .n = in_front};
     if (in_rows)
         n += loop_row_stretches(&params->rows, stretches + n);
     mst_observe_stretches(observe, step, tag, stretches, n);
