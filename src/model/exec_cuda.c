@@ -27,8 +27,6 @@ static mst_status exec_cuda_can(const mst_chain *chain)
 static void exec_cuda_close(mst_replica *base)
 {
     exec_cuda *self = (exec_cuda *)base;
-    if (self == NULL)
-        return;
     self->ops->close(self->net);
     mst_free(self->grad);
     mst_free(self);
@@ -67,7 +65,8 @@ mst_status mst_exec_cuda_open(const mst_cuda *gpu, const mst_chain *chain, const
     *out = &self->base;
     self = NULL;
 out:
-    exec_cuda_close(&self->base);
+    if (self != NULL)
+        exec_cuda_close(&self->base);
     return st;
 }
 
