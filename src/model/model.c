@@ -308,9 +308,11 @@ mst_status mst_model_new(const mst_model_options *options, const mst_shape *shap
     return MST_OK;
 }
 
-mst_status mst_model_check_memory(const mst_model *self, const mst_params *params, uint64_t bytes)
+mst_status mst_model_check_memory(const mst_model *self, const mst_params *params, bool state, uint64_t bytes)
 {
-    return self->ops->start_keys != NULL || mst_params_huge(params)
+    int64_t init = self->options.init;
+    bool weights = self->ops->start_keys != NULL || (init != MST_START_DEFAULT && init != MST_START_ZEROS);
+    return weights || state || mst_params_huge(params)
                ? mst_memory_limit_check(bytes, "the model's parameters")
                : MST_OK;
 }

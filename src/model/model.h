@@ -281,9 +281,10 @@ mst_status mst_model_new(const mst_model_options *options, const mst_shape *shap
                          mst_model **out);
 void mst_model_destroy(mst_model *self); /* NULL-safe */
 
-/* Fails if `bytes` of the parameters are filled at the start and the memory of this process is too small for
- * them. */
-mst_status mst_model_check_memory(const mst_model *self, const mst_params *params, uint64_t bytes);
+/* Fails if `bytes` of the parameters are filled at the start, state by the optimizer if `state`, and the
+ * memory of this process is too small for them. */
+mst_status mst_model_check_memory(const mst_model *self, const mst_params *params, bool state,
+                                  uint64_t bytes);
 
 /* The memory that a thread needs to compute on batches of up to max_rows rows. n_threads: threads for one
  * batch, where mst_model_threads; or for a part of one, which other threads assist. training false: forward

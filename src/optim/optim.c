@@ -297,14 +297,17 @@ uint32_t mst_optimizer_declare(const mst_optimizer *self, mst_params *params)
     return n_slots;
 }
 
-void mst_optimizer_start(const mst_optimizer *self, mst_params *params)
+void mst_optimizer_start(const mst_optimizer *self, mst_params *params, uint64_t first, uint64_t count)
 {
     float start = (float)self->options.adagrad_start;
     for (uint32_t i = 0; start != 0.0f && i < params->n_views; i++) {
-        const mst_optimizer_ops *ops = optimizer_of_view(self, &params->views[i])->ops;
-        if (params->views[i].kind == MST_VIEW_TRAINABLE &&
+        const mst_view *view = &params->views[i];
+        const mst_optimizer_ops *ops = optimizer_of_view(self, view)->ops;
+        uint64_t view_end = view->offset + view->size, end = first + count,
+                 from = first > view->offset ? first : view->offset, to = end < view_end ? end : view_end;
+        if (from < to && view->kind == MST_VIEW_TRAINABLE &&
             (ops == &mst_optimizer_adagrad || ops == &mst_optimizer_rowwise))
-            mst_params_fill(params, &params->views[i], 1, start);
+            mst_params_fill(params, 1, from, to - from, start);
     }
 }
 

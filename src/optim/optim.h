@@ -114,9 +114,9 @@ static inline bool mst_optimizer_additive(const mst_optimizer *self)
 /* Declares the state of all trainable views, before mst_params_reserve; returns its n_slots. */
 uint32_t mst_optimizer_declare(const mst_optimizer *self, mst_params *params);
 
-/* Fills the state of fresh parameters (adagrad_start); nothing to do, and nothing touched, when that is zero.
- */
-void mst_optimizer_start(const mst_optimizer *self, mst_params *params);
+/* Fills the state of the fresh parameters [first, first + count) (adagrad_start); nothing to do, and nothing
+ * touched, when that is zero. */
+void mst_optimizer_start(const mst_optimizer *self, mst_params *params, uint64_t first, uint64_t count);
 
 /* The numbers of a step (1-based), and the update of weights [at, at + n) outside of rows, or of n distinct
  * keys of the sparse view at `offset`, with the rule of each view. */

@@ -7,14 +7,17 @@
 #include "observe/observe.h"
 #include "ps/server_impl.h"
 
-/* Initial values of the keys of this server and of the dense prefix, whose owner may be any; of all keys if
- * the table does not divide them (--dense-model). */
-static void setup_start_keys(mst_server *s, uint64_t first, uint64_t n)
+/* Initial values of the state that this server owns, of its keys and of the dense prefix, whose owner may be
+ * any; of all keys if the table does not divide them (--dense-model). */
+static void setup_start(mst_server *s, uint64_t first, uint64_t n)
 {
     const mst_model *model = s->model.model;
-    bool starts = s->model.fresh && model->ops->start_keys != NULL;
+    bool fresh = s->model.fresh;
     s->model.fresh = false;
-    if (!starts)
+    for (uint32_t i = 0; fresh && i < s->owned.n; i++)
+        mst_optimizer_start(s->model.optimizer, s->model.params, s->owned.extents[i].first,
+                            s->owned.extents[i].count);
+    if (!fresh || model->ops->start_keys == NULL)
         return;
     if (s->table.width == 0)
         n = model->shape.n_features;
@@ -27,12 +30,13 @@ mst_status mst_server_make_store(mst_server *s)
     const mst_params *params = s->model.params;
     TRY(mst_placement_owned(&s->table, s->index, &s->owned));
     double share = (double)s->owned.floats / (double)params->size;
-    TRY(mst_model_check_memory(s->model.model, params, (uint64_t)(share * (double)mst_params_bytes(params))));
+    TRY(mst_model_check_memory(s->model.model, params, s->model.optimizer->options.adagrad_start > 0,
+                               (uint64_t)(share * (double)mst_params_bytes(params))));
     for (uint32_t i = 0; i < s->owned.n; i++)
         mst_params_populate_part(s->model.params, s->owned.extents[i].first, s->owned.extents[i].count);
     uint64_t first = s->table.width == 0 ? 0 : s->table.key_starts[s->index],
              keys = s->table.width == 0 ? 0 : s->table.key_starts[s->index + 1] - first;
-    setup_start_keys(s, first, keys);
+    setup_start(s, first, keys);
     s->max_step_body =
         MST_STEP_HEAD + MST_EXTENT_MAX * sizeof(mst_extent) + 4 * s->owned.floats + 5 * keys + 4096;
     mst_store_options options = {

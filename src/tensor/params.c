@@ -220,16 +220,18 @@ void mst_params_write(mst_params *params, uint32_t slot, uint64_t first, uint64_
     memcpy(vector + to, in + (to - first), (end - to) * sizeof *in);
 }
 
-void mst_params_fill(mst_params *params, const mst_view *view, uint32_t slot, float value)
+void mst_params_fill(mst_params *params, uint32_t slot, uint64_t first, uint64_t count, float value)
 {
     float *vector = params_vector(params, slot);
-    uint64_t from, to, end = view->offset + mst_view_floats(view, slot);
-    rows_part(params, slot, view->offset, end - view->offset, &from, &to);
-    for (uint64_t i = view->offset; i < end; i++)
-        if (i < from || i >= to)
-            vector[i] = value;
-    if (from < to) {
-        row_cursor cursor = rows_cursor(params, slot, from);
+    uint64_t at = first, piece, n, from, to;
+    while (mst_params_next_piece(params, slot, &at, first + count, &piece, &n)) {
+        rows_part(params, slot, piece, n, &from, &to);
+        for (uint64_t i = piece; i < piece + n; i++)
+            if (i < from || i >= to)
+                vector[i] = value;
+        row_cursor cursor = {0};
+        if (from < to)
+            cursor = rows_cursor(params, slot, from);
         for (uint64_t i = from; i < to; i++)
             *row_cursor_next(&cursor) = value;
     }

@@ -175,8 +175,8 @@ static inline const float *mst_params_row_memory(const mst_params *params, uint3
  * it. */
 void mst_params_read(const mst_params *params, uint32_t slot, uint64_t first, uint64_t count, float *out);
 void mst_params_write(mst_params *params, uint32_t slot, uint64_t first, uint64_t count, const float *in);
-/* Sets the floats of a view in slot - 1. */
-void mst_params_fill(mst_params *params, const mst_view *view, uint32_t slot, float value);
+/* Sets the state in slot - 1 of the weights [first, first + count). */
+void mst_params_fill(mst_params *params, uint32_t slot, uint64_t first, uint64_t count, float value);
 
 /* The floats [*at, end) of the flat vector in slot - 1, or the weights (slot 0), piece by piece: the next
  * piece is *count floats from *first on. False: there are no more. *at moves to the end of the piece. */

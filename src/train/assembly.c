@@ -23,8 +23,11 @@ mst_status mst_assembly_init(mst_assembly *self, const mst_model_options *option
     self->params.by_rows = store->by_rows && mst_model_chain(self->model) == NULL;
     uint32_t n_slots = store->optimizer != NULL ? mst_optimizer_declare(store->optimizer, &self->params) : 0;
     TRY(mst_params_reserve(&self->params, n_slots, store->spare));
-    if (self->model->ops->start != NULL)
-        self->model->ops->start(self->model, &self->params, seed);
+    if (self->model->ops->start == NULL)
+        return MST_OK;
+    if (self->model->ops->start_keys == NULL) /* all of them are filled here, or none */
+        TRY(mst_model_check_memory(self->model, &self->params, false, mst_params_bytes(&self->params)));
+    self->model->ops->start(self->model, &self->params, seed);
     return MST_OK;
 }
 

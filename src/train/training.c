@@ -133,7 +133,6 @@ mst_status mst_training_build(mst_training *self, const json_t *description)
     mst_training_close_start(self);
     mst_assembly_fini(&self->assembly);
     TRY(training_init_model(self, &options, &shape));
-    mst_optimizer_start(&self->optimizer, &self->assembly.params);
     json_decref(self->description);
     self->description = json_object();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -386,7 +385,8 @@ static mst_status training_open(mst_training *self)
         return mst_fail(MST_EUSAGE, "--batch 1: the net has a batch norm, which needs at least two rows to "
                                     "normalise over");
     if (weights)
-        TRY(mst_model_check_memory(self->assembly.model, params, mst_params_bytes(params)));
+        TRY(mst_model_check_memory(self->assembly.model, params, self->optimizer.options.adagrad_start > 0,
+                                   mst_params_bytes(params)));
     TRY(training_describe(self));
     if (leads || !weights)
         TRY(mst_run_schedule_check(&self->schedule, &self->options, self->assembly.model->n_scores));
@@ -395,7 +395,7 @@ static mst_status training_open(mst_training *self)
     if (weights) {
         mst_params_populate(params);
         mst_assembly_start_keys(&self->assembly, (uint64_t)self->options.seed);
-        mst_optimizer_start(&self->optimizer, params);
+        mst_optimizer_start(&self->optimizer, params, 0, params->size);
     }
     if (leads) {
         TRY(mst_training_start(self, weights ? MST_START_LOAD : MST_START_CHECK, &plan));

@@ -482,7 +482,7 @@ static void train_alike(const char *text, mst_dims in, const mst_optim_options *
         plain_executor()->open(s.chain, mst_kernels_get(mst_isa_best()), ROWS, 1, true, &r.replica), MST_OK);
     if (mst_chain_gpu_open(&gpu, s.chain, &spec, &r.net) != MST_OK)
         fail_msg("%s", mst_error_text());
-    mst_optimizer_start(&optimizer, &s.params);
+    mst_optimizer_start(&optimizer, &s.params, 0, s.params.size);
     float *back = mst_calloc(s.params.size, sizeof(float));
     for (uint32_t v = 0; v < s.params.n_views; v++)
         for (uint32_t slot = 0; slot <= (s.params.views[v].kind == MST_VIEW_STATE ? 0 : n_slots); slot++) {

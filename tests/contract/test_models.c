@@ -471,7 +471,7 @@ static void bench_with_state(bench *b, const mst_optimizer *o, bool by_rows, con
     assert_int_equal(mst_params_reserve(&b->params, o->ops->n_slots, 0), MST_OK);
     mst_model_weights(b->model, &b->params, &b->weights);
     mst_params_write(&b->params, 0, 0, b->params.size, start);
-    mst_optimizer_start(o, &b->params);
+    mst_optimizer_start(o, &b->params, 0, b->params.size);
 }
 
 static void descend_rule_equals_the_optimizer(void **state)

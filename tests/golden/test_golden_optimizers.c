@@ -38,7 +38,7 @@ static void run_case(const struct golden_case *golden)
     mst_params params = {.w = w, .slots = {a, b}, .size = GOLDEN_WEIGHTS, .n_slots = 2, .n_views = 1};
     params.views[0] = (mst_view){.size = GOLDEN_WEIGHTS};
     mst_optimizer_declare(&optimizer, &params);
-    mst_optimizer_start(&optimizer, &params);
+    mst_optimizer_start(&optimizer, &params, 0, params.size);
     for (size_t i = 0; i < GOLDEN_WEIGHTS; i++) {
         w[i] = (float)golden->start[i];
         largest[i] = fabs(golden->start[i]);
@@ -81,7 +81,7 @@ static void run_rows(const struct golden_rows *golden, bool by_rows)
                      MST_OK);
     assert_int_equal(mst_params_reserve(&params, mst_optimizer_declare(&optimizer, &params), 0), MST_OK);
     assert_true((params.rows.stride != 0) == by_rows);
-    mst_optimizer_start(&optimizer, &params);
+    mst_optimizer_start(&optimizer, &params, 0, params.size);
     for (size_t i = 0; i < GOLDEN_KEYS * GOLDEN_WIDTH; i++)
         w[i] = (float)golden_row_start[i];
     mst_params_write(&params, 0, 0, GOLDEN_KEYS * GOLDEN_WIDTH, w);

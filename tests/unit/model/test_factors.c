@@ -256,7 +256,7 @@ static void one_feature_moves_no_factors(void **state)
                     assert_int_equal(mst_params_reserve(&b.params, o.ops->n_slots, 0), MST_OK);
                     mst_model_weights(b.model, &b.params, &b.weights);
                     mst_params_write(&b.params, 0, 0, size, start);
-                    mst_optimizer_start(&o, &b.params);
+                    mst_optimizer_start(&o, &b.params, 0, b.params.size);
                     for (uint32_t r = 0; r < 3; r++)
                         rules[r] = o.ops->rule(&o, &(mst_update){.lr = 0.1f, .step = r + 1});
                     assert_int_equal(b.model->ops->descend_rule(b.model, b.scratch, &batch, n, &b.weights,

@@ -171,7 +171,7 @@ static void test_start(void **state)
             assert_int_equal(mst_params_add(&params, "weight", MST_VIEW_TRAINABLE, 1, 1, &size, NULL),
                              MST_OK);
             assert_int_equal(mst_params_reserve(&params, self.ops->n_slots, 16), MST_OK);
-            mst_optimizer_start(&self, &params);
+            mst_optimizer_start(&self, &params, 0, params.size);
             if (optimizer == ADAGRAD && filled) {
                 assert_true(params.slots[0][0] == 0.25f && params.slots[0][size - 1] == 0.25f);
             } else {

@@ -119,7 +119,7 @@ static void trainer_init(trainer *t, const plan *p)
     t->params.by_rows = !p->by_vectors;
     assert_int_equal(mst_params_reserve(&t->params, t->optimizer.ops->n_slots, mst_strategy_spare(&options)),
                      MST_OK);
-    mst_optimizer_start(&t->optimizer, &t->params);
+    mst_optimizer_start(&t->optimizer, &t->params, 0, t->params.size);
     mst_strategy_env env = {.model = t->model, .optimizer = &t->optimizer, .params = &t->params};
     assert_int_equal(mst_strategy_new(&options, &env, &t->strategy), MST_OK);
     mst_feed_options feed = {.seed = 3,

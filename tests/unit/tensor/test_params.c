@@ -105,10 +105,10 @@ static void test_rows(void **state)
             mst_params_write(&params, 0, 30, 60, part);
             mst_params_read(&params, 0, 30, 60, all[3]);
             assert_memory_equal(part, all[3], 60 * sizeof *part);
-            mst_params_fill(&params, &params.views[index], 1, 2.5f);
+            mst_params_fill(&params, 1, 40, 30 * width, 2.5f);
             mst_params_read(&params, 1, 0, params.size, all[3]);
             for (uint64_t i = 0; i < params.size; i++)
-                assert_true(all[3][i] == (i >= 32 && i < 32 + 50 * width ? 2.5f : all[1][i]));
+                assert_true(all[3][i] == (i >= 40 && i < 40 + 30 * width ? 2.5f : all[1][i]));
             mst_params_populate(&params);
             mst_params_fini(&params);
         }
