@@ -70,24 +70,24 @@ static int make_data(void **state)
 
 /* What is trained. */
 typedef struct kind {
-    const char *file, *model, *optimizer, *lr, *l1, *l2;
+    const char *file, *model, *optimizer, *lr, *l1, *l2, *adagrad_start;
 } kind;
 
 static const kind kinds[] = {
-    {"clicks.cache", "logreg", "sgd", "0.1", "0.0001", "0.001"},
-    {"clicks.cache", "logreg", "ftrl", "0.05", "0.001", "0.01"},
-    {"clicks.cache", "logreg", "adam", "0.002", "0", "0"},
-    {"ones.cache", "logreg", "adagrad", "0.05", "0", "0.001"},
-    {"values.cache", "logreg", "momentum", "0.02", "0", "0"},
-    {"dense.cache", "softmax", "sgd", "0.05", "0", "0.001"},
-    {"dense.cache", "softmax", "momentum", "0.02", "0", "0"},
-    {"classes.cache", "softmax", "adagrad", "0.05", "0.0001", "0"},
-    {"clicks.cache", "softmax", "sgd", "0.1", "0", "0"}, /* a dense prefix of width C */
-    {"clicks.cache", "fm", "adagrad", "0.05", "0", "0.001"},
-    {"values.cache", "fm", "sgd", "0.05", "0", "0"},
-    {"clicks.cache", "ffm", "adagrad", "0.05", "0", "0.001"},
-    {"clicks.cache", "fwfm", "adagrad", "0.02", "0", "0"},
-    {"clicks.cache", "fm", "rowwise", "0.05", "0", "0.001"},
+    {"clicks.cache", "logreg", "sgd", "0.1", "0.0001", "0.001", NULL},
+    {"clicks.cache", "logreg", "ftrl", "0.05", "0.001", "0.01", NULL},
+    {"clicks.cache", "logreg", "adam", "0.002", "0", "0", NULL},
+    {"ones.cache", "logreg", "adagrad", "0.05", "0", "0.001", "0.1"},
+    {"values.cache", "logreg", "momentum", "0.02", "0", "0", NULL},
+    {"dense.cache", "softmax", "sgd", "0.05", "0", "0.001", NULL},
+    {"dense.cache", "softmax", "momentum", "0.02", "0", "0", NULL},
+    {"classes.cache", "softmax", "adagrad", "0.05", "0.0001", "0", NULL},
+    {"clicks.cache", "softmax", "sgd", "0.1", "0", "0", NULL}, /* a dense prefix of width C */
+    {"clicks.cache", "fm", "adagrad", "0.05", "0", "0.001", "0.1"},
+    {"values.cache", "fm", "sgd", "0.05", "0", "0", NULL},
+    {"clicks.cache", "ffm", "adagrad", "0.05", "0", "0.001", NULL},
+    {"clicks.cache", "fwfm", "adagrad", "0.02", "0", "0", NULL},
+    {"clicks.cache", "fm", "rowwise", "0.05", "0", "0.001", "0.1"},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
@@ -101,6 +101,8 @@ static void set_kind(trial *t, const kind *k, int batch)
     trial_set(t, "lr", k->lr);
     trial_set(t, "l1", k->l1);
     trial_set(t, "l2", k->l2);
+    if (k->adagrad_start != NULL)
+        trial_set(t, "adagrad-start", k->adagrad_start);
     trial_set(t, "eps", "0.001"); /* or a gradient of 1e-10, all of it rounding, would make a whole step */
     trial_int(t, "batch", batch);
     trial_set(t, "epochs", "2");
