@@ -35,13 +35,29 @@ stepped() {
   [ "$n" -ge $((seen + 2)) ] || return 1
   seen=$n
 }
-# kill_roles NAME...: each, after the job has trained a little.
+# Worker $who has joined the job once more.
+rejoined() {
+  [ "$(grep -c "worker $who .*takes part" server-0.log)" -gt "$joins" ]
+}
+# kill_roles NAME...: each, after the job has trained a little. The other worker stops until a killed one takes part again: it
+# would train all rows, and a worker that starts after the end of the job waits for a server in vain.
 kill_roles() {
-  local name
+  local name other who joins
   seen=0
   for name; do
     until_true 60 "the job does not train before $name is killed" stepped
+    case $name in worker-*)
+      who=${name#worker-} other=$(cat "worker-$((1 - ${name#worker-})).pid")
+      kill -STOP -- "-$other"
+      joins=$(grep -c "worker $who .*takes part" server-0.log)
+      ;;
+    esac
     kill -KILL -- "-$(cat "$name.pid")"
+    case $name in worker-*)
+      until_true 60 "$name does not take part again" rejoined
+      kill -CONT -- "-$other"
+      ;;
+    esac
   done
 }
 end_groups() {
