@@ -5,7 +5,6 @@
 #include "base/float_mode.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "data/images.h"
 #include "data/origin.h"
 
 #define FIELD(name) offsetof(mst_use_options, name)
@@ -89,7 +88,7 @@ static mst_status apply_check_channels(const mst_apply *self, const mst_checkpoi
 }
 
 /* Opens the files and prepares the augmentation of their images. */
-static mst_status apply_open_rows(mst_apply *self, const char *image_option, const mst_checkpoint_meta *meta)
+static mst_status apply_open_rows(mst_apply *self, const mst_checkpoint_meta *meta)
 {
     mst_text_list files = {.items = self->words->items + 1, .n = self->words->n - 1};
     if (self->augment_options.crop != NULL)
@@ -101,7 +100,7 @@ static mst_status apply_open_rows(mst_apply *self, const char *image_option, con
     if (!self->options.force)
         TRY(mst_origin_check(mst_origin_in(json_object_get(meta->extra, "data")), self->words->items[0],
                              self->dataset->origin, self->dataset->name));
-    TRY(mst_images_option_check(image_option, self->dataset));
+    TRY(mst_dataset_check_given(&self->data, (const mst_dataset *const *)&self->dataset, 1));
     TRY(apply_check_channels(self, meta));
     TRY(mst_augment_init(&self->augment, &self->augment_options, self->dataset, 0));
     return mst_assembly_check_rows(&self->assembly, &self->augment, self->dataset);
@@ -125,7 +124,6 @@ mst_status mst_apply_open(mst_apply *self, mst_call *call)
                     mst_options_is_set(groups, n, "criteo-numeric") ||
                     mst_options_is_set(groups, n, "tf-keys");
     mst_data_options_note(&self->data, groups, n);
-    const char *image_option = mst_options_set_with(groups, n, MST_DATA_OPTION_OF_IMAGES);
     int64_t features = self->data.features;
     bool best;
     TRY(mst_checkpoint_find_model(self->words->items[0], self->use.last, &self->checkpoint, &best));
@@ -140,7 +138,7 @@ mst_status mst_apply_open(mst_apply *self, mst_call *call)
                       (unsigned long long)has);
     if (st == MST_OK) {
         mst_signals_install();
-        st = apply_open_rows(self, image_option, &meta);
+        st = apply_open_rows(self, &meta);
     }
     mst_checkpoint_meta_fini(&meta);
     TRY(st);

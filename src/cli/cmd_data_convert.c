@@ -169,8 +169,7 @@ static mst_status convert_run(mst_call *call)
     mst_data_options_note(&o->data, call->groups, call->n_groups);
     TRY_OUT(st, convert_make_vocabulary(call, o, &vocabulary));
     TRY_OUT(st, mst_dataset_open(&call->words, &o->data, &dataset));
-    TRY_OUT(st, mst_images_option_check(
-                    mst_options_set_with(call->groups, call->n_groups, MST_DATA_OPTION_OF_IMAGES), dataset));
+    TRY_OUT(st, mst_dataset_check_given(&o->data, (const mst_dataset *const *)&dataset, 1));
     mst_dataset_warn(dataset);
     key = convert_source_key(dataset, &o->data);
     sink.source_key = key;

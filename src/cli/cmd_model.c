@@ -555,6 +555,8 @@ static mst_status model_export_run(mst_call *call)
         return mst_fail(MST_EUSAGE, "--external-data is for --onnx FILE");
     if (options->onnx == NULL && options->link)
         return mst_fail(MST_EUSAGE, "--link-checkpoint is for --onnx FILE");
+    if (options->onnx != NULL && (options->top > 0 || options->names))
+        return mst_fail(MST_EUSAGE, "--%s is for text, without --onnx", options->top > 0 ? "top" : "names");
     if (options->onnx == NULL && mst_ends_with(options->out, ".onnx"))
         return mst_fail(MST_EUSAGE, "--out %s is for text; use --onnx %s", options->out, options->out);
     TRY_OUT(st, mst_cli_check_free(options->onnx != NULL ? options->onnx : options->out, options->overwrite));

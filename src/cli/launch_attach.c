@@ -25,9 +25,9 @@ static mst_status attach_copy(int fd, const char *path)
         if (n < 0)
             return mst_fail(MST_EIO, "%s: cannot be read: %s", path, strerror(errno));
         if (n == 0)
-            return fflush(stdout) == 0 ? MST_OK : mst_fail(MST_EIO, "cannot write standard output");
+            return fflush(stdout) == 0 ? MST_OK : mst_fail(MST_EIO, "standard output: cannot be written");
         if (fwrite(bytes, 1, (size_t)n, stdout) != (size_t)n)
-            return mst_fail(MST_EIO, "cannot write standard output");
+            return mst_fail(MST_EIO, "standard output: cannot be written");
     }
 }
 

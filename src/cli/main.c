@@ -190,7 +190,7 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     }
     if (unwritten && st == MST_OK)
-        st = mst_fail(MST_EIO, "cannot write standard output: %s", strerror(reason));
+        st = mst_fail(MST_EIO, "standard output: cannot be written: %s", strerror(reason));
     mst_rank_exit_claim();
     mst_error error;
     mst_error_save(&error, st);

@@ -169,6 +169,7 @@ const mst_data_kind mst_data_cifar100 = {
     .name = "cifar100",
     .help = "CIFAR-100's binary files, with --cifar-label fine or coarse",
     .capabilities = MST_DATA_FIXED_ROWS | MST_DATA_OWN_CLASSES,
+    .reads = "cifar-label",
     .sniff = cifar100_sniff,
     .open = cifar_open,
 };

@@ -326,6 +326,7 @@ const mst_format mst_format_criteo = {
                     "--features "
                     "(2^20 when 0)",
             .capabilities = MST_DATA_FORMAT | MST_DATA_PARSED,
+            .reads = "criteo- hash-seed vocabulary",
             .sniff = criteo_sniff,
             .open = mst_format_open,
         },

@@ -526,6 +526,7 @@ const mst_format mst_format_csv = {
                     "--features "
                     "(2^20 when 0)",
             .capabilities = MST_DATA_FORMAT | MST_DATA_PARSED,
+            .reads = "csv- hash-seed vocabulary",
             .sniff = csv_sniff,
             .open = mst_format_open,
         },

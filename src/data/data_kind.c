@@ -29,6 +29,17 @@ const mst_data_kind *mst_data_kind_find(const char *name)
     return NULL;
 }
 
+bool mst_data_kind_reads(const mst_data_kind *self, const char *option)
+{
+    size_t n;
+    for (const char *word = self->reads; word != NULL && *word != '\0'; word += n + (word[n] == ' ')) {
+        n = strcspn(word, " ");
+        if (strncmp(option, word, n) == 0 && (option[n] == '\0' || word[n - 1] == '-'))
+            return true;
+    }
+    return false;
+}
+
 const mst_format *mst_data_kind_format(const mst_data_kind *self)
 {
     return self != NULL && mst_data_kind_has(self, MST_DATA_FORMAT) ? (const mst_format *)self : NULL;

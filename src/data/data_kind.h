@@ -40,6 +40,9 @@ typedef struct mst_data_kind mst_data_kind;
 struct mst_data_kind {
     const char *name, *help;
     unsigned capabilities; /* mst_data_capability bits */
+    /* The options that are for rows of this and some other kinds only, "csv- hash-seed": names, and how the
+     * names of some begin. NULL: none. */
+    const char *reads;
 
     /* The confidence that a file starting with these (decompressed) bytes is of this kind: 0 no, 1 could be,
      * 2 is, MST_SNIFF_BINARY is a binary file of this kind. file_size is 0 when unknown. The highest
@@ -63,6 +66,9 @@ static inline bool mst_data_kind_has(const mst_data_kind *self, mst_data_capabil
 {
     return (self->capabilities & (unsigned)capability) != 0;
 }
+
+/* Whether `reads` names the option. */
+bool mst_data_kind_reads(const mst_data_kind *self, const char *option);
 
 /* The kind as a format; NULL: it is none (self may be NULL). */
 const struct mst_format *mst_data_kind_format(const mst_data_kind *self);

@@ -172,7 +172,7 @@ static mst_status settle_labels(const mst_data_options *options, mst_dataset *d)
         json_object_del(d->origin, MST_ORIGIN_LABELS);
         return MST_OK;
     }
-    if (cached && (from != 0 || options->labels_given) && from != d->labels_from)
+    if (cached && (from != 0 || mst_data_options_given(options, "labels-from")) && from != d->labels_from)
         return mst_fail(MST_EUSAGE,
                         "--labels-from %lld: %s was made with --labels-from %lld, and its labels cannot "
                         "change: convert its source again",
@@ -185,6 +185,55 @@ static mst_status settle_labels(const mst_data_options *options, mst_dataset *d)
     d->labels_from = from;
     if (d->origin != NULL && json_object_set_new(d->origin, MST_ORIGIN_LABELS, json_integer(from)) != 0)
         return mst_fail_memory();
+    return MST_OK;
+}
+
+/* Whether an option that some kinds only read may change the rows of a dataset. Rows of a program, of no kind
+ * in the registry, may be read from files elsewhere by the same options. */
+static bool dataset_obeys(const mst_dataset *d, const mst_option *row)
+{
+    if (d->no_rows || mst_data_kind_find(d->kind->name) != d->kind)
+        return true;
+    return (row->facts & MST_DATA_OPTION_OF_IMAGES) != 0 ? d->encoded
+                                                         : mst_data_kind_reads(d->kind, row->name);
+}
+
+static bool dataset_option_is_special(const mst_option *row)
+{
+    bool reads = false;
+    for (size_t k = 0; mst_data_kinds[k] != NULL; k++)
+        reads |= mst_data_kind_reads(mst_data_kinds[k], row->name);
+    return reads;
+}
+
+static mst_status dataset_refuse_option(const mst_dataset *d, const mst_option *row)
+{
+    if (mst_dataset_has(d, MST_DATA_CACHED))
+        return mst_fail(MST_EUSAGE,
+                        "--%s has no effect: the rows of %s are as they were read when the cache was made",
+                        row->name, d->name);
+    if ((row->facts & MST_DATA_OPTION_OF_IMAGES) != 0)
+        return mst_fail(MST_EUSAGE, "--%s is for JPEG and PNG images, but %s holds %s", row->name, d->name,
+                        d->info.channels > 0 ? "raw pixels" : "none");
+    return mst_fail(MST_EUSAGE, "--%s has no effect: %s is %s data", row->name, d->name, d->kind->name);
+}
+
+mst_status mst_dataset_check_given(const mst_data_options *options, const mst_dataset *const *datasets,
+                                   size_t n)
+{
+    for (size_t i = 0; mst_data_option_table[i].name != NULL; i++) {
+        const mst_option *row = &mst_data_option_table[i];
+        const mst_dataset *other = NULL;
+        bool obeyed = (options->given >> i & 1) == 0 || !dataset_option_is_special(row);
+        for (size_t d = 0; d < n && !obeyed; d++) {
+            if (datasets[d] == NULL)
+                continue;
+            other = other == NULL ? datasets[d] : other;
+            obeyed = dataset_obeys(datasets[d], row);
+        }
+        if (!obeyed && other != NULL)
+            return dataset_refuse_option(other, row);
+    }
     return MST_OK;
 }
 
@@ -241,6 +290,7 @@ mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_option
     if (mst_data_kind_has(kind, MST_DATA_FIXED_ROWS))
         d->origin = mst_origin_numbers();
     TRY_OUT(st, settle_labels(options, d));
+    d->no_rows = s->no_rows;
     *out = d;
     d = NULL;
 out:

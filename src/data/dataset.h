@@ -82,6 +82,7 @@ struct mst_dataset {
      */
     uint32_t window_rows;
     bool encoded; /* rows are decoded from JPEG or PNG images */
+    bool no_rows; /* an empty file, which fits any kind */
     int64_t
         labels_from; /* the label of class 0 in the files (--labels-from): it is subtracted from row labels */
     mst_text_list left_out; /* TFRecord: features that no row uses, where no option chose them; owned */
@@ -103,6 +104,11 @@ static inline bool mst_dataset_has(const mst_dataset *self, mst_data_capability 
 mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_options *options,
                             mst_dataset **out);
 void mst_dataset_destroy(mst_dataset *self); /* NULL-safe */
+
+/* MST_EUSAGE for an option of reading that was given and has an effect on none of these datasets (NULL: there
+ * is none in this place). */
+mst_status mst_dataset_check_given(const mst_data_options *options, const mst_dataset *const *datasets,
+                                   size_t n);
 static inline mst_status mst_dataset_intact(const mst_dataset *self)
 {
     return self->ops->intact != NULL ? self->ops->intact(self) : MST_OK;

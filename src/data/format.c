@@ -265,14 +265,20 @@ const mst_option mst_data_option_table[] = {
 
 void mst_data_options_note(mst_data_options *self, const mst_option_group *groups, size_t n_groups)
 {
-    self->labels_given = mst_options_is_set(groups, n_groups, "labels-from");
-    self->hash_seed_given = mst_options_is_set(groups, n_groups, "hash-seed");
+    for (size_t g = 0; g < n_groups; g++)
+        if (groups[g].table == mst_data_option_table)
+            self->given = groups[g].set;
+}
+
+bool mst_data_options_given(const mst_data_options *self, const char *name)
+{
+    return (self->given >> (mst_option_row(mst_data_option_table, name) - mst_data_option_table) & 1) != 0;
 }
 
 mst_status mst_data_options_check_seed(const mst_data_options *self)
 {
     bool vocabulary = self->vocabulary != NULL || self->counter != NULL;
-    return !vocabulary || !self->hash_seed_given
+    return !vocabulary || !mst_data_options_given(self, "hash-seed")
                ? MST_OK
                : mst_fail(MST_EUSAGE, "--hash-seed has no effect: categories have the features of a "
                                       "vocabulary (--vocabulary, --min-count)");

@@ -53,8 +53,7 @@ typedef struct mst_data_options {
     bool image_gray;      /* --image-gray: one channel instead of three */
     bool skip_bad_rows;   /* --skip-bad-rows: malformed rows of streams are left out */
     mst_text_list image_classes; /* --image-classes: the folders that are classes 0, 1, ...; empty: by name */
-    /* --labels-from and --hash-seed were given, also where they are the default (mst_data_options_note) */
-    bool labels_given, hash_seed_given;
+    uint64_t given;              /* bit i: the user has set row i of the table (mst_data_options_note) */
     /* Not options, but the use of the rows: */
     struct mst_vocabulary *counter; /* categories are counted, not used; or NULL */
     bool live;                      /* rows are wanted as they come: pipes are not read in whole blocks */
@@ -75,6 +74,7 @@ static inline float mst_missing_number(const mst_data_options *options)
 }
 /* Records which of the options the user has set, in groups that include them. */
 void mst_data_options_note(mst_data_options *self, const mst_option_group *groups, size_t n_groups);
+bool mst_data_options_given(const mst_data_options *self, const char *name);
 /* MST_EUSAGE if --hash-seed was given for data whose categories have the features of a vocabulary. */
 mst_status mst_data_options_check_seed(const mst_data_options *self);
 #define MST_DATA_OPTION_OF_IMAGES MST_OPTION_FACT_FREE /* a fact: has an effect on encoded images only */

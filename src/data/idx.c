@@ -448,6 +448,7 @@ const mst_data_kind mst_data_idx = {
     .name = "idx",
     .help = "MNIST's format: images and labels in a file each",
     .capabilities = MST_DATA_FIXED_ROWS,
+    .reads = "labels",
     .sniff = idx_sniff,
     .open = idx_open,
 };

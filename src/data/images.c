@@ -426,19 +426,6 @@ out:
     return st;
 }
 
-bool mst_images_options_matter(const mst_dataset *dataset)
-{
-    return dataset->encoded || mst_dataset_has(dataset, MST_DATA_CACHED);
-}
-
-mst_status mst_images_option_check(const char *given, const mst_dataset *dataset)
-{
-    if (given == NULL || mst_images_options_matter(dataset))
-        return MST_OK;
-    return mst_fail(MST_EUSAGE, "--%s is for JPEG and PNG images, but %s holds %s", given, dataset->name,
-                    dataset->info.channels > 0 ? "raw pixels" : "none");
-}
-
 static mst_status images_open(const mst_data_kind *self, mst_data_source *source, mst_dataset **out)
 {
     (void)self;
@@ -449,6 +436,7 @@ const mst_data_kind mst_data_images = {
     .name = "images",
     .help = "folders of JPEG and PNG files: FOLDER/CLASS/NAME.jpg",
     .capabilities = MST_DATA_PARSED | MST_DATA_FOLDERS | MST_DATA_FIXED_ROWS | MST_DATA_OWN_CLASSES,
+    .reads = "image-size image-resize image-gray",
     .claims = images_claims,
     .open = images_open,
 };

@@ -38,12 +38,6 @@ extern const mst_data_kind mst_data_images;
 /* The files of such a dataset, in order of rows; borrowed. NULL when it is another kind of dataset. */
 const mst_text_list *mst_images_files(const mst_dataset *dataset);
 
-/* Whether options with the fact MST_DATA_OPTION_OF_IMAGES may have an effect on the rows of a dataset:
- * encoded images, or a cache, which records how its rows were read. */
-bool mst_images_options_matter(const mst_dataset *dataset);
-/* MST_EUSAGE when such an option was given (not NULL) and has no effect on the dataset. */
-mst_status mst_images_option_check(const char *given, const mst_dataset *dataset);
-
 /* Reads "HxW" or "CxHxW" (c not NULL; 1 without a C): each side from 1 to 8192. MST_EUSAGE names the option.
  */
 mst_status mst_parse_sides(const char *option, const char *text, uint32_t *c, uint32_t *h, uint32_t *w);

@@ -139,6 +139,7 @@ const mst_format mst_format_libffm = {
             .name = "libffm",
             .help = "text rows \"label field:index:value ...\", numbered from 0",
             .capabilities = MST_DATA_FORMAT | MST_DATA_PARSED,
+            .reads = "fields vocabulary",
             .sniff = ffm_sniff,
             .open = mst_format_open,
         },

@@ -443,6 +443,7 @@ const mst_format mst_format_libsvm = {
             .name = "libsvm",
             .help = "text rows \"label index:value ...\", numbered from 0 or 1",
             .capabilities = MST_DATA_FORMAT | MST_DATA_PARSED | MST_DATA_INDEX_BASE,
+            .reads = "index-base",
             .sniff = libsvm_sniff,
             .open = mst_format_open,
         },

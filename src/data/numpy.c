@@ -406,6 +406,7 @@ const mst_data_kind mst_data_numpy = {
     .name = "numpy",
     .help = "NumPy's .npy and .npz: rows, and labels beside them or as y; --labels names another file",
     .capabilities = MST_DATA_FIXED_ROWS,
+    .reads = "labels",
     .sniff = numpy_sniff,
     .open = numpy_open,
 };

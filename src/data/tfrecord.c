@@ -15,10 +15,9 @@
  * field, in the order of the columns, floats first.
  *
  * Raw pixels are height x width x depth bytes, given by int64 features of these names. Images are chosen over
- * columns where there is such a feature, unless --tf-columns names other ones.
- *
- * The label is one float or int64 (ignored when predicting); the weight likewise. Of a feature that occurs
- * twice in a record the last one counts, as in protobuf.
+ * columns where there is such a feature, unless --tf-columns names other ones. The label is one float or
+ * int64 (ignored when predicting); the weight likewise. Of a feature that occurs twice in a record the last
+ * one counts, as in protobuf.
  *
  * Finding a feature by name: most writers keep the order of features, so the name at position i is first
  * compared with the one at position i of the record before; only then is it looked up.
@@ -686,6 +685,7 @@ const mst_format mst_format_tfrecord = {
             .name = "tfrecord",
             .help = "TFRecord files of tf.Example: index/value pairs, columns of numbers and text, or images",
             .capabilities = MST_DATA_FORMAT | MST_DATA_PARSED,
+            .reads = "tf- hash-seed vocabulary",
             .sniff = tfrecord_sniff,
             .open = mst_format_open,
         },

@@ -303,6 +303,7 @@ const mst_format mst_format_vw = {
                     "(2^18 "
                     "when 0)",
             .capabilities = MST_DATA_FORMAT | MST_DATA_PARSED,
+            .reads = "vw- hash-seed vocabulary",
             .sniff = vw_sniff,
             .open = mst_format_open,
         },

@@ -166,12 +166,17 @@ static mst_status fm_descend_batch(const mst_model *self, mst_factor_scratch *s,
     return MST_OK;
 }
 
+static bool fm_fuses(const mst_model *self, const mst_weights *w)
+{
+    return w->head == 0 && self->options.factors <= MST_FM_FACTORS;
+}
+
 static mst_status fm_descend_rule(const mst_model *self, void *scratch, const mst_batch *rows,
                                   uint32_t batch_rows, const mst_weights *w, const mst_rule *rules,
                                   mst_touched *touched, mst_loss_sum *sum)
 {
     bool adagrad = rules->kind == MST_RULE_ADAGRAD && !rules->by_row && rules->l1 == 0.0f;
-    if (w->head != 0 || self->options.factors > MST_FM_FACTORS || (batch_rows == 1 && !adagrad))
+    if (!fm_fuses(self, w) || (batch_rows == 1 && !adagrad))
         return mst_factor_descend_rule(self, scratch, rows, batch_rows, w, rules, touched, sum);
     if (batch_rows == 1)
         return fm_descend_rows(self, scratch, rows, w, rules, touched, sum);
@@ -243,4 +248,5 @@ const mst_model_ops mst_model_fm = {
     .gpu_use = mst_model_gpu_use_sparse,
     .gpu_kind = MST_CUDA_FM,
     .descend_rule = fm_descend_rule,
+    .fuses = fm_fuses,
 };

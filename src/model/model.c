@@ -221,10 +221,10 @@ const mst_model_ops *mst_model_find(const char *name)
 mst_status mst_model_gpu_trains_alone(const mst_model *self)
 {
     if (self->options.use == MST_DEVICE_COMPUTES)
-        return mst_fail(MST_EUNSUPPORTED,
-                        "--device %s: GPUs compute %s in training with --strategy local alone, where its "
-                        "weights stay on the GPU; use --device cpu",
-                        self->options.device, self->ops->name);
+        return mst_fail(
+            MST_EUNSUPPORTED,
+            "--device %s: %s runs on a GPU only in training with --strategy local; use --device cpu",
+            self->options.device, mst_model_chain(self) != NULL ? "a net over embeddings" : self->ops->name);
     return MST_OK;
 }
 

@@ -240,6 +240,10 @@ typedef struct mst_model_ops {
                                uint32_t batch_rows, const mst_weights *w, const mst_rule *rules,
                                mst_touched *touched, mst_loss_sum *sum);
 
+    /* Whether descend_rule takes batches in one pass over the rows of the keys, several times as fast as
+     * compute. NULL: it does not. */
+    bool (*fuses)(const mst_model *self, const mst_weights *w);
+
     /* Adds scale * d(loss)/dw of the rows to g, row by row. g is laid out like w, where the dense prefix is
      * in front of the keys: a key below it is in range 0. coefs is room for as many floats as there are rows.
      * NULL: compute does the same by contributions. */

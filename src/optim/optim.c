@@ -131,7 +131,8 @@ const mst_option mst_optim_option_table[] = {
      .metavar = "X",
      .help = "Initial value of the sums of squares. Above 0 it damps the first step of every weight and "
              "writes state for every weight, touched or not.",
-     .needs = NEEDS_RULE("adagrad|rowwise")},
+     .needs = NEEDS_RULE("adagrad|rowwise"),
+     .facts = MST_OPTION_AT_START},
     {.name = "clip-norm",
      .type = MST_OPTION_REAL,
      .offset = AT(clip_norm),

@@ -447,11 +447,14 @@ mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out)
         .n_workers = NAN,
         .n_servers = NAN,
         .n_threads = mst_run_data_real(run, "threads", NULL),
+        .threads_most = mst_run_data_real(run, "threads_most", NULL),
         .batch = mst_run_data_real(run, "batch", NULL),
         .peak_memory = NAN,
         .cpu_s = NAN,
     };
     double ignored, workers = 0, ranks = 0, servers = 0;
+    if (!(f.threads_most >= 1))
+        f.threads_most = INFINITY;
     /* metrics.csv has a line per second, the manifest is written less often: the greater value is newer */
     f.steps = fmax(mst_run_data_real(run, "progress", "step", NULL), mst_csv_last(&run->metrics, "step"));
     f.rows = fmax(mst_run_data_real(run, "progress", "rows", NULL), mst_csv_last(&run->metrics, "rows"));

@@ -117,6 +117,7 @@ typedef struct mst_run_figures {
     double train_s, eval_s, save_s; /* wall time; they do not overlap */
     double rows_per_s, steps_per_s; /* of training time */
     double n_workers, n_servers, n_threads, batch;
+    double threads_most; /* more synchronous threads are slower; infinite: not known */
     /* of the last evaluation of the test set, or valid; the loss may be infinite */
     double train_loss, train_accuracy; /* of the last line of metrics.csv */
     double test_loss, test_accuracy, test_auc, test_top5;

@@ -23,11 +23,13 @@
  *                   programs would leave none saturated, own work takes the CPU time of the training threads
  *                   over the cores of the process, and barrier waits of threads are scaled by the remaining
  *                   CPU demand
- *  --threads C      local and ranks, C: the cores of the host, or those that limits and other ranks leave: own
- *                   work over the cores that the threads get, if other programs keep as many threads runnable
- *                   as they use cores, and all threads share the cores evenly; the advice states this. If
- *                   threads outnumber C: own work, without waits at barriers, over these cores; barrier waits
- *                   are scaled by the number of threads, and no larger batch is advised
+ *  --threads C      local and ranks, C: the cores of the host, or those that limits and other ranks leave, or
+ *                   fewer if more would be slower (threads_most of the manifest): own work over the cores
+ *                   that the threads get, if other programs keep as many threads runnable as they use cores,
+ *                   and all threads share the cores evenly; the advice states this. If threads outnumber C:
+ *                   own work, without waits at barriers, over these cores; barrier waits are scaled by the
+ *                   number of threads, none for one thread; no larger batch is advised if they outnumber
+ *                   the cores
  *  --eval-every, --checkpoint-every times MST_VERDICT_RARER
  *                   a quarter of those before the last step, and the one at the end; only if there were
  *                   MST_VERDICT_SEVERAL
@@ -633,8 +635,11 @@ void mst_advise_threads(const mst_facts *f, mst_verdict *v, const mst_step_model
     mst_step_model m = *now;
     if (f->n_workers == 0 || f->ps)
         return;
-    double threads = f->figures.n_threads, most = mst_facts_room(f);
+    double threads = f->figures.n_threads, room = mst_facts_room(f),
+           most = fmin(room, f->figures.threads_most); /* of NAN and a number: the number */
     const char *shared = model_beside(f) > 1 ? ", which the ranks there share" : "";
+    if (isnan(room))
+        return;
     if (most >= threads + 1 && threads >= 1) {
         double slower = model_fair_cores(f, threads) / model_fair_cores(f, most);
         m.own *= slower;
@@ -653,11 +658,17 @@ void mst_advise_threads(const mst_facts *f, mst_verdict *v, const mst_step_model
         double own = fmin((f->own - f->typical[MST_COST_READ]) * threads, mst_or_zero(f->workers[0].cpu));
         if (own > 0)
             model_set_own(v, &m, own / model_fair_cores(f, most));
-        m.trips *= most / threads;
+        m.trips *= most > 1 ? most / threads : 0;
         snprintf(change, sizeof change, "--threads %.0f", most);
-        advise(v, now, &m, NEEDS_NOTHING, change,
-               "One thread for each core of the host%s: threads without a core let the others wait.", shared);
-    } else if (!f->ranks && f->pipe == NULL && threads >= most && v->kind == MST_BOTTLENECK_COMPUTE) {
+        if (most < room)
+            advise(v, now, &m, NEEDS_NOTHING, change,
+                   "With this model and batches of %.0f row%s, more synchronous threads are slower.",
+                   f->figures.batch, f->figures.batch > 1 ? "s" : "");
+        else
+            advise(v, now, &m, NEEDS_NOTHING, change,
+                   "One thread for each core of the host%s: threads without a core let the others wait.",
+                   shared);
+    } else if (!f->ranks && f->pipe == NULL && threads >= room && v->kind == MST_BOTTLENECK_COMPUTE) {
         m.own /= 2;
         advise(
             v, now, &m, NEEDS_HARDWARE, "muster launch --hosts FILE --servers 1 --workers 2",

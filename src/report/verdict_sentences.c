@@ -415,16 +415,16 @@ static void explain_parsing(const mst_facts *f, mst_verdict *v)
  * thread alone computes while the others wait, for s = w n / (n - 1) of a step, and they divide the rest,
  * 1 - s: m threads then take s + (1 - s) n / m. Barriers that cost more with every thread, or unequal shares
  * of the rows, leave less to m threads. So the least m for which that is at most 1 + MST_VERDICT_SPARE is
- * enough, whatever the threads wait for. Threads beyond the cores add nothing, and their waits hide
- * the others. */
+ * enough, whatever the threads wait for. Threads beyond the cores add nothing, nor do those for which a batch
+ * has too few rows, and their waits hide the others. */
 static double explain_enough(const mst_facts *f, const mst_verdict *v)
 {
     double n = f->figures.n_threads,
            training = 1 - v->shares[MST_BOTTLENECK_EVALUATION] - f->typical[MST_COST_CHECKPOINT];
     if (!mst_facts_alone(f) || !(n >= 2) || !(training > 0))
         return n;
-    if (n > mst_facts_room(f))
-        return fmax(1, mst_facts_room(f));
+    if (n > mst_facts_room(f) || n > f->figures.threads_most)
+        return fmax(1, fmin(mst_facts_room(f), f->figures.threads_most));
     double alone = fmin(1, v->shares[MST_BOTTLENECK_SYNCHRONISATION] / training * n / (n - 1));
     return fmin(n, fmax(1, ceil(n * (1 - alone) / (1 + MST_VERDICT_SPARE - alone))));
 }
@@ -441,6 +441,10 @@ static void explain_threads(const mst_facts *f, mst_verdict *v)
         snprintf(v->sentence + n, SENTENCE_SIZE - n,
                  " %.0f of the %.0f threads would do: the process has %.0f core%s.", enough, all, room,
                  room > 1 ? "s" : "");
+    else if (all > f->figures.threads_most)
+        snprintf(v->sentence + n, SENTENCE_SIZE - n,
+                 " %.0f of the %.0f threads would do: with batches of %.0f row%s, more are slower.", enough,
+                 all, f->figures.batch, f->figures.batch > 1 ? "s" : "");
     else
         snprintf(v->sentence + n, SENTENCE_SIZE - n,
                  " %.0f of the %.0f threads would do: the others add at most a tenth to the rows per second.",

@@ -30,7 +30,7 @@ static mst_status model_set_options(mst_serve_model *self, const json_t *set)
         mst_free(text);
         TRY(st);
     }
-    self->reading.data.hash_seed_given = json_object_get(set, "hash-seed") != NULL;
+    mst_data_options_note(&self->reading.data, self->groups, 2);
     return mst_data_options_check_seed(&self->reading.data);
 }
 

@@ -12,17 +12,35 @@
 #define CLAIM_ROWS       1024  /* rows claimed at a time if batches are smaller */
 #define SYNC_CLAIM_ROWS  8192  /* the same of synchronous threads, which wait for the one that claims ... */
 #define MANY_CLAIM_ROWS  32768 /* ... and of many of them, which wait for each other at every claim */
-#define TIMED_ROWS       64    /* rows of a step from which its phases are timed, except for nets */
-#define SHOWN_LEAST      4096  /* dense parameters from which gradients are shown to the owners */
+#define CLAIM_STEPS      1024 /* at most, of synchronous threads: loaded cores take 10 to 300 us for a step */
+#define TIMED_ROWS       64   /* rows of a step from which its phases are timed, or ... */
+#define FUSED_THREADS    6    /* as fast as one of a model that fuses; 2 have 0.5 of its rate */
+#define SHOWN_LEAST      4096 /* dense parameters from which gradients are shown to the owners */
 #define PARTS_PER_THREAD (MST_PARTS_ANY + 2) /* at most */
 #define PARTS_MOST       (1u << 24)          /* floats of their gradients */
+
+/* Whether the model can apply the rule itself. */
+static bool local_by_rule(const mst_strategy_env *env, const mst_weights *weights)
+{
+    return env->model->ops->descend_rule != NULL && env->optimizer->sparse == NULL && weights->by_rows &&
+           weights->head <= MST_HEAD_MAX && env->optimizer->options.clip_norm == 0;
+}
+
+unsigned mst_strategy_least_threads(const mst_strategy_options *options, const mst_strategy_env *env)
+{
+    const mst_model_ops *model = env->model->ops;
+    mst_weights weights;
+    if (options->strategy != MST_STRATEGY_LOCAL || options->mode != MST_MODE_SYNC ||
+        env->model->gpu.ops != NULL || model->fuses == NULL)
+        return 1;
+    mst_model_weights(env->model, env->params, &weights);
+    return local_by_rule(env, &weights) && model->fuses(env->model, &weights) ? FUSED_THREADS : 1;
+}
 
 static mst_local_way local_choose_way(const mst_local *self, const mst_model_ops *model)
 {
     bool async = self->base.options.mode == MST_MODE_ASYNC;
-    bool one_rule = self->base.env.optimizer->sparse == NULL;
-    if (model->descend_rule != NULL && one_rule && self->weights.by_rows &&
-        self->weights.head <= MST_HEAD_MAX && self->base.env.optimizer->options.clip_norm == 0 &&
+    if (local_by_rule(&self->base.env, &self->weights) &&
         (self->n == 1 || (async && (self->batch == 1 || model->coefficients != NULL))))
         return MST_LOCAL_RULE;
     if (!async && self->n > 1 && model->coefficients != NULL && (self->additive || self->weights.by_rows) &&
@@ -171,7 +189,10 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     bool together = options->mode == MST_MODE_SYNC && self->n > 1;
     uint32_t claim_rows = by_picks ? MANY_CLAIM_ROWS : together ? SYNC_CLAIM_ROWS : CLAIM_ROWS;
     self->claim_steps = self->batch < claim_rows ? claim_rows / self->batch : 1;
-    self->timed = self->batch >= TIMED_ROWS || mst_model_chain(env->model) != NULL;
+    if (together && self->claim_steps > CLAIM_STEPS)
+        self->claim_steps = CLAIM_STEPS;
+    /* ... of nets, or of threads that wait for each other, which takes longer than the clock */
+    self->timed = self->batch >= TIMED_ROWS || mst_model_chain(env->model) != NULL || together;
     base->max_take = self->batch * self->claim_steps;
     base->any_keys = env->params->guard != NULL && (self->way != MST_LOCAL_GENERAL || self->additive);
     base->n_lanes = options->mode == MST_MODE_ASYNC ? self->n : 1;

@@ -59,6 +59,9 @@ typedef struct mst_strategy_options {
     int64_t busy_poll;                                 /* --busy-poll US */
     /* allreduce: workers are the ranks of the MPI job; besides --wire and the timeouts: */
     int reduction; /* --reduction auto|gather|direct|mpi|off|only */
+    /* No options: */
+    bool threads_chosen;  /* the number of threads follows from --threads 0 */
+    int64_t threads_most; /* more synchronous threads are slower, as a batch has few rows; 0: not known */
 } mst_strategy_options;
 extern const mst_option mst_strategy_option_table[];
 
@@ -137,6 +140,9 @@ uint64_t mst_strategy_spare(const mst_strategy_options *options);
 bool mst_strategy_random_rows(const mst_strategy_options *options);
 
 /* env->params must be reserved. *out is the caller's to destroy; set only on MST_OK. */
+/* Fewer threads than this, but more than one, are slower than one. */
+unsigned mst_strategy_least_threads(const mst_strategy_options *options, const mst_strategy_env *env);
+
 mst_status mst_strategy_new(const mst_strategy_options *options, const mst_strategy_env *env,
                             mst_strategy **out);
 void mst_strategy_destroy(mst_strategy *self); /* NULL-safe */

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
+#include "base/figure.h"
 
 #define LINE_FLOATS 16
 #define KEY_LIMIT   UINT32_MAX /* keys are 32 bits wide; those of `width` floats may have 2^32 * width */
@@ -375,9 +376,11 @@ mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spa
     params_plan_rows(params);
     if ((params->rows.stride != 0 ? params_reserve_rows : params_reserve_vectors)(params, n_slots) == MST_OK)
         return MST_OK;
-    const char *what = params->w == NULL ? "" : "the optimizer state of ";
+    char need[MST_FIGURE_SIZE];
+    const char *what = n_slots == 0 ? "" : " and their optimizer state";
+    mst_figure_size(mst_params_bytes(params), need);
     mst_params_fini(params);
-    return mst_fail(MST_ENOMEM, "no memory for %s%" PRIu64 " parameters", what, end);
+    return mst_fail(MST_ENOMEM, "no memory for %" PRIu64 " parameters%s: %s", end, what, need);
 }
 
 /* Whole pages of 4 KB. Touching adjacent pages at either end is harmless. */

@@ -271,7 +271,7 @@ mst_status mst_run_log_progress(mst_run_log *self, const mst_progress *p)
     if (p->loss.rows > 0 && !isfinite(p->loss.loss)) {
         char step[32];
         return mst_fail(MST_EINPUT,
-                        "the training loss is no longer finite at step %s: lower --lr, or use --clip-norm",
+                        "the training loss is no longer finite by step %s: lower --lr, or use --clip-norm",
                         mst_figure_grouped(p->steps, step));
     }
     return mst_run_log_settle(self, false);

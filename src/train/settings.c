@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/utf8.h"
-#include "data/images.h"
 #include "run/checkpoint.h"
 #include "run/run_dir.h"
 #include "train/settings_impl.h"
@@ -55,14 +54,13 @@ mst_status mst_settings_imply(mst_settings *self)
     return mst_options_set(self->groups, self->n_groups, "model", "net");
 }
 
-/* The number of synchronous threads of a linear model with --threads 0. */
-static int64_t settings_sync_threads(const mst_settings *s)
+/* Synchronous threads of a linear model for which a batch has enough rows. */
+static int64_t settings_most_threads(const mst_settings *s)
 {
     const mst_model_ops *model = mst_models[s->model.model];
     bool logreg = mst_model_has(model, MST_MODEL_BINARY) && !mst_model_has(model, MST_MODEL_FACTORS);
-    int64_t threads = s->resolved.threads - (s->resolved.threads > MANY_CORES);
-    int64_t rows = s->resolved.batch / (logreg ? LOGREG_ROWS : ROWS), most = rows > 1 ? rows : 1;
-    return threads < most ? threads : most;
+    int64_t most = s->resolved.batch / (logreg ? LOGREG_ROWS : ROWS);
+    return most > 1 ? most : 1;
 }
 
 /* Resolves the strategy, when all other options are settled. */
@@ -72,9 +70,15 @@ static mst_status settings_resolve(mst_settings *s)
     s->resolved = s->strategy;
     TRY(mst_strategy_resolve(&s->resolved));
     /* Nets divide a batch themselves; threads that share the rows of a batch need some rows each. */
-    if (chosen && s->strategy.mode == MST_MODE_SYNC &&
+    s->resolved.threads_chosen = chosen;
+    if (local && s->strategy.mode == MST_MODE_SYNC &&
         mst_model_has(mst_models[s->model.model], MST_MODEL_LINEAR))
-        s->resolved.threads = settings_sync_threads(s);
+        s->resolved.threads_most = settings_most_threads(s);
+    if (chosen && s->resolved.threads_most > 0) {
+        s->resolved.threads -= s->resolved.threads > MANY_CORES;
+        if (s->resolved.threads > s->resolved.threads_most)
+            s->resolved.threads = s->resolved.threads_most;
+    }
     if (chosen) /* a resumed run has as many */
         s->strategy.threads = s->resolved.threads;
     s->strategy.servers = s->resolved.servers;
@@ -185,7 +189,6 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
         TRY(mst_text_list_add(&self->files, self->process.files.items[i]));
     mst_given given = mst_given_of(self);
     mst_batch_before before = {0};
-    self->image_option = mst_options_set_with(self->groups, self->n_groups, MST_DATA_OPTION_OF_IMAGES);
     mst_data_options_note(&self->data, self->groups, self->n_groups);
     self->strategy.tls_given = mst_options_is_set(self->groups, self->n_groups, "tls");
     TRY(mst_settings_find_cluster(self));
@@ -230,6 +233,5 @@ mst_train_config mst_settings_config(mst_settings *self)
         .epochs_given = mst_options_is_set(self->groups, self->n_groups, "epochs"),
         .resumed = &self->resumed,
         .shuffle_given = mst_options_is_set(self->groups, self->n_groups, "shuffle-rows"),
-        .image_option = self->image_option,
     };
 }

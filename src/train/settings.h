@@ -30,7 +30,6 @@ typedef struct mst_settings {
     char *net;           /* of a resumed run: the text that model.net_text points at; or NULL */
     mst_resumed resumed;
     /* Once settled: */
-    const char *image_option;      /* the first option given that is for encoded images; or NULL */
     mst_cluster cluster;           /* source NULL: none */
     mst_strategy_options resolved; /* strategy, as it will run */
     json_t *options;               /* mst_options_json of all groups */

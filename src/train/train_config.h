@@ -62,8 +62,6 @@ typedef struct mst_train_config {
     json_t *augment_options;    /* likewise, of the augmentation; or NULL */
     bool shuffle_given;         /* --shuffle-rows was set by the user: it applies to pipes too */
     const mst_resumed *resumed; /* of the run that is resumed; or NULL */
-    const char
-        *image_option; /* option for encoded images that was given: some of the data must be such; or NULL */
     /* Opens data of a custom reader; *out stays NULL if `files` names no reader. Any thread; or NULL. */
     mst_status (*open_own)(void *arg, const mst_text_list *files, mst_dataset **out);
     void *open_arg;

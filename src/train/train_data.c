@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "data/cache.h"
-#include "data/images.h"
 #include "data/name_list.h"
 #include "data/origin.h"
 #include "data/stream.h"
@@ -368,14 +367,14 @@ static mst_status train_data_open_set(mst_train_data *self, const mst_assembly *
     return mst_evaluator_new(assembly->model, params, set->dataset, &eval, &set->evaluator);
 }
 
-/* Options for folders of images may be for any of the sets, so this runs when all of them are open. */
-static mst_status train_data_check_image_option(const mst_train_data *self)
+/* Options of reading may be for any of the sets, so this runs when all of them are open. A cache of --cache
+ * was made with them. */
+static mst_status train_data_check_given(const mst_train_data *self)
 {
-    const mst_dataset *sets[] = {self->test.dataset, self->valid.dataset};
-    for (size_t i = 0; i < 2; i++)
-        if (sets[i] != NULL && mst_images_options_matter(sets[i]))
-            return MST_OK;
-    return mst_images_option_check(self->config->image_option, self->dataset);
+    const mst_dataset *sets[] = {self->dataset, self->test.dataset, self->valid.dataset};
+    return self->options->cache
+               ? MST_OK
+               : mst_dataset_check_given(self->config->data, sets, sizeof sets / sizeof *sets);
 }
 
 mst_status mst_train_data_open_sets(mst_train_data *self, const mst_assembly *assembly,
@@ -391,7 +390,7 @@ mst_status mst_train_data_open_sets(mst_train_data *self, const mst_assembly *as
                                 MST_KEEP_HELD_OUT));
     else if (self->options->valid != NULL)
         TRY(train_data_open_set(self, assembly, params, stop, &self->valid, &one, MST_KEEP_ALL));
-    return train_data_check_image_option(self);
+    return train_data_check_given(self);
 }
 
 /* --valid 0.1 is a fraction unless a file of that name exists. */
@@ -529,7 +528,7 @@ mst_status mst_train_data_open(mst_train_data *self, const mst_train_config *c, 
     TRY(train_data_open_files(self, c->files, &self->dataset));
     self->read_options.settle_ms = 0;
     if (self->options->test.n == 0 && (self->options->valid == NULL || self->held_out.fraction > 0.0))
-        TRY(train_data_check_image_option(self));
+        TRY(train_data_check_given(self));
     if (random && !self->dataset->random)
         return mst_fail(
             MST_EUSAGE,

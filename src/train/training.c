@@ -185,12 +185,16 @@ mst_status mst_training_make_log(mst_training *self)
 
 /* Values that were found in the data (--normalise auto, --csv-columns) are there as found, so that a resumed
  * run keeps them. New reference or NULL. */
-static json_t *training_manifest_options(json_t *options, const json_t *reading)
+static json_t *training_manifest_options(const mst_training *self)
 {
     static const char *const found[][2] = {{"augmentation", "normalise"}, {"data", "csv-columns"}};
-    if (options == NULL)
+    const json_t *reading = json_object_get(self->description, "reading");
+    const mst_strategy_options *s = &self->strategy_options;
+    if (self->config.options == NULL)
         return json_null();
-    json_t *copy = json_deep_copy(options);
+    json_t *copy = json_deep_copy(self->config.options);
+    if (copy != NULL && s->threads_chosen) /* training_choose_threads */
+        json_object_set_new(json_object_get(copy, "strategy"), "threads", json_integer(s->threads));
     for (size_t i = 0; copy != NULL && i < sizeof found / sizeof *found; i++) {
         json_t *group = json_object_get(copy, found[i][0]), *value = json_object_get(reading, found[i][1]);
         if (group != NULL && value != NULL && json_object_set(group, found[i][1], value) != 0) {
@@ -221,10 +225,10 @@ mst_status mst_training_open_run(mst_training *self)
     unsigned used = self->strategy != NULL ? self->strategy->n_threads : 0,
              threads = used > 0 ? used : (unsigned)s->threads;
     json_t *entries = json_pack(
-        "{s:s, s:I, s:I, s:I, s:o, s:o, s:O?, s:O, s:I, s:b}", "isa", mst_isa_name(self->kernels->isa),
-        "threads", (json_int_t)threads, "batch", (json_int_t)s->batch, "global_batch",
-        (json_int_t)s->global_batch, "options",
-        training_manifest_options(self->config.options, json_object_get(description, "reading")), "files",
+        "{s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:O?, s:O, s:I, s:b}", "isa", mst_isa_name(self->kernels->isa),
+        "threads", (json_int_t)threads, "threads_most", (json_int_t)s->threads_most, "batch",
+        (json_int_t)s->batch, "global_batch", (json_int_t)s->global_batch, "options",
+        training_manifest_options(self), "files",
         mst_json_texts(self->config.files->items, self->config.files->n), "data",
         json_object_get(description, "found"), "model", json_object_get(description, "model"), "store_bytes",
         (json_int_t)mst_params_bytes(&self->assembly.params), "epochs_given", (int)self->epochs_given);
@@ -281,27 +285,52 @@ static int64_t training_threads(const mst_training *self)
     return o->threads - o->threads / 4;
 }
 
-/* Warns that synchronous threads of a local training have too few cores. */
-static void training_warn_threads(const mst_training *self)
+static mst_strategy_env training_env(mst_training *self)
+{
+    return (mst_strategy_env){.model = self->assembly.model,
+                              .optimizer = &self->optimizer,
+                              .params = &self->assembly.params,
+                              .seed = (uint64_t)self->options.seed,
+                              .comm = self->config.comm};
+}
+
+/* Now that the model is known: the number of threads of --threads 0, and how many are useful. */
+static void training_choose_threads(mst_training *self)
+{
+    mst_strategy_options *o = &self->strategy_options;
+    mst_strategy_env env = training_env(self);
+    unsigned least = mst_strategy_least_threads(o, &env);
+    if (o->threads_most > 0 && (o->threads_most < least || mst_cpu_cores() < least))
+        o->threads_most = 1;
+    if (o->threads_chosen && o->threads < least)
+        o->threads = 1;
+}
+
+/* Warns of synchronous threads of a local training that are slower than fewer. */
+static void training_warn_threads(mst_training *self)
 {
     const mst_strategy_options *o = &self->strategy_options;
+    mst_strategy_env env = training_env(self);
     unsigned n = self->strategy->n_threads, cores = mst_cpu_cores();
-    if (o->strategy == MST_STRATEGY_LOCAL && o->mode == MST_MODE_SYNC && n > cores &&
-        self->assembly.model->gpu.ops == NULL)
+    int64_t better = n < mst_strategy_least_threads(o, &env) ? 1 : o->threads_most;
+    if (o->strategy != MST_STRATEGY_LOCAL || o->mode != MST_MODE_SYNC || o->threads_chosen ||
+        self->assembly.model->gpu.ops != NULL)
+        return;
+    if (n > cores)
         mst_warn("%u threads share %u core%s: synchronous threads without a core let the others wait; see "
                  "--threads 0",
                  n, cores, cores == 1 ? "" : "s");
+    else if (n > better && better > 0)
+        mst_warn("%u synchronous threads are slower than %lld with this model and batches of %lld row%s; see "
+                 "--threads 0",
+                 n, (long long)better, (long long)o->batch, o->batch == 1 ? "" : "s");
 }
 
 static mst_status training_make_strategy(mst_training *self)
 {
     mst_strategy_options options = self->strategy_options;
     options.threads = training_threads(self);
-    mst_strategy_env env = {.model = self->assembly.model,
-                            .optimizer = &self->optimizer,
-                            .params = &self->assembly.params,
-                            .seed = (uint64_t)self->options.seed,
-                            .comm = self->config.comm};
+    mst_strategy_env env = training_env(self);
     mst_status st = mst_strategy_new(&options, &env, &self->strategy);
     if (st == MST_OK || !mst_model_leave_gpu(self->assembly.model))
         return st;
@@ -381,6 +410,8 @@ static mst_status training_open(mst_training *self)
     TRY((weights ? training_init_model : training_declare_model)(self, c->model, &shape));
     self->assembly.params.by_rows = training_by_rows(self); /* also of a plan, which reserves nothing */
     TRY(mst_assembly_check_rows(&self->assembly, &data->augment, data->dataset));
+    if (weights)
+        training_choose_threads(self);
     if (self->strategy_options.batch == 1 && mst_model_normalises_rows(self->assembly.model))
         return mst_fail(MST_EUSAGE, "--batch 1: the net has a batch norm, which needs at least two rows to "
                                     "normalise over");

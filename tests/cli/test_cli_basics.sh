@@ -207,7 +207,7 @@ if [ -w /dev/full ]; then
   rc=0
   "$muster" list >/dev/full 2>err || rc=$?
   same "exit code on a full device" "$rc" 1
-  grep -q '^muster: cannot write standard output' err || fail "no sentence about standard output"
+  grep -q '^muster: standard output: cannot be written' err || fail "no sentence about standard output"
 fi
 mkfifo pipe
 exec 7<>pipe 8>pipe 7>&- # 8 writes to a pipe that nobody reads

@@ -18,7 +18,7 @@ refused 2 "--device cuda:: must be auto" "${net[@]}" --device cuda: "$data"
 refused 2 "--device cuda:1x: must be auto" "${net[@]}" --device cuda:1x "$data"
 refused 2 "--precision is for --device cuda, and the CPU computes here" "${net[@]}" --precision bf16 "$data"
 expect 1 train --model deepfm --strategy ps --device cuda --no-observe "$work/c.cache"
-grep -q "GPUs compute deepfm in training with --strategy local alone" err || fail "no reason for deepfm in a job: $(cat err)"
+grep -q "a net over embeddings runs on a GPU only in training with --strategy local" err || fail "no reason for deepfm in a job: $(cat err)"
 expect 0 list devices
 has "cpu"
 has "there is no GPU plug-in"
@@ -73,7 +73,7 @@ on_cpu() {
 }
 on_cpu "this GPU plug-in does not train nets" "${net[@]}" --run i "$data"
 same "weights of a net with --device auto" "$(weights i)" "$(weights a)"
-on_cpu "GPUs compute deepfm in training with --strategy local alone" train --model deepfm --hidden 5 --embedding 3 --strategy ps --workers 2 --steps 3 --no-observe "$work/c.cache"
+on_cpu "a net over embeddings runs on a GPU only in training with --strategy local" train --model deepfm --hidden 5 --embedding 3 --strategy ps --workers 2 --steps 3 --no-observe "$work/c.cache"
 
 # ---- a plug-in whose nets count: rows, epochs, evaluations, checkpoints and resuming are those of the CPU ----
 export MUSTER_PLUGINS=$fakes/nets

@@ -107,9 +107,10 @@ refused 2 '--features has no effect: categories have the features of the vocabul
 refused 2 '--hash-seed has no effect' data convert train.tsv --min-count 5 --hash-seed 7 --out x.cache
 refused 2 '--hash-seed has no effect' train train.tsv --cache --min-count 6 --hash-seed 7 --run x
 
-# an empty file fits every model
+# an empty file fits every model, and every option
 : >empty
 expect 0 predict cached empty
+expect 0 predict cached empty --criteo-numeric log
 same "predictions of an empty file" "$(wc -c <out)" 0
 : | "$muster" predict cached - >out || fail "predict fails on an empty pipe"
 refused 1 'empty: no rows to evaluate' eval cached empty
@@ -164,11 +165,25 @@ printf 'embedding 2\nlinear classes\n' >two.net
 refused 2 'pos-weight needs one score per row' --log error train clicks.cache --net two.net --pos-weight 2 --run z
 refused 2 'keep-negatives needs one score per row' --log error train clicks.cache --net two.net --keep-negatives 0.5 --run z
 
+# ---- options of reading that no file of the command obeys ----
+for option in "--hash-seed 7" "--criteo-numeric log" "--fields 5" "--index-base 1" "--csv-label x" "--tf-keys hash" "--vw-fields a" \
+  "--cifar-label fine" "--image-size 3x3" "--labels x" "--vocabulary none"; do
+  name=${option%% *}
+  refused 2 "$name has no effect: the rows of clicks.cache are as they were read" train clicks.cache $option --run unread
+  refused 2 "$name has no effect: the rows of clicks.cache are as they were read" data convert clicks.cache $option --out unread.cache
+done
+refused 2 '--csv-label has no effect: the rows of clicks.cache are as they were read' eval pairs clicks.cache --csv-label x
+refused 2 '--csv-label has no effect: one.svm is libsvm data' train one.svm --csv-label x --run unread
+[ ! -e unread ] && [ ! -e unread.cache ] || fail "a refused option leaves files"
+expect 0 data convert one.svm --out one.cache
+expect 0 train one.cache --test one.svm --index-base 1 --run unread --quiet --no-save
+
 # ---- options of the start of a run ----
 refused 2 '--init normal: a resumed run keeps the default that it was started with' train --resume --run pairs --steps 6 --init normal
 refused 2 '--init-scale 0.5: a resumed run keeps the 0.05' train --resume --run pairs --steps 6 --init-scale 0.5
 refused 2 '--fields 40: a resumed run keeps the 0' train --resume --run pairs --steps 6 --fields 40
 refused 2 '--keep-negatives 0.5: a resumed run keeps the 1' train --resume --run pairs --steps 6 --keep-negatives 0.5
+refused 2 '--adagrad-start 2: a resumed run keeps the 0' train --resume --run pairs --steps 6 --adagrad-start 2
 expect 0 train --resume --run pairs --steps 6 --init default --init-scale 0.05 --quiet
 
 # ---- a run that starts from one with sampled negatives has its scores ----

@@ -109,6 +109,8 @@ refused 2 '--link-checkpoint is for --onnx FILE' model export lenet --link-check
 refused 1 'lenet.onnx already exists' model export lenet --onnx lenet.onnx
 refused 2 '--out new.onnx is for text; use --onnx new.onnx' model export lenet --out new.onnx
 [ ! -e new.onnx ] || fail "a refused export leaves a file"
+refused 2 '--top is for text, without --onnx' model export lenet --onnx new.onnx --top 3
+refused 2 '--names is for text, without --onnx' model export lenet --onnx new.onnx --names
 refused 2 '--external-data is for --onnx FILE' model export lenet --external-data
 sed 's/lrn size=3/lrn size=4/' all.net >even.net
 expect 0 --log error train digits --net even.net --steps 2 --batch 20 --quiet --run even

@@ -148,6 +148,24 @@ cores=$(nproc)
 [ "$cores" -gt 4 ] || json chosen/manifest.json "d['threads'] == $cores"
 expect 0 train train.cache --threads 0 --batch 256 --optimizer adagrad --steps 2 --run chosen --overwrite --quiet
 [ "$cores" -gt 4 ] || json chosen/manifest.json "d['threads'] == $cores"
+# ... one where more are slower, as a warning says of those that were given
+slower="synchronous threads are slower than 1 with this model and batches of"
+expect 0 train train.cache --threads 0 --batch 2 --steps 2 --run chosen --overwrite --quiet
+json chosen/manifest.json 'd["options"]["strategy"]["threads"] == d["threads"] == d["threads_most"] == 1'
+same "warnings of chosen threads" "$(grep -c "$slower" err)" 0
+if [ "$cores" -ge 2 ]; then
+  expect 0 train train.cache --threads 2 --batch 1 --steps 2 --run given --quiet
+  grep -q "warning: 2 $slower 1 row; see --threads 0" err || fail "no warning of a batch of one row: $(cat err)"
+  expect 0 train train.cache --threads 2 --batch 256 --steps 2 --run given --overwrite --quiet
+  same "warnings of a batch with enough rows" "$(grep -c "$slower" err)" 0
+  awk 'BEGIN { for (r = 0; r < 300; r++) printf "%d %d:1 %d:1\n", r % 2, 1 + r % 7, 10 + r % 11 }' >keys.svm
+  expect 0 train keys.svm --model fm --optimizer adagrad --threads 2 --batch 100 --run given --overwrite --quiet
+  grep -q "warning: 2 $slower 100 rows" err || fail "no warning of two threads of fm: $(cat err)"
+  [ "$cores" -gt 5 ] || expect 0 train keys.svm --model fm --optimizer adagrad --threads 0 --batch 100 --run chosen --overwrite --quiet
+  [ "$cores" -gt 5 ] || json chosen/manifest.json 'd["options"]["strategy"]["threads"] == d["threads"] == 1'
+  expect 0 train keys.svm --model fm --optimizer sgd --threads 2 --batch 100 --run given --overwrite --quiet
+  same "warnings of fm without state" "$(grep -c "$slower" err)" 0
+fi
 
 refused 2 '--pos-weight applies only to --model logreg, fm, ffm, fwfm, net, wide-deep, deepfm, dcn or dlrm, but --model is softmax' train train.cache --model softmax --pos-weight 2
 refused 2 '--momentum applies only to --optimizer momentum (or --optimizer-sparse), but --optimizer is sgd' train train.cache --momentum 0.9

@@ -27,7 +27,7 @@ changed() {
   $how "used/$file"
   ends train 1
   said train "^muster: (worker [0-9]: )?used/$file was (cut from [0-9]+ to [0-9]+ bytes|overwritten) while it was in use; write new"
-  same "lines of the failed" "$(grep -c '^muster: ' train.log)" 1
+  same "lines of the failed" "$(grep '^muster: ' train.log | grep -vc '^muster: warning')" 1
   grep -q '"state": "failed"' run/manifest.json || fail "the manifest does not say that the run failed"
 }
 for how in cut_off overwrite; do

@@ -40,7 +40,7 @@ lost_worker $images $test
 # ---- refusals ----
 lin=(train --model softmax --steps 3 --batch 20 --no-observe --threads 1 --strategy ps --workers 2)
 expect 1 "${lin[@]}" --device cuda $images
-grep -q "worker [01]: --device cuda: GPUs compute softmax in training with --strategy local alone" err || fail "softmax is not refused"
+grep -q "worker [01]: --device cuda: softmax runs on a GPU only in training with --strategy local" err || fail "softmax is not refused"
 expect 0 "${lin[@]}" --device auto --run auto $images
 expect 0 "${lin[@]}" --run cpu $images
 near "softmax with --device auto" auto cpu
@@ -56,6 +56,6 @@ cp out c.out
 [ "$(fact_of c loss)" != "$(fact_of e loss)" ] || fail "eval does not use the GPU" # the fake has scores of its own
 expect 0 predict lenet-local $test --device cuda:1 --precision bf16 --batch 20 --what class
 same "lines of predict" "$(sort -u out | tr '\n' ' ')$(wc -l <out)" "0 50" # the first weight is negative, and the score of class c is c times it
-refused 1 "--device cuda: GPUs compute softmax in training with --strategy local alone" eval cpu $test --device cuda
+refused 1 "--device cuda: softmax runs on a GPU only in training with --strategy local" eval cpu $test --device cuda
 refused 2 "--precision is for --device cuda" eval lenet-local $test --precision bf16
 expect 0 eval cpu $test --device auto --quiet

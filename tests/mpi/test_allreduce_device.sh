@@ -22,5 +22,5 @@ done
 for mpi in $implementations; do
   ranks $mpi 2 "$muster" train --model softmax --strategy allreduce --device cuda --steps 2 --no-observe $images
   [ $code != 0 ] || fail "softmax is not refused"
-  err_has "GPUs compute softmax in training with --strategy local alone"
+  err_has "softmax runs on a GPU only in training with --strategy local"
 done

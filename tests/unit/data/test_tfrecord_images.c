@@ -75,7 +75,7 @@ static void expect_images(mst_data_options *options, uint32_t n, rows expected, 
     assert_int_equal(d->info.height, expected.h);
     assert_int_equal(d->info.width, expected.w);
     assert_int_equal(d->info.n_features, expected.channels * expected.h * expected.w);
-    assert_int_equal(mst_images_options_matter(d), encoded);
+    assert_int_equal(d->encoded, encoded);
     assert_int_equal(mst_dataset_each(d, 2, check_rows, &expected), MST_OK);
     assert_int_equal(expected.n, n);
     assert_int_equal(mst_dataset_scan(d, 1), MST_OK); /* keeps the sides */

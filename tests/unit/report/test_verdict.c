@@ -543,6 +543,37 @@ static void test_more_threads_than_cores(void **state)
     assert_true(gain_of(&v, "muster launch") > 1.5);
 }
 
+/* The manifest has the number of threads beyond which more are slower. */
+static void test_threads_of_small_batches(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = fixture_local();
+    fixture_process *p = &r.processes[0];
+    p->cores = 8;
+    r.entries = "\"threads_most\": 4, ";
+    judge(&r, &v);
+    assert_string_equal(v.advice[0].change, "--threads 4");
+    r.entries = "\"threads_most\": 1, ";
+    r.threads = 1;
+    p->threads = 1;
+    judge(&r, &v);
+    assert_float_equal(gain_of(&v, "--threads"), 0, 0);
+    assert_float_equal(gain_of(&v, "muster launch"), 0, 0); /* 7 cores are free */
+    assert_null(strstr(v.sentence, "would do"));
+    r.threads = 2;
+    p->threads = 2;
+    p->prepare = p->read = p->push = 0;
+    p->compute = 0.1;
+    p->barrier_wait = 0.9;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_SYNCHRONISATION, "");
+    assert_non_null(
+        strstr(v.sentence, "1 of the 2 threads would do: with batches of 100 rows, more are slower"));
+    assert_string_equal(v.advice[0].change, "--threads 1");
+    assert_true(v.advice[0].gain > 4 && v.advice[0].gain < 6); /* all the work on one core */
+}
+
 /* Other programs saturate the host. The server is stopped for most of the time, in which it is neither
  * running nor runnable: the waits of the workers are not for cores. */
 static void test_stopped_server(void **state)
@@ -1018,18 +1049,31 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_compute),        TEST(test_server_network),
-        TEST(test_worker_network), TEST(test_server_cpu),
-        TEST(test_input),          TEST(test_disk),
-        TEST(test_stragglers),     TEST(test_synchronisation),
-        TEST(test_spare_threads),  TEST(test_more_threads_than_cores),
-        TEST(test_stopped_server), TEST(test_busy_poll),
-        TEST(test_evaluation),     TEST(test_losses),
-        TEST(test_balanced),       TEST(test_manifest_only),
-        TEST(test_one_host),       TEST(test_paths),
-        TEST(test_hosted),         TEST(test_ranks),
-        TEST(test_ps_ranks),       TEST(test_parsing_takes_cores),
-        TEST(test_other_programs), TEST(test_rarer),
+        TEST(test_compute),
+        TEST(test_server_network),
+        TEST(test_worker_network),
+        TEST(test_server_cpu),
+        TEST(test_input),
+        TEST(test_disk),
+        TEST(test_stragglers),
+        TEST(test_synchronisation),
+        TEST(test_spare_threads),
+        TEST(test_more_threads_than_cores),
+        TEST(test_threads_of_small_batches),
+        TEST(test_stopped_server),
+        TEST(test_busy_poll),
+        TEST(test_evaluation),
+        TEST(test_losses),
+        TEST(test_balanced),
+        TEST(test_manifest_only),
+        TEST(test_one_host),
+        TEST(test_paths),
+        TEST(test_hosted),
+        TEST(test_ranks),
+        TEST(test_ps_ranks),
+        TEST(test_parsing_takes_cores),
+        TEST(test_other_programs),
+        TEST(test_rarer),
         TEST(test_write),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -703,7 +703,7 @@ static void test_loss_not_finite(void **state)
         .steps = 3, .rows = 30, .seconds = 1.0, .loss = {.loss = NAN, .weight = 30, .rows = 30}};
     assert_int_equal(mst_run_log_progress(run_log, &p), MST_EINPUT);
     assert_string_equal(mst_error_text(),
-                        "the training loss is no longer finite at step 3: lower --lr, or use --clip-norm");
+                        "the training loss is no longer finite by step 3: lower --lr, or use --clip-norm");
     mst_run_log_destroy(run_log); /* neither finished nor given up: the directory stays */
     assert_true(exists("manifest.json"));
 }

@@ -544,7 +544,7 @@ static void loss_no_longer_finite(void **state)
     trial_set(&t, "l2", "1e9");
     trial_set(&t, "epochs", "100");
     trial_set(&t, "eval-every", "never");
-    trial_refused(&t, MST_EINPUT, "the training loss is no longer finite at step ");
+    trial_refused(&t, MST_EINPUT, "the training loss is no longer finite by step ");
     char *text;
     size_t size;
     assert_int_equal(mst_file_read_all(trial_path("run/manifest.json"), 1 << 20, &text, &size), MST_OK);
