@@ -124,12 +124,13 @@ MST_WIDE static void hot_damp(const hot_place *at, const float *restrict seen, b
 MST_WIDE static void hot_damp_key(const float *restrict mine, const float *restrict seen, uint32_t width,
                                   const mst_rule *rule, float threads, float *restrict out)
 {
+    float lr = rule->lr, eps = rule->eps;
+    for (uint32_t i = 0; i < width; i++) /* two loops, which the compiler makes vectors of */
+        out[width + i] = mine[width + i] - seen[width + i];
     for (uint32_t i = 0; i < width; i++) {
-        float square = mine[width + i], more = square - seen[width + i];
-        float x = rule->lr / (sqrtf(square) + rule->eps) * more;
+        float x = lr / (sqrtf(mine[width + i]) + eps) * (mine[width + i] - seen[width + i]);
         x = x < X_MOST ? x : X_MOST; /* also if there is no number */
         out[i] = (1.0f + x) / (1.0f + threads * x) * (mine[i] - seen[i]);
-        out[width + i] = more;
     }
 }
 
