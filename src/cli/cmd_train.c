@@ -288,15 +288,19 @@ static mst_status train_print_plan(const json_t *plan)
 }
 
 /* Options, memory, and bytes that one step reads and writes. */
-static mst_status train_dry_run(const settings *s, mst_training *training, json_t *options)
+static mst_status train_dry_run(const settings *s, mst_training *training)
 {
-    json_t *plan;
+    json_t *plan, *options;
     TRY(mst_training_plan(training, &plan));
-    if (s->output.json)
-        return mst_cli_print_json(json_pack("{s:O, s:o}", "options", options, "plan", plan));
-    train_print_options(s, options);
-    putchar('\n');
-    mst_status st = train_print_plan(plan);
+    mst_status st = (options = mst_training_options(training)) != NULL ? MST_OK : mst_fail_memory();
+    if (st == MST_OK && s->output.json) {
+        st = mst_cli_print_json(json_pack("{s:O, s:O}", "options", options, "plan", plan));
+    } else if (st == MST_OK) {
+        train_print_options(s, options);
+        putchar('\n');
+        st = train_print_plan(plan);
+    }
+    json_decref(options);
     json_decref(plan);
     return st;
 }
@@ -432,7 +436,7 @@ static mst_status train_run(mst_call *call)
     if (local || s->output.dry_run)
         TRY_OUT(st, mst_training_new(&config, &training));
     if (s->output.dry_run) {
-        st = train_dry_run(s, training, set->options);
+        st = train_dry_run(s, training);
     } else {
         mst_train_view view;
         bool ranks = set->strategy.strategy == MST_STRATEGY_ALLREDUCE;
@@ -456,7 +460,7 @@ const mst_command mst_cmd_train = {
     .end = train_end,
     .options_size = sizeof(settings),
     .examples =
-        "muster train clicks.cache --test clicks-test.cache --optimizer adagrad --lr 0.05 --threads 2\n"
+        "muster train clicks.cache --test clicks-test.cache --optimizer adagrad --lr 0.05 --threads 0\n"
         "muster train clicks.cache --strategy ps --workers 4 --mode async --run runs/async\n"
         "muster train clicks.cache --run runs/async --resume --epochs 2\n"
         "mpirun -n 4 muster train clicks.cache --strategy allreduce\n",

@@ -166,9 +166,9 @@ static mst_status fm_descend_batch(const mst_model *self, mst_factor_scratch *s,
     return MST_OK;
 }
 
-static bool fm_fuses(const mst_model *self, const mst_weights *w)
+static bool fm_fuses(const mst_model *self, uint32_t head)
 {
-    return w->head == 0 && self->options.factors <= MST_FM_FACTORS;
+    return head == 0 && self->options.factors <= MST_FM_FACTORS;
 }
 
 static mst_status fm_descend_rule(const mst_model *self, void *scratch, const mst_batch *rows,
@@ -176,7 +176,7 @@ static mst_status fm_descend_rule(const mst_model *self, void *scratch, const ms
                                   mst_touched *touched, mst_loss_sum *sum)
 {
     bool adagrad = rules->kind == MST_RULE_ADAGRAD && !rules->by_row && rules->l1 == 0.0f;
-    if (!fm_fuses(self, w) || (batch_rows == 1 && !adagrad))
+    if (!fm_fuses(self, w->head) || (batch_rows == 1 && !adagrad))
         return mst_factor_descend_rule(self, scratch, rows, batch_rows, w, rules, touched, sum);
     if (batch_rows == 1)
         return fm_descend_rows(self, scratch, rows, w, rules, touched, sum);

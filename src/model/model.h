@@ -241,8 +241,8 @@ typedef struct mst_model_ops {
                                mst_touched *touched, mst_loss_sum *sum);
 
     /* Whether descend_rule takes batches in one pass over the rows of the keys, several times as fast as
-     * compute. NULL: it does not. */
-    bool (*fuses)(const mst_model *self, const mst_weights *w);
+     * compute, on a store whose first `head` keys are no rows. NULL: it does not. */
+    bool (*fuses)(const mst_model *self, uint32_t head);
 
     /* Adds scale * d(loss)/dw of the rows to g, row by row. g is laid out like w, where the dense prefix is
      * in front of the keys: a key below it is in range 0. coefs is room for as many floats as there are rows.

@@ -19,28 +19,28 @@
 #define PARTS_PER_THREAD (MST_PARTS_ANY + 2) /* at most */
 #define PARTS_MOST       (1u << 24)          /* floats of their gradients */
 
-/* Whether the model can apply the rule itself. */
-static bool local_by_rule(const mst_strategy_env *env, const mst_weights *weights)
+/* Whether the model can apply the rule itself, on a store whose first `head` keys are no rows. */
+static bool local_by_rule(const mst_strategy_env *env, bool by_rows, uint32_t head)
 {
-    return env->model->ops->descend_rule != NULL && env->optimizer->sparse == NULL && weights->by_rows &&
-           weights->head <= MST_HEAD_MAX && env->optimizer->options.clip_norm == 0;
+    return env->model->ops->descend_rule != NULL && env->optimizer->sparse == NULL && by_rows &&
+           head <= MST_HEAD_MAX && env->optimizer->options.clip_norm == 0;
 }
 
 unsigned mst_strategy_least_threads(const mst_strategy_options *options, const mst_strategy_env *env)
 {
     const mst_model_ops *model = env->model->ops;
-    mst_weights weights;
+    mst_key_rows rows = mst_params_planned_rows(env->params);
     if (options->strategy != MST_STRATEGY_LOCAL || options->mode != MST_MODE_SYNC ||
-        env->model->gpu.ops != NULL || model->fuses == NULL)
+        env->model->gpu.ops != NULL || model->fuses == NULL || rows.stride == 0)
         return 1;
-    mst_model_weights(env->model, env->params, &weights);
-    return local_by_rule(env, &weights) && model->fuses(env->model, &weights) ? FUSED_THREADS : 1;
+    uint32_t head = (uint32_t)(rows.n_keys - (rows.end - rows.first) / rows.width);
+    return local_by_rule(env, true, head) && model->fuses(env->model, head) ? FUSED_THREADS : 1;
 }
 
 static mst_local_way local_choose_way(const mst_local *self, const mst_model_ops *model)
 {
     bool async = self->base.options.mode == MST_MODE_ASYNC;
-    if (local_by_rule(&self->base.env, &self->weights) &&
+    if (local_by_rule(&self->base.env, self->weights.by_rows, self->weights.head) &&
         (self->n == 1 || (async && (self->batch == 1 || model->coefficients != NULL))))
         return MST_LOCAL_RULE;
     if (!async && self->n > 1 && model->coefficients != NULL && (self->additive || self->weights.by_rows) &&

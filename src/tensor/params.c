@@ -448,11 +448,18 @@ const mst_view *mst_params_find(const mst_params *params, const char *name)
     return NULL;
 }
 
-uint64_t mst_params_bytes(const mst_params *params)
+mst_key_rows mst_params_planned_rows(const mst_params *params)
 {
     mst_params plan = *params;
     if (plan.w == NULL)
         params_plan_rows(&plan);
+    return plan.rows;
+}
+
+uint64_t mst_params_bytes(const mst_params *params)
+{
+    mst_params plan = *params;
+    plan.rows = mst_params_planned_rows(params);
     uint64_t in_rows = plan.rows.end - plan.rows.first;
     uint64_t rows = in_rows > 0 ? rows_round_up(in_rows / plan.rows.width) * plan.rows.stride : 0;
     return (params_flat_floats(&plan) + rows) * sizeof(float);

@@ -226,6 +226,8 @@ void mst_params_populate(mst_params *params);
 void mst_params_populate_part(mst_params *params, uint64_t first,
                               uint64_t count); /* floats [first, +count) only */
 
+/* The rows of keys, before mst_params_reserve those that it will make; stride 0: there are none. */
+mst_key_rows mst_params_planned_rows(const mst_params *params);
 /* Bytes of weights and state that the store takes when all of it is touched, without spare floats; reserved
  * or not. */
 uint64_t mst_params_bytes(const mst_params *params);

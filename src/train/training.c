@@ -183,9 +183,7 @@ mst_status mst_training_make_log(mst_training *self)
     return st;
 }
 
-/* Values that were found in the data (--normalise auto, --csv-columns) are there as found, so that a resumed
- * run keeps them. New reference or NULL. */
-static json_t *training_manifest_options(const mst_training *self)
+json_t *mst_training_options(const mst_training *self)
 {
     static const char *const found[][2] = {{"augmentation", "normalise"}, {"data", "csv-columns"}};
     const json_t *reading = json_object_get(self->description, "reading");
@@ -228,10 +226,10 @@ mst_status mst_training_open_run(mst_training *self)
         "{s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:O?, s:O, s:I, s:b}", "isa", mst_isa_name(self->kernels->isa),
         "threads", (json_int_t)threads, "threads_most", (json_int_t)s->threads_most, "batch",
         (json_int_t)s->batch, "global_batch", (json_int_t)s->global_batch, "options",
-        training_manifest_options(self), "files",
-        mst_json_texts(self->config.files->items, self->config.files->n), "data",
-        json_object_get(description, "found"), "model", json_object_get(description, "model"), "store_bytes",
-        (json_int_t)mst_params_bytes(&self->assembly.params), "epochs_given", (int)self->epochs_given);
+        mst_training_options(self), "files", mst_json_texts(self->config.files->items, self->config.files->n),
+        "data", json_object_get(description, "found"), "model", json_object_get(description, "model"),
+        "store_bytes", (json_int_t)mst_params_bytes(&self->assembly.params), "epochs_given",
+        (int)self->epochs_given);
     if (entries != NULL && self->config.manifest != NULL)
         json_object_update(entries, self->config.manifest);
     if (self->config.lost != NULL)
@@ -410,7 +408,7 @@ static mst_status training_open(mst_training *self)
     TRY((weights ? training_init_model : training_declare_model)(self, c->model, &shape));
     self->assembly.params.by_rows = training_by_rows(self); /* also of a plan, which reserves nothing */
     TRY(mst_assembly_check_rows(&self->assembly, &data->augment, data->dataset));
-    if (weights)
+    if (weights || c->plan)
         training_choose_threads(self);
     if (self->strategy_options.batch == 1 && mst_model_normalises_rows(self->assembly.model))
         return mst_fail(MST_EUSAGE, "--batch 1: the net has a batch norm, which needs at least two rows to "

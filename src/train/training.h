@@ -68,6 +68,10 @@ void mst_training_observe(mst_training *self, uint64_t step);
 
 /* ---- local, rank 0 ---- */
 
+/* The options for the manifest. Values that were found in the data (--normalise auto, --csv-columns) and the
+ * number of threads of --threads 0 are there as found, so that a resumed run keeps them. New reference or
+ * NULL. */
+json_t *mst_training_options(const mst_training *self);
 /* The cost of the run: {"model", "parameters", "weights_bytes", "optimizer_bytes", "batch_rows", ...}. Reads
  * one batch. New reference in *out. */
 mst_status mst_training_plan(mst_training *self, json_t **out);

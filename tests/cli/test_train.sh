@@ -163,6 +163,8 @@ if [ "$cores" -ge 2 ]; then
   grep -q "warning: 2 $slower 100 rows" err || fail "no warning of two threads of fm: $(cat err)"
   [ "$cores" -gt 5 ] || expect 0 train keys.svm --model fm --optimizer adagrad --threads 0 --batch 100 --run chosen --overwrite --quiet
   [ "$cores" -gt 5 ] || json chosen/manifest.json 'd["options"]["strategy"]["threads"] == d["threads"] == 1'
+  expect 0 train keys.svm --model fm --optimizer adagrad --threads 0 --batch 100 --dry-run --json
+  [ "$cores" -gt 5 ] || json out 'd["options"]["strategy"]["threads"] == 1'
   expect 0 train keys.svm --model fm --optimizer sgd --threads 2 --batch 100 --run given --overwrite --quiet
   same "warnings of fm without state" "$(grep -c "$slower" err)" 0
 fi
