@@ -103,9 +103,9 @@ mst_status mst_feed_take(mst_feed *feed, unsigned lane, uint32_t n, mst_batch *b
 mst_status mst_feed_claim(mst_feed *feed, unsigned lane, uint32_t n, mst_batch *batch, uint64_t *position);
 mst_status mst_feed_fill(mst_feed *feed, unsigned lane, uint32_t from, uint32_t to);
 
-/* The records of rows [from, to) of the last claim, for threads that make their rows themselves in place of
- * filling them: where these are valid as they are, in one piece and of one length. Else records->words is
- * NULL, and the rows are to be filled. */
+/* The records of the first of rows [from, to) of the last claim, as many as are in one piece, for threads
+ * that make their rows themselves in place of filling them: where these are valid as they are, and of one
+ * length. Else records->words is NULL, and the rows are to be filled. */
 mst_status mst_feed_records(mst_feed *feed, unsigned lane, uint32_t from, uint32_t to, mst_records *records);
 
 /* For callers that augment the rows themselves. mst_feed_augment: the changes; NULL: none.

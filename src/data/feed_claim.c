@@ -446,11 +446,13 @@ mst_status mst_feed_records(mst_feed *f, unsigned lane_index, uint32_t from, uin
         start += at->n;
     const mst_feed_window *w = at->w;
     const mst_chunk *c = w->chunks[0];
-    if (to > start + at->n || w->order != f->file_order || w->n_chunks != 1 || w->mapped || w->unseen ||
-        c->arrays != NULL || c->stride == 0)
+    if (w->order != f->file_order || w->n_chunks != 1 || w->mapped || w->unseen || c->arrays != NULL ||
+        c->stride == 0)
         return MST_OK;
     TRY(mst_feed_check_window(f, at->w));
-    *records = (mst_records){.stride = c->stride, .weighted = c->has_weights};
+    *records = (mst_records){.n = (to < start + at->n ? to : start + at->n) - from,
+                             .stride = c->stride,
+                             .weighted = c->has_weights};
     mst_chunk_row(c, at->from + (from - start), &records->first);
     uint32_t length;
     records->words = mst_chunk_record(c, at->from + (from - start), &length);

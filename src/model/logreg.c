@@ -86,13 +86,16 @@ static mst_status logreg_forward(const mst_model *self, void *scratch, const mst
     return MST_OK;
 }
 
-/* Margins and then d(loss)/d(margin) of the rows, into coefs; adds the loss. Returns the time, for a trace.
- */
+/* Margins and then d(loss)/d(margin) of the rows, into coefs, which hold the part of the keys beyond the
+ * prefix if `summed`; adds the loss. Returns the time, for a trace. */
 static uint64_t logreg_find_coefs(const mst_model *self, const mst_batch *batch, const mst_linear *linear,
-                                  float *coefs, mst_loss_sum *sum)
+                                  bool summed, float *coefs, mst_loss_sum *sum)
 {
     uint64_t at = mst_trace_now();
-    self->kernels->margins(batch->rows, batch->n_rows, linear, coefs);
+    if (summed)
+        self->kernels->add_prefix(batch->rows, batch->n_rows, self->shape.n_dense, linear, coefs);
+    else
+        self->kernels->margins(batch->rows, batch->n_rows, linear, coefs);
     at = mst_trace_op("gather+dot", at, mst_trace_floats(batch->n_rows, 0));
     mst_count_binary(batch, coefs, self->options.pos_weight, sum);
     sum->loss +=
@@ -122,7 +125,7 @@ static mst_status logreg_compute(const mst_model *self, void *scratch, const mst
     TRY(mst_grad_room(grad, n_keys));
     for (uint32_t range = 0; range < grad->n_ranges; range++)
         TRY(mst_step_need(step, range));
-    uint64_t at = logreg_find_coefs(self, batch, &linear, coefs, sum);
+    uint64_t at = logreg_find_coefs(self, batch, &linear, false, coefs, sum);
     at = logreg_add_dense(self, batch, coefs, scale, grad, at);
     /* Keys inside the dense prefix (rows of a chunk whose prefix is shorter) have joined the dense range. */
     self->kernels->emit_keys(batch->rows, batch->n_rows, coefs, scale, self->shape.n_dense, grad->owners,
@@ -160,7 +163,7 @@ static void logreg_descend(const mst_model *self, void *scratch, const mst_batch
     }
     for (uint32_t from = 0, step = 0; from < rows->n_rows; from += batch_rows, step++) {
         mst_batch part = mst_batch_range(rows, from, batch_rows);
-        uint64_t at = logreg_find_coefs(self, &part, &linear, margins, sum);
+        uint64_t at = logreg_find_coefs(self, &part, &linear, false, margins, sum);
         k->scatter(part.rows, part.n_rows, margins, -lrs[step] / (float)part.n_rows, &linear);
         mst_trace_op("scatter+apply", at, logreg_touched(&part));
     }
@@ -235,17 +238,17 @@ static mst_status logreg_gradient(const mst_model *self, void *scratch, const ms
 {
     (void)scratch;
     mst_linear linear = linear_of(self, w), out = linear_of(self, g);
-    uint64_t at = logreg_find_coefs(self, batch, &linear, coefs, sum);
+    uint64_t at = logreg_find_coefs(self, batch, &linear, false, coefs, sum);
     self->kernels->scatter(batch->rows, batch->n_rows, coefs, scale, &out);
     mst_trace_op("scatter", at, logreg_touched(batch));
     return MST_OK;
 }
 
 static void logreg_coefficients(const mst_model *self, const mst_batch *batch, const mst_weights *w,
-                                float scale, float *coefs, mst_grad *grad, mst_loss_sum *sum)
+                                float scale, bool summed, float *coefs, mst_grad *grad, mst_loss_sum *sum)
 {
     mst_linear linear = linear_of(self, w);
-    uint64_t at = logreg_find_coefs(self, batch, &linear, coefs, sum);
+    uint64_t at = logreg_find_coefs(self, batch, &linear, summed, coefs, sum);
     logreg_add_dense(self, batch, coefs, scale, grad, at);
 }
 

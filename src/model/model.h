@@ -252,9 +252,10 @@ typedef struct mst_model_ops {
 
     /* Where the gradient of a key is the sum of coefs[i] * x_i over the rows i that have it: these
      * coefficients of the rows. Adds scale times the gradient of the dense ranges to grad, and the loss. Keys
-     * below the dense prefix belong to range 0. NULL: other models. */
+     * below the dense prefix belong to range 0. summed: coefs hold the sums of weight * value of the other
+     * keys. NULL: other models. */
     void (*coefficients)(const mst_model *self, const mst_batch *batch, const mst_weights *w, float scale,
-                         float *coefs, mst_grad *grad, mst_loss_sum *sum);
+                         bool summed, float *coefs, mst_grad *grad, mst_loss_sum *sum);
 } mst_model_ops;
 
 struct mst_model {

@@ -15,6 +15,8 @@
 #define CLAIM_STEPS      1024 /* at most, of synchronous threads: loaded cores take 10 to 300 us for a step */
 #define TIMED_ROWS       64   /* rows of a step from which its phases are timed, or ... */
 #define FUSED_THREADS    6    /* as fast as one of a model that fuses; 2 have 0.5 of its rate */
+#define OWN_ROWS         4096 /* of a batch, at most, in which few threads pick the keys that they own, ... */
+#define OWN_FLOATS       65536 /* ... of so many at least: with fewer, cores do not wait for each other's lines */
 #define SHOWN_LEAST      4096 /* dense parameters from which gradients are shown to the owners */
 #define PARTS_PER_THREAD (MST_PARTS_ANY + 2) /* at most */
 #define PARTS_MOST       (1u << 24)          /* floats of their gradients */
@@ -45,7 +47,10 @@ static mst_local_way local_choose_way(const mst_local *self, const mst_model_ops
         return MST_LOCAL_RULE;
     if (!async && self->n > 1 && model->coefficients != NULL && (self->additive || self->weights.by_rows) &&
         self->base.env.optimizer->options.clip_norm == 0)
-        return MST_LOCAL_PICK;
+        return self->n <= MST_FEW_BLOCKS && self->batch <= OWN_ROWS &&
+                       self->base.env.params->size >= OWN_FLOATS
+                   ? MST_LOCAL_OWN
+                   : MST_LOCAL_PICK;
     if (!self->additive)
         return MST_LOCAL_GENERAL;
     if (model->descend != NULL && (async || self->n == 1))
@@ -67,6 +72,14 @@ static uint32_t local_rows_at_once(const mst_local *self)
 static mst_status local_init_picks(const mst_local *self, mst_local_thread *w)
 {
     uint32_t share = (self->batch + self->n - 1) / self->n;
+    if (self->way == MST_LOCAL_OWN) {
+        w->margins = mst_alloc_lines(self->batch * sizeof *w->margins);
+        w->rows = mst_calloc(share + 1, sizeof *w->rows);
+        if (w->margins == NULL || w->rows == NULL)
+            return mst_fail_memory();
+        TRY(mst_picks_init(&w->next, 1));
+        return mst_picks_init(&w->picks, 1);
+    }
     w->coefs = mst_alloc_lines((share + 1) * sizeof *w->coefs);
     w->rows = mst_calloc(share + 1, sizeof *w->rows);
     w->hot_sums = mst_alloc_lines((MST_HOT_KEYS + MST_PLACES_BEHIND) * sizeof *w->hot_sums);
@@ -82,7 +95,7 @@ static mst_status local_init_thread(mst_local *self, mst_local_thread *w, const 
     TRY(mst_model_scratch_new(model, local_rows_at_once(self), self->assists ? model->crew : self->inner,
                               true, &w->scratch));
     w->lrs = mst_calloc(self->claim_steps, sizeof *w->lrs);
-    if (self->way == MST_LOCAL_PICK)
+    if (mst_local_by_picks(self))
         TRY(local_init_picks(self, w));
     else if (self->hot != NULL)
         w->rows = mst_calloc(max_take, sizeof *w->rows);
@@ -185,7 +198,7 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     self->way = local_choose_way(self, model);
     if (options->mode == MST_MODE_ASYNC && self->n > 1)
         self->weights.shared = UINT32_MAX;
-    bool by_picks = self->way == MST_LOCAL_PICK;
+    bool by_picks = mst_local_by_picks(self);
     bool together = options->mode == MST_MODE_SYNC && self->n > 1;
     uint32_t claim_rows = by_picks ? MANY_CLAIM_ROWS : together ? SYNC_CLAIM_ROWS : CLAIM_ROWS;
     self->claim_steps = self->batch < claim_rows ? claim_rows / self->batch : 1;
@@ -197,7 +210,11 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     base->any_keys = env->params->guard != NULL && (self->way != MST_LOCAL_GENERAL || self->additive);
     base->n_lanes = options->mode == MST_MODE_ASYNC ? self->n : 1;
     TRY(mst_team_new(self->n, &self->team));
-    if ((mst_local_in_place(self) && self->n > 1) || (by_picks && self->n > MST_FEW_BLOCKS))
+    if (self->way == MST_LOCAL_OWN &&
+        (self->coefs = mst_alloc_lines(self->batch * sizeof *self->coefs)) == NULL)
+        return mst_fail_memory();
+    if ((mst_local_in_place(self) && self->n > 1) ||
+        (self->way == MST_LOCAL_PICK && self->n > MST_FEW_BLOCKS))
         TRY(mst_hot_weights_new(env->model, env->params, by_picks ? 1 : self->n, env->optimizer->ops->sums,
                                 &self->hot));
     self->threads = mst_alloc_lines(self->n * sizeof *self->threads);
@@ -226,6 +243,8 @@ static void local_fini(mst_strategy *base)
         mst_picks_fini(&w->picks);
         mst_free(w->coefs);
         mst_free(w->hot_sums);
+        mst_free(w->margins);
+        mst_picks_fini(&w->next);
         mst_free(w->rows);
         mst_free(w->keys);
         mst_grad_fini(&w->grad);
@@ -236,6 +255,7 @@ static void local_fini(mst_strategy *base)
     mst_free(self->parts);
     mst_free(self->threads);
     mst_free(self->samples);
+    mst_free(self->coefs);
     mst_hot_weights_destroy(self->hot);
 }
 

@@ -9,6 +9,8 @@
 #include "strategy/key_sums.h"
 #include "strategy/strategy.h"
 
+#define MST_OWN_PIECES 4 /* of the records of a batch, at most; else rows are filled */
+
 /* The state of one thread. */
 typedef struct mst_local_thread {
     _Alignas(64) void *scratch;
@@ -19,6 +21,10 @@ typedef struct mst_local_thread {
     mst_batch share; /* ... its rows, with popular keys translated, */
     float *coefs;    /* ... and their coefficients */
     float *hot_sums; /* by picks: the gradient of the popular keys, of this thread's rows */
+    float *margins;  /* by owned keys: the sums of all rows over this thread's keys, which are in picks, */
+    mst_picks next;  /* ... those of the next step, */
+    mst_records records[MST_OWN_PIECES]; /* ... and the records that the latter come from, ... */
+    unsigned n_records;                  /* ... in pieces; 0: from filled rows */
     mst_grad grad;
     mst_key_sums key_sums;
     mst_row *rows; /* with hot weights: rows with translated keys */
@@ -53,7 +59,8 @@ typedef enum mst_local_way {
     MST_LOCAL_GENERAL, /* gradient, then optimizer */
     MST_LOCAL_DESCEND, /* the model updates in place: async, or one thread */
     MST_LOCAL_RULE,    /* the same with any rule, on a store by rows: one thread, or async */
-    MST_LOCAL_PICK,    /* sync threads of a linear model: coefficients of rows, then the owners' keys */
+    MST_LOCAL_OWN,     /* few sync threads of a linear model: each has its own keys in all rows */
+    MST_LOCAL_PICK,    /* more of them: coefficients of rows, then their keys, block by block */
 } mst_local_way;
 
 typedef struct mst_local {
@@ -79,6 +86,7 @@ typedef struct mst_local {
     uint64_t next_sample;        /* ... which are a sample from this row of the training on */
     bool sampled;                /* by picks: the popular keys are chosen */
     uint32_t popular, n_popular; /* by picks: place of the first popular key, and their number */
+    float *coefs;                /* by owned keys: of all rows of a step */
     mst_weights weights;
 
     /* The run under way: */
@@ -106,6 +114,12 @@ static inline void mst_local_rules(const mst_local *self, mst_local_thread *w, u
         mst_update u = mst_optimizer_update(optimizer, first + i);
         w->rules[i] = optimizer->ops->rule(optimizer, &u);
     }
+}
+
+/* Steps of local_sync.c for linear models. */
+static inline bool mst_local_by_picks(const mst_local *self)
+{
+    return self->way == MST_LOCAL_OWN || self->way == MST_LOCAL_PICK;
 }
 
 /* The model updates the weights itself. */
@@ -195,6 +209,10 @@ void mst_local_begin_popular(mst_local *self, unsigned t);
  * threads take turns at the blocks: thread t begins with block t, and follows thread t + 1. Afterwards all
  * threads have added up the gradient of their popular keys. */
 void mst_local_apply_picks(mst_local *self, unsigned t, uint32_t n_rows, const mst_update *u);
+
+/* The same for the keys that thread t owns, by the coefficients of all rows; unless it is the last step of a
+ * claim, fetches the weights of the next one. */
+void mst_local_apply_own(mst_local *self, unsigned t, uint32_t n_rows, bool last, const mst_update *u);
 
 /* The same for the popular keys that owner t updates, by the sums of all threads. */
 void mst_local_apply_popular(mst_local *self, unsigned t, uint32_t n_rows, const mst_update *u);

@@ -9,7 +9,16 @@
  * Every key has an owner, by its hash: threads emit (key, value) contributions to lists by owner, who adds
  * them up by key in a hash table; with plain SGD it subtracts them one by one.
  *
- * Linear models: the keys are in as many blocks as there are threads, and threads take turns at the blocks.
+ * Linear models, few threads, batches that are not large: thread t owns keys in phase A, too. It picks them
+ * from all rows and sums weight times value of each row over them. After a barrier it adds up the sums of all
+ * threads for its share of the rows and finds their coefficients; after another one it updates its keys in
+ * all rows. So a weight never leaves the caches of its owner: two floats per row and thread, and the dense
+ * gradients, are all that passes between cores, where a line takes 90 to 500 ns there and back, by where the
+ * cores are. Picking and summing both wait for memory. So a thread picks the keys of the next step before it
+ * waits at the first barrier, and fetches their weights while it updates those of this step.
+ *
+ * Linear models, more threads or rows: the keys are in as many blocks as there are threads, and threads take
+ * turns at the blocks.
  * In phase A a thread computes a coefficient for each of its rows. In phase B it updates the keys of its own
  * rows, those of block t first, then those of block t + 1, which thread t + 1 has passed on, and so on: a
  * block has one thread at a time, and its threads have a fixed order. So nothing but a counter per turn
@@ -221,7 +230,7 @@ static void local_approach_share(mst_local *self, unsigned t, const mst_batch *b
         records.words == NULL)
         return; /* the failure is found again */
     const char *at = (const char *)records.words;
-    const char *end = at + (size_t)share.n_rows * records.stride * sizeof *records.words;
+    const char *end = at + (size_t)records.n * records.stride * sizeof *records.words;
     for (end = end - at > APPROACH_MOST ? at + APPROACH_MOST : end; at < end; at += 64)
         __builtin_prefetch(at, 0, 2);
 }
@@ -239,6 +248,8 @@ static mst_status local_divide_share(mst_local *self, unsigned t, const mst_batc
     bool valued = false;
     w->share.n_rows = 0; /* after a failure */
     TRY(mst_feed_records(self->feed, 0, from, from + share.n_rows, &records));
+    if (records.n < share.n_rows)
+        records.words = NULL;
     if (records.words != NULL) {
         n_keys = (size_t)share.n_rows * records.first.n_keys;
         valued = records.first.values != NULL;
@@ -288,7 +299,7 @@ static bool local_pick_step(mst_local *self, unsigned t, const mst_batch *claim,
     mst_local_phase(self, MST_PHASE_COMPUTE);
     mst_grad *grad = mst_local_begin_grad(self, t, t);
     mst_local_begin_popular(self, t);
-    model->ops->coefficients(model, &w->share, &self->weights, 1.0f / (float)n_rows, w->coefs, grad,
+    model->ops->coefficients(model, &w->share, &self->weights, 1.0f / (float)n_rows, false, w->coefs, grad,
                              &w->loss);
     mst_local_show_grad(self, w, t);
     unsigned arrival = mst_team_arrive(self->team, t);
@@ -317,6 +328,157 @@ static bool local_pick_step(mst_local *self, unsigned t, const mst_batch *claim,
     mst_local_phase(self, MST_PHASE_PREPARE);
     local_prepare_share(self, t, claim, i + 1, first);
     mst_local_await(self, t, arrival, MST_PHASE_PREPARE);
+    return true;
+}
+
+/* ---- steps by owned keys ---- */
+
+/* Finds the records of a batch; none if they are in too many pieces. */
+static mst_status local_find_records(mst_local *self, unsigned t, const mst_batch *batch)
+{
+    mst_local_thread *w = &self->threads[t];
+    uint32_t at = (uint32_t)(batch->rows - self->claim.rows), end = at + batch->n_rows;
+    for (w->n_records = 0; at < end && w->n_records < MST_OWN_PIECES; w->n_records++) {
+        mst_records *records = &w->records[w->n_records];
+        TRY(mst_feed_records(self->feed, 0, at, end, records));
+        if (records->words == NULL)
+            break;
+        at += records->n;
+    }
+    if (at < end)
+        w->n_records = 0;
+    return MST_OK;
+}
+
+/* Makes thread t's share of step i of a claim readable, whose first step is number `first`: finds the records
+ * of the batch, or fills the rows of the share. */
+static void local_ready_share(mst_local *self, unsigned t, const mst_batch *claim, uint64_t i, uint64_t first)
+{
+    mst_batch batch = local_batch(self, claim, i), share = local_share(self, &batch, t);
+    mst_status st = local_find_records(self, t, &batch);
+    if (st != MST_OK)
+        mst_local_stop(self, &self->threads[t], st, first + i);
+    else if (self->threads[t].n_records == 0)
+        local_fill_share(self, t, &share, first + i);
+}
+
+static mst_status local_pick_batch(mst_local *self, unsigned t, const mst_batch *batch)
+{
+    const mst_model *model = self->base.env.model;
+    mst_local_thread *w = &self->threads[t];
+    size_t n_keys = 0;
+    bool valued = false;
+    uint64_t start = mst_trace_now();
+    for (unsigned p = 0; p < w->n_records; p++) {
+        n_keys += (size_t)w->records[p].n * w->records[p].first.n_keys;
+        valued |= w->records[p].first.values != NULL;
+    }
+    for (uint32_t i = 0; w->n_records == 0 && i < batch->n_rows; i++) {
+        n_keys += batch->rows[i].n_keys;
+        valued |= batch->rows[i].values != NULL;
+    }
+    TRY(mst_picks_begin(&w->next, n_keys, valued));
+    if (self->weights.by_rows &&
+        !mst_grow(&w->touched.keys, &w->touched.capacity, n_keys + 1, sizeof *w->touched.keys))
+        return mst_fail_memory();
+    uint32_t n_prefix = (uint32_t)model->shape.n_dense, first = 0;
+    for (unsigned p = 0; p < w->n_records; first += w->records[p++].n)
+        model->kernels->pick_own(NULL, &w->records[p], first, w->records[p].n, n_prefix, t, self->n,
+                                 &w->next);
+    if (w->n_records == 0)
+        model->kernels->pick_own(batch->rows, NULL, 0, batch->n_rows, n_prefix, t, self->n, &w->next);
+    mst_trace_op("pick", start, mst_trace_array(sizeof(mst_pick), w->next.ends[0], 0));
+    return MST_OK;
+}
+
+/* Picks the keys of step i of a claim that thread t owns, from all rows, unless some could not be filled. */
+static void local_pick_next(mst_local *self, unsigned t, const mst_batch *claim, uint64_t i, uint64_t first)
+{
+    mst_batch batch = local_batch(self, claim, i);
+    mst_status st = atomic_load(&self->stop_at) <= first + i ? MST_OK : local_pick_batch(self, t, &batch);
+    if (st != MST_OK)
+        mst_local_stop(self, &self->threads[t], st, first + i);
+}
+
+/* The next picks and rows of thread t are those of a step that begins. */
+static mst_batch local_begin_own(mst_local *self, unsigned t, const mst_batch *batch)
+{
+    mst_local_thread *w = &self->threads[t];
+    mst_batch share = local_share(self, batch, t);
+    uint32_t from = (uint32_t)(share.rows - batch->rows), to = from + share.n_rows;
+    mst_picks picks = w->picks;
+    w->picks = w->next;
+    w->next = picks;
+    if (w->n_records == 0)
+        return share;
+    uint32_t first = 0;
+    for (unsigned p = 0; p < w->n_records; first += w->records[p++].n) {
+        uint32_t start = from > first ? from - first : 0, end = to > first ? to - first : 0;
+        end = end < w->records[p].n ? end : w->records[p].n;
+        if (start < end)
+            self->base.env.model->kernels->make_rows(&w->records[p], start, end,
+                                                     w->rows + (first + start - from));
+    }
+    return (mst_batch){.rows = w->rows, .n_rows = share.n_rows};
+}
+
+/* Adds up the sums of all threads for a share of the rows, in the order of threads. */
+static void local_add_margins(const mst_local *self, uint32_t from, uint32_t n)
+{
+    float *restrict coefs = self->coefs + from;
+    for (unsigned s = 0; s < self->n; s++)
+        for (uint32_t i = 0; i < n; i += 16)
+            __builtin_prefetch(self->threads[s].margins + from + i);
+    memcpy(coefs, self->threads[0].margins + from, n * sizeof *coefs);
+    for (unsigned s = 1; s < self->n; s++) {
+        const float *restrict add = self->threads[s].margins + from;
+        for (uint32_t i = 0; i < n; i++)
+            coefs[i] += add[i];
+    }
+}
+
+/* Step i of a claim, for which the keys are picked; picks those of the next one. False: all threads stop. */
+static bool local_own_step(mst_local *self, unsigned t, const mst_batch *claim, uint64_t i, uint64_t first)
+{
+    const mst_model *model = self->base.env.model;
+    mst_local_thread *w = &self->threads[t];
+    mst_batch batch = local_batch(self, claim, i);
+    uint32_t from = (uint32_t)((uint64_t)batch.n_rows * t / self->n);
+    uint64_t step = first + i;
+    mst_update u = {.lr = mst_local_lr(self, step), .step = step};
+    mst_linear weights = {.sparse = self->weights.sparse, .stride = self->weights.stride};
+    bool last = i + 1 == mst_local_steps(self, claim->n_rows);
+    if (atomic_load(&self->stop_at) <= step)
+        return false;
+    if (self->timed)
+        mst_span_step(step);
+    mst_local_phase(self, MST_PHASE_COMPUTE);
+    mst_batch share = local_begin_own(self, t, &batch);
+    uint64_t start = mst_trace_now();
+    memset(w->margins, 0, batch.n_rows * sizeof *w->margins);
+    model->kernels->sum_picks(&w->picks, &weights, w->margins);
+    mst_trace_op("gather+sum", start, mst_trace_floats(batch.n_rows, 0));
+    mst_local_phase(self, MST_PHASE_PREPARE);
+    if (!last)
+        local_ready_share(self, t, claim, i + 1, first);
+    unsigned arrival = mst_team_arrive(self->team, t);
+    if (!last && w->n_records != 0)
+        local_pick_next(self, t, claim, i + 1, first);
+    mst_local_await(self, t, arrival, MST_PHASE_COMPUTE);
+    mst_grad *grad = mst_local_begin_grad(self, t, t);
+    local_add_margins(self, from, share.n_rows);
+    model->ops->coefficients(model, &share, &self->weights, 1.0f / (float)batch.n_rows, true,
+                             self->coefs + from, grad, &w->loss);
+    mst_local_show_grad(self, w, t);
+    mst_local_phase(self, MST_PHASE_PREPARE);
+    if (!last && w->n_records == 0)
+        local_pick_next(self, t, claim, i + 1, first); /* all rows are filled */
+    mst_local_barrier(self, t, MST_PHASE_APPLY);
+    mst_local_apply_own(self, t, batch.n_rows, last, &u);
+    start = mst_trace_now();
+    mst_local_sum_dense(self, t, self->n);
+    mst_local_apply_dense(self, &w->grad, mst_local_state(self), t, self->n, 1.0f, &u);
+    mst_local_trace_apply(w, start);
     return true;
 }
 
@@ -385,9 +547,17 @@ static uint64_t local_steps(mst_local *self, unsigned t, const mst_batch *claim,
     uint64_t i = 0;
     if (self->way == MST_LOCAL_PICK)
         local_prepare_share(self, t, claim, 0, first);
+    if (self->way == MST_LOCAL_OWN) {
+        local_ready_share(self, t, claim, 0, first);
+        mst_local_barrier(self, t, MST_PHASE_PREPARE);
+        local_pick_next(self, t, claim, 0, first);
+        mst_local_barrier(self, t, MST_PHASE_COMPUTE);
+    }
     for (bool go_on = true; i < n_steps; i++) {
         if (self->way == MST_LOCAL_PICK) {
             go_on = local_pick_step(self, t, claim, i, first);
+        } else if (self->way == MST_LOCAL_OWN) {
+            go_on = local_own_step(self, t, claim, i, first);
         } else {
             mst_batch batch = local_batch(self, claim, i);
             if (i > 0)

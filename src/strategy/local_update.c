@@ -24,10 +24,19 @@ mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources,
     return MST_OK;
 }
 
+/* Applies the sums in the scratch floats of keys. */
+static void local_apply_touched(const mst_local *self, const mst_update *u, const mst_linear *rows,
+                                const uint32_t *keys, size_t n)
+{
+    const mst_optimizer *optimizer = mst_optimizer_of_keys(self->base.env.optimizer);
+    mst_update numbers = mst_update_of_keys(self->base.env.optimizer, u);
+    mst_rule rule = optimizer->ops->rule(optimizer, &numbers);
+    self->base.env.model->kernels->apply_touched(&rule, rows, keys, n);
+}
+
 void mst_local_apply_picks(mst_local *self, unsigned t, uint32_t n_rows, const mst_update *u)
 {
     mst_local_thread *w = &self->threads[t];
-    const mst_optimizer *optimizer = mst_optimizer_of_keys(self->base.env.optimizer);
     const mst_kernels *kernels = self->base.env.model->kernels;
     mst_linear rows = {.sparse = self->weights.sparse, .stride = self->weights.stride};
     size_t n = 0;
@@ -39,19 +48,37 @@ void mst_local_apply_picks(mst_local *self, unsigned t, uint32_t n_rows, const m
             mst_team_follow(self->team, t, (t + 1) % self->n);
         if (self->weights.by_rows)
             n += kernels->collect_picks(&w->picks, block, w->coefs, 1.0f / (float)n_rows, &rows,
-                                        w->touched.keys + n);
+                                        w->touched.keys + n, NULL);
         else
-            kernels->subtract_picks(&w->picks, block, w->coefs, u->lr / (float)n_rows, rows.sparse);
+            kernels->subtract_picks(&w->picks, block, w->coefs, u->lr / (float)n_rows, rows.sparse, NULL);
         mst_team_pass(self->team, t);
     }
     mst_trace_op("take turns", start, (mst_trace_output){0});
     if (!self->weights.by_rows)
         return;
     mst_local_barrier(self, t, MST_PHASE_APPLY); /* all sums are complete */
-    mst_update numbers = mst_update_of_keys(self->base.env.optimizer, u);
-    mst_rule rule = optimizer->ops->rule(optimizer, &numbers);
     start = mst_trace_now();
-    kernels->apply_touched(&rule, &rows, w->touched.keys, n);
+    local_apply_touched(self, u, &rows, w->touched.keys, n);
+    mst_trace_op("apply keys", start, mst_trace_floats(n, 0));
+}
+
+void mst_local_apply_own(mst_local *self, unsigned t, uint32_t n_rows, bool last, const mst_update *u)
+{
+    mst_local_thread *w = &self->threads[t];
+    const mst_kernels *kernels = self->base.env.model->kernels;
+    mst_linear rows = {.sparse = self->weights.sparse, .stride = self->weights.stride};
+    uint64_t start = mst_trace_now();
+    size_t n = w->picks.ends[0];
+    const mst_picks *next = last ? NULL : &w->next;
+    for (uint32_t i = 0; i < n_rows && i < 4096; i += 16) /* those of other threads, side by side */
+        __builtin_prefetch(self->coefs + i);
+    if (self->weights.by_rows) {
+        n = kernels->collect_picks(&w->picks, 0, self->coefs, 1.0f / (float)n_rows, &rows, w->touched.keys,
+                                   next);
+        local_apply_touched(self, u, &rows, w->touched.keys, n);
+    } else {
+        kernels->subtract_picks(&w->picks, 0, self->coefs, u->lr / (float)n_rows, rows.sparse, next);
+    }
     mst_trace_op("apply keys", start, mst_trace_floats(n, 0));
 }
 
@@ -78,9 +105,6 @@ static void local_sum_popular(mst_local *self, uint64_t from, uint64_t to)
 void mst_local_apply_popular(mst_local *self, unsigned t, uint32_t n_rows, const mst_update *u)
 {
     mst_local_thread *w = &self->threads[t];
-    const mst_optimizer *optimizer = mst_optimizer_of_keys(self->base.env.optimizer);
-    mst_update numbers = mst_update_of_keys(self->base.env.optimizer, u);
-    const mst_kernels *kernels = self->base.env.model->kernels;
     uint64_t from, to;
     mst_grad_slice(self->n_popular, t, self->n, &from, &to);
     if (from == to)
@@ -102,9 +126,8 @@ void mst_local_apply_popular(mst_local *self, unsigned t, uint32_t n_rows, const
         w->touched.keys[n++] = self->popular + (uint32_t)i;
         weights[(i + 1) * self->weights.stride - 1] = sums[i] * scale; /* the scratch float */
     }
-    mst_rule rule = optimizer->ops->rule(optimizer, &numbers);
     mst_linear rows = {.sparse = self->weights.sparse, .stride = self->weights.stride};
-    kernels->apply_touched(&rule, &rows, w->touched.keys, n);
+    local_apply_touched(self, u, &rows, w->touched.keys, n);
 }
 
 MST_RACY void mst_local_apply_list(mst_local *self, float lr, const mst_contributions *list, uint32_t width)

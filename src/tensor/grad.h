@@ -76,11 +76,11 @@ static inline uint32_t mst_grad_owner(uint32_t key, uint32_t n_owners)
     return (uint32_t)((uint64_t)((key >> MST_OWNER_SHIFT) * MST_OWNER_FACTOR) * n_owners >> 32);
 }
 
-/* The keys of a thread's rows in a step, divided among blocks of keys (mst_grad_owner): the alternative to
- * lists of contributions for models whose contributions are a coefficient of the row times the value of the
- * key. */
+/* Keys of rows in a step: those of a thread's rows, divided among blocks of keys (mst_grad_owner), or those
+ * of all rows that a thread owns, in one block. The alternative to lists of contributions for models whose
+ * contributions are a coefficient of the row times the value of the key. */
 typedef struct mst_pick {
-    uint32_t key, row; /* number of the row among those of the thread */
+    uint32_t key, row; /* number of the row among these rows */
 } mst_pick;
 
 typedef struct mst_picks {

@@ -147,16 +147,28 @@ typedef struct mst_kernels {
      * block: subtract_picks subtracts coefs[row] * scale * value from the weights; collect_picks adds it to
      * the scratch floats of a store by rows and writes the distinct keys, in the order of their first
      * appearance, to touched (room for all keys of the block, and one more), and returns their number;
-     * approach_picks only prefetches the first weights. */
+     * approach_picks only prefetches the first weights.
+     *
+     * pick_own, in place of divide_keys: appends the keys of n rows, or records, that are not below n_prefix
+     * and belong to `owner` of n_owners to block 0; the rows are numbered from `first` on. sum_picks adds up
+     * weight * value of these in the margins of their rows, and add_prefix adds the rest: prefix, bias and
+     * keys below n_prefix. next: picks whose weights are fetched on the way; or NULL. make_rows makes rows
+     * [from, to) of records. */
     void (*divide_keys)(const mst_row *rows, uint32_t n, const mst_division *d, mst_row *out, uint32_t *keys,
                         mst_picks *picks);
     void (*add_places)(const mst_row *rows, uint32_t n, uint32_t first, uint32_t n_places, const float *coefs,
                        float *sums);
     void (*approach_picks)(const mst_picks *picks, uint32_t block, const mst_linear *w);
     void (*subtract_picks)(const mst_picks *picks, uint32_t block, const float *coefs, float scale,
-                           float *sparse);
+                           float *sparse, const mst_picks *next);
     size_t (*collect_picks)(const mst_picks *picks, uint32_t block, const float *coefs, float scale,
-                            const mst_linear *w, uint32_t *touched);
+                            const mst_linear *w, uint32_t *touched, const mst_picks *next);
+    void (*pick_own)(const mst_row *rows, const mst_records *records, uint32_t first, uint32_t n,
+                     uint32_t n_prefix, uint32_t owner, uint32_t n_owners, mst_picks *picks);
+    void (*sum_picks)(const mst_picks *picks, const mst_linear *w, float *margins);
+    void (*make_rows)(const mst_records *records, uint32_t from, uint32_t to, mst_row *out);
+    void (*add_prefix)(const mst_row *rows, uint32_t n, uint32_t n_prefix, const mst_linear *w,
+                       float *margins);
 
     /* SGD with batch 1: row after row, margin then update with lrs[i]. margins (n) are those before each
      * row's update. With a map, keys are translated on the way; scratch is then room for MST_DESCEND_SCRATCH

@@ -9,7 +9,8 @@
  * Rows may come as records (batch.h): then one pass reads a record, makes its row and divides its keys.
  *
  * Few threads (MST_FEW_BLOCKS) have no popular keys. Then all keys of a row are divided, and a vector of keys
- * is divided block by block. */
+ * is divided block by block; or, in batches that are not large, each thread picks the keys that it owns from
+ * all rows. */
 
 /* Keys that are not popular, on their way to the picks of their blocks. A list of its own: their number in a
  * row cannot be predicted. */
@@ -18,6 +19,25 @@ typedef struct unpicked {
     uint32_t keys[UNPICKED + 16], rows[UNPICKED + 16], blocks[UNPICKED + 16];
     float values[UNPICKED + 16];
 } unpicked;
+
+/* The keys of an owner, mst_grad_owner: those beyond the prefix whose hash is from `first` on, and not more
+ * than `last` above it. */
+typedef struct own_keys {
+    uint32_t n_prefix, first, last;
+} own_keys;
+
+INLINE own_keys own_keys_of(uint32_t n_prefix, uint32_t owner, uint32_t n_owners)
+{
+    uint64_t first = (((uint64_t)owner << 32) + n_owners - 1) / n_owners,
+             end = (((uint64_t)(owner + 1) << 32) + n_owners - 1) / n_owners;
+    return (own_keys){.n_prefix = n_prefix, .first = (uint32_t)first, .last = (uint32_t)(end - first - 1)};
+}
+
+INLINE bool is_own(const own_keys *own, uint32_t key)
+{
+    uint32_t hash = (key >> MST_OWNER_SHIFT) * MST_OWNER_FACTOR;
+    return (hash - own->first <= own->last) & (key >= own->n_prefix);
+}
 
 /* The blocks of n keys of the list. */
 INLINE void pick_blocks(unpicked *list, uint32_t n, uint32_t n_blocks);
@@ -54,22 +74,29 @@ INLINE void pick_blocks(unpicked *list, uint32_t n, uint32_t n_blocks)
         _mm512_storeu_si512(list->blocks + i, blocks_of(_mm512_loadu_si512(list->keys + i), n_blocks));
 }
 
+/* Appends the marked keys of a row to the picks at `to`; returns their end. */
+INLINE size_t store_picks(__m512i keys, __m512 values, __mmask16 marked, __m512i numbers, bool valued,
+                          mst_pick *at, float *values_at, size_t to)
+{
+    const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0),
+                  high = _mm512_set_epi32(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8);
+    __m512i picked = _mm512_maskz_compress_epi32(marked, keys);
+    _mm512_storeu_si512(at + to, _mm512_permutex2var_epi32(picked, low, numbers));
+    _mm512_storeu_si512(at + to + 8, _mm512_permutex2var_epi32(picked, high, numbers));
+    if (valued)
+        _mm512_storeu_ps(values_at + to, _mm512_maskz_compress_ps(marked, values));
+    return to + (uint32_t)__builtin_popcount(marked);
+}
+
 /* Appends the marked keys of a row to the picks of each block. */
 INLINE void pick_vector(__m512i keys, __m512 values, __mmask16 marked, __m512i numbers, bool valued,
                         mst_picks *picks)
 {
-    const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0),
-                  high = _mm512_set_epi32(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8);
     const __m512i blocks = blocks_of(keys, picks->n_blocks);
     for (uint32_t b = 0; b < picks->n_blocks; b++) {
         __mmask16 own = _mm512_mask_cmpeq_epi32_mask(marked, blocks, _mm512_set1_epi32((int)b));
-        __m512i own_keys = _mm512_maskz_compress_epi32(own, keys);
-        size_t to = picks->ends[b];
-        _mm512_storeu_si512(picks->at + to, _mm512_permutex2var_epi32(own_keys, low, numbers));
-        _mm512_storeu_si512(picks->at + to + 8, _mm512_permutex2var_epi32(own_keys, high, numbers));
-        if (valued)
-            _mm512_storeu_ps(picks->values + to, _mm512_maskz_compress_ps(own, values));
-        picks->ends[b] = to + (uint32_t)__builtin_popcount(own);
+        picks->ends[b] =
+            store_picks(keys, values, own, numbers, valued, picks->at, picks->values, picks->ends[b]);
     }
 }
 
@@ -123,6 +150,27 @@ INLINE uint32_t divide_row(const mst_row *row, uint32_t number, uint32_t n_prefi
     return n;
 }
 
+/* Appends the own keys of a row to the picks at `to`; returns their end. */
+INLINE size_t pick_row(const uint32_t *keys_in, const float *values_in, uint32_t n_keys, uint32_t number,
+                       const own_keys *own, bool valued, mst_pick *at, float *values_at, size_t to)
+{
+    const __m512i numbers = _mm512_set1_epi32((int)number), prefix = _mm512_set1_epi32((int)own->n_prefix),
+                  factor = _mm512_set1_epi32((int)MST_OWNER_FACTOR),
+                  first = _mm512_set1_epi32((int)own->first), last = _mm512_set1_epi32((int)own->last);
+    for (uint32_t i = 0; i < n_keys; i += 16) {
+        __mmask16 part = n_keys - i < 16 ? first_of(n_keys - i) : (__mmask16)0xffff;
+        __m512i keys = _mm512_maskz_loadu_epi32(part, keys_in + i);
+        __m512i hash = _mm512_mullo_epi32(_mm512_srli_epi32(keys, MST_OWNER_SHIFT), factor);
+        __mmask16 mine = _mm512_mask_cmpge_epu32_mask(part, keys, prefix);
+        mine = _mm512_mask_cmple_epu32_mask(mine, _mm512_sub_epi32(hash, first), last);
+        __m512 values = {};
+        if (valued)
+            values = values_in ? _mm512_maskz_loadu_ps(part, values_in + i) : _mm512_set1_ps(1.0f);
+        to = store_picks(keys, values, mine, numbers, valued, at, values_at, to);
+    }
+    return to;
+}
+
 /* The places of 16 keys among n_places from key `first` on; of other keys, places behind them. */
 INLINE void find_places(const uint32_t *keys, uint32_t n, uint32_t first, uint32_t n_places, uint32_t *places)
 {
@@ -164,6 +212,19 @@ INLINE uint32_t divide_row(const mst_row *row, uint32_t number, uint32_t n_prefi
         n += !popular & (key >= n_prefix); /* no branch: it would be guessed wrong */
     }
     return n;
+}
+
+INLINE size_t pick_row(const uint32_t *keys, const float *values, uint32_t n_keys, uint32_t number,
+                       const own_keys *own, bool valued, mst_pick *at, float *values_at, size_t to)
+{
+    for (uint32_t i = 0; i < n_keys; i++) {
+        uint32_t key = read_key(&keys[i]);
+        at[to] = (mst_pick){key, number};
+        if (valued)
+            values_at[to] = values != NULL ? values[i] : 1.0f;
+        to += is_own(own, key);
+    }
+    return to;
 }
 
 INLINE void find_places(const uint32_t *keys, uint32_t n, uint32_t first, uint32_t n_places, uint32_t *places)
@@ -270,35 +331,134 @@ static void approach_picks(const mst_picks *picks, uint32_t block, const mst_lin
         __builtin_prefetch(w->sparse + at[i].key * stride, 1);
 }
 
-static void subtract_picks(const mst_picks *picks, uint32_t block, const float *coefs, float scale,
-                           float *sparse)
+/* Picks of block 0 whose weights are fetched while others are updated: no more than the caches keep. */
+#define NEXT_MOST 32768
+INLINE size_t next_picks(const mst_picks *next)
 {
-    const mst_pick *at = picks->at + block * picks->room;
+    return next == NULL || next->ends[0] > NEXT_MOST ? 0 : next->ends[0];
+}
+
+static void subtract_picks(const mst_picks *picks, uint32_t block, const float *coefs, float scale,
+                           float *sparse, const mst_picks *next)
+{
+    const mst_pick *at = picks->at + block * picks->room, *then = next != NULL ? next->at : NULL;
     const float *values = picks->valued ? picks->values + block * picks->room : NULL;
-    size_t n = picks->ends[block] - block * picks->room;
+    size_t n = picks->ends[block] - block * picks->room, n_next = next_picks(next);
     for (size_t i = 0; i < n; i++) {
         if (i + PICKS_AHEAD < n)
             __builtin_prefetch(&sparse[at[i + PICKS_AHEAD].key], 1);
+        if (i < n_next)
+            __builtin_prefetch(&sparse[then[i].key], 1);
         float g = scale * coefs[at[i].row];
         sparse[at[i].key] -= values != NULL ? g * values[i] : g;
     }
 }
 
 static size_t collect_picks(const mst_picks *picks, uint32_t block, const float *coefs, float scale,
-                            const mst_linear *w, uint32_t *touched)
+                            const mst_linear *w, uint32_t *touched, const mst_picks *next)
 {
-    const mst_pick *at = picks->at + block * picks->room;
+    const mst_pick *at = picks->at + block * picks->room, *then = next != NULL ? next->at : NULL;
     const float *values = picks->valued ? picks->values + block * picks->room : NULL;
-    size_t n = picks->ends[block] - block * picks->room;
+    size_t n = picks->ends[block] - block * picks->room, n_next = next_picks(next);
     size_t n_touched = 0;
     for (size_t i = 0; i < n; i++) {
         uint32_t key = at[i].key;
         float *sum = row_at(w, key) + SCRATCH, was = *sum, g = scale * coefs[at[i].row];
         if (i + PICKS_AHEAD < n)
             __builtin_prefetch(row_at(w, at[i + PICKS_AHEAD].key), 1);
+        if (i < n_next)
+            __builtin_prefetch(row_at(w, then[i].key), 1);
         touched[n_touched] = key;
         n_touched += is_unmarked(was);
         *sum = marked(was + (values != NULL ? g * values[i] : g));
     }
     return n_touched;
+}
+
+/* ---- the keys that a thread owns ---- */
+
+INLINE void pick_each(const mst_row *rows, const mst_records *records, uint32_t first, uint32_t n,
+                      const own_keys *own, bool valued, mst_picks *picks)
+{
+    mst_pick *at = picks->at;
+    float *values_at = picks->values;
+    size_t to = picks->ends[0];
+    for (uint32_t r = 0; r < n; r++) {
+        size_t words = records != NULL ? (size_t)r * records->stride : 0;
+        const mst_row *row = records != NULL ? &records->first : &rows[r];
+        const float *values = row->values != NULL ? row->values + words : NULL;
+        if (r + RECORDS_AHEAD < n && records == NULL) /* the hardware follows records */
+            prefetch_record(&rows[r + RECORDS_AHEAD]);
+        to = pick_row(row->keys + words, values, row->n_keys, first + r, own, valued, at, values_at, to);
+    }
+    picks->ends[0] = to;
+}
+
+static void pick_own(const mst_row *rows, const mst_records *records, uint32_t first, uint32_t n,
+                     uint32_t n_prefix, uint32_t owner, uint32_t n_owners, mst_picks *picks)
+{
+    own_keys own = own_keys_of(n_prefix, owner, n_owners);
+    mst_records copy = records != NULL ? *records : (mst_records){0}; /* which no store changes */
+    if (records == NULL)
+        pick_each(rows, NULL, first, n, &own, picks->valued, picks);
+    else if (picks->valued)
+        pick_each(NULL, &copy, first, n, &own, true, picks);
+    else
+        pick_each(NULL, &copy, first, n, &own, false, picks);
+}
+
+/* No branch depends on the number of a row's picks, which cannot be predicted, and no addition waits for a
+ * store. The sum so far is in lane 0. */
+INLINE void sum_each(const mst_pick *at, const float *values, size_t n, const float *w, size_t stride,
+                     float *margins)
+{
+    typedef int32_t iquad __attribute__((vector_size(16)));
+    static const iquad keep[2] = {{0}, {-1}};
+    quad sum = {};
+    uint32_t row = UINT32_MAX;
+    for (size_t i = 0; i < n; i++) {
+        if (i + PICKS_AHEAD < n)
+            __builtin_prefetch(&w[at[i + PICKS_AHEAD].key * stride], 1);
+        float weight = w[at[i].key * stride];
+        sum = (quad)((iquad)sum & keep[at[i].row == row]) +
+              (quad){values != NULL ? values[i] * weight : weight};
+        row = at[i].row;
+        margins[row] = sum[0];
+    }
+}
+
+static void sum_picks(const mst_picks *picks, const mst_linear *w, float *margins)
+{
+    size_t n = picks->ends[0];
+    if (w->stride > 1)
+        sum_each(picks->at, picks->valued ? picks->values : NULL, n, w->sparse, ROW, margins);
+    else if (picks->valued)
+        sum_each(picks->at, picks->values, n, w->sparse, 1, margins);
+    else
+        sum_each(picks->at, NULL, n, w->sparse, 1, margins);
+}
+
+static void make_rows(const mst_records *records, uint32_t from, uint32_t to, mst_row *out)
+{
+    const mst_records copy = *records; /* which no store changes */
+    for (uint32_t r = from; r < to; r++)
+        out[r - from] = row_to_divide(NULL, &copy, r);
+}
+
+static void add_prefix(const mst_row *rows, uint32_t n, uint32_t n_prefix, const mst_linear *w,
+                       float *margins)
+{
+    for (uint32_t r = 0; r < n; r++) {
+        const mst_row *row = &rows[r];
+        if (r + RECORDS_AHEAD < n)
+            prefetch_record(&rows[r + RECORDS_AHEAD]);
+        float m = prefix_margin(row, w);
+        for (uint32_t i = 0; i < row->n_keys; i++) {
+            uint32_t key = read_key(&row->keys[i]);
+            if (key >= n_prefix)
+                break;
+            m += value_of(row, i) * w->dense[key];
+        }
+        margins[r] += m;
+    }
 }

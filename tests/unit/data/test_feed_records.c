@@ -30,8 +30,8 @@ static fake_dataset *data_new(shape *s)
     return d;
 }
 
-/* Records [from, to) of a claim of 200 rows from row 10 on; whether there are any. */
-static bool has_records(fake_dataset *d, const mst_feed_options *o, uint32_t from, uint32_t to)
+/* Records [from, to) of a claim of 200 rows from row 10 on; how many of the first there are. */
+static uint32_t has_records(fake_dataset *d, const mst_feed_options *o, uint32_t from, uint32_t to)
 {
     mst_feed *feed = feed_new(d, o);
     mst_batch batch;
@@ -42,7 +42,8 @@ static bool has_records(fake_dataset *d, const mst_feed_options *o, uint32_t fro
     assert_int_equal(batch.n_rows, 200);
     assert_int_equal(mst_feed_records(feed, 0, from, to, &records), MST_OK);
     mst_feed_destroy(feed);
-    return records.words != NULL;
+    assert_true((records.words != NULL) == (records.n != 0));
+    return records.n;
 }
 
 static mst_feed_options in_file_order(void)
@@ -84,6 +85,7 @@ static void records_are_the_rows(void **state)
             mst_records records;
             assert_int_equal(mst_feed_records(feed, 0, parts[p][0], parts[p][1], &records), MST_OK);
             assert_non_null(records.words);
+            assert_int_equal(records.n, parts[p][1] - parts[p][0]);
             assert_int_equal(records.weighted, s.weighted);
             for (uint32_t i = parts[p][0]; i < parts[p][1]; i++)
                 check_record(&records, i - parts[p][0], &batch.rows[i]);
@@ -99,8 +101,9 @@ static void other_rows_have_none(void **state)
     shape s = {.valued = true}, uneven = {.uneven = true};
     fake_dataset *d = data_new(&s), *rows = data_new(&uneven);
     mst_feed_options o = in_file_order();
-    assert_true(has_records(d, &o, 54, 118));
-    assert_false(has_records(d, &o, 50, 60)); /* in two chunks */
+    assert_int_equal(has_records(d, &o, 54, 118), 64);
+    assert_int_equal(has_records(d, &o, 50, 60), 4); /* in two chunks */
+    assert_int_equal(has_records(d, &o, 50, 200), 4);
     assert_false(has_records(d, &o, 7, 7));
     assert_false(has_records(rows, &o, 54, 118));
     o.shuffle_rows = 1;

@@ -22,7 +22,8 @@
 #define N_DENSE    3
 #define UNIQUE     600 /* row i alone has key UNIQUE + i */
 #define FEATURES   (UNIQUE + N_ROWS)
-#define MANY       5000 /* features beyond which softmax keeps rows sparse */
+#define MANY       5000  /* features beyond which softmax keeps rows sparse */
+#define LARGE      70000 /* features of logreg of which few synchronous threads own a part each */
 
 /* Rows: three dense features, a key in every row, popular and rare keys, one of its own. In some chunks every
  * second row lacks feature 1, so that these chunks' dense prefix is one feature long. Labels follow a planted
@@ -215,7 +216,7 @@ static mst_optim_options optim_of(int which, int strength)
 static const struct {
     int model;
     uint64_t n_features;
-} shapes[] = {{0, FEATURES}, {1, FEATURES}, {1, MANY}};
+} shapes[] = {{0, FEATURES}, {0, LARGE}, {1, FEATURES}, {1, MANY}};
 
 /* ---- sync ---- */
 
@@ -299,16 +300,17 @@ static void sync_by_records_equals_rows(void **state)
 {
     (void)state;
     for (int which = 0; mst_optimizers[which] != NULL; which++)
-        for (int valued = 0; valued < 2; valued++)
+        for (int kind = 0; kind < 8; kind++)
             for (unsigned threads = 2; threads <= MANY_THREADS; threads += MANY_THREADS - 2) {
                 uint64_t n, m;
-                plan p = {.n_features = FEATURES,
+                plan p = {.n_features = kind / 4 == 0 ? FEATURES : LARGE,
                           .mode = MST_MODE_SYNC,
                           .threads = threads,
-                          .batch = 90, /* shares of it are in one chunk or in two */
+                          .batch =
+                              kind / 2 % 2 == 0 ? 90 : 300, /* in two or three chunks, or in five or six */
                           .optim = optim_of(which, 0),
                           .even = true,
-                          .valued = valued};
+                          .valued = kind % 2 != 0};
                 assert_false(gives_records(&p));
                 float *rows = train(&p, NULL, &n);
                 p.by_records = true;
@@ -329,7 +331,7 @@ static void budgets_hold_exactly(void **state)
     for (int mode = 0; mode < 2; mode++)
         for (unsigned threads = 1; threads <= 3; threads += 2)
             for (int which = 0; which < 3; which += 2) {
-                plan p = {.n_features = FEATURES, .mode = mode, .threads = threads, .batch = 10};
+                plan p = {.n_features = LARGE, .mode = mode, .threads = threads, .batch = 10};
                 p.optim = optim_of(which, 0);
                 trainer t;
                 trainer_init(&t, &p);
@@ -553,7 +555,7 @@ static void few_rows(void **state)
     (void)state;
     for (int mode = 0; mode < 2; mode++)
         for (uint64_t rows = 1; rows < 4; rows++) {
-            plan p = {.n_features = FEATURES, .mode = mode, .threads = 4, .batch = 2, .rows_of_data = rows};
+            plan p = {.n_features = LARGE, .mode = mode, .threads = 4, .batch = 2, .rows_of_data = rows};
             p.optim = optim_of(0, 0);
             trainer t;
             trainer_init(&t, &p);
@@ -572,7 +574,7 @@ static void failures_of_the_feed_come_through(void **state)
     for (int mode = 0; mode < 2; mode++)
         for (unsigned threads = 1; threads <= MANY_THREADS; threads += threads == 4 ? MANY_THREADS - 4 : 1)
             for (int which = 0; which < 3; which += 2) {
-                plan p = {.n_features = FEATURES, .mode = mode, .threads = threads, .batch = 10};
+                plan p = {.n_features = LARGE, .mode = mode, .threads = threads, .batch = 10};
                 p.optim = optim_of(which, 0);
                 trainer t;
                 trainer_init(&t, &p);
@@ -593,11 +595,11 @@ static void failures_of_the_feed_come_through(void **state)
 static void short_memory_is_reported(void **state)
 {
     (void)state;
-    for (int mode = 0; mode < 2; mode++)
+    for (int kind = 0; kind < 3; kind++)
         for (int which = 0; which < 3; which += 2) {
-            plan p = {.n_features = FEATURES,
-                      .mode = mode,
-                      .threads = mode == MST_MODE_SYNC ? MANY_THREADS : 3,
+            plan p = {.n_features = LARGE,
+                      .mode = kind == 0 ? MST_MODE_ASYNC : MST_MODE_SYNC,
+                      .threads = kind == 2 ? MANY_THREADS : 3,
                       .batch = 10,
                       .optim = optim_of(which, 0)};
             trainer t;

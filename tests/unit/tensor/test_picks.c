@@ -1,5 +1,5 @@
 /* The keys of a step divided among blocks: every key is found once, in its place, updates by blocks and by
- * popular keys are those of whole rows, and records give the same as rows. */
+ * popular keys are those of whole rows, and records give the same as rows. The keys that each owner picks. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -179,9 +179,10 @@ static void check_updates(const mst_kernels *k, const division *d)
     mst_linear vector = {.sparse = w}, store = {.sparse = rows, .stride = MST_ROW_FIRST};
     for (uint32_t b = 0; b < d->picks.n_blocks; b++) {
         k->approach_picks(&d->picks, b, &vector);
-        k->subtract_picks(&d->picks, b, coefs, 0.5f, w);
+        k->subtract_picks(&d->picks, b, coefs, 0.5f, w, b % 2 != 0 ? &d->picks : NULL);
         k->approach_picks(&d->picks, b, &store);
-        n_touched += k->collect_picks(&d->picks, b, coefs, 0.5f, &store, touched + n_touched);
+        n_touched += k->collect_picks(&d->picks, b, coefs, 0.5f, &store, touched + n_touched,
+                                      b % 2 != 0 ? &d->picks : NULL);
     }
     for (uint32_t key = 0; key < POPULAR; key++) {
         float sum = rows[key * MST_ROW_FIRST + MST_ROW_SCRATCH];
@@ -285,6 +286,126 @@ static void records_give_the_same(void **state)
     }
 }
 
+/* ---- the keys of an owner ---- */
+
+/* Picks of rows or records, which may come in two pieces. */
+static void pick(const mst_kernels *k, const division *d, const mst_records *records, uint32_t owner,
+                 uint32_t n_owners, mst_picks *picks)
+{
+    uint32_t n = d->r.n_rows, half = n / 2;
+    assert_int_equal(mst_picks_begin(picks, d->n_keys, d->valued), MST_OK);
+    if (records == NULL) {
+        k->pick_own(d->r.rows, NULL, 0, n, PREFIX, owner, n_owners, picks);
+        return;
+    }
+    mst_records second = *records;
+    size_t words = (size_t)half * records->stride;
+    second.words += words;
+    second.first.keys += words;
+    second.first.values += second.first.values != NULL ? words : 0;
+    k->pick_own(NULL, records, 0, half, PREFIX, owner, n_owners, picks);
+    k->pick_own(NULL, &second, half, n - half, PREFIX, owner, n_owners, picks);
+}
+
+/* The picks of all owners are the keys beyond the prefix, each with its owner, in the order of the rows; the
+ * sums over them and the prefixes are the margins. */
+static void check_own(const mst_kernels *k, const division *d, const mst_records *records, uint32_t n_owners)
+{
+    static float w[FEATURES], rows[FEATURES * MST_ROW_FIRST];
+    uint32_t n = d->r.n_rows;
+    float bias = 0.25f, *sums = row_block(n, sizeof *sums), *by_rows = row_block(n, sizeof *by_rows),
+          *want = row_block(n, sizeof *want), *one = row_block(n, sizeof *one);
+    for (uint32_t key = 0; key < FEATURES; key++)
+        w[key] = rows[(size_t)key * MST_ROW_FIRST] = (float)cos(1.0 + key);
+    mst_linear vector = {.sparse = w, .dense = w, .bias = &bias},
+               store = {.sparse = rows, .dense = w, .bias = &bias, .stride = MST_ROW_FIRST};
+    mst_picks picks;
+    assert_int_equal(mst_picks_init(&picks, 1), MST_OK);
+    memset(sums, 0, n * sizeof *sums);
+    memset(by_rows, 0, n * sizeof *by_rows);
+    for (uint32_t owner = 0; owner < n_owners; owner++) {
+        size_t at = 0;
+        pick(k, d, records, owner, n_owners, &picks);
+        for (uint32_t r = 0; r < n; r++)
+            for (uint32_t i = 0; i < d->r.rows[r].n_keys; i++) {
+                uint32_t key = d->r.rows[r].keys[i];
+                if (key < PREFIX || mst_grad_owner(key, n_owners) != owner)
+                    continue;
+                assert_true(at < picks.ends[0]);
+                assert_int_equal(picks.at[at].key, key);
+                assert_int_equal(picks.at[at].row, r);
+                assert_true(!d->valued || picks.values[at] == value_at(&d->r.rows[r], i));
+                at++;
+            }
+        assert_int_equal(at, picks.ends[0]);
+        memset(one, 0, n * sizeof *one);
+        k->sum_picks(&picks, &vector, one);
+        for (uint32_t r = 0; r < n; r++)
+            sums[r] += one[r];
+        memset(one, 0, n * sizeof *one);
+        k->sum_picks(&picks, &store, one);
+        for (uint32_t r = 0; r < n; r++)
+            by_rows[r] += one[r];
+    }
+    k->margins(d->r.rows, n, &vector, want);
+    k->add_prefix(d->r.rows, n, PREFIX, &vector, sums);
+    k->add_prefix(d->r.rows, n, PREFIX, &store, by_rows);
+    for (uint32_t r = 0; r < n; r++) {
+        assert_true(fabs((double)sums[r] - (double)want[r]) < 1e-3);
+        assert_true(sums[r] == by_rows[r]);
+    }
+    mst_picks_fini(&picks);
+    free(sums);
+    free(by_rows);
+    free(want);
+    free(one);
+}
+
+static void owners_pick_their_keys(void **state)
+{
+    (void)state;
+    EACH_ISA(k)
+    {
+        for (int kind = 0; kind < ROWS_KINDS; kind++)
+            for (size_t s = 1; s < N_SIZES; s++)
+                for (uint32_t n_owners = 1; n_owners <= 4; n_owners++) {
+                    division d;
+                    uint32_t *block;
+                    divide_begin((row_kind)kind, sizes[s].n_rows, sizes[s].n_keys, 1, &d);
+                    check_own(k, &d, NULL, n_owners);
+                    mst_records records = make_records(&d, n_owners % 2 != 0, &block);
+                    check_own(k, &d, &records, n_owners);
+                    k->make_rows(&records, d.r.n_rows / 3, d.r.n_rows, d.out + d.r.n_rows / 3);
+                    k->make_rows(&records, 0, d.r.n_rows / 3, d.out);
+                    check_rows(&d, false);
+                    divide_end(&d);
+                    free(block);
+                }
+    }
+}
+
+/* A sum that is no number stays in its row. */
+static void rows_do_not_mix(void **state)
+{
+    (void)state;
+    static mst_pick at[8] = {{0, 0}, {1, 0}, {2, 1}, {3, 2}, {2, 2}, {3, 5}};
+    float w[4] = {1.0f, INFINITY, -INFINITY, 3.0f}, values[8] = {1, 1, 1, 1, 0, 1};
+    size_t ends = 6;
+    mst_picks picks = {.n_blocks = 1, .room = 8, .ends = &ends, .at = at, .values = values};
+    mst_linear linear = {.sparse = w};
+    EACH_ISA(k)
+    {
+        for (int valued = 0; valued < 2; valued++) {
+            float sums[6] = {0};
+            picks.valued = valued;
+            k->sum_picks(&picks, &linear, sums);
+            assert_true(sums[0] == INFINITY && sums[1] == -INFINITY);
+            assert_true(valued ? isnan(sums[2]) : sums[2] == -INFINITY);
+            assert_true(sums[3] == 0.0f && sums[4] == 0.0f && sums[5] == 3.0f);
+        }
+    }
+}
+
 static void no_memory(void **state)
 {
     (void)state;
@@ -309,6 +430,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_are_divided),
         cmocka_unit_test(records_give_the_same),
+        cmocka_unit_test(owners_pick_their_keys),
+        cmocka_unit_test(rows_do_not_mix),
         cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, make_map, NULL);
