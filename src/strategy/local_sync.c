@@ -293,7 +293,7 @@ static bool local_pick_step(mst_local *self, unsigned t, const mst_batch *claim,
     mst_local_thread *w = &self->threads[t];
     uint32_t n_rows = local_batch(self, claim, i).n_rows;
     uint64_t step = first + i;
-    mst_update u = {.lr = mst_local_lr(self, step), .step = step};
+    mst_update u = mst_optimizer_update(self->base.env.optimizer, step);
     if (self->timed)
         mst_span_step(step);
     mst_local_phase(self, MST_PHASE_COMPUTE);
@@ -445,7 +445,7 @@ static bool local_own_step(mst_local *self, unsigned t, const mst_batch *claim, 
     mst_batch batch = local_batch(self, claim, i);
     uint32_t from = (uint32_t)((uint64_t)batch.n_rows * t / self->n);
     uint64_t step = first + i;
-    mst_update u = {.lr = mst_local_lr(self, step), .step = step};
+    mst_update u = mst_optimizer_update(self->base.env.optimizer, step);
     mst_linear weights = {.sparse = self->weights.sparse, .stride = self->weights.stride};
     bool last = i + 1 == mst_local_steps(self, claim->n_rows);
     if (atomic_load(&self->stop_at) <= step)

@@ -13,8 +13,10 @@
 
 #define N_ROWS   1500
 #define FEATURES 4000
+#define LARGE    70000 /* few synchronous threads of logreg own a part of so many features each */
 #define SINGLES  960
 
+enum { CACHE, LIBSVM, TSV };
 static const char *const inputs[] = {"train.cache", "train.libsvm", "train.tsv"}; /* keys of the last are
                                                                                     hashed: in any order */
 
@@ -37,16 +39,21 @@ static int make_data(void **state)
 typedef struct setting {
     const char *model, *optimizer, *mode;
     int threads, batch, input;
+    const char *sparse; /* --optimizer-sparse; or NULL */
 } setting;
 
 static void train(trial *t, const setting *s)
 {
     trial_init(t, inputs[s->input], NULL);
-    trial_int(t, "features", FEATURES);
+    trial_int(t, "features", s->input == LIBSVM ? LARGE : FEATURES);
     trial_set(t, "classes", "2");
     trial_set(t, "shuffle-rows", "300");
     trial_set(t, "model", s->model);
     trial_set(t, "optimizer", s->optimizer);
+    if (s->sparse != NULL) {
+        trial_set(t, "optimizer-sparse", s->sparse);
+        trial_set(t, "lr-sparse", "0.02");
+    }
     trial_set(t, "mode", s->mode);
     trial_int(t, "threads", s->threads);
     trial_int(t, "batch", s->batch);
@@ -60,10 +67,14 @@ static void train(trial *t, const setting *s)
 }
 
 static const struct {
-    const char *model, *optimizer;
-} kinds[] = {{"logreg", "sgd"},  {"logreg", "adagrad"}, {"logreg", "ftrl"},     {"logreg", "momentum"},
-             {"logreg", "adam"}, {"softmax", "sgd"},    {"softmax", "adagrad"}, {"softmax", "ftrl"},
-             {"fm", "adagrad"},  {"fm", "sgd"},         {"fm", "rowwise"}};
+    const char *model, *optimizer, *sparse;
+} kinds[] = {{"logreg", "sgd", NULL},       {"logreg", "adagrad", NULL},
+             {"logreg", "ftrl", NULL},      {"logreg", "momentum", NULL},
+             {"logreg", "adam", NULL},      {"logreg", "sgd", "adagrad"},
+             {"logreg", "adagrad", "same"}, {"logreg", "momentum", "ftrl"},
+             {"softmax", "sgd", NULL},      {"softmax", "adagrad", NULL},
+             {"fm", "adagrad", NULL},       {"fm", "sgd", NULL},
+             {"fm", "sgd", "adagrad"},      {"fm", "rowwise", NULL}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 static void sync_threads_equal_one(void **state)
@@ -72,7 +83,7 @@ static void sync_threads_equal_one(void **state)
     for (int k = 0; k < N_KINDS; k++)
         for (int input = 0; input < 3; input++) {
             trial one, many;
-            setting s = {kinds[k].model, kinds[k].optimizer, "sync", 1, 64, input};
+            setting s = {kinds[k].model, kinds[k].optimizer, "sync", 1, 64, input, kinds[k].sparse};
             train(&one, &s);
             for (s.threads = 2; s.threads <= 7; s.threads += s.threads == 4 ? 3 : 1) {
                 train(&many, &s);
@@ -93,7 +104,7 @@ static void sync_repeats(void **state)
     for (int k = 0; k < N_KINDS; k++)
         for (int threads = 1; threads <= 7; threads += threads == 3 ? 4 : 1) {
             trial first, again;
-            setting s = {kinds[k].model, kinds[k].optimizer, "sync", threads, 50, k % 2};
+            setting s = {kinds[k].model, kinds[k].optimizer, "sync", threads, 50, k % 2, kinds[k].sparse};
             train(&first, &s);
             train(&again, &s);
             trial_same_bits(&first, &again);
@@ -129,7 +140,7 @@ static void async_of_one_equals_sync(void **state)
     for (int k = 0; k < N_KINDS; k++)
         for (int batch = 1; batch <= 100; batch += 33) {
             trial sync, async;
-            setting s = {kinds[k].model, kinds[k].optimizer, "sync", 1, batch, k % 2};
+            setting s = {kinds[k].model, kinds[k].optimizer, "sync", 1, batch, k % 2, kinds[k].sparse};
             train(&sync, &s);
             s.mode = "async";
             train(&async, &s);
