@@ -89,7 +89,7 @@ void mst_table_real(mst_table *table, double number, int digits)
 {
     char text[64];
     if (!isfinite(number)) {
-        mst_table_value(table, json_null(), "");
+        mst_table_value(table, json_null(), isnan(number) ? "" : number > 0 ? "inf" : "-inf");
         return;
     }
     snprintf(text, sizeof text, "%.*f", digits, number);

@@ -163,6 +163,25 @@ static mst_status choose_kind(const mst_text_list *patterns, const mst_data_opti
     return MST_OK;
 }
 
+/* Fails when a file that --format takes for text is a binary file of another kind, before rows are read. */
+static mst_status check_named(const mst_data_kind *kind, const mst_text_list *paths, sniffed *s)
+{
+    mst_status st = MST_OK;
+    for (size_t i = 0; i < paths->n && st == MST_OK; i++) {
+        if (mst_path_reads_once(paths->items[i]))
+            continue;
+        st = dataset_sniff(paths->items[i], false, s);
+        bool binary = st == MST_OK && s->kind != NULL && s->kind != kind &&
+                      mst_data_sniff(s->kind, s->head, s->n, sniffed_file_size(s)) == MST_SNIFF_BINARY;
+        if (binary)
+            st = mst_fail(MST_EUSAGE,
+                          "--format %s: %s has format %s; omit --format, which is for all data files",
+                          kind->name, paths->items[i], s->kind->name);
+        sniff_close(s);
+    }
+    return st;
+}
+
 /* Sets the label of class 0, in the origin too. A cache keeps the one it was made with. */
 static mst_status settle_labels(const mst_data_options *options, mst_dataset *d)
 {
@@ -269,6 +288,8 @@ mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_option
     TRY_OUT(st, choose_kind(patterns, options, &kind));
     if (kind == NULL || !mst_data_kind_has(kind, MST_DATA_FOLDERS))
         TRY_OUT(st, mst_glob(patterns, &paths));
+    if (kind != NULL && mst_data_kind_format(kind) != NULL)
+        TRY_OUT(st, check_named(kind, &paths, &s[1]));
     if (kind == NULL) {
         TRY_OUT(st, dataset_detect(&paths, options, &s[0], &s[1]));
         kind = s->kind;

@@ -1,4 +1,5 @@
 /* The run log: the run directory and its files; contract in run_log.h. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -476,6 +477,16 @@ static void run_log_add_resume_hint(const mst_run_log *self, mst_error *error)
     mst_free(checkpoint);
 }
 
+/* Adds that the steps are lost because the run that they were to replace has a result. */
+static void run_log_add_restored(const mst_run_log *self, mst_error *error)
+{
+    size_t n = strlen(error->text);
+    snprintf(error->text + n, sizeof error->text - n,
+             "; %s, which was to be overwritten, is restored, and the %" PRIu64
+             " steps of this run are not saved",
+             mst_run_path(self->run), self->progress.steps - self->opened_steps);
+}
+
 bool mst_run_log_keeps_failure(const mst_run_log *self)
 {
     return self->progress.steps > self->opened_steps && !mst_run_replaces_result(self->run);
@@ -507,6 +518,8 @@ mst_status mst_run_log_give_up(mst_run_log *self, mst_status st)
         mst_checkpointer_destroy(self->save.checkpointer);
         mst_checkpointer_destroy(self->save.best);
         self->save.checkpointer = self->save.best = NULL;
+        if (!stopped && self->progress.steps > self->opened_steps && mst_run_replaces_result(self->run))
+            run_log_add_restored(self, &error);
         mst_run_abandon(self->run);
     }
     run_log_close(self);

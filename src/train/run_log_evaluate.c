@@ -1,6 +1,8 @@
 /* Evaluations in the run log: their lines, --patience and --until; contract in run_log.h. */
+#include <inttypes.h>
 #include <math.h>
 
+#include "base/log.h"
 #include "train/run_log_impl.h"
 
 void mst_run_log_evaluation_begins(mst_run_log *self)
@@ -31,6 +33,12 @@ static mst_status run_log_record(mst_run_log *self, const mst_train_callbacks *c
     self->status.eval_seconds += result->seconds;
     self->evals.at.eval_seconds = self->status.eval_seconds;
     self->evals.count++;
+    if (isinf(result->loss) && !self->evals.warned)
+        mst_warn("the %s loss of step %" PRIu64
+                 " is not finite: scores are too large for it; lower --lr, use "
+                 "--clip-norm, or check the values of the rows",
+                 name, self->evals.at.step);
+    self->evals.warned |= isinf(result->loss);
     TRY(mst_run_log_write_line(self, &self->evals.at, &self->evals.loss, name, result));
     if (callbacks->evaluated != NULL)
         callbacks->evaluated(callbacks->arg, &self->evals.at, name, result);

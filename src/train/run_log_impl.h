@@ -62,6 +62,7 @@ typedef struct mst_run_saves {
 typedef struct mst_run_evals {
     bool under_way;
     bool incomplete;     /* there are sets, and their figures are not there: a resumed run begins with it */
+    bool warned;         /* of a loss that is infinite */
     mst_train_status at; /* when the evaluation under way began */
     mst_loss_sum loss;   /* of the rows before it */
     mst_loss_window window;            /* of earlier intervals */

@@ -437,22 +437,24 @@ static mst_status train_data_check_labels(const mst_dataset *dataset, bool multi
 {
     float low = dataset->info.min_label, top = dataset->info.max_label;
     bool whole = dataset->info.labels_integral;
-    const char *name = dataset->name, *whole_only = "classes are whole numbers";
-    if (multi && (!whole || low < 0.0f || top >= 0x1p24f))
+    const char *name = dataset->name;
+    if (!whole)
+        return mst_fail(MST_EINPUT,
+                        "%s: some labels between %g and %g are not whole numbers, but classes are", name,
+                        (double)low, (double)top);
+    if (multi && (low < 0.0f || top >= 0x1p24f))
         return mst_fail(MST_EINPUT, "%s: labels from %g to %g are not classes 0, 1, 2, ...; %s", name,
                         (double)low, (double)top,
-                        !whole                        ? whole_only
-                        : low == -1.0f && top <= 1.0f ? "--model logreg takes -1 and +1"
-                                                      : "number the classes from 0");
-    if (!multi && (!whole || low < -1.0f || top > 1.0f))
+                        low == -1.0f && top <= 1.0f ? "--model logreg takes -1 and +1"
+                                                    : "number the classes from 0");
+    if (!multi && (low < -1.0f || top > 1.0f))
         return mst_fail(
             MST_EINPUT,
             "%s: labels from %g to %g are not 0/1 or -1/+1, which a model of two classes takes; %s", name,
             (double)low, (double)top,
-            !whole                       ? whole_only
-            : low == 1.0f && top == 2.0f ? "--labels-from 1 reads 1 and 2 as 0 and 1"
-            : low < 0.0f                 ? "--model softmax takes more classes, numbered from 0"
-                                         : "--model softmax takes classes 0, 1, 2, ...");
+            low == 1.0f && top == 2.0f ? "--labels-from 1 reads 1 and 2 as 0 and 1"
+            : low < 0.0f               ? "--model softmax takes more classes, numbered from 0"
+                                       : "--model softmax takes classes 0, 1, 2, ...");
     return MST_OK;
 }
 

@@ -265,8 +265,12 @@ expect 0 train --run kept --resume --epochs 5 --quiet
 grep -q '"keep-negatives": 0.25' kept/manifest.json || fail "--resume did not keep --keep-negatives"
 refused 2 'keep-negatives' --log error train all.cache --model softmax --keep-negatives 0.5 --run z
 
-# ---- scores that are not finite ----
+# ---- scores that are not finite, and a loss that is not ----
 for n in 1 2 3 4 5 6; do echo "$((n % 2)) 1:$((n % 2)) 2:1"; done >small.svm
+awk '{ print } NR == 4 { for (i = 0; i < 20; i++) print "0 1:1e38 2:1e38" }' small.svm >loss.svm
+expect 0 train small.svm --test loss.svm --lr 0.5 --epochs 3 --eval-every "1 epoch" --run loss
+[ "$(grep -c "warning: the test loss of step [0-9]* is not finite" err)" = 1 ] || fail "no warning, or several, of an infinite test loss: $(cat err)"
+grep -q "^test loss  *inf$" out || fail "an infinite test loss is not in the summary: $(cat out)"
 awk '{ print } NR == 4 || NR == 6 { print "1 1:3e38 2:3e38" }' small.svm >large.svm
 for model in logreg softmax; do
   expect 0 train small.svm --model $model --lr 5 --epochs 20 --run $model --quiet

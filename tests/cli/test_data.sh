@@ -48,6 +48,8 @@ split -l 1700 all.libsvm piece-
 expect 0 data convert 'piece-*' --out pieces.cache
 expect 0 data convert pieces.cache --to libsvm --overwrite --out back.txt
 cmp -s back.txt all.libsvm || fail "several files are not the one they were cut from"
+refused 2 "--format libsvm: pieces.cache has format cache; omit --format" --log error train all.libsvm --format libsvm --test pieces.cache --run x
+[ ! -e x ] || fail "a cache with --format libsvm was opened after the training"
 
 # Standard input and output.
 "$muster" data convert - --to libsvm --out - <x.libsvm.gz 2>err | cmp -s - all.libsvm || fail "stdin to stdout"

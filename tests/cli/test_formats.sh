@@ -154,8 +154,8 @@ refused 1 '--model softmax takes classes 0, 1, 2, ...' --log error train zero.sv
 printf '1 4000000000:1\n0 1:1\n' >far.svm
 refused 1 "the model's parameters need " --log error train far.svm --model fm --factors 64 --run x
 sed 's/^[23]/0.5/' one.svm >half.svm
-refused 1 'which a model of two classes takes; classes are whole numbers' --log error train half.svm --run x
-refused 1 'are not classes 0, 1, 2, ...; classes are whole numbers' --log error train half.svm --model softmax --run x
+refused 1 'are not whole numbers, but classes are' --log error train half.svm --run x
+refused 1 'are not whole numbers, but classes are' --log error train half.svm --model softmax --run x
 sed 's/^[23]/-1/' one.svm >signs.svm
 refused 1 '--model logreg takes -1 and +1' --log error train signs.svm --model softmax --run x
 # two classes, and other formats

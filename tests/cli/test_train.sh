@@ -92,6 +92,10 @@ expect 0 train train.libsvm --run r --overwrite --quiet --epochs 2
 json r/manifest.json 'd["progress"]["epoch"] == 2 and d["options"]["training"]["seed"] == 1'
 mkdir precious && echo mine >precious/file
 refused 1 precious --log error train train.libsvm --run precious --overwrite
+{ for _ in 1 2 3 4 5 6 7 8; do cat train.libsvm; done && echo "1 3:abc"; } >broken.libsvm
+cp -r r earlier
+refused 1 "; r, which was to be overwritten, is restored, and the " --log error train broken.libsvm --features 5000 --run r --overwrite --quiet --shuffle-rows 0
+diff -r r earlier >/dev/null || fail "the run that was to be overwritten has changed"
 only precious file
 expect 0 train train.libsvm --quiet --steps 3
 expect 0 train train.libsvm --quiet --steps 3

@@ -68,12 +68,10 @@ static void train(trial *t, const setting *s)
 
 static const struct {
     const char *model, *optimizer, *sparse;
-} kinds[] = {{"logreg", "sgd", NULL},       {"logreg", "adagrad", NULL},
-             {"logreg", "ftrl", NULL},      {"logreg", "momentum", NULL},
-             {"logreg", "adam", NULL},      {"logreg", "sgd", "adagrad"},
-             {"logreg", "adagrad", "same"}, {"logreg", "momentum", "ftrl"},
-             {"softmax", "sgd", NULL},      {"softmax", "adagrad", NULL},
-             {"fm", "adagrad", NULL},       {"fm", "sgd", NULL},
+} kinds[] = {{"logreg", "sgd", NULL},       {"logreg", "adagrad", NULL},    {"logreg", "ftrl", NULL},
+             {"logreg", "momentum", NULL},  {"logreg", "adam", NULL},       {"logreg", "sgd", "adagrad"},
+             {"logreg", "adagrad", "same"}, {"logreg", "momentum", "ftrl"}, {"softmax", "sgd", NULL},
+             {"softmax", "adagrad", NULL},  {"fm", "adagrad", NULL},        {"fm", "sgd", NULL},
              {"fm", "sgd", "adagrad"},      {"fm", "rowwise", NULL}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
