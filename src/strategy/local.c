@@ -16,8 +16,8 @@
 #define TIMED_ROWS       64   /* rows of a step from which its phases are timed, or ... */
 #define FUSED_THREADS    6    /* as fast as one of a model that fuses; 2 have 0.5 of its rate */
 #define OWN_ROWS         4096 /* of a batch, at most, in which few threads pick the keys that they own, ... */
-#define OWN_FLOATS       65536 /* ... of so many at least: with fewer, cores do not wait for each other's lines */
-#define SHOWN_LEAST      4096 /* dense parameters from which gradients are shown to the owners */
+#define OWN_FLOATS       65536 /* ... of weights, at least: fewer have lines that cores exchange fast */
+#define SHOWN_LEAST      4096  /* dense parameters from which gradients are shown to the owners */
 #define PARTS_PER_THREAD (MST_PARTS_ANY + 2) /* at most */
 #define PARTS_MOST       (1u << 24)          /* floats of their gradients */
 
