@@ -48,7 +48,7 @@ $(SANITIZERS:%=test-%): test-%:
 	$(call build_preset,$*)
 	@ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:detect_stack_use_after_return=0 \
 	  UBSAN_OPTIONS=print_stacktrace=1 \
-	  TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/$* --output-on-failure -j 2 -LE slow
+	  TSAN_OPTIONS=halt_on_error=1:suppressions=$(CURDIR)/tests/tsan.supp ctest --test-dir build/$* --output-on-failure -j 2 -LE slow
 
 bench:        ## speed and memory next to other programs, one line `name value unit` each
 	@scripts/setup --bench
