@@ -94,14 +94,20 @@ static void sniff_close(sniffed *s)
     s->in = NULL;
 }
 
+/* Whether the head shows a binary file of the kind, rather than text that may be of several. */
+static bool sniffed_is_binary(const sniffed *s)
+{
+    return s->kind != NULL &&
+           mst_data_sniff(s->kind, s->head, s->n, sniffed_file_size(s)) == MST_SNIFF_BINARY;
+}
+
 /* Fails when a file cannot be of the dataset's kind; a file with an inconclusive head passes. */
 static mst_status check_alike(const mst_data_kind *kind, const char *first, const char *path, sniffed *s)
 {
     mst_status st;
     TRY_OUT(st, dataset_sniff(path, false, s));
-    bool binary =
-        s->kind != NULL && mst_data_sniff(s->kind, s->head, s->n, sniffed_file_size(s)) == MST_SNIFF_BINARY;
-    bool alike = s->no_rows || s->kind == kind || (!binary && mst_data_sniff(kind, s->head, s->n, 0) > 0);
+    bool alike = s->no_rows || s->kind == kind ||
+                 (!sniffed_is_binary(s) && mst_data_sniff(kind, s->head, s->n, 0) > 0);
     if (!alike && s->kind == NULL)
         st = mst_fail(MST_EINPUT,
                       "%s does not look like %s, which %s is; all files of a dataset must have one format",
@@ -171,9 +177,7 @@ static mst_status check_named(const mst_data_kind *kind, const mst_text_list *pa
         if (mst_path_reads_once(paths->items[i]))
             continue;
         st = dataset_sniff(paths->items[i], false, s);
-        bool binary = st == MST_OK && s->kind != NULL && s->kind != kind &&
-                      mst_data_sniff(s->kind, s->head, s->n, sniffed_file_size(s)) == MST_SNIFF_BINARY;
-        if (binary)
+        if (st == MST_OK && s->kind != kind && sniffed_is_binary(s))
             st = mst_fail(MST_EUSAGE,
                           "--format %s: %s has format %s; omit --format, which is for all data files",
                           kind->name, paths->items[i], s->kind->name);

@@ -400,17 +400,17 @@ static void local_pick_next(mst_local *self, unsigned t, const mst_batch *claim,
         mst_local_stop(self, &self->threads[t], st, first + i);
 }
 
-/* The next picks and rows of thread t are those of a step that begins. */
-static mst_batch local_begin_own(mst_local *self, unsigned t, const mst_batch *batch)
+/* The next picks of thread t are those of a step that begins. Makes the rows of its share, which begins at
+ * row `from` of the batch, from their records if the feed has these. */
+static void local_begin_own(mst_local *self, unsigned t, uint32_t from, mst_batch *share)
 {
     mst_local_thread *w = &self->threads[t];
-    mst_batch share = local_share(self, batch, t);
-    uint32_t from = (uint32_t)(share.rows - batch->rows), to = from + share.n_rows;
+    uint32_t to = from + share->n_rows;
     mst_picks picks = w->picks;
     w->picks = w->next;
     w->next = picks;
-    if (w->n_records == 0)
-        return share;
+    if (w->n_records != 0)
+        share->rows = w->rows;
     uint32_t first = 0;
     for (unsigned p = 0; p < w->n_records; first += w->records[p++].n) {
         uint32_t start = from > first ? from - first : 0, end = to > first ? to - first : 0;
@@ -419,7 +419,6 @@ static mst_batch local_begin_own(mst_local *self, unsigned t, const mst_batch *b
             self->base.env.model->kernels->make_rows(&w->records[p], start, end,
                                                      w->rows + (first + start - from));
     }
-    return (mst_batch){.rows = w->rows, .n_rows = share.n_rows};
 }
 
 /* Adds up the sums of all threads for a share of the rows, in the order of threads. */
@@ -442,8 +441,8 @@ static bool local_own_step(mst_local *self, unsigned t, const mst_batch *claim, 
 {
     const mst_model *model = self->base.env.model;
     mst_local_thread *w = &self->threads[t];
-    mst_batch batch = local_batch(self, claim, i);
-    uint32_t from = (uint32_t)((uint64_t)batch.n_rows * t / self->n);
+    mst_batch batch = local_batch(self, claim, i), share = local_share(self, &batch, t);
+    uint32_t from = (uint32_t)(share.rows - batch.rows);
     uint64_t step = first + i;
     mst_update u = mst_optimizer_update(self->base.env.optimizer, step);
     mst_linear weights = {.sparse = self->weights.sparse, .stride = self->weights.stride};
@@ -453,7 +452,7 @@ static bool local_own_step(mst_local *self, unsigned t, const mst_batch *claim, 
     if (self->timed)
         mst_span_step(step);
     mst_local_phase(self, MST_PHASE_COMPUTE);
-    mst_batch share = local_begin_own(self, t, &batch);
+    local_begin_own(self, t, from, &share);
     uint64_t start = mst_trace_now();
     memset(w->margins, 0, batch.n_rows * sizeof *w->margins);
     model->kernels->sum_picks(&w->picks, &weights, w->margins);

@@ -70,7 +70,7 @@ void mst_local_apply_own(mst_local *self, unsigned t, uint32_t n_rows, bool last
     uint64_t start = mst_trace_now();
     size_t n = w->picks.ends[0];
     const mst_picks *next = last ? NULL : &w->next;
-    for (uint32_t i = 0; i < n_rows && i < 4096; i += 16) /* those of other threads, side by side */
+    for (uint32_t i = 0; i < n_rows; i += 16) /* those of other threads, side by side */
         __builtin_prefetch(self->coefs + i);
     if (self->weights.by_rows) {
         n = kernels->collect_picks(&w->picks, 0, self->coefs, 1.0f / (float)n_rows, &rows, w->touched.keys,

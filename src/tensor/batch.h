@@ -27,10 +27,10 @@ typedef struct mst_row {
 /* Rows as records of words, one after the other (data/chunk.h), all with the same parts and as many keys. */
 typedef struct mst_records {
     const uint32_t *words; /* of the first record; NULL: there are none */
-    uint32_t n;
-    uint32_t stride; /* words of each */
-    bool weighted;   /* the second word is the weight */
-    mst_row first;   /* the row of the first record */
+    uint32_t n;            /* records */
+    uint32_t stride;       /* words of each */
+    bool weighted;         /* the second word is the weight */
+    mst_row first;         /* the row of the first record */
 } mst_records;
 
 /* Dense feature i as a number. */
